@@ -1,0 +1,25 @@
+//! The only door to native cryptography.
+//!
+//! Every primitive has a pure Rust implementation that is always compiled, and, with the feature
+//! `native` (on by default), a C or assembly one. Which of them is in force is decided once, at
+//! start, by [`install`]: the native one is tried on known vectors first and dropped if it fails.
+//! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
+
+mod bls_pure;
+mod precompile;
+mod provider;
+mod self_test;
+mod signature;
+
+pub use alloy_primitives::{Keccak256, keccak256};
+pub use precompile::{PrecompileHalt, PrecompileSet, Precompiled};
+pub use provider::{Backend, InstallError, Preference, backend, install};
+pub use signature::{SignatureError, address_of_secret_key, recover_signer, sign};
+
+use alloy_primitives::B256;
+
+/// SHA-256 of `data`.
+pub fn sha256(data: &[u8]) -> B256 {
+    use sha2::Digest;
+    B256::new(sha2::Sha256::digest(data).into())
+}

@@ -1,0 +1,94 @@
+//! Precompiled contracts: which addresses hold one in a fork, and running it.
+
+use alloy_primitives::{Address, Bytes};
+use revm_precompile::{PrecompileSpecId, PrecompileStatus, Precompiles};
+
+/// Why a precompiled contract failed; all its gas is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrecompileHalt {
+    /// The gas limit is below the contract's price for this input.
+    OutOfGas,
+    /// The input is not one that the contract accepts.
+    Input(String),
+    /// The machine could not run the contract: a fault, never a statement about the input.
+    Fault(String),
+}
+
+/// The precompiled contracts of a span of forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PrecompileSet {
+    /// 0x01 to 0x04.
+    Frontier,
+    /// 0x05 to 0x08: EIP-198, EIP-196, EIP-197.
+    Byzantium,
+    /// 0x09, and cheaper curves: EIP-152, EIP-1108.
+    Istanbul,
+    /// Cheaper modular exponentiation: EIP-2565.
+    Berlin,
+    /// 0x0a: EIP-4844.
+    Cancun,
+    /// 0x0b to 0x11: EIP-2537.
+    Prague,
+    /// 0x100, and modular exponentiation bounded and repriced: EIP-7951, EIP-7823, EIP-7883.
+    Osaka,
+}
+
+/// One precompiled contract of one fork.
+#[derive(Clone, Copy)]
+pub struct Precompiled(&'static revm_precompile::Precompile);
+
+impl PrecompileSet {
+    fn table(self) -> &'static Precompiles {
+        Precompiles::new(match self {
+            Self::Frontier => PrecompileSpecId::HOMESTEAD,
+            Self::Byzantium => PrecompileSpecId::BYZANTIUM,
+            Self::Istanbul => PrecompileSpecId::ISTANBUL,
+            Self::Berlin => PrecompileSpecId::BERLIN,
+            Self::Cancun => PrecompileSpecId::CANCUN,
+            Self::Prague => PrecompileSpecId::PRAGUE,
+            Self::Osaka => PrecompileSpecId::OSAKA,
+        })
+    }
+
+    /// The contract at `address`, if the set has one there.
+    pub fn get(self, address: &Address) -> Option<Precompiled> {
+        // Every address in use begins with 18 zero bytes.
+        if address.0[..18].iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        self.table().get(address).map(Precompiled)
+    }
+
+    /// The addresses of the set, ascending.
+    pub fn addresses(self) -> Vec<Address> {
+        let mut addresses: Vec<Address> = self.table().addresses().copied().collect();
+        addresses.sort_unstable();
+        addresses
+    }
+}
+
+impl Precompiled {
+    /// Runs the contract: the gas used and the output.
+    ///
+    /// # Errors
+    /// A [`PrecompileHalt`].
+    pub fn run(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
+        match self.0.execute(input, gas_limit, 0) {
+            Ok(output) => match output.status {
+                PrecompileStatus::Success => Ok((output.gas_used, output.bytes)),
+                PrecompileStatus::Revert => Err(PrecompileHalt::Input("reverted".into())),
+                PrecompileStatus::Halt(revm_precompile::PrecompileHalt::OutOfGas) => {
+                    Err(PrecompileHalt::OutOfGas)
+                }
+                PrecompileStatus::Halt(reason) => Err(PrecompileHalt::Input(reason.to_string())),
+            },
+            Err(fault) => Err(PrecompileHalt::Fault(fault.to_string())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Precompiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Precompiled({})", self.0.address())
+    }
+}

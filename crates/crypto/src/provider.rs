@@ -1,0 +1,352 @@
+//! Which implementation of each primitive is in force, decided once at start.
+
+use crate::self_test::SelfTest;
+use crate::{SignatureError, bls_pure, self_test};
+use alloy_primitives::{B256, B512};
+use revm_precompile::bls12_381::{G1Point, G1PointScalar, G2Point, G2PointScalar};
+use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as recovery};
+use std::sync::OnceLock;
+
+/// What the operator asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// Native where it is compiled in and passes its self-test, else pure.
+    #[default]
+    Auto,
+    /// Native, or an error.
+    Native,
+    /// Pure Rust.
+    Pure,
+}
+
+/// What one primitive runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// The primitive, such as `secp256k1`.
+    pub primitive: &'static str,
+    /// The library behind it.
+    pub library: &'static str,
+    /// Whether that library is C or assembly.
+    pub native: bool,
+}
+
+/// The wished-for implementation can't be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// Native was asked for, but the program was built without the feature `native`.
+    #[error("native cryptography was asked for, but this build has none; use auto or pure")]
+    NotCompiled,
+    /// A known vector gave another result.
+    #[error("self-test of {primitive} ({library}) failed; use pure or reinstall the program")]
+    SelfTest {
+        /// The primitive.
+        primitive: &'static str,
+        /// The library.
+        library: &'static str,
+    },
+}
+
+static CHOSEN: OnceLock<Vec<Backend>> = OnceLock::new();
+
+/// Tries each primitive on known vectors and puts the outcome in force for the whole process.
+/// The first call decides; later ones return what it decided.
+///
+/// # Errors
+/// [`InstallError`] if `preference` can't be met.
+pub fn install(preference: Preference) -> Result<&'static [Backend], InstallError> {
+    if let Some(chosen) = CHOSEN.get() {
+        return Ok(chosen);
+    }
+    let chosen = choose(preference)?;
+    Ok(CHOSEN.get_or_init(|| {
+        let is_native = |primitive| {
+            let mut backends = chosen.iter();
+            backends.any(|b: &Backend| b.primitive == primitive && b.native)
+        };
+        revm_precompile::install_crypto(Provider {
+            native_recovery: is_native(SECP256K1),
+            native_bls: is_native(BLS12_381),
+            native_kzg: is_native(KZG),
+        });
+        chosen
+    }))
+}
+
+/// What is in force; decides as [`install`] with [`Preference::Auto`] if nothing did yet.
+///
+/// # Panics
+/// If even the pure implementations fail their self-test.
+pub fn backend() -> &'static [Backend] {
+    install(Preference::Auto).expect("pure Rust passes its known vectors")
+}
+
+/// The address, left-padded to 32 bytes, that signed `hash`.
+pub(crate) fn ecrecover(
+    signature: &[u8; 64],
+    y_parity: u8,
+    hash: &[u8; 32],
+) -> Result<[u8; 32], SignatureError> {
+    backend();
+    revm_precompile::crypto()
+        .secp256k1_ecrecover(signature, y_parity, hash)
+        .map_err(|_| SignatureError)
+}
+
+const SECP256K1: &str = "secp256k1";
+const BLS12_381: &str = "bls12-381";
+const KZG: &str = "kzg";
+
+/// The primitives of one choice; those without a native library here are pure in every choice.
+#[derive(Debug)]
+struct Provider {
+    native_recovery: bool,
+    native_bls: bool,
+    native_kzg: bool,
+}
+
+impl Provider {
+    fn all(native: bool) -> Self {
+        Self {
+            native_recovery: native,
+            native_bls: native,
+            native_kzg: native,
+        }
+    }
+}
+
+/// What the library of precompiles does by itself: with the feature `native`, blst.
+#[derive(Debug)]
+struct Stock;
+
+impl Crypto for Stock {}
+
+impl Crypto for Provider {
+    fn secp256k1_ecrecover(
+        &self,
+        signature: &[u8; 64],
+        y_parity: u8,
+        hash: &[u8; 32],
+    ) -> Result<[u8; 32], PrecompileHalt> {
+        let recovered = if self.native_recovery {
+            native_ecrecover(signature, y_parity, hash)
+        } else {
+            pure_ecrecover(signature, y_parity, hash)
+        };
+        recovered.ok_or(PrecompileHalt::Secp256k1RecoverFailed)
+    }
+
+    fn verify_kzg_proof(
+        &self,
+        z: &[u8; 32],
+        y: &[u8; 32],
+        commitment: &[u8; 48],
+        proof: &[u8; 48],
+    ) -> Result<(), PrecompileHalt> {
+        let verify = if self.native_kzg {
+            native_kzg
+        } else {
+            pure_kzg
+        };
+        let verified = verify(commitment, z, y, proof);
+        if verified {
+            Ok(())
+        } else {
+            Err(PrecompileHalt::BlobVerifyKzgProofFailed)
+        }
+    }
+
+    fn bls12_381_g1_add(&self, a: G1Point, b: G1Point) -> Result<[u8; 96], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_g1_add(a, b)
+        } else {
+            bls_pure::g1_add(a, b)
+        }
+    }
+
+    fn bls12_381_g1_msm(
+        &self,
+        pairs: &mut dyn Iterator<Item = Result<G1PointScalar, PrecompileHalt>>,
+    ) -> Result<[u8; 96], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_g1_msm(pairs)
+        } else {
+            bls_pure::g1_msm(pairs)
+        }
+    }
+
+    fn bls12_381_g2_add(&self, a: G2Point, b: G2Point) -> Result<[u8; 192], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_g2_add(a, b)
+        } else {
+            bls_pure::g2_add(a, b)
+        }
+    }
+
+    fn bls12_381_g2_msm(
+        &self,
+        pairs: &mut dyn Iterator<Item = Result<G2PointScalar, PrecompileHalt>>,
+    ) -> Result<[u8; 192], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_g2_msm(pairs)
+        } else {
+            bls_pure::g2_msm(pairs)
+        }
+    }
+
+    fn bls12_381_pairing_check(
+        &self,
+        pairs: &[(G1Point, G2Point)],
+    ) -> Result<bool, PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_pairing_check(pairs)
+        } else {
+            bls_pure::pairing_check(pairs)
+        }
+    }
+
+    fn bls12_381_fp_to_g1(&self, fp: &[u8; 48]) -> Result<[u8; 96], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_fp_to_g1(fp)
+        } else {
+            bls_pure::fp_to_g1(fp)
+        }
+    }
+
+    fn bls12_381_fp2_to_g2(&self, fp2: ([u8; 48], [u8; 48])) -> Result<[u8; 192], PrecompileHalt> {
+        if self.native_bls {
+            Stock.bls12_381_fp2_to_g2(fp2)
+        } else {
+            bls_pure::fp2_to_g2(&fp2)
+        }
+    }
+}
+
+fn pure_ecrecover(signature: &[u8; 64], y_parity: u8, hash: &[u8; 32]) -> Option<[u8; 32]> {
+    let (signature, hash) = (B512::new(*signature), B256::new(*hash));
+    recovery::k256::ecrecover(&signature, y_parity, &hash)
+        .ok()
+        .map(|address| address.0)
+}
+
+#[cfg(feature = "native")]
+fn native_ecrecover(signature: &[u8; 64], y_parity: u8, hash: &[u8; 32]) -> Option<[u8; 32]> {
+    use secp256k1::{
+        Message,
+        ecdsa::{RecoverableSignature, RecoveryId},
+    };
+    let id = RecoveryId::try_from(i32::from(y_parity)).ok()?;
+    let signature = RecoverableSignature::from_compact(signature, id).ok()?;
+    let key = signature.recover(Message::from_digest(*hash)).ok()?;
+    let mut address = alloy_primitives::keccak256(&key.serialize_uncompressed()[1..]);
+    address[..12].fill(0);
+    Some(address.0)
+}
+
+#[cfg(not(feature = "native"))]
+fn native_ecrecover(signature: &[u8; 64], y_parity: u8, hash: &[u8; 32]) -> Option<[u8; 32]> {
+    pure_ecrecover(signature, y_parity, hash)
+}
+
+/// Verifying one opening takes a pairing and one point of the trusted setup, so none is loaded.
+#[cfg(feature = "native")]
+use kzg_point_evaluation::blst::verify_kzg_proof as native_kzg;
+
+#[cfg(not(feature = "native"))]
+use pure_kzg as native_kzg;
+
+use kzg_point_evaluation::arkworks::verify_kzg_proof as pure_kzg;
+
+const NATIVE: bool = cfg!(feature = "native");
+
+/// Each primitive with its native and its pure library; where they are the same, there is but one.
+const LIBRARIES: [(&str, [&str; 2], SelfTest); 8] = [
+    (SECP256K1, ["libsecp256k1", "k256"], self_test::recovery),
+    (BLS12_381, ["blst", "arkworks"], self_test::bls12_381),
+    (KZG, ["blst", "arkworks"], self_test::kzg),
+    ("bn254", ["arkworks"; 2], self_test::bn254),
+    ("p256", ["p256"; 2], self_test::p256),
+    ("modexp", ["aurora"; 2], self_test::modexp),
+    ("sha256", ["sha2"; 2], self_test::sha256),
+    ("keccak256", ["keccak-asm"; 2], self_test::keccak256),
+];
+
+fn choose(preference: Preference) -> Result<Vec<Backend>, InstallError> {
+    if preference == Preference::Native && !NATIVE {
+        return Err(InstallError::NotCompiled);
+    }
+    let (native, pure) = (Provider::all(true), Provider::all(false));
+    LIBRARIES
+        .into_iter()
+        .map(|(primitive, libraries, passes)| {
+            pick(preference, primitive, libraries, |is_native| {
+                passes(if is_native { &native } else { &pure })
+            })
+        })
+        .collect()
+}
+
+/// Picks between the native and the pure library of a primitive by its self-test.
+fn pick(
+    preference: Preference,
+    primitive: &'static str,
+    [native, pure]: [&'static str; 2],
+    passes: impl Fn(bool) -> bool,
+) -> Result<Backend, InstallError> {
+    if NATIVE && native != pure && preference != Preference::Pure {
+        if passes(true) {
+            return Ok(Backend {
+                primitive,
+                library: native,
+                native: true,
+            });
+        }
+        if preference == Preference::Native {
+            return Err(InstallError::SelfTest {
+                primitive,
+                library: native,
+            });
+        }
+    }
+    if passes(false) {
+        return Ok(Backend {
+            primitive,
+            library: pure,
+            native: false,
+        });
+    }
+    Err(InstallError::SelfTest {
+        primitive,
+        library: pure,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_and_pure_libraries_pass_every_self_test() {
+        for is_native in [true, false] {
+            let provider = Provider::all(is_native);
+            for (primitive, _, passes) in LIBRARIES {
+                assert!(passes(&provider), "{primitive}, native {is_native}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_failing_native_library_is_replaced_unless_it_was_demanded() {
+        let broken_native = |native: bool| !native;
+        let names = ["native", "pure"];
+        let picked = pick(Preference::Auto, "p", names, broken_native).unwrap();
+        assert_eq!(picked.library, "pure");
+        if NATIVE {
+            let demanded = pick(Preference::Native, "p", names, broken_native);
+            let error = InstallError::SelfTest {
+                primitive: "p",
+                library: "native",
+            };
+            assert_eq!(demanded, Err(error));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One case per rule: what breaks it, and what is just within it.
+
+use super::*;
+use crate::finding::rules;
+
+fn findings_of(path: &str, text: &str, allow: &str) -> Vec<Finding> {
+    check_files(
+        &[(path.to_owned(), text.to_owned())],
+        &Allow::parse(allow).unwrap(),
+    )
+}
+
+fn rules_of(path: &str, text: &str) -> Vec<&'static str> {
+    rules(&findings_of(path, text, ""))
+}
+
+fn function_of(lines: usize) -> String {
+    format!(
+        "//! A.\nfn long() {{\n{}}}\n",
+        "    f();\n".repeat(lines - 2)
+    )
+}
+
+#[test]
+fn a_rust_file_opens_with_a_header() {
+    assert_eq!(
+        rules_of("crates/a/src/lib.rs", "fn f() {}\n"),
+        ["file-header"]
+    );
+    assert_eq!(
+        rules_of("crates/a/src/lib.rs", "//! A.\nfn f() {}\n"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn text_is_ascii_and_markdown_is_narrow() {
+    assert_eq!(rules_of("a.md", "caf\u{e9}\n"), ["ascii"]);
+    assert_eq!(rules_of("a.md", &"x".repeat(161)), ["markdown-width"]);
+    assert_eq!(rules_of("a.md", &"x".repeat(160)), [""; 0]);
+    let finding = &findings_of("a.md", "one\ncaf\u{e9}\n", "")[0];
+    assert_eq!(
+        finding.to_string(),
+        "a.md:2: ascii: U+00E9 is not ASCII: write it in ASCII"
+    );
+}
+
+#[test]
+fn a_long_file_says_why_and_a_very_long_one_is_a_listed_table() {
+    let long = |header: &str, lines: usize| format!("{header}\n{}", "//\n".repeat(lines - 1));
+    let path = "crates/a/src/lib.rs";
+    assert_eq!(rules_of(path, &long("//! A.", 600)), [""; 0]);
+    assert_eq!(rules_of(path, &long("//! A.", 601)), ["file-length"]);
+    assert_eq!(
+        rules_of(path, &long("//! Length: one table.", 1000)),
+        [""; 0]
+    );
+    let over = long("//! Length: one table.", 1001);
+    assert_eq!(rules_of(path, &over), ["file-length"]);
+    assert!(findings_of(path, &over, "table crates/a/src/lib.rs # opcodes").is_empty());
+}
+
+#[test]
+fn an_exception_that_no_longer_applies_is_a_finding() {
+    let allow = "table b.rs # t\nfunction a.rs long 120 # f";
+    let findings = findings_of("a.rs", &function_of(100), allow);
+    assert_eq!(rules(&findings), ["stale-exception", "stale-exception"]);
+    let lowered = findings_of("a.rs", &function_of(110), "function a.rs long 120 # f");
+    assert!(lowered[0].advice.contains("110 lines"), "{lowered:?}");
+}
+
+#[test]
+fn a_function_ends_within_a_hundred_lines_or_its_listed_figure() {
+    assert_eq!(rules_of("a.rs", &function_of(100)), [""; 0]);
+    assert_eq!(rules_of("a.rs", &function_of(101)), ["function-length"]);
+    let listed = |lines| findings_of("a.rs", &function_of(lines), "function a.rs long 110 # loop");
+    assert_eq!(rules(&listed(110)), [""; 0]);
+    assert_eq!(rules(&listed(111)), ["function-length"]);
+}
+
+#[test]
+fn the_list_of_exceptions_refuses_lines_without_a_reason_or_a_number() {
+    for bad in ["table a.rs", "function a.rs f x # y", "file a.rs # y"] {
+        assert!(
+            Allow::parse(bad).unwrap_err().contains("allow.txt:1:"),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn unfinished_code_is_refused_even_in_tests_but_not_in_comments() {
+    assert_eq!(
+        rules_of("tests/a.rs", "//! A.\nfn f() { todo!() }"),
+        ["unfinished"]
+    );
+    assert_eq!(
+        rules_of("a.rs", "//! A.\n// todo!()\nfn f() { g(\"dbg!()\") }"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn unwrap_is_for_tests_only() {
+    let code = "//! A.\nfn f() { x.unwrap(); }\n";
+    assert_eq!(rules_of("crates/a/src/lib.rs", code), ["unwrap"]);
+    assert_eq!(rules_of("crates/a/tests/all.rs", code), [""; 0]);
+    let inline = "//! A.\n#[cfg(test)]\nmod tests {\n fn f() { x.unwrap(); }\n}\n";
+    assert_eq!(rules_of("crates/a/src/lib.rs", inline), [""; 0]);
+}
+
+#[test]
+fn long_tests_move_to_their_own_file() {
+    let tests = |lines: usize| {
+        format!(
+            "//! A.\n#[cfg(test)]\nmod tests {{\n{}}}\n",
+            "\n".repeat(lines - 3)
+        )
+    };
+    assert_eq!(rules_of("a.rs", &tests(150)), [""; 0]);
+    assert_eq!(rules_of("a.rs", &tests(151)), ["inline-tests"]);
+}
+
+#[test]
+fn unsafe_and_the_outside_world_stay_in_their_rooms() {
+    let code = "//! A.\nfn f() { unsafe { g() }; std::fs::read(p) }\n";
+    assert_eq!(
+        rules_of("crates/trie/src/lib.rs", code),
+        ["pure-room", "unsafe-room"]
+    );
+    assert_eq!(rules_of("crates/evm/src/lib.rs", code), ["pure-room"]);
+    assert_eq!(rules_of("crates/storage/src/lib.rs", code), [""; 0]);
+}
