@@ -1,0 +1,72 @@
+//! What the leaves of the two kinds of state trie hold.
+
+use alloy_primitives::{B256, U256};
+use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
+use niwaki_primitives::Account;
+
+/// The value of a leaf of the account trie.
+///
+/// Spec: Yellow Paper, section 4.1; execution-specs `frontier/fork_types.py`, `encode_account`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, RlpEncodable, RlpDecodable)]
+pub struct TrieAccount {
+    /// Nonce.
+    pub nonce: u64,
+    /// Balance in wei.
+    pub balance: U256,
+    /// Root of the account's storage trie.
+    pub storage_root: B256,
+    /// Keccak-256 of the code.
+    pub code_hash: B256,
+}
+
+impl TrieAccount {
+    /// `account` with its storage root.
+    pub fn new(account: &Account, storage_root: B256) -> Self {
+        Self {
+            nonce: account.nonce,
+            balance: account.balance,
+            storage_root,
+            code_hash: account.code_hash,
+        }
+    }
+
+    /// The account without its storage root.
+    pub fn account(&self) -> Account {
+        Account {
+            nonce: self.nonce,
+            balance: self.balance,
+            code_hash: self.code_hash,
+        }
+    }
+
+    /// The RLP that stands in the leaf.
+    pub fn to_leaf(&self) -> Vec<u8> {
+        alloy_rlp::encode(self)
+    }
+
+    /// Reads the RLP of a leaf.
+    ///
+    /// # Errors
+    /// The RLP error if the bytes are anything but one account.
+    pub fn from_leaf(leaf: &[u8]) -> Result<Self, alloy_rlp::Error> {
+        alloy_rlp::decode_exact(leaf)
+    }
+}
+
+/// The value of a leaf of a storage trie: the RLP of `value` without leading zeros.
+pub fn encode_slot(value: &U256) -> Vec<u8> {
+    alloy_rlp::encode(value)
+}
+
+/// Reads the value of a leaf of a storage trie.
+///
+/// # Errors
+/// The RLP error if the bytes are anything but one integer.
+pub fn decode_slot(leaf: &[u8]) -> Result<U256, alloy_rlp::Error> {
+    let mut rest = leaf;
+    let value = U256::decode(&mut rest)?;
+    if !rest.is_empty() {
+        return Err(alloy_rlp::Error::UnexpectedLength);
+    }
+    Ok(value)
+}

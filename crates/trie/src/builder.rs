@@ -1,0 +1,160 @@
+//! A trie built bottom-up from leaves in key order, in memory proportional to its depth.
+//!
+//! Goes in: keys, strictly ascending, with their values. Comes out: the root, and on the way every
+//! node that a store keeps, as a row. Used for genesis, rebuild and check, for the roots of lists,
+//! and by the update for subtries that had no node before.
+
+use crate::path::common_prefix;
+use crate::{Branch, Node, NodeRef, Path};
+use alloy_primitives::{B256, keccak256};
+use niwaki_primitives::EMPTY_ROOT_HASH;
+
+/// Receives each finished node that a store keeps: its path and its row.
+pub type RowSink<'a> = dyn FnMut(&Path, &[u8]) + 'a;
+
+/// Builds one trie, or the subtrie below a given depth.
+pub struct TrieBuilder<'a> {
+    /// Nibbles that all keys share and that lie above the subtrie.
+    base: usize,
+    /// Branches that may still get children, from the top; each lies on the way to `last`.
+    open: Vec<(usize, Box<Branch>)>,
+    last: Option<(Path, Vec<u8>)>,
+    rows: &'a mut RowSink<'a>,
+    row: Vec<u8>,
+}
+
+impl<'a> TrieBuilder<'a> {
+    /// A builder of a whole trie that hands its rows to `rows`.
+    pub fn new(rows: &'a mut RowSink<'a>) -> Self {
+        Self::below(0, rows)
+    }
+
+    /// A builder of the subtrie that begins `base` nibbles down all keys.
+    pub(crate) fn below(base: usize, rows: &'a mut RowSink<'a>) -> Self {
+        Self {
+            base,
+            open: Vec::new(),
+            last: None,
+            rows,
+            row: Vec::new(),
+        }
+    }
+
+    /// Adds the next leaf.
+    ///
+    /// # Panics
+    /// If `key` is not greater than the key before it.
+    pub fn add(&mut self, key: Path, value: Vec<u8>) {
+        if let Some((last, last_value)) = self.last.take() {
+            assert!(last < key, "keys ascend: {last} before {key}");
+            let shared = common_prefix(last.as_slice(), key.as_slice());
+            if shared == last.len() {
+                let branch = Branch {
+                    value: last_value,
+                    ..Branch::default()
+                };
+                self.open.push((shared, Box::new(branch)));
+            } else {
+                self.close_down_to(shared, &last, last_value);
+            }
+        }
+        self.last = Some((key, value));
+    }
+
+    /// The root hash of the whole trie, after the row of the root was handed out.
+    pub fn finish(mut self) -> B256 {
+        let Some(root) = self.close() else {
+            return EMPTY_ROOT_HASH;
+        };
+        let (hash, is_stored) = encode_root(&root, &mut self.row);
+        if is_stored {
+            (self.rows)(&Path::EMPTY, &self.row);
+        }
+        hash
+    }
+
+    /// The top node of the subtrie; `None` if nothing was added. Its own row was not handed out.
+    pub(crate) fn finish_node(mut self) -> Option<Node> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Option<Node> {
+        let (last, value) = self.last.take()?;
+        let mut node = Hanging::Leaf(value);
+        while let Some((depth, mut branch)) = self.open.pop() {
+            self.attach(&mut branch, depth, &last, node);
+            node = Hanging::Branch(depth, branch);
+        }
+        Some(self.hang(node, self.base, &last))
+    }
+
+    /// Closes every branch deeper than `shared` on the way to `last` and leaves a branch at
+    /// `shared` that has `last`'s subtrie as child.
+    fn close_down_to(&mut self, shared: usize, last: &Path, value: Vec<u8>) {
+        let mut node = Hanging::Leaf(value);
+        while let Some((depth, mut branch)) = self.open.pop_if(|(depth, _)| *depth > shared) {
+            self.attach(&mut branch, depth, last, node);
+            node = Hanging::Branch(depth, branch);
+        }
+        let mut branch = match self.open.pop_if(|(depth, _)| *depth == shared) {
+            Some((_, branch)) => branch,
+            None => Box::default(),
+        };
+        self.attach(&mut branch, shared, last, node);
+        self.open.push((shared, branch));
+    }
+
+    /// Makes `node`, which lies on the way to `key`, a child of the branch at `depth`.
+    fn attach(&mut self, branch: &mut Branch, depth: usize, key: &Path, node: Hanging) {
+        let node = self.hang(node, depth + 1, key);
+        let nibble = key.as_slice()[depth];
+        branch.children[usize::from(nibble)] = self.settle(&prefix(key, depth + 1), &node);
+    }
+
+    /// The node that stands at `depth` on the way to `key` if `node` is what is below.
+    fn hang(&mut self, node: Hanging, depth: usize, key: &Path) -> Node {
+        match node {
+            Hanging::Leaf(value) => Node::Leaf {
+                path: key.skip(depth),
+                value,
+            },
+            Hanging::Branch(at, branch) if at == depth => Node::Branch(branch),
+            Hanging::Branch(at, branch) => {
+                let child = self.settle(&prefix(key, at), &Node::Branch(branch));
+                let path = prefix(key, at).skip(depth);
+                Node::Extension { path, child }
+            }
+        }
+    }
+
+    fn settle(&mut self, path: &Path, node: &Node) -> NodeRef {
+        let reference = encode_reference(node, &mut self.row);
+        if matches!(reference, NodeRef::Hash(_)) {
+            (self.rows)(path, &self.row);
+        }
+        reference
+    }
+}
+
+/// A finished subtrie on the way to the last key, not yet hung below a branch.
+enum Hanging {
+    Leaf(Vec<u8>),
+    Branch(usize, Box<Branch>),
+}
+
+fn prefix(key: &Path, len: usize) -> Path {
+    Path::of_nibbles(&key.as_slice()[..len]).expect("a part of a path is a path")
+}
+
+/// Encodes `node` as a row into `row` and gives the reference its parent holds.
+pub(crate) fn encode_reference(node: &Node, row: &mut Vec<u8>) -> NodeRef {
+    node.encode_row(row);
+    NodeRef::of(&row[2..], matches!(node, Node::Leaf { .. }))
+}
+
+/// Encodes the root `node` as a row into `row` and gives its hash; the flag says whether a store
+/// keeps the row (a leaf it does not).
+pub(crate) fn encode_root(node: &Node, row: &mut Vec<u8>) -> (B256, bool) {
+    node.encode_row(row);
+    (keccak256(&row[2..]), !matches!(node, Node::Leaf { .. }))
+}

@@ -1,0 +1,69 @@
+//! The way from the root to one key.
+
+use crate::view::{fault_key, segment};
+use crate::{Node, NodeRef, Owner, Path, TrieView};
+use alloy_primitives::B256;
+use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
+
+/// The value of `key` in the trie of `owner` with root `root`, or `None` if the trie does not hold
+/// it. `visit` sees each node on the way that is named by its hash, from the root down.
+///
+/// # Errors
+/// Any [`Fault`] of the view; [`Fault::Corrupt`] if an inline node is not one.
+pub fn find(
+    view: &dyn TrieView,
+    owner: Owner,
+    root: B256,
+    key: &Path,
+    visit: &mut dyn FnMut(&Node),
+) -> Result<Option<Vec<u8>>, Fault> {
+    if root == EMPTY_ROOT_HASH {
+        return Ok(None);
+    }
+    let mut reference = NodeRef::Hash(root);
+    let mut at = Path::EMPTY;
+    loop {
+        let node = match &reference {
+            NodeRef::Empty => return Ok(None),
+            NodeRef::Inline(node) => {
+                Node::decode(node.as_slice()).map_err(|error| Fault::Corrupt {
+                    segment: segment(&owner),
+                    key: fault_key(&owner, &at),
+                    reason: error.to_string(),
+                })?
+            }
+            NodeRef::Leaf(hash) => view.leaf(&owner, &at, hash)?,
+            NodeRef::Hash(hash) => match view.node(&owner, &at, hash)? {
+                Some(node) => node,
+                None => view.leaf(&owner, &at, hash)?,
+            },
+        };
+        if !matches!(reference, NodeRef::Inline(_)) {
+            visit(&node);
+        }
+        let rest = &key.as_slice()[at.len()..];
+        let skipped = match node {
+            Node::Leaf { path, value } => {
+                return Ok((path.as_slice() == rest).then_some(value));
+            }
+            Node::Extension { path, child } => {
+                reference = child;
+                path
+            }
+            Node::Branch(branch) => {
+                let Some((nibble, _)) = rest.split_first() else {
+                    let is_set = !branch.value.is_empty();
+                    return Ok(is_set.then_some(branch.value));
+                };
+                reference = branch.children[usize::from(*nibble)];
+                Path::EMPTY.join(&[*nibble]).expect("one nibble")
+            }
+        };
+        if !rest.starts_with(skipped.as_slice()) {
+            return Ok(None);
+        }
+        at = at
+            .join(skipped.as_slice())
+            .expect("a part of the key is not longer than a key");
+    }
+}

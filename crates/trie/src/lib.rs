@@ -1,0 +1,30 @@
+//! The Merkle-Patricia trie: roots, updates, proofs, and a state that lives in a witness.
+//!
+//! The one crate that knows how values become roots. Nodes come from a [`TrieView`]; changes go
+//! back as rows. It does no IO, logs nothing and knows no clock.
+#![forbid(unsafe_code)]
+
+mod account;
+mod builder;
+mod find;
+mod node;
+mod ordered;
+mod path;
+mod proof;
+mod update;
+mod view;
+mod witness;
+
+pub use account::{TrieAccount, decode_slot, encode_slot};
+pub use builder::{RowSink, TrieBuilder};
+pub use find::find;
+pub use node::{Branch, InlineNode, MalformedNode, Node, NodeRef};
+pub use ordered::ordered_root;
+pub use path::Path;
+pub use proof::{ProofError, prove, verify_proof};
+pub use update::{LeafUpdate, RowUpdates, update_trie};
+pub use view::{Owner, TrieView};
+pub use witness::WitnessState;
+
+#[cfg(test)]
+mod tests;
