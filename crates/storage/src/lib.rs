@@ -1,0 +1,27 @@
+//! The key-value engine: named segments, atomic batches, snapshots.
+//!
+//! RocksDB behind a narrow concrete interface, one column family a [`Segment`]. It knows keys and
+//! values as bytes and nothing of tries, blocks or accounts; FORMAT.md in this crate says what
+//! each segment holds, byte for byte.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod database;
+mod format_file;
+mod options;
+mod read;
+mod segment;
+
+pub use batch::Batch;
+pub use database::{Database, OpenError};
+pub use format_file::is_data_path;
+pub use options::{Options, SyncPolicy};
+pub use read::{Row, Rows, Snapshot};
+pub use segment::Segment;
+
+/// The version of the layout that FORMAT.md describes, kept in the format file. A change of any
+/// byte layout raises it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Reading: single values, ranges, and snapshots.
+
+use crate::Segment;
+use crate::database::{Database, engine_fault};
+use niwaki_primitives::Fault;
+use rocksdb::{DBRawIterator, ReadOptions};
+
+/// A key and its value.
+pub type Row = (Box<[u8]>, Box<[u8]>);
+
+/// All segments as they were at one moment. Holds back the engine from dropping old values, so it
+/// is not kept longer than needed.
+pub struct Snapshot<'a> {
+    database: &'a Database,
+    moment: rocksdb::Snapshot<'a>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(crate) fn new(database: &'a Database) -> Self {
+        let moment = database.engine_ref().snapshot();
+        Self { database, moment }
+    }
+
+    /// The value of `key`, if there was one.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    pub fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        self.reader().get(segment, key)
+    }
+
+    /// The values of `keys`, in their order.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    pub fn multi_get(
+        &self,
+        segment: Segment,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        self.reader().multi_get(segment, keys)
+    }
+
+    /// The rows with keys from `from` on, in key order, up to and without `to`.
+    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'_> {
+        self.reader().range(segment, from, to)
+    }
+
+    /// The rows whose keys begin with `prefix`, in key order.
+    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> Rows<'_> {
+        self.reader().prefix(segment, prefix)
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(self.database, Some(&self.moment))
+    }
+}
+
+/// The database now or at a moment.
+pub(crate) struct Reader<'a> {
+    database: &'a Database,
+    moment: Option<&'a rocksdb::Snapshot<'a>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(database: &'a Database, moment: Option<&'a rocksdb::Snapshot<'a>>) -> Self {
+        Self { database, moment }
+    }
+
+    fn options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if let Some(moment) = self.moment {
+            options.set_snapshot(moment);
+        }
+        options
+    }
+
+    pub(crate) fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let family = self.database.family(segment);
+        let engine = self.database.engine_ref();
+        engine
+            .get_cf_opt(family, key, &self.options())
+            .map_err(|error| engine_fault("read", segment.name(), error.as_ref()))
+    }
+
+    pub(crate) fn multi_get(
+        &self,
+        segment: Segment,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        let family = self.database.family(segment);
+        let engine = self.database.engine_ref();
+        let values = engine.batched_multi_get_cf_opt(family, keys, false, &self.options());
+        let owned = |value: Option<rocksdb::DBPinnableSlice<'_>>| value.map(|v| v.to_vec());
+        let fault = |error: rocksdb::Error| engine_fault("read", segment.name(), error.as_ref());
+        let values = values.into_iter();
+        values
+            .map(|value| value.map(owned).map_err(fault))
+            .collect()
+    }
+
+    pub(crate) fn range(self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'a> {
+        let mut options = self.options();
+        if let Some(to) = to {
+            options.set_iterate_upper_bound(to);
+        }
+        let family = self.database.family(segment);
+        let mut rows = self
+            .database
+            .engine_ref()
+            .raw_iterator_cf_opt(family, options);
+        rows.seek(from);
+        Rows { rows, segment }
+    }
+
+    pub(crate) fn prefix(self, segment: Segment, prefix: &[u8]) -> Rows<'a> {
+        self.range(segment, prefix, successor(prefix).as_deref())
+    }
+
+    pub(crate) fn last(&self, segment: Segment) -> Result<Option<Row>, Fault> {
+        let family = self.database.family(segment);
+        let engine = self.database.engine_ref();
+        let mut rows = engine.raw_iterator_cf_opt(family, self.options());
+        rows.seek_to_last();
+        Rows { rows, segment }.next().transpose()
+    }
+}
+
+/// The least key that is greater than every key with this prefix; `None` if there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Rows of one segment in key order.
+pub struct Rows<'a> {
+    rows: DBRawIterator<'a>,
+    segment: Segment,
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<Row, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Some((key, value)) = self.rows.item() else {
+            let error = self.rows.status().err()?;
+            return Some(Err(engine_fault(
+                "iterate",
+                self.segment.name(),
+                error.as_ref(),
+            )));
+        };
+        let row = (key.into(), value.into());
+        self.rows.next();
+        Some(Ok(row))
+    }
+}

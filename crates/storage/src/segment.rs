@@ -1,0 +1,79 @@
+//! The segments: what kinds of rows there are.
+
+/// One key space. Each is a column family of its own; FORMAT.md gives keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Segment {
+    /// Hashed address to slim account.
+    Accounts,
+    /// Hashed address and hashed slot to value.
+    Slots,
+    /// Code hash to code.
+    Code,
+    /// Nibble path to inner node of the account trie.
+    AccountTrie,
+    /// Hashed address and nibble path to inner node of a storage trie.
+    StorageTrie,
+    /// Block number and hash to what the block changed in the state.
+    TrieLogs,
+    /// Block number and hash to total difficulty and header.
+    Headers,
+    /// Block number and hash to body.
+    Bodies,
+    /// Block number and hash to receipts.
+    Receipts,
+    /// Block number to hash, of the canonical chain.
+    Canonical,
+    /// Block hash to number.
+    Numbers,
+    /// Transaction hash to block number and index, of the canonical chain.
+    Transactions,
+    /// Names to single values: head, genesis, progress.
+    Meta,
+}
+
+impl Segment {
+    /// Every segment.
+    pub const ALL: [Self; 13] = [
+        Self::Accounts,
+        Self::Slots,
+        Self::Code,
+        Self::AccountTrie,
+        Self::StorageTrie,
+        Self::TrieLogs,
+        Self::Headers,
+        Self::Bodies,
+        Self::Receipts,
+        Self::Canonical,
+        Self::Numbers,
+        Self::Transactions,
+        Self::Meta,
+    ];
+
+    /// The name on disk and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accounts => "accounts",
+            Self::Slots => "slots",
+            Self::Code => "code",
+            Self::AccountTrie => "account_trie",
+            Self::StorageTrie => "storage_trie",
+            Self::TrieLogs => "trie_logs",
+            Self::Headers => "headers",
+            Self::Bodies => "bodies",
+            Self::Receipts => "receipts",
+            Self::Canonical => "canonical",
+            Self::Numbers => "numbers",
+            Self::Transactions => "transactions",
+            Self::Meta => "meta",
+        }
+    }
+
+    /// Whether values are worth compressing: texts and lists are, hashes and short numbers not.
+    pub(crate) const fn is_compressed(self) -> bool {
+        matches!(
+            self,
+            Self::Code | Self::TrieLogs | Self::Headers | Self::Bodies | Self::Receipts
+        )
+    }
+}
