@@ -1,0 +1,18 @@
+//! Where the full public fixtures are, if they are there (docs/testing.md).
+
+use std::path::PathBuf;
+
+/// The part of the corpus that `NIWAKI_CORPUS` names, such as `state-tests`. `None` if the variable
+/// is not set or the part is missing, which is said on standard output.
+pub fn corpus(part: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("NIWAKI_CORPUS").filter(|folder| !folder.is_empty()) else {
+        println!("skipped: {part}: NIWAKI_CORPUS is not set (docs/testing.md)");
+        return None;
+    };
+    let path = PathBuf::from(folder).join(part);
+    if !path.exists() {
+        println!("skipped: {} is missing", path.display());
+        return None;
+    }
+    Some(path)
+}

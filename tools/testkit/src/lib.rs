@@ -1,0 +1,14 @@
+//! What tests and benchmarks share.
+
+#![forbid(unsafe_code)]
+
+mod corpus;
+pub mod fixtures;
+mod glob;
+mod memory_state;
+mod runner;
+
+pub use corpus::corpus;
+pub use glob::glob_matches;
+pub use memory_state::{MemoryAccount, MemoryCode, MemoryState};
+pub use runner::{fixture_files, run_parallel};
