@@ -1,0 +1,348 @@
+//! The parameters of one chain: when each fork begins, and what differs from mainnet.
+
+use crate::fees;
+use alloy_primitives::{Address, B256, U256, address};
+use niwaki_primitives::{Fork, Header};
+
+/// Blob gas of one blob (EIP-4844).
+pub const GAS_PER_BLOB: u64 = 1 << 17;
+
+/// When a fork begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Not on this chain, as far as is known.
+    #[default]
+    Never,
+    /// From this block number on.
+    Block(u64),
+    /// When the parent has reached the chain's terminal total difficulty. Paris only.
+    TotalDifficulty,
+    /// From this timestamp on, in seconds.
+    Time(u64),
+}
+
+/// Blob parameters of one fork (EIP-7840).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobParams {
+    /// Blobs per block at which the blob base fee stays as it is.
+    pub target: u64,
+    /// Most blobs per block.
+    pub max: u64,
+    /// Denominator of the exponent of the blob base fee.
+    pub update_fraction: u64,
+}
+
+impl BlobParams {
+    /// EIP-4844.
+    pub const CANCUN: Self = Self::new(3, 6, 3_338_477);
+    /// EIP-7691; Osaka keeps it.
+    pub const PRAGUE: Self = Self::new(6, 9, 5_007_716);
+    /// EIP-7892, the first blob-parameter-only fork.
+    pub const BPO1: Self = Self::new(10, 15, 8_346_193);
+    /// EIP-7892, the second blob-parameter-only fork.
+    pub const BPO2: Self = Self::new(14, 21, 11_684_671);
+
+    /// Blob parameters from the three numbers of a `blobSchedule` entry.
+    pub const fn new(target: u64, max: u64, update_fraction: u64) -> Self {
+        Self {
+            target,
+            max,
+            update_fraction,
+        }
+    }
+
+    /// Blob gas per block at which the blob base fee stays as it is.
+    pub const fn target_gas(&self) -> u64 {
+        self.target.saturating_mul(GAS_PER_BLOB)
+    }
+
+    /// Most blob gas per block.
+    pub const fn max_gas(&self) -> u64 {
+        self.max.saturating_mul(GAS_PER_BLOB)
+    }
+
+    /// Blob base fee in wei at `excess_blob_gas`; `u128::MAX` if it does not fit.
+    pub fn base_fee(&self, excess_blob_gas: u64) -> u128 {
+        fees::blob_base_fee(excess_blob_gas, self)
+    }
+}
+
+/// Who may make a block, and how that shows in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealKind {
+    /// Proof of work, until Paris if the chain has a terminal total difficulty.
+    Ethash {
+        /// Besu's `ethash.fixeddifficulty`: every block has this difficulty.
+        fixed_difficulty: Option<u64>,
+    },
+    /// Clique proof of authority (EIP-225), until Paris if there is a terminal total difficulty.
+    Clique {
+        /// Seconds between blocks.
+        period_s: u64,
+        /// Blocks between checkpoints.
+        epoch_blocks: u64,
+    },
+    /// IBFT 2.0.
+    Ibft2,
+    /// QBFT.
+    Qbft,
+    /// No seal: difficulty and nonce are whatever the rules of the fork say.
+    None,
+}
+
+/// The irregular state change of mainnet's block 1,920,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DaoFork {
+    /// The block of the change.
+    pub block: u64,
+    /// Whether this chain made it; if not, it refuses the extra data of those that did.
+    pub support: bool,
+}
+
+/// The parameters of one chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainSpec {
+    /// EIP-155 chain id.
+    pub chain_id: u64,
+    /// Network id of the eth protocol.
+    pub network_id: u64,
+    /// One activation per fork, indexed by `Fork as usize`.
+    pub activations: [Activation; Fork::ALL.len()],
+    /// Total difficulty at which Paris begins; zero if it does at genesis.
+    pub terminal_total_difficulty: Option<U256>,
+    /// A block that only splits the fork id at the merge (EIP-3675).
+    pub merge_netsplit_block: Option<u64>,
+    /// The DAO fork, where the chain knows of it.
+    pub dao_fork: Option<DaoFork>,
+    /// Blob parameters given for each fork, indexed by `Fork as usize`.
+    pub blob_schedule: [Option<BlobParams>; Fork::ALL.len()],
+    /// EIP-6110 deposit contract.
+    pub deposit_contract: Address,
+    /// EIP-7002 withdrawal request contract.
+    pub withdrawal_request_contract: Address,
+    /// EIP-7251 consolidation request contract.
+    pub consolidation_request_contract: Address,
+    /// Who seals blocks.
+    pub seal: SealKind,
+    /// Besu's `contractSizeLimit`, in bytes of code; `None` is EIP-170's.
+    pub contract_size_limit: Option<u64>,
+    /// Besu's `zeroBaseFee`: the base fee is always zero.
+    pub zero_base_fee: bool,
+    /// Hash of the genesis block, where it is known beforehand.
+    pub genesis_hash: Option<B256>,
+}
+
+/// Mainnet's EIP-6110 deposit contract.
+pub(crate) const DEPOSIT_CONTRACT: Address = address!("00000000219ab540356cbb839cbe05303d7705fa");
+const WITHDRAWAL_REQUESTS: Address = address!("00000961ef480eb55e80d19ad83579a64c007002");
+const CONSOLIDATION_REQUESTS: Address = address!("0000bbddc7ce488642fb579f8b00f3a590007251");
+
+impl ChainSpec {
+    /// A chain of Frontier rules, without seal, on which nothing else is scheduled.
+    pub fn frontier(chain_id: u64) -> Self {
+        let mut blob_schedule = [None; Fork::ALL.len()];
+        blob_schedule[Fork::Cancun as usize] = Some(BlobParams::CANCUN);
+        blob_schedule[Fork::Prague as usize] = Some(BlobParams::PRAGUE);
+        blob_schedule[Fork::Bpo1 as usize] = Some(BlobParams::BPO1);
+        blob_schedule[Fork::Bpo2 as usize] = Some(BlobParams::BPO2);
+        let mut activations = [Activation::Never; Fork::ALL.len()];
+        activations[Fork::Frontier as usize] = Activation::Block(0);
+        Self {
+            chain_id,
+            network_id: chain_id,
+            activations,
+            terminal_total_difficulty: None,
+            merge_netsplit_block: None,
+            dao_fork: None,
+            blob_schedule,
+            deposit_contract: DEPOSIT_CONTRACT,
+            withdrawal_request_contract: WITHDRAWAL_REQUESTS,
+            consolidation_request_contract: CONSOLIDATION_REQUESTS,
+            seal: SealKind::None,
+            contract_size_limit: None,
+            zero_base_fee: false,
+            genesis_hash: None,
+        }
+    }
+
+    /// A chain that runs `fork` from genesis on, and no later one. The DAO fork is left out, as
+    /// the spec tests do, unless it is `fork` itself.
+    pub fn single(chain_id: u64, fork: Fork) -> Self {
+        let mut spec = Self::frontier(chain_id);
+        for f in Fork::ALL {
+            if f <= fork && f != Fork::Frontier && (f != Fork::DaoFork || fork == f) {
+                spec.activate_at_genesis(f);
+            }
+        }
+        spec
+    }
+
+    /// Begins `fork` at genesis, by whatever measure it has.
+    pub fn activate_at_genesis(&mut self, fork: Fork) {
+        let activation = match fork {
+            Fork::Paris => {
+                self.terminal_total_difficulty = Some(U256::ZERO);
+                Activation::TotalDifficulty
+            }
+            f if f > Fork::Paris => Activation::Time(0),
+            _ => Activation::Block(0),
+        };
+        if fork == Fork::DaoFork {
+            self.dao_fork = Some(DaoFork {
+                block: 0,
+                support: true,
+            });
+        }
+        self.activations[fork as usize] = activation;
+    }
+
+    /// Sets when `fork` begins.
+    pub fn set(&mut self, fork: Fork, activation: Activation) {
+        self.activations[fork as usize] = activation;
+    }
+
+    /// When `fork` begins.
+    pub const fn activation(&self, fork: Fork) -> Activation {
+        self.activations[fork as usize]
+    }
+
+    /// The fork of a block: the latest one that has begun. `merged` is whether the parent had
+    /// reached the terminal total difficulty.
+    pub fn fork_at(&self, number: u64, timestamp: u64, merged: bool) -> Fork {
+        let begun = |fork: &Fork| match self.activation(*fork) {
+            Activation::Never => false,
+            Activation::Block(b) => number >= b,
+            Activation::TotalDifficulty => merged,
+            Activation::Time(t) => timestamp >= t,
+        };
+        Fork::ALL
+            .into_iter()
+            .rev()
+            .find(begun)
+            .unwrap_or(Fork::Frontier)
+    }
+
+    /// The fork of a block whose header has been checked, or is about to be.
+    ///
+    /// A header of difficulty zero is one of proof of stake where the chain has a terminal total
+    /// difficulty at all; [`crate::check_header`] sees to it that it is not so too early.
+    pub fn fork_of(&self, header: &Header) -> Fork {
+        let merged = self
+            .terminal_total_difficulty
+            .is_some_and(|ttd| ttd.is_zero() || header.difficulty.is_zero());
+        self.fork_at(header.number, header.timestamp, merged)
+    }
+
+    /// Whether a child of a block with this total difficulty is one of proof of stake.
+    pub fn is_terminal(&self, total_difficulty: U256) -> bool {
+        self.terminal_total_difficulty
+            .is_some_and(|ttd| total_difficulty >= ttd)
+    }
+
+    /// Whether a block with this header pays ommers and block rewards: false from Paris on.
+    pub fn is_proof_of_stake(&self, header: &Header) -> bool {
+        self.fork_of(header) >= Fork::Paris
+    }
+
+    /// Blob parameters of a block of this timestamp: of the latest fork begun that has any;
+    /// `None` before Cancun.
+    pub fn blob_params_at(&self, timestamp: u64) -> Option<BlobParams> {
+        let begun = |fork: &Fork| match self.activation(*fork) {
+            Activation::Time(t) => timestamp >= t,
+            _ => false,
+        };
+        Fork::ALL
+            .into_iter()
+            .rev()
+            .filter(|f| *f >= Fork::Cancun)
+            .filter(begun)
+            .find_map(|f| self.blob_schedule[f as usize])
+    }
+
+    /// The block numbers at which rules change after genesis, ascending, each once.
+    pub fn fork_blocks(&self) -> Vec<u64> {
+        let mut blocks: Vec<u64> = self
+            .activations
+            .iter()
+            .filter_map(|a| match a {
+                Activation::Block(b) => Some(*b),
+                _ => None,
+            })
+            .chain(self.dao_fork.map(|dao| dao.block))
+            .chain(self.merge_netsplit_block)
+            .filter(|b| *b > 0)
+            .collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// The timestamps after `genesis_time` at which rules change, ascending, each once.
+    pub fn fork_times(&self, genesis_time: u64) -> Vec<u64> {
+        let mut times: Vec<u64> = self
+            .activations
+            .iter()
+            .filter_map(|a| match a {
+                Activation::Time(t) => Some(*t),
+                _ => None,
+            })
+            .filter(|t| *t > genesis_time)
+            .collect();
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_fork_chain_runs_that_fork_from_block_zero() {
+        for fork in Fork::ALL {
+            let spec = ChainSpec::single(1, fork);
+            assert_eq!(spec.fork_at(0, 0, fork >= Fork::Paris), fork);
+            assert_eq!(spec.fork_at(1 << 40, 1 << 40, fork >= Fork::Paris), fork);
+        }
+    }
+
+    #[test]
+    fn a_fork_begins_at_its_block_and_not_before() {
+        let mut spec = ChainSpec::single(1, Fork::Frontier);
+        spec.set(Fork::Homestead, Activation::Block(5));
+        assert_eq!(spec.fork_at(4, 0, false), Fork::Frontier);
+        assert_eq!(spec.fork_at(5, 0, false), Fork::Homestead);
+    }
+
+    #[test]
+    fn blob_params_follow_the_latest_entry_of_the_schedule() {
+        let mut spec = ChainSpec::single(1, Fork::Shanghai);
+        assert_eq!(spec.blob_params_at(u64::MAX), None);
+        spec.set(Fork::Cancun, Activation::Time(10));
+        spec.set(Fork::Prague, Activation::Time(20));
+        spec.set(Fork::Osaka, Activation::Time(30));
+        spec.set(Fork::Bpo1, Activation::Time(40));
+        assert_eq!(spec.blob_params_at(9), None);
+        assert_eq!(spec.blob_params_at(19), Some(BlobParams::CANCUN));
+        assert_eq!(spec.blob_params_at(39), Some(BlobParams::PRAGUE));
+        assert_eq!(spec.blob_params_at(40), Some(BlobParams::BPO1));
+    }
+
+    #[test]
+    fn a_header_of_difficulty_zero_is_paris_only_where_there_is_a_terminal_difficulty() {
+        let mut spec = ChainSpec::single(1, Fork::London);
+        let header = Header::default();
+        assert_eq!(spec.fork_of(&header), Fork::London);
+        spec.terminal_total_difficulty = Some(U256::from(100));
+        spec.set(Fork::Paris, Activation::TotalDifficulty);
+        assert_eq!(spec.fork_of(&header), Fork::Paris);
+        let work = Header {
+            difficulty: U256::from(1),
+            ..header
+        };
+        assert_eq!(spec.fork_of(&work), Fork::London);
+        assert!(!spec.is_terminal(U256::from(99)));
+        assert!(spec.is_terminal(U256::from(100)));
+    }
+}

@@ -1,0 +1,257 @@
+//! Genesis files of both clients, and what is wrong with bad ones.
+
+use super::*;
+use crate::chain_spec::{Activation, BlobParams, SealKind};
+use alloy_primitives::address;
+
+fn parse(config: &str) -> Result<Genesis, GenesisError> {
+    Genesis::from_json(&format!(
+        r#"{{"config": {config}, "gasLimit": "0x1000000", "difficulty": 1}}"#
+    ))
+}
+
+fn refusal(config: &str) -> String {
+    parse(config).expect_err(config).to_string()
+}
+
+#[test]
+fn a_geth_file_is_read() {
+    let text = r#"{
+        "config": {"chainId": 7, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
+            "eip158Block": 0, "byzantiumBlock": 0, "constantinopleBlock": 0, "petersburgBlock": 0,
+            "istanbulBlock": 0, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0,
+            "cancunTime": 0, "pragueTime": 10, "terminalTotalDifficulty": 0,
+            "terminalTotalDifficultyPassed": true,
+            "blobSchedule": {"cancun": {"target": 1, "max": 2, "baseFeeUpdateFraction": 3}}},
+        "nonce": "0x42", "timestamp": "0x5", "extraData": "0x01", "gasLimit": "0x1000",
+        "difficulty": "0x0", "baseFeePerGas": "0x7", "excessBlobGas": "0x9",
+        "mixHash": "0x0000000000000000000000000000000000000000000000000000000000000001",
+        "alloc": {"0x00000000000000000000000000000000000000aa":
+            {"balance": "0x10", "nonce": "0x1", "code": "0x6001", "storage": {"0x01": "0x02", "0x03": "0x00"}}}
+    }"#;
+    let genesis = Genesis::from_json(text).unwrap();
+    let header = genesis.header(B256::repeat_byte(1));
+    assert_eq!(header.state_root, B256::repeat_byte(1));
+    assert_eq!(header.nonce, B64::from(0x42u64));
+    assert_eq!(header.base_fee_per_gas, Some(7));
+    assert_eq!(header.excess_blob_gas, Some(9));
+    assert_eq!(header.blob_gas_used, Some(0));
+    assert_eq!(header.parent_beacon_block_root, Some(B256::ZERO));
+    assert_eq!(header.requests_hash, None);
+    let account = &genesis.alloc[&address!("00000000000000000000000000000000000000aa")];
+    assert_eq!(account.nonce, 1);
+    assert_eq!(account.balance, U256::from(16));
+    assert_eq!(account.code.as_ref(), [0x60, 1]);
+    assert_eq!(
+        account.storage,
+        BTreeMap::from([(U256::from(1), U256::from(2))])
+    );
+    assert_eq!(
+        genesis.spec.blob_params_at(5),
+        Some(BlobParams::new(1, 2, 3))
+    );
+    assert_eq!(genesis.spec.fork_at(0, 10, true), Fork::Prague);
+}
+
+#[test]
+fn a_besu_file_is_read_in_any_letter_case_and_number_form() {
+    let text = r#"{
+        "CONFIG": {"chainid": "0x7", "LONDONBLOCK": "0", "ethash": {"FixedDifficulty": 100},
+            "contractSizeLimit": 2147483647, "zeroBaseFee": true},
+        "GASLIMIT": 4096, "Difficulty": "16", "mixhash": "0x00", "extradata": "",
+        "alloc": {"FE3B557e8fb62b89f4916b721be55ceb828dbd73":
+            {"balance": "1000000000000000000000000", "comment": "ignored", "privateKey": "8f2a"}}
+    }"#;
+    let genesis = Genesis::from_json(text).unwrap();
+    assert_eq!(genesis.spec.chain_id, 7);
+    assert_eq!(
+        genesis.spec.seal,
+        SealKind::Ethash {
+            fixed_difficulty: Some(100)
+        }
+    );
+    assert_eq!(genesis.spec.fork_at(0, 0, false), Fork::London);
+    assert_eq!(genesis.spec.fork_at(1, u64::MAX, true), Fork::London);
+    let header = genesis.header(B256::ZERO);
+    assert_eq!(header.base_fee_per_gas, Some(0));
+    assert_eq!(header.difficulty, U256::from(16));
+    let account = genesis.alloc.values().next().unwrap();
+    assert_eq!(account.balance.to_string(), "1000000000000000000000000");
+}
+
+#[test]
+fn a_total_difficulty_beyond_64_bits_is_exact() {
+    let genesis = parse(
+        r#"{"chainId": 1, "londonBlock": 0, "terminalTotalDifficulty": 58750000000000000000001}"#,
+    );
+    let ttd = genesis.unwrap().spec.terminal_total_difficulty.unwrap();
+    assert_eq!(ttd.to_string(), "58750000000000000000001");
+}
+
+#[test]
+fn a_fork_without_key_begins_with_the_next_one_that_has_a_key() {
+    let spec = parse(r#"{"chainId": 1, "homesteadBlock": 1, "petersburgBlock": 5}"#)
+        .unwrap()
+        .spec;
+    assert_eq!(spec.activation(Fork::Homestead), Activation::Block(1));
+    assert_eq!(spec.activation(Fork::Byzantium), Activation::Block(5));
+    assert_eq!(spec.activation(Fork::Constantinople), Activation::Block(5));
+    assert_eq!(spec.activation(Fork::Istanbul), Activation::Never);
+    assert_eq!(spec.fork_at(4, 0, false), Fork::Homestead);
+}
+
+#[test]
+fn bft_and_clique_sections_choose_the_seal() {
+    let seal = |config| parse(config).unwrap().spec.seal;
+    assert_eq!(
+        seal(r#"{"chainId": 1, "qbft": {"blockperiodseconds": 1}}"#),
+        SealKind::Qbft
+    );
+    assert_eq!(seal(r#"{"chainId": 1, "ibft2": {}}"#), SealKind::Ibft2);
+    assert_eq!(seal(r#"{"chainId": 1}"#), SealKind::None);
+    let clique = SealKind::Clique {
+        period_s: 3,
+        epoch_blocks: 30_000,
+    };
+    assert_eq!(
+        seal(r#"{"chainId": 1, "clique": {"period": 3, "epoch": 30000}}"#),
+        clique
+    );
+    assert_eq!(
+        seal(r#"{"chainId": 1, "clique": {"blockperiodseconds": 3, "epochlength": 30000}}"#),
+        clique
+    );
+}
+
+#[test]
+fn a_refusal_names_the_key() {
+    for (config, part) in [
+        (r#"{}"#, "config.chainId is missing"),
+        (r#"{"chainId": "x"}"#, "config.chainId = \"x\""),
+        (
+            r#"{"chainId": 1, "LondonBlock": -1}"#,
+            "config.LondonBlock = -1",
+        ),
+        (
+            r#"{"chainId": 1, "shanghaiTime": "0x1ffffffffffffffff"}"#,
+            "does not fit in 64 bits",
+        ),
+        (
+            r#"{"chainId": 1, "berlinBlock": 9, "londonBlock": 8}"#,
+            "config.berlinBlock = 9",
+        ),
+        (
+            r#"{"chainId": 1, "pragueTime": 9, "osakaTime": 8}"#,
+            "config.pragueTime = 9",
+        ),
+        (
+            r#"{"chainId": 1, "eip155Block": 1, "eip158Block": 2}"#,
+            "config.eip155Block = 1",
+        ),
+        (
+            r#"{"chainId": 1, "depositContractAddress": "0x12"}"#,
+            "has 1 bytes, not 20",
+        ),
+        (
+            r#"{"chainId": 1, "blobSchedule": {"cancun": {"target": 3}}}"#,
+            "blobSchedule.cancun",
+        ),
+        (
+            r#"{"chainId": 1, "ecCurve": "secp256r1"}"#,
+            "config.ecCurve",
+        ),
+        (
+            r#"{"chainId": 1, "fixedBaseFee": true}"#,
+            "config.fixedBaseFee",
+        ),
+        (r#"{"chainId": 1, "zeroBaseFee": 3}"#, "config.zeroBaseFee"),
+        (r#"[]"#, "config is not a JSON object"),
+    ] {
+        let refusal = refusal(config);
+        assert!(refusal.contains(part), "{config}: {refusal}");
+    }
+    assert!(Genesis::from_json("{").is_err());
+    assert!(Genesis::from_json(r#"{"config": {"chainId": 1}}"#).is_err());
+    let twice = r#"{"config": {"chainId": 1}, "gasLimit": 1, "alloc": {
+        "0x00000000000000000000000000000000000000aa": {}, "00000000000000000000000000000000000000AA": {}}}"#;
+    assert!(Genesis::from_json(twice).is_err());
+}
+
+#[test]
+fn every_genesis_of_the_corpus_is_read_or_refused_by_name() {
+    let Some(folder) = niwaki_testkit::corpus("mainnet-blocks/genesis") else {
+        return;
+    };
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("besu-") {
+            continue;
+        }
+        match Genesis::from_json(&std::fs::read_to_string(&path).unwrap()) {
+            Ok(_) => read += 1,
+            Err(GenesisError::Unsupported { .. })
+                if name.contains("future") || name.contains("experimental") => {}
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+    assert_eq!(read, 9);
+}
+
+/// The cases give a block's RLP for fields of a genesis without a chain; older ones call the
+/// balance `wei`.
+#[test]
+fn published_genesis_blocks_have_their_encoding() {
+    let text = include_str!("../../testdata/genesis-tests.json");
+    let cases: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+    assert_eq!(cases.len(), 3);
+    for (name, case) in cases {
+        let fields = case.to_string().replace("\"wei\"", "\"balance\"");
+        let file = fields.replacen('{', "{\"config\": {\"chainId\": 1}, ", 1);
+        let genesis = Genesis::from_json(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let header = genesis.header(crate::networks::tests::state_root(&genesis.alloc));
+        let block = niwaki_primitives::Block::uncle(header);
+        let want = case["result"].as_str().unwrap();
+        assert_eq!(
+            alloy_primitives::hex::encode(alloy_rlp::encode(block)),
+            want,
+            "{name}"
+        );
+    }
+}
+
+/// The other files of nimbus-eth1 have a form of its own (`genesis` beside `config`), commas before
+/// a closing brace, or no gas limit.
+#[test]
+fn genesis_files_of_other_clients_are_read_where_there_is_a_corpus() {
+    for (file, chain_id) in [
+        ("besu/mainnet/genesis-bp-it.json", 42),
+        ("besu/mainnet/parallelization/genesis-it.json", 42),
+        (
+            "nimbus-eth1/tests/customgenesis/engine_api_genesis.json",
+            7_011_893_062,
+        ),
+        ("nimbus-eth1/tests/customgenesis/mekong.json", 7_078_815_900),
+        (
+            "nimbus-eth1/tests/customgenesis/metadata_no_genesis/prague.json",
+            7890,
+        ),
+        (
+            "nimbus-eth1/tests/customgenesis/metadata_with_genesis/genesis.json",
+            123_456,
+        ),
+        (
+            "nimbus-eth1/tests/customgenesis/metadata_with_genesis/mekong.json",
+            7_078_815_900,
+        ),
+        ("nimbus-eth1/tests/customgenesis/prague.json", 7_078_815_900),
+    ] {
+        let Some(path) = niwaki_testkit::corpus(&format!("basic-tests/{file}")) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(path).unwrap();
+        let genesis = Genesis::from_json(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert_eq!(genesis.spec.chain_id, chain_id, "{file}");
+    }
+}

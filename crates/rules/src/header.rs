@@ -1,0 +1,312 @@
+//! A header against its parent.
+
+use crate::chain_spec::{ChainSpec, SealKind};
+use crate::difficulty::block_difficulty;
+use crate::fees::{next_base_fee, next_excess_blob_gas};
+use crate::invalid::InvalidHeader;
+use alloy_primitives::{B64, B256, U256};
+use niwaki_primitives::{EMPTY_OMMER_ROOT_HASH, Fork, Header};
+
+const GAS_LIMIT_ADJUSTMENT_FACTOR: u64 = 1024;
+const GAS_LIMIT_MINIMUM: u64 = 5000;
+const GAS_LIMIT_MAXIMUM: u64 = i64::MAX as u64;
+const ELASTICITY_MULTIPLIER: u64 = 2;
+const MAX_EXTRA_DATA_BYTES: usize = 32;
+const DAO_EXTRA_DATA: &[u8] = b"dao-hard-fork";
+const DAO_EXTRA_DATA_BLOCKS: u64 = 10;
+const CLIQUE_VANITY_AND_SEAL_BYTES: usize = 97;
+const CLIQUE_SIGNER_BYTES: usize = 20;
+
+/// The parent of a header that is to be checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Parent<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// Its hash.
+    pub hash: B256,
+    /// Total difficulty up to and including it. Where that is not known, `None`: then a child of
+    /// difficulty zero is taken as one of proof of stake.
+    pub total_difficulty: Option<U256>,
+}
+
+/// Checks a header against its parent, in the spec's order. The seal of a proof-of-work or
+/// proof-of-authority header is not verified here: a chain that is given to the client by its
+/// operator (a file, a consensus client, a checkpoint) is not one that a miner could forge.
+///
+/// # Errors
+/// The first rule that the header breaks.
+///
+/// Spec: execution-specs, `validate_header` of each fork's `fork.py`.
+pub fn check_header(
+    spec: &ChainSpec,
+    header: &Header,
+    parent: &Parent<'_>,
+) -> Result<(), InvalidHeader> {
+    let has_terminal = spec.terminal_total_difficulty.is_some();
+    let merged = match parent.total_difficulty {
+        Some(total) => spec.is_terminal(total),
+        None => has_terminal && (spec.is_terminal(U256::ZERO) || header.difficulty.is_zero()),
+    };
+    let fork = spec.fork_at(header.number, header.timestamp, merged);
+    let bft = matches!(spec.seal, SealKind::Ibft2 | SealKind::Qbft);
+    let proof_of_stake = fork >= Fork::Paris && !bft;
+
+    check_presence(header, fork)?;
+    if has_terminal && !proof_of_stake && header.difficulty.is_zero() {
+        return Err(InvalidHeader::DifficultyZeroBeforeParis);
+    }
+    check_excess_blob_gas(spec, header, parent.header, fork)?;
+
+    if header.gas_used > header.gas_limit {
+        return Err(InvalidHeader::GasUsedAboveLimit {
+            got: header.gas_used,
+            limit: header.gas_limit,
+        });
+    }
+
+    if fork >= Fork::London {
+        check_gas_limit(header, parent.header)?;
+        check_base_fee(spec, header, parent.header)?;
+    }
+
+    if header.timestamp <= parent.header.timestamp {
+        return Err(InvalidHeader::Timestamp {
+            got: header.timestamp,
+            parent: parent.header.timestamp,
+        });
+    }
+
+    let expected = parent.header.number.wrapping_add(1);
+    if header.number != expected || header.number == 0 {
+        return Err(InvalidHeader::Number {
+            got: header.number,
+            expected,
+        });
+    }
+
+    if fork < Fork::London {
+        check_gas_limit(header, parent.header)?;
+    }
+
+    if proof_of_stake {
+        check_extra_data_length(header)?;
+        check_proof_of_stake_fields(header)?;
+    } else {
+        check_sealed_fields(spec, header, parent.header, fork)?;
+    }
+
+    if header.parent_hash != parent.hash {
+        return Err(InvalidHeader::ParentHash {
+            got: header.parent_hash,
+            expected: parent.hash,
+        });
+    }
+
+    check_dao_extra_data(spec, header)
+}
+
+/// Each optional field must be there from its fork on, and not before.
+fn check_presence(header: &Header, fork: Fork) -> Result<(), InvalidHeader> {
+    let fields = [
+        (
+            "base_fee_per_gas",
+            Fork::London,
+            header.base_fee_per_gas.is_some(),
+        ),
+        (
+            "withdrawals_root",
+            Fork::Shanghai,
+            header.withdrawals_root.is_some(),
+        ),
+        (
+            "blob_gas_used",
+            Fork::Cancun,
+            header.blob_gas_used.is_some(),
+        ),
+        (
+            "excess_blob_gas",
+            Fork::Cancun,
+            header.excess_blob_gas.is_some(),
+        ),
+        (
+            "parent_beacon_block_root",
+            Fork::Cancun,
+            header.parent_beacon_block_root.is_some(),
+        ),
+        (
+            "requests_hash",
+            Fork::Prague,
+            header.requests_hash.is_some(),
+        ),
+        (
+            "block_access_list_hash",
+            Fork::Amsterdam,
+            header.block_access_list_hash.is_some(),
+        ),
+        ("slot_number", Fork::Amsterdam, header.slot_number.is_some()),
+    ];
+    for (field, since, present) in fields {
+        if fork >= since && !present {
+            return Err(InvalidHeader::MissingField { field, fork });
+        }
+        if fork < since && present {
+            return Err(InvalidHeader::UnexpectedField { field, fork });
+        }
+    }
+    Ok(())
+}
+
+/// Spec: execution-specs `cancun/fork.py`, `validate_header`.
+fn check_excess_blob_gas(
+    spec: &ChainSpec,
+    header: &Header,
+    parent: &Header,
+    fork: Fork,
+) -> Result<(), InvalidHeader> {
+    let (Some(got), Some(params)) = (
+        header.excess_blob_gas,
+        spec.blob_params_at(header.timestamp),
+    ) else {
+        return Ok(());
+    };
+    let expected = next_excess_blob_gas(parent, fork, &params);
+    if got != expected {
+        return Err(InvalidHeader::ExcessBlobGas { got, expected });
+    }
+    Ok(())
+}
+
+/// Spec: execution-specs `frontier/fork.py`, `check_gas_limit`. At the first London block the
+/// parent's limit counts twice (EIP-1559).
+fn check_gas_limit(header: &Header, parent: &Header) -> Result<(), InvalidHeader> {
+    let got = header.gas_limit;
+    if got > GAS_LIMIT_MAXIMUM {
+        return Err(InvalidHeader::GasLimitTooBig { got });
+    }
+    let first_london = header.base_fee_per_gas.is_some() && parent.base_fee_per_gas.is_none();
+    let parent = if first_london {
+        parent.gas_limit.saturating_mul(ELASTICITY_MULTIPLIER)
+    } else {
+        parent.gas_limit
+    };
+    let bound = parent / GAS_LIMIT_ADJUSTMENT_FACTOR;
+    if got.abs_diff(parent) >= bound || got < GAS_LIMIT_MINIMUM {
+        return Err(InvalidHeader::GasLimit { got, parent, bound });
+    }
+    Ok(())
+}
+
+/// Spec: EIP-1559.
+fn check_base_fee(spec: &ChainSpec, header: &Header, parent: &Header) -> Result<(), InvalidHeader> {
+    let expected = if spec.zero_base_fee {
+        0
+    } else {
+        next_base_fee(parent)
+    };
+    match header.base_fee_per_gas {
+        Some(got) if got != expected => Err(InvalidHeader::BaseFee { got, expected }),
+        _ => Ok(()),
+    }
+}
+
+fn check_extra_data_length(header: &Header) -> Result<(), InvalidHeader> {
+    if header.extra_data.len() > MAX_EXTRA_DATA_BYTES {
+        return Err(InvalidHeader::ExtraDataTooBig {
+            got: header.extra_data.len(),
+            max: MAX_EXTRA_DATA_BYTES,
+        });
+    }
+    Ok(())
+}
+
+/// Spec: EIP-3675, execution-specs `paris/fork.py`, `validate_header`.
+fn check_proof_of_stake_fields(header: &Header) -> Result<(), InvalidHeader> {
+    if !header.difficulty.is_zero() {
+        return Err(InvalidHeader::DifficultyNotZero {
+            got: header.difficulty,
+        });
+    }
+    if header.nonce != B64::ZERO {
+        return Err(InvalidHeader::NonceNotZero {
+            got: u64::from_be_bytes(header.nonce.0),
+        });
+    }
+    if header.ommers_hash != EMPTY_OMMER_ROOT_HASH {
+        return Err(InvalidHeader::OmmersHashNotEmpty {
+            got: header.ommers_hash,
+        });
+    }
+    Ok(())
+}
+
+/// Extra data and difficulty of a header that someone seals.
+fn check_sealed_fields(
+    spec: &ChainSpec,
+    header: &Header,
+    parent: &Header,
+    fork: Fork,
+) -> Result<(), InvalidHeader> {
+    let got = header.difficulty;
+    match spec.seal {
+        SealKind::Ethash { .. } | SealKind::None => {
+            check_extra_data_length(header)?;
+            let expected = match spec.seal {
+                SealKind::Ethash {
+                    fixed_difficulty: Some(fixed),
+                } => U256::from(fixed),
+                _ => block_difficulty(fork, header.number, header.timestamp, parent),
+            };
+            if got != expected {
+                return Err(InvalidHeader::Difficulty { got, expected });
+            }
+        }
+        SealKind::Clique { .. } => {
+            let signers = header
+                .extra_data
+                .len()
+                .checked_sub(CLIQUE_VANITY_AND_SEAL_BYTES);
+            if !signers.is_some_and(|bytes| bytes.is_multiple_of(CLIQUE_SIGNER_BYTES)) {
+                return Err(InvalidHeader::ExtraDataClique {
+                    got: header.extra_data.len(),
+                });
+            }
+            // 2 from the signer whose turn it is, 1 from another.
+            if got != U256::ONE && got != U256::from(2) {
+                return Err(InvalidHeader::Difficulty {
+                    got,
+                    expected: U256::from(2),
+                });
+            }
+        }
+        SealKind::Ibft2 | SealKind::Qbft => {
+            if got != U256::ONE {
+                return Err(InvalidHeader::Difficulty {
+                    got,
+                    expected: U256::ONE,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Spec: execution-specs `dao_fork/fork.py`, `validate_header`; EIP-779.
+fn check_dao_extra_data(spec: &ChainSpec, header: &Header) -> Result<(), InvalidHeader> {
+    let Some(dao) = spec.dao_fork else {
+        return Ok(());
+    };
+    let blocks = dao.block..dao.block.saturating_add(DAO_EXTRA_DATA_BLOCKS);
+    if !blocks.contains(&header.number) {
+        return Ok(());
+    }
+    if (header.extra_data.as_ref() == DAO_EXTRA_DATA) != dao.support {
+        return Err(InvalidHeader::ExtraDataDao {
+            number: header.number,
+            must: if dao.support { "" } else { "not " },
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Refusals of a block, at whichever stage.
+
+use super::{InvalidBody, InvalidHeader, InvalidTransaction};
+use alloy_primitives::{Address, B256};
+
+/// A block that breaks the protocol, at whichever stage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidBlock {
+    /// The name of the inner refusal.
+    #[error("header: {0}")]
+    Header(#[from] InvalidHeader),
+    /// The name of the inner refusal.
+    #[error("body: {0}")]
+    Body(#[from] InvalidBody),
+    /// The name of the inner refusal.
+    #[error("transaction {index}: {reason}")]
+    Transaction {
+        /// Index in the block, from zero.
+        index: usize,
+        /// What is wrong with it.
+        reason: InvalidTransaction,
+    },
+    /// `BlockException.INVALID_GAS_USED`
+    #[error("gas used is {got} by execution, the header says {expected}")]
+    GasUsed {
+        /// By execution.
+        got: u64,
+        /// By the header.
+        expected: u64,
+    },
+    /// `BlockException.INVALID_STATE_ROOT`
+    #[error("state root is {got} by execution, the header says {expected}")]
+    StateRoot {
+        /// By execution.
+        got: B256,
+        /// By the header.
+        expected: B256,
+    },
+    /// `BlockException.INVALID_RECEIPTS_ROOT`
+    #[error("receipts root is {got} by execution, the header says {expected}")]
+    ReceiptsRoot {
+        /// By execution.
+        got: B256,
+        /// By the header.
+        expected: B256,
+    },
+    /// `BlockException.INVALID_LOG_BLOOM`
+    #[error("the bloom of the logs differs from the header's")]
+    LogsBloom,
+    /// `BlockException.INCORRECT_BLOB_GAS_USED`
+    #[error("blob gas used is {got} by execution, the header says {expected}")]
+    BlobGasUsed {
+        /// By execution.
+        got: u64,
+        /// By the header.
+        expected: u64,
+    },
+    /// `BlockException.INVALID_REQUESTS`
+    #[error("requests hash is {got} by execution, the header says {expected}")]
+    RequestsHash {
+        /// By execution.
+        got: B256,
+        /// By the header.
+        expected: B256,
+    },
+    /// `BlockException.INVALID_DEPOSIT_EVENT_LAYOUT`
+    #[error("a log of the deposit contract does not have the layout of EIP-6110: {reason}")]
+    DepositLayout {
+        /// What differs.
+        reason: &'static str,
+    },
+    /// `BlockException.SYSTEM_CONTRACT_EMPTY`
+    #[error("the system contract {address} has no code")]
+    SystemContractEmpty {
+        /// The contract.
+        address: Address,
+    },
+    /// `BlockException.SYSTEM_CONTRACT_CALL_FAILED`
+    #[error("the call of the system contract {address} failed")]
+    SystemContractCallFailed {
+        /// The contract.
+        address: Address,
+    },
+    /// `BlockException.INVALID_BLOCK_HASH`
+    #[error("block hash is {got} by the payload's fields, the payload says {expected}")]
+    BlockHash {
+        /// Computed.
+        got: B256,
+        /// As given.
+        expected: B256,
+    },
+    /// `BlockException.INVALID_VERSIONED_HASHES`
+    #[error("{reason}")]
+    VersionedHashes {
+        /// Count or position that differs.
+        reason: String,
+    },
+    /// `BlockException.RLP_STRUCTURES_ENCODING`
+    #[error("{what} can't be decoded: {reason}")]
+    Encoding {
+        /// Such as `transaction 3`.
+        what: String,
+        /// What the decoder found.
+        reason: String,
+    },
+    /// `BlockException.UNKNOWN_PARENT`
+    #[error("the parent {parent} is not known")]
+    UnknownParent {
+        /// The parent hash.
+        parent: B256,
+    },
+}
+
+impl InvalidBlock {
+    /// The execution-spec-tests name of this refusal, without the class before the dot.
+    pub const fn spec_name(&self) -> &'static str {
+        match self {
+            Self::Header(reason) => reason.spec_name(),
+            Self::Body(reason) => reason.spec_name(),
+            Self::Transaction { reason, .. } => reason.spec_name(),
+            Self::GasUsed { .. } => "INVALID_GAS_USED",
+            Self::StateRoot { .. } => "INVALID_STATE_ROOT",
+            Self::ReceiptsRoot { .. } => "INVALID_RECEIPTS_ROOT",
+            Self::LogsBloom => "INVALID_LOG_BLOOM",
+            Self::BlobGasUsed { .. } => "INCORRECT_BLOB_GAS_USED",
+            Self::RequestsHash { .. } => "INVALID_REQUESTS",
+            Self::DepositLayout { .. } => "INVALID_DEPOSIT_EVENT_LAYOUT",
+            Self::SystemContractEmpty { .. } => "SYSTEM_CONTRACT_EMPTY",
+            Self::SystemContractCallFailed { .. } => "SYSTEM_CONTRACT_CALL_FAILED",
+            Self::BlockHash { .. } => "INVALID_BLOCK_HASH",
+            Self::VersionedHashes { .. } => "INVALID_VERSIONED_HASHES",
+            Self::Encoding { .. } => "RLP_STRUCTURES_ENCODING",
+            Self::UnknownParent { .. } => "UNKNOWN_PARENT",
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Lenient reading of genesis files.
+//!
+//! geth and Besu write the same things differently: keys in any letter case, numbers as JSON
+//! numbers, decimal strings or hex strings, and total difficulties beyond 64 bits as bare JSON
+//! numbers. So an object is a map from lower-case keys to the unparsed text of their values, and
+//! the reader says what it expects of each.
+
+use crate::genesis::GenesisError;
+use alloy_primitives::{Address, B256, Bytes, U256, hex};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// A JSON object whose values have not been parsed yet.
+pub(crate) struct Object<'a> {
+    path: String,
+    fields: BTreeMap<String, (String, &'a RawValue)>,
+}
+
+impl<'a> Object<'a> {
+    /// Parses the text of an object. `path` names it in errors.
+    pub(crate) fn parse(path: &str, text: &'a str) -> Result<Self, GenesisError> {
+        let raw: BTreeMap<String, &'a RawValue> =
+            serde_json::from_str(text).map_err(|error| GenesisError::Json {
+                at: at(path),
+                reason: error.to_string(),
+            })?;
+        let mut fields = BTreeMap::new();
+        for (key, value) in raw {
+            let lower = key.to_ascii_lowercase();
+            if let Some((other, _)) = fields.insert(lower, (key.clone(), value)) {
+                return Err(GenesisError::DuplicateKey {
+                    at: at(path),
+                    first: other,
+                    second: key,
+                });
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            fields,
+        })
+    }
+
+    /// Whether the key is there and not null.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.raw(key).is_some()
+    }
+
+    /// The keys as they are written, with the text of their values.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.fields
+            .values()
+            .map(|(key, value)| (key.as_str(), value.get()))
+    }
+
+    /// The object under `key`.
+    pub(crate) fn object(&self, key: &str) -> Result<Option<Self>, GenesisError> {
+        match self.raw(key) {
+            Some(text) => Self::parse(&self.path_of(key), text).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The unsigned number under `key`, of up to 256 bits.
+    pub(crate) fn u256(&self, key: &str) -> Result<Option<U256>, GenesisError> {
+        self.value(key, parse_u256)
+    }
+
+    /// The unsigned number under `key`, of up to 64 bits.
+    pub(crate) fn u64(&self, key: &str) -> Result<Option<u64>, GenesisError> {
+        self.value(key, |text| {
+            u64::try_from(parse_u256(text)?).map_err(|_| "does not fit in 64 bits".to_owned())
+        })
+    }
+
+    /// The boolean under `key`; `"true"` and `"false"` count.
+    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, GenesisError> {
+        self.value(key, |text| match unquote(text) {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err("is not true or false".to_owned()),
+        })
+    }
+
+    /// The address under `key`.
+    pub(crate) fn address(&self, key: &str) -> Result<Option<Address>, GenesisError> {
+        self.value(key, |text| parse_address(unquote(text)))
+    }
+
+    /// The 32-byte value under `key`; shorter ones are filled with zeros on the left.
+    pub(crate) fn b256(&self, key: &str) -> Result<Option<B256>, GenesisError> {
+        self.value(key, |text| parse_b256(unquote(text)))
+    }
+
+    /// The bytes under `key`.
+    pub(crate) fn bytes(&self, key: &str) -> Result<Option<Bytes>, GenesisError> {
+        self.value(key, |text| parse_bytes(unquote(text)))
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        let written = self
+            .fields
+            .get(&key.to_ascii_lowercase())
+            .map_or(key, |(key, _)| key.as_str());
+        if self.path.is_empty() {
+            written.to_owned()
+        } else {
+            format!("{}.{written}", self.path)
+        }
+    }
+
+    fn raw(&self, key: &str) -> Option<&'a str> {
+        let (_, value) = self.fields.get(&key.to_ascii_lowercase())?;
+        let value: &'a RawValue = value;
+        (value.get() != "null").then_some(value.get())
+    }
+
+    fn value<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, GenesisError> {
+        let Some(text) = self.raw(key) else {
+            return Ok(None);
+        };
+        parse(text).map(Some).map_err(|reason| GenesisError::Value {
+            key: self.path_of(key),
+            value: shortened(text),
+            reason,
+        })
+    }
+}
+
+fn at(path: &str) -> String {
+    if path.is_empty() {
+        "the file".to_owned()
+    } else {
+        path.to_owned()
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
+
+/// The text of a JSON string without its quotes, or the text of anything else as it stands. None
+/// of the values read here need an escape.
+fn unquote(text: &str) -> &str {
+    text.strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(text)
+}
+
+/// A number: `12`, `"12"`, `"0x0c"`, `"0x"` (zero).
+pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
+    let text = unquote(text);
+    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        if digits.is_empty() {
+            return Ok(U256::ZERO);
+        }
+        if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err("is not a hex number".to_owned());
+        }
+        return U256::from_str_radix(digits, 16).map_err(|_| "does not fit in 256 bits".to_owned());
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("is not an unsigned decimal or 0x-prefixed hex number".to_owned());
+    }
+    U256::from_str_radix(text, 10).map_err(|_| "does not fit in 256 bits".to_owned())
+}
+
+/// An address with or without `0x`, in any letter case.
+pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
+    let bytes = parse_bytes(text)?;
+    Address::try_from(bytes.as_ref()).map_err(|_| format!("has {} bytes, not 20", bytes.len()))
+}
+
+/// Bytes in hex with or without `0x`.
+pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, String> {
+    hex::decode(unquote(text))
+        .map(Bytes::from)
+        .map_err(|error| format!("is not hex: {error}"))
+}
+
+/// Up to 32 bytes in hex, with or without `0x`, filled with zeros on the left.
+pub(crate) fn parse_b256(text: &str) -> Result<B256, String> {
+    let text = unquote(text);
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.len() > 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err("is not hex of at most 32 bytes".to_owned());
+    }
+    let padded = format!("{digits:0>64}");
+    let bytes = hex::decode(padded).map_err(|error| format!("is not hex: {error}"))?;
+    B256::try_from(bytes.as_slice()).map_err(|_| "is not 32 bytes".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_every_form() {
+        for text in [
+            "255",
+            "\"255\"",
+            "\"0xff\"",
+            "\"0xFF\"",
+            "\"0x00ff\"",
+            "\"0XfF\"",
+        ] {
+            assert_eq!(parse_u256(text), Ok(U256::from(255)), "{text}");
+        }
+        let big = "58750000000000000000000";
+        assert_eq!(parse_u256(big).unwrap().to_string(), big);
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in [
+            "\"\"", "-1", "1.5", "1e3", "\"0xzz\"", "\"12a\"", "true", "[]",
+        ] {
+            assert!(parse_u256(text).is_err(), "{text}");
+        }
+        assert!(parse_u256(&"9".repeat(80)).is_err());
+        assert!(parse_u256(&format!("\"0x{}\"", "f".repeat(65))).is_err());
+    }
+
+    #[test]
+    fn keys_are_found_in_any_letter_case_and_named_as_written_in_errors() {
+        let object = Object::parse("config", r#"{"LondonBLOCK": "abc", "x": null}"#).unwrap();
+        assert!(object.has("londonBlock"));
+        assert!(!object.has("x"));
+        let error = object.u64("londonBlock").unwrap_err().to_string();
+        assert!(error.contains("config.LondonBLOCK"), "{error}");
+    }
+
+    #[test]
+    fn two_keys_that_differ_in_case_only_are_refused() {
+        assert!(Object::parse("", r#"{"mixHash": 1, "mixhash": 2}"#).is_err());
+    }
+}

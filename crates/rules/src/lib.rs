@@ -1,0 +1,58 @@
+//! The consensus rules, pure: what may be a block, a header, a transaction.
+//!
+//! Everything here is a function of its arguments. There is no state, no file, no clock and no
+//! log; checks that need an account (nonce, balance, code) are named here, in
+//! [`InvalidTransaction`], and made by the execution crate.
+//!
+//! | file | what |
+//! |---|---|
+//! | `chain_spec` | fork activations, blob schedule, special addresses of one chain |
+//! | `networks` | the chains that are built in |
+//! | `genesis` | genesis files as geth and Besu write them |
+//! | `header`, `difficulty`, `fees` | a header against its parent |
+//! | `body`, `ommers` | a body against its header |
+//! | `transaction`, `block_rules` | a transaction against its block |
+//! | `requests`, `rewards` | what a block pays and asks for |
+//! | `payload` | an Engine API payload into a block |
+//! | `invalid` | every refusal, named as the spec tests name it |
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+mod block_rules;
+mod body;
+mod chain_spec;
+mod difficulty;
+mod fees;
+mod fork_id;
+mod genesis;
+mod header;
+mod invalid;
+mod json;
+mod networks;
+mod ommers;
+mod payload;
+mod requests;
+mod rewards;
+mod transaction;
+
+pub use block_rules::BlockRules;
+pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};
+pub use chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind};
+pub use difficulty::block_difficulty;
+pub use fees::{
+    INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,
+};
+pub use fork_id::{ForkId, fork_filter, fork_id};
+pub use genesis::{Genesis, GenesisAccount, GenesisError, decode_alloc, encode_alloc};
+pub use header::{Parent, check_header};
+pub use invalid::{InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction};
+pub use networks::Network;
+pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
+pub use payload::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
+pub use requests::requests_hash;
+pub use rewards::{BlockReward, block_reward, ommer_reward};
+pub use transaction::{
+    IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, effective_gas_price,
+    intrinsic_gas, max_init_code_bytes, upfront_cost,
+};

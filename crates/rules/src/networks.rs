@@ -1,0 +1,101 @@
+//! The chains that are built in.
+
+use crate::genesis::{Genesis, from_parts};
+use alloy_primitives::{B256, b256};
+
+/// A chain that is built in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Ethereum's main network.
+    Mainnet,
+    /// Test network for applications.
+    Sepolia,
+    /// Test network for staking.
+    Hoodi,
+    /// The former test network for staking.
+    Holesky,
+    /// A chain on one machine, of fixed difficulty, with three funded accounts.
+    Dev,
+}
+
+impl Network {
+    /// Every built-in chain.
+    pub const ALL: [Self; 5] = [
+        Self::Mainnet,
+        Self::Sepolia,
+        Self::Hoodi,
+        Self::Holesky,
+        Self::Dev,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mainnet => "mainnet",
+            Self::Sepolia => "sepolia",
+            Self::Hoodi => "hoodi",
+            Self::Holesky => "holesky",
+            Self::Dev => "dev",
+        }
+    }
+
+    /// The chain of this name, in any letter case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|network| network.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Hash of the genesis block.
+    pub const fn genesis_hash(self) -> B256 {
+        match self {
+            Self::Mainnet => {
+                b256!("d4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3")
+            }
+            Self::Sepolia => {
+                b256!("25a5cc106eea7138acab33231d7160d69cb777ee0c2c553fcddf5138993e6dd9")
+            }
+            Self::Hoodi => {
+                b256!("bbe312868b376a3001692a646dd2d7d1e4406380dfd86b98aa8a34d1557c971b")
+            }
+            Self::Holesky => {
+                b256!("b5f7f912443c940f21fd611f12828d75b534364ed9e95ca4e307729a4661bde4")
+            }
+            Self::Dev => {
+                b256!("2f2a939c2cdd8918be11a55a1e7db412861ed477ed927d8f122b55ccd0f8bbcb")
+            }
+        }
+    }
+
+    /// The genesis. Cost: mainnet's has 8,893 accounts, about a millisecond.
+    pub fn genesis(self) -> Genesis {
+        let (json, alloc): (&str, &[u8]) = match self {
+            Self::Mainnet => (
+                include_str!("../genesis/mainnet.json"),
+                include_bytes!("../genesis/mainnet.alloc.rlp"),
+            ),
+            Self::Sepolia => (
+                include_str!("../genesis/sepolia.json"),
+                include_bytes!("../genesis/sepolia.alloc.rlp"),
+            ),
+            Self::Hoodi => (
+                include_str!("../genesis/hoodi.json"),
+                include_bytes!("../genesis/hoodi.alloc.rlp"),
+            ),
+            Self::Holesky => (
+                include_str!("../genesis/holesky.json"),
+                include_bytes!("../genesis/holesky.alloc.rlp"),
+            ),
+            Self::Dev => (
+                include_str!("../genesis/dev.json"),
+                include_bytes!("../genesis/dev.alloc.rlp"),
+            ),
+        };
+        let mut genesis = from_parts(json, alloc).expect("a test parses every built-in genesis");
+        genesis.spec.genesis_hash = Some(self.genesis_hash());
+        genesis
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

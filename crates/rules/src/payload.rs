@@ -1,0 +1,336 @@
+//! An Engine API payload into a block.
+//!
+//! What the consensus client sends is a header without its derived fields. This puts the header
+//! together again, decodes the transactions and compares the block's hash with the one that was
+//! given. Whether the fields are those of the method and the fork is checked first, because that
+//! is answered with a JSON-RPC error, never with a verdict on the block.
+
+use crate::chain_spec::ChainSpec;
+use crate::invalid::InvalidBlock;
+use crate::requests::requests_hash;
+use alloy_primitives::{B256, Bytes, U256};
+use alloy_rpc_types_engine::{ExecutionPayload, ExecutionPayloadV1};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::{
+    Block, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header, Transaction, TxEnvelope,
+    Withdrawals,
+};
+
+/// A version of `engine_newPayload`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum PayloadVersion {
+    V1 = 1,
+    V2,
+    V3,
+    V4,
+    V5,
+}
+
+impl PayloadVersion {
+    /// The version of this number, as in the name of the method.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::V1),
+            2 => Some(Self::V2),
+            3 => Some(Self::V3),
+            4 => Some(Self::V4),
+            5 => Some(Self::V5),
+            _ => None,
+        }
+    }
+}
+
+/// The parameters of `engine_newPayload`, decoded from JSON and not yet checked.
+#[derive(Clone, Debug)]
+pub struct PayloadInput {
+    /// The payload, in the version that its fields make it.
+    pub payload: ExecutionPayload,
+    /// Expected blob versioned hashes; `None` where the parameter is absent or null.
+    pub versioned_hashes: Option<Vec<B256>>,
+    /// Parent beacon block root; `None` where the parameter is absent or null.
+    pub parent_beacon_block_root: Option<B256>,
+    /// Execution requests, type byte first; `None` where the parameter is absent or null.
+    pub execution_requests: Option<Vec<Bytes>>,
+}
+
+/// Why a payload did not become a block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// JSON-RPC error -32602: the parameters are not those of the method.
+    #[error("invalid params: {0}")]
+    InvalidParams(String),
+    /// JSON-RPC error -38005: the method is not the one for the fork of the payload.
+    #[error("unsupported fork: {method} takes no payload of timestamp {timestamp}, that is {fork}")]
+    UnsupportedFork {
+        /// The method.
+        method: String,
+        /// The payload's timestamp, seconds.
+        timestamp: u64,
+        /// The fork at that timestamp.
+        fork: Fork,
+    },
+    /// The payload is well-formed, and no valid block.
+    #[error(transparent)]
+    Invalid(#[from] InvalidBlock),
+}
+
+impl PayloadError {
+    /// The JSON-RPC error code; `None` where the answer is a status INVALID instead.
+    pub const fn code(&self) -> Option<i64> {
+        match self {
+            Self::InvalidParams(_) => Some(-32602),
+            Self::UnsupportedFork { .. } => Some(-38005),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
+/// Turns a payload into a block and the block's hash. `ordered_root` gives the root of the trie
+/// that maps the RLP of an index to the value at that index.
+///
+/// # Errors
+/// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
+/// not take; [`PayloadError::Invalid`] for a transaction that can't be decoded, versioned hashes
+/// that differ, or a block hash that differs.
+///
+/// Spec: execution-apis `engine/paris.md` to `engine/amsterdam.md`, `newPayload`; EIP-7685.
+pub fn decode_payload(
+    spec: &ChainSpec,
+    version: PayloadVersion,
+    input: PayloadInput,
+    ordered_root: impl Fn(&[Bytes]) -> B256,
+) -> Result<(Block, B256), PayloadError> {
+    check_params(spec, version, &input)?;
+    let parts = Parts::of(input);
+    let transactions = decode_transactions(&parts.v1.transactions)?;
+    if let Some(expected) = &parts.versioned_hashes {
+        check_versioned_hashes(&transactions, expected)?;
+    }
+
+    let transactions_root = ordered_root(&parts.v1.transactions);
+    let withdrawals_root = parts.withdrawals.as_ref().map(|list| {
+        let encoded: Vec<Bytes> = list.iter().map(|w| alloy_rlp::encode(w).into()).collect();
+        ordered_root(&encoded)
+    });
+    let header = parts.header(transactions_root, withdrawals_root)?;
+    let got = header.hash_slow();
+    if got != parts.v1.block_hash {
+        return Err(PayloadError::Invalid(InvalidBlock::BlockHash {
+            got,
+            expected: parts.v1.block_hash,
+        }));
+    }
+
+    let body = BlockBody {
+        transactions,
+        ommers: Vec::new(),
+        withdrawals: parts.withdrawals,
+    };
+    Ok((Block::new(header, body), got))
+}
+
+/// The payload and its parameters, pulled apart once the versions agree.
+struct Parts {
+    v1: ExecutionPayloadV1,
+    withdrawals: Option<Withdrawals>,
+    blob_gas_used: Option<u64>,
+    excess_blob_gas: Option<u64>,
+    block_access_list: Option<Bytes>,
+    slot_number: Option<u64>,
+    versioned_hashes: Option<Vec<B256>>,
+    parent_beacon_block_root: Option<B256>,
+    execution_requests: Option<Vec<Bytes>>,
+}
+
+impl Parts {
+    fn of(input: PayloadInput) -> Self {
+        let (mut v2, mut v3, mut v4) = (None, None, None);
+        let v1 = match input.payload {
+            ExecutionPayload::V1(p) => p,
+            ExecutionPayload::V2(p) => {
+                v2 = Some(p.withdrawals);
+                p.payload_inner
+            }
+            ExecutionPayload::V3(p) => {
+                v3 = Some((p.blob_gas_used, p.excess_blob_gas));
+                v2 = Some(p.payload_inner.withdrawals);
+                p.payload_inner.payload_inner
+            }
+            ExecutionPayload::V4(p) => {
+                v4 = Some((p.block_access_list, p.slot_number));
+                let p = p.payload_inner;
+                v3 = Some((p.blob_gas_used, p.excess_blob_gas));
+                v2 = Some(p.payload_inner.withdrawals);
+                p.payload_inner.payload_inner
+            }
+        };
+        let (block_access_list, slot_number) = v4.unzip();
+        Self {
+            v1,
+            withdrawals: v2.map(Withdrawals::new),
+            blob_gas_used: v3.map(|(used, _)| used),
+            excess_blob_gas: v3.map(|(_, excess)| excess),
+            block_access_list,
+            slot_number,
+            versioned_hashes: input.versioned_hashes,
+            parent_beacon_block_root: input.parent_beacon_block_root,
+            execution_requests: input.execution_requests,
+        }
+    }
+
+    fn header(
+        &self,
+        transactions_root: B256,
+        withdrawals_root: Option<B256>,
+    ) -> Result<Header, InvalidBlock> {
+        let p = &self.v1;
+        let base_fee = u64::try_from(p.base_fee_per_gas).map_err(|_| InvalidBlock::Encoding {
+            what: "base fee".to_owned(),
+            reason: format!("{} does not fit in 64 bits", p.base_fee_per_gas),
+        })?;
+        Ok(Header {
+            parent_hash: p.parent_hash,
+            ommers_hash: EMPTY_OMMER_ROOT_HASH,
+            beneficiary: p.fee_recipient,
+            state_root: p.state_root,
+            transactions_root,
+            receipts_root: p.receipts_root,
+            logs_bloom: p.logs_bloom,
+            difficulty: U256::ZERO,
+            number: p.block_number,
+            gas_limit: p.gas_limit,
+            gas_used: p.gas_used,
+            timestamp: p.timestamp,
+            extra_data: p.extra_data.clone(),
+            mix_hash: p.prev_randao,
+            base_fee_per_gas: Some(base_fee),
+            withdrawals_root,
+            blob_gas_used: self.blob_gas_used,
+            excess_blob_gas: self.excess_blob_gas,
+            parent_beacon_block_root: self.parent_beacon_block_root,
+            requests_hash: self.execution_requests.as_deref().map(requests_hash),
+            block_access_list_hash: self.block_access_list.as_ref().map(keccak256),
+            slot_number: self.slot_number,
+            ..Header::default()
+        })
+    }
+}
+
+/// The structure of the parameters first, then the window of forks, as execution-apis has it.
+fn check_params(
+    spec: &ChainSpec,
+    version: PayloadVersion,
+    input: &PayloadInput,
+) -> Result<(), PayloadError> {
+    let timestamp = input.payload.as_v1().timestamp;
+    let fork = spec.fork_at(input.payload.as_v1().block_number, timestamp, true);
+    let invalid = |what: &str| Err(PayloadError::InvalidParams(what.to_owned()));
+    let shanghai = fork >= Fork::Shanghai;
+    match (version, &input.payload) {
+        (PayloadVersion::V1, ExecutionPayload::V1(_)) => {}
+        (PayloadVersion::V2, ExecutionPayload::V1(_)) if !shanghai => {}
+        (PayloadVersion::V2, ExecutionPayload::V1(_)) => {
+            return invalid("withdrawals are missing, Shanghai requires them");
+        }
+        (PayloadVersion::V2, ExecutionPayload::V2(_)) if shanghai => {}
+        (PayloadVersion::V2, ExecutionPayload::V2(_)) => {
+            return invalid("withdrawals are present, the fork before Shanghai has none");
+        }
+        (PayloadVersion::V3 | PayloadVersion::V4, ExecutionPayload::V3(_)) => {}
+        (PayloadVersion::V5, ExecutionPayload::V4(_)) => {}
+        _ => return invalid("the payload's fields are not those of the method's version"),
+    }
+
+    if version >= PayloadVersion::V3 {
+        if input.versioned_hashes.is_none() {
+            return invalid("expectedBlobVersionedHashes is missing");
+        }
+        if input.parent_beacon_block_root.is_none() {
+            return invalid("parentBeaconBlockRoot is missing");
+        }
+    }
+    match &input.execution_requests {
+        Some(requests) if version >= PayloadVersion::V4 => check_requests(requests)?,
+        None if version >= PayloadVersion::V4 => return invalid("executionRequests is missing"),
+        _ => {}
+    }
+
+    let window = match version {
+        PayloadVersion::V1 => Fork::Frontier..=Fork::Paris,
+        PayloadVersion::V2 => Fork::Frontier..=Fork::Shanghai,
+        PayloadVersion::V3 => Fork::Cancun..=Fork::Cancun,
+        PayloadVersion::V4 => Fork::Prague..=Fork::Bpo5,
+        PayloadVersion::V5 => Fork::Amsterdam..=Fork::Amsterdam,
+    };
+    if !window.contains(&fork) {
+        return Err(PayloadError::UnsupportedFork {
+            method: format!("engine_newPayload{version:?}"),
+            timestamp,
+            fork,
+        });
+    }
+    Ok(())
+}
+
+/// Each request has data, and types ascend strictly.
+///
+/// Spec: execution-apis `engine/prague.md`, `engine_newPayloadV4`.
+fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
+    let mut last: Option<u8> = None;
+    for (index, request) in requests.iter().enumerate() {
+        let (Some(kind), true) = (request.first(), request.len() > 1) else {
+            return Err(PayloadError::InvalidParams(format!(
+                "executionRequests[{index}] has no data"
+            )));
+        };
+        if last.is_some_and(|last| last >= *kind) {
+            return Err(PayloadError::InvalidParams(format!(
+                "executionRequests[{index}] has type {kind}, types must ascend"
+            )));
+        }
+        last = Some(*kind);
+    }
+    Ok(())
+}
+
+fn decode_transactions(encoded: &[Bytes]) -> Result<Vec<TxEnvelope>, InvalidBlock> {
+    encoded
+        .iter()
+        .enumerate()
+        .map(|(index, bytes)| {
+            TxEnvelope::decode_2718_exact(bytes).map_err(|error| InvalidBlock::Encoding {
+                what: format!("transaction {index}"),
+                reason: error.to_string(),
+            })
+        })
+        .collect()
+}
+
+/// Spec: EIP-4844, execution-apis `engine/cancun.md`, `engine_newPayloadV3`.
+fn check_versioned_hashes(
+    transactions: &[TxEnvelope],
+    expected: &[B256],
+) -> Result<(), InvalidBlock> {
+    let held: Vec<B256> = transactions
+        .iter()
+        .filter_map(|tx| tx.blob_versioned_hashes())
+        .flatten()
+        .copied()
+        .collect();
+    if held == expected {
+        return Ok(());
+    }
+    let reason = match held.iter().zip(expected).position(|(a, b)| a != b) {
+        Some(index) => format!("blob versioned hash {index} differs from the expected one"),
+        None => format!(
+            "the payload has {} blob versioned hashes, {} are expected",
+            held.len(),
+            expected.len()
+        ),
+    };
+    Err(InvalidBlock::VersionedHashes { reason })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Payloads of each version, before, in and after their window of forks.
+
+use super::*;
+use crate::chain_spec::Activation;
+use alloy_consensus::SignableTransaction;
+use alloy_primitives::Signature;
+use niwaki_primitives::{Encodable2718, TxEip4844, TxLegacy};
+
+fn root(items: &[Bytes]) -> B256 {
+    alloy_trie::root::ordered_trie_root_with_encoder(items, |item, out| {
+        alloy_rlp::BufMut::put_slice(out, item);
+    })
+}
+
+/// Paris from genesis, Shanghai at 10, Cancun at 20, Prague at 30, Amsterdam at 40.
+fn spec() -> ChainSpec {
+    let mut spec = ChainSpec::single(1, Fork::Paris);
+    spec.set(Fork::Shanghai, Activation::Time(10));
+    spec.set(Fork::Cancun, Activation::Time(20));
+    spec.set(Fork::Prague, Activation::Time(30));
+    spec.set(Fork::Amsterdam, Activation::Time(40));
+    spec
+}
+
+/// A block with a legacy and a blob transaction (from Cancun on), with the fields of its fork.
+fn block(timestamp: u64) -> Block {
+    let signature = Signature::new(U256::ONE, U256::ONE, false);
+    let mut transactions: Vec<TxEnvelope> = vec![TxLegacy::default().into_signed(signature).into()];
+    if timestamp >= 20 {
+        let blob = TxEip4844 {
+            blob_versioned_hashes: vec![B256::repeat_byte(1), B256::repeat_byte(2)],
+            ..TxEip4844::default()
+        };
+        transactions.push(blob.into_signed(signature).into());
+    }
+    let encoded: Vec<Bytes> = transactions
+        .iter()
+        .map(|tx| tx.encoded_2718().into())
+        .collect();
+    let header = Header {
+        timestamp,
+        transactions_root: root(&encoded),
+        base_fee_per_gas: Some(7),
+        withdrawals_root: (timestamp >= 10).then(|| root(&[])),
+        blob_gas_used: (timestamp >= 20).then_some(2 << 17),
+        excess_blob_gas: (timestamp >= 20).then_some(3),
+        parent_beacon_block_root: (timestamp >= 20).then_some(B256::repeat_byte(9)),
+        requests_hash: (timestamp >= 30).then(|| requests_hash(&[requests()])),
+        ..Header::default()
+    };
+    let body = BlockBody {
+        transactions,
+        ommers: Vec::new(),
+        withdrawals: (timestamp >= 10).then(Withdrawals::default),
+    };
+    Block::new(header, body)
+}
+
+fn requests() -> Bytes {
+    Bytes::from_static(&[1, 2, 3])
+}
+
+fn input(timestamp: u64) -> PayloadInput {
+    let block = block(timestamp);
+    let (payload, _) = ExecutionPayload::from_block_slow(&block);
+    PayloadInput {
+        payload,
+        versioned_hashes: (timestamp >= 20)
+            .then(|| vec![B256::repeat_byte(1), B256::repeat_byte(2)]),
+        parent_beacon_block_root: block.header.parent_beacon_block_root,
+        execution_requests: (timestamp >= 30).then(|| vec![requests()]),
+    }
+}
+
+fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256), PayloadError> {
+    decode_payload(&spec(), version, input, root)
+}
+
+fn refusal(version: PayloadVersion, timestamp: u64, change: fn(&mut PayloadInput)) -> PayloadError {
+    let mut input = input(timestamp);
+    change(&mut input);
+    decode(version, input).expect_err("it must be refused")
+}
+
+#[test]
+fn a_payload_becomes_the_block_that_it_was_made_of() {
+    for (version, timestamp) in [
+        (PayloadVersion::V1, 9),
+        (PayloadVersion::V2, 9),
+        (PayloadVersion::V2, 19),
+        (PayloadVersion::V3, 20),
+        (PayloadVersion::V3, 29),
+        (PayloadVersion::V4, 30),
+        (PayloadVersion::V4, 39),
+    ] {
+        let (got, hash) = decode(version, input(timestamp)).expect("it is valid");
+        assert_eq!(got, block(timestamp));
+        assert_eq!(hash, got.header.hash_slow());
+    }
+}
+
+#[test]
+fn a_method_outside_its_window_is_an_unsupported_fork() {
+    for (version, timestamp) in [(PayloadVersion::V3, 30), (PayloadVersion::V4, 40)] {
+        let error = refusal(version, timestamp, |_| {});
+        assert_eq!(error.code(), Some(-38005), "{error}");
+    }
+    let mut early = input(29);
+    early.execution_requests = Some(vec![]);
+    let error = decode(PayloadVersion::V4, early).unwrap_err();
+    assert_eq!(error.code(), Some(-38005), "{error}");
+}
+
+#[test]
+fn fields_of_another_version_are_invalid_params() {
+    for (version, timestamp) in [
+        (PayloadVersion::V1, 10),
+        (PayloadVersion::V2, 20),
+        (PayloadVersion::V3, 10),
+        (PayloadVersion::V5, 30),
+    ] {
+        let error = refusal(version, timestamp, |_| {});
+        assert_eq!(error.code(), Some(-32602), "{error}");
+    }
+}
+
+#[test]
+fn missing_parameters_are_invalid_params() {
+    let changes: [fn(&mut PayloadInput); 3] = [
+        |input| input.versioned_hashes = None,
+        |input| input.parent_beacon_block_root = None,
+        |input| input.execution_requests = None,
+    ];
+    for change in changes {
+        let error = refusal(PayloadVersion::V4, 30, change);
+        assert_eq!(error.code(), Some(-32602), "{error}");
+    }
+}
+
+#[test]
+fn requests_have_data_and_ascend_by_type() {
+    let changes: [fn(&mut PayloadInput); 4] = [
+        |input| input.execution_requests = Some(vec![Bytes::new()]),
+        |input| input.execution_requests = Some(vec![Bytes::from_static(&[0])]),
+        |input| input.execution_requests = Some(vec![requests(), requests()]),
+        |input| {
+            input.execution_requests = Some(vec![requests(), Bytes::from_static(&[0, 1])]);
+        },
+    ];
+    for change in changes {
+        let error = refusal(PayloadVersion::V4, 30, change);
+        assert_eq!(error.code(), Some(-32602), "{error}");
+    }
+}
+
+fn spec_name(error: PayloadError) -> &'static str {
+    match error {
+        PayloadError::Invalid(block) => block.spec_name(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_the_fields_say_must_be_what_the_hash_says() {
+    let changes: [fn(&mut PayloadInput); 3] = [
+        |input| input.parent_beacon_block_root = Some(B256::ZERO),
+        |input| input.execution_requests = Some(vec![]),
+        |input| match &mut input.payload {
+            ExecutionPayload::V3(p) => p.payload_inner.payload_inner.gas_used += 1,
+            _ => panic!("it is of Prague"),
+        },
+    ];
+    for change in changes {
+        let error = refusal(PayloadVersion::V4, 30, change);
+        assert_eq!(spec_name(error), "INVALID_BLOCK_HASH");
+    }
+}
+
+#[test]
+fn versioned_hashes_are_compared_in_order_and_number() {
+    let changes: [fn(&mut PayloadInput); 3] = [
+        |input| input.versioned_hashes = Some(vec![]),
+        |input| input.versioned_hashes.as_mut().unwrap().reverse(),
+        |input| input.versioned_hashes.as_mut().unwrap().push(B256::ZERO),
+    ];
+    for change in changes {
+        let error = refusal(PayloadVersion::V3, 20, change);
+        assert_eq!(spec_name(error), "INVALID_VERSIONED_HASHES");
+    }
+}
+
+#[test]
+fn a_transaction_that_can_not_be_decoded_is_an_invalid_block() {
+    let error = refusal(PayloadVersion::V3, 20, |input| match &mut input.payload {
+        ExecutionPayload::V3(p) => {
+            p.payload_inner.payload_inner.transactions[0] = Bytes::from_static(&[9, 9]);
+        }
+        _ => panic!("it is of Cancun"),
+    });
+    assert_eq!(spec_name(error), "RLP_STRUCTURES_ENCODING");
+}

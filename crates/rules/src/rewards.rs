@@ -1,0 +1,70 @@
+//! What a proof-of-work block pays.
+
+use alloy_primitives::U256;
+use niwaki_primitives::Fork;
+
+/// The rewards of one block, wei.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockReward {
+    /// To the coinbase, the share for its ommers included.
+    pub coinbase: U256,
+    /// The base reward, of which ommers get their part by [`ommer_reward`].
+    pub base: U256,
+}
+
+/// The reward of a block of `fork` with `ommers` ommers; `None` from Paris on.
+///
+/// Spec: execution-specs `frontier/fork.py`, `pay_rewards`; EIP-649 and EIP-1234.
+pub fn block_reward(fork: Fork, ommers: usize) -> Option<BlockReward> {
+    let ether: u64 = match fork {
+        f if f >= Fork::Paris => return None,
+        f if f >= Fork::Constantinople => 2,
+        f if f >= Fork::Byzantium => 3,
+        _ => 5,
+    };
+    let base = U256::from(ether.wrapping_mul(1_000_000_000_000_000_000));
+    let coinbase = base.saturating_add(base.wrapping_shr(5).saturating_mul(U256::from(ommers)));
+    Some(BlockReward { coinbase, base })
+}
+
+/// What the coinbase of an ommer gets when block `number` includes the ommer of `ommer_number`,
+/// wei; zero beyond eight generations.
+///
+/// Spec: execution-specs `frontier/fork.py`, `pay_rewards`.
+pub fn ommer_reward(base: U256, number: u64, ommer_number: u64) -> U256 {
+    let age = number.saturating_sub(ommer_number);
+    let eighths = 8u64.saturating_sub(age);
+    U256::from(eighths).saturating_mul(base).wrapping_shr(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ether(thousandths: u64) -> U256 {
+        U256::from(thousandths) * U256::from(1_000_000_000_000_000u64)
+    }
+
+    #[test]
+    fn the_reward_falls_from_five_to_three_to_two_and_ends_with_paris() {
+        let base = |fork| block_reward(fork, 0).map(|r| r.base);
+        assert_eq!(base(Fork::SpuriousDragon), Some(ether(5000)));
+        assert_eq!(base(Fork::Byzantium), Some(ether(3000)));
+        assert_eq!(base(Fork::Constantinople), Some(ether(2000)));
+        assert_eq!(base(Fork::GrayGlacier), Some(ether(2000)));
+        assert_eq!(base(Fork::Paris), None);
+    }
+
+    #[test]
+    fn the_coinbase_gets_a_32nd_more_per_ommer() {
+        let two = block_reward(Fork::Frontier, 2).expect("before Paris");
+        assert_eq!(two.coinbase, ether(5000) + ether(5000) / U256::from(16));
+    }
+
+    #[test]
+    fn an_ommer_gets_an_eighth_less_per_generation() {
+        assert_eq!(ommer_reward(ether(8000), 10, 9), ether(7000));
+        assert_eq!(ommer_reward(ether(8000), 10, 4), ether(2000));
+        assert_eq!(ommer_reward(ether(8000), 10, 1), U256::ZERO);
+    }
+}
