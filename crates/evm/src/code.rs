@@ -1,0 +1,134 @@
+//! Code prepared for running: padded, with its jump destinations marked.
+
+use niwaki_primitives::{Address, B256, Bytes, EMPTY_CODE_HASH};
+use std::sync::{Arc, LazyLock};
+
+/// Zero bytes after the code: a PUSH32 in the last place reads them, and running into them stops.
+const PADDING: usize = 40;
+
+/// Code that the interpreter can run. Immutable; shared between accounts by hash.
+#[derive(Debug)]
+pub struct Code {
+    padded: Box<[u8]>,
+    /// One bit per byte of code.
+    jumpdests: Box<[u8]>,
+    length: usize,
+    hash: B256,
+    delegate: Option<Address>,
+}
+
+impl Code {
+    /// Prepares code whose hash is known. Linear in its length.
+    pub fn new(code: &[u8], hash: B256) -> Self {
+        let mut padded = vec![0; code.len() + PADDING];
+        padded[..code.len()].copy_from_slice(code);
+        Self {
+            jumpdests: mark_jumpdests(code),
+            padded: padded.into(),
+            length: code.len(),
+            hash,
+            delegate: delegation(code),
+        }
+    }
+
+    /// Prepares init code, whose hash nobody asks for.
+    pub(crate) fn init_code(code: &[u8]) -> Self {
+        Self::new(code, B256::ZERO)
+    }
+
+    /// No code at all.
+    pub(crate) fn empty() -> Arc<Self> {
+        static EMPTY: LazyLock<Arc<Code>> =
+            LazyLock::new(|| Arc::new(Code::new(&[], EMPTY_CODE_HASH)));
+        EMPTY.clone()
+    }
+
+    /// The code as deployed.
+    pub fn bytes(&self) -> &[u8] {
+        &self.padded[..self.length]
+    }
+
+    /// The code as deployed, in a value of its own.
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.bytes())
+    }
+
+    /// Keccak-256 of the code.
+    pub fn hash(&self) -> B256 {
+        self.hash
+    }
+
+    /// Memory that it takes, bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.padded.len() + self.jumpdests.len()
+    }
+
+    /// The account that this delegation designator points at, if the code is one (EIP-7702).
+    pub fn delegate(&self) -> Option<Address> {
+        self.delegate
+    }
+
+    /// Whether a jump to `at` is allowed.
+    #[inline(always)]
+    pub(crate) fn is_jumpdest(&self, at: u64) -> bool {
+        let Ok(at) = usize::try_from(at) else {
+            return false;
+        };
+        match self.jumpdests.get(at / 8) {
+            Some(byte) => byte >> (at % 8) & 1 == 1,
+            None => false,
+        }
+    }
+}
+
+/// The target of a delegation designator, `0xef0100 ++ address` (EIP-7702).
+pub fn delegation(code: &[u8]) -> Option<Address> {
+    match code {
+        [0xef, 0x01, 0x00, address @ ..] if address.len() == 20 => {
+            Some(Address::from_slice(address))
+        }
+        _ => None,
+    }
+}
+
+/// One bit per byte, set where a JUMPDEST stands that is not the operand of a PUSH.
+fn mark_jumpdests(code: &[u8]) -> Box<[u8]> {
+    const JUMPDEST: u8 = 0x5b;
+    const PUSH1: u8 = 0x60;
+    const PUSH32: u8 = 0x7f;
+    let mut marks = vec![0; code.len().div_ceil(8)];
+    let mut at = 0;
+    while let Some(opcode) = code.get(at) {
+        if *opcode == JUMPDEST {
+            marks[at / 8] |= 1 << (at % 8);
+        }
+        at += 1;
+        if (PUSH1..=PUSH32).contains(opcode) {
+            at += usize::from(opcode - PUSH1) + 1;
+        }
+    }
+    marks.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_no_jump_destinations() {
+        let code = Code::init_code(&[0x60, 0x5b, 0x5b, 0x61, 0x5b]);
+        let marked: Vec<u64> = (0..64).filter(|at| code.is_jumpdest(*at)).collect();
+        assert_eq!(marked, [2]);
+        assert!(!code.is_jumpdest(u64::MAX));
+    }
+
+    #[test]
+    fn only_the_exact_designator_delegates() {
+        let mut designator = vec![0xef, 0x01, 0x00];
+        designator.extend([0x11; 20]);
+        assert_eq!(delegation(&designator), Some(Address::repeat_byte(0x11)));
+        designator.push(0);
+        assert_eq!(delegation(&designator), None);
+        assert_eq!(delegation(&[]), None);
+    }
+}

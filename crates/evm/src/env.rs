@@ -1,0 +1,71 @@
+//! What goes into the machine and what comes out: block, transaction, message, outcome.
+
+use crate::frame::Exit;
+use niwaki_primitives::{Address, B256, Bytes, U256};
+
+/// What code can ask about the block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockEnv {
+    /// Block number.
+    pub number: u64,
+    /// Seconds since the epoch.
+    pub timestamp: u64,
+    /// Receiver of fees.
+    pub coinbase: Address,
+    /// Gas limit.
+    pub gas_limit: u64,
+    /// Base fee in wei per gas; 0 before London.
+    pub base_fee: u64,
+    /// RANDAO mix from Paris on, difficulty before.
+    pub prev_randao: U256,
+    /// Price in wei of a unit of blob gas.
+    pub blob_base_fee: U256,
+    /// Chain id.
+    pub chain_id: u64,
+}
+
+/// What code can ask about the transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TxEnv {
+    /// The sender.
+    pub origin: Address,
+    /// Effective price in wei per gas.
+    pub gas_price: U256,
+    /// Versioned hashes of a blob transaction.
+    pub blob_hashes: Vec<B256>,
+}
+
+/// What a message runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The code of an account.
+    Call(Address),
+    /// The input as init code of a contract at this address.
+    Create(Address),
+}
+
+/// A call or creation from outside.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// CALLER of the first frame.
+    pub caller: Address,
+    /// What to run.
+    pub target: Target,
+    /// Wei that move from the caller to the target.
+    pub value: U256,
+    /// Call data or init code.
+    pub input: Bytes,
+    /// Gas for the first frame.
+    pub gas: u64,
+}
+
+/// How a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How the first frame ended.
+    pub exit: Exit,
+    /// Gas left, before any refund.
+    pub gas_left: u64,
+    /// Returned data, or the revert's; of a creation: the deployed code.
+    pub output: Bytes,
+}

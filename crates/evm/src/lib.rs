@@ -1,0 +1,41 @@
+//! An Ethereum virtual machine.
+//!
+//! In goes a [`BlockEnv`], a fork, a state to read ([`niwaki_primitives::StateView`]) and
+//! [`Message`]s to run; out come [`Outcome`]s, logs, and the changes to the [`World`]. The crate
+//! knows code, gas and the world it runs in; it knows nothing of blocks' validity, of transaction
+//! fees, of roots, and it does no IO.
+//!
+//! How it is built: a row per opcode ([`table`]) names one body; each body is compiled twice, as a
+//! threaded handler that ends in a jump to the next one, and as a step of a plain loop
+//! ([`Dispatch`]). Words live in the stack slots and move limb by limb. Accounts and slots are
+//! interned to 32-bit handles for the length of a block.
+
+const _: () = assert!(usize::BITS == 64, "memories are addressed with 64 bits");
+
+mod arena;
+mod canary;
+mod code;
+mod code_cache;
+mod env;
+mod evm;
+mod frame;
+mod gas;
+mod interpreter;
+mod ops;
+pub mod table;
+mod tracer;
+mod word;
+mod world;
+
+pub use canary::dispatch_is_flat;
+pub use code::{Code, delegation};
+pub use code_cache::set_code_cache_bytes;
+pub use env::{BlockEnv, Message, Outcome, Target, TxEnv};
+pub use evm::Evm;
+pub use frame::{Exit, Halt};
+pub use gas::{GasSchedule, Sstore};
+pub use interpreter::Dispatch;
+pub use table::Table;
+pub use tracer::{Step, Tracer};
+pub use word::Word;
+pub use world::{AccountId, CodeId, SlotId, World};

@@ -1,0 +1,298 @@
+//! 0x00s: arithmetic modulo 2^256.
+//!
+//! Most operands of real code fit in 64 bits, so each costly operation looks for that first.
+
+use super::{binary, op};
+use crate::word::{Word, write};
+use niwaki_primitives::U256;
+
+type Limbs = [u64; 4];
+
+#[inline(always)]
+pub(super) fn add(a: &Limbs, b: &Limbs) -> Limbs {
+    let (r0, c0) = a[0].overflowing_add(b[0]);
+    let (r1, c1) = carrying_add(a[1], b[1], c0);
+    let (r2, c2) = carrying_add(a[2], b[2], c1);
+    let r3 = a[3].wrapping_add(b[3]).wrapping_add(u64::from(c2));
+    [r0, r1, r2, r3]
+}
+
+/// The difference, and whether it borrowed, that is, whether `a < b`.
+#[inline(always)]
+pub(super) fn sub(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
+    let (r0, c0) = a[0].overflowing_sub(b[0]);
+    let (r1, c1) = borrowing_sub(a[1], b[1], c0);
+    let (r2, c2) = borrowing_sub(a[2], b[2], c1);
+    let (r3, c3) = borrowing_sub(a[3], b[3], c2);
+    ([r0, r1, r2, r3], c3)
+}
+
+#[inline(always)]
+fn carrying_add(a: u64, b: u64, carry: bool) -> (u64, bool) {
+    let (sum, first) = a.overflowing_add(b);
+    let (sum, second) = sum.overflowing_add(u64::from(carry));
+    (sum, first | second)
+}
+
+#[inline(always)]
+fn borrowing_sub(a: u64, b: u64, borrow: bool) -> (u64, bool) {
+    let (difference, first) = a.overflowing_sub(b);
+    let (difference, second) = difference.overflowing_sub(u64::from(borrow));
+    (difference, first | second)
+}
+
+#[inline(always)]
+fn high_limbs(a: &Limbs) -> u64 {
+    a[1] | a[2] | a[3]
+}
+
+#[inline(always)]
+const fn int(a: &Limbs) -> U256 {
+    U256::from_limbs(*a)
+}
+
+#[inline(always)]
+fn is_negative(a: &Limbs) -> bool {
+    a[3] >> 63 == 1
+}
+
+#[inline(always)]
+fn negate(a: &Limbs) -> Limbs {
+    sub(&[0; 4], a).0
+}
+
+#[inline(always)]
+fn magnitude(a: &Limbs) -> Limbs {
+    if is_negative(a) { negate(a) } else { *a }
+}
+
+/// The low 256 bits of a product.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the low half of a wide product is meant"
+)]
+fn mul(a: &Limbs, b: &Limbs) -> Limbs {
+    let wide = |x: u64, y: u64| u128::from(x) * u128::from(y);
+    if high_limbs(a) | high_limbs(b) == 0 {
+        let product = wide(a[0], b[0]);
+        return [product as u64, (product >> 64) as u64, 0, 0];
+    }
+    let (p00, p01, p02) = (wide(a[0], b[0]), wide(a[0], b[1]), wide(a[0], b[2]));
+    let (p10, p11) = (wide(a[1], b[0]), wide(a[1], b[1]));
+    let p20 = wide(a[2], b[0]);
+    let low = |p: u128| u128::from(p as u64);
+    let r0 = p00 as u64;
+    let s1 = (p00 >> 64) + low(p01) + low(p10);
+    let s2 = (s1 >> 64) + (p01 >> 64) + (p10 >> 64) + low(p02) + low(p11) + low(p20);
+    let top = [(0, 3), (1, 2), (2, 1), (3, 0)]
+        .into_iter()
+        .fold(0u64, |sum, (i, j)| {
+            sum.wrapping_add(a[i].wrapping_mul(b[j]))
+        });
+    let carried = ((s2 >> 64) as u64)
+        .wrapping_add((p02 >> 64) as u64)
+        .wrapping_add((p11 >> 64) as u64)
+        .wrapping_add((p20 >> 64) as u64);
+    [r0, s1 as u64, s2 as u64, top.wrapping_add(carried)]
+}
+
+#[inline(always)]
+fn div(a: &Limbs, b: &Limbs) -> Limbs {
+    if high_limbs(a) | high_limbs(b) == 0 {
+        return [a[0].checked_div(b[0]).unwrap_or(0), 0, 0, 0];
+    }
+    div_wide(a, b)
+}
+
+#[inline(never)]
+fn div_wide(a: &Limbs, b: &Limbs) -> Limbs {
+    int(a).checked_div(int(b)).unwrap_or_default().into_limbs()
+}
+
+#[inline(always)]
+fn rem(a: &Limbs, b: &Limbs) -> Limbs {
+    if high_limbs(a) | high_limbs(b) == 0 {
+        return [a[0].checked_rem(b[0]).unwrap_or(0), 0, 0, 0];
+    }
+    rem_wide(a, b)
+}
+
+#[inline(never)]
+fn rem_wide(a: &Limbs, b: &Limbs) -> Limbs {
+    int(a).checked_rem(int(b)).unwrap_or_default().into_limbs()
+}
+
+/// Division of two's complement numbers, towards zero; -2^255 / -1 wraps to itself.
+#[inline(always)]
+fn signed_div(a: &Limbs, b: &Limbs) -> Limbs {
+    let quotient = div(&magnitude(a), &magnitude(b));
+    if is_negative(a) == is_negative(b) {
+        quotient
+    } else {
+        negate(&quotient)
+    }
+}
+
+/// Remainder with the sign of the dividend.
+#[inline(always)]
+fn signed_rem(a: &Limbs, b: &Limbs) -> Limbs {
+    let remainder = rem(&magnitude(a), &magnitude(b));
+    if is_negative(a) {
+        negate(&remainder)
+    } else {
+        remainder
+    }
+}
+
+#[inline(never)]
+fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+    int(a).add_mod(int(b), int(n)).into_limbs()
+}
+
+#[inline(never)]
+fn mul_mod(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+    int(a).mul_mod(int(b), int(n)).into_limbs()
+}
+
+/// A power modulo 2^256.
+#[inline(never)]
+fn pow(base: &Limbs, exponent: &Limbs) -> Limbs {
+    if high_limbs(base) == 0 && base[0].is_power_of_two() {
+        let shift = u64::from(base[0].trailing_zeros());
+        let total = match Word(*exponent).as_u64() {
+            Some(exponent) => shift.saturating_mul(exponent),
+            None if shift == 0 => 0,
+            None => u64::MAX,
+        };
+        return super::bitwise::shl(total, &[1, 0, 0, 0]);
+    }
+    let mut result = [1, 0, 0, 0];
+    for bit in (0..int(exponent).bit_len()).rev() {
+        result = mul(&result, &result);
+        if exponent[bit / 64] >> (bit % 64) & 1 == 1 {
+            result = mul(&result, base);
+        }
+    }
+    result
+}
+
+/// Repeats the sign of the byte at `at`, counted from the least significant.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the byte index is below 32"
+)]
+fn sign_extend(at: u64, value: &Limbs) -> Limbs {
+    if at >= 31 {
+        return *value;
+    }
+    let (limb, bit) = ((at / 8) as usize, (at % 8) * 8 + 7);
+    let sign = if value[limb] >> bit & 1 == 1 {
+        u64::MAX
+    } else {
+        0
+    };
+    let above = u64::MAX.checked_shl(bit as u32 + 1).unwrap_or(0);
+    let mut result = *value;
+    result[limb] = (value[limb] & !above) | (sign & above);
+    for higher in result.iter_mut().skip(limb + 1) {
+        *higher = sign;
+    }
+    result
+}
+
+binary!(Add = 0x01, |a, b| add(a, b));
+binary!(Mul = 0x02, |a, b| mul(a, b));
+binary!(Sub = 0x03, |a, b| sub(a, b).0);
+binary!(Div = 0x04, |a, b| div(a, b));
+binary!(Sdiv = 0x05, |a, b| signed_div(a, b));
+binary!(Mod = 0x06, |a, b| rem(a, b));
+binary!(Smod = 0x07, |a, b| signed_rem(a, b));
+binary!(Signextend = 0x0b, |a, b| sign_extend(
+    Word(*a).saturating_u64(),
+    b
+));
+
+op!(Addmod = 0x08, 3 => 1, |r| {
+    let result = add_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
+    write(r.peek(2), result);
+    r.pop(2);
+    true
+});
+op!(Mulmod = 0x09, 3 => 1, |r| {
+    let result = mul_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
+    write(r.peek(2), result);
+    r.pop(2);
+    true
+});
+op!(Exp = 0x0a, 2 => 1, |r| {
+    let exponent = &(*r.peek(1)).0;
+    let bytes = int(exponent).byte_len() as i64;
+    if !r.charge(r.schedule().exp_byte * bytes) {
+        return false;
+    }
+    let result = pow(&(*r.peek(0)).0, exponent);
+    write(r.peek(1), result);
+    r.pop(1);
+    true
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn limbs() -> impl Strategy<Value = Limbs> {
+        let limb = prop_oneof![
+            Just(0),
+            Just(1),
+            Just(u64::MAX),
+            Just(1 << 63),
+            any::<u64>()
+        ];
+        prop::array::uniform4(limb)
+    }
+
+    proptest! {
+        #[test]
+        fn arithmetic_agrees_with_big_integers(a in limbs(), b in limbs(), n in limbs()) {
+            let (x, y) = (int(&a), int(&b));
+            prop_assert_eq!(int(&add(&a, &b)), x.wrapping_add(y));
+            prop_assert_eq!(int(&sub(&a, &b).0), x.wrapping_sub(y));
+            prop_assert_eq!(sub(&a, &b).1, x < y);
+            prop_assert_eq!(int(&mul(&a, &b)), x.wrapping_mul(y));
+            prop_assert_eq!(int(&div(&a, &b)), x.checked_div(y).unwrap_or_default());
+            prop_assert_eq!(int(&rem(&a, &b)), x.checked_rem(y).unwrap_or_default());
+            let small = [n[0] % 300, 0, 0, 0];
+            prop_assert_eq!(int(&pow(&a, &small)), x.wrapping_pow(int(&small)));
+            prop_assert_eq!(int(&pow(&a, &b)), x.wrapping_pow(y));
+        }
+
+        #[test]
+        fn signed_division_recomposes(a in limbs(), b in limbs()) {
+            prop_assume!(b != [0; 4]);
+            let (quotient, remainder) = (signed_div(&a, &b), signed_rem(&a, &b));
+            prop_assert_eq!(add(&mul(&quotient, &b), &remainder), a);
+        }
+    }
+
+    #[test]
+    fn edges_of_signed_numbers() {
+        let minimum = [0, 0, 0, 1 << 63];
+        assert_eq!(signed_div(&minimum, &[u64::MAX; 4]), minimum);
+        assert_eq!(signed_div(&minimum, &[0; 4]), [0; 4]);
+        assert_eq!(signed_rem(&minimum, &[0; 4]), [0; 4]);
+        assert_eq!(
+            sign_extend(0, &[0x80, 7, 7, 7]),
+            [!0x7f, u64::MAX, u64::MAX, u64::MAX]
+        );
+        assert_eq!(sign_extend(0, &[0x17f, 7, 7, 7]), [0x7f, 0, 0, 0]);
+        assert_eq!(
+            sign_extend(7, &[1 << 63, 7, 7, 7]),
+            [1 << 63, u64::MAX, u64::MAX, u64::MAX]
+        );
+        assert_eq!(sign_extend(31, &minimum), minimum);
+        assert_eq!(sign_extend(u64::MAX, &minimum), minimum);
+    }
+}

@@ -1,0 +1,363 @@
+//! 0xf0s: calls, creations, and the end of a contract.
+//!
+//! An opcode here charges, describes what it wants as a [`Request`], and leaves the frame; the
+//! driver in `evm.rs` runs it and takes the frame up again.
+
+use super::{memory::range, op};
+use crate::{
+    frame::{Exit, Frame, Halt, Request},
+    gas::GasSchedule,
+    interpreter::Regs,
+    word::Word,
+    world::AccountId,
+};
+use niwaki_primitives::{Address, U256};
+
+/// Which of the four calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Plain,
+    Code,
+    Delegate,
+    Static,
+}
+
+/// The ranges of memory of a call, reached already.
+struct Ranges {
+    input: (*mut u8, usize),
+    output: (*mut u8, usize),
+}
+
+/// Reaches the input and output memory of a call whose ranges begin `at` words below the top.
+#[inline(always)]
+unsafe fn ranges(r: &mut Regs, at: usize) -> Option<Ranges> {
+    // SAFETY: the wrapper has checked for the words.
+    unsafe {
+        let input = range(r, r.peek(at), r.peek(at + 1))?;
+        let output = range(r, r.peek(at + 2), r.peek(at + 3))?;
+        Some(Ranges { input, output })
+    }
+}
+
+/// Prices a call and describes it in the frame. `top` is the topmost of its words: gas, address
+/// and, where `kind` has one, value. Returns the gas left, or less than zero if the frame ended.
+///
+/// Spec: execution-specs `vm/instructions/system.py`, `vm/gas.py` (`calculate_message_call_gas`);
+/// EIP-150, EIP-161, EIP-2929, EIP-7702.
+#[inline(always)]
+fn call(
+    frame: *mut Frame,
+    kind: Variant,
+    top: *const Word,
+    gas: i64,
+    prices: &GasSchedule,
+) -> (i64, Option<Request>) {
+    // SAFETY: frame and words outlive the call, and nothing else refers to the frame meanwhile.
+    let (frame, wanted, address) = unsafe {
+        (
+            &mut *frame,
+            (*top).saturating_u64(),
+            (*top.sub(1)).to_address(),
+        )
+    };
+    let has_value = matches!(kind, Variant::Plain | Variant::Code);
+    let value = if has_value {
+        // SAFETY: as above.
+        unsafe { (*top.sub(2)).to_u256() }
+    } else {
+        U256::ZERO
+    };
+    if kind == Variant::Plain && frame.is_static && !value.is_zero() {
+        return (frame.fail(Halt::WriteInStaticContext), None);
+    }
+    let mut left = gas;
+    let world = &mut frame.shared().world;
+    let account = match world.load(&address) {
+        Ok(account) => account,
+        Err(fault) => return (frame.fault(fault), None),
+    };
+    if world.warm_account(account) {
+        left -= prices.cold_account;
+    }
+    if !value.is_zero() {
+        left -= prices.call_value;
+    }
+    if kind == Variant::Plain {
+        let creates = if prices.clears_empty {
+            !value.is_zero() && world.is_empty(account)
+        } else {
+            !world.exists(account)
+        };
+        if creates {
+            left -= prices.call_new_account;
+        }
+    }
+    if left < 0 {
+        return (frame.fail(Halt::OutOfGas), None);
+    }
+    let (code_account, delegated) = match delegate_of(frame, account, &mut left, prices) {
+        Ok(code_account) => code_account,
+        Err(ended) => return (ended, None),
+    };
+    let Some(given) = gas_for_callee(left, wanted, prices) else {
+        return (frame.fail(Halt::OutOfGas), None);
+    };
+    left -= given;
+    let stipend = if value.is_zero() {
+        0
+    } else {
+        prices.call_stipend
+    };
+    let keeps_context = kind == Variant::Delegate;
+    let request = Request {
+        gas: given.saturating_add(stipend),
+        code_address: address,
+        code_account,
+        delegated,
+        target: match kind {
+            Variant::Plain | Variant::Static => account,
+            Variant::Code | Variant::Delegate => frame.account,
+        },
+        caller: if keeps_context {
+            frame.caller
+        } else {
+            frame.address
+        },
+        value: if keeps_context {
+            frame.value.to_u256()
+        } else {
+            value
+        },
+        transfers: has_value,
+        is_static: frame.is_static || kind == Variant::Static,
+        input: std::ptr::null(),
+        input_len: 0,
+        output: std::ptr::null_mut(),
+        output_len: 0,
+    };
+    (left, Some(request))
+}
+
+/// The account whose code a call to `account` runs, charging for a delegation's target (EIP-7702).
+fn delegate_of(
+    frame: &mut Frame,
+    account: AccountId,
+    left: &mut i64,
+    prices: &GasSchedule,
+) -> Result<(AccountId, bool), i64> {
+    /// An account that was touched before (EIP-2929).
+    const WARM: i64 = 100;
+    if !prices.delegates {
+        return Ok((account, false));
+    }
+    let world = &mut frame.shared().world;
+    let code = match world.code(account) {
+        Ok(code) => code,
+        Err(fault) => return Err(frame.fault(fault)),
+    };
+    let Some(delegate) = world.code_at(code).delegate() else {
+        return Ok((account, false));
+    };
+    let target = match world.load(&delegate) {
+        Ok(target) => target,
+        Err(fault) => return Err(frame.fault(fault)),
+    };
+    *left -= WARM;
+    if world.warm_account(target) {
+        *left -= prices.cold_account;
+    }
+    if *left < 0 {
+        return Err(frame.fail(Halt::OutOfGas));
+    }
+    Ok((target, true))
+}
+
+/// The gas that goes to a callee out of `left`; `None` if there is not enough.
+fn gas_for_callee(left: i64, wanted: u64, prices: &GasSchedule) -> Option<i64> {
+    let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
+    if prices.all_but_one_64th {
+        return Some(wanted.min(left - left / 64));
+    }
+    (wanted <= left).then_some(wanted)
+}
+
+/// Puts the ranges into the request and leaves the frame, or fails with what `call` said.
+#[inline(never)]
+fn request_call(
+    frame: *mut Frame,
+    (kind, ranges): (Variant, &Ranges),
+    top: *const Word,
+    gas: i64,
+    prices: &GasSchedule,
+) -> i64 {
+    let (left, request) = call(frame, kind, top, gas, prices);
+    if let Some(mut request) = request {
+        (request.input, request.input_len) = (ranges.input.0, ranges.input.1);
+        (request.output, request.output_len) = ranges.output;
+        // SAFETY: the frame outlives the run.
+        unsafe {
+            (*frame).request = Some(request);
+            (*frame).exit = Exit::Call;
+        }
+    }
+    left
+}
+
+/// A call whose memory ranges begin `at` words below the top.
+#[inline(always)]
+unsafe fn call_op(r: &mut Regs, kind: Variant, at: usize) -> bool {
+    // SAFETY: the wrapper has checked for the words.
+    unsafe {
+        let top = r.peek(0);
+        let Some(ranges) = ranges(r, at) else {
+            return false;
+        };
+        r.gas = request_call(r.frame, (kind, &ranges), top, r.gas, r.schedule());
+        r.pop(at + 4);
+    }
+    false
+}
+
+op!(CallOp = 0xf1, 7 => 1, |r| call_op(r, Variant::Plain, 3));
+op!(CallCode = 0xf2, 7 => 1, |r| call_op(r, Variant::Code, 3));
+op!(
+    /// EIP-7.
+    DelegateCall = 0xf4, 6 => 1, |r| call_op(r, Variant::Delegate, 2));
+op!(
+    /// EIP-214.
+    StaticCall = 0xfa, 6 => 1, |r| call_op(r, Variant::Static, 2));
+
+/// Describes a creation in the frame and leaves it. The gas goes to the new contract but for one
+/// 64th (EIP-150). `salt` is null for CREATE.
+#[inline(never)]
+fn request_creation(
+    frame: *mut Frame,
+    value: *const Word,
+    salt: *const Word,
+    init_code: (*mut u8, usize),
+    gas_and_prices: (i64, &GasSchedule),
+) -> i64 {
+    let (gas, prices) = gas_and_prices;
+    // SAFETY: frame, words and memory outlive the call.
+    let (frame, value) = unsafe { (&mut *frame, (*value).to_u256()) };
+    if frame.is_static {
+        return frame.fail(Halt::WriteInStaticContext);
+    }
+    if init_code.1 > prices.max_init_code_bytes {
+        return frame.fail(Halt::OutOfGas);
+    }
+    let given = if prices.all_but_one_64th {
+        gas - gas / 64
+    } else {
+        gas
+    };
+    let (creator, account) = (frame.address, frame.account);
+    let nonce = frame.shared().world.nonce(account);
+    let address = if salt.is_null() {
+        creator.create(nonce)
+    } else {
+        // SAFETY: as above.
+        let (salt, code) = unsafe {
+            (
+                (*salt).to_b256(),
+                std::slice::from_raw_parts(init_code.0, init_code.1),
+            )
+        };
+        creator.create2_from_code(salt, code)
+    };
+    frame.request = Some(Request {
+        gas: given,
+        code_address: address,
+        code_account: account,
+        delegated: false,
+        target: account,
+        caller: creator,
+        value,
+        transfers: true,
+        is_static: false,
+        input: init_code.0,
+        input_len: init_code.1,
+        output: std::ptr::null_mut(),
+        output_len: 0,
+    });
+    frame.exit = Exit::Create;
+    gas - given
+}
+
+/// CREATE and CREATE2: words are value, offset, length and, for CREATE2, salt.
+#[inline(always)]
+unsafe fn create_op(r: &mut Regs, has_salt: bool) -> bool {
+    /// Per word of the init code that CREATE2 hashes.
+    const HASH_WORD: i64 = 6;
+    // SAFETY: the wrapper has checked for the words.
+    unsafe {
+        let (value, offset, length) = (r.peek(0), r.peek(1), r.peek(2));
+        let Some(init_code) = range(r, offset, length) else {
+            return false;
+        };
+        let per_word = r.schedule().init_code_word + if has_salt { HASH_WORD } else { 0 };
+        // The memory that has been paid for bounds the length far below overflow.
+        if !r.charge(per_word * init_code.1.div_ceil(32) as i64) {
+            return false;
+        }
+        let salt = if has_salt {
+            r.peek(3).cast_const()
+        } else {
+            std::ptr::null()
+        };
+        let gas = (r.gas, r.schedule());
+        r.gas = request_creation(r.frame, value, salt, init_code, gas);
+        r.pop(if has_salt { 4 } else { 3 });
+    }
+    false
+}
+
+op!(Create = 0xf0, 3 => 1, |r| create_op(r, false));
+op!(
+    /// EIP-1014.
+    Create2 = 0xf5, 4 => 1, |r| create_op(r, true));
+
+/// Moves the balance to the beneficiary and marks the account for deletion.
+///
+/// Spec: EIP-150, EIP-161, EIP-2929, EIP-3529, EIP-6780; execution-specs `vm/instructions/system.py`.
+#[inline(never)]
+fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedule) -> i64 {
+    // SAFETY: the frame outlives the call, and nothing else refers to it meanwhile.
+    let frame = unsafe { &mut *frame };
+    if frame.is_static {
+        return frame.fail(Halt::WriteInStaticContext);
+    }
+    let account = frame.account;
+    let world = &mut frame.shared().world;
+    let beneficiary = match world.load(&beneficiary) {
+        Ok(beneficiary) => beneficiary,
+        Err(fault) => return frame.fault(fault),
+    };
+    let mut left = gas;
+    if world.warm_account(beneficiary) {
+        left -= prices.selfdestruct_cold;
+    }
+    let creates = if prices.clears_empty {
+        world.is_empty(beneficiary) && !world.balance(account).is_zero()
+    } else {
+        !world.exists(beneficiary)
+    };
+    if creates {
+        left -= prices.selfdestruct_new_account;
+    }
+    if left < 0 {
+        return frame.fail(Halt::OutOfGas);
+    }
+    if world.self_destruct(account, beneficiary, prices.selfdestruct_only_new) {
+        world.add_refund(prices.selfdestruct_refund);
+    }
+    frame.exit = Exit::SelfDestruct;
+    left
+}
+
+op!(SelfDestruct = 0xff, 1 => 0, |r| {
+    let beneficiary = (*r.peek(0)).to_address();
+    r.pop(1);
+    r.gas = destroy(r.frame, beneficiary, r.gas, r.schedule());
+    false
+});

@@ -1,0 +1,360 @@
+//! Accounts of the world: one record each, found once by address and then by handle.
+
+use super::{World, journal::Change, slots::SlotId};
+use crate::{code::Code, code_cache};
+use niwaki_crypto::{Precompiled, keccak256};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, U256};
+use std::sync::Arc;
+
+/// Handle of an account, good for the length of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AccountId(pub(crate) u32);
+
+/// Handle of a code, good for the length of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeId(pub(crate) u32);
+
+impl CodeId {
+    /// No code.
+    pub(crate) const EMPTY: Self = Self(0);
+    /// The code has not been looked at yet.
+    const UNKNOWN: Self = Self(u32::MAX);
+}
+
+#[derive(Debug)]
+pub(super) struct AccountRecord {
+    pub(super) address: Address,
+    /// In the parent state.
+    pub(super) parent: Option<Account>,
+    pub(super) current: Account,
+    pub(super) exists: bool,
+    /// Storage of the parent state is gone.
+    pub(super) wiped: bool,
+    pub(super) code: CodeId,
+    /// Transaction in which the account is warm.
+    pub(super) warm_tx: u32,
+    /// Transaction that touched it, in the sense of EIP-161.
+    pub(super) touched_tx: u32,
+    /// Transaction that created it by CREATE or as its target.
+    pub(super) created_tx: u32,
+    /// Transaction that destroyed it.
+    pub(super) destroyed_tx: u32,
+    /// Most recently interned slot; the slots form a list.
+    pub(super) first_slot: Option<SlotId>,
+    pub(super) precompiled: Option<Precompiled>,
+}
+
+impl World<'_> {
+    pub(super) fn record(&self, id: AccountId) -> &AccountRecord {
+        &self.accounts[id.0 as usize]
+    }
+
+    pub(super) fn record_mut(&mut self, id: AccountId) -> &mut AccountRecord {
+        &mut self.accounts[id.0 as usize]
+    }
+
+    /// The handle of the account at `address`, read from the parent state at first sight.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    ///
+    /// # Panics
+    /// After 2^32 accounts in one block.
+    #[inline]
+    pub fn load(&mut self, address: &Address) -> Result<AccountId, Fault> {
+        match self.account_ids.get(address) {
+            Some(id) => Ok(*id),
+            None => self.intern(address),
+        }
+    }
+
+    #[cold]
+    fn intern(&mut self, address: &Address) -> Result<AccountId, Fault> {
+        let parent = self.view.account(address)?;
+        let current = parent.unwrap_or_default();
+        let id = AccountId(u32::try_from(self.accounts.len()).expect("gas bounds the accounts"));
+        self.accounts.push(AccountRecord {
+            address: *address,
+            parent,
+            current,
+            exists: parent.is_some(),
+            wiped: false,
+            code: if current.has_code() {
+                CodeId::UNKNOWN
+            } else {
+                CodeId::EMPTY
+            },
+            warm_tx: if self.declared_accounts.contains(address) {
+                self.tx
+            } else {
+                0
+            },
+            touched_tx: 0,
+            created_tx: 0,
+            destroyed_tx: 0,
+            first_slot: None,
+            precompiled: self.precompiles.get(address),
+        });
+        self.account_ids.insert(*address, id);
+        Ok(id)
+    }
+
+    /// The account's address.
+    pub fn address(&self, id: AccountId) -> Address {
+        self.record(id).address
+    }
+
+    /// Balance in wei.
+    #[inline]
+    pub fn balance(&self, id: AccountId) -> U256 {
+        self.record(id).current.balance
+    }
+
+    /// Nonce.
+    pub fn nonce(&self, id: AccountId) -> u64 {
+        self.record(id).current.nonce
+    }
+
+    /// Whether the account exists, empty or not.
+    pub fn exists(&self, id: AccountId) -> bool {
+        self.record(id).exists
+    }
+
+    /// Whether the account is empty in the sense of EIP-161, or does not exist.
+    pub fn is_empty(&self, id: AccountId) -> bool {
+        self.record(id).current.is_empty()
+    }
+
+    /// The hash of the account's code, if the account exists.
+    pub fn code_hash(&self, id: AccountId) -> Option<B256> {
+        let record = self.record(id);
+        record.exists.then_some(record.current.code_hash)
+    }
+
+    /// The precompiled contract at the account's address.
+    pub(crate) fn precompiled(&self, id: AccountId) -> Option<Precompiled> {
+        self.record(id).precompiled
+    }
+
+    /// The handle of the account's code, prepared at first sight.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    #[inline]
+    pub fn code(&mut self, id: AccountId) -> Result<CodeId, Fault> {
+        match self.record(id).code {
+            CodeId::UNKNOWN => self.intern_code(id),
+            known => Ok(known),
+        }
+    }
+
+    #[cold]
+    fn intern_code(&mut self, id: AccountId) -> Result<CodeId, Fault> {
+        let hash = self.record(id).current.code_hash;
+        let code = match self.code_ids.get(&hash) {
+            Some(known) => *known,
+            None => match code_cache::get(&hash) {
+                Some(prepared) => self.add_code(prepared),
+                None => {
+                    let bytes = self.view.code(&hash)?;
+                    self.add_new_code(&bytes, hash)
+                }
+            },
+        };
+        self.record_mut(id).code = code;
+        Ok(code)
+    }
+
+    fn add_code(&mut self, code: Arc<Code>) -> CodeId {
+        let id = CodeId(u32::try_from(self.codes.len()).expect("gas bounds the codes"));
+        self.code_ids.insert(code.hash(), id);
+        self.codes.push(code);
+        id
+    }
+
+    fn add_new_code(&mut self, bytes: &[u8], hash: B256) -> CodeId {
+        let code = Arc::new(Code::new(bytes, hash));
+        code_cache::put(code.clone());
+        self.add_code(code)
+    }
+
+    /// The code with this handle.
+    #[inline]
+    pub fn code_at(&self, id: CodeId) -> &Code {
+        &self.codes[id.0 as usize]
+    }
+
+    /// Makes the account warm; true if it was cold.
+    #[inline]
+    pub(crate) fn warm_account(&mut self, id: AccountId) -> bool {
+        let tx = self.tx;
+        let record = self.record_mut(id);
+        // Precompiled contracts are always warm (EIP-2929).
+        if record.warm_tx == tx || record.precompiled.is_some() {
+            return false;
+        }
+        record.warm_tx = tx;
+        self.journal.push(Change::WarmAccount { account: id });
+        true
+    }
+
+    /// Declares an account warm for the whole transaction (EIP-2930, EIP-3651) without reading it.
+    pub fn declare_account(&mut self, address: &Address) {
+        match self.account_ids.get(address) {
+            Some(id) => self.accounts[id.0 as usize].warm_tx = self.tx,
+            None => {
+                self.declared_accounts.insert(*address);
+            }
+        }
+    }
+
+    /// Reads an account and makes it warm for the whole transaction, whatever reverts (EIP-2929,
+    /// EIP-7702).
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub fn warm_from_start(&mut self, address: &Address) -> Result<AccountId, Fault> {
+        let id = self.load(address)?;
+        self.record_mut(id).warm_tx = self.tx;
+        Ok(id)
+    }
+
+    /// Makes the account exist, and subject to EIP-161's clearing.
+    pub fn touch(&mut self, id: AccountId) {
+        let tx = self.tx;
+        let record = self.record_mut(id);
+        if !record.exists {
+            record.exists = true;
+            self.journal.push(Change::Existence { account: id });
+        }
+        let record = self.record_mut(id);
+        if record.touched_tx != tx {
+            record.touched_tx = tx;
+            self.touched.push(id);
+            self.journal.push(Change::Touch { account: id });
+        }
+    }
+
+    /// Sets the balance, wei. The account exists from then on.
+    pub fn set_balance(&mut self, id: AccountId, balance: U256) {
+        self.touch(id);
+        let record = self.record_mut(id);
+        let old = std::mem::replace(&mut record.current.balance, balance);
+        self.journal.push(Change::Balance { account: id, old });
+    }
+
+    /// Adds to the balance, wei. Wraps: supply bounds every balance below 2^256.
+    pub fn add_balance(&mut self, id: AccountId, amount: U256) {
+        self.set_balance(id, self.balance(id).wrapping_add(amount));
+    }
+
+    /// Moves `amount` wei; false, and nothing moved, if `from` has less.
+    #[must_use]
+    pub fn transfer(&mut self, from: AccountId, to: AccountId, amount: U256) -> bool {
+        let Some(rest) = self.balance(from).checked_sub(amount) else {
+            return false;
+        };
+        self.set_balance(from, rest);
+        self.add_balance(to, amount);
+        true
+    }
+
+    /// Sets the nonce. The account exists from then on.
+    pub fn set_nonce(&mut self, id: AccountId, nonce: u64) {
+        self.touch(id);
+        let record = self.record_mut(id);
+        let old = std::mem::replace(&mut record.current.nonce, nonce);
+        self.journal.push(Change::Nonce { account: id, old });
+    }
+
+    /// Sets the code. The account exists from then on. Linear in the code's length.
+    pub fn set_code(&mut self, id: AccountId, code: &Bytes) {
+        let hash = keccak256(code);
+        let new = match self.code_ids.get(&hash) {
+            Some(known) => *known,
+            None if code.is_empty() => CodeId::EMPTY,
+            None => self.add_new_code(code, hash),
+        };
+        self.new_codes.push(new);
+        self.touch(id);
+        let record = self.record_mut(id);
+        let old = (record.current.code_hash, record.code);
+        record.current.code_hash = hash;
+        record.code = new;
+        self.journal.push(Change::Code {
+            account: id,
+            hash: old.0,
+            code: old.1,
+        });
+    }
+
+    /// Whether a contract can't be created at the account's address (EIP-684, EIP-7610).
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub(crate) fn is_taken(&self, id: AccountId) -> Result<bool, Fault> {
+        let record = self.record(id);
+        if record.current.nonce != 0 || record.current.has_code() {
+            return Ok(true);
+        }
+        let mut next = record.first_slot;
+        while let Some(slot) = next {
+            let slot = self.slot_record(slot);
+            if !slot.current.is_zero() {
+                return Ok(true);
+            }
+            next = slot.next;
+        }
+        // Slots that this block has not seen. One that it has set to zero is still counted here;
+        // only an account without nonce and code could have such, and none can change its slots.
+        if record.wiped || record.parent.is_none() {
+            return Ok(false);
+        }
+        self.view.has_storage(&record.address)
+    }
+
+    /// Marks the account as created in this transaction (EIP-6780).
+    pub(crate) fn mark_created(&mut self, id: AccountId) {
+        let tx = self.tx;
+        let record = self.record_mut(id);
+        let old = std::mem::replace(&mut record.created_tx, tx);
+        self.journal.push(Change::Created { account: id, old });
+    }
+
+    /// Moves the whole balance to `beneficiary` and, unless the fork spares old accounts, marks
+    /// the account for deletion. True if this is the transaction's first mark on it.
+    pub(crate) fn self_destruct(
+        &mut self,
+        id: AccountId,
+        beneficiary: AccountId,
+        only_new: bool,
+    ) -> bool {
+        let balance = self.balance(id);
+        let tx = self.tx;
+        let deletes = !only_new || self.record(id).created_tx == tx;
+        if deletes {
+            // Sent to itself, the balance is lost with the account.
+            self.add_balance(beneficiary, balance);
+            self.set_balance(id, U256::ZERO);
+        } else if id != beneficiary {
+            self.add_balance(beneficiary, balance);
+            self.set_balance(id, U256::ZERO);
+        }
+        if !deletes || self.record(id).destroyed_tx == tx {
+            return false;
+        }
+        let old = std::mem::replace(&mut self.record_mut(id).destroyed_tx, tx);
+        self.destroyed.push(id);
+        self.journal.push(Change::Destroyed { account: id, old });
+        true
+    }
+
+    /// Accounts that the transaction destroyed, for logs of their end (later forks) and traces.
+    pub fn destroyed(&self) -> impl Iterator<Item = Address> {
+        let live = |id: &&AccountId| self.record(**id).destroyed_tx == self.tx;
+        self.destroyed
+            .iter()
+            .filter(live)
+            .map(|id| self.record(*id).address)
+    }
+}

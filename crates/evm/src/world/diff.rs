@@ -1,0 +1,76 @@
+//! What the block has changed so far.
+
+use super::{AccountId, World};
+use niwaki_primitives::{AccountDiff, SlotDiff, StateDiff, U256};
+
+impl World<'_> {
+    /// Every difference between the parent state and now. Linear in what the block has touched;
+    /// to be called between transactions.
+    pub fn diff(&self) -> StateDiff {
+        let mut diff = StateDiff::default();
+        for at in 0..self.accounts.len() {
+            let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
+            let record = self.record(id);
+            let slots = self.changed_slots(id);
+            let new = record.exists.then_some(record.current);
+            if record.parent != new || !slots.is_empty() || record.wiped {
+                let change = AccountDiff {
+                    prior: record.parent,
+                    new,
+                    storage_wiped: record.wiped,
+                    slots,
+                };
+                diff.accounts.push((record.address, change));
+            }
+        }
+        diff.accounts.sort_unstable_by_key(|(address, _)| *address);
+        diff.codes = self.deployed_codes(&diff);
+        diff
+    }
+
+    fn changed_slots(&self, id: AccountId) -> Vec<(U256, SlotDiff)> {
+        let record = self.record(id);
+        let mut changed = Vec::new();
+        let mut next = record.first_slot;
+        while let Some(slot) = next {
+            let slot = self.slot_record(slot);
+            let before = if record.wiped {
+                U256::ZERO
+            } else {
+                slot.parent
+            };
+            if slot.current != before {
+                changed.push((
+                    slot.key,
+                    SlotDiff {
+                        prior: slot.parent,
+                        new: slot.current,
+                    },
+                ));
+            }
+            next = slot.next;
+        }
+        changed.sort_unstable_by_key(|(key, _)| *key);
+        changed
+    }
+
+    fn deployed_codes(
+        &self,
+        diff: &StateDiff,
+    ) -> Vec<(niwaki_primitives::B256, niwaki_primitives::Bytes)> {
+        let mut codes: Vec<_> = self.new_codes.iter().map(|id| self.code_at(*id)).collect();
+        codes.sort_unstable_by_key(|code| code.hash());
+        codes.dedup_by_key(|code| code.hash());
+        let used: niwaki_primitives::map::HashSet<_> = diff
+            .accounts
+            .iter()
+            .filter_map(|(_, change)| change.new.filter(|new| new.has_code()))
+            .map(|account| account.code_hash)
+            .collect();
+        codes
+            .into_iter()
+            .filter(|code| used.contains(&code.hash()))
+            .map(|code| (code.hash(), code.to_bytes()))
+            .collect()
+    }
+}

@@ -1,0 +1,187 @@
+//! The world as a block changes it: accounts and slots interned to handles, and a journal.
+//!
+//! Each account and slot that is touched gets one record for the length of the block, which holds
+//! the parent state's value, the value at the start of the transaction and the current one. A
+//! record says by transaction number whether it is warm, so nothing is cleared between
+//! transactions; what can be reverted is written to the journal as handle and old value.
+
+mod accounts;
+mod diff;
+mod journal;
+mod slots;
+
+pub use accounts::{AccountId, CodeId};
+pub(crate) use journal::Checkpoint;
+pub use slots::SlotId;
+
+use crate::code::Code;
+use accounts::AccountRecord;
+use journal::Change;
+use niwaki_crypto::PrecompileSet;
+use niwaki_primitives::{
+    Account, Address, B256, Fault, Fork, Log, StateView, U256,
+    map::{HashMap, HashSet},
+};
+use slots::SlotRecord;
+use std::sync::Arc;
+
+/// The state of the chain while a block runs upon it.
+pub struct World<'v> {
+    view: &'v dyn StateView,
+    clears_empty: bool,
+    precompiles: PrecompileSet,
+    account_ids: HashMap<Address, AccountId>,
+    accounts: Vec<AccountRecord>,
+    slot_ids: HashMap<(AccountId, U256), SlotId>,
+    slots: Vec<SlotRecord>,
+    code_ids: HashMap<B256, CodeId>,
+    codes: Vec<Arc<Code>>,
+    /// Codes that accounts got in this block.
+    new_codes: Vec<CodeId>,
+    /// Number of the transaction, from 1; records name it to say that something holds within it.
+    tx: u32,
+    journal: Vec<Change>,
+    logs: Vec<Log>,
+    refund: i64,
+    transient: HashMap<(AccountId, U256), U256>,
+    touched: Vec<AccountId>,
+    destroyed: Vec<AccountId>,
+    /// Accounts and slots that the transaction declared warm and the block has not read yet.
+    declared_accounts: HashSet<Address>,
+    declared_slots: HashSet<(Address, U256)>,
+}
+
+impl<'v> World<'v> {
+    /// The world before a block of `fork` upon the state `view`.
+    pub fn new(view: &'v dyn StateView, fork: Fork, precompiles: PrecompileSet) -> Self {
+        Self {
+            view,
+            clears_empty: fork >= Fork::SpuriousDragon,
+            precompiles,
+            account_ids: HashMap::default(),
+            accounts: Vec::new(),
+            slot_ids: HashMap::default(),
+            slots: Vec::new(),
+            code_ids: HashMap::default(),
+            codes: vec![Code::empty()],
+            new_codes: Vec::new(),
+            tx: 1,
+            journal: Vec::new(),
+            logs: Vec::new(),
+            refund: 0,
+            transient: HashMap::default(),
+            touched: Vec::new(),
+            destroyed: Vec::new(),
+            declared_accounts: HashSet::default(),
+            declared_slots: HashSet::default(),
+        }
+    }
+
+    /// Begins the next transaction: everything is cold, nothing can be reverted any more.
+    pub fn begin_transaction(&mut self) {
+        self.tx += 1;
+        self.journal.clear();
+        self.logs.clear();
+        self.refund = 0;
+        self.transient.clear();
+        self.touched.clear();
+        self.destroyed.clear();
+        self.declared_accounts.clear();
+        self.declared_slots.clear();
+    }
+
+    /// Ends the transaction: destroyed accounts go, and touched ones that are empty (EIP-161).
+    pub fn end_transaction(&mut self) {
+        for id in std::mem::take(&mut self.destroyed) {
+            if self.record(id).destroyed_tx == self.tx {
+                self.erase(id);
+            }
+        }
+        if self.clears_empty {
+            for id in std::mem::take(&mut self.touched) {
+                let record = self.record(id);
+                let touched = record.touched_tx == self.tx;
+                if touched && record.exists && record.current.is_empty() {
+                    self.erase(id);
+                }
+            }
+        }
+        self.journal.clear();
+    }
+
+    /// The hash of an ancestor.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        self.view.block_hash(number)
+    }
+
+    /// The precompiled contracts in force.
+    pub fn precompiles(&self) -> PrecompileSet {
+        self.precompiles
+    }
+
+    /// Logs of the transaction so far.
+    pub fn logs(&self) -> &[Log] {
+        &self.logs
+    }
+
+    /// Takes the transaction's logs out.
+    pub fn take_logs(&mut self) -> Vec<Log> {
+        std::mem::take(&mut self.logs)
+    }
+
+    pub(crate) fn log(&mut self, log: Log) {
+        self.logs.push(log);
+    }
+
+    /// The transaction's refund counter, gas; may be negative in between.
+    pub fn refund(&self) -> i64 {
+        self.refund
+    }
+
+    /// Adds to the refund counter from outside of code (EIP-7702).
+    pub fn give_refund(&mut self, amount: i64) {
+        self.add_refund(amount);
+    }
+
+    pub(crate) fn add_refund(&mut self, amount: i64) {
+        self.refund += amount;
+    }
+
+    /// A value of transient storage (EIP-1153).
+    pub fn transient(&self, account: AccountId, key: U256) -> U256 {
+        self.transient
+            .get(&(account, key))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn set_transient(&mut self, account: AccountId, key: U256, value: U256) {
+        let old = self
+            .transient
+            .insert((account, key), value)
+            .unwrap_or_default();
+        self.journal.push(Change::Transient { account, key, old });
+    }
+
+    /// Forgets an account at the end of a transaction, with its storage.
+    fn erase(&mut self, id: AccountId) {
+        self.clear_storage(id);
+        let record = self.record_mut(id);
+        record.exists = false;
+        record.current = Account::EMPTY;
+        record.code = CodeId::EMPTY;
+    }
+}
+
+impl std::fmt::Debug for World<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("accounts", &self.accounts.len())
+            .field("slots", &self.slots.len())
+            .field("transaction", &self.tx)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! Storage slots of the world.
+
+use super::{AccountId, World, journal::Change};
+use niwaki_primitives::{Address, Fault, U256};
+
+/// Handle of a storage slot, good for the length of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotId(pub(crate) u32);
+
+#[derive(Debug)]
+pub(super) struct SlotRecord {
+    pub(super) current: U256,
+    /// At the start of transaction `seen_tx`.
+    pub(super) original: U256,
+    pub(super) key: U256,
+    /// In the parent state.
+    pub(super) parent: U256,
+    /// Transaction that `original` is good for.
+    pub(super) seen_tx: u32,
+    /// Transaction in which the slot is warm.
+    pub(super) warm_tx: u32,
+    /// The account's slot interned before.
+    pub(super) next: Option<SlotId>,
+}
+
+impl World<'_> {
+    pub(super) fn slot_record(&self, id: SlotId) -> &SlotRecord {
+        &self.slots[id.0 as usize]
+    }
+
+    /// The handle of a slot, read from the parent state at first sight.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    ///
+    /// # Panics
+    /// After 2^32 slots in one block.
+    #[inline]
+    pub fn slot(&mut self, account: AccountId, key: U256) -> Result<SlotId, Fault> {
+        match self.slot_ids.get(&(account, key)) {
+            Some(id) => {
+                let tx = self.tx;
+                let slot = &mut self.slots[id.0 as usize];
+                if slot.seen_tx != tx {
+                    slot.seen_tx = tx;
+                    slot.original = slot.current;
+                }
+                Ok(*id)
+            }
+            None => self.intern_slot(account, key),
+        }
+    }
+
+    #[cold]
+    fn intern_slot(&mut self, account: AccountId, key: U256) -> Result<SlotId, Fault> {
+        let record = self.record(account);
+        let parent = match record.parent {
+            Some(_) => self.view.storage(&record.address, &key)?,
+            None => U256::ZERO,
+        };
+        let current = if record.wiped { U256::ZERO } else { parent };
+        let declared = self.declared_slots.contains(&(record.address, key));
+        let id = SlotId(u32::try_from(self.slots.len()).expect("gas bounds the slots"));
+        self.slots.push(SlotRecord {
+            current,
+            original: current,
+            key,
+            parent,
+            seen_tx: self.tx,
+            warm_tx: if declared { self.tx } else { 0 },
+            next: record.first_slot,
+        });
+        self.slot_ids.insert((account, key), id);
+        self.record_mut(account).first_slot = Some(id);
+        Ok(id)
+    }
+
+    /// The slot's value.
+    #[inline]
+    pub fn slot_value(&self, id: SlotId) -> U256 {
+        self.slot_record(id).current
+    }
+
+    /// The slot's value at the start of the transaction.
+    #[inline]
+    pub(crate) fn slot_original(&self, id: SlotId) -> U256 {
+        self.slot_record(id).original
+    }
+
+    /// Makes the slot warm; true if it was cold.
+    #[inline]
+    pub(crate) fn warm_slot(&mut self, id: SlotId) -> bool {
+        let tx = self.tx;
+        let slot = &mut self.slots[id.0 as usize];
+        if slot.warm_tx == tx {
+            return false;
+        }
+        slot.warm_tx = tx;
+        self.journal.push(Change::WarmSlot { slot: id });
+        true
+    }
+
+    /// Declares a slot warm for the whole transaction (EIP-2930) without reading it.
+    pub fn declare_slot(&mut self, address: &Address, key: U256) {
+        let account = self.account_ids.get(address);
+        match account.and_then(|account| self.slot_ids.get(&(*account, key))) {
+            Some(id) => self.slots[id.0 as usize].warm_tx = self.tx,
+            None => {
+                self.declared_slots.insert((*address, key));
+            }
+        }
+    }
+
+    /// Sets the slot's value.
+    #[inline]
+    pub(crate) fn set_slot(&mut self, id: SlotId, value: U256) {
+        let slot = &mut self.slots[id.0 as usize];
+        if slot.current != value {
+            let old = std::mem::replace(&mut slot.current, value);
+            self.journal.push(Change::Slot { slot: id, old });
+        }
+    }
+
+    /// Zeroes all storage of an account at the end of a transaction.
+    pub(super) fn clear_storage(&mut self, account: AccountId) {
+        let record = self.record_mut(account);
+        record.wiped = record.parent.is_some();
+        let mut next = record.first_slot;
+        while let Some(id) = next {
+            let slot = &mut self.slots[id.0 as usize];
+            slot.current = U256::ZERO;
+            next = slot.next;
+        }
+    }
+}
