@@ -1,0 +1,215 @@
+//! One block.
+
+use crate::{
+    dao,
+    executor::{ExecuteError, Executor},
+    transaction::TransactionError,
+};
+use niwaki_crypto::recover_signer;
+use niwaki_primitives::{
+    Address, B256, Block, Bloom, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff, StateView,
+    TxEnvelope, Typed2718, U256, Withdrawal,
+};
+use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, block_reward, ommer_reward};
+
+/// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
+pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
+
+/// What executing a block gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// What changed.
+    pub diff: StateDiff,
+    /// One receipt per transaction.
+    pub receipts: Vec<Receipt>,
+    /// EIP-7685 requests, each a type byte and its data; empty before Prague.
+    pub requests: Vec<Bytes>,
+    /// Gas used by all transactions.
+    pub gas_used: u64,
+    /// Blob gas used by all transactions.
+    pub blob_gas_used: u64,
+    /// Bloom of all logs.
+    pub logs_bloom: Bloom,
+    /// Bloom of each receipt's logs.
+    pub receipt_blooms: Vec<Bloom>,
+}
+
+/// The sender of a transaction.
+///
+/// # Errors
+/// [`InvalidTransaction::SignatureRecovery`] if no key made the signature.
+pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
+    let signature = tx.signature();
+    recover_signer(
+        &tx.signature_hash(),
+        &signature.r(),
+        &signature.s(),
+        signature.v(),
+    )
+    .map_err(|_| InvalidTransaction::SignatureRecovery)
+}
+
+/// Recovers the senders of all transactions. About 30 us each.
+///
+/// # Errors
+/// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.
+pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, InvalidBlock> {
+    let senders = block
+        .body
+        .transactions
+        .iter()
+        .enumerate()
+        .map(|(index, tx)| {
+            recover_sender(tx).map_err(|reason| InvalidBlock::Transaction { index, reason })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(RecoveredBlock {
+        block,
+        hash,
+        senders,
+    })
+}
+
+/// Executes the body of a block upon the state after its parent.
+///
+/// The header is trusted here; what it claims about the result is compared by the caller.
+/// `post_state` is only asked before Byzantium.
+///
+/// # Errors
+/// [`ExecuteError::Invalid`] if a transaction or a system contract breaks the protocol,
+/// [`ExecuteError::Fault`] if the state can't be read.
+///
+/// Spec: execution-specs `osaka/fork.py`, `apply_body`; of earlier forks likewise.
+pub fn apply_body(
+    spec: &ChainSpec,
+    block: &RecoveredBlock,
+    view: &dyn StateView,
+    post_state: PostState<'_>,
+) -> Result<Executed, ExecuteError> {
+    Executor::new(spec, &block.block.header, view).apply_body(spec, block, post_state)
+}
+
+impl Executor<'_> {
+    /// As the function [`apply_body`], on a machine that the caller has set up for this block.
+    ///
+    /// # Errors
+    /// As [`apply_body`].
+    pub fn apply_body(
+        mut self,
+        spec: &ChainSpec,
+        block: &RecoveredBlock,
+        post_state: PostState<'_>,
+    ) -> Result<Executed, ExecuteError> {
+        let header = &block.block.header;
+        let fork = self.rules.fork;
+
+        if let Some(root) = header
+            .parent_beacon_block_root
+            .filter(|_| fork >= Fork::Cancun)
+        {
+            self.store_beacon_root(root)?;
+        }
+        if fork >= Fork::Prague {
+            self.store_parent_hash(header.parent_hash)?;
+        }
+        if spec
+            .dao_fork
+            .is_some_and(|dao| dao.support && dao.block == header.number)
+        {
+            dao::move_funds(self.evm.world())?;
+        }
+
+        let receipts = self.process_transactions(block, post_state)?;
+
+        if let Some(withdrawals) = &block.block.body.withdrawals {
+            self.process_withdrawals(withdrawals)?;
+        }
+        self.pay_rewards(&block.block)?;
+        let requests = if fork >= Fork::Prague {
+            self.collect_requests(spec, &receipts)?
+        } else {
+            Vec::new()
+        };
+
+        let receipt_blooms: Vec<Bloom> = receipts.iter().map(Receipt::bloom).collect();
+        let logs_bloom = receipt_blooms
+            .iter()
+            .fold(Bloom::ZERO, |all, bloom| all | *bloom);
+        Ok(Executed {
+            diff: self.diff(),
+            receipts,
+            requests,
+            gas_used: self.gas_used,
+            blob_gas_used: self.blob_gas_used,
+            logs_bloom,
+            receipt_blooms,
+        })
+    }
+
+    fn process_transactions(
+        &mut self,
+        block: &RecoveredBlock,
+        post_state: PostState<'_>,
+    ) -> Result<Vec<Receipt>, ExecuteError> {
+        let transactions = &block.block.body.transactions;
+        let mut receipts = Vec::with_capacity(transactions.len());
+        for (index, (tx, sender)) in transactions.iter().zip(&block.senders).enumerate() {
+            let result = match self.process_transaction(tx, *sender, None) {
+                Ok(result) => result,
+                Err(TransactionError::Fault(fault)) => return Err(fault.into()),
+                Err(TransactionError::Invalid(reason)) => {
+                    return Err(InvalidBlock::Transaction { index, reason }.into());
+                }
+            };
+            // EIP-658 put the status in the place of the intermediate root.
+            let has_status = self.rules.fork >= Fork::Byzantium;
+            let status = has_status.then(|| result.exit.is_success());
+            let post_state = if has_status {
+                None
+            } else {
+                Some(post_state(&self.diff())?)
+            };
+            receipts.push(Receipt {
+                tx_type: tx.ty(),
+                status,
+                post_state,
+                cumulative_gas_used: self.gas_used,
+                logs: result.logs,
+            });
+        }
+        Ok(receipts)
+    }
+
+    /// Spec: EIP-4895; execution-specs `shanghai/fork.py`, `process_withdrawals`.
+    fn process_withdrawals(&mut self, withdrawals: &[Withdrawal]) -> Result<(), Fault> {
+        const WEI_PER_GWEI: u64 = 1_000_000_000;
+        let world = self.evm.world();
+        world.begin_transaction();
+        for withdrawal in withdrawals {
+            let amount = U256::from(withdrawal.amount).saturating_mul(U256::from(WEI_PER_GWEI));
+            let account = world.load(&withdrawal.address)?;
+            world.add_balance(account, amount);
+        }
+        world.end_transaction();
+        Ok(())
+    }
+
+    /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`.
+    fn pay_rewards(&mut self, block: &Block) -> Result<(), Fault> {
+        let ommers = &block.body.ommers;
+        let Some(reward) = block_reward(self.rules.fork, ommers.len()) else {
+            return Ok(());
+        };
+        let world = self.evm.world();
+        world.begin_transaction();
+        let coinbase = world.load(&block.header.beneficiary)?;
+        world.add_balance(coinbase, reward.coinbase);
+        for ommer in ommers {
+            let amount = ommer_reward(reward.base, block.header.number, ommer.number);
+            let account = world.load(&ommer.beneficiary)?;
+            world.add_balance(account, amount);
+        }
+        world.end_transaction();
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+//! One transaction, one block.
+//!
+//! [`apply_body`] takes a block whose senders are known and the state after its parent, and gives
+//! what the block changed, its receipts and its requests. It is the reference: whatever runs
+//! faster must give the same bytes. It computes no root (the trie's work), checks no header (the
+//! rules' work), and knows no clock, file or log.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+mod authorization;
+mod body;
+mod dao;
+mod executor;
+mod requests;
+mod system;
+mod transaction;
+
+pub use body::{Executed, PostState, apply_body, recover_block, recover_sender};
+pub use executor::{ExecuteError, Executor, block_env};
+pub use transaction::{TransactionError, TransactionResult};

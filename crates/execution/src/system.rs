@@ -1,0 +1,64 @@
+//! Calls that the protocol itself makes at the edges of a block.
+
+use crate::executor::{ExecuteError, Executor};
+use niwaki_evm::{Message, Outcome, Target, TxEnv};
+use niwaki_primitives::{Address, B256, Bytes, Fault, U256, address};
+use niwaki_rules::InvalidBlock;
+
+/// Caller of system calls.
+const SYSTEM_ADDRESS: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
+/// Keeps the roots of beacon blocks (EIP-4788).
+const BEACON_ROOTS: Address = address!("000f3df6d732807ef1319fb7b8bb8522d0beac02");
+/// Keeps the hashes of past blocks (EIP-2935).
+const HISTORY_STORAGE: Address = address!("0000f90827f1c53a10cb7a02335b175320002935");
+/// Gas of a system call; it counts towards nothing.
+const SYSTEM_GAS: u64 = 30_000_000;
+
+impl Executor<'_> {
+    /// Stores the root of the parent beacon block (EIP-4788). A failure is nobody's fault.
+    pub(crate) fn store_beacon_root(&mut self, root: B256) -> Result<(), Fault> {
+        self.system_call(BEACON_ROOTS, root.0.into()).map(drop)
+    }
+
+    /// Stores the hash of the parent (EIP-2935). A failure is nobody's fault.
+    pub(crate) fn store_parent_hash(&mut self, hash: B256) -> Result<(), Fault> {
+        self.system_call(HISTORY_STORAGE, hash.0.into()).map(drop)
+    }
+
+    /// Takes the requests that have queued up in a system contract (EIP-7002, EIP-7251).
+    ///
+    /// # Errors
+    /// The block is invalid if the contract is missing or fails.
+    ///
+    /// Spec: execution-specs `prague/fork.py`, `process_checked_system_transaction`.
+    pub(crate) fn take_requests(&mut self, contract: Address) -> Result<Bytes, ExecuteError> {
+        let world = self.evm.world();
+        let account = world.load(&contract)?;
+        let code = world.code(account)?;
+        if world.code_at(code).bytes().is_empty() {
+            return Err(InvalidBlock::SystemContractEmpty { address: contract }.into());
+        }
+        let outcome = self.system_call(contract, Bytes::new())?;
+        if !outcome.exit.is_success() {
+            return Err(InvalidBlock::SystemContractCallFailed { address: contract }.into());
+        }
+        Ok(outcome.output)
+    }
+
+    fn system_call(&mut self, contract: Address, input: Bytes) -> Result<Outcome, Fault> {
+        self.evm.begin_transaction(TxEnv {
+            origin: SYSTEM_ADDRESS,
+            ..TxEnv::default()
+        });
+        let message = Message {
+            caller: SYSTEM_ADDRESS,
+            target: Target::Call(contract),
+            value: U256::ZERO,
+            input,
+            gas: SYSTEM_GAS,
+        };
+        let outcome = self.evm.run(&message, None)?;
+        self.evm.world().end_transaction();
+        Ok(outcome)
+    }
+}
