@@ -1,0 +1,149 @@
+//! What lies between two states, keyed as the disk is: by hashed address and hashed slot.
+//!
+//! A [`Changes`] is a value that can be turned around and joined end to end, which is all that
+//! rolling back, rolling forward and looking at a side branch amount to.
+
+use alloy_primitives::keccak256;
+use niwaki_primitives::{Address, B256, EMPTY_ROOT_HASH, U256};
+use niwaki_trie::TrieAccount;
+use std::cmp::Ordering;
+
+/// All that differs between one state and another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Changed accounts, strictly ascending by hashed address.
+    pub accounts: Vec<AccountChange>,
+}
+
+/// How one account differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountChange {
+    /// Keccak-256 of the address.
+    pub key: B256,
+    /// The address.
+    pub address: Address,
+    /// The account in the first state; `None` if it does not exist there.
+    pub prior: Option<TrieAccount>,
+    /// The account in the second state; `None` if it does not exist there.
+    pub new: Option<TrieAccount>,
+    /// Every slot that differs, strictly ascending by hashed slot. Destroyed storage is listed
+    /// slot by slot.
+    pub slots: Vec<SlotChange>,
+}
+
+/// How one slot differs; zero is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotChange {
+    /// Keccak-256 of the slot as 32 bytes.
+    pub key: B256,
+    /// The slot, where it is known; of a slot found only because its storage was destroyed, it is
+    /// not.
+    pub slot: Option<U256>,
+    /// Value in the first state.
+    pub prior: U256,
+    /// Value in the second state.
+    pub new: U256,
+}
+
+impl SlotChange {
+    /// The change of a known slot.
+    pub fn of_slot(slot: U256, prior: U256, new: U256) -> Self {
+        Self {
+            key: keccak256(B256::from(slot)),
+            slot: Some(slot),
+            prior,
+            new,
+        }
+    }
+}
+
+impl AccountChange {
+    fn is_nothing(&self) -> bool {
+        self.prior == self.new && self.slots.is_empty()
+    }
+
+    /// How the slot with this hash differs, if it does.
+    pub fn slot(&self, key: &B256) -> Option<&SlotChange> {
+        let at = self.slots.binary_search_by(|slot| slot.key.cmp(key)).ok()?;
+        self.slots.get(at)
+    }
+
+    /// Root of the account's storage in the first state.
+    pub fn prior_storage_root(&self) -> B256 {
+        self.prior
+            .map_or(EMPTY_ROOT_HASH, |account| account.storage_root)
+    }
+}
+
+impl Changes {
+    /// Whether the two states are the same.
+    pub fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
+    /// How the account with this hashed address differs, if it does.
+    pub fn account(&self, key: &B256) -> Option<&AccountChange> {
+        let at = self.accounts.binary_search_by(|a| a.key.cmp(key)).ok()?;
+        self.accounts.get(at)
+    }
+
+    /// The way back: from the second state to the first.
+    pub fn inverted(mut self) -> Self {
+        for account in &mut self.accounts {
+            std::mem::swap(&mut account.prior, &mut account.new);
+            for slot in &mut account.slots {
+                std::mem::swap(&mut slot.prior, &mut slot.new);
+            }
+        }
+        self
+    }
+
+    /// These changes, then `next`, as one. What ends as it began is dropped.
+    pub fn then(self, next: Self) -> Self {
+        let join = |first: AccountChange, second: AccountChange| {
+            let key = |slot: &SlotChange| slot.key;
+            let slots = merge(first.slots, second.slots, key, |first, second| SlotChange {
+                slot: first.slot.or(second.slot),
+                new: second.new,
+                ..first
+            });
+            AccountChange {
+                new: second.new,
+                slots: slots.into_iter().filter(|s| s.prior != s.new).collect(),
+                ..first
+            }
+        };
+        let mut accounts = merge(self.accounts, next.accounts, |account| account.key, join);
+        accounts.retain(|account| !account.is_nothing());
+        Self { accounts }
+    }
+}
+
+/// Merges two ascending lists; `join` makes one of two items with the same key.
+fn merge<T>(
+    first: Vec<T>,
+    second: Vec<T>,
+    key: impl Fn(&T) -> B256,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    if second.is_empty() {
+        return first;
+    }
+    let mut merged = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+    loop {
+        let order = match (first.peek(), second.peek()) {
+            (Some(a), Some(b)) => key(a).cmp(&key(b)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return merged,
+        };
+        match order {
+            Ordering::Less => merged.extend(first.next()),
+            Ordering::Greater => merged.extend(second.next()),
+            Ordering::Equal => {
+                merged.extend(first.next().zip(second.next()).map(|(a, b)| join(a, b)))
+            }
+        }
+    }
+}

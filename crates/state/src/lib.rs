@@ -1,0 +1,32 @@
+//! The world state on disk: Bonsai.
+//!
+//! One current state, flat and in one trie, and for each recent block what it changed, both ways
+//! (its trie log). A state beside the current one is the current one with such changes laid over
+//! it. Goes in: a [`StateDiff`](niwaki_primitives::StateDiff). Comes out: its root, and, when told
+//! to, a commit in one atomic batch together with whatever else belongs to the block. It refuses
+//! to know consensus rules; blocks are a number and a hash.
+#![forbid(unsafe_code)]
+
+mod branch;
+mod cache;
+mod changes;
+mod check;
+mod disk_trie;
+mod flat;
+mod genesis;
+mod log;
+mod root;
+mod view;
+mod world;
+
+pub use changes::{AccountChange, Changes, SlotChange};
+pub use check::{CheckSummary, Problem};
+pub use flat::{decode_account, decode_value, encode_account, encode_value};
+pub use genesis::{GenesisAccount, genesis_root};
+pub use log::{LogRow, TrieLogError};
+pub use root::Prepared;
+pub use view::View;
+pub use world::{BlockId, StateHead, StateOptions, TRIE_LOGS_KEPT, WorldState};
+
+#[cfg(test)]
+mod tests;

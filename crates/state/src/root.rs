@@ -1,0 +1,183 @@
+//! From the changes of a block to its state root and the rows that make it so.
+
+use crate::changes::{AccountChange, Changes, SlotChange};
+use crate::disk_trie::DiskTrie;
+use crate::{StateHead, View};
+use alloy_primitives::keccak256;
+use niwaki_primitives::{
+    Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
+};
+use niwaki_trie::{LeafUpdate, Owner, Path, RowUpdates, TrieAccount, encode_slot, update_trie};
+
+/// A block's changes with the state root they lead to, ready to be committed or kept beside.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The head that `rows` were computed upon.
+    pub(crate) head: StateHead,
+    pub(crate) root: B256,
+    /// From the parent's state to the block's.
+    pub(crate) own: Changes,
+    /// From the head's state to the block's, where the parent is not the head.
+    pub(crate) from_head: Option<Changes>,
+    pub(crate) rows: Vec<(Owner, RowUpdates)>,
+    pub(crate) codes: Vec<(B256, Bytes)>,
+}
+
+impl Prepared {
+    /// The state root after the block.
+    pub fn root(&self) -> B256 {
+        self.root
+    }
+
+    /// What the block changed, with storage roots.
+    pub fn changes(&self) -> &Changes {
+        &self.own
+    }
+}
+
+/// Computes the root of the state that `diff` makes of `view`'s.
+pub(crate) fn prepare(view: &View<'_>, diff: &StateDiff) -> Result<Prepared, Fault> {
+    let mut own = hashed(view, diff)?;
+    let codes = diff.codes.clone();
+    match view.overlay() {
+        None => {
+            let (root, rows) = advance(view, &mut own)?;
+            Ok(Prepared {
+                head: view.head(),
+                root,
+                own,
+                from_head: None,
+                rows,
+                codes,
+            })
+        }
+        Some(overlay) => {
+            let mut total = overlay.changes.clone().then(own.clone());
+            let (root, rows) = advance(view, &mut total)?;
+            for account in &mut own.accounts {
+                if let Some(new) = &mut account.new {
+                    // An account that ends as it is in the head is not among the changes.
+                    let after = match total.account(&account.key) {
+                        Some(change) => change.new,
+                        None => view.head_account(&account.key)?,
+                    };
+                    new.storage_root = after.map_or(EMPTY_ROOT_HASH, |a| a.storage_root);
+                }
+            }
+            let from_head = Some(total);
+            Ok(Prepared {
+                head: view.head(),
+                root,
+                own,
+                from_head,
+                rows,
+                codes,
+            })
+        }
+    }
+}
+
+/// Moves the tries of the head by `changes`, fills in the new storage roots, and gives the new
+/// state root and the changed rows.
+pub(crate) fn advance(
+    view: &View<'_>,
+    changes: &mut Changes,
+) -> Result<(B256, Vec<(Owner, RowUpdates)>), Fault> {
+    let trie = DiskTrie(view);
+    let mut all_rows = Vec::new();
+    let mut updates = Vec::with_capacity(changes.accounts.len());
+    for account in &mut changes.accounts {
+        let owner = Some(account.key);
+        let mut storage_root = account.prior_storage_root();
+        if !account.slots.is_empty() {
+            let slots: Vec<_> = account.slots.iter().map(slot_update).collect();
+            let (root, rows) = update_trie(&trie, owner, storage_root, &slots)?;
+            storage_root = root;
+            all_rows.push((owner, rows));
+        }
+        let value = account.new.as_mut().map(|new| {
+            new.storage_root = storage_root;
+            new.to_leaf()
+        });
+        updates.push(LeafUpdate {
+            key: Path::of_hash(&account.key),
+            value,
+            replaces: account.prior.is_some(),
+        });
+    }
+    let (root, rows) = update_trie(&trie, None, view.head().root, &updates)?;
+    all_rows.push((None, rows));
+    Ok((root, all_rows))
+}
+
+fn slot_update(slot: &SlotChange) -> LeafUpdate {
+    LeafUpdate {
+        key: Path::of_hash(&slot.key),
+        value: (!slot.new.is_zero()).then(|| encode_slot(&slot.new)),
+        replaces: !slot.prior.is_zero(),
+    }
+}
+
+/// `diff` by hashed keys, with every slot of destroyed storage spelled out. New storage roots are
+/// those before, to be filled in by [`advance`].
+fn hashed(view: &View<'_>, diff: &StateDiff) -> Result<Changes, Fault> {
+    let change = |(address, change): &(Address, AccountDiff)| hashed_account(view, address, change);
+    let accounts = diff.accounts.iter().map(change);
+    let mut accounts = accounts.collect::<Result<Vec<_>, _>>()?;
+    accounts.sort_unstable_by_key(|account| account.key);
+    Ok(Changes { accounts })
+}
+
+fn hashed_account(
+    view: &View<'_>,
+    address: &Address,
+    change: &AccountDiff,
+) -> Result<AccountChange, Fault> {
+    let key = keccak256(address);
+    let prior = view.account_by_key(&key)?;
+    debug_assert_eq!(
+        prior.map(|p| p.account()),
+        change.prior,
+        "prior of {address}"
+    );
+    let prior_root = prior.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
+    let with_root = |account: &Account| TrieAccount::new(account, prior_root);
+    let is_wiped = change.storage_wiped || change.new.is_none();
+
+    let mut slots: Vec<SlotChange> = Vec::with_capacity(change.slots.len());
+    for (slot, value) in &change.slots {
+        let new = if change.new.is_some() {
+            value.new
+        } else {
+            U256::ZERO
+        };
+        slots.push(SlotChange::of_slot(*slot, value.prior, new));
+    }
+    slots.sort_unstable_by_key(|slot| slot.key);
+    if is_wiped && prior_root != EMPTY_ROOT_HASH {
+        let listed = slots.len();
+        for (key, prior) in view.slots_by_key(&key)? {
+            if slots[..listed]
+                .binary_search_by(|slot| slot.key.cmp(&key))
+                .is_err()
+            {
+                let (slot, new) = (None, U256::ZERO);
+                slots.push(SlotChange {
+                    key,
+                    slot,
+                    prior,
+                    new,
+                });
+            }
+        }
+        slots.sort_unstable_by_key(|slot| slot.key);
+    }
+    slots.retain(|slot| slot.prior != slot.new);
+    Ok(AccountChange {
+        key,
+        address: *address,
+        prior,
+        new: change.new.as_ref().map(with_root),
+        slots,
+    })
+}

@@ -1,0 +1,191 @@
+//! Rolling back and forward, side branches, and the bound on how deep.
+
+use super::*;
+use crate::TRIE_LOGS_KEPT;
+
+#[test]
+fn a_hundred_blocks_back_and_forth_give_the_same_bytes() {
+    for seed in 100..103 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (world, mut state) = world(&mut rng, &small_cache());
+        let mut past = vec![(world.head().unwrap(), dump(&world), state.clone())];
+        for _ in 0..100 {
+            advance(&mut rng, &world, &mut state, 0);
+            past.push((world.head().unwrap(), dump(&world), state.clone()));
+        }
+        for at in [99, 60, 0, 100, 37, 38, 36, 100] {
+            let (head, bytes, state) = &past[at];
+            assert!(
+                world
+                    .move_to(head.block, head.root, Batch::new(), false)
+                    .unwrap()
+            );
+            assert_eq!(world.head(), Some(*head));
+            assert!(dump(&world) == *bytes, "bytes of block {at}");
+            assert_same(&world.view_at_head().unwrap(), state);
+        }
+        assert_clean(&world);
+    }
+}
+
+#[test]
+fn any_recent_block_can_be_viewed_without_moving() {
+    let mut rng = StdRng::seed_from_u64(200);
+    let (world, mut state) = world(&mut rng, &StateOptions::default());
+    let mut past = vec![(world.head().unwrap().block, state.clone())];
+    for _ in 0..40 {
+        advance(&mut rng, &world, &mut state, 0);
+        past.push((world.head().unwrap().block, state.clone()));
+    }
+    for (block, state) in past.iter().rev().step_by(3) {
+        let view = world.view_at(*block).unwrap().unwrap();
+        assert_eq!(view.block(), *block);
+        assert_same(&view, state);
+    }
+}
+
+/// Executes a random block upon `parent` and keeps it beside.
+fn grow_beside(
+    rng: &mut StdRng,
+    world: &WorldState,
+    parent: BlockId,
+    state: &mut MemoryState,
+    fork: u8,
+) -> (BlockId, B256) {
+    let diff = random_diff(rng, state);
+    let view = world.view_at(parent).unwrap().unwrap();
+    assert_same(&view, state);
+    state.apply(&diff);
+    let prepared = prepared(world, &view, &diff, state);
+    let next = block(parent.number + 1, fork);
+    let mut batch = Batch::new();
+    world.keep_beside(&view, &prepared, (next, parent.hash), &mut batch);
+    world.database().write(&batch, false).unwrap();
+    (next, prepared.root())
+}
+
+#[test]
+fn side_branches_have_the_right_roots_and_can_become_the_head() {
+    for seed in 300..306 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (world, mut state) = world(&mut rng, &small_cache());
+        for _ in 0..5 {
+            advance(&mut rng, &world, &mut state, 0);
+        }
+        let mut side_state = state.clone();
+        let mut side = world.head().unwrap().block;
+        for _ in 0..6 {
+            advance(&mut rng, &world, &mut state, 0);
+        }
+        let main = world.head().unwrap();
+        let mut root = B256::ZERO;
+        for _ in 0..9 {
+            (side, root) = grow_beside(&mut rng, &world, side, &mut side_state, 1);
+        }
+        assert_eq!(world.head(), Some(main));
+        assert_same(&world.view_at_head().unwrap(), &state);
+
+        // The branch becomes the head by its logs, and its next block by its commit.
+        assert!(world.move_to(side, root, Batch::new(), false).unwrap());
+        assert_same(&world.view_at_head().unwrap(), &side_state);
+        assert_clean(&world);
+        let diff = random_diff(&mut rng, &state);
+        let prepared = {
+            let view = world.view_at(main.block).unwrap().unwrap();
+            assert_same(&view, &state);
+            state.apply(&diff);
+            prepared(&world, &view, &diff, &state)
+        };
+        let next = block(main.block.number + 1, 2);
+        world
+            .commit(prepared, (next, main.block.hash), Batch::new(), true)
+            .unwrap();
+        assert_eq!(world.head().unwrap().root, oracle_root(&state));
+        assert_same(&world.view_at_head().unwrap(), &state);
+        assert_clean(&world);
+        let loaded = WorldState::open(Database::in_memory().unwrap(), &small_cache()).unwrap();
+        genesis(&loaded, &state);
+        assert!(dump(&world) == dump(&loaded));
+    }
+}
+
+#[test]
+fn block_hashes_are_those_of_the_branch() {
+    let mut rng = StdRng::seed_from_u64(400);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    for _ in 0..4 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    let fork = world.head().unwrap().block;
+    let mut side_state = state.clone();
+    for _ in 0..3 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    let (first, _) = grow_beside(&mut rng, &world, fork, &mut side_state, 1);
+    let (second, _) = grow_beside(&mut rng, &world, first, &mut side_state, 1);
+    let view = world.view_at(second).unwrap().unwrap();
+    for (number, fork) in [(1, 0), (4, 0), (5, 1), (6, 1)] {
+        assert_eq!(view.block_hash(number).unwrap(), block(number, fork).hash);
+    }
+    let view = world.view_at_head().unwrap();
+    for number in [1, 5, 6, 7] {
+        assert_eq!(view.block_hash(number).unwrap(), block(number, 0).hash);
+    }
+    assert!(view.block_hash(100).is_err());
+}
+
+#[test]
+fn logs_reach_as_deep_as_promised_and_no_deeper() {
+    let mut rng = StdRng::seed_from_u64(500);
+    let (world, mut state) = world(&mut rng, &StateOptions::default());
+    let mut states = vec![state.clone()];
+    let last = TRIE_LOGS_KEPT + 30;
+    for number in 1..=last {
+        let head = world.head().unwrap();
+        let mut diff = random_diff(&mut rng, &state);
+        diff.accounts.truncate(2);
+        state.apply(&diff);
+        states.push(state.clone());
+        let prepared = world
+            .prepare(&world.view_at_head().unwrap(), &diff)
+            .unwrap();
+        let next = block(number, 0);
+        world
+            .commit(prepared, (next, head.block.hash), canonical(&next), false)
+            .unwrap();
+    }
+    let kept = world.database().prefix(Segment::TrieLogs, &[]).count() as u64;
+    assert_eq!(kept, TRIE_LOGS_KEPT + 1);
+    let deepest = last - TRIE_LOGS_KEPT;
+    let view = world.view_at(block(deepest, 0)).unwrap().unwrap();
+    assert_same(&view, &states[usize::try_from(deepest).unwrap()]);
+    drop(view);
+    let deeper = block(deepest - 2, 0);
+    assert!(world.view_at(deeper).unwrap().is_none());
+    assert!(
+        !world
+            .move_to(deeper, B256::ZERO, Batch::new(), false)
+            .unwrap()
+    );
+    assert!(
+        world.view_at(block(last + 1, 7)).unwrap().is_none(),
+        "unknown block"
+    );
+    assert_eq!(world.head().unwrap().block, block(last, 0));
+}
+
+#[test]
+fn logs_that_do_not_lead_to_the_given_root_are_refused_and_nothing_written() {
+    let mut rng = StdRng::seed_from_u64(600);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    advance(&mut rng, &world, &mut state, 0);
+    let (head, bytes) = (world.head(), dump(&world));
+    let error = world
+        .move_to(block(0, 0), B256::ZERO, Batch::new(), false)
+        .unwrap_err();
+    assert!(error.to_string().contains("state root"), "{error}");
+    assert_eq!(world.head(), head);
+    assert!(dump(&world) == bytes);
+}

@@ -1,0 +1,246 @@
+//! A state to read from: the head, or the head with a branch's changes laid over it.
+
+use crate::branch::Overlay;
+use crate::cache::Caches;
+use crate::disk_trie::{DiskTrie, corrupt};
+use crate::flat::{decode_account, decode_value};
+use crate::{BlockId, StateHead, WorldState};
+use alloy_primitives::{hex, keccak256};
+use niwaki_primitives::{
+    Account, Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
+    map::B256Map,
+};
+use niwaki_storage::{Segment, Snapshot};
+use niwaki_trie::{Path, TrieAccount, prove};
+use std::sync::Arc;
+
+/// The state after one block. It never changes, whatever is committed meanwhile; it holds a
+/// storage snapshot, so it is not kept longer than needed.
+pub struct View<'a> {
+    world: &'a WorldState,
+    snapshot: Snapshot<'a>,
+    /// The head at the moment of the snapshot.
+    head: StateHead,
+    /// Count of commits at that moment: the caches speak of this view only while it stands.
+    version: u64,
+    overlay: Option<Arc<Overlay>>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(
+        world: &'a WorldState,
+        snapshot: Snapshot<'a>,
+        head: StateHead,
+        version: u64,
+    ) -> Self {
+        let overlay = None;
+        Self {
+            world,
+            snapshot,
+            head,
+            version,
+            overlay,
+        }
+    }
+
+    pub(crate) fn with_overlay(self, overlay: Arc<Overlay>) -> Self {
+        let overlay = Some(overlay);
+        Self { overlay, ..self }
+    }
+
+    /// The block whose state this is.
+    pub fn block(&self) -> BlockId {
+        match &self.overlay {
+            None => self.head.block,
+            Some(overlay) => overlay.block,
+        }
+    }
+
+    /// The account with this hashed address, with its storage root.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn account_by_key(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
+        if let Some(change) = self.overlay.as_ref().and_then(|o| o.changes.account(key)) {
+            return Ok(change.new);
+        }
+        self.head_account(key)
+    }
+
+    /// The value of the slot with hash `slot` of the account with hashed address `key`.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn slot_by_key(&self, key: &B256, slot: &B256) -> Result<U256, Fault> {
+        let account = self.overlay.as_ref().and_then(|o| o.changes.account(key));
+        if let Some(change) = account.and_then(|account| account.slot(slot)) {
+            return Ok(change.new);
+        }
+        if let Some(value) = self.cached(|caches| caches.slots.get(&(*key, *slot))) {
+            return Ok(value);
+        }
+        let row = [key.as_slice(), slot.as_slice()].concat();
+        let value = match self.snapshot.get(Segment::Slots, &row)? {
+            None => U256::ZERO,
+            Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &row, e))?,
+        };
+        self.cache(|caches| caches.slots.insert((*key, *slot), value, 0));
+        Ok(value)
+    }
+
+    /// Every slot of the account with hashed address `key` that is not zero, ascending by hashed
+    /// slot. O(slots of the account).
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn slots_by_key(&self, key: &B256) -> Result<Vec<(B256, U256)>, Fault> {
+        let mut over: B256Map<U256> = B256Map::default();
+        if let Some(change) = self.overlay.as_ref().and_then(|o| o.changes.account(key)) {
+            over.extend(change.slots.iter().map(|slot| (slot.key, slot.new)));
+        }
+        let mut slots = Vec::new();
+        for row in self.snapshot.prefix(Segment::Slots, key.as_slice()) {
+            let (row, bytes) = row?;
+            let value = decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &row, e))?;
+            let slot = row.get(32..).and_then(|slot| B256::try_from(slot).ok());
+            let slot = slot.ok_or_else(|| corrupt(Segment::Slots, &row, "key is not 64 bytes"))?;
+            slots.push((slot, over.remove(&slot).unwrap_or(value)));
+        }
+        slots.extend(over);
+        slots.retain(|(_, value)| !value.is_zero());
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
+        Ok(slots)
+    }
+
+    /// The nodes that prove the account at `address` in the state root of the head, from the root
+    /// down; `None` for a view that is not of the head.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn prove_account(&self, address: &Address) -> Result<Option<Vec<Bytes>>, Fault> {
+        if self.overlay.is_some() {
+            return Ok(None);
+        }
+        let key = Path::of_hash(&keccak256(address));
+        prove(&DiskTrie(self), None, self.head.root, &key).map(Some)
+    }
+
+    /// The nodes that prove `slot` in the storage root of `address`, from the root down; `None`
+    /// for a view that is not of the head.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn prove_slot(&self, address: &Address, slot: &U256) -> Result<Option<Vec<Bytes>>, Fault> {
+        if self.overlay.is_some() {
+            return Ok(None);
+        }
+        let owner = keccak256(address);
+        let account = self.head_account(&owner)?;
+        let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
+        let key = Path::of_hash(&keccak256(B256::from(*slot)));
+        prove(&DiskTrie(self), Some(owner), root, &key).map(Some)
+    }
+
+    pub(crate) fn head(&self) -> StateHead {
+        self.head
+    }
+
+    pub(crate) fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_deref()
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot<'a> {
+        &self.snapshot
+    }
+
+    /// Looks into the caches, if they speak of this view's head.
+    pub(crate) fn cached<T>(&self, look: impl FnOnce(&mut Caches) -> Option<T>) -> Option<T> {
+        let mut caches = self.world.caches();
+        if caches.version == self.version {
+            return look(&mut caches);
+        }
+        None
+    }
+
+    /// Puts something read from the snapshot into the caches, if they speak of this view's head.
+    pub(crate) fn cache(&self, put: impl FnOnce(&mut Caches)) {
+        let mut caches = self.world.caches();
+        if caches.version == self.version {
+            put(&mut caches);
+        }
+    }
+
+    pub(crate) fn head_account(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
+        if let Some(account) = self.cached(|caches| caches.accounts.get(key)) {
+            return Ok(account);
+        }
+        let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
+        let account = slim.map(|slim| {
+            decode_account(&slim)
+                .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
+        });
+        let account = account.transpose()?;
+        self.cache(|caches| caches.accounts.insert(*key, account, 0));
+        Ok(account)
+    }
+}
+
+impl StateView for View<'_> {
+    fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
+        let account = self.account_by_key(&keccak256(address))?;
+        Ok(account.map(|account| account.account()))
+    }
+
+    fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
+        self.slot_by_key(&keccak256(address), &keccak256(B256::from(*slot)))
+    }
+
+    fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
+        let account = self.account_by_key(&keccak256(address))?;
+        Ok(account.is_some_and(|account| account.storage_root != EMPTY_ROOT_HASH))
+    }
+
+    fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
+        if *code_hash == EMPTY_CODE_HASH {
+            return Ok(Bytes::new());
+        }
+        let mut caches = self.world.caches();
+        let held = caches
+            .codes
+            .with(code_hash, |code| code.len(), Bytes::clone);
+        drop(caches);
+        if let Some(code) = held {
+            return Ok(code);
+        }
+        let code = self.snapshot.get(Segment::Code, code_hash.as_slice())?;
+        let code: Bytes = code
+            .ok_or_else(|| Fault::Missing {
+                segment: Segment::Code.name(),
+                key: hex::encode(code_hash),
+            })?
+            .into();
+        let bytes = code.len();
+        self.world
+            .caches()
+            .codes
+            .insert(*code_hash, code.clone(), bytes);
+        Ok(code)
+    }
+
+    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        if let Some(hash) = self.overlay.as_ref().and_then(|o| o.ancestor(number)) {
+            return Ok(hash);
+        }
+        if number == self.head.block.number && self.overlay.is_none() {
+            return Ok(self.head.block.hash);
+        }
+        let key = number.to_be_bytes();
+        let hash = self.snapshot.get(Segment::Canonical, &key)?;
+        let hash = hash.ok_or_else(|| Fault::Missing {
+            segment: Segment::Canonical.name(),
+            key: hex::encode(key),
+        })?;
+        B256::try_from(&hash[..])
+            .map_err(|_| corrupt(Segment::Canonical, &key, "a block hash has 32 bytes"))
+    }
+}
