@@ -1,0 +1,167 @@
+//! Senders recovered by other threads, ahead of the import.
+//!
+//! A stream of blocks goes in and comes out in the same order, hashed and recovered by a few
+//! workers. Blocks travel in lots, because to wake a thread costs as much as to recover a sender;
+//! at most [`QUEUE`] lots wait for a worker and as many for the import. What is wrong with a block
+//! is not told here: a block that nobody signed comes out without senders, and the import names the
+//! first rule it breaks.
+
+use crate::import::recover;
+use niwaki_primitives::{Address, B256, Block};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Lots that may wait on either side of the workers.
+const QUEUE: usize = 32;
+/// A lot is full at this many blocks,
+const LOT_BLOCKS: usize = 16;
+/// or at this many transactions, about half a millisecond of work.
+const LOT_TRANSACTIONS: usize = 16;
+
+/// A block on its way to the import.
+#[derive(Clone, Debug)]
+pub struct BlockAhead {
+    /// The block.
+    pub block: Block,
+    /// Keccak-256 of the RLP of the header.
+    pub hash: B256,
+    /// One sender per transaction; `None` if they are yet to be recovered or can't be.
+    pub senders: Option<Vec<Address>>,
+}
+
+impl BlockAhead {
+    /// Hashes the header and recovers the senders.
+    pub fn new(block: Block) -> Self {
+        Self {
+            hash: block.header.hash_slow(),
+            senders: recover(&block).ok(),
+            block,
+        }
+    }
+}
+
+type Job = (Vec<Block>, SyncSender<Vec<BlockAhead>>);
+/// The lots in their order, each to be waited for, and an error of the source in its place.
+type Ordered<E> = SyncSender<Result<Receiver<Vec<BlockAhead>>, E>>;
+
+/// Recovers `blocks` on `workers` threads (at least one) and gives them in order. An error of the
+/// source comes out in its place and ends the stream. The threads end when the stream is dropped
+/// or used up; one that panics ends the stream early. A block may wait for the ones after it that
+/// fill its lot, so this is for sources that do not pause.
+pub fn recover_ahead<E: Send + 'static>(
+    blocks: impl Iterator<Item = Result<Block, E>> + Send + 'static,
+    workers: usize,
+) -> impl Iterator<Item = Result<BlockAhead, E>> {
+    let (jobs, job_queue) = sync_channel::<Job>(QUEUE);
+    let (ordered, results) = sync_channel(QUEUE);
+    let job_queue = Arc::new(Mutex::new(job_queue));
+    for _ in 0..workers.max(1) {
+        let queue = Arc::clone(&job_queue);
+        thread::spawn(move || work(&queue));
+    }
+    thread::spawn(move || feed(blocks, &jobs, &ordered));
+    let mut lot = Vec::new().into_iter();
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(block) = lot.next() {
+                return Some(Ok(block));
+            }
+            match results.recv().ok()? {
+                Ok(receiver) => lot = receiver.recv().ok()?.into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    })
+}
+
+/// Hands out `blocks` in lots until they end or nobody is interested any more.
+fn feed<E>(
+    blocks: impl Iterator<Item = Result<Block, E>>,
+    jobs: &SyncSender<Job>,
+    ordered: &Ordered<E>,
+) {
+    let hand_out = |lot: Vec<Block>| {
+        let (result, receiver) = sync_channel(1);
+        jobs.send((lot, result)).is_ok() && ordered.send(Ok(receiver)).is_ok()
+    };
+    let (mut lot, mut transactions) = (Vec::new(), 0);
+    for block in blocks {
+        match block {
+            Ok(block) => {
+                transactions += block.body.transactions.len();
+                lot.push(block);
+            }
+            Err(error) => {
+                // Fails only when the stream was dropped.
+                let _ = hand_out(lot) && ordered.send(Err(error)).is_ok();
+                return;
+            }
+        }
+        if lot.len() >= LOT_BLOCKS || transactions >= LOT_TRANSACTIONS {
+            transactions = 0;
+            if !hand_out(std::mem::take(&mut lot)) {
+                return;
+            }
+        }
+    }
+    hand_out(lot);
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((lot, result)) = job else {
+            return;
+        };
+        // Fails only when the stream was dropped, which ends the queue soon after.
+        let _ = result.send(lot.into_iter().map(BlockAhead::new).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOT_BLOCKS, QUEUE, recover_ahead};
+    use niwaki_primitives::{Block, Header};
+
+    fn block(number: u64) -> Block {
+        let header = Header {
+            number,
+            ..Header::default()
+        };
+        let body = Default::default();
+        Block { header, body }
+    }
+
+    #[test]
+    fn blocks_come_out_in_order_and_an_error_ends_the_stream() {
+        for workers in [0, 1, 3] {
+            // Amid a lot: the blocks before it are not lost.
+            let blocks = (0..500).map(|n| if n == 405 { Err(n) } else { Ok(block(n)) });
+            let out: Vec<_> = recover_ahead(blocks, workers).collect();
+            assert_eq!(out.len(), 406);
+            for (number, entry) in (0..405).zip(&out) {
+                let ahead = entry.as_ref().unwrap();
+                assert_eq!(ahead.block.header.number, number);
+                assert_eq!(ahead.hash, block(number).header.hash_slow());
+                assert_eq!(ahead.senders.as_deref(), Some(&[][..]));
+            }
+            assert_eq!(out.last().unwrap().as_ref().err(), Some(&405));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_dropped_stops_its_source() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let source = (0..).map(move |n| {
+            let _ = sender.send(n);
+            Ok::<_, ()>(block(n))
+        });
+        let mut stream = recover_ahead(source, 1);
+        assert!(stream.next().is_some());
+        drop(stream);
+        // The channel closes when the source is dropped.
+        let read = receiver.iter().count();
+        assert!(read <= 3 * QUEUE * LOT_BLOCKS, "{read} blocks were read");
+    }
+}

@@ -1,0 +1,225 @@
+//! The whole database against itself: state, blocks, indices.
+
+use crate::import::{body_roots, receipts_root};
+use crate::rows::missing;
+use crate::tree::StoredHeader;
+use crate::{BlockId, Chain, TransactionPlace};
+use niwaki_primitives::{B256, Block, BlockBody, Encodable2718, Fault, Header, Receipt, U256, hex};
+use niwaki_state::{CheckSummary, Problem};
+use niwaki_storage::Segment;
+
+/// What a check of a chain went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainCheck {
+    /// The state.
+    pub state: CheckSummary,
+    /// Canonical blocks, the genesis included.
+    pub blocks: u64,
+    /// Their transactions.
+    pub transactions: u64,
+    /// What does not fit, in state and blocks.
+    pub problems: u64,
+}
+
+impl Chain {
+    /// Checks the whole state against itself and the head, and every canonical block against its
+    /// header, its parent and the indices. Each problem goes to `report`. Reads everything.
+    ///
+    /// # Errors
+    /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
+    pub fn check(&self, report: &mut dyn FnMut(Problem)) -> Result<ChainCheck, Fault> {
+        // Whoever writes waits, so that head and state belong together.
+        let _writer = self.writer();
+        let state = self.world().check(report)?;
+        let mut check = Check {
+            chain: self,
+            report,
+            summary: ChainCheck {
+                state,
+                problems: state.problems,
+                ..ChainCheck::default()
+            },
+        };
+        check.head();
+        check.blocks()?;
+        Ok(check.summary)
+    }
+}
+
+struct Check<'a> {
+    chain: &'a Chain,
+    report: &'a mut dyn FnMut(Problem),
+    summary: ChainCheck,
+}
+
+impl Check<'_> {
+    /// The state on disk is the head's.
+    fn head(&mut self) {
+        let head = self.chain.head();
+        let state = self.chain.world().head();
+        let is_same = state
+            .is_some_and(|state| state.block == head.id && state.root == head.header.state_root);
+        if !is_same {
+            self.problem(
+                Segment::Meta,
+                b"head",
+                "the state is not that of the head's header",
+            );
+        }
+    }
+
+    /// From genesis to head.
+    fn blocks(&mut self) -> Result<(), Fault> {
+        let head = self.chain.head().id;
+        let mut parent: Option<StoredHeader> = None;
+        let first = self.chain.number_of(&self.chain.genesis_hash())?;
+        for number in first.unwrap_or(0)..=head.number {
+            match self.chain.header_at(number) {
+                Ok(Some(block)) => {
+                    self.header(&block, parent.as_ref())?;
+                    let body = self.body(&block);
+                    self.found(body)?;
+                    self.summary.blocks += 1;
+                    parent = Some(block);
+                }
+                Ok(None) => {
+                    let fault = missing(Segment::Canonical, &number.to_be_bytes());
+                    self.found(Err(fault))?;
+                    parent = None;
+                }
+                Err(fault) => {
+                    self.found(Err(fault))?;
+                    parent = None;
+                }
+            }
+        }
+        let beyond = head.number.saturating_add(1);
+        if self.chain.canonical_hash(beyond)?.is_some() {
+            let key = beyond.to_be_bytes();
+            self.problem(
+                Segment::Canonical,
+                &key,
+                "a canonical block beyond the head",
+            );
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, block: &StoredHeader, parent: Option<&StoredHeader>) -> Result<(), Fault> {
+        let BlockId { number, hash } = block.id;
+        let header = &block.header;
+        let key = hash.as_slice();
+        if header.hash_slow() != hash || header.number != number {
+            self.problem(
+                Segment::Headers,
+                key,
+                "the header is not the one of its key",
+            );
+        }
+        if self.chain.number_of(&hash)? != Some(number) {
+            self.problem(
+                Segment::Numbers,
+                key,
+                "not the number of its canonical block",
+            );
+        }
+        let Some(parent) = parent else {
+            return Ok(());
+        };
+        if header.parent_hash != parent.id.hash {
+            let what = "its parent is not the canonical block before it";
+            self.problem(Segment::Canonical, &number.to_be_bytes(), what);
+        }
+        let total: U256 = parent.total_difficulty.saturating_add(header.difficulty);
+        if block.total_difficulty != total {
+            self.problem(
+                Segment::Headers,
+                key,
+                "not its parent's total difficulty and its own",
+            );
+        }
+        Ok(())
+    }
+
+    /// Transactions, ommers, withdrawals, receipts against the header, and the places of the
+    /// transactions.
+    fn body(&mut self, stored: &StoredHeader) -> Result<(), Fault> {
+        let hash = stored.id.hash;
+        let (key, header) = (hash.as_slice(), &stored.header);
+        let body = self.chain.read_body(&stored.id)?;
+        let ommers_hash = body.calculate_ommers_root();
+        let block = Block {
+            header: header.clone(),
+            body,
+        };
+        let roots = body_roots(&block);
+        let is_own = roots.transactions == header.transactions_root
+            && roots.withdrawals == header.withdrawals_root
+            && ommers_hash == header.ommers_hash;
+        if !is_own {
+            self.problem(
+                Segment::Bodies,
+                key,
+                "the body is not the one of its header",
+            );
+        }
+        let receipts = self.chain.receipts(&hash)?.unwrap_or_default();
+        let blooms: Vec<_> = receipts.iter().map(Receipt::bloom).collect();
+        if receipts_root(&receipts, &blooms) != header.receipts_root {
+            self.problem(
+                Segment::Receipts,
+                key,
+                "the receipts are not those of the header",
+            );
+        }
+        self.places(&block.body, header)
+    }
+
+    fn places(&mut self, body: &BlockBody, header: &Header) -> Result<(), Fault> {
+        for (index, tx) in (0_u32..).zip(&body.transactions) {
+            self.summary.transactions += 1;
+            let hash: B256 = tx.trie_hash();
+            let place = TransactionPlace {
+                number: header.number,
+                index,
+            };
+            let stored = self.chain.transaction_place(&hash)?;
+            if stored != Some(place) {
+                let key = hash.as_slice();
+                self.problem(
+                    Segment::Transactions,
+                    key,
+                    "not the place of the transaction",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A stored value that is damaged or absent is a problem to tell; any other fault ends the
+    /// check.
+    fn found(&mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+        let (segment, key, what) = match outcome {
+            Ok(()) => return Ok(()),
+            Err(Fault::Corrupt {
+                segment,
+                key,
+                reason,
+            }) => (segment, key, reason),
+            Err(Fault::Missing { segment, key }) => (segment, key, "missing".to_owned()),
+            Err(other) => return Err(other),
+        };
+        self.summary.problems += 1;
+        (self.report)(Problem { segment, key, what });
+        Ok(())
+    }
+
+    fn problem(&mut self, segment: Segment, key: &[u8], what: &str) {
+        self.summary.problems += 1;
+        (self.report)(Problem {
+            segment: segment.name(),
+            key: hex::encode(key),
+            what: what.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,438 @@
+//! One block: checked, executed, rooted, compared, written.
+
+use crate::indices::adopt;
+use crate::persist::add_block;
+use crate::tree::StoredHeader;
+use crate::{BlockAhead, BlockId, Chain, SetHeadError};
+use niwaki_execution::{ExecuteError, Executed, apply_body, recover_sender};
+use niwaki_primitives::{
+    Address, B256, Block, Bloom, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
+    Withdrawal,
+};
+use niwaki_rules::{
+    BlockRules, BodyRoots, InvalidBlock, Parent, check_body, check_header, check_ommers,
+    requests_hash,
+};
+use niwaki_state::{Prepared, View};
+use niwaki_storage::Batch;
+use niwaki_trie::ordered_root;
+use std::time::{Duration, Instant};
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportStatus {
+    /// It is the head now.
+    Canonical,
+    /// It is valid and stored, and the head stayed.
+    Side,
+    /// It was stored already and the head is no worse; nothing was done.
+    Known,
+}
+
+/// A block that was taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Imported {
+    /// The block.
+    pub id: BlockId,
+    /// What became of it.
+    pub status: ImportStatus,
+    /// Gas used.
+    pub gas_used: u64,
+    /// How many transactions it has.
+    pub transactions: usize,
+    /// What took how long.
+    pub timings: Timings,
+}
+
+/// How long the phases of an import took. All zero for a block that was known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timings {
+    /// Header, body and ommers against the parent.
+    pub check: Duration,
+    /// Senders from signatures.
+    pub recover: Duration,
+    /// The body upon the state, with the intermediate roots of the first forks.
+    pub execute: Duration,
+    /// The state root.
+    pub root: Duration,
+    /// Receipts root and the comparisons.
+    pub compare: Duration,
+    /// The write.
+    pub commit: Duration,
+}
+
+impl Timings {
+    /// All phases together.
+    pub fn total(&self) -> Duration {
+        self.check + self.recover + self.execute + self.root + self.compare + self.commit
+    }
+}
+
+/// Why a block was not taken in. The chain is as it was before.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The block breaks the protocol.
+    #[error("block {number} ({hash}) is invalid: {reason}")]
+    Invalid {
+        /// Its number.
+        number: u64,
+        /// Its hash.
+        hash: B256,
+        /// The rule it breaks.
+        reason: Box<InvalidBlock>,
+    },
+    /// Its parent is not stored.
+    #[error("block {number} ({hash}): its parent {parent} is not known; import that first")]
+    UnknownParent {
+        /// Its number.
+        number: u64,
+        /// Its hash.
+        hash: B256,
+        /// The parent's hash.
+        parent: B256,
+    },
+    /// The state after its parent is too far from the head.
+    #[error(
+        "block {number} ({hash}): the state after its parent {parent} is no longer within reach \
+         of the head"
+    )]
+    OutOfReach {
+        /// Its number.
+        number: u64,
+        /// Its hash.
+        hash: B256,
+        /// The parent's hash.
+        parent: B256,
+    },
+    /// The machine failed; nothing is known of the block.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Why a block has no result, before its number and hash are put to it.
+enum Refusal {
+    Invalid(Box<InvalidBlock>),
+    UnknownParent,
+    OutOfReach,
+    Fault(Fault),
+}
+
+impl<E: Into<InvalidBlock>> From<E> for Refusal {
+    fn from(reason: E) -> Self {
+        Self::Invalid(Box::new(reason.into()))
+    }
+}
+
+fn fault(fault: Fault) -> Refusal {
+    Refusal::Fault(fault)
+}
+
+fn execute_error(error: ExecuteError) -> Refusal {
+    match error {
+        ExecuteError::Invalid(reason) => reason.into(),
+        ExecuteError::Fault(fault) => Refusal::Fault(fault),
+    }
+}
+
+impl Chain {
+    /// Takes in a block whose parent is stored, and makes it the head if that is better than the
+    /// present one: heavier before the Merge, higher after it.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the chain is as it was.
+    ///
+    /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
+    pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
+        let hash = block.header.hash_slow();
+        self.take_in(block, hash, None, true)
+    }
+
+    /// Like [`Chain::import`], with the senders of the transactions already recovered.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the chain is as it was.
+    pub fn import_recovered(&self, block: RecoveredBlock) -> Result<Imported, ImportError> {
+        let RecoveredBlock {
+            block,
+            hash,
+            senders,
+        } = block;
+        self.take_in(block, hash, Some(senders), true)
+    }
+
+    /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the chain is as it was.
+    pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
+        self.take_in(ahead.block, ahead.hash, ahead.senders, true)
+    }
+
+    /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the chain is as it was.
+    pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
+        let hash = block.header.hash_slow();
+        self.take_in(block, hash, None, false)
+    }
+
+    fn take_in(
+        &self,
+        block: Block,
+        hash: B256,
+        senders: Option<Vec<Address>>,
+        may_lead: bool,
+    ) -> Result<Imported, ImportError> {
+        let _writer = self.writer();
+        let number = block.header.number;
+        let parent = block.header.parent_hash;
+        if let Some(stored) = self.header(&hash)? {
+            return self.take_known(stored, block.body.transactions.len(), may_lead);
+        }
+        self.try_take_in(block, hash, senders, may_lead)
+            .map_err(|refusal| match refusal {
+                Refusal::Invalid(reason) => ImportError::Invalid {
+                    number,
+                    hash,
+                    reason,
+                },
+                Refusal::UnknownParent => ImportError::UnknownParent {
+                    number,
+                    hash,
+                    parent,
+                },
+                Refusal::OutOfReach => ImportError::OutOfReach {
+                    number,
+                    hash,
+                    parent,
+                },
+                Refusal::Fault(fault) => ImportError::Fault(fault),
+            })
+    }
+
+    /// A stored block leads only if the head was set back, or never set to it.
+    fn take_known(
+        &self,
+        stored: StoredHeader,
+        transactions: usize,
+        may_lead: bool,
+    ) -> Result<Imported, ImportError> {
+        let mut imported = Imported {
+            id: stored.id,
+            status: ImportStatus::Known,
+            gas_used: stored.header.gas_used,
+            transactions,
+            timings: Timings::default(),
+        };
+        if may_lead && self.is_better(&stored) {
+            let BlockId { number, hash } = stored.id;
+            let parent = stored.header.parent_hash;
+            self.lead(stored).map_err(|error| match error {
+                SetHeadError::Fault(fault) => ImportError::Fault(fault),
+                _ => ImportError::OutOfReach {
+                    number,
+                    hash,
+                    parent,
+                },
+            })?;
+            imported.status = ImportStatus::Canonical;
+        }
+        Ok(imported)
+    }
+
+    fn try_take_in(
+        &self,
+        block: Block,
+        hash: B256,
+        senders: Option<Vec<Address>>,
+        may_lead: bool,
+    ) -> Result<Imported, Refusal> {
+        let mut timings = Timings::default();
+        let mut clock = Instant::now();
+        let mut lap = |phase: &mut Duration| {
+            let now = Instant::now();
+            *phase = now - clock;
+            clock = now;
+        };
+        let parent = self
+            .header(&block.header.parent_hash)
+            .map_err(fault)?
+            .ok_or(Refusal::UnknownParent)?;
+        self.check_block(&block, &parent)?;
+        lap(&mut timings.check);
+
+        let senders = match senders {
+            Some(senders) => senders,
+            None => recover(&block)?,
+        };
+        let block = RecoveredBlock {
+            block,
+            hash,
+            senders,
+        };
+        lap(&mut timings.recover);
+
+        let view = self.world().view_at(parent.id).map_err(fault)?;
+        let view = view.ok_or(Refusal::OutOfReach)?;
+        let executed = self.execute(&block, &view)?;
+        lap(&mut timings.execute);
+
+        let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
+        lap(&mut timings.root);
+
+        compare(&block.block, &executed, prepared.root())?;
+        lap(&mut timings.compare);
+
+        let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
+        let id = BlockId {
+            number: block.block.header.number,
+            hash,
+        };
+        let status = self
+            .write(block, &parent, (view, executed, prepared), may_lead)
+            .map_err(fault)?;
+        lap(&mut timings.commit);
+        Ok(Imported {
+            id,
+            status,
+            gas_used,
+            transactions,
+            timings,
+        })
+    }
+
+    /// Header, body and ommers, in the spec's order.
+    fn check_block(&self, block: &Block, parent: &StoredHeader) -> Result<(), Refusal> {
+        let header_parent = Parent {
+            header: &parent.header,
+            hash: parent.id.hash,
+            total_difficulty: Some(parent.total_difficulty),
+        };
+        check_header(self.spec(), &block.header, &header_parent).map_err(InvalidBlock::from)?;
+
+        let rules = BlockRules::new(self.spec(), &block.header);
+        check_body(&rules, block, &body_roots(block)).map_err(InvalidBlock::from)?;
+
+        if !block.body.ommers.is_empty() {
+            let ancestors = self.ommer_ancestors(parent).map_err(fault)?;
+            check_ommers(self.spec(), &block.header, &block.body.ommers, &ancestors)
+                .map_err(InvalidBlock::from)?;
+        }
+        Ok(())
+    }
+
+    fn execute(&self, block: &RecoveredBlock, view: &View<'_>) -> Result<Executed, Refusal> {
+        let mut post_state = |diff: &StateDiff| {
+            let prepared = self.world().prepare(view, diff)?;
+            Ok(prepared.root())
+        };
+        apply_body(self.spec(), block, view, &mut post_state).map_err(execute_error)
+    }
+
+    fn write(
+        &self,
+        block: RecoveredBlock,
+        parent: &StoredHeader,
+        (view, executed, prepared): (View<'_>, Executed, Prepared),
+        may_lead: bool,
+    ) -> Result<ImportStatus, Fault> {
+        let Block { header, body } = block.block;
+        let stored = StoredHeader {
+            id: BlockId {
+                number: header.number,
+                hash: block.hash,
+            },
+            total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
+            header,
+        };
+        let mut batch = Batch::new();
+        add_block(&stored, &body, &executed.receipts, &mut batch);
+        let ids = (stored.id, parent.id.hash);
+        if !may_lead || !self.is_better(&stored) {
+            self.world().keep_beside(&view, &prepared, ids, &mut batch);
+            self.database().write(&batch, false)?;
+            *self.pending() = Some((stored.id, prepared));
+            return Ok(ImportStatus::Side);
+        }
+        drop(view);
+        if self.head().id != parent.id {
+            self.reroute(parent, &mut batch)?;
+        }
+        adopt(&stored.id, &body, &mut batch);
+        self.world().commit(prepared, ids, batch, false)?;
+        self.put_head(stored);
+        Ok(ImportStatus::Canonical)
+    }
+}
+
+pub(crate) fn recover(block: &Block) -> Result<Vec<Address>, InvalidBlock> {
+    let transactions = block.body.transactions.iter().enumerate();
+    transactions
+        .map(|(index, tx)| {
+            recover_sender(tx).map_err(|reason| InvalidBlock::Transaction { index, reason })
+        })
+        .collect()
+}
+
+/// The roots that the header gives for the body.
+pub(crate) fn body_roots(block: &Block) -> BodyRoots {
+    let withdrawals = block.body.withdrawals.as_ref();
+    BodyRoots {
+        transactions: ordered_root(&block.body.transactions, |tx, out| tx.encode_2718(out)),
+        withdrawals: withdrawals.map(|list| {
+            ordered_root(list, |withdrawal: &Withdrawal, out| {
+                alloy_rlp::Encodable::encode(withdrawal, out);
+            })
+        }),
+    }
+}
+
+/// The root of `receipts`, of which `blooms` are the blooms.
+pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
+    let receipts: Vec<_> = receipts.iter().zip(blooms).collect();
+    ordered_root(&receipts, |(receipt, bloom), out| {
+        receipt.encode_2718_with(bloom, out);
+    })
+}
+
+/// What the header claims against what execution gave.
+///
+/// Spec: execution-specs `osaka/fork.py`, `state_transition`, after `apply_body`.
+fn compare(block: &Block, executed: &Executed, state_root: B256) -> Result<(), InvalidBlock> {
+    let header = &block.header;
+    let (got, expected) = (executed.gas_used, header.gas_used);
+    if got != expected {
+        return Err(InvalidBlock::GasUsed { got, expected });
+    }
+
+    let (got, expected) = (state_root, header.state_root);
+    if got != expected {
+        return Err(InvalidBlock::StateRoot { got, expected });
+    }
+
+    let got = receipts_root(&executed.receipts, &executed.receipt_blooms);
+    let expected = header.receipts_root;
+    if got != expected {
+        return Err(InvalidBlock::ReceiptsRoot { got, expected });
+    }
+
+    if executed.logs_bloom != header.logs_bloom {
+        return Err(InvalidBlock::LogsBloom);
+    }
+
+    if let Some(expected) = header.blob_gas_used {
+        let got = executed.blob_gas_used;
+        if got != expected {
+            return Err(InvalidBlock::BlobGasUsed { got, expected });
+        }
+    }
+
+    if let Some(expected) = header.requests_hash {
+        let got = requests_hash(&executed.requests);
+        if got != expected {
+            return Err(InvalidBlock::RequestsHash { got, expected });
+        }
+    }
+    Ok(())
+}

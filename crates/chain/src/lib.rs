@@ -1,0 +1,46 @@
+//! The chain: the only writer of blocks and state.
+//!
+//! Takes blocks, checks and executes them upon the state after their parent, and writes each as
+//! one batch: header, body, receipts, indices, flat values, trie rows, trie log, head. Whatever
+//! the process dies of, the chain opens again at the last whole block.
+//!
+//! | file | what |
+//! |---|---|
+//! | `open` | opening, and the genesis block |
+//! | `import` | one block, from bytes already decoded to head |
+//! | `build` | a block made here, from a template |
+//! | `ahead` | senders recovered while the blocks before are still executed |
+//! | `tree` | blocks by number and hash, ancestors |
+//! | `forkchoice` | which block is the head |
+//! | `persist` | what of a block goes into the batch |
+//! | `indices` | canonical numbers and transactions |
+//! | `check` | the whole database against itself |
+//! | `rows` | the byte forms |
+#![forbid(unsafe_code)]
+
+mod ahead;
+mod build;
+mod check;
+mod forkchoice;
+mod import;
+mod indices;
+mod open;
+mod persist;
+mod rows;
+mod tree;
+mod view;
+
+pub use ahead::{BlockAhead, recover_ahead};
+pub use build::{BlockTemplate, BuildError};
+pub use check::ChainCheck;
+pub use forkchoice::SetHeadError;
+pub use import::{ImportError, ImportStatus, Imported, Timings};
+pub use indices::TransactionPlace;
+pub use niwaki_state::{BlockId, CheckSummary, GenesisAccount, Problem, StateOptions};
+pub use niwaki_storage::{Options as StorageOptions, SyncPolicy};
+pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};
+pub use tree::StoredHeader;
+pub use view::ChainView;
+
+#[cfg(test)]
+mod tests;

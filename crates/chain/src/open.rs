@@ -1,0 +1,277 @@
+//! Opening a chain, and its genesis block.
+
+use crate::indices::adopt;
+use crate::persist::add_block;
+use crate::tree::StoredHeader;
+use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, U256, Withdrawals};
+use niwaki_rules::ChainSpec;
+use niwaki_state::{BlockId, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root};
+use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The row of `meta` that names the genesis block.
+const GENESIS: &[u8] = b"genesis";
+
+/// The first block and the first state.
+#[derive(Clone, Debug, Default)]
+pub struct GenesisBlock {
+    /// The header; its state root is computed, and compared if it is not zero.
+    pub header: Header,
+    /// The accounts.
+    pub alloc: BTreeMap<Address, niwaki_rules::GenesisAccount>,
+}
+
+impl From<&niwaki_rules::Genesis> for GenesisBlock {
+    fn from(genesis: &niwaki_rules::Genesis) -> Self {
+        Self {
+            header: genesis.header(B256::ZERO),
+            alloc: genesis.alloc.clone(),
+        }
+    }
+}
+
+/// How a chain is opened.
+#[derive(Clone, Debug)]
+pub struct ChainConfig {
+    /// Where it lies; `None` for one in memory.
+    pub data_path: Option<PathBuf>,
+    /// The rules.
+    pub spec: Arc<ChainSpec>,
+    /// The first block.
+    pub genesis: GenesisBlock,
+    /// How the storage is opened.
+    pub storage: StorageOptions,
+    /// How the state is opened.
+    pub state: StateOptions,
+}
+
+/// Why a chain did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The database did not open.
+    #[error(transparent)]
+    Storage(#[from] niwaki_storage::OpenError),
+    /// The data path holds another chain.
+    #[error(
+        "the data path holds the chain with genesis {stored}, the given genesis is {given}; \
+         choose the network or genesis file it was made with, or another --data-path"
+    )]
+    OtherGenesis {
+        /// Of the data path.
+        stored: B256,
+        /// Of the configuration.
+        given: B256,
+    },
+    /// The genesis is not the one that the chain is known by.
+    #[error("the genesis block has hash {got}, the chain is known by {expected}")]
+    GenesisHash {
+        /// Computed.
+        got: B256,
+        /// By the chain spec.
+        expected: B256,
+    },
+    /// The genesis accounts do not have the root that the header gives.
+    #[error("the genesis accounts have state root {got}, the genesis header says {expected}")]
+    GenesisRoot {
+        /// Computed.
+        got: B256,
+        /// By the header.
+        expected: B256,
+    },
+    /// The machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// The chain: blocks, state, head. One at a time may write; reading never waits for it.
+pub struct Chain {
+    spec: Arc<ChainSpec>,
+    world: WorldState,
+    genesis: B256,
+    head: Mutex<StoredHeader>,
+    writer: Mutex<()>,
+    /// The block taken in last without becoming the head, so that making it the head does not
+    /// compute its root again.
+    pending: Mutex<Option<(BlockId, Prepared)>>,
+}
+
+impl Chain {
+    /// Opens the chain, or begins it with its genesis block if there is none yet.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a data path with another chain is not changed.
+    pub fn open(config: ChainConfig) -> Result<Self, OpenError> {
+        let database = match &config.data_path {
+            Some(path) => Database::open(path, &config.storage)?,
+            None => Database::in_memory()?,
+        };
+        let world = WorldState::open(database, &config.state)?;
+        let head = match world.head() {
+            Some(head) => {
+                check_genesis(&world, &config)?;
+                head.block
+            }
+            None => begin(&world, &config)?,
+        };
+        let genesis = stored_genesis(&world)?;
+        let placeholder = StoredHeader {
+            id: BlockId {
+                number: 0,
+                hash: B256::ZERO,
+            },
+            header: Header::default(),
+            total_difficulty: U256::ZERO,
+        };
+        let chain = Self {
+            spec: config.spec,
+            world,
+            genesis,
+            head: Mutex::new(placeholder),
+            writer: Mutex::new(()),
+            pending: Mutex::new(None),
+        };
+        let head = chain.read_header(head)?;
+        chain.put_head(head);
+        Ok(chain)
+    }
+
+    /// The rules of this chain.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// The hash of the genesis block.
+    pub fn genesis_hash(&self) -> B256 {
+        self.genesis
+    }
+
+    /// The head: the block whose state is on disk.
+    pub fn head(&self) -> StoredHeader {
+        self.head_guard().clone()
+    }
+
+    /// Returns when everything imported so far survives a power cut.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn sync(&self) -> Result<(), Fault> {
+        self.world.database().sync()
+    }
+
+    pub(crate) fn world(&self) -> &WorldState {
+        &self.world
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.world.database()
+    }
+
+    /// The head, if it has this hash.
+    pub(crate) fn head_if(&self, hash: &B256) -> Option<StoredHeader> {
+        let head = self.head_guard();
+        (head.id.hash == *hash).then(|| head.clone())
+    }
+
+    pub(crate) fn put_head(&self, head: StoredHeader) {
+        *self.head_guard() = head;
+    }
+
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Option<(BlockId, Prepared)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by whoever writes.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn head_guard(&self) -> MutexGuard<'_, StoredHeader> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain")
+            .field("genesis", &self.genesis)
+            .field("head", &self.head().id)
+            .finish_non_exhaustive()
+    }
+}
+
+fn accounts(genesis: &GenesisBlock) -> impl Iterator<Item = GenesisAccount> {
+    genesis
+        .alloc
+        .iter()
+        .map(|(address, account)| GenesisAccount {
+            address: *address,
+            nonce: account.nonce,
+            balance: account.balance,
+            code: account.code.clone(),
+            storage: account
+                .storage
+                .iter()
+                .map(|(slot, value)| (*slot, *value))
+                .collect(),
+        })
+}
+
+/// The header with its state root filled in.
+fn genesis_header(config: &ChainConfig, root: B256) -> Result<(Header, B256), OpenError> {
+    let mut header = config.genesis.header.clone();
+    let expected = header.state_root;
+    if !expected.is_zero() && expected != root {
+        return Err(OpenError::GenesisRoot {
+            got: root,
+            expected,
+        });
+    }
+    header.state_root = root;
+    let got = header.hash_slow();
+    match config.spec.genesis_hash {
+        Some(expected) if got != expected => Err(OpenError::GenesisHash { got, expected }),
+        _ => Ok((header, got)),
+    }
+}
+
+/// The data path must hold the chain that is asked for.
+fn check_genesis(world: &WorldState, config: &ChainConfig) -> Result<(), OpenError> {
+    let stored = stored_genesis(world)?;
+    let (_, given) = genesis_header(config, genesis_root(accounts(&config.genesis)))?;
+    if stored != given {
+        return Err(OpenError::OtherGenesis { stored, given });
+    }
+    Ok(())
+}
+
+fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {
+    let row = world.database().get(Segment::Meta, GENESIS)?;
+    let row = row.ok_or_else(|| crate::rows::missing(Segment::Meta, GENESIS))?;
+    B256::try_from(&row[..])
+        .map_err(|_| crate::rows::corrupt(Segment::Meta, GENESIS, "a hash has 32 bytes"))
+}
+
+/// Writes the genesis block and its state.
+fn begin(world: &WorldState, config: &ChainConfig) -> Result<BlockId, OpenError> {
+    let root = world.load_genesis(accounts(&config.genesis).map(Ok))?;
+    let (header, hash) = genesis_header(config, root)?;
+    let number = header.number;
+    let body = BlockBody {
+        withdrawals: header.withdrawals_root.map(|_| Withdrawals::default()),
+        ..BlockBody::default()
+    };
+    let block = StoredHeader {
+        id: BlockId { number, hash },
+        total_difficulty: header.difficulty,
+        header,
+    };
+    let mut batch = Batch::new();
+    add_block(&block, &body, &[], &mut batch);
+    adopt(&block.id, &body, &mut batch);
+    batch.put(Segment::Meta, GENESIS, hash.as_slice());
+    world.finish_genesis(block.id, root, batch)?;
+    Ok(block.id)
+}

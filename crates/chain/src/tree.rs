@@ -1,0 +1,172 @@
+//! Blocks that are stored, canonical or not, by number and hash.
+
+use crate::Chain;
+use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
+use niwaki_primitives::{B256, Block, BlockBody, Fault, Header, Receipt, U256};
+use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
+use niwaki_state::BlockId;
+use niwaki_storage::Segment;
+
+/// A header with what its row says beside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHeader {
+    /// Number and hash.
+    pub id: BlockId,
+    /// The header.
+    pub header: Header,
+    /// Total difficulty up to and including it.
+    pub total_difficulty: U256,
+}
+
+impl Chain {
+    /// The header of the block with this hash, canonical or not.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn header(&self, hash: &B256) -> Result<Option<StoredHeader>, Fault> {
+        if let Some(head) = self.head_if(hash) {
+            return Ok(Some(head));
+        }
+        let Some(number) = self.number_of(hash)? else {
+            return Ok(None);
+        };
+        self.read_header(BlockId {
+            number,
+            hash: *hash,
+        })
+        .map(Some)
+    }
+
+    /// The header of the canonical block `number`.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn header_at(&self, number: u64) -> Result<Option<StoredHeader>, Fault> {
+        let hash = self.canonical_hash(number)?;
+        hash.map(|hash| self.read_header(BlockId { number, hash }))
+            .transpose()
+    }
+
+    /// The body of the block with this hash, canonical or not.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn body(&self, hash: &B256) -> Result<Option<BlockBody>, Fault> {
+        let Some(number) = self.number_of(hash)? else {
+            return Ok(None);
+        };
+        self.read_body(&BlockId {
+            number,
+            hash: *hash,
+        })
+        .map(Some)
+    }
+
+    /// The block with this hash, canonical or not.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn block(&self, hash: &B256) -> Result<Option<Block>, Fault> {
+        let Some(StoredHeader { id, header, .. }) = self.header(hash)? else {
+            return Ok(None);
+        };
+        let body = self.read_body(&id)?;
+        Ok(Some(Block { header, body }))
+    }
+
+    /// The canonical block `number`.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn block_at(&self, number: u64) -> Result<Option<Block>, Fault> {
+        match self.canonical_hash(number)? {
+            Some(hash) => self.block(&hash),
+            None => Ok(None),
+        }
+    }
+
+    /// The receipts of the block with this hash, canonical or not, one per transaction.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn receipts(&self, hash: &B256) -> Result<Option<Vec<Receipt>>, Fault> {
+        let Some(number) = self.number_of(hash)? else {
+            return Ok(None);
+        };
+        let key = block_key(&BlockId {
+            number,
+            hash: *hash,
+        });
+        let row = self.database().get(Segment::Receipts, &key)?;
+        let row = row.ok_or_else(|| missing(Segment::Receipts, &key))?;
+        let receipts = decode_receipts(&row);
+        receipts
+            .map(Some)
+            .map_err(|error| corrupt(Segment::Receipts, &key, error))
+    }
+
+    /// The number of the block with this hash, if it is stored.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn number_of(&self, hash: &B256) -> Result<Option<u64>, Fault> {
+        let row = self.database().get(Segment::Numbers, hash.as_slice())?;
+        let number = row.map(|row| {
+            let bytes = row.try_into();
+            bytes
+                .map(u64::from_be_bytes)
+                .map_err(|_| corrupt(Segment::Numbers, hash.as_slice(), "a number has 8 bytes"))
+        });
+        number.transpose()
+    }
+
+    pub(crate) fn read_header(&self, id: BlockId) -> Result<StoredHeader, Fault> {
+        let key = block_key(&id);
+        let row = self.database().get(Segment::Headers, &key)?;
+        let row = row.ok_or_else(|| missing(Segment::Headers, &key))?;
+        let (header, total_difficulty) =
+            decode_header(&row).map_err(|reason| corrupt(Segment::Headers, &key, reason))?;
+        Ok(StoredHeader {
+            id,
+            header,
+            total_difficulty,
+        })
+    }
+
+    pub(crate) fn read_body(&self, id: &BlockId) -> Result<BlockBody, Fault> {
+        let key = block_key(id);
+        let row = self.database().get(Segment::Bodies, &key)?;
+        let row = row.ok_or_else(|| missing(Segment::Bodies, &key))?;
+        alloy_rlp::decode_exact(&row).map_err(|error| corrupt(Segment::Bodies, &key, error))
+    }
+
+    /// The parent of a stored block; `None` for genesis.
+    pub(crate) fn parent_of(&self, block: &StoredHeader) -> Result<Option<StoredHeader>, Fault> {
+        if block.id.hash == self.genesis_hash() {
+            return Ok(None);
+        }
+        let number = block.id.number.saturating_sub(1);
+        let hash = block.header.parent_hash;
+        self.read_header(BlockId { number, hash }).map(Some)
+    }
+
+    /// The ancestors that the ommers of a child of `parent` may hang on, nearest first.
+    pub(crate) fn ommer_ancestors(&self, parent: &StoredHeader) -> Result<Vec<Ancestor>, Fault> {
+        let mut ancestors = Vec::new();
+        let mut next = Some(parent.clone());
+        while let Some(block) = next.take() {
+            let body = self.read_body(&block.id)?;
+            let is_last = ancestors.len() as u64 == MAX_OMMER_DEPTH;
+            if !is_last {
+                next = self.parent_of(&block)?;
+            }
+            ancestors.push(Ancestor {
+                header: block.header,
+                hash: block.id.hash,
+                total_difficulty: Some(block.total_difficulty),
+                ommers: body.ommers.iter().map(Header::hash_slow).collect(),
+            });
+        }
+        Ok(ancestors)
+    }
+}

@@ -1,0 +1,30 @@
+//! Views of the state after a block of the chain.
+
+use crate::Chain;
+use niwaki_primitives::{B256, Fault};
+use niwaki_state::View;
+
+/// The state after a block; see [`niwaki_state::View`].
+pub type ChainView<'a> = View<'a>;
+
+impl Chain {
+    /// The state after the head.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn view_at_head(&self) -> Result<ChainView<'_>, Fault> {
+        self.world().view_at_head()
+    }
+
+    /// The state after the block with this hash; `None` if the block is not stored or its state is
+    /// no longer within reach of the head.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn view_at(&self, hash: &B256) -> Result<Option<ChainView<'_>>, Fault> {
+        match self.header(hash)? {
+            Some(block) => self.world().view_at(block.id),
+            None => Ok(None),
+        }
+    }
+}
