@@ -1,0 +1,65 @@
+//! The case on our machine.
+
+use crate::case::{CHAIN_ID, Case, End, Outcome};
+use niwaki_evm::{Dispatch, Exit};
+use niwaki_execution::{Executor, TransactionError};
+use niwaki_primitives::{Address, B256, U256};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryState;
+use std::collections::BTreeMap;
+
+/// An account as both machines show it: nonce, balance, code hash, storage without zeros.
+pub(crate) type Shown = (u64, U256, B256, BTreeMap<U256, U256>);
+
+pub(crate) fn run(case: &Case, dispatch: Dispatch) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
+    let spec = ChainSpec::single(CHAIN_ID, case.fork);
+    let mut executor = Executor::new(&spec, &case.header, &case.state);
+    executor.evm().set_dispatch(dispatch);
+    let outcomes = case
+        .transactions
+        .iter()
+        .map(
+            |(tx, sender)| match executor.process_transaction(tx, *sender, None) {
+                Ok(result) => Outcome::Ran {
+                    end: match result.exit {
+                        Exit::Revert => End::Revert,
+                        Exit::Halt(_) => End::Halt,
+                        _ => End::Success,
+                    },
+                    gas_used: result.gas_used,
+                    output: result.output,
+                    logs: result.logs,
+                },
+                Err(TransactionError::Invalid(_)) => Outcome::Refused,
+                Err(TransactionError::Fault(fault)) => panic!("memory does not fail: {fault}"),
+            },
+        )
+        .collect();
+    let mut state = case.state.clone();
+    state.apply(&executor.diff());
+    (outcomes, show(&state))
+}
+
+fn show(state: &MemoryState) -> BTreeMap<Address, Shown> {
+    use niwaki_primitives::StateView;
+    state
+        .accounts
+        .iter()
+        .map(|(address, held)| {
+            let account = state.account(address).expect("memory does not fail");
+            let hash = account.expect("listed").code_hash;
+            (
+                *address,
+                (held.nonce, held.balance, hash, held.storage.clone()),
+            )
+        })
+        .filter(|(_, shown)| !is_empty(shown))
+        .collect()
+}
+
+/// Whether there is nothing to compare: revm does not keep apart an account that is empty and one
+/// that does not exist before Spurious Dragon; the fixtures do.
+pub(crate) fn is_empty(shown: &Shown) -> bool {
+    let (nonce, balance, hash, _) = shown;
+    *nonce == 0 && balance.is_zero() && *hash == niwaki_primitives::EMPTY_CODE_HASH
+}

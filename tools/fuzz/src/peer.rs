@@ -1,0 +1,215 @@
+//! The case on revm.
+
+use crate::{
+    case::{CHAIN_ID, Case, End, Outcome},
+    ours::{Shown, is_empty},
+};
+use niwaki_primitives::{
+    Address, Bytes, Fault, Fork, StateView, Transaction, TxEnvelope, TxKind, Typed2718, U256,
+};
+use niwaki_rules::{BlockRules, ChainSpec, blob_gas_of};
+use revm::{
+    Context, ExecuteCommitEvm, MainBuilder, MainContext,
+    bytecode::Bytecode,
+    context::{TxEnv, either::Either, result::ExecutionResult},
+    context_interface::block::BlobExcessGasAndPrice,
+    database::{BundleState, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
+    database_interface::{DBErrorMarker, DatabaseRef},
+    primitives::hardfork::SpecId,
+    state::AccountInfo,
+};
+use std::collections::BTreeMap;
+
+/// The state of the case as revm reads it.
+struct Reader<'a>(&'a niwaki_testkit::MemoryState);
+
+/// A fault in revm's terms.
+#[derive(Debug)]
+struct ReadError(Fault);
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl std::error::Error for ReadError {}
+impl DBErrorMarker for ReadError {}
+
+impl DatabaseRef for Reader<'_> {
+    type Error = ReadError;
+
+    fn basic_ref(&self, address: Address) -> Result<Option<AccountInfo>, ReadError> {
+        let Some(held) = self.0.accounts.get(&address) else {
+            return Ok(None);
+        };
+        let code = Bytecode::new_raw_checked(Bytes::clone(&held.code))
+            .unwrap_or_else(|_| Bytecode::new_legacy(Bytes::clone(&held.code)));
+        let info = AccountInfo::default()
+            .with_nonce(held.nonce)
+            .with_balance(held.balance)
+            .with_code_and_hash(code, revm::primitives::keccak256(&**held.code));
+        Ok(Some(info))
+    }
+
+    fn code_by_hash_ref(&self, hash: revm::primitives::B256) -> Result<Bytecode, ReadError> {
+        self.0.code(&hash).map(Bytecode::new_raw).map_err(ReadError)
+    }
+
+    fn storage_ref(&self, address: Address, slot: U256) -> Result<U256, ReadError> {
+        self.0.storage(&address, &slot).map_err(ReadError)
+    }
+
+    fn block_hash_ref(&self, number: u64) -> Result<revm::primitives::B256, ReadError> {
+        self.0.block_hash(number).map_err(ReadError)
+    }
+}
+
+fn spec_id(fork: Fork) -> SpecId {
+    match fork {
+        Fork::Frontier => SpecId::FRONTIER,
+        Fork::Homestead => SpecId::HOMESTEAD,
+        Fork::TangerineWhistle => SpecId::TANGERINE,
+        Fork::SpuriousDragon => SpecId::SPURIOUS_DRAGON,
+        Fork::Byzantium => SpecId::BYZANTIUM,
+        Fork::Petersburg => SpecId::PETERSBURG,
+        Fork::Istanbul => SpecId::ISTANBUL,
+        Fork::Berlin => SpecId::BERLIN,
+        Fork::London => SpecId::LONDON,
+        Fork::Paris => SpecId::MERGE,
+        Fork::Shanghai => SpecId::SHANGHAI,
+        Fork::Cancun => SpecId::CANCUN,
+        Fork::Prague => SpecId::PRAGUE,
+        _ => SpecId::OSAKA,
+    }
+}
+
+fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
+    TxEnv {
+        tx_type: tx.ty(),
+        caller: sender,
+        gas_limit: tx.gas_limit(),
+        gas_price: tx.max_fee_per_gas(),
+        kind: tx.to().map_or(TxKind::Create, TxKind::Call),
+        value: tx.value(),
+        data: tx.input().clone(),
+        nonce: tx.nonce(),
+        chain_id: tx.chain_id(),
+        access_list: tx.access_list().cloned().unwrap_or_default(),
+        gas_priority_fee: tx.max_priority_fee_per_gas(),
+        blob_hashes: tx.blob_versioned_hashes().unwrap_or_default().to_vec(),
+        max_fee_per_blob_gas: tx.max_fee_per_blob_gas().unwrap_or(0),
+        authorization_list: tx
+            .authorization_list()
+            .into_iter()
+            .flatten()
+            .map(|signed| Either::Left(signed.clone()))
+            .collect(),
+    }
+}
+
+pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
+    let spec = ChainSpec::single(CHAIN_ID, case.fork);
+    let rules = BlockRules::new(&spec, &case.header);
+    let header = &case.header;
+    let mut evm = Context::mainnet()
+        .modify_cfg_chained(|cfg| {
+            cfg.set_spec_and_mainnet_gas_params(spec_id(case.fork));
+            cfg.chain_id = CHAIN_ID;
+            cfg.max_blobs_per_tx = rules.blob_params.map(|p| p.max.min(6));
+        })
+        .modify_block_chained(|block| {
+            block.number = U256::from(header.number);
+            block.timestamp = U256::from(header.timestamp);
+            block.beneficiary = header.beneficiary;
+            block.gas_limit = header.gas_limit;
+            block.basefee = header.base_fee_per_gas.unwrap_or(0);
+            block.difficulty = header.difficulty;
+            block.prevrandao = (case.fork >= Fork::Paris).then_some(header.mix_hash);
+            block.blob_excess_gas_and_price =
+                header.excess_blob_gas.map(|excess| BlobExcessGasAndPrice {
+                    excess_blob_gas: excess,
+                    blob_gasprice: rules.blob_base_fee,
+                });
+        })
+        .with_db(
+            State::builder()
+                .with_database(WrapDatabaseRef(Reader(&case.state)))
+                .with_bundle_update()
+                .build(),
+        )
+        .build_mainnet();
+    let mut outcomes = Vec::new();
+    let (mut gas_left, mut blob_gas_left) = (header.gas_limit, rules.max_blob_gas());
+    for (tx, sender) in &case.transactions {
+        // revm leaves what is left of the block's limits to its caller.
+        let blob_gas = blob_gas_of(tx);
+        let outcome = if tx.gas_limit() > gas_left || blob_gas > blob_gas_left {
+            Outcome::Refused
+        } else {
+            match evm.transact_commit(tx_env(tx, *sender)) {
+                Err(_) => Outcome::Refused,
+                Ok(result) => outcome(result),
+            }
+        };
+        if let Outcome::Ran { gas_used, .. } = &outcome {
+            gas_left -= gas_used;
+            blob_gas_left -= blob_gas;
+        }
+        outcomes.push(outcome);
+    }
+    let state = &mut evm.ctx.journaled_state.database;
+    state.merge_transitions(BundleRetention::PlainState);
+    (outcomes, show(case, &state.bundle_state))
+}
+
+fn outcome(result: ExecutionResult) -> Outcome {
+    let gas_used = result.tx_gas_used();
+    let end = match &result {
+        ExecutionResult::Success { .. } => End::Success,
+        ExecutionResult::Revert { .. } => End::Revert,
+        ExecutionResult::Halt { .. } => End::Halt,
+    };
+    let output = result.output().cloned().unwrap_or_default();
+    let logs = result.into_logs();
+    Outcome::Ran {
+        end,
+        gas_used,
+        output,
+        logs: if end == End::Success { logs } else { vec![] },
+    }
+}
+
+fn show(case: &Case, bundle: &BundleState) -> BTreeMap<Address, Shown> {
+    let mut shown: BTreeMap<Address, Shown> = case
+        .state
+        .accounts
+        .iter()
+        .map(|(address, held)| {
+            let hash = revm::primitives::keccak256(&**held.code);
+            (
+                *address,
+                (held.nonce, held.balance, hash, held.storage.clone()),
+            )
+        })
+        .collect();
+    for (address, account) in &bundle.state {
+        let Some(info) = &account.info else {
+            shown.remove(address);
+            continue;
+        };
+        let entry = shown.entry(*address).or_default();
+        (entry.0, entry.1, entry.2) = (info.nonce, info.balance, info.code_hash);
+        if account.status.was_destroyed() {
+            entry.3.clear();
+        }
+        for (slot, value) in &account.storage {
+            if value.present_value.is_zero() {
+                entry.3.remove(slot);
+            } else {
+                entry.3.insert(*slot, value.present_value);
+            }
+        }
+    }
+    shown.retain(|_, account| !is_empty(account));
+    shown
+}
