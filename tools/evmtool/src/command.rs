@@ -1,0 +1,240 @@
+//! The command line of `niwaki-evm`: its options, and what `state-test` and `block-test` print.
+
+use crate::cases::{Outcome, Selection, Suite, Tally, Verdict, run_files};
+use crate::network::is_known;
+use crate::{fuzz, run};
+use clap::{Args, Parser, Subcommand};
+use eyre::{Result, bail, ensure, eyre};
+use niwaki_evm::Dispatch;
+use niwaki_testkit::fixture_files;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Runs EVM code, and the conformance fixtures of execution-spec-tests and ethereum-tests.
+///
+/// Ends with 0 if every case passed, 1 if one failed, 2 if there was nothing to run or it could
+/// not be read.
+#[derive(Debug, Parser)]
+#[command(name = "niwaki-evm", version)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs state tests (and the older VM tests).
+    StateTest(StateOptions),
+    /// Runs blockchain tests and engine tests.
+    BlockTest(CaseOptions),
+    /// Runs code once or many times and prints gas, output and time.
+    Run(run::RunOptions),
+    /// Runs random blocks here and on revm, and compares.
+    Fuzz(fuzz::FuzzOptions),
+}
+
+impl Options {
+    /// Does what the command line asks for; true if no case failed.
+    ///
+    /// # Errors
+    /// What was wrong with the input, and what to do.
+    pub fn execute(&self) -> Result<bool> {
+        check_machine()?;
+        match &self.command {
+            Command::StateTest(options) => run_cases(&options.cases, Suite::State, options.trace),
+            Command::BlockTest(options) => run_cases(options, Suite::Block, false),
+            Command::Run(options) => run::run(options).map(|()| true),
+            Command::Fuzz(options) => fuzz::run(options),
+        }
+    }
+}
+
+/// Puts the cryptography in force, and tries the interpreter's jumps.
+fn check_machine() -> Result<()> {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
+    ensure!(
+        niwaki_evm::dispatch_is_flat(),
+        "the compiler made calls of the interpreter's jumps, so that long code would overflow the \
+         stack; build with --release and the toolchain of rust-toolchain.toml"
+    );
+    Ok(())
+}
+
+/// Options of `state-test`.
+#[derive(Debug, Args)]
+struct StateOptions {
+    #[command(flatten)]
+    cases: CaseOptions,
+    /// Writes EIP-3155 traces to standard error; one thread, loop dispatch.
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Options of `state-test` and `block-test`.
+#[derive(Debug, Args)]
+struct CaseOptions {
+    /// Fixture files, or directories of them.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Only cases of this fork or network, such as `Prague` or `ParisToShanghaiAtTime15k`.
+    #[arg(long)]
+    fork: Option<String>,
+    /// Only cases whose name matches this pattern (`*`, `?`) or contains this text.
+    #[arg(long)]
+    test_name: Option<String>,
+    /// Prints one JSON object per case instead of the failures alone.
+    #[arg(long)]
+    json: bool,
+    /// Threads; by default one per processor.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Dispatch of the interpreter.
+    #[arg(long, value_enum, default_value_t)]
+    dispatch: DispatchChoice,
+}
+
+/// Dispatch of the interpreter, as an option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DispatchChoice {
+    /// Each handler jumps to the next.
+    #[default]
+    Threaded,
+    /// A loop calls one body after another.
+    Loop,
+}
+
+impl From<DispatchChoice> for Dispatch {
+    fn from(choice: DispatchChoice) -> Self {
+        match choice {
+            DispatchChoice::Threaded => Self::Threaded,
+            DispatchChoice::Loop => Self::Loop,
+        }
+    }
+}
+
+/// Runs every wanted case; true if none failed.
+fn run_cases(options: &CaseOptions, suite: Suite, trace: bool) -> Result<bool> {
+    if let Some(fork) = options.fork.as_deref().filter(|fork| !is_known(fork)) {
+        bail!(
+            "--fork {fork} is neither a fork nor a transition; use a name of the fixtures, such \
+             as Prague or CancunToPragueAtTime15k"
+        );
+    }
+    let files = fixture_files(&options.paths)
+        .map_err(|(path, error)| eyre!("can't list {}: {error}; check the path", path.display()))?;
+    if files.is_empty() {
+        let paths: Vec<String> = options
+            .paths
+            .iter()
+            .map(|p| p.display().to_string())
+            .collect();
+        bail!(
+            "no .json file in {}; give fixture files or directories of them",
+            paths.join(", ")
+        );
+    }
+    let jobs = match options.jobs {
+        _ if trace => 1,
+        Some(jobs) => jobs.max(1),
+        None => std::thread::available_parallelism().map_or(1, |count| count.get()),
+    };
+    let selection = Selection {
+        fork: options.fork.clone(),
+        test_name: options.test_name.clone(),
+        trace,
+        dispatch: options.dispatch.into(),
+    };
+    let mut unreadable = 0u64;
+    let mut out = std::io::stdout().lock();
+    let tally = run_files(
+        &files,
+        suite,
+        &selection,
+        jobs,
+        |file, verdict| match verdict {
+            // A closed pipe ends the printing, not the counting.
+            Ok(verdict) => drop(print(&mut out, options.json, file, verdict)),
+            Err(error) => {
+                unreadable += 1;
+                eprintln!("niwaki-evm: {error}");
+            }
+        },
+    );
+    let _ = print_tally(&mut out, options.json, &tally);
+    ensure!(
+        unreadable == 0,
+        "{unreadable} of {} files could not be read; mend them or leave them out",
+        files.len()
+    );
+    ensure_something_ran(options, suite, &tally)?;
+    Ok(tally.failed == 0)
+}
+
+/// Nothing run is not a pass.
+fn ensure_something_ran(options: &CaseOptions, suite: Suite, tally: &Tally) -> Result<()> {
+    if tally.passed + tally.failed > 0 {
+        return Ok(());
+    }
+    let (wanted, other) = match suite {
+        Suite::State => ("state or VM test", "block-test"),
+        Suite::Block => ("blockchain or engine test", "state-test"),
+    };
+    ensure!(
+        tally.skipped == 0,
+        "all {} cases were skipped: none is a complete {wanted}; try {other}",
+        tally.skipped
+    );
+    let fork = options.fork.as_ref().map(|fork| format!(" of fork {fork}"));
+    let name = options.test_name.as_ref();
+    let name = name.map(|name| format!(" whose name matches {name}"));
+    bail!(
+        "no {wanted}{}{} in these files; loosen --fork or --test-name",
+        fork.unwrap_or_default(),
+        name.unwrap_or_default()
+    )
+}
+
+fn print_tally(out: &mut impl Write, as_json: bool, tally: &Tally) -> std::io::Result<()> {
+    if !as_json {
+        return writeln!(out, "{tally}");
+    }
+    let Tally {
+        passed,
+        failed,
+        skipped,
+    } = tally;
+    let closing = json!({"passed": passed, "failed": failed, "skipped": skipped});
+    writeln!(out, "{closing}")
+}
+
+fn print(
+    out: &mut impl Write,
+    as_json: bool,
+    file: &Path,
+    verdict: &Verdict,
+) -> std::io::Result<()> {
+    let (status, reason) = match &verdict.outcome {
+        Outcome::Passed => ("passed", None),
+        Outcome::Failed(reason) => ("failed", Some(reason)),
+        Outcome::Skipped(reason) => ("skipped", Some(reason)),
+    };
+    if as_json {
+        let object = json!({
+            "file": file.display().to_string(),
+            "name": verdict.name,
+            "fork": verdict.fork,
+            "status": status,
+            "pass": matches!(verdict.outcome, Outcome::Passed),
+            "error": reason.map_or(Value::Null, |reason| Value::String(reason.clone())),
+        });
+        return writeln!(out, "{object}");
+    }
+    let (file, name, fork) = (file.display(), &verdict.name, &verdict.fork);
+    match reason {
+        Some(reason) if status == "failed" => {
+            writeln!(out, "FAILED {file} {name} [{fork}]: {reason}")
+        }
+        _ => Ok(()),
+    }
+}

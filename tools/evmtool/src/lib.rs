@@ -1,0 +1,24 @@
+//! The conformance runner behind `niwaki-evm`: fixtures in, verdicts out.
+//!
+//! In go the fixture files of execution-spec-tests and ethereum-tests; out comes a [`Verdict`] per
+//! case. The tests of this package call the same functions as the program, so that what passes
+//! there passes here. It knows the rooms it judges from outside only.
+#![forbid(unsafe_code)]
+
+mod block_test;
+mod cases;
+mod chain;
+mod command;
+mod fuzz;
+mod network;
+mod reason;
+mod run;
+mod state_root;
+mod state_test;
+mod trace;
+mod transaction;
+mod vm_test;
+
+pub use cases::{Outcome, Selection, Suite, Tally, Verdict, run_files, run_fixtures};
+pub use command::Options;
+pub use state_test::trace_post;

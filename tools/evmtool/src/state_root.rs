@@ -1,0 +1,30 @@
+//! The root of a whole state, and hashes that fixtures compare.
+
+use alloy_primitives::keccak256;
+use alloy_trie::{TrieAccount, root};
+use niwaki_primitives::{B256, Log};
+use niwaki_testkit::MemoryState;
+
+/// The state root of `state`, from nothing. Cost: linear in the state.
+pub(crate) fn state_root(state: &MemoryState) -> B256 {
+    root::state_root_unhashed(state.accounts.iter().map(|(address, account)| {
+        let slots = account
+            .storage
+            .iter()
+            .map(|(slot, value)| (B256::from(*slot), *value));
+        let leaf = TrieAccount {
+            nonce: account.nonce,
+            balance: account.balance,
+            storage_root: root::storage_root_unhashed(slots),
+            code_hash: keccak256(account.code.as_ref()),
+        };
+        (*address, leaf)
+    }))
+}
+
+/// Keccak-256 of the RLP of the logs.
+pub(crate) fn logs_hash(logs: &[Log]) -> B256 {
+    let mut rlp = Vec::new();
+    alloy_rlp::encode_list(logs, &mut rlp);
+    keccak256(rlp)
+}

@@ -1,0 +1,203 @@
+//! State tests: one transaction upon one state.
+
+use crate::cases::{Outcome, Selection, Verdict, guarded};
+use crate::network::chain_spec;
+use crate::reason;
+use crate::state_root::{logs_hash, state_root};
+use crate::trace::{Eip3155, End};
+use crate::transaction::{Built, build};
+use alloy_primitives::keccak256;
+use niwaki_evm::{Dispatch, Tracer};
+use niwaki_execution::{Executor, TransactionError, TransactionResult};
+use niwaki_primitives::{Address, B256, Fork, Header, U256};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryState;
+use niwaki_testkit::fixtures::{StateEnv, StatePost, StateTest};
+use std::io::Write;
+
+/// Base fee where an old fixture has none, wei.
+const DEFAULT_BASE_FEE: u64 = 10;
+
+/// Runs every wanted choice of a state test.
+pub(crate) fn run(test: &StateTest, selection: &Selection) -> Vec<Verdict> {
+    test.posts
+        .iter()
+        .filter(|post| selection.wants_fork(&post.fork))
+        .map(|post| {
+            let i = post.indexes;
+            Verdict {
+                name: format!("{}/d{}g{}v{}", test.name, i.data, i.gas, i.value),
+                fork: post.fork.clone(),
+                outcome: judge(test, post, selection),
+            }
+        })
+        .collect()
+}
+
+/// Runs one choice under the eyes of `tracer`; whether it does what the fixture wants is not
+/// looked at.
+///
+/// # Errors
+/// Why it could not be run.
+pub fn trace_post(
+    test: &StateTest,
+    post: &StatePost,
+    tracer: &mut dyn Tracer,
+) -> Result<(), String> {
+    execute(test, post, Dispatch::Loop, Some(tracer)).map(|_| ())
+}
+
+fn judge(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
+    if post.state_root.is_zero() {
+        return Outcome::Skipped("the fixture gives no root to compare with".to_owned());
+    }
+    guarded(|| {
+        let mut tracer = selection.trace.then(Eip3155::default);
+        let ended = execute(
+            test,
+            post,
+            selection.dispatch,
+            tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
+        )?;
+        let mut state = ended.state;
+        let mut root = state_root(&state);
+        let (refusal, logs) = match ended.result {
+            Ok(result) => {
+                if let Some(tracer) = tracer {
+                    let text = tracer.finish(End {
+                        state_root: Some(root),
+                        output: &result.output,
+                        gas_used: result.gas_used,
+                        exit: result.exit,
+                        fork: &post.fork,
+                    });
+                    let _ = std::io::stderr().write_all(text.as_bytes());
+                }
+                (None, result.logs)
+            }
+            Err(reason) => (Some(reason), Vec::new()),
+        };
+        match (&post.exception, refusal) {
+            (None, Some(name)) => return Err(format!("refused: {name}")),
+            (Some(wanted), None) => return Err(format!("taken, must be refused: {wanted}")),
+            (Some(wanted), Some(got)) if !reason::matches(wanted, got) => {
+                return Err(format!("refused for {got}, must be for {wanted}"));
+            }
+            _ => {}
+        }
+        if root != post.state_root && refusal.is_some() {
+            // In the older fixtures the block of a refused transaction is an empty one, whose
+            // coinbase gets a reward of zero: an empty account, before EIP-161.
+            state.accounts.entry(test.env.coinbase).or_default();
+            root = state_root(&state);
+        }
+        if root != post.state_root {
+            return Err(format!("state root is {root}, must be {}", post.state_root));
+        }
+        let hash = logs_hash(&logs);
+        if hash != post.logs_hash {
+            return Err(format!(
+                "hash of logs is {hash}, must be {}",
+                post.logs_hash
+            ));
+        }
+        Ok(())
+    })
+}
+
+/// What became of a choice.
+struct Ended {
+    /// The result, or the name of the refusal.
+    result: Result<TransactionResult, &'static str>,
+    /// The state after.
+    state: MemoryState,
+}
+
+fn execute(
+    test: &StateTest,
+    post: &StatePost,
+    dispatch: Dispatch,
+    tracer: Option<&mut dyn Tracer>,
+) -> Result<Ended, String> {
+    let spec = chain_spec(&post.fork, &test.config)?;
+    let mut state = pre_state(test);
+    let tx = match build(&test.transaction, post.indexes, spec.chain_id)? {
+        Built::Tx(tx) => tx,
+        Built::Unencodable(reason) => {
+            let reason = before_its_fork(&spec, reason).unwrap_or(reason);
+            return Ok(Ended {
+                result: Err(reason),
+                state,
+            });
+        }
+    };
+    let header = header_of(&test.env, &spec);
+    let sender = sender_of(test)?;
+
+    let mut executor = Executor::new(&spec, &header, &state);
+    executor.evm().set_dispatch(dispatch);
+    let result = match executor.process_transaction(&tx, sender, tracer) {
+        Ok(result) => Ok(result),
+        Err(TransactionError::Invalid(reason)) => Err(reason.spec_name()),
+        Err(TransactionError::Fault(fault)) => return Err(fault.to_string()),
+    };
+    let diff = result.is_ok().then(|| executor.diff());
+    drop(executor);
+    if let Some(diff) = diff {
+        state.apply(&diff);
+    }
+    Ok(Ended { result, state })
+}
+
+/// The types that can't hold a creation are refused before their fork whatever they hold.
+fn before_its_fork(spec: &ChainSpec, reason: &str) -> Option<&'static str> {
+    let fork = spec.fork_at(0, 0, true);
+    match reason {
+        "TYPE_3_TX_CONTRACT_CREATION" if fork < Fork::Cancun => Some("TYPE_3_TX_PRE_FORK"),
+        "TYPE_4_TX_CONTRACT_CREATION" if fork < Fork::Prague => Some("TYPE_4_TX_PRE_FORK"),
+        _ => None,
+    }
+}
+
+fn pre_state(test: &StateTest) -> MemoryState {
+    let mut state = MemoryState::default();
+    for (address, account) in &test.pre {
+        state.insert(*address, account.clone());
+    }
+    // What BLOCKHASH gives in a state test: the hash of the number in decimal.
+    for number in test.env.number.saturating_sub(256)..test.env.number {
+        let hash = keccak256(number.to_string());
+        state.block_hashes.insert(number, hash);
+    }
+    state
+}
+
+fn sender_of(test: &StateTest) -> Result<Address, String> {
+    match (test.transaction.sender, test.transaction.secret_key) {
+        (Some(sender), _) => Ok(sender),
+        (None, Some(key)) => niwaki_crypto::address_of_secret_key(&key).map_err(|e| e.to_string()),
+        (None, None) => Err("the transaction has neither sender nor secretKey".to_owned()),
+    }
+}
+
+/// The header of the block that the transaction stands in.
+pub(crate) fn header_of(env: &StateEnv, spec: &ChainSpec) -> Header {
+    let merged = spec.terminal_total_difficulty == Some(U256::ZERO);
+    let fork = spec.fork_at(env.number, env.timestamp, merged);
+    Header {
+        number: env.number,
+        timestamp: env.timestamp,
+        beneficiary: env.coinbase,
+        gas_limit: env.gas_limit,
+        difficulty: if fork >= Fork::Paris {
+            U256::ZERO
+        } else {
+            env.difficulty
+        },
+        mix_hash: env.random.unwrap_or(B256::from(env.difficulty)),
+        base_fee_per_gas: (fork >= Fork::London)
+            .then_some(env.base_fee.unwrap_or(DEFAULT_BASE_FEE)),
+        excess_blob_gas: (fork >= Fork::Cancun).then_some(env.excess_blob_gas.unwrap_or(0)),
+        ..Header::default()
+    }
+}

@@ -1,0 +1,127 @@
+//! Traces as EIP-3155 has them: one JSON object per opcode, one at the end.
+//!
+//! Fields stand in the order of the EIP. `refund` is a plain number, as other clients write it, and
+//! the counter before the opcode; memory and storage are left out. `gasCost` of a call holds what
+//! the callee gets, as in the example of the EIP, that of a creation does not, as go-ethereum has
+//! it. An opcode that ends its frame by an exceptional halt costs what there was or more.
+
+use niwaki_evm::{Exit, Step, Tracer};
+use niwaki_primitives::B256;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Collects the trace of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Eip3155 {
+    text: String,
+    pending: Option<Line>,
+    gas: i64,
+}
+
+/// One opcode.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    pc: usize,
+    op: u8,
+    gas: String,
+    gas_cost: String,
+    stack: Vec<String>,
+    depth: usize,
+    return_data: String,
+    refund: i64,
+    mem_size: usize,
+    op_name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The end of a transaction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Closing<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_root: Option<B256>,
+    output: String,
+    gas_used: String,
+    pass: bool,
+    fork: &'a str,
+}
+
+/// How the run ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End<'a> {
+    /// Root of the state after it, where there is one.
+    pub(crate) state_root: Option<B256>,
+    /// Returned data.
+    pub(crate) output: &'a [u8],
+    /// Gas used by all of it.
+    pub(crate) gas_used: u64,
+    /// How the first frame ended.
+    pub(crate) exit: Exit,
+    /// Name of the fork.
+    pub(crate) fork: &'a str,
+}
+
+impl Eip3155 {
+    fn flush(&mut self, error: Option<String>) {
+        if let Some(line) = self.pending.take() {
+            self.write(&Line { error, ..line });
+        }
+    }
+
+    fn write(&mut self, object: &impl Serialize) {
+        let line = serde_json::to_string(object).expect("numbers and strings are JSON");
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// The whole trace, ending with the line that sums it up.
+    pub(crate) fn finish(mut self, end: End<'_>) -> String {
+        self.flush(None);
+        self.write(&Closing {
+            state_root: end.state_root,
+            output: hex::encode_prefixed(end.output),
+            gas_used: format!("{:#x}", end.gas_used),
+            pass: end.exit.is_success(),
+            fork: end.fork,
+        });
+        self.text
+    }
+}
+
+impl Tracer for Eip3155 {
+    fn step(&mut self, step: &Step<'_>) {
+        self.flush(None);
+        if step.is_code_empty() {
+            return;
+        }
+        let stack = step.stack();
+        self.gas = step.gas();
+        self.pending = Some(Line {
+            pc: step.pc(),
+            op: step.opcode(),
+            gas: format!("{:#x}", step.gas()),
+            gas_cost: String::new(),
+            stack: stack.iter().map(|word| format!("{word:#x}")).collect(),
+            depth: step.depth(),
+            return_data: hex::encode_prefixed(step.return_data()),
+            refund: step.refund(),
+            mem_size: step.memory_len(),
+            op_name: step.mnemonic().unwrap_or("INVALID"),
+            error: None,
+        });
+    }
+
+    fn step_end(&mut self, gas_left: i64, handed: i64) {
+        const CREATIONS: [u8; 2] = [0xf0, 0xf5];
+        if let Some(line) = &mut self.pending {
+            let handed = handed * i64::from(CREATIONS.contains(&line.op));
+            line.gas_cost = format!("{:#x}", self.gas - gas_left - handed);
+        }
+    }
+
+    /// Only the opcode that failed carries the error; its callers' opcodes have been written.
+    fn frame_end(&mut self, _depth: usize, _gas: i64, _output: &[u8], error: Option<String>) {
+        self.flush(error);
+    }
+}
