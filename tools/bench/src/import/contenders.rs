@@ -1,0 +1,190 @@
+//! How each client is made to import a chain, and asked afterwards where it stands.
+//!
+//! Both get their defaults: what an operator gets who sets nothing. geth's compaction of the whole
+//! database after an import is left out, since it is no part of importing.
+
+use super::Case;
+use crate::chain_file::Head;
+use crate::process::{Cost, run};
+use eyre::{Context, Result, eyre};
+use niwaki_chain::{BlockId, Chain, ChainConfig, GenesisBlock, StateOptions, StorageOptions};
+use niwaki_rules::Genesis;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// What one import of ours cost: the genesis is written by the same process.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct NiwakiRun {
+    pub(crate) import: Cost,
+}
+
+/// What one import of geth's cost: two processes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct GethRun {
+    /// Writes the genesis.
+    pub(crate) init: Cost,
+    /// Imports the blocks.
+    pub(crate) import: Cost,
+}
+
+/// Bytes of memory for the look at a finished database.
+const LOOK_BYTES: usize = 16 << 20;
+
+/// Imports with `program`, our binary, into the absent folder `data`.
+pub(crate) fn niwaki(program: &Path, case: &Case, data: &Path) -> Result<(NiwakiRun, Head)> {
+    let mut command = Command::new(program);
+    command.arg("--data-path").arg(data);
+    command.arg("--genesis-file").arg(&case.genesis);
+    command
+        .args(["blocks", "import", "--from"])
+        .arg(&case.chain);
+    let (_, import) = run(command)?;
+    // In a process of its own: a child's peak memory counts from ours on.
+    let us = std::env::current_exe().wrap_err("can't tell where this program is")?;
+    let mut look = Command::new(us);
+    look.arg("head").arg(data).arg(&case.genesis);
+    let (text, _) = run(look)?;
+    let head = serde_json::from_str(&text).wrap_err_with(|| {
+        let program = program.display();
+        format!("{program} imported, but its database can't be read back")
+    })?;
+    Ok((NiwakiRun { import }, head))
+}
+
+/// Options of `niwaki-bench head`, which prints the head of a database of ours as JSON.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HeadOptions {
+    /// Data path of the chain.
+    data: PathBuf,
+    /// Its genesis file.
+    genesis: PathBuf,
+}
+
+/// Prints the head.
+pub(crate) fn print_head(options: &HeadOptions) -> Result<()> {
+    let genesis = Genesis::from_json(&std::fs::read_to_string(&options.genesis)?)?;
+    let block = GenesisBlock::from(&genesis);
+    let storage = StorageOptions {
+        memory_budget_bytes: LOOK_BYTES,
+        ..StorageOptions::default()
+    };
+    let chain = Chain::open(ChainConfig {
+        data_path: Some(options.data.clone()),
+        spec: Arc::new(genesis.spec),
+        genesis: block,
+        storage,
+        state: StateOptions {
+            cache_bytes: LOOK_BYTES,
+        },
+    })?;
+    let BlockId { number, hash } = chain.head().id;
+    println!("{}", serde_json::to_string(&Head { number, hash })?);
+    Ok(())
+}
+
+/// Imports with `program`, geth, into the absent folder `data`. None of these commands starts
+/// geth's networking.
+pub(crate) fn geth(program: &Path, case: &Case, data: &Path) -> Result<(GethRun, Head)> {
+    let command = |words: &[&str]| {
+        let mut command = Command::new(program);
+        command.arg("--datadir").arg(data).args(words);
+        command
+    };
+    let mut with_genesis = command(&["init"]);
+    with_genesis.arg(&case.genesis);
+    let (_, init) = run(with_genesis)?;
+    let mut with_chain = command(&["import", "--nocompaction"]);
+    with_chain.arg(&case.chain);
+    let (_, import) = run(with_chain)?;
+    let (text, _) = run(command(&["db", "metadata"]))?;
+    let head = geth_head(&text).ok_or_else(|| {
+        let program = program.display();
+        eyre!(
+            "`{program} db metadata` does not tell the head; use geth 1.17.8 (`cargo xtask peers`)"
+        )
+    })?;
+    Ok((GethRun { init, import }, head))
+}
+
+/// The head in what `geth db metadata` prints: rows of a table.
+fn geth_head(text: &str) -> Option<Head> {
+    let value = |name: &str| {
+        text.lines().find_map(|line| {
+            let mut cells = line.split('|').map(str::trim);
+            cells.find(|cell| *cell == name)?;
+            cells.next()?.split_whitespace().next()
+        })
+    };
+    Some(Head {
+        number: value("headBlock.Number")?.parse().ok()?,
+        hash: value("headBlock.Hash")?.parse().ok()?,
+    })
+}
+
+/// What a program says its version is: the first line that has a digit, without a label.
+pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
+    let mut command = Command::new(program);
+    command.arg(argument);
+    let (text, _) = run(command)?;
+    let line = text
+        .lines()
+        .find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    let line = line.ok_or_else(|| {
+        let program = program.display();
+        eyre!("{program} {argument}: no version in what it printed; check that it is the right program")
+    })?;
+    Ok(line.trim_start_matches("Version:").trim().to_owned())
+}
+
+/// Our binary: the one given, or the one beside this program.
+pub(crate) fn niwaki_program(given: Option<&Path>) -> Result<PathBuf> {
+    let beside = std::env::current_exe()
+        .wrap_err("can't tell where this program is; give --niwaki")?
+        .with_file_name("niwaki");
+    let path = given.map_or(beside, Path::to_owned);
+    path.is_file().then_some(()).ok_or_else(|| {
+        let path = path.display();
+        eyre!(
+            "there is no {path}; `cargo build --release -p niwaki-node` makes it, or give --niwaki"
+        )
+    })?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+|      headBlockHash      | 0xd226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7 |
+|     headBlock.Hash      | 0xd226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7 |
+|    headBlock.Number     |                             54 (0x36)                              |
+|    headHeader.Number    |                             55 (0x37)                              |
+";
+
+    #[test]
+    fn the_head_of_geth_is_that_of_blocks_not_of_headers() {
+        let head = geth_head(TABLE).unwrap();
+        assert_eq!(head.number, 54);
+        assert_eq!(head.hash.0[..2], [0xd2, 0x26]);
+    }
+
+    #[test]
+    fn a_table_without_a_head_gives_none() {
+        assert_eq!(geth_head(""), None);
+        assert_eq!(geth_head("| headBlock.Number | <nil> |"), None);
+        assert_eq!(geth_head(&TABLE.replace("0xd226", "0x")), None);
+    }
+
+    #[test]
+    fn a_binary_that_is_not_there_is_named_with_what_to_do() {
+        let error = niwaki_program(Some(Path::new("/nonexistent/niwaki"))).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("/nonexistent/niwaki") && text.contains("--niwaki"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! `niwaki-bench evm`: EVM programs, in paired runs beside a peer.
+//!
+//! Each program is runtime code at an address that is called once with the input, under Osaka's
+//! rules, upon a state that is fresh each time. Batches of the contenders alternate, so that
+//! whatever else the machine does hits all of them; the figure of a batch is time per call, that
+//! of a program the median of its batches, and a speedup the median of the pairs' ratios.
+
+mod geth;
+mod revm;
+
+use crate::{
+    machine::Machine,
+    peers,
+    stats::{geometric_mean, median, percentile},
+};
+use eyre::{Context, Result, bail, ensure};
+use niwaki_evm::{BlockEnv, Dispatch, Evm, Message, Table, Target, TxEnv};
+use niwaki_primitives::{Address, Bytes, Fork, U256};
+use niwaki_testkit::{MemoryAccount, MemoryState};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Options of `niwaki-bench evm`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Directory with NAME.code and NAME.input files.
+    dir: PathBuf,
+    /// Peer to run beside; may be given twice.
+    #[arg(long = "peer", value_enum)]
+    peers: Vec<Peer>,
+    #[command(flatten)]
+    how: How,
+    /// Writes the figures here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// How programs are run.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct How {
+    /// geth's `evm`; without it, the one in PATH or ~/go/bin.
+    #[arg(long)]
+    geth_evm: Option<PathBuf>,
+    /// Batches per contender and program.
+    #[arg(long, default_value = "9", value_parser = crate::at_least_one)]
+    batches: usize,
+    /// Least length of a batch, ms.
+    #[arg(long, default_value_t = 60)]
+    batch_ms: u64,
+    /// Only programs whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Dispatch of our interpreter: threaded or loop.
+    #[arg(long, default_value = "threaded")]
+    dispatch: String,
+}
+
+/// A contender besides us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Peer {
+    /// revm 43, in this process.
+    Revm,
+    /// geth's `evm run --bench`.
+    Geth,
+}
+
+/// Gas given to each call; the programs use less.
+const GAS: u64 = 1_000_000_000;
+const CALLER: Address = Address::repeat_byte(0x10);
+const CONTRACT: Address = Address::repeat_byte(0xc0);
+
+struct Program {
+    name: String,
+    code: Bytes,
+    input: Bytes,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    gas: u64,
+    /// Median ns per call of each contender.
+    ns: BTreeMap<&'static str, f64>,
+    /// Distance between the quartiles over the median, of each contender.
+    spread: BTreeMap<&'static str, f64>,
+    /// Peer's time over ours.
+    speedup: BTreeMap<&'static str, f64>,
+}
+
+/// The figures of all programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    batches: usize,
+    geomean_speedup: BTreeMap<&'static str, f64>,
+    programs: Vec<Row>,
+}
+
+impl Figures {
+    /// How many programs, and the geometric mean of their speedups over `peer` with the least and
+    /// the greatest one; none if the peer did not take part.
+    pub(crate) fn outcome(&self, peer: Peer) -> Option<(usize, f64, f64, f64)> {
+        let mean = *self.geomean_speedup.get(peer.name())?;
+        let speedups = self
+            .programs
+            .iter()
+            .filter_map(|row| row.speedup.get(peer.name()));
+        let speedups: Vec<f64> = speedups.copied().collect();
+        let ends = (percentile(&speedups, 0.0), percentile(&speedups, 100.0));
+        Some((speedups.len(), mean, ends.0, ends.1))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    crate::check_json(options.json.as_deref())?;
+    let figures = measure_all(&options.dir, &options.peers, &options.how)?;
+    let machine = Machine::here();
+    crate::write_json(options.json.as_deref(), &Report { machine, figures })
+}
+
+/// Measures every program of `dir` beside `peers`, and prints a line for each.
+pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figures> {
+    let programs = load(dir, how.only.as_deref())?;
+    let mut field = Field {
+        peers: peers.to_vec(),
+        geth_evm: PathBuf::new(),
+        how,
+    };
+    if peers.contains(&Peer::Geth) {
+        field.geth_evm = peers::find("evm", how.geth_evm.as_deref())?;
+    }
+    println!(
+        "{:<34} {:>12} {:>12} {:>9}",
+        "program", "gas", "niwaki us", "Mgas/s"
+    );
+    let mut rows = Vec::new();
+    for program in &programs {
+        let row = measure(program, &field)?;
+        print_row(&row);
+        rows.push(row);
+    }
+    let mut geomean_speedup = BTreeMap::new();
+    for peer in peers {
+        let speedups: Vec<f64> = rows.iter().map(|row| row.speedup[peer.name()]).collect();
+        let mean = geometric_mean(&speedups);
+        println!(
+            "geometric mean of the speedups over {}: {mean:.3}",
+            peer.name()
+        );
+        geomean_speedup.insert(peer.name(), mean);
+    }
+    Ok(Figures {
+        batches: how.batches,
+        geomean_speedup,
+        programs: rows,
+    })
+}
+
+/// Who takes part, and how.
+struct Field<'a> {
+    peers: Vec<Peer>,
+    geth_evm: PathBuf,
+    how: &'a How,
+}
+
+impl Peer {
+    /// As it stands in tables and in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Revm => "revm",
+            Self::Geth => "geth",
+        }
+    }
+}
+
+fn print_row(row: &Row) {
+    let ours = row.ns["niwaki"];
+    let rate = row.gas as f64 * 1e3 / ours;
+    print!(
+        "{:<34} {:>12} {:>12.1} {:>9.0}",
+        row.name,
+        row.gas,
+        ours / 1e3,
+        rate
+    );
+    for (peer, speedup) in &row.speedup {
+        print!("  {peer} {:.1} us, {speedup:.2}x", row.ns[peer] / 1e3);
+    }
+    println!();
+}
+
+fn load(dir: &Path, only: Option<&str>) -> Result<Vec<Program>> {
+    let read = |path: &Path| -> Result<Bytes> {
+        let text = std::fs::read_to_string(path)
+            .wrap_err_with(|| format!("can't read {}", path.display()))?;
+        let bytes =
+            hex::decode(text.trim()).wrap_err_with(|| format!("{} is not hex", path.display()))?;
+        Ok(bytes.into())
+    };
+    let entries = std::fs::read_dir(dir)
+        .wrap_err_with(|| format!("can't list {}; give a directory of programs", dir.display()))?;
+    let mut programs = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "code")
+        {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if only.is_none_or(|only| name.contains(only)) {
+                let input = read(&path.with_extension("input"))?;
+                programs.push(Program {
+                    name,
+                    code: read(&path)?,
+                    input,
+                });
+            }
+        }
+    }
+    ensure!(
+        !programs.is_empty(),
+        "no NAME.code files in {}",
+        dir.display()
+    );
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+/// One contender: runs the program `times` times; gives the time taken and the gas of a run.
+type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
+
+fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
+    let mut contenders: Vec<(&'static str, Contender<'_>)> =
+        vec![("niwaki", niwaki(program, &field.how.dispatch)?)];
+    for peer in &field.peers {
+        contenders.push(match peer {
+            Peer::Revm => ("revm", revm::contender(program)),
+            Peer::Geth => ("geth", geth::contender(program, &field.geth_evm)?),
+        });
+    }
+    // Warm up, and find how many calls make a batch.
+    let mut gas = None;
+    let mut calls = Vec::new();
+    for (name, contender) in &mut contenders {
+        let (once, used) = contender(1)?;
+        if *gas.get_or_insert(used) != used {
+            bail!(
+                "{}: {name} used {used} gas, niwaki {}",
+                program.name,
+                gas.unwrap_or(0)
+            );
+        }
+        let (once, _) = if once < Duration::from_millis(5) {
+            contender(3)?
+        } else {
+            (once, used)
+        };
+        let batch = Duration::from_millis(field.how.batch_ms).as_secs_f64();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped to a small positive number"
+        )]
+        calls.push((batch / once.as_secs_f64() * 1.5).clamp(1.0, 20_000.0) as u32);
+    }
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+    for _ in 0..field.how.batches {
+        for (at, (_, contender)) in contenders.iter_mut().enumerate() {
+            let (taken, _) = contender(calls[at])?;
+            samples[at].push(taken.as_secs_f64() * 1e9 / f64::from(calls[at]));
+        }
+    }
+    let mut row = Row {
+        name: program.name.clone(),
+        gas: gas.unwrap_or(0),
+        ns: BTreeMap::new(),
+        spread: BTreeMap::new(),
+        speedup: BTreeMap::new(),
+    };
+    for (at, (name, _)) in contenders.iter().enumerate() {
+        let middle = median(&samples[at]);
+        let width = percentile(&samples[at], 75.0) - percentile(&samples[at], 25.0);
+        row.ns.insert(name, middle);
+        row.spread.insert(name, width / middle);
+        if at > 0 {
+            let pairs = samples[at]
+                .iter()
+                .zip(&samples[0])
+                .map(|(peer, us)| peer / us);
+            row.speedup.insert(name, median(&pairs.collect::<Vec<_>>()));
+        }
+    }
+    Ok(row)
+}
+
+fn niwaki<'a>(program: &'a Program, dispatch: &str) -> Result<Contender<'a>> {
+    let dispatch = match dispatch {
+        "threaded" => Dispatch::Threaded,
+        "loop" => Dispatch::Loop,
+        other => bail!("no dispatch is called {other}; use threaded or loop"),
+    };
+    let mut state = MemoryState::default();
+    let code = program.code.clone().into();
+    state.insert(
+        CONTRACT,
+        MemoryAccount {
+            code,
+            ..MemoryAccount::default()
+        },
+    );
+    let balance = U256::from(1) << 128;
+    state.insert(
+        CALLER,
+        MemoryAccount {
+            balance,
+            ..MemoryAccount::default()
+        },
+    );
+    let message = Message {
+        caller: CALLER,
+        target: Target::Call(CONTRACT),
+        value: U256::ZERO,
+        input: program.input.clone(),
+        gas: GAS,
+    };
+    Ok(Box::new(move |times| {
+        let start = Instant::now();
+        let mut used = 0;
+        for _ in 0..times {
+            let block = BlockEnv {
+                number: 1,
+                gas_limit: GAS,
+                chain_id: 1,
+                ..BlockEnv::default()
+            };
+            let mut evm = Evm::new(&state, Table::of(Fork::Osaka), block);
+            evm.set_dispatch(dispatch);
+            evm.begin_transaction(TxEnv {
+                origin: CALLER,
+                ..TxEnv::default()
+            });
+            for address in [CALLER, CONTRACT] {
+                evm.world().warm_from_start(&address)?;
+            }
+            let outcome = evm.run(&message, None)?;
+            ensure!(
+                outcome.exit.is_success(),
+                "the program failed: {:?}",
+                outcome.exit
+            );
+            used = GAS - outcome.gas_left;
+            std::hint::black_box(evm.world().diff());
+        }
+        Ok((start.elapsed(), used))
+    }))
+}
