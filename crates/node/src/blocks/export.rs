@@ -1,0 +1,202 @@
+//! `niwaki blocks export`.
+
+use super::era1::{ArchivedBlock, MAX_BLOCKS, Writer};
+use crate::Ending;
+use crate::open::open_existing;
+use crate::options::{ExportFormat, ExportOptions, Options};
+use crate::progress::{Done, Progress};
+use crate::stop::Stop;
+use alloy_rlp::Encodable;
+use eyre::{Context, Result, ensure, eyre};
+use niwaki_chain::{Chain, StoredHeader};
+use niwaki_primitives::{Block, Bytes, Receipt};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Writes canonical blocks to a file. The file appears under its name when it is whole.
+pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending> {
+    let to = &export.to;
+    ensure!(
+        !to.exists(),
+        "{} exists already; name another file with --to",
+        to.display()
+    );
+    let chain = open_existing(options)?;
+    let range = range(&chain, export)?;
+    let stop = Stop::listen()?;
+
+    let part = part_of(to)?;
+    let unwritable = || format!("can't write {}", part.display());
+    let file = File::create(&part).wrap_err_with(unwritable)?;
+    let mut run = Run {
+        progress: Progress::new(range.end - range.start),
+        chain: &chain,
+        stop,
+        range,
+    };
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let written = match export.format {
+        ExportFormat::Rlp => run.rlp(out),
+        ExportFormat::Era1 => run.era1(out),
+    };
+    run.progress.finish();
+    let file = match written.and_then(finish) {
+        Ok(Some(file)) => file,
+        Ok(None) => {
+            remove(&part)?;
+            eprintln!("stopped as asked; nothing was written");
+            return Ok(Ending::Interrupted);
+        }
+        Err(error) => {
+            // The first trouble is the one to tell.
+            let _ = remove(&part);
+            return Err(error.wrap_err(unwritable()));
+        }
+    };
+    let bytes = file.metadata().wrap_err_with(unwritable)?.len();
+    std::fs::rename(&part, to)
+        .wrap_err_with(|| format!("can't rename {} to {}", part.display(), to.display()))?;
+    println!(
+        "exported blocks {} to {} to {}: {bytes} bytes",
+        run.range.start,
+        run.range.end - 1,
+        to.display()
+    );
+    Ok(Ending::Done)
+}
+
+/// The blocks wished for, all of which are there.
+fn range(chain: &Chain, options: &ExportOptions) -> Result<Range<u64>> {
+    let after_head = chain.head().id.number.saturating_add(1);
+    let (start, end) = (options.start_block, options.end_block.unwrap_or(after_head));
+    ensure!(
+        end <= after_head,
+        "--end-block {end} is beyond the head, which is block {}",
+        after_head - 1
+    );
+    ensure!(
+        start < end,
+        "--start-block {start} is not before block {end}; no block lies between"
+    );
+    Ok(start..end)
+}
+
+fn part_of(to: &Path) -> Result<PathBuf> {
+    let mut name = to
+        .file_name()
+        .ok_or_else(|| eyre!("{} is not the name of a file", to.display()))?
+        .to_owned();
+    name.push(".part");
+    Ok(to.with_file_name(name))
+}
+
+fn remove(part: &Path) -> Result<()> {
+    std::fs::remove_file(part).wrap_err_with(|| format!("can't remove {}", part.display()))
+}
+
+/// Brings everything to the disk.
+fn finish(out: Option<BufWriter<File>>) -> Result<Option<File>> {
+    let Some(out) = out else { return Ok(None) };
+    let file = out.into_inner()?;
+    file.sync_all()?;
+    Ok(Some(file))
+}
+
+struct Run<'a> {
+    chain: &'a Chain,
+    range: Range<u64>,
+    progress: Progress,
+    stop: Stop,
+}
+
+impl Run<'_> {
+    /// `None` if it was stopped.
+    fn rlp(&mut self, mut out: BufWriter<File>) -> Result<Option<BufWriter<File>>> {
+        let mut rlp = Vec::new();
+        for number in self.range.clone() {
+            if self.stop.is_asked() {
+                return Ok(None);
+            }
+            let (_, block) = self.block(number)?;
+            rlp.clear();
+            block.encode(&mut rlp);
+            out.write_all(&rlp)?;
+            self.show(number);
+        }
+        Ok(Some(out))
+    }
+
+    /// `None` if it was stopped.
+    fn era1(&mut self, out: BufWriter<File>) -> Result<Option<BufWriter<File>>> {
+        let blocks = self.range.end - self.range.start;
+        ensure!(
+            blocks <= MAX_BLOCKS as u64,
+            "an ERA1 file holds at most {MAX_BLOCKS} blocks, not {blocks}; narrow the range with \
+             --start-block and --end-block"
+        );
+        let mut writer = Writer::new(out, self.range.start)?;
+        for number in self.range.clone() {
+            if self.stop.is_asked() {
+                return Ok(None);
+            }
+            let (stored, block) = self.block(number)?;
+            ensure!(
+                !self.chain.spec().is_proof_of_stake(&block.header),
+                "block {number} is of proof of stake, and ERA1 holds blocks before the Merge; use \
+                 --format RLP"
+            );
+            let receipts = self.chain.receipts(&stored.id.hash)?.unwrap_or_default();
+            let Block { header, body } = block;
+            writer.block(&ArchivedBlock {
+                hash: stored.id.hash,
+                header: &alloy_rlp::encode(&header),
+                body: &alloy_rlp::encode(&body),
+                receipts: &encode_receipts(&receipts),
+                total_difficulty: stored.total_difficulty,
+            })?;
+            self.show(number);
+        }
+        writer.finish().map(Some)
+    }
+
+    fn block(&self, number: u64) -> Result<(StoredHeader, Block)> {
+        let missing = || eyre!("block {number} is missing; run 'niwaki storage check'");
+        let stored = self.chain.header_at(number)?.ok_or_else(missing)?;
+        let body = self.chain.body(&stored.id.hash)?.ok_or_else(missing)?;
+        let header = stored.header.clone();
+        Ok((stored, Block { header, body }))
+    }
+
+    fn show(&mut self, number: u64) {
+        let blocks = number + 1 - self.range.start;
+        self.progress.show(Done {
+            bytes: blocks,
+            blocks,
+            gas: 0,
+            number,
+        });
+    }
+}
+
+/// The list of receipts as the eth protocol has it: a typed one as a string of bytes.
+fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
+    let items: Vec<Vec<u8>> = receipts
+        .iter()
+        .map(|receipt| match (receipt.tx_type, receipt.encode_2718()) {
+            (0, list) => list,
+            (_, typed) => alloy_rlp::encode(Bytes::from(typed)),
+        })
+        .collect();
+    let payload_length = items.iter().map(Vec::len).sum();
+    let list = true;
+    let header = alloy_rlp::Header {
+        list,
+        payload_length,
+    };
+    let mut out = Vec::with_capacity(payload_length + header.length());
+    header.encode(&mut out);
+    out.extend(items.into_iter().flatten());
+    out
+}

@@ -1,0 +1,140 @@
+//! The command line. Names and meanings are Besu's where Besu has them.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use niwaki_rules::Network;
+use std::path::PathBuf;
+
+/// An Ethereum execution client.
+#[derive(Debug, Parser)]
+#[command(name = "niwaki", version, max_term_width = 100)]
+pub(crate) struct Options {
+    /// Folder of the database; created if it is absent [default: niwaki in the user's data folder].
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "NIWAKI_DATA_PATH",
+        hide_env_values = true
+    )]
+    pub(crate) data_path: Option<PathBuf>,
+
+    /// The chain, by name [default: mainnet].
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "NIWAKI_NETWORK",
+        value_parser = parse_network,
+        conflicts_with = "genesis_file",
+        hide_env_values = true
+    )]
+    pub(crate) network: Option<Network>,
+
+    /// The chain, by a genesis file as geth or Besu write it.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "NIWAKI_GENESIS_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) genesis_file: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Imports and exports blocks.
+    #[command(subcommand)]
+    Blocks(BlocksCommand),
+    /// Looks after the database.
+    #[command(subcommand)]
+    Storage(StorageCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlocksCommand {
+    /// Imports blocks from files: checks, executes and stores each one. Can be stopped and started
+    /// again at any time.
+    Import(ImportOptions),
+    /// Exports blocks of the canonical chain to a file.
+    Export(ExportOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StorageCommand {
+    /// Reads the whole database and compares values, trie and head.
+    Check,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportOptions {
+    /// Files of blocks, imported in this order.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) from: Vec<PathBuf>,
+
+    /// More files of blocks.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// What the files hold: RLP (blocks one after the other), ERA1 (an archive of blocks before the
+    /// Merge) or JSON (blocks to be made, each with transactions and the keys to sign them).
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Format::Rlp)]
+    pub(crate) format: Format,
+
+    /// Leave out blocks before this number.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) start_block: u64,
+
+    /// Leave out blocks from this number on [default: none].
+    #[arg(long, value_name = "N")]
+    pub(crate) end_block: Option<u64>,
+
+    /// Do not verify the seal of proof-of-work blocks. This version never does, and says so once
+    /// where the flag is missing.
+    #[arg(long)]
+    pub(crate) skip_pow_validation_enabled: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportOptions {
+    /// The file to write; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
+
+    /// RLP (blocks one after the other) or ERA1 (at most 8192 blocks before the Merge).
+    #[arg(long, value_enum, ignore_case = true, default_value_t = ExportFormat::Rlp)]
+    pub(crate) format: ExportFormat,
+
+    /// The first block.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) start_block: u64,
+
+    /// The block to stop before [default: after the head].
+    #[arg(long, value_name = "N")]
+    pub(crate) end_block: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum Format {
+    Rlp,
+    Era1,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum ExportFormat {
+    Rlp,
+    Era1,
+}
+
+fn parse_network(name: &str) -> Result<Network, String> {
+    Network::from_name(name).ok_or_else(|| {
+        let names = Network::ALL.map(Network::name).join(", ");
+        format!("choose one of {names}, or give --genesis-file FILE")
+    })
+}

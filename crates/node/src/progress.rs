@@ -1,0 +1,125 @@
+//! How far a long command is: a bar on a terminal, a line every few seconds elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+const LINE_EVERY: Duration = Duration::from_secs(5);
+const BAR_EVERY: Duration = Duration::from_millis(100);
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    /// Of the bytes to be read; what remains of them gives the time that remains.
+    pub(crate) bytes: u64,
+    pub(crate) blocks: u64,
+    pub(crate) gas: u64,
+    /// The number of the latest block.
+    pub(crate) number: u64,
+}
+
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    total_bytes: u64,
+    began: Instant,
+    shown: Instant,
+    /// At the last line, for the rates since.
+    before: Done,
+}
+
+impl Progress {
+    /// `total_bytes` are to be read.
+    pub(crate) fn new(total_bytes: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            bar: stderr().is_terminal().then(|| new_bar(total_bytes)),
+            total_bytes,
+            began: now,
+            shown: now,
+            before: Done::default(),
+        }
+    }
+
+    /// Shows `done` if it is time to.
+    pub(crate) fn show(&mut self, done: Done) {
+        let every = if self.bar.is_some() {
+            BAR_EVERY
+        } else {
+            LINE_EVERY
+        };
+        let now = Instant::now();
+        let since = now - self.shown;
+        if since < every {
+            return;
+        }
+        let elapsed = (now - self.began).as_secs_f64();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(done.bytes.min(self.total_bytes));
+                bar.set_message(rates(&done, &Done::default(), elapsed));
+            }
+            None => eprintln!(
+                "block {}: {}, {} left",
+                done.number,
+                rates(&done, &self.before, since.as_secs_f64()),
+                remaining(done.bytes, self.total_bytes, elapsed)
+            ),
+        }
+        self.shown = now;
+        self.before = done;
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(total_bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  ETA {eta}")
+        .expect("the template is well-formed");
+    let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
+    bar.with_style(style)
+}
+
+/// What was done from `before` to `done` in `seconds`.
+fn rates(done: &Done, before: &Done, seconds: f64) -> String {
+    let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-9);
+    let blocks = per_second(done.blocks, before.blocks);
+    let gas = per_second(done.gas, before.gas);
+    if done.gas == 0 {
+        return format!("{blocks:.0} blocks/s");
+    }
+    format!("{blocks:.0} blocks/s, {:.1} Mgas/s", gas / 1e6)
+}
+
+/// The time for the bytes that remain, at the speed so far.
+fn remaining(bytes: u64, total_bytes: u64, seconds: f64) -> String {
+    if bytes == 0 {
+        return "unknown time".to_owned();
+    }
+    let rest = total_bytes.saturating_sub(bytes) as f64 / bytes as f64 * seconds;
+    if rest < 90.0 {
+        format!("{rest:.0} s")
+    } else if rest < 5400.0 {
+        format!("{:.0} min", rest / 60.0)
+    } else {
+        format!("{:.1} h", rest / 3600.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_follows_from_the_bytes() {
+        assert_eq!(remaining(0, 100, 1.0), "unknown time");
+        assert_eq!(remaining(50, 100, 10.0), "10 s");
+        assert_eq!(remaining(1, 100, 10.0), "16 min");
+        assert_eq!(remaining(1, 10_000, 10.0), "27.8 h");
+        assert_eq!(remaining(120, 100, 10.0), "0 s");
+    }
+}

@@ -1,0 +1,76 @@
+//! ERA1 archives, written and read back.
+
+use crate::support::{Place, chain_file};
+use std::path::{Path, PathBuf};
+
+#[test]
+fn blocks_before_the_merge_survive_an_archive() {
+    let place = Place::new();
+    place.import(&chain_file()).succeeded();
+    let to = place.path("blocks.era1");
+    let export = "blocks export --format ERA1 --to";
+    let all = place.run(export, &[&to]);
+    all.failed(&["proof of stake", "--format RLP"]);
+    assert!(!place.path("blocks.era1.part").exists());
+
+    let part = "blocks export --format era1 --end-block 36 --to";
+    place.run(part, &[&to]).succeeded();
+    let other = Place::new();
+    let import = "blocks import --format ERA1 --from";
+    let ended = other.run(import, &[&to]).succeeded();
+    assert_eq!(ended.head().0, 35);
+    assert_eq!(other.checked_head(), ended.head());
+    other.import(&chain_file()).succeeded();
+
+    // Cut off anywhere, it keeps the blocks before.
+    let bytes = std::fs::read(&to).unwrap();
+    for part in [1, 3, 5, 7] {
+        let torn = Place::new();
+        let file = torn.file("torn.era1", &bytes[..bytes.len() * part / 8]);
+        torn.run(import, &[&file]).failed(&["torn.era1", "cut off"]);
+        torn.checked_head();
+    }
+    // A damaged header is found by the checksum of its frame.
+    let damaged = Place::new();
+    let mut bytes = bytes;
+    bytes[100] ^= 0x40;
+    let file = damaged.file("damaged.era1", &bytes);
+    damaged.run(import, &[&file]).failed(&["damaged.era1"]);
+    damaged.checked_head();
+}
+
+/// The archives of real chains: 8192 blocks each, named by their accumulator.
+#[test]
+fn archives_of_real_chains_come_back_with_their_accumulator() {
+    let Some(folder) = niwaki_testkit::corpus("mainnet-blocks/chains") else {
+        return;
+    };
+    for (network, name) in [
+        ("mainnet", "mainnet-00000-5ec1ffb8.era1"),
+        ("sepolia", "sepolia-00000-643a00f7.era1"),
+    ] {
+        let archive: PathBuf = folder.join(name);
+        let place = Place::new();
+        let run = |words: &str, files: &[&Path]| {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_niwaki"))
+                .args(["--network", network, "--data-path"])
+                .arg(place.data_path())
+                .args(words.split_whitespace())
+                .args(files)
+                .output();
+            crate::support::Ended::of(&output.unwrap()).succeeded()
+        };
+        let ended = run("blocks import --format ERA1 --from", &[&archive]);
+        assert_eq!(ended.head().0, 8191);
+        let out = place.path("out.era1");
+        run("blocks export --format ERA1 --to", &[&out]);
+        assert_eq!(run("storage check", &[]).head(), ended.head());
+        let accumulator = |path: &Path| {
+            let bytes = std::fs::read(path).unwrap();
+            // The index entry is last: head, first number, an offset per block, their count.
+            let index = 8 + 8 * (8192 + 2);
+            bytes[bytes.len() - index - 32..bytes.len() - index].to_vec()
+        };
+        assert_eq!(accumulator(&out), accumulator(&archive));
+    }
+}

@@ -1,0 +1,9 @@
+//! The binary as an operator uses it: commands, files, exit codes, messages.
+#![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
+
+mod era1;
+mod errors;
+mod import;
+mod json;
+mod kill;
+mod support;

@@ -1,0 +1,147 @@
+//! A data path that vanishes, and the binary run upon it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Of block 54, the last of `testdata/chain`.
+pub(crate) const HEAD: &str = "0xd226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7";
+
+pub(crate) fn chain_file() -> PathBuf {
+    testdata("chain.rlp")
+}
+
+pub(crate) fn genesis_file() -> PathBuf {
+    testdata("genesis.json")
+}
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/chain")
+        .join(name)
+}
+
+/// The RLP of each block of a file.
+pub(crate) fn blocks(file: &Path) -> Vec<Vec<u8>> {
+    let file = std::fs::read(file).unwrap();
+    let mut rest = &file[..];
+    let mut blocks = Vec::new();
+    while !rest.is_empty() {
+        let before = rest;
+        alloy_rlp::Header::decode_bytes(&mut rest, true).unwrap();
+        blocks.push(before[..before.len() - rest.len()].to_vec());
+    }
+    blocks
+}
+
+/// A folder for one test, with a data path in it.
+pub(crate) struct Place {
+    folder: TempDir,
+    pub(crate) genesis: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) errors: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            genesis: genesis_file(),
+        }
+    }
+
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn data_path(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    pub(crate) fn command(&self, words: &str, files: &[&Path]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
+        command
+            .arg("--data-path")
+            .arg(self.data_path())
+            .arg("--genesis-file")
+            .arg(&self.genesis)
+            .args(words.split_whitespace())
+            .args(files);
+        command
+    }
+
+    /// Runs the command of `words` with `files` at its end.
+    pub(crate) fn run(&self, words: &str, files: &[&Path]) -> Ended {
+        Ended::of(&self.command(words, files).output().unwrap())
+    }
+
+    pub(crate) fn import(&self, file: &Path) -> Ended {
+        self.run("blocks import --from", &[file])
+    }
+
+    /// The number and hash of the head, from a check that finds nothing wrong.
+    pub(crate) fn checked_head(&self) -> (u64, String) {
+        let ended = self.run("storage check", &[]).succeeded();
+        assert!(ended.out.contains("no problems found"), "{ended:?}");
+        ended.head()
+    }
+}
+
+impl Ended {
+    pub(crate) fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            errors: text(&output.stderr),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}{}", self.out, self.errors);
+        self
+    }
+
+    /// It failed, and said each of `words` in its last line.
+    #[track_caller]
+    pub(crate) fn failed(self, words: &[&str]) -> Self {
+        assert_eq!(self.code, Some(1), "{}{}", self.out, self.errors);
+        let last = self.errors.lines().last().unwrap_or_default();
+        assert!(last.starts_with("niwaki: "), "{}", self.errors);
+        for word in words {
+            assert!(last.contains(word), "no '{word}' in: {last}");
+        }
+        self
+    }
+
+    /// Number and hash of the head as the command printed them.
+    #[track_caller]
+    pub(crate) fn head(&self) -> (u64, String) {
+        let line = self.out.lines().find_map(|line| line.strip_prefix("head "));
+        let mut words = line.expect("a line 'head'").split_whitespace();
+        let number = words.next().unwrap().parse().unwrap();
+        let hash = words.next().unwrap().trim_end_matches(',').to_owned();
+        (number, hash)
+    }
+
+    /// The number of blocks that a line of the summary begins with.
+    #[track_caller]
+    pub(crate) fn count(&self, title: &str) -> u64 {
+        let line = self.out.lines().find_map(|line| line.strip_prefix(title));
+        let word = line.expect("the line").split_whitespace().next().unwrap();
+        word.parse().unwrap()
+    }
+}
