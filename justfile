@@ -1,0 +1,35 @@
+# What we type every day. `just` lists it.
+
+_default:
+    @just --list
+
+# check and test one room: `just quick trie`
+quick room:
+    cargo clippy --package niwaki-{{room}} --all-targets -- -D warnings
+    cargo test --release --package niwaki-{{room}}
+
+# format, and the house rules
+tidy:
+    cargo fmt
+    cargo xtask tidy
+    cargo xtask deps
+
+# everything
+test:
+    scripts/test.sh
+
+# build, import the chain of testdata, check the database
+first-run:
+    scripts/first-run.sh
+
+# random programs and transactions beside revm
+fuzz seconds="600":
+    cargo run --release --package niwaki-evmtool -- fuzz --seconds {{seconds}}
+
+# the full upstream fixtures: `just corpus ~/corpus`
+corpus dir:
+    NIWAKI_CORPUS={{dir}} cargo test --release --workspace
+
+# the documentation, as a reader sees it
+doc:
+    cargo doc --workspace --no-deps --open

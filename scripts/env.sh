@@ -1,0 +1,18 @@
+# Sourced by the other scripts: the root of the project, cargo on the PATH, the target directory.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if ! command -v cargo >/dev/null; then
+  if [ -f "${CARGO_HOME:-$HOME/.cargo}/env" ]; then
+    . "${CARGO_HOME:-$HOME/.cargo}/env"
+  fi
+fi
+if ! command -v cargo >/dev/null; then
+  echo "cargo not found: install rustup from https://rustup.rs and run this again" >&2
+  exit 1
+fi
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/niwaki/target}"
+mkdir -p "$CARGO_TARGET_DIR"
+# Absolute, whatever folder a command runs in.
+CARGO_TARGET_DIR="$(cd "$CARGO_TARGET_DIR" && pwd)"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change goes in: format, lints, house rules, tests, and a minute
+# of differential fuzzing. NIWAKI_CORPUS=DIR adds the full upstream fixtures (docs/testing.md);
+# NIWAKI_FUZZ_SECONDS=N sets the length of the fuzzing.
+set -euo pipefail
+
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+scripts/setup.sh
+
+step() {
+  printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"
+  "$@"
+}
+
+step cargo fmt --all --check
+step cargo xtask tidy
+step cargo xtask deps
+step cargo clippy --release --workspace --all-targets -- -D warnings
+step cargo test --release --workspace
+step cargo build --release --workspace --bins
+step "$CARGO_TARGET_DIR/release/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
+
+printf '\nall passed in %d s\n' "$SECONDS"
