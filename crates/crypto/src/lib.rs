@@ -6,12 +6,14 @@
 //! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
 
 mod bls_pure;
+mod keccak;
 mod precompile;
 mod provider;
 mod self_test;
 mod signature;
 
 pub use alloy_primitives::{Keccak256, keccak256};
+pub use keccak::{KeccakLanes, keccak256_batch, keccak256_batch_by};
 pub use precompile::{PrecompileHalt, PrecompileSet, Precompiled};
 pub use provider::{Backend, InstallError, Preference, backend, install};
 pub use signature::{SignatureError, address_of_secret_key, recover_signer, sign};
