@@ -7,7 +7,10 @@ use alloy_primitives::keccak256;
 use niwaki_primitives::{
     Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
-use niwaki_trie::{LeafUpdate, Owner, Path, RowUpdates, TrieAccount, encode_slot, update_trie};
+use niwaki_trie::{
+    LeafUpdate, Owner, Path, RowUpdates, TrieAccount, TrieUpdate, encode_slot, update_trie,
+    update_tries,
+};
 
 /// A block's changes with the state root they lead to, ready to be committed or kept beside.
 #[derive(Clone, Debug)]
@@ -84,28 +87,38 @@ pub(crate) fn advance(
     changes: &mut Changes,
 ) -> Result<(B256, Vec<(Owner, RowUpdates)>), Fault> {
     let trie = DiskTrie(view);
+    let slots: Vec<Vec<_>> = changes
+        .accounts
+        .iter()
+        .map(|account| account.slots.iter().map(slot_update).collect())
+        .collect();
+    let accounts = changes.accounts.iter().zip(&slots);
+    let storage: Vec<_> = accounts
+        .map(|(account, leaves)| TrieUpdate {
+            owner: Some(account.key),
+            root: account.prior_storage_root(),
+            leaves,
+        })
+        .collect();
+    let storage = update_tries(&trie, &storage)?;
+
     let mut all_rows = Vec::new();
-    let mut updates = Vec::with_capacity(changes.accounts.len());
-    for account in &mut changes.accounts {
-        let owner = Some(account.key);
-        let mut storage_root = account.prior_storage_root();
-        if !account.slots.is_empty() {
-            let slots: Vec<_> = account.slots.iter().map(slot_update).collect();
-            let (root, rows) = update_trie(&trie, owner, storage_root, &slots)?;
-            storage_root = root;
-            all_rows.push((owner, rows));
+    let mut leaves = Vec::with_capacity(changes.accounts.len());
+    for (account, (storage_root, rows)) in changes.accounts.iter_mut().zip(storage) {
+        if !rows.is_empty() {
+            all_rows.push((Some(account.key), rows));
         }
         let value = account.new.as_mut().map(|new| {
             new.storage_root = storage_root;
             new.to_leaf()
         });
-        updates.push(LeafUpdate {
+        leaves.push(LeafUpdate {
             key: Path::of_hash(&account.key),
             value,
             replaces: account.prior.is_some(),
         });
     }
-    let (root, rows) = update_trie(&trie, None, view.head().root, &updates)?;
+    let (root, rows) = update_trie(&trie, None, view.head().root, &leaves)?;
     all_rows.push((None, rows));
     Ok((root, all_rows))
 }

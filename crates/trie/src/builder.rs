@@ -1,8 +1,8 @@
 //! A trie built bottom-up from leaves in key order, in memory proportional to its depth.
 //!
 //! Goes in: keys, strictly ascending, with their values. Comes out: the root, and on the way every
-//! node that a store keeps, as a row. Used for genesis, rebuild and check, for the roots of lists,
-//! and by the update for subtries that had no node before.
+//! node that a store keeps, as a row. Used for genesis, rebuild and check, and for the roots of
+//! lists.
 
 use crate::path::common_prefix;
 use crate::{Branch, Node, NodeRef, Path};
@@ -12,10 +12,8 @@ use niwaki_primitives::EMPTY_ROOT_HASH;
 /// Receives each finished node that a store keeps: its path and its row.
 pub type RowSink<'a> = dyn FnMut(&Path, &[u8]) + 'a;
 
-/// Builds one trie, or the subtrie below a given depth.
+/// Builds one trie.
 pub struct TrieBuilder<'a> {
-    /// Nibbles that all keys share and that lie above the subtrie.
-    base: usize,
     /// Branches that may still get children, from the top; each lies on the way to `last`.
     open: Vec<(usize, Box<Branch>)>,
     last: Option<(Path, Vec<u8>)>,
@@ -26,13 +24,7 @@ pub struct TrieBuilder<'a> {
 impl<'a> TrieBuilder<'a> {
     /// A builder of a whole trie that hands its rows to `rows`.
     pub fn new(rows: &'a mut RowSink<'a>) -> Self {
-        Self::below(0, rows)
-    }
-
-    /// A builder of the subtrie that begins `base` nibbles down all keys.
-    pub(crate) fn below(base: usize, rows: &'a mut RowSink<'a>) -> Self {
         Self {
-            base,
             open: Vec::new(),
             last: None,
             rows,
@@ -66,16 +58,11 @@ impl<'a> TrieBuilder<'a> {
         let Some(root) = self.close() else {
             return EMPTY_ROOT_HASH;
         };
-        let (hash, is_stored) = encode_root(&root, &mut self.row);
-        if is_stored {
+        self.encode(&root);
+        if !matches!(root, Node::Leaf { .. }) {
             (self.rows)(&Path::EMPTY, &self.row);
         }
-        hash
-    }
-
-    /// The top node of the subtrie; `None` if nothing was added. Its own row was not handed out.
-    pub(crate) fn finish_node(mut self) -> Option<Node> {
-        self.close()
+        keccak256(&self.row[Node::ROW_MASK_BYTES..])
     }
 
     fn close(&mut self) -> Option<Node> {
@@ -85,7 +72,7 @@ impl<'a> TrieBuilder<'a> {
             self.attach(&mut branch, depth, &last, node);
             node = Hanging::Branch(depth, branch);
         }
-        Some(self.hang(node, self.base, &last))
+        Some(self.hang(node, 0, &last))
     }
 
     /// Closes every branch deeper than `shared` on the way to `last` and leaves a branch at
@@ -108,7 +95,7 @@ impl<'a> TrieBuilder<'a> {
     fn attach(&mut self, branch: &mut Branch, depth: usize, key: &Path, node: Hanging) {
         let node = self.hang(node, depth + 1, key);
         let nibble = key.as_slice()[depth];
-        branch.children[usize::from(nibble)] = self.settle(&prefix(key, depth + 1), &node);
+        branch.children[usize::from(nibble)] = self.settle(&key.first(depth + 1), &node);
     }
 
     /// The node that stands at `depth` on the way to `key` if `node` is what is below.
@@ -120,19 +107,26 @@ impl<'a> TrieBuilder<'a> {
             },
             Hanging::Branch(at, branch) if at == depth => Node::Branch(branch),
             Hanging::Branch(at, branch) => {
-                let child = self.settle(&prefix(key, at), &Node::Branch(branch));
-                let path = prefix(key, at).skip(depth);
+                let child = self.settle(&key.first(at), &Node::Branch(branch));
+                let path = key.first(at).skip(depth);
                 Node::Extension { path, child }
             }
         }
     }
 
     fn settle(&mut self, path: &Path, node: &Node) -> NodeRef {
-        let reference = encode_reference(node, &mut self.row);
+        self.encode(node);
+        let rlp = &self.row[Node::ROW_MASK_BYTES..];
+        let reference = NodeRef::of(rlp, matches!(node, Node::Leaf { .. }));
         if matches!(reference, NodeRef::Hash(_)) {
             (self.rows)(path, &self.row);
         }
         reference
+    }
+
+    fn encode(&mut self, node: &Node) {
+        self.row.clear();
+        node.encode_row(&mut self.row);
     }
 }
 
@@ -140,21 +134,4 @@ impl<'a> TrieBuilder<'a> {
 enum Hanging {
     Leaf(Vec<u8>),
     Branch(usize, Box<Branch>),
-}
-
-fn prefix(key: &Path, len: usize) -> Path {
-    Path::of_nibbles(&key.as_slice()[..len]).expect("a part of a path is a path")
-}
-
-/// Encodes `node` as a row into `row` and gives the reference its parent holds.
-pub(crate) fn encode_reference(node: &Node, row: &mut Vec<u8>) -> NodeRef {
-    node.encode_row(row);
-    NodeRef::of(&row[2..], matches!(node, Node::Leaf { .. }))
-}
-
-/// Encodes the root `node` as a row into `row` and gives its hash; the flag says whether a store
-/// keeps the row (a leaf it does not).
-pub(crate) fn encode_root(node: &Node, row: &mut Vec<u8>) -> (B256, bool) {
-    node.encode_row(row);
-    (keccak256(&row[2..]), !matches!(node, Node::Leaf { .. }))
 }

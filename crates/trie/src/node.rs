@@ -5,9 +5,6 @@ use crate::Path;
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::Header;
 
-/// Bytes of a stored row before the RLP: the leaf mask, big-endian, bit `n` for child `n`.
-const MASK_BYTES: usize = 2;
-
 /// The bytes are not a trie node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed trie node: {0}")]
@@ -87,6 +84,9 @@ pub struct Branch {
 }
 
 impl Node {
+    /// Bytes of a stored row before the RLP: the leaf mask, big-endian, bit `n` for child `n`.
+    pub(crate) const ROW_MASK_BYTES: usize = 2;
+
     /// Appends the RLP to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -113,9 +113,8 @@ impl Node {
         }
     }
 
-    /// Replaces `out` by the stored row: 2 bytes leaf mask, then the RLP.
+    /// Appends the stored row to `out`: 2 bytes leaf mask, then the RLP.
     pub(crate) fn encode_row(&self, out: &mut Vec<u8>) {
-        out.clear();
         let mut mask = 0_u16;
         if let Self::Branch(branch) = self {
             for (at, child) in branch.children.iter().enumerate() {
@@ -140,7 +139,7 @@ impl Node {
     /// [`MalformedNode`] if the bytes are anything but one row.
     pub fn from_row(row: &[u8]) -> Result<Self, MalformedNode> {
         let (mask, rlp) = row
-            .split_first_chunk::<MASK_BYTES>()
+            .split_first_chunk::<{ Self::ROW_MASK_BYTES }>()
             .ok_or(MalformedNode("shorter than its leaf mask"))?;
         Self::decode_masked(rlp, u16::from_be_bytes(*mask))
     }

@@ -73,6 +73,18 @@ impl Path {
         Some(path)
     }
 
+    /// The first `len` nibbles, as a path.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn first(&self, len: usize) -> Self {
+        assert!(len <= self.len(), "{len} nibbles of {self}");
+        let mut path = *self;
+        path.nibbles[len..].fill(0);
+        path.len = u8::try_from(len).expect("at most 64");
+        path
+    }
+
     /// The nibbles from `start` on, as a path; empty if `start` is behind the end.
     pub fn skip(&self, start: usize) -> Self {
         let rest = self.as_slice().get(start..).unwrap_or_default();

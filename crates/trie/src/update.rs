@@ -1,10 +1,11 @@
 //! Sorted changes merged into a stored trie: one pass down the touched paths and back up.
 //!
-//! Goes in: a root, a [`TrieView`], and changed leaves in key order. Comes out: the new root and
+//! Goes in: roots, a [`TrieView`], and changed leaves in key order. Comes out: the new roots and
 //! the rows that a store must set or remove. Nothing is kept between calls; a node is read once,
 //! when a change passes through it, or when it is the last child of a branch that falls together.
+//! Nodes are hashed at the end, those of one height together, whatever trie they are of.
 
-use crate::builder::{TrieBuilder, encode_reference, encode_root};
+use crate::draft::{Built, Drafts};
 use crate::path::common_prefix;
 use crate::view::{fault_key, segment};
 use crate::{Branch, MalformedNode, Node, NodeRef, Owner, Path, TrieView};
@@ -27,66 +28,87 @@ pub struct LeafUpdate {
 /// listed twice.
 pub type RowUpdates = Vec<(Path, Option<Vec<u8>>)>;
 
+/// One trie that is to change.
+#[derive(Clone, Copy, Debug)]
+pub struct TrieUpdate<'a> {
+    /// Which trie.
+    pub owner: Owner,
+    /// Its root before.
+    pub root: B256,
+    /// Its changed leaves, their keys strictly ascending.
+    pub leaves: &'a [LeafUpdate],
+}
+
 /// Applies `updates` to the trie of `owner` with root `root`: gives the new root and the changes
-/// of its rows.
+/// of its rows. See [`update_tries`], which is faster for many tries.
 ///
 /// # Errors
 /// Any [`Fault`] of the view; [`Fault::Corrupt`] if its nodes can't be those of a trie.
 ///
 /// # Panics
 /// If the keys of `updates` do not strictly ascend.
-///
-/// Spec: execution-specs `trie.py`, `trie_set` and `root`.
 pub fn update_trie(
     view: &dyn TrieView,
     owner: Owner,
     root: B256,
-    updates: &[LeafUpdate],
+    leaves: &[LeafUpdate],
 ) -> Result<(B256, RowUpdates), Fault> {
-    assert!(
-        updates.is_sorted_by(|a, b| a.key < b.key),
-        "the keys of an update ascend"
-    );
-    if updates.is_empty() {
-        return Ok((root, Vec::new()));
-    }
-    let mut merge = Merge {
-        view,
+    let update = TrieUpdate {
         owner,
-        rows: Vec::new(),
-        row: Vec::new(),
+        root,
+        leaves,
     };
-    let before = match root {
-        EMPTY_ROOT_HASH => NodeRef::Empty,
-        root => NodeRef::Hash(root),
-    };
-    let top = merge.resolve(&Path::EMPTY, &before, updates)?;
-    let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
-    let root = match merge.merge(Path::EMPTY, top, updates)? {
-        Some(node) => {
-            let (hash, is_stored) = encode_root(&node, &mut merge.row);
-            if is_stored {
-                merge.rows.push((Path::EMPTY, Some(merge.row.clone())));
-            } else if was_stored {
-                merge.rows.push((Path::EMPTY, None));
-            }
-            hash
+    let mut outcomes = update_tries(view, &[update])?;
+    Ok(outcomes.pop().expect("an outcome for each trie"))
+}
+
+/// Applies each of `updates` to its trie: gives, in their order, the new roots and the changes of
+/// the rows.
+///
+/// # Errors
+/// Any [`Fault`] of the view; [`Fault::Corrupt`] if its nodes can't be those of a trie.
+///
+/// # Panics
+/// If the keys of an update do not strictly ascend.
+///
+/// Spec: execution-specs `trie.py`, `trie_set` and `root`.
+pub fn update_tries(
+    view: &dyn TrieView,
+    updates: &[TrieUpdate<'_>],
+) -> Result<Vec<(B256, RowUpdates)>, Fault> {
+    let mut drafts = Drafts::new(updates.iter().map(|update| update.root));
+    for (trie, update) in (0..).zip(updates) {
+        assert!(
+            update.leaves.is_sorted_by(|a, b| a.key < b.key),
+            "the keys of an update ascend"
+        );
+        if update.leaves.is_empty() {
+            continue;
         }
-        None => {
-            if was_stored {
-                merge.rows.push((Path::EMPTY, None));
-            }
-            EMPTY_ROOT_HASH
-        }
-    };
-    Ok((root, merge.rows))
+        let mut merge = Merge {
+            view,
+            owner: update.owner,
+            trie,
+            drafts: &mut drafts,
+        };
+        let before = match update.root {
+            EMPTY_ROOT_HASH => NodeRef::Empty,
+            root => NodeRef::Hash(root),
+        };
+        let top = merge.resolve(&Path::EMPTY, &before, update.leaves)?;
+        let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
+        let root = merge.merge(Path::EMPTY, top, update.leaves)?;
+        drafts.add_root(trie, was_stored, root);
+    }
+    Ok(drafts.hash())
 }
 
 struct Merge<'a> {
     view: &'a dyn TrieView,
     owner: Owner,
-    rows: RowUpdates,
-    row: Vec<u8>,
+    /// Which of the tries that change together.
+    trie: u32,
+    drafts: &'a mut Drafts,
 }
 
 impl Merge<'_> {
@@ -96,7 +118,7 @@ impl Merge<'_> {
         path: Path,
         node: Option<Node>,
         updates: &[LeafUpdate],
-    ) -> Result<Option<Node>, Fault> {
+    ) -> Result<Option<Built>, Fault> {
         match node {
             None => Ok(self.build(&path, None, updates)),
             Some(Node::Leaf { path: rest, value }) => {
@@ -117,23 +139,62 @@ impl Merge<'_> {
         path: &Path,
         leaf: Option<(Path, Vec<u8>)>,
         updates: &[LeafUpdate],
-    ) -> Option<Node> {
-        let rows = &mut self.rows;
-        let mut sink = |path: &Path, row: &[u8]| rows.push((*path, Some(row.to_vec())));
-        let mut builder = TrieBuilder::below(path.len(), &mut sink);
+    ) -> Option<Built> {
         let mut leaf = leaf.filter(|(key, _)| updates.iter().all(|update| update.key != *key));
+        let mut leaves = Vec::with_capacity(updates.len() + 1);
         for update in updates {
-            if let Some((key, value)) = leaf.take_if(|(key, _)| *key < update.key) {
-                builder.add(key, value);
-            }
+            leaves.extend(leaf.take_if(|(key, _)| *key < update.key));
             if let Some(value) = &update.value {
-                builder.add(update.key, value.clone());
+                leaves.push((update.key, value.clone()));
             }
         }
-        if let Some((key, value)) = leaf {
-            builder.add(key, value);
+        leaves.extend(leaf);
+        self.grow(path.len(), &mut leaves)
+    }
+
+    /// The subtrie of `leaves`, which ascend and share `depth` nibbles.
+    fn grow(&mut self, depth: usize, leaves: &mut [(Path, Vec<u8>)]) -> Option<Built> {
+        let ((first, value), rest) = leaves.split_first_mut()?;
+        let first = *first;
+        let Some((last, _)) = rest.last() else {
+            let (path, value) = (first.skip(depth), std::mem::take(value));
+            return Some(Node::Leaf { path, value }.into());
+        };
+        let fork = common_prefix(first.as_slice(), last.as_slice());
+        let mut branch = Box::<Branch>::default();
+        let mut leaves = leaves;
+        if first.len() == fork {
+            branch.value = std::mem::take(&mut leaves[0].1);
+            leaves = &mut leaves[1..];
         }
-        builder.finish_node()
+        let mut built = Built::from(Node::Branch(branch));
+        while let Some((key, _)) = leaves.first() {
+            let (key, nibble) = (*key, key.as_slice()[fork]);
+            let count = leaves.partition_point(|(key, _)| key.as_slice()[fork] <= nibble);
+            let (group, rest) = leaves.split_at_mut(count);
+            leaves = rest;
+            let child = self.grow(fork + 1, group);
+            self.settle(
+                &key.first(fork + 1),
+                NodeRef::Empty,
+                child,
+                &mut built,
+                nibble,
+            );
+        }
+        if fork == depth {
+            return Some(built);
+        }
+        let path = first.first(fork).skip(depth);
+        Some(self.extend(path, first.first(fork), NodeRef::Empty, built))
+    }
+
+    /// An extension by `path` to `below`, which stands at `at` where its parent held `before`.
+    fn extend(&mut self, path: Path, at: Path, before: NodeRef, below: Built) -> Built {
+        let child = NodeRef::Empty;
+        let mut built = Built::from(Node::Extension { path, child });
+        self.settle(&at, before, Some(below), &mut built, 0);
+        built
     }
 
     /// `carried` is a child that is in hand and has no row yet.
@@ -143,7 +204,7 @@ impl Merge<'_> {
         mut branch: Box<Branch>,
         mut carried: Option<(u8, Node)>,
         mut updates: &[LeafUpdate],
-    ) -> Result<Option<Node>, Fault> {
+    ) -> Result<Option<Built>, Fault> {
         let depth = path.len();
         if let Some((first, rest)) = updates.split_first()
             && first.key.len() == depth
@@ -151,7 +212,7 @@ impl Merge<'_> {
             branch.value = first.value.clone().unwrap_or_default();
             updates = rest;
         }
-        let mut fresh: Vec<(u8, Option<Node>)> = Vec::with_capacity(updates.len().min(16));
+        let mut fresh: Vec<(u8, Option<Built>)> = Vec::with_capacity(updates.len().min(16));
         while let Some(first) = updates.first() {
             let nibble = first.key.as_slice()[depth];
             let count = updates.partition_point(|update| update.key.as_slice()[depth] <= nibble);
@@ -167,7 +228,7 @@ impl Merge<'_> {
             };
             fresh.push((nibble, self.merge(child_path, child, group)?));
         }
-        fresh.extend(carried.map(|(nibble, node)| (nibble, Some(node))));
+        fresh.extend(carried.map(|(nibble, node)| (nibble, Some(node.into()))));
         self.rejoin(path, branch, fresh)
     }
 
@@ -175,9 +236,9 @@ impl Merge<'_> {
     fn rejoin(
         &mut self,
         path: Path,
-        mut branch: Box<Branch>,
-        fresh: Vec<(u8, Option<Node>)>,
-    ) -> Result<Option<Node>, Fault> {
+        branch: Box<Branch>,
+        fresh: Vec<(u8, Option<Built>)>,
+    ) -> Result<Option<Built>, Fault> {
         let changed = fresh.iter().fold(0_u16, |mask, (at, _)| mask | 1 << at);
         let untouched = |at: &usize| changed >> at & 1 == 0;
         let mut kept = (0..16)
@@ -187,36 +248,41 @@ impl Merge<'_> {
         let living = fresh.iter().filter(|(_, node)| node.is_some()).count();
         let children = usize::from(only_kept.is_some()) + kept.count() + living;
         let falls = children + usize::from(!branch.value.is_empty()) < 2;
+        let children = branch.children;
+        if !falls {
+            let mut built = Built::from(Node::Branch(branch));
+            for (nibble, node) in fresh {
+                let child_path = self.join(&path, &[nibble])?;
+                let before = children[usize::from(nibble)];
+                self.settle(&child_path, before, node, &mut built, nibble);
+            }
+            return Ok(Some(built));
+        }
 
         let mut last = None;
         for (nibble, node) in fresh {
-            let at = usize::from(nibble);
-            if falls && node.is_some() {
-                last = node.map(|node| (nibble, node, true));
-            } else {
-                let child_path = self.join(&path, &[nibble])?;
-                branch.children[at] = self.settle(&child_path, &branch.children[at], node.as_ref());
+            let at = self.join(&path, &[nibble])?;
+            match node {
+                Some(node) => last = Some((nibble, node, true)),
+                None => self.remove(&at, &children[usize::from(nibble)]),
             }
-        }
-        if !falls {
-            return Ok(Some(Node::Branch(branch)));
         }
         if let Some(at) = only_kept {
             let nibble = u8::try_from(at).expect("below 16");
             let child_path = self.join(&path, &[nibble])?;
-            let node = self.resolve(&child_path, &branch.children[at], &[])?;
-            last = node.map(|node| (nibble, node, false));
+            let node = self.resolve(&child_path, &children[at], &[])?;
+            last = node.map(|node| (nibble, node.into(), false));
         }
         match last {
             Some((nibble, node, is_fresh)) => {
-                let before = branch.children[usize::from(nibble)];
+                let before = children[usize::from(nibble)];
                 let at = self.join(&path, &[nibble])?;
                 self.lift(&at, 1, before, (node, is_fresh)).map(Some)
             }
             None if branch.value.is_empty() => Ok(None),
             None => {
                 let (path, value) = (Path::EMPTY, branch.value);
-                Ok(Some(Node::Leaf { path, value }))
+                Ok(Some(Node::Leaf { path, value }.into()))
             }
         }
     }
@@ -227,7 +293,7 @@ impl Merge<'_> {
         skipped: Path,
         child: NodeRef,
         updates: &[LeafUpdate],
-    ) -> Result<Option<Node>, Fault> {
+    ) -> Result<Option<Built>, Fault> {
         let depth = path.len();
         let shared = |update: &LeafUpdate| {
             common_prefix(skipped.as_slice(), &update.key.as_slice()[depth..])
@@ -240,7 +306,7 @@ impl Merge<'_> {
         let group = &updates[start..start + count];
         if group.is_empty() {
             let path = skipped;
-            return Ok(Some(Node::Extension { path, child }));
+            return Ok(Some(Node::Extension { path, child }.into()));
         }
         let below = self.join(&path, prefix)?;
         let (before, node) = match rest.split_first() {
@@ -264,7 +330,7 @@ impl Merge<'_> {
             Some(node) if prefix.is_empty() => Ok(Some(node)),
             Some(node) => self.lift(&below, split, before, (node, true)).map(Some),
             None => {
-                self.settle(&below, &before, None);
+                self.remove(&below, &before);
                 Ok(None)
             }
         }
@@ -277,46 +343,52 @@ impl Merge<'_> {
         path: &Path,
         count: usize,
         before: NodeRef,
-        (node, is_fresh): (Node, bool),
-    ) -> Result<Node, Fault> {
+        (mut built, is_fresh): (Built, bool),
+    ) -> Result<Built, Fault> {
         let prefix = path.skip(path.len() - count);
-        match node {
-            Node::Leaf { path: rest, value } => {
-                self.settle(path, &before, None);
-                let path = self.join(&prefix, rest.as_slice())?;
-                Ok(Node::Leaf { path, value })
+        match &mut built.node {
+            Node::Leaf { path: rest, .. } | Node::Extension { path: rest, .. } => {
+                let whole = prefix.join(rest.as_slice());
+                *rest = whole.ok_or_else(|| self.too_long(path))?;
+                self.remove(path, &before);
+                Ok(built)
             }
-            Node::Extension { path: rest, child } => {
-                self.settle(path, &before, None);
-                let path = self.join(&prefix, rest.as_slice())?;
-                Ok(Node::Extension { path, child })
-            }
-            branch => {
-                let child = match is_fresh {
-                    true => self.settle(path, &before, Some(&branch)),
-                    false => before,
-                };
-                Ok(Node::Extension {
-                    path: prefix,
-                    child,
-                })
+            Node::Branch(_) if is_fresh => Ok(self.extend(prefix, *path, before, built)),
+            Node::Branch(_) => {
+                let (path, child) = (prefix, before);
+                Ok(Node::Extension { path, child }.into())
             }
         }
     }
 
-    /// Records what becomes of the row at `path`, where the parent held `before`, and gives the
-    /// reference to what stands there now.
-    fn settle(&mut self, path: &Path, before: &NodeRef, node: Option<&Node>) -> NodeRef {
-        let after = match node {
-            Some(node) => encode_reference(node, &mut self.row),
-            None => NodeRef::Empty,
-        };
-        if matches!(after, NodeRef::Hash(_)) {
-            self.rows.push((*path, Some(self.row.clone())));
-        } else if matches!(before, NodeRef::Hash(_)) {
-            self.rows.push((*path, None));
+    /// Hangs what now stands at `path`, where the parent held `before`, below `parent` as the
+    /// child `slot`.
+    fn settle(
+        &mut self,
+        path: &Path,
+        before: NodeRef,
+        node: Option<Built>,
+        parent: &mut Built,
+        slot: u8,
+    ) {
+        match node {
+            Some(node) => {
+                let was_stored = matches!(before, NodeRef::Hash(_));
+                let place = (self.trie, *path);
+                parent.hang(slot, self.drafts.add(place, was_stored, node), self.drafts);
+            }
+            None => {
+                self.remove(path, &before);
+                parent.set_child(slot, NodeRef::Empty);
+            }
         }
-        after
+    }
+
+    /// Nothing stands at `path` any more, where the parent held `before`.
+    fn remove(&mut self, path: &Path, before: &NodeRef) {
+        if matches!(before, NodeRef::Hash(_)) {
+            self.drafts.remove(self.trie, *path);
+        }
     }
 
     /// The node behind `reference`. `None` if there is none, or if it is a leaf that one of
@@ -348,8 +420,11 @@ impl Merge<'_> {
     }
 
     fn join(&self, path: &Path, more: &[u8]) -> Result<Path, Fault> {
-        path.join(more)
-            .ok_or_else(|| self.corrupt(path, MalformedNode("its path is longer than any key")))
+        path.join(more).ok_or_else(|| self.too_long(path))
+    }
+
+    fn too_long(&self, path: &Path) -> Fault {
+        self.corrupt(path, MalformedNode("its path is longer than any key"))
     }
 
     fn corrupt(&self, path: &Path, error: MalformedNode) -> Fault {
