@@ -41,6 +41,7 @@ fn config(path: Option<&Path>, genesis: &Genesis) -> ChainConfig {
         storage: StorageOptions::default(),
         state: StateOptions {
             cache_bytes: 1 << 20,
+            ..StateOptions::default()
         },
     }
 }

@@ -1,11 +1,13 @@
 //! The tries as the disk keeps them: inner nodes by path, leaves in the flat segments.
 
+use crate::cache::node_bytes;
 use crate::flat::{decode_account, decode_value};
 use crate::view::View;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::Segment;
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
+use std::sync::Arc;
 
 /// The segment and key of the row at `path` of `owner`'s trie.
 pub(crate) fn row_key(owner: &Owner, path: &Path) -> (Segment, Vec<u8>) {
@@ -23,20 +25,18 @@ pub(crate) struct DiskTrie<'a>(pub(crate) &'a View<'a>);
 
 impl TrieView for DiskTrie<'_> {
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault> {
-        let (segment, key) = row_key(owner, path);
-        let decode = |row: &[u8]| {
-            Node::from_row(row).map_err(|error| corrupt(segment, &key, &error.to_string()))
-        };
-        let held = self.0.cached(|caches| {
-            let bytes = |row: &Option<Box<[u8]>>| row.as_ref().map_or(0, |row| row.len());
-            let look = |row: &Option<Box<[u8]>>| row.as_deref().map(decode).transpose();
-            caches.rows.with(&(*owner, *path), bytes, look)
+        let held = self.0.caches().of_node(owner, path, self.0.version());
+        let held = held.and_then(|mut shard| {
+            let node = shard.nodes.with(&(*owner, *path), node_bytes, Clone::clone);
+            drop(shard);
+            node
         });
         if let Some(node) = held {
-            return node;
+            return Ok(node.map(|node| Node::clone(&node)));
         }
+        let (segment, key) = row_key(owner, path);
         let row = self.0.snapshot().get(segment, &key)?;
-        // Rows from the disk are checked once, rows from the cache never again.
+        // Rows from the disk are checked once, nodes from the cache never again.
         if let Some(row) = &row
             && keccak256(row.get(2..).unwrap_or_default()) != *hash
         {
@@ -46,12 +46,15 @@ impl TrieView for DiskTrie<'_> {
                 "it does not hash to what its parent names",
             ));
         }
+        let decode = |row: &[u8]| {
+            Node::from_row(row).map_err(|error| corrupt(segment, &key, &error.to_string()))
+        };
         let node = row.as_deref().map(decode).transpose()?;
-        self.0.cache(|caches| {
-            let bytes = row.as_ref().map_or(0, Vec::len);
-            let row = row.map(Vec::into_boxed_slice);
-            caches.rows.insert((*owner, *path), row, bytes);
-        });
+        if let Some(mut shard) = self.0.caches().of_node(owner, path, self.0.version()) {
+            let node = node.clone().map(Arc::new);
+            let bytes = node_bytes(&node);
+            shard.nodes.insert((*owner, *path), node, bytes);
+        }
         Ok(node)
     }
 

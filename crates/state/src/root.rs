@@ -11,6 +11,8 @@ use niwaki_trie::{
     LeafUpdate, Owner, Path, RowUpdates, TrieAccount, TrieUpdate, encode_slot, update_trie,
     update_tries,
 };
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A block's changes with the state root they lead to, ready to be committed or kept beside.
 #[derive(Clone, Debug)]
@@ -100,7 +102,7 @@ pub(crate) fn advance(
             leaves,
         })
         .collect();
-    let storage = update_tries(&trie, &storage)?;
+    let storage = update_in_parallel(&trie, &storage, view.threads())?;
 
     let mut all_rows = Vec::new();
     let mut leaves = Vec::with_capacity(changes.accounts.len());
@@ -121,6 +123,63 @@ pub(crate) fn advance(
     let (root, rows) = update_trie(&trie, None, view.head().root, &leaves)?;
     all_rows.push((None, rows));
     Ok((root, all_rows))
+}
+
+/// Changed leaves that are taken up at once: enough nodes of each height to fill the lanes of the
+/// batch keccak, few enough for all of them to stay in a core's cache until they are hashed.
+const LEAVES_PER_PART: usize = 128;
+
+/// As [`update_tries`], on up to `threads` threads; the outcome does not depend on their number.
+fn update_in_parallel(
+    trie: &DiskTrie<'_>,
+    updates: &[TrieUpdate<'_>],
+    threads: usize,
+) -> Result<Vec<(B256, RowUpdates)>, Fault> {
+    let parts = parts(updates);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut outcomes = Vec::new();
+        // Only who takes which part hangs on the counter.
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(part) = parts.get(index)
+        {
+            outcomes.push((index, update_tries(trie, part)));
+        }
+        outcomes
+    };
+    let mut outcomes = std::thread::scope(|scope| {
+        let helpers = threads.min(parts.len()).saturating_sub(1);
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+        let mut outcomes = work();
+        for helper in helpers {
+            outcomes.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        outcomes
+    });
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    let mut all = Vec::with_capacity(updates.len());
+    for (_, outcome) in outcomes {
+        all.append(&mut outcome?);
+    }
+    Ok(all)
+}
+
+/// `updates` in parts of about [`LEAVES_PER_PART`] leaves, each of one trie at least.
+fn parts<'a, 'b>(mut updates: &'a [TrieUpdate<'b>]) -> Vec<&'a [TrieUpdate<'b>]> {
+    let mut parts = Vec::new();
+    while !updates.is_empty() {
+        let mut taken = 0;
+        let fits = |update: &&TrieUpdate<'_>| {
+            let has_room = taken < LEAVES_PER_PART;
+            taken += update.leaves.len();
+            has_room
+        };
+        let count = updates.iter().take_while(fits).count();
+        let (part, rest) = updates.split_at(count);
+        parts.push(part);
+        updates = rest;
+    }
+    parts
 }
 
 fn slot_update(slot: &SlotChange) -> LeafUpdate {

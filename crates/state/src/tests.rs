@@ -121,6 +121,7 @@ fn small_cache() -> StateOptions {
     // So small that rows, slots and accounts fall out all the time.
     StateOptions {
         cache_bytes: 20_000,
+        ..StateOptions::default()
     }
 }
 

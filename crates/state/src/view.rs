@@ -76,7 +76,8 @@ impl<'a> View<'a> {
         if let Some(change) = account.and_then(|account| account.slot(slot)) {
             return Ok(change.new);
         }
-        if let Some(value) = self.cached(|caches| caches.slots.get(&(*key, *slot))) {
+        let held = self.caches().of_account(key, self.version);
+        if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*key, *slot))) {
             return Ok(value);
         }
         let row = [key.as_slice(), slot.as_slice()].concat();
@@ -84,7 +85,9 @@ impl<'a> View<'a> {
             None => U256::ZERO,
             Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &row, e))?,
         };
-        self.cache(|caches| caches.slots.insert((*key, *slot), value, 0));
+        if let Some(mut shard) = self.caches().of_account(key, self.version) {
+            shard.slots.insert((*key, *slot), value, 0);
+        }
         Ok(value)
     }
 
@@ -153,25 +156,22 @@ impl<'a> View<'a> {
         &self.snapshot
     }
 
-    /// Looks into the caches, if they speak of this view's head.
-    pub(crate) fn cached<T>(&self, look: impl FnOnce(&mut Caches) -> Option<T>) -> Option<T> {
-        let mut caches = self.world.caches();
-        if caches.version == self.version {
-            return look(&mut caches);
-        }
-        None
+    /// The caches, which speak of this view's head while its version stands.
+    pub(crate) fn caches(&self) -> &Caches {
+        self.world.caches()
     }
 
-    /// Puts something read from the snapshot into the caches, if they speak of this view's head.
-    pub(crate) fn cache(&self, put: impl FnOnce(&mut Caches)) {
-        let mut caches = self.world.caches();
-        if caches.version == self.version {
-            put(&mut caches);
-        }
+    pub(crate) fn threads(&self) -> usize {
+        self.world.threads()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     pub(crate) fn head_account(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
-        if let Some(account) = self.cached(|caches| caches.accounts.get(key)) {
+        let held = self.caches().of_account(key, self.version);
+        if let Some(account) = held.and_then(|mut shard| shard.accounts.get(key)) {
             return Ok(account);
         }
         let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
@@ -180,7 +180,9 @@ impl<'a> View<'a> {
                 .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
         });
         let account = account.transpose()?;
-        self.cache(|caches| caches.accounts.insert(*key, account, 0));
+        if let Some(mut shard) = self.caches().of_account(key, self.version) {
+            shard.accounts.insert(*key, account, 0);
+        }
         Ok(account)
     }
 }
@@ -204,11 +206,9 @@ impl StateView for View<'_> {
         if *code_hash == EMPTY_CODE_HASH {
             return Ok(Bytes::new());
         }
-        let mut caches = self.world.caches();
-        let held = caches
-            .codes
-            .with(code_hash, |code| code.len(), Bytes::clone);
-        drop(caches);
+        let mut codes = self.caches().codes();
+        let held = codes.with(code_hash, |code| code.len(), Bytes::clone);
+        drop(codes);
         if let Some(code) = held {
             return Ok(code);
         }
@@ -220,9 +220,8 @@ impl StateView for View<'_> {
             })?
             .into();
         let bytes = code.len();
-        self.world
-            .caches()
-            .codes
+        self.caches()
+            .codes()
             .insert(*code_hash, code.clone(), bytes);
         Ok(code)
     }

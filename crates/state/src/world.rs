@@ -68,18 +68,24 @@ impl StateHead {
 pub struct StateOptions {
     /// Bytes for cached accounts, slots, code and trie rows together.
     pub cache_bytes: usize,
+    /// Threads that compute a root together, where there is enough to do; at least one.
+    pub threads: usize,
 }
 
 impl Default for StateOptions {
     fn default() -> Self {
-        let cache_bytes = 512 << 20;
-        Self { cache_bytes }
+        Self {
+            cache_bytes: 512 << 20,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
     }
 }
 
 /// The state on disk with its caches. One writer, any number of views.
 pub struct WorldState {
     database: Database,
+    threads: usize,
+    caches: Caches,
     shared: Mutex<Shared>,
     overlays: Mutex<Overlays>,
 }
@@ -87,7 +93,8 @@ pub struct WorldState {
 /// What changes with a commit: all of it at once, under one lock.
 struct Shared {
     head: Option<StateHead>,
-    caches: Caches,
+    /// Counts commits; the caches have the same.
+    version: u64,
 }
 
 impl WorldState {
@@ -102,10 +109,11 @@ impl WorldState {
                 .ok_or_else(|| corrupt(Segment::Meta, HEAD, "a head has 72 bytes"))
         });
         let head = head.transpose()?;
-        let caches = Caches::new(options.cache_bytes);
         Ok(Self {
             database,
-            shared: Mutex::new(Shared { head, caches }),
+            threads: options.threads.max(1),
+            caches: Caches::new(options.cache_bytes),
+            shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
         })
     }
@@ -137,7 +145,7 @@ impl WorldState {
             key: "head (no genesis was loaded)".to_owned(),
         })?;
         let snapshot = self.database.snapshot();
-        Ok(View::new(self, snapshot, head, shared.caches.version))
+        Ok(View::new(self, snapshot, head, shared.version))
     }
 
     /// The state after `block`; `None` if it is not the head and a trie log on the way is not
@@ -203,10 +211,10 @@ impl WorldState {
             batch,
             durable,
         )?;
-        let mut caches = self.caches();
+        let mut cached = self.caches.codes();
         for (hash, code) in codes {
             let bytes = code.len();
-            caches.codes.insert(hash, code, bytes);
+            cached.insert(hash, code, bytes);
         }
         Ok(())
     }
@@ -294,7 +302,7 @@ impl WorldState {
             for (path, row) in updates {
                 let (segment, key) = row_key(owner, path);
                 match row {
-                    Some(row) => batch.put(segment, &key, row),
+                    Some(row) => batch.put(segment, &key, &row.bytes),
                     None => batch.delete(segment, &key),
                 }
             }
@@ -306,8 +314,8 @@ impl WorldState {
         assert_eq!(shared.head, Some(from), "only one writer moves the head");
         self.database.write(&batch, durable)?;
         shared.head = Some(head);
-        shared.caches.version += 1;
-        follow(&mut shared.caches, &total, rows);
+        self.caches.follow(shared.version, &total, rows);
+        shared.version += 1;
         Ok(())
     }
 
@@ -330,12 +338,19 @@ impl WorldState {
         assert_eq!(shared.head, None, "a genesis is loaded into an empty state");
         self.database.write(&batch, true)?;
         shared.head = Some(head);
-        shared.caches.version += 1;
+        self.caches
+            .follow(shared.version, &Changes::default(), Vec::new());
+        shared.version += 1;
         Ok(())
     }
 
-    pub(crate) fn caches(&self) -> CachesGuard<'_> {
-        CachesGuard(self.shared())
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    /// Threads that compute a root together.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -355,23 +370,6 @@ struct Move {
     rows: Vec<(Owner, RowUpdates)>,
 }
 
-/// The caches while they are locked.
-pub(crate) struct CachesGuard<'a>(MutexGuard<'a, Shared>);
-
-impl std::ops::Deref for CachesGuard<'_> {
-    type Target = Caches;
-
-    fn deref(&self) -> &Caches {
-        &self.0.caches
-    }
-}
-
-impl std::ops::DerefMut for CachesGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Caches {
-        &mut self.0.caches
-    }
-}
-
 /// Adds the flat accounts and slots of `changes`' second state.
 fn add_flat(changes: &Changes, batch: &mut Batch) {
     for account in &changes.accounts {
@@ -387,23 +385,6 @@ fn add_flat(changes: &Changes, batch: &mut Batch) {
             } else {
                 batch.put_parts(Segment::Slots, &key, &[&encode_value(&slot.new)]);
             }
-        }
-    }
-}
-
-/// Brings the caches up to the state after `total` and `rows`.
-fn follow(caches: &mut Caches, total: &Changes, rows: Vec<(Owner, RowUpdates)>) {
-    for account in &total.accounts {
-        caches.accounts.insert(account.key, account.new, 0);
-        for slot in &account.slots {
-            caches.slots.insert((account.key, slot.key), slot.new, 0);
-        }
-    }
-    for (owner, updates) in rows {
-        for (path, row) in updates {
-            let bytes = row.as_ref().map_or(0, Vec::len);
-            let row = row.map(Vec::into_boxed_slice);
-            caches.rows.insert((owner, path), row, bytes);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A node can be encoded when all its children have their references. So nodes are hashed by
 //! height, from the leaves up, all of one height in one batch, of however many tries.
 
-use crate::update::RowUpdates;
+use crate::update::{RowUpdates, TrieRow};
 use crate::{InlineNode, Node, NodeRef, Path};
 use alloy_primitives::B256;
 use niwaki_crypto::keccak256_batch;
@@ -138,23 +138,29 @@ impl Drafts {
             let lowest = height(&self.list, *first);
             let count = rest.partition_point(|index| height(&self.list, *index) == lowest);
             let (level, higher) = rest.split_at(count);
-            hash_level(&mut self.list, &mut self.outcomes, level, &mut buffer);
+            for nodes in level.chunks(NODES_AT_ONCE) {
+                hash_nodes(&mut self.list, &mut self.outcomes, nodes, &mut buffer);
+            }
             rest = higher;
         }
         self.outcomes
     }
 }
 
-/// Gives each node of one height its reference: to its parent, or to its trie as root.
-fn hash_level(
+/// Nodes that are encoded, hashed and copied before the next ones, so that their bytes stay in the
+/// first caches.
+const NODES_AT_ONCE: usize = 64;
+
+/// Gives nodes of one height their references: to their parents, or to their tries as roots.
+fn hash_nodes(
     list: &mut [Draft],
     outcomes: &mut [(B256, RowUpdates)],
-    level: &[u32],
+    nodes: &[u32],
     buffer: &mut Vec<u8>,
 ) {
     buffer.clear();
-    let mut rows: Vec<Range<usize>> = Vec::with_capacity(level.len());
-    for index in level {
+    let mut rows: Vec<Range<usize>> = Vec::with_capacity(nodes.len());
+    for index in nodes {
         let start = buffer.len();
         list[*index as usize].node.encode_row(buffer);
         rows.push(start..buffer.len());
@@ -162,17 +168,17 @@ fn hash_level(
     let rlp = |row: &Range<usize>| &buffer[row.start + Node::ROW_MASK_BYTES..row.end];
     let messages: Vec<&[u8]> = rows.iter().map(rlp).collect();
     let hashes = keccak256_batch(&messages);
-    for ((index, row), hash) in level.iter().zip(&rows).zip(hashes) {
-        let draft = &list[*index as usize];
+    for ((index, row), hash) in nodes.iter().zip(&rows).zip(hashes) {
+        let draft = &mut list[*index as usize];
         let (parent, slot, was_stored) = (draft.parent, draft.slot, draft.was_stored);
         let is_leaf = matches!(draft.node, Node::Leaf { .. });
         let outcome = &mut outcomes[draft.trie as usize];
         let is_root = parent == NONE;
         let inline = InlineNode::new(rlp(row)).filter(|_| !is_root);
         if !is_leaf && inline.is_none() {
-            outcome
-                .1
-                .push((draft.path, Some(buffer[row.clone()].to_vec())));
+            let bytes = buffer[row.clone()].to_vec();
+            let node = std::mem::replace(&mut draft.node, Node::GONE);
+            outcome.1.push((draft.path, Some(TrieRow { bytes, node })));
         } else if was_stored {
             outcome.1.push((draft.path, None));
         }

@@ -23,7 +23,7 @@ pub use node::{Branch, InlineNode, MalformedNode, Node, NodeRef};
 pub use ordered::ordered_root;
 pub use path::Path;
 pub use proof::{ProofError, prove, verify_proof};
-pub use update::{LeafUpdate, RowUpdates, TrieUpdate, update_trie, update_tries};
+pub use update::{LeafUpdate, RowUpdates, TrieRow, TrieUpdate, update_trie, update_tries};
 pub use view::{Owner, TrieView};
 pub use witness::WitnessState;
 

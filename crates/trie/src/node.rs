@@ -84,6 +84,12 @@ pub struct Branch {
 }
 
 impl Node {
+    /// Stands where a node was taken away.
+    pub(crate) const GONE: Self = Self::Leaf {
+        path: Path::EMPTY,
+        value: Vec::new(),
+    };
+
     /// Bytes of a stored row before the RLP: the leaf mask, big-endian, bit `n` for child `n`.
     pub(crate) const ROW_MASK_BYTES: usize = 2;
 

@@ -96,7 +96,10 @@ impl Disk {
         for (path, row) in rows {
             assert!(seen.insert(path), "row {path} is listed twice");
             match row {
-                Some(row) => drop(self.rows.insert(path, row)),
+                Some(row) => {
+                    assert_eq!(Node::from_row(&row.bytes), Ok(row.node));
+                    self.rows.insert(path, row.bytes);
+                }
                 None => assert!(self.rows.remove(&path).is_some(), "no row at {path}"),
             }
         }

@@ -24,9 +24,18 @@ pub struct LeafUpdate {
     pub replaces: bool,
 }
 
+/// A row to set: its bytes, and the node they are of, for a store that keeps nodes in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrieRow {
+    /// What [`Node::from_row`] reads.
+    pub bytes: Vec<u8>,
+    /// The node.
+    pub node: Node,
+}
+
 /// What a store must do to its rows: set (`Some`) or remove (`None`) at each path. No path is
 /// listed twice.
-pub type RowUpdates = Vec<(Path, Option<Vec<u8>>)>;
+pub type RowUpdates = Vec<(Path, Option<TrieRow>)>;
 
 /// One trie that is to change.
 #[derive(Clone, Copy, Debug)]

@@ -9,6 +9,7 @@ mod process;
 mod programs;
 mod recorded;
 mod replay;
+mod state_root;
 mod stats;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,8 @@ enum Command {
     Head(import::HeadOptions),
     /// Real mainnet blocks on their recorded pre-state: checked against the chain, and timed.
     Replay(replay::Options),
+    /// State root and commit of random changes over a large state.
+    StateRoot(state_root::Options),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::StateRoot(options) => state_root::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -94,6 +94,7 @@ fn run(case: &Value) -> Result<(), String> {
         storage: StorageOptions::default(),
         state: StateOptions {
             cache_bytes: 1 << 20,
+            ..StateOptions::default()
         },
     })
     .map_err(|error| error.to_string())?;

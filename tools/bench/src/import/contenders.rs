@@ -77,6 +77,7 @@ pub(crate) fn print_head(options: &HeadOptions) -> Result<()> {
         storage,
         state: StateOptions {
             cache_bytes: LOOK_BYTES,
+            ..StateOptions::default()
         },
     })?;
     let BlockId { number, hash } = chain.head().id;
