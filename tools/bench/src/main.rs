@@ -2,6 +2,7 @@
 
 mod chain_file;
 mod compare;
+mod gen_genesis;
 mod import;
 mod machine;
 mod peers;
@@ -41,6 +42,8 @@ enum Command {
     /// The head of a database of ours, as JSON.
     #[command(hide = true)]
     Head(import::HeadOptions),
+    /// Writes a genesis file of any size, to measure beginnings with.
+    GenGenesis(gen_genesis::Options),
     /// Real mainnet blocks on their recorded pre-state: checked against the chain, and timed.
     Replay(replay::Options),
     /// State root and commit of random changes over a large state.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),
+        Command::GenGenesis(options) => gen_genesis::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::StateRoot(options) => state_root::run(&options),
     };
