@@ -2,8 +2,11 @@
 
 mod alloc;
 mod config;
+mod scan;
+mod stream;
 
 pub use alloc::{GenesisAccount, decode_alloc, encode_alloc};
+pub use stream::{AllocItem, AllocSink, ReadError, read_genesis};
 
 use crate::chain_spec::ChainSpec;
 use crate::fees::INITIAL_BASE_FEE;
@@ -13,6 +16,7 @@ use alloy_primitives::{Address, B64, B256, Bytes, U256};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{EMPTY_ROOT_HASH, Fork, Header};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What is wrong with a genesis file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +73,79 @@ pub enum GenesisError {
     Alloc(String),
 }
 
+impl GenesisError {
+    /// Two accounts of one address.
+    pub fn address_twice(address: &Address) -> Self {
+        Self::DuplicateKey {
+            at: "alloc".to_owned(),
+            first: address.to_string(),
+            second: "the same address again".to_owned(),
+        }
+    }
+
+    /// Two values of one slot.
+    pub fn slot_twice(address: &Address, slot: &U256) -> Self {
+        Self::DuplicateKey {
+            at: format!("alloc.{address}.storage"),
+            first: format!("{slot:#x}"),
+            second: "the same slot again".to_owned(),
+        }
+    }
+}
+
+/// A genesis but for its alloc: the chain's parameters and the fields of its first header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GenesisHead {
+    /// The chain's parameters.
+    pub spec: ChainSpec,
+    template: Header,
+    text: String,
+    alloc_bytes: Option<Range<u64>>,
+}
+
+impl GenesisHead {
+    /// Parses the text of a genesis file of which the bytes `alloc_bytes`, those of the alloc, were
+    /// replaced by `null`. An alloc that is there all the same is ignored.
+    ///
+    /// # Errors
+    /// [`GenesisError`] naming the key that is malformed, missing or not supported.
+    pub fn parse(text: String, alloc_bytes: Option<Range<u64>>) -> Result<Self, GenesisError> {
+        let root = Object::parse("", &text)?;
+        let Some(config) = root.object("config")? else {
+            return Err(GenesisError::Missing {
+                key: "config",
+                why: "it holds the chain id and the forks",
+            });
+        };
+        let spec = config::parse_config(&config)?;
+        let template = parse_header(&root, &spec)?;
+        Ok(Self {
+            spec,
+            template,
+            text,
+            alloc_bytes,
+        })
+    }
+
+    /// The file without its alloc, in whose place stands `null`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where in the file the alloc stood; `None` if there is none.
+    pub fn alloc_bytes(&self) -> Option<Range<u64>> {
+        self.alloc_bytes.clone()
+    }
+
+    /// The genesis header, given the root of the state that the alloc makes.
+    pub fn header(&self, state_root: B256) -> Header {
+        Header {
+            state_root,
+            ..self.template.clone()
+        }
+    }
+}
+
 /// A genesis: the chain's parameters, the fields of its first header and its first state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Genesis {
@@ -81,29 +158,25 @@ pub struct Genesis {
 
 impl Genesis {
     /// Parses a genesis file in geth's or Besu's form. Keys may be in any letter case; keys that
-    /// neither client gives a meaning to consensus are ignored.
+    /// neither client gives a meaning to consensus are ignored. [`read_genesis`] does not hold the
+    /// alloc in memory.
     ///
     /// # Errors
     /// [`GenesisError`] naming the key that is malformed, missing or not supported.
     pub fn from_json(text: &str) -> Result<Self, GenesisError> {
-        let root = Object::parse("", text)?;
-        let Some(config) = root.object("config")? else {
-            return Err(GenesisError::Missing {
-                key: "config",
-                why: "it holds the chain id and the forks",
-            });
-        };
-        let spec = config::parse_config(&config)?;
-        let alloc = match root.object("alloc")? {
-            Some(object) => alloc::parse_alloc(&object)?,
-            None => BTreeMap::new(),
-        };
-        let template = parse_header(&root, &spec)?;
-        Ok(Self {
-            spec,
+        let mut gathered = stream::Gathered::default();
+        let outcome = read_genesis(&mut text.as_bytes(), &mut |item| gathered.take(item));
+        let (head, alloc) = gathered.finish(outcome)?;
+        Ok(Self::new(head, alloc))
+    }
+
+    /// A genesis of its two parts.
+    pub fn new(head: GenesisHead, alloc: BTreeMap<Address, GenesisAccount>) -> Self {
+        Self {
+            spec: head.spec,
             alloc,
-            template,
-        })
+            template: head.template,
+        }
     }
 
     /// The genesis header, given the root of the state that [`Self::alloc`] makes.

@@ -139,7 +139,8 @@ fn at(path: &str) -> String {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// `text`, or its beginning if it is long.
+pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(text)),
         None => text.to_owned(),
@@ -164,6 +165,9 @@ pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
         if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err("is not a hex number".to_owned());
         }
+        if let Some(word) = padded(digits) {
+            return Ok(word.into());
+        }
         return U256::from_str_radix(digits, 16).map_err(|_| "does not fit in 256 bits".to_owned());
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
@@ -174,6 +178,11 @@ pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
 
 /// An address with or without `0x`, in any letter case.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
+    let mut address = Address::ZERO;
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.len() == 40 && hex::decode_to_slice(digits, address.as_mut_slice()).is_ok() {
+        return Ok(address);
+    }
     let bytes = parse_bytes(text)?;
     Address::try_from(bytes.as_ref()).map_err(|_| format!("has {} bytes, not 20", bytes.len()))
 }
@@ -189,12 +198,20 @@ pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, String> {
 pub(crate) fn parse_b256(text: &str) -> Result<B256, String> {
     let text = unquote(text);
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    if digits.len() > 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err("is not hex of at most 32 bytes".to_owned());
+    padded(digits).ok_or_else(|| "is not hex of at most 32 bytes".to_owned())
+}
+
+/// Up to 64 hex digits, filled with zeros on the left.
+fn padded(digits: &str) -> Option<B256> {
+    let missing = 64_usize.checked_sub(digits.len())?;
+    let mut text = [b'0'; 64];
+    text[missing..].copy_from_slice(digits.as_bytes());
+    if !text.iter().all(u8::is_ascii_hexdigit) {
+        return None;
     }
-    let padded = format!("{digits:0>64}");
-    let bytes = hex::decode(padded).map_err(|error| format!("is not hex: {error}"))?;
-    B256::try_from(bytes.as_slice()).map_err(|_| "is not 32 bytes".to_owned())
+    let mut word = B256::ZERO;
+    hex::decode_to_slice(text, word.as_mut_slice()).ok()?;
+    Some(word)
 }
 
 #[cfg(test)]

@@ -44,7 +44,10 @@ pub use fees::{
     INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,
 };
 pub use fork_id::{ForkId, fork_filter, fork_id};
-pub use genesis::{Genesis, GenesisAccount, GenesisError, decode_alloc, encode_alloc};
+pub use genesis::{
+    AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, ReadError,
+    decode_alloc, encode_alloc, read_genesis,
+};
 pub use header::{Parent, check_header};
 pub use invalid::{InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction};
 pub use networks::Network;

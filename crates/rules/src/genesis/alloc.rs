@@ -1,7 +1,6 @@
-//! The first state: accounts from JSON, and the compact form in which built-in chains carry it.
+//! The first state, and the compact form in which built-in chains carry it.
 
 use super::GenesisError;
-use crate::json::{Object, parse_address, parse_b256};
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use std::collections::BTreeMap;
@@ -17,51 +16,6 @@ pub struct GenesisAccount {
     pub code: Bytes,
     /// Slots that are not zero.
     pub storage: BTreeMap<U256, U256>,
-}
-
-pub(super) fn parse_alloc(
-    alloc: &Object<'_>,
-) -> Result<BTreeMap<Address, GenesisAccount>, GenesisError> {
-    let mut accounts = BTreeMap::new();
-    for (key, text) in alloc.entries() {
-        let path = format!("alloc.{key}");
-        let address = parse_address(key).map_err(|reason| GenesisError::Value {
-            key: path.clone(),
-            value: key.to_owned(),
-            reason,
-        })?;
-        let object = Object::parse(&path, text)?;
-        let mut storage = BTreeMap::new();
-        if let Some(slots) = object.object("storage")? {
-            for (slot, value) in slots.entries() {
-                let word = |text: &str| {
-                    parse_b256(text).map_err(|reason| GenesisError::Value {
-                        key: format!("{path}.storage.{slot}"),
-                        value: text.to_owned(),
-                        reason,
-                    })
-                };
-                let value: U256 = word(value)?.into();
-                if !value.is_zero() {
-                    storage.insert(word(slot)?.into(), value);
-                }
-            }
-        }
-        let account = GenesisAccount {
-            nonce: object.u64("nonce")?.unwrap_or(0),
-            balance: object.u256("balance")?.unwrap_or_default(),
-            code: object.bytes("code")?.unwrap_or_default(),
-            storage,
-        };
-        if accounts.insert(address, account).is_some() {
-            return Err(GenesisError::DuplicateKey {
-                at: "alloc".to_owned(),
-                first: key.to_owned(),
-                second: address.to_string(),
-            });
-        }
-    }
-    Ok(accounts)
 }
 
 #[derive(RlpDecodable, RlpEncodable)]

@@ -1,0 +1,281 @@
+//! JSON as a stream of bytes: the few steps that reading a huge object member by member takes.
+//!
+//! Goes in: anything that reads. Comes out: keys, and the text of values. Memory is a buffer and
+//! whatever the caller asks to keep. It knows the shape of JSON, not that of a genesis; values that
+//! are not plain strings are handed to `serde_json` to be judged.
+
+use super::{GenesisError, ReadError};
+use serde_json::value::RawValue;
+use std::io::{ErrorKind, Read};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The most bytes that are held of one value or key: codes and comments, but no alloc.
+pub(super) const HELD_MAX_BYTES: usize = 64 << 20;
+
+/// A reader of JSON that moves forward only.
+pub(super) struct Scanner<'a> {
+    input: &'a mut dyn Read,
+    buffer: Box<[u8]>,
+    at: usize,
+    end: usize,
+    /// Bytes before the buffer.
+    before: u64,
+    /// What was kept so far, and where in the buffer the rest of it begins.
+    kept: Vec<u8>,
+    keep_from: Option<usize>,
+}
+
+impl<'a> Scanner<'a> {
+    /// Begins at the first byte of `input`, keeping what is passed.
+    pub(super) fn new(input: &'a mut dyn Read) -> Self {
+        Self {
+            input,
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            at: 0,
+            end: 0,
+            before: 0,
+            kept: Vec::new(),
+            keep_from: Some(0),
+        }
+    }
+
+    /// Bytes passed.
+    pub(super) fn offset(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    /// Stops keeping what is passed.
+    pub(super) fn keep_no_more(&mut self) {
+        if let Some(from) = self.keep_from.take() {
+            self.kept.extend_from_slice(&self.buffer[from..self.at]);
+        }
+    }
+
+    /// Keeps `bytes` in place of what was passed without keeping, then what follows.
+    pub(super) fn keep_again(&mut self, bytes: &[u8]) {
+        self.kept.extend_from_slice(bytes);
+        self.keep_from = Some(self.at);
+    }
+
+    /// What was kept.
+    pub(super) fn into_kept(mut self) -> Vec<u8> {
+        self.keep_no_more();
+        self.kept
+    }
+
+    /// The next byte that is not white space, without passing it; `None` at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            while self.at < self.end {
+                let byte = self.buffer[self.at];
+                if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                    return Ok(Some(byte));
+                }
+                self.at += 1;
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Passes `byte`, which must come next but for white space. `place` names it in errors.
+    pub(super) fn expect(&mut self, byte: u8, place: &dyn Fn() -> String) -> Result<(), ReadError> {
+        if self.peek()? == Some(byte) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(self.bad(place, &format!("expected '{}'", char::from(byte))))
+    }
+
+    /// Passes to the next key of an object and over its colon; `None` after the last one, over the
+    /// closing brace. `is_first` says whether there was none before.
+    pub(super) fn next_key(
+        &mut self,
+        is_first: &mut bool,
+        place: &dyn Fn() -> String,
+    ) -> Result<Option<String>, ReadError> {
+        let next = self.peek()?;
+        if next == Some(b'}') {
+            self.at += 1;
+            return Ok(None);
+        }
+        if !std::mem::take(is_first) {
+            if next != Some(b',') {
+                return Err(self.bad(place, "expected ',' or '}'"));
+            }
+            self.at += 1;
+        }
+        if self.peek()? != Some(b'"') {
+            return Err(self.bad(place, "expected a key"));
+        }
+        let mut text = Vec::new();
+        let is_plain = self.string(&mut text, place)?;
+        let key = if is_plain {
+            // Without the quotes.
+            text.pop();
+            text.remove(0);
+            String::from_utf8(text).map_err(|error| self.bad(place, &error.to_string()))?
+        } else {
+            serde_json::from_slice(&text).map_err(|error| self.bad(place, &error.to_string()))?
+        };
+        self.expect(b':', place)?;
+        Ok(Some(key))
+    }
+
+    /// The text of the next value, as it is written.
+    pub(super) fn value(&mut self, place: &dyn Fn() -> String) -> Result<String, ReadError> {
+        let mut text = Vec::new();
+        let is_plain = match self.peek()? {
+            Some(b'"') => self.string(&mut text, place)?,
+            Some(b'{' | b'[') => {
+                self.nested(&mut text, place)?;
+                false
+            }
+            Some(_) => {
+                self.scalar(&mut text)?;
+                false
+            }
+            None => return Err(self.bad(place, "the file ends")),
+        };
+        if !is_plain && let Err(error) = serde_json::from_slice::<&RawValue>(&text) {
+            return Err(self.bad(place, &error.to_string()));
+        }
+        String::from_utf8(text).map_err(|error| self.bad(place, &error.to_string()))
+    }
+
+    /// Copies a string with its quotes; says whether it is plain, which is without escapes.
+    fn string(
+        &mut self,
+        text: &mut Vec<u8>,
+        place: &dyn Fn() -> String,
+    ) -> Result<bool, ReadError> {
+        let mut is_plain = true;
+        self.at += 1;
+        text.push(b'"');
+        loop {
+            let rest = &self.buffer[self.at..self.end];
+            let stop = rest
+                .iter()
+                .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
+            text.extend_from_slice(&rest[..stop.unwrap_or(rest.len())]);
+            if text.len() > HELD_MAX_BYTES {
+                return Err(self.too_long(place));
+            }
+            let Some(stop) = stop else {
+                self.at = self.end;
+                if !self.fill()? {
+                    return Err(self.bad(place, "the file ends in a string"));
+                }
+                continue;
+            };
+            self.at += stop;
+            match self.buffer[self.at] {
+                b'"' => {
+                    self.at += 1;
+                    text.push(b'"');
+                    return Ok(is_plain);
+                }
+                b'\\' => {
+                    is_plain = false;
+                    text.push(b'\\');
+                    self.at += 1;
+                    if self.at == self.end && !self.fill()? {
+                        return Err(self.bad(place, "the file ends in a string"));
+                    }
+                    text.push(self.buffer[self.at]);
+                    self.at += 1;
+                }
+                _ => return Err(self.bad(place, "a control character in a string")),
+            }
+        }
+    }
+
+    /// Copies an object or an array.
+    fn nested(&mut self, text: &mut Vec<u8>, place: &dyn Fn() -> String) -> Result<(), ReadError> {
+        let mut depth = 0_u32;
+        loop {
+            let Some(byte) = self.peek()? else {
+                return Err(self.bad(place, "the file ends in a value"));
+            };
+            if byte == b'"' {
+                self.string(text, place)?;
+                continue;
+            }
+            // White space keeps numbers and words apart.
+            text.push(b' ');
+            if matches!(byte, b'{' | b'[' | b'}' | b']' | b',' | b':') {
+                text.push(byte);
+                self.at += 1;
+            } else {
+                self.scalar(text)?;
+            }
+            match byte {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+            if text.len() > HELD_MAX_BYTES {
+                return Err(self.too_long(place));
+            }
+        }
+    }
+
+    /// Copies what is neither a string nor nested: up to the next mark or white space.
+    fn scalar(&mut self, text: &mut Vec<u8>) -> Result<(), ReadError> {
+        loop {
+            while self.at < self.end {
+                let byte = self.buffer[self.at];
+                if matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':' | b'"')
+                    || matches!(byte, b'{' | b'}' | b'[' | b']')
+                {
+                    return Ok(());
+                }
+                text.push(byte);
+                self.at += 1;
+            }
+            if text.len() > HELD_MAX_BYTES || !self.fill()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads on, once everything in the buffer was passed; `false` at the end.
+    fn fill(&mut self) -> Result<bool, ReadError> {
+        if let Some(from) = &mut self.keep_from {
+            self.kept.extend_from_slice(&self.buffer[*from..self.end]);
+            *from = 0;
+            if self.kept.len() > HELD_MAX_BYTES {
+                return Err(self.too_long(&|| "the file beside its alloc".to_owned()));
+            }
+        }
+        self.before += self.end as u64;
+        (self.at, self.end) = (0, 0);
+        loop {
+            match self.input.read(&mut self.buffer) {
+                Ok(read) => {
+                    self.end = read;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(ReadError::Io(error)),
+            }
+        }
+    }
+
+    /// What is wrong here.
+    pub(super) fn bad(&self, place: &dyn Fn() -> String, reason: &str) -> ReadError {
+        ReadError::Genesis(GenesisError::Json {
+            at: place(),
+            reason: format!("{reason}, at byte {}", self.offset()),
+        })
+    }
+
+    fn too_long(&self, place: &dyn Fn() -> String) -> ReadError {
+        self.bad(place, &format!("more than {HELD_MAX_BYTES} bytes"))
+    }
+}

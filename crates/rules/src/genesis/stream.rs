@@ -1,0 +1,282 @@
+//! A genesis file read in one pass, in memory that does not grow with its alloc.
+//!
+//! The accounts are handed out as they come, in the order of the file and unchecked for
+//! duplicates; everything else is kept as text and parsed at the end, so that `alloc` may stand
+//! before `config`.
+
+use super::scan::Scanner;
+use super::{GenesisAccount, GenesisError, GenesisHead};
+use crate::json::{parse_address, parse_b256, parse_bytes, parse_u256, shortened};
+use alloy_primitives::{Address, Bytes, U256};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Range;
+
+/// A piece of the first state. An account's slots come before the account itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllocItem {
+    /// A slot that is not zero.
+    Slot {
+        /// Whose it is.
+        address: Address,
+        /// Its number.
+        slot: U256,
+        /// Its value.
+        value: U256,
+    },
+    /// An account, but for its storage.
+    Account {
+        /// Its address.
+        address: Address,
+        /// Nonce.
+        nonce: u64,
+        /// Balance in wei.
+        balance: U256,
+        /// Code; empty if none.
+        code: Bytes,
+    },
+}
+
+/// Why a genesis was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It can't be used.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
+    /// The machine failed.
+    #[error("the genesis can't be read: {0}")]
+    Io(std::io::Error),
+    /// Whoever takes the accounts asked to stop.
+    #[error("stopped while reading the genesis")]
+    Stopped,
+}
+
+/// Takes the pieces of an alloc; `false` stops the reading.
+pub type AllocSink<'a> = dyn FnMut(AllocItem) -> bool + 'a;
+
+/// Reads a genesis file in geth's or Besu's form, as [`Genesis::from_json`](super::Genesis) does,
+/// handing the pieces of its alloc to `sink`. Memory is bounded by the largest code and what is not
+/// alloc. Addresses and slots that are given twice are for `sink` to find.
+///
+/// # Errors
+/// [`ReadError`]; what was handed out before it means nothing then.
+pub fn read_genesis(
+    input: &mut dyn Read,
+    sink: &mut AllocSink<'_>,
+) -> Result<GenesisHead, ReadError> {
+    let file = || "the file".to_owned();
+    let mut scanner = Scanner::new(input);
+    scanner.expect(b'{', &file)?;
+    let mut alloc: Option<(String, Range<u64>)> = None;
+    let mut is_first = true;
+    while let Some(key) = scanner.next_key(&mut is_first, &file)? {
+        if !key.eq_ignore_ascii_case("alloc") {
+            scanner.value(&|| key.clone())?;
+            continue;
+        }
+        if let Some((first, _)) = alloc {
+            return Err(duplicate("the file".to_owned(), first, key).into());
+        }
+        let next = scanner.peek()?;
+        scanner.keep_no_more();
+        let start = scanner.offset();
+        match next {
+            Some(b'{') => read_alloc(&mut scanner, &key, sink)?,
+            _ if scanner.value(&|| key.clone())? == "null" => {}
+            _ => return Err(scanner.bad(&|| key.clone(), "expected '{'")),
+        }
+        alloc = Some((key, start..scanner.offset()));
+        scanner.keep_again(NO_ALLOC);
+    }
+    if scanner.peek()?.is_some() {
+        return Err(scanner.bad(&file, "something after its end"));
+    }
+    let text = String::from_utf8(scanner.into_kept()).map_err(|error| GenesisError::Json {
+        at: file(),
+        reason: error.to_string(),
+    })?;
+    Ok(GenesisHead::parse(text, alloc.map(|(_, range)| range))?)
+}
+
+/// What stands for an alloc that was handed out.
+pub(super) const NO_ALLOC: &[u8] = b"null";
+
+fn duplicate(at: String, first: String, second: String) -> GenesisError {
+    GenesisError::DuplicateKey { at, first, second }
+}
+
+/// Reads the alloc, of which the brace comes next.
+fn read_alloc(
+    scanner: &mut Scanner<'_>,
+    name: &str,
+    sink: &mut AllocSink<'_>,
+) -> Result<(), ReadError> {
+    let place = || name.to_owned();
+    scanner.expect(b'{', &place)?;
+    let mut is_first = true;
+    while let Some(key) = scanner.next_key(&mut is_first, &place)? {
+        let address = parse_address(&key)
+            .map_err(|reason| bad_value(format!("{name}.{key}"), &key, reason))?;
+        read_account(scanner, &|| format!("{name}.{key}"), address, sink)?;
+    }
+    Ok(())
+}
+
+fn read_account(
+    scanner: &mut Scanner<'_>,
+    place: &dyn Fn() -> String,
+    address: Address,
+    sink: &mut AllocSink<'_>,
+) -> Result<(), ReadError> {
+    const FIELDS: [&str; 4] = ["nonce", "balance", "code", "storage"];
+    let mut seen: [Option<String>; 4] = Default::default();
+    let (mut nonce, mut balance, mut code) = (0, U256::ZERO, Bytes::new());
+    scanner.expect(b'{', place)?;
+    let mut is_first = true;
+    while let Some(key) = scanner.next_key(&mut is_first, place)? {
+        let path = || format!("{}.{key}", place());
+        let field = FIELDS
+            .iter()
+            .position(|name| key.eq_ignore_ascii_case(name));
+        if field == Some(3) && scanner.peek()? == Some(b'{') {
+            read_storage(scanner, &path, address, sink)?;
+        } else {
+            let text = scanner.value(&path)?;
+            let wrong = |reason: String| bad_value(path(), &text, reason);
+            match field {
+                _ if text == "null" => {}
+                Some(0) => {
+                    let number = parse_u256(&text).map_err(wrong)?;
+                    let fits = u64::try_from(number);
+                    nonce = fits.map_err(|_| wrong("does not fit in 64 bits".to_owned()))?;
+                }
+                Some(1) => balance = parse_u256(&text).map_err(wrong)?,
+                Some(2) => code = parse_bytes(&text).map_err(wrong)?,
+                Some(_) => return Err(scanner.bad(&path, "expected '{'")),
+                None => {}
+            }
+        }
+        if let Some(field) = field {
+            if let Some(first) = seen[field].take() {
+                return Err(duplicate(place(), first, key).into());
+            }
+            seen[field] = Some(key);
+        }
+    }
+    let item = AllocItem::Account {
+        address,
+        nonce,
+        balance,
+        code,
+    };
+    hand_out(sink, item)
+}
+
+fn read_storage(
+    scanner: &mut Scanner<'_>,
+    place: &dyn Fn() -> String,
+    address: Address,
+    sink: &mut AllocSink<'_>,
+) -> Result<(), ReadError> {
+    scanner.expect(b'{', place)?;
+    let mut is_first = true;
+    while let Some(key) = scanner.next_key(&mut is_first, place)? {
+        let path = || format!("{}.{key}", place());
+        let text = scanner.value(&path)?;
+        let word = |text: &str| -> Result<U256, GenesisError> {
+            let word = parse_b256(text).map_err(|reason| bad_value(path(), text, reason))?;
+            Ok(word.into())
+        };
+        let value = word(&text)?;
+        if !value.is_zero() {
+            let slot = word(&key)?;
+            hand_out(
+                sink,
+                AllocItem::Slot {
+                    address,
+                    slot,
+                    value,
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn hand_out(sink: &mut AllocSink<'_>, item: AllocItem) -> Result<(), ReadError> {
+    if sink(item) {
+        Ok(())
+    } else {
+        Err(ReadError::Stopped)
+    }
+}
+
+fn bad_value(key: String, text: &str, reason: String) -> GenesisError {
+    GenesisError::Value {
+        key,
+        value: shortened(text),
+        reason,
+    }
+}
+
+/// An alloc gathered in memory from its pieces.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) alloc: BTreeMap<Address, GenesisAccount>,
+    storage: BTreeMap<U256, U256>,
+    /// The first thing that was given twice.
+    twice: Option<GenesisError>,
+}
+
+impl Gathered {
+    /// Takes a piece; `false` if it was there already.
+    pub(super) fn take(&mut self, item: AllocItem) -> bool {
+        match item {
+            AllocItem::Slot {
+                address,
+                slot,
+                value,
+            } => {
+                if self.storage.insert(slot, value).is_some() {
+                    self.twice = Some(GenesisError::slot_twice(&address, &slot));
+                }
+            }
+            AllocItem::Account {
+                address,
+                nonce,
+                balance,
+                code,
+            } => {
+                let account = GenesisAccount {
+                    nonce,
+                    balance,
+                    code,
+                    storage: std::mem::take(&mut self.storage),
+                };
+                if self.alloc.insert(address, account).is_some() {
+                    self.twice = Some(GenesisError::address_twice(&address));
+                }
+            }
+        }
+        self.twice.is_none()
+    }
+
+    /// The alloc, or why `outcome` has none.
+    pub(super) fn finish(
+        self,
+        outcome: Result<GenesisHead, ReadError>,
+    ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
+        match (self.twice, outcome) {
+            (Some(error), _) | (None, Err(ReadError::Genesis(error))) => Err(error),
+            (None, Ok(head)) => Ok((head, self.alloc)),
+            // Neither can be: text in memory is read without failure and nothing else stops it.
+            (None, Err(error)) => Err(GenesisError::Json {
+                at: "the file".to_owned(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
