@@ -58,11 +58,8 @@ impl WorldState {
     ) -> Result<B256, Fault> {
         assert_eq!(self.head(), None, "a genesis is loaded into an empty state");
         let database = self.database();
-        if database.get(Segment::Meta, LOADING)?.is_some() {
-            sweep(database)?;
-        }
         let mut batch = Batch::new();
-        batch.put(Segment::Meta, LOADING, &[1]);
+        begin_loading(database, &mut batch)?;
         for account in accounts {
             add_account(&account?, &mut batch);
             write_if_large(database, &mut batch)?;
@@ -179,14 +176,14 @@ fn write_if_large(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes what a load that was cut short left.
-fn sweep(database: &Database) -> Result<(), Fault> {
-    let mut batch = Batch::new();
-    for segment in STATE_SEGMENTS {
-        for row in database.prefix(segment, &[]) {
-            batch.delete(segment, &row?.0);
-            write_if_large(database, &mut batch)?;
+/// Removes what a load that was cut short left, and adds the mark of a new one to `batch`.
+pub(crate) fn begin_loading(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
+    if database.get(Segment::Meta, LOADING)?.is_some() {
+        database.remove_aside()?;
+        for segment in STATE_SEGMENTS {
+            database.clear(segment)?;
         }
     }
-    database.write(&batch, false)
+    batch.put(Segment::Meta, LOADING, &[1]);
+    Ok(())
 }

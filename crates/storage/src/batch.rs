@@ -86,6 +86,19 @@ impl Batch {
         });
     }
 
+    /// Adds the changes of `other` after those that are there.
+    pub fn append(&mut self, other: &Self) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.changes
+            .extend(other.changes.iter().map(|change| Change {
+                segment: change.segment,
+                start: start + change.start,
+                key_end: start + change.key_end,
+                value_end: change.value_end.map(|end| start + end),
+            }));
+    }
+
     /// Drops all changes, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -1,13 +1,14 @@
 //! The database: opened, read, written, synced.
 
 use crate::format_file::{claim, engine_dir};
+use crate::ingest::aside_dir;
 use crate::options::EngineOptions;
 use crate::read::Reader;
 use crate::{Batch, Options, Row, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env, WriteBatch, WriteOptions};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Why a database did not open. Nothing was changed.
@@ -51,6 +52,9 @@ pub enum OpenError {
 pub struct Database {
     engine: DB,
     sync: SyncPolicy,
+    pub(crate) options: EngineOptions,
+    /// The folder for files that are no part of the database yet.
+    pub(crate) aside: Option<PathBuf>,
     /// Holds the files of a database in memory; dropped after the engine.
     memory: Option<Env>,
 }
@@ -74,6 +78,8 @@ impl Database {
         Ok(Self {
             engine,
             sync: options.sync,
+            options: engine_options,
+            aside: Some(aside_dir(data_path)),
             memory: None,
         })
     }
@@ -89,6 +95,8 @@ impl Database {
         Ok(Self {
             engine: Self::engine(Path::new("/memory"), &options).map_err(fault)?,
             sync: SyncPolicy::System,
+            options,
+            aside: None,
             memory: Some(env),
         })
     }

@@ -8,6 +8,7 @@
 mod batch;
 mod database;
 mod format_file;
+mod ingest;
 mod options;
 mod read;
 mod segment;

@@ -42,8 +42,11 @@ fn a_later_change_in_a_batch_holds_and_segments_do_not_mix() {
     batch.put_parts(Segment::Slots, &[b"b", b"c"], &[b"3", b"", b"4"]);
     batch.delete(Segment::Accounts, b"a");
     batch.put(Segment::Accounts, b"z", b"");
-    batch.put_with(Segment::Code, b"w", |out| out.extend_from_slice(b"56"));
-    assert_eq!(batch.len(), 6);
+    let mut more = Batch::new();
+    more.put_with(Segment::Code, b"w", |out| out.extend_from_slice(b"56"));
+    more.delete(Segment::Slots, b"x");
+    batch.append(&more);
+    assert_eq!(batch.len(), 7);
     database.write(&batch, false).unwrap();
     assert_eq!(database.get(Segment::Accounts, b"a").unwrap(), None);
     assert_eq!(database.get(Segment::Accounts, b"z").unwrap(), Some(vec![]));
@@ -220,6 +223,51 @@ fn a_path_that_is_a_file_is_an_io_fault_that_names_it() {
     let error = Database::open(&file, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("file"), "{error}");
     assert!(matches!(error, OpenError::Fault(_)), "{error}");
+}
+
+#[test]
+fn ingested_rows_are_there_as_if_written_and_survive_closing() {
+    let dir = tempfile::tempdir().unwrap();
+    for database in [open(dir.path()), Database::in_memory().unwrap()] {
+        let mut batch = Batch::new();
+        for (segment, key, value) in [
+            (Segment::Slots, b"b", b"1"),
+            (Segment::Accounts, b"c", b"2"),
+            (Segment::Slots, b"a", b"3"),
+            (Segment::Slots, b"b", b"4"),
+        ] {
+            batch.put(segment, key, value);
+        }
+        database.ingest(&batch).unwrap();
+        // Over rows that are there already, in the log and in files.
+        let change = put(Segment::Slots, b"a", b"5");
+        database.write(&change, false).unwrap();
+        database.ingest(&put(Segment::Slots, b"b", b"6")).unwrap();
+        let slot = |key: &[u8]| database.get(Segment::Slots, key).unwrap().unwrap();
+        assert_eq!((slot(b"a"), slot(b"b")), (b"5".to_vec(), b"6".to_vec()));
+        assert_eq!(keys(database.prefix(Segment::Accounts, &[])), [b"c"]);
+    }
+    let database = open(dir.path());
+    assert_eq!(keys(database.prefix(Segment::Slots, &[])), [b"a", b"b"]);
+    database.remove_aside().unwrap();
+    database.remove_aside().unwrap();
+    assert!(!dir.path().join("loading").exists());
+}
+
+#[test]
+fn a_cleared_segment_has_no_rows_and_the_others_keep_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    for key in [b"a", b"b"] {
+        database.ingest(&put(Segment::Slots, key, b"1")).unwrap();
+    }
+    let mut batch = put(Segment::Slots, &[0xff; 96], b"1");
+    batch.put(Segment::Slots, b"", b"1");
+    batch.put(Segment::Accounts, b"a", b"1");
+    database.write(&batch, false).unwrap();
+    database.clear(Segment::Slots).unwrap();
+    assert_eq!(keys(database.prefix(Segment::Slots, &[])).len(), 0);
+    assert_eq!(keys(database.prefix(Segment::Accounts, &[])).len(), 1);
 }
 
 #[test]

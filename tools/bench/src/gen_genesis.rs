@@ -37,10 +37,10 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Preset {
-    /// 3.2 million accounts, 4 million slots.
+    /// 3.26 million accounts, 4.07 million slots.
     #[value(name = "1.1GB")]
     Large,
-    /// 14.5 million accounts, 18.2 million slots.
+    /// 14.82 million accounts, 18.5 million slots.
     #[value(name = "5GB")]
     Huge,
 }
@@ -79,8 +79,8 @@ const HEAD: &str = r#"{
 pub(crate) fn run(options: &Options) -> Result<()> {
     let (accounts, slots) = match options.preset {
         None => (1000, 1000),
-        Some(Preset::Large) => (3_200_000, 4_000_000),
-        Some(Preset::Huge) => (14_500_000, 18_200_000),
+        Some(Preset::Large) => (3_260_000, 4_070_000),
+        Some(Preset::Huge) => (14_820_000, 18_500_000),
     };
     let (accounts, slots) = (
         options.accounts.unwrap_or(accounts),

@@ -1,0 +1,402 @@
+//! The first state of any size: sorted in runs on disk, then written and rooted in one pass.
+//!
+//! Goes in: accounts and slots in any order. Comes out: the flat rows, the rows of all tries and
+//! the root, as [`WorldState::load_genesis`] gives them. Memory is bounded whatever the number of
+//! accounts, and of slots in one account. It refuses to know where the accounts come from.
+
+mod sorter;
+
+use crate::WorldState;
+use crate::disk_trie::{corrupt, row_key};
+use crate::flat::{decode_account, decode_value, encode_account, encode_value};
+use crate::genesis::begin_loading;
+use alloy_primitives::keccak256;
+use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
+use niwaki_storage::{Batch, Database, Segment};
+use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
+use sorter::{Merge, Record, Sorter};
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Records sorted in memory at a time.
+const RUN_BYTES: usize = 128 << 20;
+
+/// Rows are written when there are this many bytes of them and an account is whole,
+const BATCH_BYTES: usize = 32 << 20;
+/// or when an account alone has this many.
+const BATCH_MAX_BYTES: usize = 64 << 20;
+
+/// Rows of the account trie down to this depth are written last, apart from the others: they lie
+/// between all of these. There are at most 4369 of them.
+const SHALLOW_NIBBLES: usize = 3;
+
+/// Between two reports of progress.
+const RECORDS_PER_REPORT: u64 = 4096;
+
+/// The first byte of a record's key, and what stands between account and slot.
+const CODE: u8 = 0;
+const ACCOUNT: u8 = 1;
+const ITSELF: u8 = 0;
+const SLOT: u8 = 1;
+
+/// Why a state was not loaded.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// An account was given twice.
+    #[error("account {0} is given twice")]
+    AccountTwice(Address),
+    /// A slot was given twice.
+    #[error("account {address} has the slot of hash {slot} twice")]
+    SlotTwice {
+        /// Whose it is.
+        address: Address,
+        /// The hash of its number.
+        slot: B256,
+    },
+    /// Whoever was told of the progress asked to stop.
+    #[error("stopped while loading the genesis")]
+    Stopped,
+    /// The machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Told how many of how many rows are done; `false` stops.
+pub type LoadReport<'a> = dyn FnMut(u64, u64) -> bool + 'a;
+
+/// A first state on its way in.
+pub struct GenesisLoad<'a> {
+    database: &'a Database,
+    is_written: bool,
+    sorter: Sorter,
+    /// The address hashed last: an account's slots come one after the other.
+    owner: (Address, B256),
+}
+
+impl WorldState {
+    /// Begins to load a first state; what a load that was cut short has left is removed. The state
+    /// is not in force before [`WorldState::finish_genesis`].
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    ///
+    /// # Panics
+    /// If there is a head already.
+    pub fn begin_genesis(&self) -> Result<GenesisLoad<'_>, Fault> {
+        assert_eq!(self.head(), None, "a genesis is loaded into an empty state");
+        let mut batch = Batch::new();
+        begin_loading(self.database(), &mut batch)?;
+        // Rows that are ingested pass the log by, so the mark must be there before them.
+        self.database().write(&batch, true)?;
+        GenesisLoad::new(self.database(), true, RUN_BYTES)
+    }
+
+    /// As [`WorldState::begin_genesis`], but nothing is written but runs: for the root alone.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn begin_genesis_root(&self) -> Result<GenesisLoad<'_>, Fault> {
+        GenesisLoad::new(self.database(), false, RUN_BYTES)
+    }
+}
+
+impl<'a> GenesisLoad<'a> {
+    pub(crate) fn new(
+        database: &'a Database,
+        is_written: bool,
+        run_bytes: usize,
+    ) -> Result<Self, Fault> {
+        database.remove_aside()?;
+        let sorter = Sorter::new(database.make_aside()?, run_bytes);
+        let nobody = Address::ZERO;
+        Ok(Self {
+            database,
+            is_written,
+            sorter,
+            owner: (nobody, keccak256(nobody)),
+        })
+    }
+
+    /// Adds a slot of an account that is added before or after; one that is zero is left out.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk.
+    pub fn add_slot(&mut self, address: &Address, slot: &U256, value: &U256) -> Result<(), Fault> {
+        if value.is_zero() {
+            return Ok(());
+        }
+        let owner = self.hashed(address);
+        let slot = keccak256(B256::from(*slot));
+        let key = [&[ACCOUNT][..], owner.as_slice(), &[SLOT], slot.as_slice()];
+        self.sorter.push(&key, &encode_value(value))
+    }
+
+    /// Adds an account but for its storage.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk.
+    pub fn add_account(
+        &mut self,
+        address: &Address,
+        nonce: u64,
+        balance: U256,
+        code: &[u8],
+    ) -> Result<(), Fault> {
+        let mut code_hash = EMPTY_CODE_HASH;
+        if !code.is_empty() {
+            code_hash = keccak256(code);
+            self.sorter.push(&[&[CODE], code_hash.as_slice()], code)?;
+        }
+        let flat = TrieAccount {
+            nonce,
+            balance,
+            storage_root: EMPTY_ROOT_HASH,
+            code_hash,
+        };
+        let key = self.hashed(address);
+        let value = [address.as_slice(), &encode_account(&flat)].concat();
+        let key = [&[ACCOUNT][..], key.as_slice(), &[ITSELF]];
+        self.sorter.push(&key, &value)
+    }
+
+    /// Writes everything, reporting to `report`; gives the root of the state.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn finish(self, report: &mut LoadReport<'_>) -> Result<B256, LoadError> {
+        let database = self.database;
+        let total = self.sorter.count();
+        let merge = self.sorter.merge()?;
+        // One batch waits while another is written.
+        let (sender, receiver) = sync_channel(1);
+        let out = Out {
+            batch: RefCell::default(),
+            sender: self.is_written.then_some(sender),
+            cuts: Cell::new(0),
+            is_broken: Cell::new(false),
+        };
+        let mut pass = Pass {
+            merge,
+            record: Record::default(),
+            has_record: false,
+            done: 0,
+            total,
+            report,
+        };
+        let root = std::thread::scope(|scope| {
+            let writer = scope.spawn(move || write_all(database, receiver));
+            let root = pass.run(&out);
+            drop(out);
+            match writer.join() {
+                Ok(written) => written?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            root
+        })?;
+        database.remove_aside()?;
+        Ok(root)
+    }
+
+    fn hashed(&mut self, address: &Address) -> B256 {
+        if self.owner.0 != *address {
+            self.owner = (*address, keccak256(address));
+        }
+        self.owner.1
+    }
+}
+
+/// Writes batches as they come. A failure ends the coming.
+fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
+    batches.iter().try_for_each(|batch| database.ingest(&batch))
+}
+
+/// Where rows go: gathered, then handed to the thread that writes them.
+struct Out {
+    batch: RefCell<Batch>,
+    /// `None` if nothing is to be written.
+    sender: Option<SyncSender<Batch>>,
+    /// How many batches were handed over.
+    cuts: Cell<u64>,
+    /// The writer has failed, and says why when it is joined.
+    is_broken: Cell<bool>,
+}
+
+impl Out {
+    fn put(&self, segment: Segment, key: &[&[u8]], value: &[u8]) {
+        self.batch.borrow_mut().put_parts(segment, key, &[value]);
+    }
+
+    /// Hands the batch over if it has at least `bytes`.
+    fn hand_over(&self, bytes: usize) {
+        if self.batch.borrow().bytes() < bytes {
+            return;
+        }
+        self.cuts.set(self.cuts.get() + 1);
+        match &self.sender {
+            Some(sender) => {
+                let sent = sender.send(self.batch.take());
+                self.is_broken.set(sent.is_err());
+            }
+            None => self.batch.borrow_mut().clear(),
+        }
+    }
+}
+
+/// The nibbles by which rows are kept together: all rows below them are in one batch.
+fn group(key: &B256) -> u16 {
+    u16::from_be_bytes([key[0], key[1]])
+}
+
+/// The pass over all records in the order of their keys: first codes, then each account and its
+/// slots.
+struct Pass<'a, 'b> {
+    merge: Merge,
+    record: Record,
+    has_record: bool,
+    done: u64,
+    total: u64,
+    report: &'a mut LoadReport<'b>,
+}
+
+impl Pass<'_, '_> {
+    fn run(&mut self, out: &Out) -> Result<B256, LoadError> {
+        self.advance(out)?;
+        self.codes(out)?;
+
+        let shallow = RefCell::new(Batch::new());
+        let mut sink = |path: &Path, row: &[u8]| {
+            let (segment, key) = row_key(&None, path);
+            if path.len() <= SHALLOW_NIBBLES {
+                shallow.borrow_mut().put(segment, &key, row);
+            } else {
+                out.put(segment, &[&key], row);
+            }
+        };
+        let mut builder = TrieBuilder::new(&mut sink);
+        let mut last = None;
+        while self.has_record {
+            let (key, account) = self.account(out, &shallow)?;
+            builder.add(Path::of_hash(&key), account.to_leaf());
+            if last.replace(group(&key)) != Some(group(&key)) {
+                out.hand_over(BATCH_BYTES);
+            }
+        }
+        let root = builder.finish();
+        out.hand_over(1);
+        out.batch.replace(shallow.into_inner());
+        out.hand_over(1);
+        Ok(root)
+    }
+
+    /// Goes to the next record.
+    fn advance(&mut self, out: &Out) -> Result<(), LoadError> {
+        self.has_record = self.merge.next(&mut self.record)?;
+        self.done += u64::from(self.has_record);
+        if self.done.is_multiple_of(RECORDS_PER_REPORT) && !(self.report)(self.done, self.total) {
+            return Err(LoadError::Stopped);
+        }
+        if out.is_broken.get() {
+            // The writer's own fault is told in place of this.
+            return Err(LoadError::Stopped);
+        }
+        Ok(())
+    }
+
+    fn codes(&mut self, out: &Out) -> Result<(), LoadError> {
+        let mut last = Vec::new();
+        while self.has_record && self.record.key.first() == Some(&CODE) {
+            let key = &self.record.key[1..];
+            // Contracts share codes.
+            if last != key {
+                out.put(Segment::Code, &[key], &self.record.value);
+                out.hand_over(BATCH_BYTES);
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            self.advance(out)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the records of one account, of which the first is at hand; gives its key and its flat
+    /// form.
+    fn account(
+        &mut self,
+        out: &Out,
+        shallow: &RefCell<Batch>,
+    ) -> Result<(B256, TrieAccount), LoadError> {
+        let bad = |record: &Record, reason: &str| corrupt(Segment::Accounts, &record.key, reason);
+        let (key, kind) = (&self.record.key[1..33], self.record.key[33]);
+        let key = B256::from_slice(key);
+        if kind != ITSELF {
+            return Err(bad(&self.record, "a slot of no account was loaded").into());
+        }
+        let (address, slim) = self.record.value.split_at(size_of::<Address>());
+        let address = Address::from_slice(address);
+        let mut account =
+            decode_account(slim).map_err(|error| bad(&self.record, &error.to_string()))?;
+        self.advance(out)?;
+        if self.has_record && self.record.key[1..33] == key[..] {
+            if self.record.key[33] == ITSELF {
+                return Err(LoadError::AccountTwice(address));
+            }
+            account.storage_root = self.storage(&key, &address, out, shallow)?;
+        }
+        let slim = encode_account(&account);
+        out.put(Segment::Accounts, &[key.as_slice()], &slim);
+        Ok((key, account))
+    }
+
+    /// Takes the slots of an account, of which the first is at hand; gives their root.
+    fn storage(
+        &mut self,
+        key: &B256,
+        address: &Address,
+        out: &Out,
+        shallow: &RefCell<Batch>,
+    ) -> Result<B256, LoadError> {
+        let owner = Some(*key);
+        let cuts_before = out.cuts.get();
+        let mut top = Batch::new();
+        let mut rows_below = |path: &Path, row: &[u8]| {
+            let (segment, key) = row_key(&owner, path);
+            if path.len() <= SHALLOW_NIBBLES {
+                top.put(segment, &key, row);
+            } else {
+                out.put(segment, &[&key], row);
+            }
+        };
+        let mut builder = TrieBuilder::new(&mut rows_below);
+        let mut last: Option<B256> = None;
+        while self.has_record && self.record.key[1..33] == key[..] {
+            let slot = B256::from_slice(&self.record.key[34..]);
+            if last == Some(slot) {
+                let address = *address;
+                return Err(LoadError::SlotTwice { address, slot });
+            }
+            let stored = &self.record.value;
+            let value = decode_value(stored)
+                .map_err(|reason| corrupt(Segment::Slots, &self.record.key, reason))?;
+            builder.add(Path::of_hash(&slot), encode_slot(&value));
+            out.put(Segment::Slots, &[key.as_slice(), slot.as_slice()], stored);
+            if last.is_some_and(|last| group(&last) != group(&slot)) {
+                out.hand_over(BATCH_MAX_BYTES);
+            }
+            last = Some(slot);
+            self.advance(out)?;
+        }
+        let root = builder.finish();
+        // Of a storage that is in one batch, the top may be there too.
+        let is_whole = out.cuts.get() == cuts_before;
+        let mut into = if is_whole {
+            out.batch.borrow_mut()
+        } else {
+            shallow.borrow_mut()
+        };
+        into.append(&top);
+        Ok(root)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! A state loaded through runs on disk has the rows of one loaded from a list.
+
+use super::*;
+use crate::{BlockId, GenesisAccount, StateOptions};
+use niwaki_storage::Options;
+use proptest::prelude::*;
+use std::path::Path as FilePath;
+
+fn world(path: Option<&FilePath>) -> WorldState {
+    let database = match path {
+        Some(path) => Database::open(path, &Options::default()),
+        None => Ok(Database::in_memory().unwrap()),
+    };
+    WorldState::open(database.unwrap(), &StateOptions::default()).unwrap()
+}
+
+fn rows(world: &WorldState) -> Vec<Vec<niwaki_storage::Row>> {
+    let all = |segment| {
+        let rows = world.database().prefix(segment, &[]);
+        rows.map(Result::unwrap).collect()
+    };
+    Segment::ALL.map(all).to_vec()
+}
+
+fn add(load: &mut GenesisLoad<'_>, account: &GenesisAccount) {
+    for (slot, value) in &account.storage {
+        load.add_slot(&account.address, slot, value).unwrap();
+    }
+    let (nonce, balance) = (account.nonce, account.balance);
+    load.add_account(&account.address, nonce, balance, &account.code)
+        .unwrap();
+}
+
+/// Loads `accounts` through runs of at most `run_bytes`.
+fn load(
+    world: &WorldState,
+    accounts: &[GenesisAccount],
+    run_bytes: usize,
+    is_written: bool,
+) -> Result<B256, LoadError> {
+    if is_written {
+        drop(world.begin_genesis().unwrap());
+    }
+    let mut load = GenesisLoad::new(world.database(), is_written, run_bytes).unwrap();
+    accounts.iter().for_each(|account| add(&mut load, account));
+    load.finish(&mut |_, _| true)
+}
+
+fn finish(world: &WorldState, root: B256) {
+    let hash = B256::repeat_byte(1);
+    let block = BlockId { number: 0, hash };
+    world.finish_genesis(block, root, Batch::new()).unwrap();
+}
+
+prop_compose! {
+    fn account()(
+        address in any::<[u8; 20]>(),
+        nonce in 0_u64..3,
+        balance in any::<u64>(),
+        code in prop::collection::vec(0_u8..2, 0..4),
+        storage in prop::collection::btree_map(0_u64..200, 0_u64..4, 0..30),
+    ) -> GenesisAccount {
+        GenesisAccount {
+            address: address.into(),
+            nonce,
+            balance: U256::from(balance),
+            code: code.into(),
+            storage: storage
+                .into_iter()
+                .map(|(slot, value)| (U256::from(slot), U256::from(value)))
+                .collect(),
+        }
+    }
+}
+
+fn many(count: u64, slots_each: u64, slots_of_one: u64) -> Vec<GenesisAccount> {
+    let account = |at: u64| {
+        let slots = if at == 3 { slots_of_one } else { slots_each };
+        GenesisAccount {
+            address: Address::from_slice(&keccak256(at.to_be_bytes())[..20]),
+            nonce: at,
+            balance: U256::from(at),
+            code: vec![7; usize::try_from(at % 40).unwrap()].into(),
+            storage: (0..slots)
+                .map(|slot| (U256::from(slot), U256::MAX - U256::from(slot)))
+                .collect(),
+        }
+    };
+    (0..count).map(account).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_accounts_give_the_rows_and_the_root_of_the_plain_load(
+        accounts in prop::collection::vec(account(), 0..30),
+        run_bytes in 100_usize..20_000,
+    ) {
+        let mut accounts = accounts;
+        accounts.sort_by_key(|account| account.address);
+        accounts.dedup_by_key(|account| account.address);
+        let plain = world(None);
+        let root = plain.load_genesis(accounts.iter().cloned().map(Ok)).unwrap();
+        finish(&plain, root);
+
+        let dir = tempfile::tempdir().unwrap();
+        for path in [None, Some(dir.path())] {
+            let world = world(path);
+            let only_root = load(&world, &accounts, run_bytes, false).unwrap();
+            prop_assert_eq!(only_root, root);
+            let empty = rows(&world);
+            prop_assert!(empty.iter().all(Vec::is_empty));
+            prop_assert_eq!(load(&world, &accounts, run_bytes, true).unwrap(), root);
+            finish(&world, root);
+            prop_assert_eq!(rows(&world), rows(&plain));
+        }
+        prop_assert!(!dir.path().join("loading").exists());
+    }
+}
+
+#[test]
+fn a_storage_that_fills_several_batches_gives_the_rows_of_the_plain_load() {
+    // More than two batches, and groups of nibbles that are not alone in theirs.
+    let accounts = many(3000, 3, 450_000);
+    let plain = world(None);
+    let root = plain
+        .load_genesis(accounts.iter().cloned().map(Ok))
+        .unwrap();
+    finish(&plain, root);
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(Some(dir.path()));
+    assert_eq!(load(&world, &accounts, 8 << 20, true).unwrap(), root);
+    finish(&world, root);
+    assert!(rows(&world) == rows(&plain));
+}
+
+#[test]
+fn what_is_given_twice_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(Some(dir.path()));
+    let accounts = many(50, 2, 2);
+    for run_bytes in [500, 1 << 20] {
+        let twice = [&accounts[..], &accounts[7..8]].concat();
+        let error = load(&world, &twice, run_bytes, true).unwrap_err();
+        let address = accounts[7].address;
+        assert!(
+            matches!(error, LoadError::AccountTwice(a) if a == address),
+            "{error}"
+        );
+
+        let mut twice = accounts.clone();
+        twice[9].storage.push((U256::from(1), U256::from(5)));
+        let error = load(&world, &twice, run_bytes, true).unwrap_err();
+        let LoadError::SlotTwice { address, slot } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(address, accounts[9].address);
+        assert_eq!(slot, keccak256(B256::from(U256::from(1))));
+    }
+}
+
+#[test]
+fn a_load_that_was_stopped_or_cut_short_is_swept_away_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let (abandoned, accounts) = (many(9000, 1, 1), many(60, 3, 3));
+    {
+        let world = world(Some(dir.path()));
+        let mut load = world.begin_genesis().unwrap();
+        abandoned.iter().for_each(|account| add(&mut load, account));
+        let stopped = load.finish(&mut |done, _| done < 8000);
+        assert!(matches!(stopped, Err(LoadError::Stopped)));
+    }
+    {
+        // All rows are there, but not in force; and a run that nobody has merged.
+        let world = world(Some(dir.path()));
+        load(&world, &abandoned, 10_000, true).unwrap();
+        let aside = world.database().make_aside().unwrap().unwrap();
+        std::fs::write(aside.join("run-0"), "x").unwrap();
+    }
+    let world = world(Some(dir.path()));
+    let root = load(&world, &accounts, 10_000, true).unwrap();
+    finish(&world, root);
+    let plain = self::world(None);
+    let same = plain.load_genesis(accounts.into_iter().map(Ok)).unwrap();
+    finish(&plain, same);
+    assert_eq!(rows(&world), rows(&plain));
+    assert!(!dir.path().join("loading").exists());
+}

@@ -1,0 +1,132 @@
+//! Many rows at once, past the log: sorted, written as files of the engine's own form, taken in
+//! whole.
+
+use crate::database::{engine_fault, io_fault};
+use crate::{Batch, Database, Segment};
+use niwaki_primitives::Fault;
+use rocksdb::{IngestExternalFileOptions, SstFileWriter};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the data path in which files are made that are no part of the database yet.
+pub(crate) fn aside_dir(data_path: &Path) -> PathBuf {
+    data_path.join("loading")
+}
+
+impl Database {
+    /// Where whoever loads many rows may put files, which [`Database::remove_aside`] removes;
+    /// `None` for a database in memory. The folder is made if it is absent.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk.
+    pub fn make_aside(&self) -> Result<Option<&Path>, Fault> {
+        let Some(folder) = self.aside.as_deref() else {
+            return Ok(None);
+        };
+        fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
+        Ok(Some(folder))
+    }
+
+    /// Removes the files that [`Database::make_aside`] gave a place to.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk.
+    pub fn remove_aside(&self) -> Result<(), Fault> {
+        match self.aside.as_deref() {
+            Some(folder) if folder.exists() => {
+                fs::remove_dir_all(folder).map_err(|error| io_fault("remove", folder, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the puts of `batch`, in any order; of two of one key the later one holds. Each segment
+    /// becomes one file that is taken in whole and durably, but the segments are not taken in as
+    /// one: the caller must be able to begin anew. Twice as fast as [`Database::write`] and more
+    /// where the rows are many, and cheapest where those of one call lie apart from those of all
+    /// others.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    ///
+    /// # Panics
+    /// If `batch` has deletes.
+    pub fn ingest(&self, batch: &Batch) -> Result<(), Fault> {
+        let Some(folder) = self.make_aside()? else {
+            return self.write(batch, false);
+        };
+        let mut rows: Vec<_> = batch
+            .changes()
+            .map(|(segment, key, value)| {
+                let value = value.expect("only puts are ingested");
+                (segment as usize, key, value)
+            })
+            .collect();
+        // Stable: of equal keys the one put last stands last.
+        rows.sort_by_key(|(segment, key, _)| (*segment, *key));
+        for segment in Segment::ALL {
+            let start = rows.partition_point(|row| row.0 < segment as usize);
+            let end = rows.partition_point(|row| row.0 <= segment as usize);
+            if start < end {
+                self.ingest_segment(folder, segment, &rows[start..end])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ingest_segment(
+        &self,
+        folder: &Path,
+        segment: Segment,
+        rows: &[(usize, &[u8], &[u8])],
+    ) -> Result<(), Fault> {
+        let fault = |error: rocksdb::Error| engine_fault("ingest", segment.name(), error.as_ref());
+        let file = folder.join(format!("{}.sst", segment.name()));
+        let options = self.options.segment(segment);
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(&file).map_err(fault)?;
+        for (at, (_, key, value)) in rows.iter().enumerate() {
+            let is_last = rows.get(at + 1).is_none_or(|next| next.1 != *key);
+            if is_last {
+                writer.put(key, value).map_err(fault)?;
+            }
+        }
+        writer.finish().map_err(fault)?;
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        let family = self.family(segment);
+        let engine = self.engine_ref();
+        engine
+            .ingest_external_file_cf_opts(family, &options, vec![&file])
+            .map_err(fault)?;
+        // The engine has a link of its own to it.
+        if file.exists() {
+            fs::remove_file(&file).map_err(|error| io_fault("remove", &file, error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes all rows of `segment`, whole files of them first. Not as one: the caller must be able
+    /// to begin anew.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    pub fn clear(&self, segment: Segment) -> Result<(), Fault> {
+        const BATCH_BYTES: usize = 16 << 20;
+        let family = self.family(segment);
+        // No key is longer than a hash and a path.
+        let (first, last) = (&[][..], &[0xff; 128][..]);
+        self.engine_ref()
+            .delete_file_in_range_cf(family, first, last)
+            .map_err(|error| engine_fault("clear", segment.name(), error.as_ref()))?;
+        let mut batch = Batch::new();
+        for row in self.prefix(segment, &[]) {
+            batch.delete(segment, &row?.0);
+            if batch.bytes() >= BATCH_BYTES {
+                self.write(&batch, false)?;
+                batch.clear();
+            }
+        }
+        self.write(&batch, false)
+    }
+}
