@@ -22,6 +22,31 @@ pub struct ChainCheck {
 }
 
 impl Chain {
+    /// Compares what the head says of itself: the header with its hash, the state root with the one
+    /// the state was written with, and with the root of the trie. A few reads.
+    ///
+    /// # Errors
+    /// A [`Fault`] if the storage can't be read.
+    pub fn check_head(&self) -> Result<Option<Problem>, Fault> {
+        let head = self.head();
+        let bad = |what: String| Problem {
+            segment: Segment::Headers.name(),
+            key: head.id.to_string(),
+            what,
+        };
+        let hash = head.header.hash_slow();
+        if hash != head.id.hash {
+            return Ok(Some(bad(format!("the header hashes to {hash}"))));
+        }
+        let root = self.world().head().map_or(B256::ZERO, |head| head.root);
+        if root != head.header.state_root {
+            let said = head.header.state_root;
+            let what = format!("the header has state root {said}, the state {root}");
+            return Ok(Some(bad(what)));
+        }
+        self.world().check_root()
+    }
+
     /// Checks the whole state against itself and the head, and every canonical block against its
     /// header, its parent and the indices. Each problem goes to `report`. Reads everything.
     ///

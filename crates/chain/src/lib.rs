@@ -7,6 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `open` | opening, and the genesis block |
+//! | `genesis_file` | beginning from a file of any size, and knowing it again |
 //! | `import` | one block, from bytes already decoded to head |
 //! | `build` | a block made here, from a template |
 //! | `ahead` | senders recovered while the blocks before are still executed |
@@ -22,6 +23,7 @@ mod ahead;
 mod build;
 mod check;
 mod forkchoice;
+mod genesis_file;
 mod import;
 mod indices;
 mod open;
@@ -34,6 +36,7 @@ pub use ahead::{BlockAhead, recover_ahead};
 pub use build::{BlockTemplate, BuildError};
 pub use check::ChainCheck;
 pub use forkchoice::SetHeadError;
+pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
 pub use niwaki_state::{BlockId, CheckSummary, GenesisAccount, Problem, StateOptions};

@@ -4,7 +4,7 @@ use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
 use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, U256, Withdrawals};
-use niwaki_rules::ChainSpec;
+use niwaki_rules::{ChainSpec, GenesisError};
 use niwaki_state::{BlockId, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
 use std::collections::BTreeMap;
@@ -81,6 +81,12 @@ pub enum OpenError {
         /// By the header.
         expected: B256,
     },
+    /// The genesis file can't be used.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
+    /// Whoever was told of the loading asked to stop.
+    #[error("stopped while loading the genesis; the next start begins it anew")]
+    Stopped,
     /// The machine failed.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -109,13 +115,16 @@ impl Chain {
             None => Database::in_memory()?,
         };
         let world = WorldState::open(database, &config.state)?;
-        let head = match world.head() {
-            Some(head) => {
-                check_genesis(&world, &config)?;
-                head.block
-            }
-            None => begin(&world, &config)?,
-        };
+        match world.head() {
+            Some(_) => check_genesis(&world, &config.genesis, &config.spec)?,
+            None => begin(&world, &config.genesis, &config.spec, Batch::new())?,
+        }
+        Self::open_world(world, config.spec)
+    }
+
+    /// The chain of a state that has its genesis.
+    pub(crate) fn open_world(world: WorldState, spec: Arc<ChainSpec>) -> Result<Self, OpenError> {
+        let head = world.view_at_head()?.block();
         let genesis = stored_genesis(&world)?;
         let placeholder = StoredHeader {
             id: BlockId {
@@ -126,7 +135,7 @@ impl Chain {
             total_difficulty: U256::ZERO,
         };
         let chain = Self {
-            spec: config.spec,
+            spec,
             world,
             genesis,
             head: Mutex::new(placeholder),
@@ -219,9 +228,13 @@ fn accounts(genesis: &GenesisBlock) -> impl Iterator<Item = GenesisAccount> {
         })
 }
 
-/// The header with its state root filled in.
-fn genesis_header(config: &ChainConfig, root: B256) -> Result<(Header, B256), OpenError> {
-    let mut header = config.genesis.header.clone();
+/// The header with its state root filled in, and its hash.
+pub(crate) fn genesis_header(
+    template: &Header,
+    spec: &ChainSpec,
+    root: B256,
+) -> Result<(Header, B256), OpenError> {
+    let mut header = template.clone();
     let expected = header.state_root;
     if !expected.is_zero() && expected != root {
         return Err(OpenError::GenesisRoot {
@@ -231,47 +244,79 @@ fn genesis_header(config: &ChainConfig, root: B256) -> Result<(Header, B256), Op
     }
     header.state_root = root;
     let got = header.hash_slow();
-    match config.spec.genesis_hash {
+    match spec.genesis_hash {
         Some(expected) if got != expected => Err(OpenError::GenesisHash { got, expected }),
         _ => Ok((header, got)),
     }
 }
 
-/// The data path must hold the chain that is asked for.
-fn check_genesis(world: &WorldState, config: &ChainConfig) -> Result<(), OpenError> {
+/// The data path must hold the chain that is asked for. The root of the accounts is computed only
+/// if the chain is not known by its genesis hash.
+pub(crate) fn check_genesis(
+    world: &WorldState,
+    genesis: &GenesisBlock,
+    spec: &ChainSpec,
+) -> Result<(), OpenError> {
     let stored = stored_genesis(world)?;
-    let (_, given) = genesis_header(config, genesis_root(accounts(&config.genesis)))?;
-    if stored != given {
-        return Err(OpenError::OtherGenesis { stored, given });
+    if spec.genesis_hash == Some(stored) {
+        return Ok(());
     }
-    Ok(())
+    let root = genesis_root(accounts(genesis));
+    let (_, given) = genesis_header(&genesis.header, spec, root)?;
+    check_hash(stored, given)
 }
 
-fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {
+/// The data path's genesis and the given one must be the same.
+pub(crate) fn check_hash(stored: B256, given: B256) -> Result<(), OpenError> {
+    if stored == given {
+        return Ok(());
+    }
+    Err(OpenError::OtherGenesis { stored, given })
+}
+
+pub(crate) fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {
     let row = world.database().get(Segment::Meta, GENESIS)?;
     let row = row.ok_or_else(|| crate::rows::missing(Segment::Meta, GENESIS))?;
     B256::try_from(&row[..])
         .map_err(|_| crate::rows::corrupt(Segment::Meta, GENESIS, "a hash has 32 bytes"))
 }
 
-/// Writes the genesis block and its state.
-fn begin(world: &WorldState, config: &ChainConfig) -> Result<BlockId, OpenError> {
-    let root = world.load_genesis(accounts(&config.genesis).map(Ok))?;
-    let (header, hash) = genesis_header(config, root)?;
-    let number = header.number;
-    let body = BlockBody {
-        withdrawals: header.withdrawals_root.map(|_| Withdrawals::default()),
-        ..BlockBody::default()
-    };
-    let block = StoredHeader {
-        id: BlockId { number, hash },
-        total_difficulty: header.difficulty,
-        header,
-    };
-    let mut batch = Batch::new();
-    add_block(&block, &body, &[], &mut batch);
-    adopt(&block.id, &body, &mut batch);
-    batch.put(Segment::Meta, GENESIS, hash.as_slice());
-    world.finish_genesis(block.id, root, batch)?;
-    Ok(block.id)
+/// Writes the genesis block and its state, together with `batch`.
+pub(crate) fn begin(
+    world: &WorldState,
+    genesis: &GenesisBlock,
+    spec: &ChainSpec,
+    batch: Batch,
+) -> Result<(), OpenError> {
+    let root = world.load_genesis(accounts(genesis).map(Ok))?;
+    let (header, hash) = genesis_header(&genesis.header, spec, root)?;
+    Begun { header, hash }.write(world, batch)?;
+    Ok(())
+}
+
+/// A genesis block whose state was loaded.
+pub(crate) struct Begun {
+    pub(crate) header: Header,
+    pub(crate) hash: B256,
+}
+
+impl Begun {
+    /// Puts it in force, together with `batch`.
+    pub(crate) fn write(self, world: &WorldState, mut batch: Batch) -> Result<(), Fault> {
+        let Self { header, hash } = self;
+        let (number, root) = (header.number, header.state_root);
+        let body = BlockBody {
+            withdrawals: header.withdrawals_root.map(|_| Withdrawals::default()),
+            ..BlockBody::default()
+        };
+        let block = StoredHeader {
+            id: BlockId { number, hash },
+            total_difficulty: header.difficulty,
+            header,
+        };
+        add_block(&block, &body, &[], &mut batch);
+        adopt(&block.id, &body, &mut batch);
+        batch.put(Segment::Meta, GENESIS, hash.as_slice());
+        world.finish_genesis(block.id, root, batch)
+    }
 }

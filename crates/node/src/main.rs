@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod loading;
 mod memory;
 mod open;
 mod options;
@@ -58,6 +59,6 @@ fn run(options: &Options) -> Result<Ending> {
     match &options.command {
         Command::Blocks(BlocksCommand::Import(import)) => blocks::import(options, import),
         Command::Blocks(BlocksCommand::Export(export)) => blocks::export(options, export),
-        Command::Storage(StorageCommand::Check) => storage::check(options),
+        Command::Storage(StorageCommand::Check(check)) => storage::check(options, check),
     }
 }

@@ -1,21 +1,25 @@
 //! The chain that the command line names, opened.
 
+use crate::loading::LoadingProgress;
 use crate::options::Options;
-use eyre::{Context, Result, eyre};
-use niwaki_chain::{Chain, ChainConfig, GenesisBlock, OpenError, StateOptions, StorageOptions};
-use niwaki_rules::{Genesis, Network};
+use crate::stop::Stop;
+use eyre::{Report, Result, eyre};
+use niwaki_chain::{
+    Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError, StateOptions, StorageOptions,
+};
+use niwaki_rules::Network;
 use niwaki_storage::is_data_path;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Opens the chain, beginning it if the data path is empty.
-pub(crate) fn open_chain(options: &Options) -> Result<Arc<Chain>> {
+/// Opens the chain, beginning it if the data path is empty; `None` if the operator stopped that.
+pub(crate) fn open_chain(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     let data_path = data_path(options)?;
-    open_at(options, data_path)
+    open_at(options, data_path, stop)
 }
 
-/// Opens a chain that must be there already.
-pub(crate) fn open_existing(options: &Options) -> Result<Arc<Chain>> {
+/// Opens a chain that must be there already; `None` if the operator stopped that.
+pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     let data_path = data_path(options)?;
     if !is_data_path(&data_path)? {
         return Err(eyre!(
@@ -24,33 +28,59 @@ pub(crate) fn open_existing(options: &Options) -> Result<Arc<Chain>> {
             data_path.display()
         ));
     }
-    open_at(options, data_path)
+    open_at(options, data_path, stop)
 }
 
-fn open_at(options: &Options, data_path: PathBuf) -> Result<Arc<Chain>> {
-    let genesis = match &options.genesis_file {
-        Some(path) => read_genesis(path)?,
-        None => options.network.unwrap_or(Network::Mainnet).genesis(),
+fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
+    if options.genesis_state_hash_cache_enabled.is_some() {
+        eprintln!(
+            "note: --genesis-state-hash-cache-enabled changes nothing: a genesis file that is \
+             known is never read again"
+        );
+    }
+    let opened = match &options.genesis_file {
+        Some(file) => {
+            let config = GenesisFileConfig {
+                data_path,
+                file: file.clone(),
+                storage: StorageOptions::default(),
+                state: StateOptions::default(),
+            };
+            let mut progress = LoadingProgress::new(stop.clone());
+            let opened = Chain::open_genesis_file(&config, &mut |loading| progress.report(loading));
+            progress.finish();
+            opened
+        }
+        None => {
+            let genesis = options.network.unwrap_or(Network::Mainnet).genesis();
+            Chain::open(ChainConfig {
+                data_path: Some(data_path),
+                genesis: GenesisBlock::from(&genesis),
+                spec: Arc::new(genesis.spec),
+                storage: StorageOptions::default(),
+                state: StateOptions::default(),
+            })
+        }
     };
-    let config = ChainConfig {
-        data_path: Some(data_path),
-        genesis: GenesisBlock::from(&genesis),
-        spec: Arc::new(genesis.spec),
-        storage: StorageOptions::default(),
-        state: StateOptions::default(),
-    };
-    match Chain::open(config) {
-        Ok(chain) => Ok(Arc::new(chain)),
-        Err(error @ OpenError::OtherGenesis { .. }) => Err(eyre!(error)),
-        Err(error) => Err(error).wrap_err("the chain can't be opened"),
+    match opened {
+        Ok(chain) => Ok(Some(Arc::new(chain))),
+        Err(OpenError::Stopped) => {
+            eprintln!("stopped as asked; the same command begins the genesis anew");
+            Ok(None)
+        }
+        Err(error) => Err(explain(options, error)),
     }
 }
 
-fn read_genesis(path: &Path) -> Result<Genesis> {
-    let text = std::fs::read_to_string(path)
-        .wrap_err_with(|| format!("can't read the genesis file {}", path.display()))?;
-    Genesis::from_json(&text)
-        .wrap_err_with(|| format!("the genesis file {} can't be used; mend it", path.display()))
+fn explain(options: &Options, error: OpenError) -> Report {
+    match (error, &options.genesis_file) {
+        (error @ OpenError::OtherGenesis { .. }, _) => eyre!(error),
+        (OpenError::Genesis(error), Some(file)) => {
+            let place = format!("the genesis file {} can't be used; mend it", file.display());
+            Report::new(error).wrap_err(place)
+        }
+        (error, _) => Report::new(error).wrap_err("the chain can't be opened"),
+    }
 }
 
 /// The data path given, or `niwaki` in the user's data folder.

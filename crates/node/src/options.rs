@@ -40,6 +40,18 @@ pub(crate) struct Options {
     )]
     pub(crate) genesis_file: Option<PathBuf>,
 
+    /// Taken for Besu's sake; it changes nothing, since a known genesis file is never read again.
+    #[arg(
+        long,
+        global = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide = true
+    )]
+    pub(crate) genesis_state_hash_cache_enabled: Option<bool>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -66,7 +78,15 @@ pub(crate) enum BlocksCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StorageCommand {
     /// Reads the whole database and compares values, trie and head.
-    Check,
+    Check(CheckOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// Compare only the head's header, its state root and the root of the trie. Begins the chain if
+    /// there is none yet.
+    #[arg(long)]
+    pub(crate) head_only: bool,
 }
 
 #[derive(Debug, Args)]

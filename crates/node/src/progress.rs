@@ -4,8 +4,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-const LINE_EVERY: Duration = Duration::from_secs(5);
-const BAR_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const LINE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// What was done so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +77,7 @@ impl Progress {
     }
 }
 
-fn new_bar(total_bytes: u64) -> ProgressBar {
+pub(crate) fn new_bar(total_bytes: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  ETA {eta}")
         .expect("the template is well-formed");
     let bar = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
@@ -96,7 +96,7 @@ fn rates(done: &Done, before: &Done, seconds: f64) -> String {
 }
 
 /// The time for the bytes that remain, at the speed so far.
-fn remaining(bytes: u64, total_bytes: u64, seconds: f64) -> String {
+pub(crate) fn remaining(bytes: u64, total_bytes: u64, seconds: f64) -> String {
     if bytes == 0 {
         return "unknown time".to_owned();
     }

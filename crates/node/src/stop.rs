@@ -19,7 +19,7 @@ impl Stop {
                 // Whatever is on disk is whole at any moment.
                 std::process::exit(130);
             }
-            eprintln!("stopping after this block; press Ctrl-C again to stop at once");
+            eprintln!("stopping at the next whole step; press Ctrl-C again to stop at once");
         })
         .wrap_err("can't listen for Ctrl-C")?;
         Ok(stop)

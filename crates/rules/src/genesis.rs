@@ -6,7 +6,7 @@ mod scan;
 mod stream;
 
 pub use alloc::{GenesisAccount, decode_alloc, encode_alloc};
-pub use stream::{AllocItem, AllocSink, ReadError, read_genesis};
+pub use stream::{AllocItem, AllocSink, NO_ALLOC, ReadError, read_genesis};
 
 use crate::chain_spec::ChainSpec;
 use crate::fees::INITIAL_BASE_FEE;
@@ -164,10 +164,20 @@ impl Genesis {
     /// # Errors
     /// [`GenesisError`] naming the key that is malformed, missing or not supported.
     pub fn from_json(text: &str) -> Result<Self, GenesisError> {
-        let mut gathered = stream::Gathered::default();
-        let outcome = read_genesis(&mut text.as_bytes(), &mut |item| gathered.take(item));
-        let (head, alloc) = gathered.finish(outcome)?;
+        let (head, alloc) = Self::parts_from_json(text.as_bytes())?;
         Ok(Self::new(head, alloc))
+    }
+
+    /// As [`Genesis::from_json`], but in two parts.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn parts_from_json(
+        mut text: &[u8],
+    ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
+        let mut gathered = stream::Gathered::default();
+        let outcome = read_genesis(&mut text, &mut |item| gathered.take(item));
+        gathered.finish(outcome)
     }
 
     /// A genesis of its two parts.

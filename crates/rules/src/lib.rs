@@ -45,7 +45,7 @@ pub use fees::{
 };
 pub use fork_id::{ForkId, fork_filter, fork_id};
 pub use genesis::{
-    AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, ReadError,
+    AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC, ReadError,
     decode_alloc, encode_alloc, read_genesis,
 };
 pub use header::{Parent, check_header};

@@ -23,9 +23,11 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending
         "{} exists already; name another file with --to",
         to.display()
     );
-    let chain = open_existing(options)?;
-    let range = range(&chain, export)?;
     let stop = Stop::listen()?;
+    let Some(chain) = open_existing(options, &stop)? else {
+        return Ok(Ending::Interrupted);
+    };
+    let range = range(&chain, export)?;
 
     let part = part_of(to)?;
     let unwritable = || format!("can't write {}", part.display());

@@ -32,7 +32,9 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
     let stop = Stop::listen()?;
     let began = Instant::now();
 
-    let chain = open_chain(options)?;
+    let Some(chain) = open_chain(options, &stop)? else {
+        return Ok(Ending::Interrupted);
+    };
     let head = chain.head().id;
     eprintln!("chain {}, head {head}", chain.spec().chain_id);
     let is_work = matches!(chain.spec().seal, SealKind::Ethash { .. });

@@ -3,6 +3,7 @@
 
 mod era1;
 mod errors;
+mod genesis;
 mod import;
 mod json;
 mod kill;

@@ -98,8 +98,8 @@ pub fn read_genesis(
     Ok(GenesisHead::parse(text, alloc.map(|(_, range)| range))?)
 }
 
-/// What stands for an alloc that was handed out.
-pub(super) const NO_ALLOC: &[u8] = b"null";
+/// What stands in [`GenesisHead::text`] for an alloc that was handed out.
+pub const NO_ALLOC: &[u8] = b"null";
 
 fn duplicate(at: String, first: String, second: String) -> GenesisError {
     GenesisError::DuplicateKey { at, first, second }

@@ -1,0 +1,413 @@
+//! A chain begun from a genesis file of any size, and found again without reading it.
+//!
+//! The data path remembers the file it was begun with: size, time of change, samples of the alloc,
+//! and all that is not alloc. While the file looks the same the alloc is not read; else it is read
+//! again and must make the same genesis block. The alloc means nothing after genesis, so what a
+//! disguised change of it could do is to go unnoticed. The rest, which holds the forks, is compared
+//! in full at every start.
+
+use crate::open::{
+    Begun, Chain, GenesisBlock, OpenError, begin, check_genesis, check_hash, genesis_header,
+    stored_genesis,
+};
+use alloy_primitives::keccak256;
+use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
+use niwaki_primitives::{B256, Fault};
+use niwaki_rules::{
+    AllocItem, ChainSpec, Genesis, GenesisError, GenesisHead, ReadError, read_genesis,
+};
+use niwaki_state::{GenesisLoad, LoadError, StateOptions, WorldState};
+use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, is_data_path};
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::UNIX_EPOCH;
+
+/// The row of `meta` that remembers the genesis file.
+const GENESIS_FILE: &[u8] = b"genesis file";
+
+/// A file of up to this many bytes is read into memory before anything is done: it takes less than
+/// what the runs and the second thread of a large one cost.
+const SMALL_BYTES: u64 = 4 << 20;
+
+/// Of the alloc, this many pieces are compared.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: u64 = 4096;
+
+/// Pieces of the alloc that go from the reading thread to the loading one at a time.
+const ITEMS: usize = 1024;
+
+/// How a chain of a genesis file is opened.
+#[derive(Clone, Debug)]
+pub struct GenesisFileConfig {
+    /// Where the chain lies.
+    pub data_path: PathBuf,
+    /// The genesis file.
+    pub file: PathBuf,
+    /// How the storage is opened.
+    pub storage: StorageOptions,
+    /// How the state is opened.
+    pub state: StateOptions,
+}
+
+/// How far the loading of a genesis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// Bytes of the file are read, of how many.
+    Reading(u64, u64),
+    /// Rows are written, of how many.
+    Writing(u64, u64),
+}
+
+/// Told how far the loading is; `false` stops it.
+pub type LoadingReport<'a> = dyn FnMut(Loading) -> bool + 'a;
+
+/// What the data path remembers of a genesis file.
+#[derive(Clone, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
+struct Identity {
+    size_bytes: u64,
+    /// Nanoseconds since the epoch.
+    changed_at: u64,
+    /// Of the alloc's samples.
+    samples: B256,
+    /// Where in the file the alloc is; both are zero if there is none.
+    alloc_start: u64,
+    alloc_end: u64,
+    /// All that is not alloc.
+    text: Vec<u8>,
+}
+
+impl Chain {
+    /// Opens the chain of a genesis file, or begins it if the data path is empty. The file's alloc is
+    /// read only if the data path was not begun with this very file; `report` is told of that. Memory
+    /// is bounded whatever the size of the file.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a data path with another chain is not changed.
+    pub fn open_genesis_file(
+        config: &GenesisFileConfig,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<Self, OpenError> {
+        let mut source = Source::open(&config.file)?;
+        let mut small = None;
+        if !is_data_path(&config.data_path)? {
+            // Nothing is made for a file that is no good.
+            small = source.small()?;
+        }
+        let database = Database::open(&config.data_path, &config.storage)?;
+        if let Some(spec) = source.remembered(&database)? {
+            return Self::open_world(WorldState::open(database, &config.state)?, spec);
+        }
+        if small.is_none() {
+            small = source.small()?;
+        }
+        let world = WorldState::open(database, &config.state)?;
+        let spec = match small {
+            Some((head, genesis)) => source.settle_small(&world, &head, genesis)?,
+            None => source.settle_large(&world, report)?,
+        };
+        Self::open_world(world, spec)
+    }
+}
+
+/// A genesis file, opened.
+struct Source<'a> {
+    path: &'a Path,
+    file: File,
+    metadata: Metadata,
+}
+
+impl<'a> Source<'a> {
+    fn open(path: &'a Path) -> Result<Self, Fault> {
+        let file = File::open(path).map_err(|error| io_fault("open", path, error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| io_fault("look at", path, error))?;
+        Ok(Self {
+            path,
+            file,
+            metadata,
+        })
+    }
+
+    /// The whole genesis, if it is small.
+    fn small(&mut self) -> Result<Option<(GenesisHead, Genesis)>, OpenError> {
+        if self.metadata.len() > SMALL_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let read = self.file.read_to_end(&mut bytes);
+        read.map_err(|error| io_fault("read", self.path, error))?;
+        let (head, alloc) = Genesis::parts_from_json(&bytes)?;
+        Ok(Some((head.clone(), Genesis::new(head, alloc))))
+    }
+
+    /// Begins the chain of a small file, or finds that it is the one that is there.
+    fn settle_small(
+        &mut self,
+        world: &WorldState,
+        head: &GenesisHead,
+        genesis: Genesis,
+    ) -> Result<Arc<ChainSpec>, OpenError> {
+        let batch = self.identity_batch(head)?;
+        let header = genesis.header(B256::ZERO);
+        let block = GenesisBlock {
+            header,
+            alloc: genesis.alloc,
+        };
+        let spec = Arc::new(genesis.spec);
+        match world.head() {
+            Some(_) => {
+                check_genesis(world, &block, &spec)?;
+                world.database().write(&batch, false)?;
+            }
+            None => begin(world, &block, &spec, batch)?,
+        }
+        Ok(spec)
+    }
+
+    /// The same for one of any size.
+    fn settle_large(
+        &mut self,
+        world: &WorldState,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<Arc<ChainSpec>, OpenError> {
+        let is_new = world.head().is_none();
+        let mut load = if is_new {
+            world.begin_genesis()?
+        } else {
+            world.begin_genesis_root()?
+        };
+        let head = self.read(&mut load, report)?;
+        let finished = load.finish(&mut |done, of| report(Loading::Writing(done, of)));
+        let root = finished.map_err(refusal)?;
+        let (header, hash) = genesis_header(&head.header(B256::ZERO), &head.spec, root)?;
+        let batch = self.identity_batch(&head)?;
+        if is_new {
+            Begun { header, hash }.write(world, batch)?;
+        } else {
+            check_hash(stored_genesis(world)?, hash)?;
+            world.database().write(&batch, false)?;
+        }
+        Ok(Arc::new(head.spec))
+    }
+
+    /// Reads the file into `load`: one thread reads and parses, this one hashes and sorts.
+    fn read(
+        &mut self,
+        load: &mut GenesisLoad<'_>,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<GenesisHead, OpenError> {
+        let path = self.path;
+        let total = self.metadata.len();
+        let rewound = self.file.seek(SeekFrom::Start(0));
+        rewound.map_err(|error| io_fault("read", path, error))?;
+        let read_bytes = AtomicU64::new(0);
+        let mut counted = Counted(&self.file, &read_bytes);
+        let (sender, receiver) = sync_channel::<Vec<AllocItem>>(16);
+        // Says that this thread takes no more; nothing else is ordered by it.
+        let is_over = AtomicBool::new(false);
+        let (outcome, loaded) = std::thread::scope(|scope| {
+            let is_over = &is_over;
+            let reader = scope.spawn(move || {
+                let mut items = Vec::with_capacity(ITEMS);
+                let outcome = read_genesis(&mut counted, &mut |item| {
+                    items.push(item);
+                    if items.len() < ITEMS {
+                        return !is_over.load(Ordering::Relaxed);
+                    }
+                    let full = std::mem::replace(&mut items, Vec::with_capacity(ITEMS));
+                    sender.send(full).is_ok()
+                });
+                // Refused only by a receiver that has failed, which says why itself.
+                let _ = sender.send(items);
+                outcome
+            });
+            let mut loaded = Ok(());
+            for items in receiver {
+                let done = read_bytes.load(Ordering::Relaxed);
+                loaded = if report(Loading::Reading(done, total)) {
+                    items.iter().try_for_each(|item| add(load, item))
+                } else {
+                    Err(OpenError::Stopped)
+                };
+                if loaded.is_err() {
+                    is_over.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+            match reader.join() {
+                Ok(outcome) => (outcome, loaded),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        });
+        loaded?;
+        outcome.map_err(|error| match error {
+            ReadError::Genesis(error) => error.into(),
+            ReadError::Io(error) => io_fault("read", path, error).into(),
+            ReadError::Stopped => OpenError::Stopped,
+        })
+    }
+
+    /// The chain's parameters, if the data path was begun with this file as it is now.
+    fn remembered(&mut self, database: &Database) -> Result<Option<Arc<ChainSpec>>, OpenError> {
+        let Some(row) = database.get(Segment::Meta, GENESIS_FILE)? else {
+            return Ok(None);
+        };
+        let mut rest = &row[..];
+        let identity = Identity::decode(&mut rest).map_err(|error| {
+            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, &error.to_string())
+        })?;
+        let Some(range) = range_of(&identity) else {
+            return Ok(None);
+        };
+        let size = self.metadata.len();
+        let is_alike = identity.size_bytes == size
+            && Some(identity.changed_at) == self.changed_at()
+            && range.as_ref().is_none_or(|range| range.end <= size);
+        if !is_alike || self.identity(range.clone())? != identity {
+            return Ok(None);
+        }
+        let text = String::from_utf8(identity.text).map_err(|error| {
+            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, &error.to_string())
+        })?;
+        let head = GenesisHead::parse(text, range)?;
+        Ok(Some(Arc::new(head.spec)))
+    }
+
+    /// A batch that makes the data path remember the file, if it can be told again.
+    fn identity_batch(&mut self, head: &GenesisHead) -> Result<Batch, Fault> {
+        let mut batch = Batch::new();
+        if self.changed_at().is_some() {
+            let identity = self.identity(head.alloc_bytes())?;
+            // A file that was changed while it was read is not the one that was read.
+            if identity.text == head.text().as_bytes() {
+                batch.put(Segment::Meta, GENESIS_FILE, &alloy_rlp::encode(identity));
+                return Ok(batch);
+            }
+        }
+        batch.delete(Segment::Meta, GENESIS_FILE);
+        Ok(batch)
+    }
+
+    /// When the file was changed last; `None` if it is not a file that stays.
+    fn changed_at(&self) -> Option<u64> {
+        let changed_at = self.metadata.modified().ok()?;
+        let since = changed_at.duration_since(UNIX_EPOCH).ok()?;
+        let nanos = u64::try_from(since.as_nanos()).ok()?;
+        self.metadata.is_file().then_some(nanos)
+    }
+
+    /// What the file looks like if its alloc is at `alloc`.
+    fn identity(&mut self, alloc: Option<Range<u64>>) -> Result<Identity, Fault> {
+        let size = self.metadata.len();
+        let range = alloc.clone().unwrap_or(size..size);
+        let mut text = self.part(0, range.start)?;
+        if alloc.is_some() {
+            text.extend_from_slice(niwaki_rules::NO_ALLOC);
+        }
+        text.extend(self.part(range.end, size)?);
+
+        let length = range.end - range.start;
+        let mut samples = Vec::new();
+        for at in 0..SAMPLES {
+            // Evenly, the first at the beginning and the last at the end.
+            let last_start = length.saturating_sub(SAMPLE_BYTES);
+            let offset = (u128::from(last_start) * u128::from(at) / u128::from(SAMPLES - 1)) as u64;
+            let start = range.start + offset;
+            samples.extend(self.part(start, (start + SAMPLE_BYTES).min(range.end))?);
+        }
+        let alloc = alloc.unwrap_or(0..0);
+        Ok(Identity {
+            size_bytes: size,
+            changed_at: self.changed_at().unwrap_or(0),
+            samples: keccak256(&samples),
+            alloc_start: alloc.start,
+            alloc_end: alloc.end,
+            text,
+        })
+    }
+
+    /// Some bytes of the file; fewer if it has become shorter.
+    fn part(&mut self, start: u64, end: u64) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| {
+            let mut part = (&self.file).take(end.saturating_sub(start));
+            part.read_to_end(&mut bytes)
+        });
+        read.map_err(|error| io_fault("read", self.path, error))?;
+        Ok(bytes)
+    }
+}
+
+/// Where the alloc is; the outer `None` if the row makes no sense.
+#[expect(
+    clippy::option_option,
+    reason = "a file may have no alloc, and a row no sense"
+)]
+fn range_of(identity: &Identity) -> Option<Option<Range<u64>>> {
+    let range = identity.alloc_start..identity.alloc_end;
+    match range.end.cmp(&range.start) {
+        std::cmp::Ordering::Less => None,
+        std::cmp::Ordering::Equal => Some(None),
+        std::cmp::Ordering::Greater => Some(Some(range)),
+    }
+}
+
+/// Counts what is read.
+struct Counted<'a>(&'a File, &'a AtomicU64);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        // A figure to show: no other memory hangs on it.
+        self.1.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn add(load: &mut GenesisLoad<'_>, item: &AllocItem) -> Result<(), OpenError> {
+    match item {
+        AllocItem::Slot {
+            address,
+            slot,
+            value,
+        } => load.add_slot(address, slot, value)?,
+        AllocItem::Account {
+            address,
+            nonce,
+            balance,
+            code,
+        } => load.add_account(address, *nonce, *balance, code)?,
+    }
+    Ok(())
+}
+
+fn refusal(error: LoadError) -> OpenError {
+    match error {
+        LoadError::AccountTwice(address) => GenesisError::address_twice(&address).into(),
+        LoadError::SlotTwice { address, slot } => GenesisError::DuplicateKey {
+            at: format!("alloc.{address}.storage"),
+            first: format!("the slot with hash {slot}"),
+            second: "the same slot again".to_owned(),
+        }
+        .into(),
+        LoadError::Stopped => OpenError::Stopped,
+        LoadError::Fault(fault) => fault.into(),
+    }
+}
+
+fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
+    Fault::Io {
+        operation,
+        path: format!("the genesis file {}", path.display()),
+        source: Arc::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

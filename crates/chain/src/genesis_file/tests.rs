@@ -1,0 +1,223 @@
+//! Beginning from a file, small or large, gives the same chain; a known file is not read again.
+
+use super::*;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// A genesis file of `accounts` accounts, every tenth with code and slots.
+fn text(accounts: u32, gas_limit: u64) -> String {
+    let mut text = r#"{"config": {"chainId": 7, "londonBlock": 0}, "alloc": {"#.to_owned();
+    for at in 0..accounts {
+        let hash = keccak256(at.to_be_bytes());
+        let address = alloy_primitives::hex::encode(&hash[..20]);
+        let comma = if at == 0 { "" } else { "," };
+        write!(text, "{comma}\n\"{address}\": {{\"balance\": {at}").unwrap();
+        if at % 10 == 0 {
+            let slots: Vec<_> = (0..5)
+                .map(|slot| format!("\"{slot:x}\": \"{hash:x}\""))
+                .collect();
+            let slots = slots.join(", ");
+            write!(
+                text,
+                ", \"code\": \"0x60{at:08x}\", \"storage\": {{{slots}}}"
+            )
+            .unwrap();
+        }
+        text.push('}');
+    }
+    write!(text, "}}, \"gasLimit\": {gas_limit}}}").unwrap();
+    text
+}
+
+struct Place(TempDir);
+
+impl Place {
+    fn new(text: &str) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::write(place.file(), text).unwrap();
+        place
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("genesis.json")
+    }
+
+    fn config(&self) -> GenesisFileConfig {
+        GenesisFileConfig {
+            data_path: self.0.path().join("data"),
+            file: self.file(),
+            storage: StorageOptions::default(),
+            state: StateOptions::default(),
+        }
+    }
+
+    /// Opens, and counts how often it was told of a loading.
+    fn open(&self) -> (Result<Chain, OpenError>, u32) {
+        let mut reports = 0;
+        let chain = Chain::open_genesis_file(&self.config(), &mut |_| {
+            reports += 1;
+            true
+        });
+        (chain, reports)
+    }
+
+    /// Gives the file back the time of change that it had before `change`.
+    fn disguised(&self, change: impl FnOnce(&Path)) {
+        let time = fs::metadata(self.file()).unwrap().modified().unwrap();
+        change(&self.file());
+        set_time(&self.file(), time);
+    }
+}
+
+fn set_time(file: &Path, time: SystemTime) {
+    let file = fs::OpenOptions::new().append(true).open(file).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+fn rows(chain: &Chain) -> Vec<Vec<niwaki_storage::Row>> {
+    let all = |segment| {
+        let rows = chain.database().prefix(segment, &[]);
+        rows.map(Result::unwrap)
+            .filter(|(key, _)| **key != *GENESIS_FILE)
+            .collect()
+    };
+    Segment::ALL.map(all).to_vec()
+}
+
+/// Replaces one byte of the file.
+fn replace_byte(file: &Path, at: usize, byte: u8) {
+    let mut bytes = fs::read(file).unwrap();
+    assert_ne!(bytes[at], byte);
+    bytes[at] = byte;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_large_file_gives_the_rows_of_the_same_genesis_in_memory_and_is_read_once() {
+    let text = text(60_000, 5000);
+    assert!(text.len() as u64 > SMALL_BYTES);
+    let place = Place::new(&text);
+    let genesis = Genesis::from_json(&text).unwrap();
+    let in_memory = Chain::open(crate::ChainConfig {
+        data_path: None,
+        genesis: GenesisBlock::from(&genesis),
+        spec: Arc::new(genesis.spec),
+        storage: StorageOptions::default(),
+        state: StateOptions::default(),
+    });
+    let in_memory = in_memory.unwrap();
+    let (chain, reports) = place.open();
+    let chain = chain.unwrap();
+    assert!(reports > 0);
+    assert_eq!(chain.check_head().unwrap(), None);
+    assert!(rows(&chain) == rows(&in_memory));
+    drop(chain);
+
+    let (chain, reports) = place.open();
+    let chain = chain.unwrap();
+    assert_eq!(reports, 0, "a known file is not read again");
+    assert_eq!(chain.genesis_hash(), in_memory.genesis_hash());
+    assert_eq!(chain.spec(), in_memory.spec());
+    let problems = chain.check(&mut |problem| panic!("{problem}")).unwrap();
+    assert_eq!(problems.problems, 0);
+}
+
+#[test]
+fn a_file_that_looks_different_is_read_again_and_must_make_the_same_genesis() {
+    for accounts in [50, 60_000] {
+        let place = Place::new(&text(accounts, 5000));
+        drop(place.open().0.unwrap());
+        let is_large = accounts > 50;
+
+        // The same bytes at another time: read once more, then known.
+        set_time(
+            &place.file(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(9),
+        );
+        for is_read in [is_large, false] {
+            let (chain, reports) = place.open();
+            drop(chain.unwrap());
+            assert_eq!(reports > 0, is_read);
+        }
+
+        // Another fork is another file, but the same genesis, and takes effect.
+        let changed = text(accounts, 5000).replacen(
+            "londonBlock",
+            "arrowGlacierBlock\": 9, \"londonBlock",
+            1,
+        );
+        fs::write(place.file(), changed).unwrap();
+        let spec = place.open().0.unwrap().spec().clone();
+        let fork = niwaki_primitives::Fork::ArrowGlacier;
+        assert_eq!(spec.activation(fork), niwaki_rules::Activation::Block(9));
+
+        fs::write(place.file(), text(accounts - 1, 5000)).unwrap();
+        let error = place.open().0.unwrap_err();
+        assert!(matches!(error, OpenError::OtherGenesis { .. }), "{error}");
+        fs::write(place.file(), text(accounts, 5001)).unwrap();
+        let error = place.open().0.unwrap_err();
+        assert!(matches!(error, OpenError::OtherGenesis { .. }), "{error}");
+        fs::write(place.file(), text(accounts, 5000)).unwrap();
+        drop(place.open().0.unwrap());
+    }
+}
+
+#[test]
+fn a_change_beside_the_alloc_is_seen_behind_any_disguise() {
+    let text = text(60_000, 5000);
+    let place = Place::new(&text);
+    drop(place.open().0.unwrap());
+    // The last digit of the gas limit: the size and the time of change stay.
+    place.disguised(|file| replace_byte(file, text.len() - 2, b'1'));
+    let error = place.open().0.unwrap_err();
+    assert!(matches!(error, OpenError::OtherGenesis { .. }), "{error}");
+    place.disguised(|file| replace_byte(file, text.len() - 2, b'0'));
+    // The first account, which a sample shows.
+    let at = text.find("alloc").unwrap() + 12;
+    let byte = text.as_bytes()[at];
+    place.disguised(|file| replace_byte(file, at, if byte == b'0' { b'1' } else { b'0' }));
+    let error = place.open().0.unwrap_err();
+    assert!(matches!(error, OpenError::OtherGenesis { .. }), "{error}");
+}
+
+#[test]
+fn a_loading_that_was_stopped_begins_anew() {
+    let text = text(60_000, 5000);
+    let place = Place::new(&text);
+    let config = place.config();
+    let reading = &mut |loading| !matches!(loading, Loading::Reading(done, _) if done > 1 << 20);
+    let writing = &mut |loading| !matches!(loading, Loading::Writing(done, _) if done > 20_000);
+    let stops: [&mut LoadingReport<'_>; 2] = [reading, writing];
+    for stop in stops {
+        let stopped = Chain::open_genesis_file(&config, stop);
+        assert!(matches!(stopped, Err(OpenError::Stopped)));
+    }
+    let chain = place.open().0.unwrap();
+    let whole = Place::new(&text);
+    assert!(rows(&chain) == rows(&whole.open().0.unwrap()));
+}
+
+#[test]
+fn a_large_file_that_is_no_good_is_refused_with_the_key_and_can_be_mended() {
+    let good = text(60_000, 5000);
+    let place = Place::new(&good.replacen("\"balance\": 59999", "\"balance\": -9999", 1));
+    let error = place.open().0.unwrap_err().to_string();
+    assert!(error.contains(".balance = -9999"), "{error}");
+    let first = &good[good.find('\n').unwrap() + 1..][..42];
+    let end = good.len() - "}, \"gasLimit\": 5000}".len();
+    let twice = format!("{}, {first}: {{}}{}", &good[..end], &good[end..]);
+    fs::write(place.file(), twice).unwrap();
+    let error = place.open().0.unwrap_err().to_string();
+    assert!(error.contains("the same address again"), "{error}");
+    fs::write(place.file(), good).unwrap();
+    assert_eq!(place.open().0.unwrap().check_head().unwrap(), None);
+}
+
+#[test]
+fn a_small_file_that_is_no_good_leaves_no_data_path() {
+    let place = Place::new("{}");
+    assert!(matches!(place.open().0, Err(OpenError::Genesis(_))));
+    assert!(!place.config().data_path.exists());
+}

@@ -1,0 +1,91 @@
+//! How far the loading of a large genesis is, and stopping it.
+
+use crate::progress::{BAR_EVERY, LINE_EVERY, new_bar, remaining};
+use crate::stop::Stop;
+use indicatif::ProgressBar;
+use niwaki_chain::Loading;
+use std::io::{IsTerminal, stderr};
+use std::time::Instant;
+
+/// Shows the loading and passes on the wish to stop.
+pub(crate) struct LoadingProgress {
+    stop: Stop,
+    bar: Option<ProgressBar>,
+    began: Instant,
+    shown: Instant,
+    is_writing: bool,
+}
+
+impl LoadingProgress {
+    pub(crate) fn new(stop: Stop) -> Self {
+        let now = Instant::now();
+        Self {
+            stop,
+            bar: None,
+            began: now,
+            shown: now,
+            is_writing: false,
+        }
+    }
+
+    /// Shows `loading` if it is time to; `false` if the operator asked to stop.
+    pub(crate) fn report(&mut self, loading: Loading) -> bool {
+        let now = Instant::now();
+        let (is_writing, done, of) = match loading {
+            Loading::Reading(done, of) => (false, done, of),
+            Loading::Writing(done, of) => (true, done, of),
+        };
+        if is_writing && !self.is_writing {
+            self.is_writing = true;
+            self.began = now;
+        }
+        let is_terminal = stderr().is_terminal();
+        let every = if is_terminal { BAR_EVERY } else { LINE_EVERY };
+        if now - self.shown >= every {
+            self.shown = now;
+            if is_terminal {
+                let bar = self.bar.get_or_insert_with(|| new_bar(of));
+                bar.set_length(of);
+                bar.set_position(done);
+                bar.set_message(title(is_writing));
+            } else {
+                let elapsed = (now - self.began).as_secs_f64();
+                eprintln!("{}", line(is_writing, (done, of), elapsed));
+            }
+        }
+        !self.stop.is_asked()
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn title(is_writing: bool) -> &'static str {
+    if is_writing {
+        "genesis, 2 of 2: writing"
+    } else {
+        "genesis, 1 of 2: reading"
+    }
+}
+
+fn line(is_writing: bool, (done, of): (u64, u64), elapsed_s: f64) -> String {
+    let percent = done.saturating_mul(100) / of.max(1);
+    let left = remaining(done, of, elapsed_s);
+    format!("{}, {percent} %, {left} left of it", title(is_writing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_which_half_how_much_and_how_long() {
+        let text = line(true, (30, 120), 5.0);
+        assert_eq!(text, "genesis, 2 of 2: writing, 25 %, 15 s left of it");
+        assert!(line(false, (0, 0), 0.0).contains("0 %, unknown time left"));
+    }
+}

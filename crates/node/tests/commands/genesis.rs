@@ -1,0 +1,135 @@
+//! Large genesis files: begun once, known afterwards, stopped and killed on the way.
+
+use crate::support::{Ended, Place, chain_file};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::fmt::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// More than is read into memory.
+const LARGE: u32 = 90_000;
+
+/// A place with a genesis file of `accounts` accounts, every fourth with slots.
+fn place(accounts: u32) -> Place {
+    let mut text =
+        r#"{"config": {"chainId": 7, "londonBlock": 0}, "gasLimit": 1, "alloc": {"#.to_owned();
+    for at in 0..accounts {
+        let comma = if at == 0 { "" } else { "," };
+        // In an order of their own: the multiplier is odd.
+        let address = at.wrapping_mul(0x9e37_79b1);
+        write!(text, "{comma}\n\"0x{address:040x}\": {{\"balance\": {at}").unwrap();
+        if at % 4 == 0 {
+            write!(text, ", \"storage\": {{\"0x1\": \"0x{:x}\"}}", at + 1).unwrap();
+        }
+        text.push('}');
+    }
+    text.push_str("}}");
+    let mut place = Place::new();
+    place.genesis = place.file("genesis.json", text.as_bytes());
+    place
+}
+
+#[test]
+fn a_check_of_the_head_begins_the_chain_and_knows_it_afterwards() {
+    for accounts in [0, 1, 2, 100, LARGE] {
+        let place = place(accounts);
+        let begun = place.run("storage check --head-only", &[]).succeeded();
+        for line in ["opened in", "peak memory", "agree"] {
+            assert!(begun.out.contains(line), "{begun:?}");
+        }
+        let known = place.run("storage check --head-only", &[]).succeeded();
+        assert_eq!(known.head(), begun.head());
+        assert_eq!(place.checked_head(), begun.head());
+    }
+    let place = Place::new();
+    place.import(&chain_file()).succeeded();
+    let ended = place.run("storage check --head-only", &[]).succeeded();
+    assert_eq!(ended.head().0, 54);
+}
+
+#[test]
+fn a_built_in_chain_is_known_by_its_hash() {
+    let place = Place::new();
+    let run = |network: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
+        command.arg("--data-path").arg(place.data_path());
+        command.args(["--network", network, "storage", "check", "--head-only"]);
+        Ended::of(&command.output().unwrap())
+    };
+    for _ in 0..2 {
+        let (number, hash) = run("mainnet").succeeded().head();
+        assert_eq!((number, &hash[..10]), (0, "0xd4e56740"));
+    }
+    run("sepolia").failed(&["holds the chain with genesis", "--data-path"]);
+}
+
+#[test]
+fn besus_flag_for_the_cache_is_taken_and_said_to_change_nothing() {
+    let place = place(3);
+    for flag in ["", "=true", "=false"] {
+        let words = format!("storage check --head-only --genesis-state-hash-cache-enabled{flag}");
+        let ended = place.run(&words, &[]).succeeded();
+        assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
+        assert!(ended.errors.contains("changes nothing"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_genesis_that_is_stopped_says_so_and_begins_anew() {
+    // Large enough that the process is still reading when it is told to stop.
+    let place = place(20 * LARGE);
+    let mut command = place.command("storage check --head-only", &[]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // The folder is made after the process has begun to listen.
+    while !place.data_path().join("loading").exists() {
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(
+        ended.errors.contains("begins the genesis anew"),
+        "{ended:?}"
+    );
+    let ended = place.run("storage check --head-only", &[]).succeeded();
+    assert!(ended.out.contains("agree"), "{ended:?}");
+}
+
+#[test]
+fn kills_during_the_loading_of_a_genesis_lose_nothing() {
+    let seed = rand::rng().random();
+    println!("seed {seed}");
+    let mut random = SmallRng::seed_from_u64(seed);
+    let place = place(LARGE);
+    let whole = Instant::now();
+    let head = place
+        .run("storage check --head-only", &[])
+        .succeeded()
+        .head();
+    // Only how the moments spread hangs on this time, not what is asserted.
+    let whole = whole.elapsed();
+    let mut cut_short = 0;
+    for _ in 0..30 {
+        std::fs::remove_dir_all(place.data_path()).unwrap();
+        for _ in 0..2 {
+            let mut command = place.command("storage check --head-only", &[]);
+            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            // The moment of death is the test's input: only time can spread it over the loading.
+            std::thread::sleep(whole.mul_f64(random.random_range(0.0..1.0)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            cut_short += u32::from(place.data_path().join("loading").exists());
+        }
+        let ended = place.run("storage check --head-only", &[]).succeeded();
+        assert_eq!(ended.head(), head);
+        assert!(!place.data_path().join("loading").exists());
+        assert_eq!(place.checked_head(), head);
+    }
+    assert!(cut_short > 0, "no kill fell into the loading");
+}
