@@ -260,11 +260,10 @@ impl<'a> Source<'a> {
         };
         let mut rest = &row[..];
         let identity = Identity::decode(&mut rest).map_err(|error| {
-            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, &error.to_string())
+            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
         })?;
-        let Some(range) = range_of(&identity) else {
-            return Ok(None);
-        };
+        let range = identity.alloc_start..identity.alloc_end;
+        let range = (!range.is_empty()).then_some(range);
         let size = self.metadata.len();
         let is_alike = identity.size_bytes == size
             && Some(identity.changed_at) == self.changed_at()
@@ -273,7 +272,7 @@ impl<'a> Source<'a> {
             return Ok(None);
         }
         let text = String::from_utf8(identity.text).map_err(|error| {
-            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, &error.to_string())
+            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
         })?;
         let head = GenesisHead::parse(text, range)?;
         Ok(Some(Arc::new(head.spec)))
@@ -317,7 +316,7 @@ impl<'a> Source<'a> {
         for at in 0..SAMPLES {
             // Evenly, the first at the beginning and the last at the end.
             let last_start = length.saturating_sub(SAMPLE_BYTES);
-            let offset = (u128::from(last_start) * u128::from(at) / u128::from(SAMPLES - 1)) as u64;
+            let offset = last_start.saturating_mul(at) / (SAMPLES - 1);
             let start = range.start + offset;
             samples.extend(self.part(start, (start + SAMPLE_BYTES).min(range.end))?);
         }
@@ -341,20 +340,6 @@ impl<'a> Source<'a> {
         });
         read.map_err(|error| io_fault("read", self.path, error))?;
         Ok(bytes)
-    }
-}
-
-/// Where the alloc is; the outer `None` if the row makes no sense.
-#[expect(
-    clippy::option_option,
-    reason = "a file may have no alloc, and a row no sense"
-)]
-fn range_of(identity: &Identity) -> Option<Option<Range<u64>>> {
-    let range = identity.alloc_start..identity.alloc_end;
-    match range.end.cmp(&range.start) {
-        std::cmp::Ordering::Less => None,
-        std::cmp::Ordering::Equal => Some(None),
-        std::cmp::Ordering::Greater => Some(Some(range)),
     }
 }
 

@@ -42,7 +42,12 @@ impl<'a> Scanner<'a> {
 
     /// Bytes passed.
     pub(super) fn offset(&self) -> u64 {
-        self.before + self.at as u64
+        self.before.saturating_add(self.at as u64)
+    }
+
+    /// Passes `count` bytes that are in the buffer.
+    fn pass(&mut self, count: usize) {
+        self.at = self.at.saturating_add(count);
     }
 
     /// Stops keeping what is passed.
@@ -72,7 +77,7 @@ impl<'a> Scanner<'a> {
                 if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                     return Ok(Some(byte));
                 }
-                self.at += 1;
+                self.pass(1);
             }
             if !self.fill()? {
                 return Ok(None);
@@ -83,7 +88,7 @@ impl<'a> Scanner<'a> {
     /// Passes `byte`, which must come next but for white space. `place` names it in errors.
     pub(super) fn expect(&mut self, byte: u8, place: &dyn Fn() -> String) -> Result<(), ReadError> {
         if self.peek()? == Some(byte) {
-            self.at += 1;
+            self.pass(1);
             return Ok(());
         }
         Err(self.bad(place, &format!("expected '{}'", char::from(byte))))
@@ -98,14 +103,14 @@ impl<'a> Scanner<'a> {
     ) -> Result<Option<String>, ReadError> {
         let next = self.peek()?;
         if next == Some(b'}') {
-            self.at += 1;
+            self.pass(1);
             return Ok(None);
         }
         if !std::mem::take(is_first) {
             if next != Some(b',') {
                 return Err(self.bad(place, "expected ',' or '}'"));
             }
-            self.at += 1;
+            self.pass(1);
         }
         if self.peek()? != Some(b'"') {
             return Err(self.bad(place, "expected a key"));
@@ -152,7 +157,7 @@ impl<'a> Scanner<'a> {
         place: &dyn Fn() -> String,
     ) -> Result<bool, ReadError> {
         let mut is_plain = true;
-        self.at += 1;
+        self.pass(1);
         text.push(b'"');
         loop {
             let rest = &self.buffer[self.at..self.end];
@@ -170,22 +175,22 @@ impl<'a> Scanner<'a> {
                 }
                 continue;
             };
-            self.at += stop;
+            self.pass(stop);
             match self.buffer[self.at] {
                 b'"' => {
-                    self.at += 1;
+                    self.pass(1);
                     text.push(b'"');
                     return Ok(is_plain);
                 }
                 b'\\' => {
                     is_plain = false;
                     text.push(b'\\');
-                    self.at += 1;
+                    self.pass(1);
                     if self.at == self.end && !self.fill()? {
                         return Err(self.bad(place, "the file ends in a string"));
                     }
                     text.push(self.buffer[self.at]);
-                    self.at += 1;
+                    self.pass(1);
                 }
                 _ => return Err(self.bad(place, "a control character in a string")),
             }
@@ -207,13 +212,13 @@ impl<'a> Scanner<'a> {
             text.push(b' ');
             if matches!(byte, b'{' | b'[' | b'}' | b']' | b',' | b':') {
                 text.push(byte);
-                self.at += 1;
+                self.pass(1);
             } else {
                 self.scalar(text)?;
             }
             match byte {
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
+                b'{' | b'[' => depth = depth.saturating_add(1),
+                b'}' | b']' => depth = depth.saturating_sub(1),
                 _ => {}
             }
             if depth == 0 {
@@ -236,7 +241,7 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
                 text.push(byte);
-                self.at += 1;
+                self.pass(1);
             }
             if text.len() > HELD_MAX_BYTES || !self.fill()? {
                 return Ok(());
@@ -253,7 +258,7 @@ impl<'a> Scanner<'a> {
                 return Err(self.too_long(&|| "the file beside its alloc".to_owned()));
             }
         }
-        self.before += self.end as u64;
+        self.before = self.before.saturating_add(self.end as u64);
         (self.at, self.end) = (0, 0);
         loop {
             match self.input.read(&mut self.buffer) {

@@ -136,7 +136,8 @@ fn what_is_not_alloc_is_kept_as_it_is_written_and_found_again() {
         let (head, accounts) = read(&text, 3).unwrap();
         assert_eq!(head.text(), format!("{before}null{after}"));
         let range = head.alloc_bytes().unwrap();
-        assert_eq!(text[range.start as usize..range.end as usize], alloc);
+        let place = |offset| usize::try_from(offset).unwrap();
+        assert_eq!(text[place(range.start)..place(range.end)], alloc);
         assert_eq!(accounts.len(), 1);
         let again = GenesisHead::parse(head.text().to_owned(), head.alloc_bytes());
         assert_eq!(again, Ok(head));
