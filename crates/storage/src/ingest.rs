@@ -42,9 +42,8 @@ impl Database {
 
     /// Writes the puts of `batch`, in any order; of two of one key the later one holds. Each segment
     /// becomes one file that is taken in whole and durably, but the segments are not taken in as
-    /// one: the caller must be able to begin anew. Twice as fast as [`Database::write`] and more
-    /// where the rows are many, and cheapest where those of one call lie apart from those of all
-    /// others.
+    /// one: the caller must be able to begin anew. Cheapest where the rows of one call lie apart from
+    /// those of all others: then the engine never has to merge them.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.

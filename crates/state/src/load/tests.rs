@@ -120,8 +120,10 @@ proptest! {
 
 #[test]
 fn a_storage_that_fills_several_batches_gives_the_rows_of_the_plain_load() {
-    // More than two batches, and groups of nibbles that are not alone in theirs.
-    let accounts = many(3000, 3, 450_000);
+    // The slots alone, of 96 bytes each, are more than one account may have in a batch.
+    let slots = 700_000;
+    assert!(slots * 96 > BATCH_MAX_BYTES as u64);
+    let accounts = many(3000, 3, slots);
     let plain = world(None);
     let root = plain
         .load_genesis(accounts.iter().cloned().map(Ok))
