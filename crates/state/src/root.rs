@@ -3,7 +3,7 @@
 use crate::changes::{AccountChange, Changes, SlotChange};
 use crate::disk_trie::DiskTrie;
 use crate::{StateHead, View};
-use alloy_primitives::keccak256;
+use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{
     Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
@@ -193,19 +193,29 @@ fn slot_update(slot: &SlotChange) -> LeafUpdate {
 /// `diff` by hashed keys, with every slot of destroyed storage spelled out. New storage roots are
 /// those before, to be filled in by [`advance`].
 fn hashed(view: &View<'_>, diff: &StateDiff) -> Result<Changes, Fault> {
-    let change = |(address, change): &(Address, AccountDiff)| hashed_account(view, address, change);
-    let accounts = diff.accounts.iter().map(change);
-    let mut accounts = accounts.collect::<Result<Vec<_>, _>>()?;
+    let addresses: Vec<&[u8]> = diff.accounts.iter().map(|(a, _)| a.as_slice()).collect();
+    let keys = keccak256_batch(&addresses);
+    let slots = diff.accounts.iter().flat_map(|(_, change)| &change.slots);
+    let words: Vec<[u8; 32]> = slots.map(|(slot, _)| slot.to_be_bytes()).collect();
+    let words: Vec<&[u8]> = words.iter().map(<[u8; 32]>::as_slice).collect();
+    let mut slot_keys = keccak256_batch(&words).into_iter();
+
+    let mut accounts = Vec::with_capacity(keys.len());
+    for ((address, change), key) in diff.accounts.iter().zip(keys) {
+        let own: Vec<B256> = slot_keys.by_ref().take(change.slots.len()).collect();
+        accounts.push(hashed_account(view, (*address, key), change, &own)?);
+    }
     accounts.sort_unstable_by_key(|account| account.key);
     Ok(Changes { accounts })
 }
 
+/// `slot_keys` are the hashes of the slots that `change` lists.
 fn hashed_account(
     view: &View<'_>,
-    address: &Address,
+    (address, key): (Address, B256),
     change: &AccountDiff,
+    slot_keys: &[B256],
 ) -> Result<AccountChange, Fault> {
-    let key = keccak256(address);
     let prior = view.account_by_key(&key)?;
     debug_assert_eq!(
         prior.map(|p| p.account()),
@@ -217,13 +227,18 @@ fn hashed_account(
     let is_wiped = change.storage_wiped || change.new.is_none();
 
     let mut slots: Vec<SlotChange> = Vec::with_capacity(change.slots.len());
-    for (slot, value) in &change.slots {
+    for ((slot, value), key) in change.slots.iter().zip(slot_keys) {
         let new = if change.new.is_some() {
             value.new
         } else {
             U256::ZERO
         };
-        slots.push(SlotChange::of_slot(*slot, value.prior, new));
+        slots.push(SlotChange {
+            key: *key,
+            slot: Some(*slot),
+            prior: value.prior,
+            new,
+        });
     }
     slots.sort_unstable_by_key(|slot| slot.key);
     if is_wiped && prior_root != EMPTY_ROOT_HASH {
@@ -247,7 +262,7 @@ fn hashed_account(
     slots.retain(|slot| slot.prior != slot.new);
     Ok(AccountChange {
         key,
-        address: *address,
+        address,
         prior,
         new: change.new.as_ref().map(with_root),
         slots,
