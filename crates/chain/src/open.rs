@@ -2,8 +2,8 @@
 
 use crate::indices::adopt;
 use crate::persist::add_block;
-use crate::tree::StoredHeader;
-use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, U256, Withdrawals};
+use crate::tree::{StoredHeader, read_header};
+use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, Withdrawals};
 use niwaki_rules::{ChainSpec, GenesisError};
 use niwaki_state::{BlockId, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
@@ -126,25 +126,15 @@ impl Chain {
     pub(crate) fn open_world(world: WorldState, spec: Arc<ChainSpec>) -> Result<Self, OpenError> {
         let head = world.view_at_head()?.block();
         let genesis = stored_genesis(&world)?;
-        let placeholder = StoredHeader {
-            id: BlockId {
-                number: 0,
-                hash: B256::ZERO,
-            },
-            header: Header::default(),
-            total_difficulty: U256::ZERO,
-        };
-        let chain = Self {
+        let head = read_header(world.database(), head)?;
+        Ok(Self {
             spec,
             world,
             genesis,
-            head: Mutex::new(placeholder),
+            head: Mutex::new(head),
             writer: Mutex::new(()),
             pending: Mutex::new(None),
-        };
-        let head = chain.read_header(head)?;
-        chain.put_head(head);
-        Ok(chain)
+        })
     }
 
     /// The rules of this chain.

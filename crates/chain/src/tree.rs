@@ -5,7 +5,7 @@ use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
 use niwaki_primitives::{B256, Block, BlockBody, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
 use niwaki_state::BlockId;
-use niwaki_storage::Segment;
+use niwaki_storage::{Database, Segment};
 
 /// A header with what its row says beside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,20 @@ pub struct StoredHeader {
     pub header: Header,
     /// Total difficulty up to and including it.
     pub total_difficulty: U256,
+}
+
+/// The header of a block that must be stored.
+pub(crate) fn read_header(database: &Database, id: BlockId) -> Result<StoredHeader, Fault> {
+    let key = block_key(&id);
+    let row = database.get(Segment::Headers, &key)?;
+    let row = row.ok_or_else(|| missing(Segment::Headers, &key))?;
+    let (header, total_difficulty) =
+        decode_header(&row).map_err(|reason| corrupt(Segment::Headers, &key, reason))?;
+    Ok(StoredHeader {
+        id,
+        header,
+        total_difficulty,
+    })
 }
 
 impl Chain {
@@ -121,16 +135,7 @@ impl Chain {
     }
 
     pub(crate) fn read_header(&self, id: BlockId) -> Result<StoredHeader, Fault> {
-        let key = block_key(&id);
-        let row = self.database().get(Segment::Headers, &key)?;
-        let row = row.ok_or_else(|| missing(Segment::Headers, &key))?;
-        let (header, total_difficulty) =
-            decode_header(&row).map_err(|reason| corrupt(Segment::Headers, &key, reason))?;
-        Ok(StoredHeader {
-            id,
-            header,
-            total_difficulty,
-        })
+        read_header(self.database(), id)
     }
 
     pub(crate) fn read_body(&self, id: &BlockId) -> Result<BlockBody, Fault> {
