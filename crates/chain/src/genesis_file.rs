@@ -163,7 +163,7 @@ impl<'a> Source<'a> {
         match world.head() {
             Some(_) => {
                 check_genesis(world, &block, &spec)?;
-                world.database().write(&batch, false)?;
+                world.database().write(batch, false)?;
             }
             None => begin(world, &block, &spec, batch)?,
         }
@@ -191,7 +191,7 @@ impl<'a> Source<'a> {
             Begun { header, hash }.write(world, batch)?;
         } else {
             check_hash(stored_genesis(world)?, hash)?;
-            world.database().write(&batch, false)?;
+            world.database().write(batch, false)?;
         }
         Ok(Arc::new(head.spec))
     }

@@ -351,7 +351,7 @@ impl Chain {
         let ids = (stored.id, parent.id.hash);
         if !may_lead || !self.is_better(&stored) {
             self.world().keep_beside(&view, &prepared, ids, &mut batch);
-            self.database().write(&batch, false)?;
+            self.database().write(batch, false)?;
             *self.pending() = Some((stored.id, prepared));
             return Ok(ImportStatus::Side);
         }

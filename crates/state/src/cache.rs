@@ -2,10 +2,10 @@
 
 use crate::changes::Changes;
 use niwaki_primitives::map::HashMap;
-use niwaki_primitives::{B256, Bytes, U256};
-use niwaki_trie::{Branch, Node, Owner, Path, RowUpdates, TrieAccount};
+use niwaki_primitives::{Address, B256, Bytes, U256};
+use niwaki_trie::TrieAccount;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A map that forgets what was not asked for lately. Two generations: when the young one has
 /// reached half of the limit it becomes the old one, and what was old is dropped.
@@ -62,23 +62,26 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
             self.young_bytes = 0;
         }
     }
-}
 
-/// The node at a path of a trie, or `None` for a path that has no row.
-pub(crate) type CachedNode = Option<Arc<Node>>;
+    /// Forgets the keys that `is_kept` does not want. O(entries).
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
+        self.young.retain(|key, _| is_kept(key));
+        self.old.retain(|key, _| is_kept(key));
+    }
+}
 
 /// Parts that are locked on their own, so that threads at work on different accounts do not wait
 /// for each other.
 const SHARDS: usize = 16;
 
-/// What is cached of some accounts, and which head it speaks of.
+/// What is cached of some accounts, and which head it speaks of. By address and slot as execution
+/// names them, so that what is held is found without hashing.
 #[derive(Debug)]
 pub(crate) struct Shard {
     /// Counts commits. A view made before the last one must not look here.
     version: u64,
-    pub(crate) accounts: Cache<B256, Option<TrieAccount>>,
-    pub(crate) slots: Cache<(B256, B256), U256>,
-    pub(crate) nodes: Cache<(Owner, Path), CachedNode>,
+    pub(crate) accounts: Cache<Address, Option<TrieAccount>>,
+    pub(crate) slots: Cache<(Address, U256), U256>,
 }
 
 /// All caches.
@@ -89,45 +92,25 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Splits `budget_bytes`: half for trie nodes, a quarter for slots, an eighth each for accounts
-    /// and code.
+    /// Splits `budget_bytes`: half for slots, a quarter each for accounts and code.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let shard = || {
             let budget_bytes = budget_bytes / SHARDS;
             Mutex::new(Shard {
                 version: 0,
-                accounts: Cache::new(budget_bytes / 8),
-                slots: Cache::new(budget_bytes / 4),
-                nodes: Cache::new(budget_bytes / 2),
+                accounts: Cache::new(budget_bytes / 4),
+                slots: Cache::new(budget_bytes / 2),
             })
         };
         Self {
             shards: std::array::from_fn(|_| shard()),
-            codes: Mutex::new(Cache::new(budget_bytes / 8)),
+            codes: Mutex::new(Cache::new(budget_bytes / 4)),
         }
     }
 
-    /// The shard of the account with this hashed address, if it speaks of `version`.
-    pub(crate) fn of_account(&self, key: &B256, version: u64) -> Option<MutexGuard<'_, Shard>> {
-        self.shard(key[0] >> 4, version)
-    }
-
-    /// The shard of a node, if it speaks of `version`.
-    pub(crate) fn of_node(
-        &self,
-        owner: &Owner,
-        path: &Path,
-        version: u64,
-    ) -> Option<MutexGuard<'_, Shard>> {
-        let nibble = match owner {
-            Some(owner) => owner[0] >> 4,
-            None => path.as_slice().first().copied().unwrap_or_default(),
-        };
-        self.shard(nibble, version)
-    }
-
-    fn shard(&self, nibble: u8, version: u64) -> Option<MutexGuard<'_, Shard>> {
-        let shard = lock(&self.shards[usize::from(nibble)]);
+    /// The shard of the account at `address`, if it speaks of `version`.
+    pub(crate) fn of(&self, address: &Address, version: u64) -> Option<MutexGuard<'_, Shard>> {
+        let shard = lock(&self.shards[usize::from(address[19]) % SHARDS]);
         (shard.version == version).then_some(shard)
     }
 
@@ -135,38 +118,26 @@ impl Caches {
         lock(&self.codes)
     }
 
-    /// Brings every shard from `version` to the next: nothing is forgotten, `total` and `rows` are
-    /// what has changed.
-    pub(crate) fn follow(&self, version: u64, total: &Changes, rows: Vec<(Owner, RowUpdates)>) {
+    /// Brings every shard from `version` to the next: `total` is what has changed.
+    pub(crate) fn follow(&self, version: u64, total: &Changes) {
         for shard in &self.shards {
             lock(shard).version = version + 1;
         }
-        let alive = "the shard was just brought to this version";
         for account in &total.accounts {
-            let mut shard = self.of_account(&account.key, version + 1).expect(alive);
-            shard.accounts.insert(account.key, account.new, 0);
+            let address = account.address;
+            let shard = self.of(&address, version + 1);
+            let mut shard = shard.expect("it was just brought to this version");
+            shard.accounts.insert(address, account.new, 0);
             for slot in &account.slots {
-                shard.slots.insert((account.key, slot.key), slot.new, 0);
+                if let Some(number) = slot.slot {
+                    shard.slots.insert((address, number), slot.new, 0);
+                }
+            }
+            // Of destroyed storage it is not known which slots it had.
+            if account.slots.iter().any(|slot| slot.slot.is_none()) {
+                shard.slots.retain(|(owner, _)| *owner != address);
             }
         }
-        for (owner, updates) in rows {
-            for (path, row) in updates {
-                let node = row.map(|row| Arc::new(row.node));
-                let mut shard = self.of_node(&owner, &path, version + 1).expect(alive);
-                let bytes = node_bytes(&node);
-                shard.nodes.insert((owner, path), node, bytes);
-            }
-        }
-    }
-}
-
-/// What a cached node owns on the heap.
-pub(crate) fn node_bytes(node: &CachedNode) -> usize {
-    match node.as_deref() {
-        None => 0,
-        Some(Node::Branch(branch)) => size_of::<Node>() + size_of::<Branch>() + branch.value.len(),
-        Some(Node::Extension { .. }) => size_of::<Node>(),
-        Some(Node::Leaf { value, .. }) => size_of::<Node>() + value.len(),
     }
 }
 

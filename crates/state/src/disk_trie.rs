@@ -1,106 +1,134 @@
 //! The tries as the disk keeps them: inner nodes by path, leaves in the flat segments.
 
-use crate::cache::node_bytes;
+use crate::changes::Changes;
 use crate::flat::{decode_account, decode_value};
-use crate::view::View;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::Segment;
+use niwaki_storage::{Segment, Snapshot};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
-use std::sync::Arc;
 
-/// The segment and key of the row at `path` of `owner`'s trie.
-pub(crate) fn row_key(owner: &Owner, path: &Path) -> (Segment, Vec<u8>) {
+/// The segment and key, in parts, of the row at `path` of `owner`'s trie.
+pub(crate) fn row_key<'a>(owner: &'a Owner, path: &'a Path) -> (Segment, [&'a [u8]; 2]) {
     match owner {
-        None => (Segment::AccountTrie, path.as_slice().to_vec()),
-        Some(owner) => {
-            let key = [owner.as_slice(), path.as_slice()].concat();
-            (Segment::StorageTrie, key)
+        None => (Segment::AccountTrie, [&[], path.as_slice()]),
+        Some(owner) => (Segment::StorageTrie, [owner.as_slice(), path.as_slice()]),
+    }
+}
+
+/// The tries of the head, read through a snapshot of it. Nodes are the head's; leaves may also be
+/// those of a state that differs from it.
+pub(crate) struct DiskTrie<'a> {
+    snapshot: &'a Snapshot<'a>,
+    /// From the head to the other state.
+    ahead: &'a Changes,
+}
+
+impl<'a> DiskTrie<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot<'a>, ahead: &'a Changes) -> Self {
+        Self { snapshot, ahead }
+    }
+
+    /// Looks for the leaf below `path` that hashes to `hash` among what differs from the head.
+    fn leaf_ahead(&self, owner: &Owner, path: &Path, hash: &B256) -> Option<Node> {
+        let first = path.packed();
+        let is_below = |key: &Path| key.as_slice().starts_with(path.as_slice());
+        let found = |key: Path, value: Vec<u8>| leaf_of(key, path, value, hash);
+        match owner {
+            None => {
+                let accounts = &self.ahead.accounts;
+                let start = accounts.partition_point(|account| account.key[..] < first[..]);
+                let accounts = accounts[start..].iter();
+                accounts
+                    .map(|account| (Path::of_hash(&account.key), account.new))
+                    .take_while(|(key, _)| is_below(key))
+                    .find_map(|(key, new)| found(key, new?.to_leaf()))
+            }
+            Some(owner) => {
+                let slots = &self.ahead.account(owner)?.slots;
+                let start = slots.partition_point(|slot| slot.key[..] < first[..]);
+                let slots = slots[start..].iter();
+                slots
+                    .map(|slot| (Path::of_hash(&slot.key), slot.new))
+                    .take_while(|(key, _)| is_below(key))
+                    .filter(|(_, new)| !new.is_zero())
+                    .find_map(|(key, new)| found(key, encode_slot(&new)))
+            }
         }
     }
 }
 
-/// The tries of the head, read through a view of it.
-pub(crate) struct DiskTrie<'a>(pub(crate) &'a View<'a>);
-
 impl TrieView for DiskTrie<'_> {
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault> {
-        let held = self.0.caches().of_node(owner, path, self.0.version());
-        let held = held.and_then(|mut shard| {
-            let node = shard.nodes.with(&(*owner, *path), node_bytes, Clone::clone);
-            drop(shard);
-            node
-        });
-        if let Some(node) = held {
-            return Ok(node.map(|node| Node::clone(&node)));
-        }
         let (segment, key) = row_key(owner, path);
-        let row = self.0.snapshot().get(segment, &key)?;
-        // Rows from the disk are checked once, nodes from the cache never again.
-        if let Some(row) = &row
-            && keccak256(row.get(2..).unwrap_or_default()) != *hash
-        {
-            return Err(corrupt(
-                segment,
-                &key,
-                "it does not hash to what its parent names",
-            ));
-        }
-        let decode = |row: &[u8]| {
-            Node::from_row(row).map_err(|error| corrupt(segment, &key, &error.to_string()))
+        let key = key.concat();
+        let Some(row) = self.snapshot.get(segment, &key)? else {
+            return Ok(None);
         };
-        let node = row.as_deref().map(decode).transpose()?;
-        if let Some(mut shard) = self.0.caches().of_node(owner, path, self.0.version()) {
-            let node = node.clone().map(Arc::new);
-            let bytes = node_bytes(&node);
-            shard.nodes.insert((*owner, *path), node, bytes);
+        if keccak256(row.get(2..).unwrap_or_default()) != *hash {
+            let reason = "it does not hash to what its parent names";
+            return Err(corrupt(segment, &key, reason));
         }
-        Ok(node)
+        let node = Node::from_row(&row);
+        node.map(Some)
+            .map_err(|error| corrupt(segment, &key, &error.to_string()))
     }
 
     fn leaf(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault> {
-        let packed = path.packed();
+        if let Some(leaf) = self.leaf_ahead(owner, path, hash) {
+            return Ok(leaf);
+        }
         let (segment, prefix) = match owner {
-            None => (Segment::Accounts, packed),
-            Some(owner) => (Segment::Slots, [owner.as_slice(), &packed].concat()),
+            None => (Segment::Accounts, Vec::new()),
+            Some(owner) => (Segment::Slots, owner.to_vec()),
         };
-        let missing = || Fault::Missing {
-            segment: segment.name(),
-            key: format!("{} (a leaf below path {path})", hex::encode(&prefix)),
-        };
-        let row = self.0.snapshot().range(segment, &prefix, None).next();
-        let (key, value) = row.transpose()?.ok_or_else(missing)?;
-        let own_key = match owner {
-            None => &key[..],
-            Some(owner) => key.strip_prefix(owner.as_slice()).ok_or_else(missing)?,
-        };
-        let full = Path::of_key(own_key).ok_or_else(missing)?;
-        if !full.as_slice().starts_with(path.as_slice()) {
-            return Err(missing());
+        let from = [&prefix[..], &path.packed()].concat();
+        let to = path
+            .next()
+            .map(|next| [&prefix[..], &next.packed()].concat());
+        let to = to.or_else(|| owner.and_then(|owner| next_owner(&owner)));
+        let mut last = None;
+        for row in self.snapshot.range(segment, &from, to.as_deref()) {
+            let (key, value) = row?;
+            let own_key = key.get(prefix.len()..).and_then(Path::of_key);
+            let own_key = own_key.filter(|own| own.as_slice().starts_with(path.as_slice()));
+            let own_key = own_key.ok_or_else(|| corrupt(segment, &key, "its key is too long"))?;
+            let value = match owner {
+                None => decode_account(&value)
+                    .map(|account| account.to_leaf())
+                    .map_err(|error| corrupt(segment, &key, &error.to_string()))?,
+                Some(_) => decode_value(&value)
+                    .map(|value| encode_slot(&value))
+                    .map_err(|reason| corrupt(segment, &key, reason))?,
+            };
+            if let Some(leaf) = leaf_of(own_key, path, value, hash) {
+                return Ok(leaf);
+            }
+            last = Some(key);
         }
-        let value = match owner {
-            None => decode_account(&value)
-                .map(|account| account.to_leaf())
-                .map_err(|error| corrupt(segment, &key, &error.to_string()))?,
-            Some(_) => decode_value(&value)
-                .map(|value| encode_slot(&value))
-                .map_err(|reason| corrupt(segment, &key, reason))?,
-        };
-        let node = Node::Leaf {
-            path: full.skip(path.len()),
-            value,
-        };
-        let mut rlp = Vec::new();
-        node.encode(&mut rlp);
-        if keccak256(&rlp) != *hash {
-            return Err(corrupt(
-                segment,
-                &key,
-                "it does not hash to what the trie names",
-            ));
-        }
-        Ok(node)
+        Err(match last {
+            Some(key) => corrupt(segment, &key, "it does not hash to what the trie names"),
+            None => Fault::Missing {
+                segment: segment.name(),
+                key: format!("{} (a leaf below path {path})", hex::encode(&from)),
+            },
+        })
     }
+}
+
+/// The leaf of `key` and `value` as it stands at `path`, if that hashes to `hash`.
+fn leaf_of(key: Path, path: &Path, value: Vec<u8>, hash: &B256) -> Option<Node> {
+    let node = Node::Leaf {
+        path: key.skip(path.len()),
+        value,
+    };
+    let mut rlp = Vec::new();
+    node.encode(&mut rlp);
+    (keccak256(&rlp) == *hash).then_some(node)
+}
+
+/// The least owner after `owner`.
+fn next_owner(owner: &B256) -> Option<Vec<u8>> {
+    Path::of_hash(owner).next().map(|next| next.packed())
 }
 
 /// The fault of a row whose bytes are not what was written.

@@ -64,7 +64,7 @@ impl WorldState {
             add_account(&account?, &mut batch);
             write_if_large(database, &mut batch)?;
         }
-        database.write(&batch, false)?;
+        database.write(batch, false)?;
         build_account_trie(database)
     }
 
@@ -121,7 +121,7 @@ fn add_account(account: &GenesisAccount, batch: &mut Batch) -> (B256, TrieAccoun
         let owner = Some(key);
         let mut sink = |path: &Path, row: &[u8]| {
             let (segment, key) = row_key(&owner, path);
-            batch.put(segment, &key, row);
+            batch.put_parts(segment, &key, &[row]);
         };
         let mut builder = TrieBuilder::new(&mut sink);
         for (slot, value) in &slots {
@@ -148,7 +148,7 @@ fn build_account_trie(database: &Database) -> Result<B256, Fault> {
     let mut written: Result<(), Fault> = Ok(());
     let mut sink = |path: &Path, row: &[u8]| {
         let (segment, key) = row_key(&None, path);
-        batch.put(segment, &key, row);
+        batch.put_parts(segment, &key, &[row]);
         if written.is_ok() {
             written = write_if_large(database, &mut batch);
         }
@@ -164,14 +164,13 @@ fn build_account_trie(database: &Database) -> Result<B256, Fault> {
     }
     let root = builder.finish();
     written?;
-    database.write(&batch, false)?;
+    database.write(batch, false)?;
     Ok(root)
 }
 
 fn write_if_large(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
     if batch.bytes() >= BATCH_BYTES {
-        database.write(batch, false)?;
-        *batch = Batch::new();
+        database.write(std::mem::take(batch), false)?;
     }
     Ok(())
 }

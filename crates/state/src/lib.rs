@@ -17,6 +17,7 @@ mod genesis;
 mod load;
 mod log;
 mod root;
+mod tries;
 mod view;
 mod world;
 

@@ -87,7 +87,7 @@ impl WorldState {
         let mut batch = Batch::new();
         begin_loading(self.database(), &mut batch)?;
         // Rows that are ingested pass the log by, so the mark must be there before them.
-        self.database().write(&batch, true)?;
+        self.database().write(batch, true)?;
         GenesisLoad::new(self.database(), true, RUN_BYTES)
     }
 
@@ -207,7 +207,7 @@ impl<'a> GenesisLoad<'a> {
 
 /// Writes batches as they come. A failure ends the coming.
 fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
-    batches.iter().try_for_each(|batch| database.ingest(&batch))
+    batches.iter().try_for_each(|batch| database.ingest(batch))
 }
 
 /// Where rows go: gathered, then handed to the thread that writes them.
@@ -267,9 +267,9 @@ impl Pass<'_, '_> {
         let mut sink = |path: &Path, row: &[u8]| {
             let (segment, key) = row_key(&None, path);
             if path.len() <= SHALLOW_NIBBLES {
-                shallow.borrow_mut().put(segment, &key, row);
+                shallow.borrow_mut().put_parts(segment, &key, &[row]);
             } else {
-                out.put(segment, &[&key], row);
+                out.put(segment, &key, row);
             }
         };
         let mut builder = TrieBuilder::new(&mut sink);
@@ -361,9 +361,9 @@ impl Pass<'_, '_> {
         let mut rows_below = |path: &Path, row: &[u8]| {
             let (segment, key) = row_key(&owner, path);
             if path.len() <= SHALLOW_NIBBLES {
-                top.put(segment, &key, row);
+                top.put_parts(segment, &key, &[row]);
             } else {
-                out.put(segment, &[&key], row);
+                out.put(segment, &key, row);
             }
         };
         let mut builder = TrieBuilder::new(&mut rows_below);
@@ -393,7 +393,7 @@ impl Pass<'_, '_> {
         } else {
             shallow.borrow_mut()
         };
-        into.append(&top);
+        into.append(top);
         Ok(root)
     }
 }

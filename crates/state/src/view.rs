@@ -2,6 +2,7 @@
 
 use crate::branch::Overlay;
 use crate::cache::Caches;
+use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, corrupt};
 use crate::flat::{decode_account, decode_value};
 use crate::{BlockId, StateHead, WorldState};
@@ -56,39 +57,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The account with this hashed address, with its storage root.
+    /// The account at `address`, with its storage root.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn account_by_key(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
-        if let Some(change) = self.overlay.as_ref().and_then(|o| o.changes.account(key)) {
+    pub fn trie_account(&self, address: &Address) -> Result<Option<TrieAccount>, Fault> {
+        if let Some(change) = self.change(&mut || keccak256(address)) {
             return Ok(change.new);
         }
-        self.head_account(key)
+        self.head_account(address)
     }
 
-    /// The value of the slot with hash `slot` of the account with hashed address `key`.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the storage.
-    pub fn slot_by_key(&self, key: &B256, slot: &B256) -> Result<U256, Fault> {
-        let account = self.overlay.as_ref().and_then(|o| o.changes.account(key));
-        if let Some(change) = account.and_then(|account| account.slot(slot)) {
-            return Ok(change.new);
-        }
-        let held = self.caches().of_account(key, self.version);
-        if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*key, *slot))) {
-            return Ok(value);
-        }
-        let row = [key.as_slice(), slot.as_slice()].concat();
-        let value = match self.snapshot.get(Segment::Slots, &row)? {
-            None => U256::ZERO,
-            Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &row, e))?,
-        };
-        if let Some(mut shard) = self.caches().of_account(key, self.version) {
-            shard.slots.insert((*key, *slot), value, 0);
-        }
-        Ok(value)
+    /// What differs from the head of the account with a hashed address, which is only computed if
+    /// anything does.
+    fn change(&self, key: &mut dyn FnMut() -> B256) -> Option<&AccountChange> {
+        let overlay = self.overlay.as_ref()?;
+        overlay.changes.account(&key())
     }
 
     /// Every slot of the account with hashed address `key` that is not zero, ascending by hashed
@@ -98,7 +82,7 @@ impl<'a> View<'a> {
     /// A [`Fault`] of the storage.
     pub fn slots_by_key(&self, key: &B256) -> Result<Vec<(B256, U256)>, Fault> {
         let mut over: B256Map<U256> = B256Map::default();
-        if let Some(change) = self.overlay.as_ref().and_then(|o| o.changes.account(key)) {
+        if let Some(change) = self.change(&mut || *key) {
             over.extend(change.slots.iter().map(|slot| (slot.key, slot.new)));
         }
         let mut slots = Vec::new();
@@ -125,7 +109,8 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let key = Path::of_hash(&keccak256(address));
-        prove(&DiskTrie(self), None, self.head.root, &key).map(Some)
+        let trie = DiskTrie::new(&self.snapshot, Changes::NONE);
+        prove(&trie, None, self.head.root, &key).map(Some)
     }
 
     /// The nodes that prove `slot` in the storage root of `address`, from the root down; `None`
@@ -138,18 +123,19 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let owner = keccak256(address);
-        let account = self.head_account(&owner)?;
+        let account = self.head_account(address)?;
         let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
         let key = Path::of_hash(&keccak256(B256::from(*slot)));
-        prove(&DiskTrie(self), Some(owner), root, &key).map(Some)
+        let trie = DiskTrie::new(&self.snapshot, Changes::NONE);
+        prove(&trie, Some(owner), root, &key).map(Some)
     }
 
     pub(crate) fn head(&self) -> StateHead {
         self.head
     }
 
-    pub(crate) fn overlay(&self) -> Option<&Overlay> {
-        self.overlay.as_deref()
+    pub(crate) fn overlay(&self) -> Option<&Arc<Overlay>> {
+        self.overlay.as_ref()
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot<'a> {
@@ -157,48 +143,64 @@ impl<'a> View<'a> {
     }
 
     /// The caches, which speak of this view's head while its version stands.
-    pub(crate) fn caches(&self) -> &Caches {
+    fn caches(&self) -> &Caches {
         self.world.caches()
     }
 
-    pub(crate) fn threads(&self) -> usize {
-        self.world.threads()
-    }
-
-    pub(crate) fn version(&self) -> u64 {
-        self.version
-    }
-
-    pub(crate) fn head_account(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
-        let held = self.caches().of_account(key, self.version);
-        if let Some(account) = held.and_then(|mut shard| shard.accounts.get(key)) {
+    /// The account at `address` in the head's state.
+    pub(crate) fn head_account(&self, address: &Address) -> Result<Option<TrieAccount>, Fault> {
+        let held = self.caches().of(address, self.version);
+        if let Some(account) = held.and_then(|mut shard| shard.accounts.get(address)) {
             return Ok(account);
         }
+        let key = keccak256(address);
         let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
         let account = slim.map(|slim| {
             decode_account(&slim)
                 .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
         });
         let account = account.transpose()?;
-        if let Some(mut shard) = self.caches().of_account(key, self.version) {
-            shard.accounts.insert(*key, account, 0);
+        if let Some(mut shard) = self.caches().of(address, self.version) {
+            shard.accounts.insert(*address, account, 0);
         }
         Ok(account)
+    }
+
+    /// The value of a slot in the head's state.
+    fn head_slot(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
+        let held = self.caches().of(address, self.version);
+        if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*address, *slot))) {
+            return Ok(value);
+        }
+        let key = [keccak256(address), keccak256(B256::from(*slot))].concat();
+        let value = match self.snapshot.get(Segment::Slots, &key)? {
+            None => U256::ZERO,
+            Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &key, e))?,
+        };
+        if let Some(mut shard) = self.caches().of(address, self.version) {
+            shard.slots.insert((*address, *slot), value, 0);
+        }
+        Ok(value)
     }
 }
 
 impl StateView for View<'_> {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
-        let account = self.account_by_key(&keccak256(address))?;
+        let account = self.trie_account(address)?;
         Ok(account.map(|account| account.account()))
     }
 
     fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
-        self.slot_by_key(&keccak256(address), &keccak256(B256::from(*slot)))
+        if let Some(change) = self.change(&mut || keccak256(address))
+            && let Some(change) = change.slot(&keccak256(B256::from(*slot)))
+        {
+            return Ok(change.new);
+        }
+        self.head_slot(address, slot)
     }
 
     fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
-        let account = self.account_by_key(&keccak256(address))?;
+        let account = self.trie_account(address)?;
         Ok(account.is_some_and(|account| account.storage_root != EMPTY_ROOT_HASH))
     }
 

@@ -3,13 +3,13 @@
 use crate::branch::{Overlay, Overlays, block_key, overlay_at};
 use crate::cache::Caches;
 use crate::changes::Changes;
-use crate::disk_trie::{corrupt, row_key};
+use crate::disk_trie::corrupt;
 use crate::flat::{encode_account, encode_value};
-use crate::root::{Prepared, advance, prepare};
+use crate::root::{Prepared, hashed};
+use crate::tries::Tries;
 use crate::{LogRow, View};
-use niwaki_primitives::{B256, Fault, StateDiff};
+use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault, StateDiff};
 use niwaki_storage::{Batch, Database, Segment};
-use niwaki_trie::{Owner, RowUpdates};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -66,7 +66,7 @@ impl StateHead {
 /// How a world state is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct StateOptions {
-    /// Bytes for cached accounts, slots, code and trie rows together.
+    /// Bytes for cached accounts, slots and code, and for trie nodes in memory: half each.
     pub cache_bytes: usize,
     /// Threads that compute a root together, where there is enough to do; at least one.
     pub threads: usize,
@@ -84,8 +84,9 @@ impl Default for StateOptions {
 /// The state on disk with its caches. One writer, any number of views.
 pub struct WorldState {
     database: Database,
-    threads: usize,
     caches: Caches,
+    /// Locked before `shared`, and as long as the head moves.
+    tries: Mutex<Tries>,
     shared: Mutex<Shared>,
     overlays: Mutex<Overlays>,
 }
@@ -109,10 +110,12 @@ impl WorldState {
                 .ok_or_else(|| corrupt(Segment::Meta, HEAD, "a head has 72 bytes"))
         });
         let head = head.transpose()?;
+        let root = head.map_or(EMPTY_ROOT_HASH, |head| head.root);
+        let half_bytes = options.cache_bytes / 2;
         Ok(Self {
             database,
-            threads: options.threads.max(1),
-            caches: Caches::new(options.cache_bytes),
+            caches: Caches::new(half_bytes),
+            tries: Mutex::new(Tries::new(root, half_bytes, options.threads.max(1))),
             shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
         })
@@ -156,6 +159,11 @@ impl WorldState {
     /// A [`Fault`] of the storage.
     pub fn view_at(&self, block: BlockId) -> Result<Option<View<'_>>, Fault> {
         let view = self.view_at_head()?;
+        self.laid_over(view, block)
+    }
+
+    /// The state after `block`, seen from that of `view`, a head's.
+    fn laid_over<'a>(&self, view: View<'a>, block: BlockId) -> Result<Option<View<'a>>, Fault> {
         let head = view.head();
         if head.block == block {
             return Ok(Some(view));
@@ -175,9 +183,76 @@ impl WorldState {
     /// Computes the root of the state that `diff` makes of `view`'s, without writing anything.
     ///
     /// # Errors
-    /// A [`Fault`] of the storage.
+    /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
+    /// made that its state is out of reach.
     pub fn prepare(&self, view: &View<'_>, diff: &StateDiff) -> Result<Prepared, Fault> {
-        prepare(view, diff)
+        let own = hashed(view, diff)?;
+        let mut tries = self.tries();
+        let now = self.view_at_head()?;
+        let now = match view.overlay() {
+            Some(overlay) if view.head() == now.head() => now.with_overlay(Arc::clone(overlay)),
+            _ if view.block() == now.block() => now,
+            _ => self
+                .laid_over(now, view.block())?
+                .ok_or_else(|| Fault::Missing {
+                    segment: Segment::TrieLogs.name(),
+                    key: format!("block {} (its state is out of reach)", view.block()),
+                })?,
+        };
+        self.prepare_upon(&now, &mut tries, own, diff)
+    }
+
+    /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.
+    fn prepare_upon(
+        &self,
+        view: &View<'_>,
+        tries: &mut Tries,
+        mut own: Changes,
+        diff: &StateDiff,
+    ) -> Result<Prepared, Fault> {
+        let (root, own, total) = match view.overlay() {
+            None => {
+                let root = self.advance(tries, &view.head(), &mut own)?;
+                let own = Arc::new(own);
+                (root, Arc::clone(&own), own)
+            }
+            Some(overlay) => {
+                let mut total = overlay.changes.clone().then(own.clone());
+                let root = self.advance(tries, &view.head(), &mut total)?;
+                for account in &mut own.accounts {
+                    if let Some(new) = &mut account.new {
+                        // An account that ends as it is in the head is not among the changes.
+                        let after = match total.account(&account.key) {
+                            Some(change) => change.new,
+                            None => view.head_account(&account.address)?,
+                        };
+                        new.storage_root = after.map_or(EMPTY_ROOT_HASH, |a| a.storage_root);
+                    }
+                }
+                (root, Arc::new(own), Arc::new(total))
+            }
+        };
+        tries.set_ahead(Arc::clone(&total));
+        Ok(Prepared {
+            head: view.head(),
+            root,
+            own,
+            total,
+            codes: diff.codes.clone(),
+            moves: tries.moves(),
+        })
+    }
+
+    /// Moves `tries` to the state that differs from the head's by `total`; see
+    /// [`Tries::move_to`].
+    fn advance(
+        &self,
+        tries: &mut Tries,
+        head: &StateHead,
+        total: &mut Changes,
+    ) -> Result<B256, Fault> {
+        let moved = tries.move_to(&self.database, total);
+        moved.inspect_err(|_| tries.reset(head.root))
     }
 
     /// Makes `block` the head: writes `batch`, the state, the trie log and the head's row as one.
@@ -196,23 +271,20 @@ impl WorldState {
         durable: bool,
     ) -> Result<(), Fault> {
         self.add_log(&prepared, (block, parent), &mut batch);
-        let root = prepared.root;
+        let mut tries = self.tries();
         let from = prepared.head;
-        let codes = prepared.codes;
-        let total = prepared.from_head.unwrap_or(prepared.own);
-        let head = StateHead { block, root };
-        self.write(
-            Move {
-                from,
-                head,
-                total,
-                rows: prepared.rows,
-            },
-            batch,
-            durable,
-        )?;
+        if tries.moves() != prepared.moves {
+            // Another block was prepared since.
+            let mut total = Changes::clone(&prepared.total);
+            self.advance(&mut tries, &from, &mut total)?;
+        }
+        let head = StateHead {
+            block,
+            root: prepared.root,
+        };
+        self.write(&mut tries, (from, head), &prepared.total, batch, durable)?;
         let mut cached = self.caches.codes();
-        for (hash, code) in codes {
+        for (hash, code) in prepared.codes {
             let bytes = code.len();
             cached.insert(hash, code, bytes);
         }
@@ -234,7 +306,7 @@ impl WorldState {
         batch: &mut Batch,
     ) {
         self.add_log(prepared, (block, parent), batch);
-        let own = prepared.own.clone();
+        let own = Changes::clone(&prepared.own);
         let overlay = match view.overlay() {
             Some(overlay) => overlay.child(block, own),
             None => Overlay::child_of_head(block, own),
@@ -256,28 +328,21 @@ impl WorldState {
         batch: Batch,
         durable: bool,
     ) -> Result<bool, Fault> {
+        let mut tries = self.tries();
         let view = self.view_at_head()?;
         let from = view.head();
         let Some(overlay) = overlay_at(&self.database, &from, block)? else {
             return Ok(false);
         };
         let mut total = overlay.changes;
-        let (got, rows) = advance(&view, &mut total)?;
+        let got = self.advance(&mut tries, &from, &mut total)?;
         if got != root {
+            tries.reset(from.root);
             let reason = format!("the trie logs lead to state root {got}, not {root}");
             return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
         }
         let head = StateHead { block, root };
-        self.write(
-            Move {
-                from,
-                head,
-                total,
-                rows,
-            },
-            batch,
-            durable,
-        )?;
+        self.write(&mut tries, (from, head), &total, batch, durable)?;
         Ok(true)
     }
 
@@ -289,32 +354,29 @@ impl WorldState {
         }
     }
 
-    /// Writes a move of the head as one batch, then lets the caches follow.
-    fn write(&self, moved: Move, mut batch: Batch, durable: bool) -> Result<(), Fault> {
-        let Move {
-            from,
-            head,
-            total,
-            rows,
-        } = moved;
-        add_flat(&total, &mut batch);
-        for (owner, updates) in &rows {
-            for (path, row) in updates {
-                let (segment, key) = row_key(owner, path);
-                match row {
-                    Some(row) => batch.put(segment, &key, &row.bytes),
-                    None => batch.delete(segment, &key),
-                }
-            }
-        }
+    /// Writes a move of the head, by `total`, as one batch; then the caches follow. The tries are
+    /// there already.
+    fn write(
+        &self,
+        tries: &mut Tries,
+        (from, head): (StateHead, StateHead),
+        total: &Changes,
+        mut batch: Batch,
+        durable: bool,
+    ) -> Result<(), Fault> {
+        assert_eq!(self.head(), Some(from), "only one writer moves the head");
+        add_flat(total, &mut batch);
         self.prune_logs(from.block.number, head.block.number, &mut batch)?;
         batch.put(Segment::Meta, HEAD, &head.to_row());
+        batch.append(tries.land());
 
         let mut shared = self.shared();
-        assert_eq!(shared.head, Some(from), "only one writer moves the head");
-        self.database.write(&batch, durable)?;
+        if let Err(fault) = self.database.write(batch, durable) {
+            tries.reset(from.root);
+            return Err(fault);
+        }
         shared.head = Some(head);
-        self.caches.follow(shared.version, &total, rows);
+        self.caches.follow(shared.version, total);
         shared.version += 1;
         Ok(())
     }
@@ -336,11 +398,12 @@ impl WorldState {
         batch.put(Segment::Meta, HEAD, &head.to_row());
         let mut shared = self.shared();
         assert_eq!(shared.head, None, "a genesis is loaded into an empty state");
-        self.database.write(&batch, true)?;
+        self.database.write(batch, true)?;
         shared.head = Some(head);
-        self.caches
-            .follow(shared.version, &Changes::default(), Vec::new());
+        self.caches.follow(shared.version, Changes::NONE);
         shared.version += 1;
+        drop(shared);
+        self.tries().reset(head.root);
         Ok(())
     }
 
@@ -348,9 +411,8 @@ impl WorldState {
         &self.caches
     }
 
-    /// Threads that compute a root together.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -360,14 +422,6 @@ impl WorldState {
     fn overlays(&self) -> MutexGuard<'_, Overlays> {
         self.overlays.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A move of the head.
-struct Move {
-    from: StateHead,
-    head: StateHead,
-    total: Changes,
-    rows: Vec<(Owner, RowUpdates)>,
 }
 
 /// Adds the flat accounts and slots of `changes`' second state.

@@ -5,24 +5,37 @@ use crate::Segment;
 /// Puts and deletes in order. Of two changes of one key the later one holds.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    bytes: Vec<u8>,
+    /// Keys and values, one after the other. New ones go to the last chunk.
+    chunks: Vec<Vec<u8>>,
     changes: Vec<Change>,
 }
 
-/// One put or delete; key and value stand one after the other in the batch's bytes.
+/// One put or delete; key and value stand one after the other in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     segment: Segment,
+    chunk: u32,
     start: usize,
     key_end: usize,
     /// Where the value ends; `None` deletes.
     value_end: Option<usize>,
 }
 
+/// Segment, key, and value or `None` for a delete.
+pub(crate) type ChangeRef<'a> = (Segment, &'a [u8], Option<&'a [u8]>);
+
 impl Batch {
     /// An empty batch.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty batch with room for `bytes` of keys and values in `changes` changes.
+    pub fn with_capacity(bytes: usize, changes: usize) -> Self {
+        Self {
+            chunks: vec![Vec::with_capacity(bytes)],
+            changes: Vec::with_capacity(changes),
+        }
     }
 
     /// Sets `key` to `value`.
@@ -32,19 +45,8 @@ impl Batch {
 
     /// Sets the key made of `key`'s parts to the value made of `value`'s parts.
     pub fn put_parts(&mut self, segment: Segment, key: &[&[u8]], value: &[&[u8]]) {
-        let start = self.bytes.len();
-        key.iter()
-            .for_each(|part| self.bytes.extend_from_slice(part));
-        let key_end = self.bytes.len();
-        value
-            .iter()
-            .for_each(|part| self.bytes.extend_from_slice(part));
-        let value_end = Some(self.bytes.len());
-        self.changes.push(Change {
-            segment,
-            start,
-            key_end,
-            value_end,
+        self.add(segment, key, |bytes| {
+            value.iter().for_each(|part| bytes.extend_from_slice(part));
         });
     }
 
@@ -54,18 +56,16 @@ impl Batch {
     /// # Panics
     /// If `encode` takes bytes away.
     pub fn put_with(&mut self, segment: Segment, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        encode(&mut self.bytes);
-        assert!(self.bytes.len() >= key_end, "a value is appended");
-        let value_end = Some(self.bytes.len());
-        self.changes.push(Change {
-            segment,
-            start,
-            key_end,
-            value_end,
-        });
+        self.add(segment, &[key], encode);
+    }
+
+    fn add(&mut self, segment: Segment, key: &[&[u8]], encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut change = self.open(segment, key);
+        let bytes = &mut self.chunks[change.chunk as usize];
+        encode(bytes);
+        assert!(bytes.len() >= change.key_end, "a value is appended");
+        change.value_end = Some(bytes.len());
+        self.changes.push(change);
     }
 
     /// Removes `key`, if it is there.
@@ -75,33 +75,43 @@ impl Batch {
 
     /// Removes the key made of `key`'s parts, if it is there.
     pub fn delete_parts(&mut self, segment: Segment, key: &[&[u8]]) {
-        let start = self.bytes.len();
-        key.iter()
-            .for_each(|part| self.bytes.extend_from_slice(part));
-        self.changes.push(Change {
+        let change = self.open(segment, key);
+        self.changes.push(change);
+    }
+
+    /// Adds a key to the last chunk.
+    fn open(&mut self, segment: Segment, key: &[&[u8]]) -> Change {
+        if self.chunks.is_empty() {
+            self.chunks.push(Vec::new());
+        }
+        let chunk = self.chunks.len() - 1;
+        let bytes = &mut self.chunks[chunk];
+        let start = bytes.len();
+        key.iter().for_each(|part| bytes.extend_from_slice(part));
+        Change {
             segment,
+            chunk: u32::try_from(chunk).expect("fewer chunks than 2^32"),
             start,
-            key_end: self.bytes.len(),
+            key_end: bytes.len(),
             value_end: None,
-        });
+        }
     }
 
-    /// Adds the changes of `other` after those that are there.
-    pub fn append(&mut self, other: &Self) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&other.bytes);
-        self.changes
-            .extend(other.changes.iter().map(|change| Change {
-                segment: change.segment,
-                start: start + change.start,
-                key_end: start + change.key_end,
-                value_end: change.value_end.map(|end| start + end),
-            }));
+    /// Adds the changes of `other` after those that are there, without copying them.
+    pub fn append(&mut self, other: Self) {
+        let first = u32::try_from(self.chunks.len()).expect("fewer chunks than 2^32");
+        self.chunks.extend(other.chunks);
+        let changes = other.changes.into_iter();
+        self.changes.extend(changes.map(|change| Change {
+            chunk: first + change.chunk,
+            ..change
+        }));
     }
 
-    /// Drops all changes, keeping the memory.
+    /// Drops all changes, keeping some of the memory.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.chunks.truncate(1);
+        self.chunks.iter_mut().for_each(Vec::clear);
         self.changes.clear();
     }
 
@@ -117,15 +127,23 @@ impl Batch {
 
     /// Bytes of all keys and values.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.chunks.iter().map(Vec::len).sum()
     }
 
-    /// Each change: segment, key, and value or `None` for a delete.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (Segment, &[u8], Option<&[u8]>)> {
-        self.changes.iter().map(|change| {
-            let key = &self.bytes[change.start..change.key_end];
-            let value = change.value_end.map(|end| &self.bytes[change.key_end..end]);
-            (change.segment, key, value)
-        })
+    /// Each change, in order.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = ChangeRef<'_>> {
+        self.changes.iter().map(|change| self.resolve(change))
+    }
+
+    /// The change number `index`.
+    pub(crate) fn change(&self, index: usize) -> ChangeRef<'_> {
+        self.resolve(&self.changes[index])
+    }
+
+    fn resolve(&self, change: &Change) -> ChangeRef<'_> {
+        let bytes = &self.chunks[change.chunk as usize];
+        let key = &bytes[change.start..change.key_end];
+        let value = change.value_end.map(|end| &bytes[change.key_end..end]);
+        (change.segment, key, value)
     }
 }

@@ -3,10 +3,12 @@
 use crate::format_file::{claim, engine_dir};
 use crate::ingest::aside_dir;
 use crate::options::EngineOptions;
+use crate::pending::Stack;
+use crate::queue::{Queue, write_now};
 use crate::read::Reader;
-use crate::{Batch, Options, Row, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
+use crate::{Batch, Options, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
 use niwaki_primitives::Fault;
-use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,13 +52,14 @@ pub enum OpenError {
 /// An open database. Dropping it closes it, after everything written is brought to the disk as far
 /// as the disk allows; call [`Database::sync`] first to learn of a failure.
 pub struct Database {
-    engine: DB,
+    /// `None` for a database in memory, which is written at once. Dropped, and with it emptied,
+    /// before the engine.
+    queue: Option<Queue>,
+    engine: Arc<DB>,
     sync: SyncPolicy,
     pub(crate) options: EngineOptions,
     /// The folder for files that are no part of the database yet.
     pub(crate) aside: Option<PathBuf>,
-    /// Holds the files of a database in memory; dropped after the engine.
-    memory: Option<Env>,
 }
 
 impl Database {
@@ -75,12 +78,13 @@ impl Database {
             }
             OpenError::Fault(engine_fault("open", "all", &message))
         })?;
+        let engine = Arc::new(engine);
         Ok(Self {
+            queue: Some(Queue::new(Arc::clone(&engine), options.waiting_bytes())?),
             engine,
             sync: options.sync,
             options: engine_options,
             aside: Some(aside_dir(data_path)),
-            memory: None,
         })
     }
 
@@ -93,11 +97,11 @@ impl Database {
         let env = Env::mem_env().map_err(fault)?;
         let options = EngineOptions::in_memory(&env);
         Ok(Self {
-            engine: Self::engine(Path::new("/memory"), &options).map_err(fault)?,
+            queue: None,
+            engine: Arc::new(Self::engine(Path::new("/memory"), &options).map_err(fault)?),
             sync: SyncPolicy::System,
             options,
             aside: None,
-            memory: Some(env),
         })
     }
 
@@ -137,41 +141,40 @@ impl Database {
         self.reader().prefix(segment, prefix)
     }
 
-    /// The row with the greatest key, if there is any row.
+    /// The present state of all segments, which later writes do not change.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        let (waiting, moment) = match &self.queue {
+            Some(queue) => queue.snapshot(&self.engine),
+            None => (Stack::default(), self.engine.snapshot()),
+        };
+        Snapshot::new(self, waiting, moment)
+    }
+
+    /// Writes all of `batch` or nothing, after all that was written before. Returns when everybody
+    /// reads it; a thread of its own brings it to the engine soon after, together with others, so
+    /// a killed process loses at most the last second (and what a failing disk kept back). With
+    /// `durable`, or with [`SyncPolicy::EachCommit`], it survives a power cut before this returns.
+    /// Waits while too much is on its way.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine, perhaps of an earlier batch: then neither this one
+    /// nor any later one is written.
+    pub fn write(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
+        match &self.queue {
+            Some(queue) => queue.push(batch, durable || self.sync == SyncPolicy::EachCommit),
+            None => write_now(&self.engine, &batch),
+        }
+    }
+
+    /// Returns when everything written so far has reached the engine, which no kill of the process
+    /// undoes.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
-    pub fn last(&self, segment: Segment) -> Result<Option<Row>, Fault> {
-        self.reader().last(segment)
-    }
-
-    /// The present state of all segments, which later writes do not change.
-    pub fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot::new(self)
-    }
-
-    /// Writes all of `batch` or nothing. A killed process never loses a written batch; `durable`
-    /// makes it survive a power cut too before this returns (as do all with
-    /// [`SyncPolicy::EachCommit`]).
-    ///
-    /// # Errors
-    /// A [`Fault`] of the disk or the engine; then nothing was written.
-    pub fn write(&self, batch: &Batch, durable: bool) -> Result<(), Fault> {
-        let families = Segment::ALL.map(|segment| self.family(segment));
-        // 16 bytes a row cover the engine's own lengths and tags.
-        let mut writes = WriteBatch::with_capacity_bytes(batch.bytes() + 16 * batch.len() + 16);
-        for (segment, key, value) in batch.changes() {
-            let family = families[segment as usize];
-            match value {
-                Some(value) => writes.put_cf(family, key, value),
-                None => writes.delete_cf(family, key),
-            }
-        }
-        let mut options = WriteOptions::default();
-        options.set_sync(durable || self.sync == SyncPolicy::EachCommit);
-        self.engine
-            .write_opt(writes, &options)
-            .map_err(|error| engine_fault("write batch", "all", error.as_ref()))
+    pub fn flush(&self) -> Result<(), Fault> {
+        self.queue
+            .as_ref()
+            .map_or(Ok(()), |queue| queue.flush(false))
     }
 
     /// Returns when everything written so far survives a power cut.
@@ -179,8 +182,9 @@ impl Database {
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn sync(&self) -> Result<(), Fault> {
-        let synced = self.engine.flush_wal(true);
-        synced.map_err(|error| engine_fault("sync", "all", error.as_ref()))
+        self.queue
+            .as_ref()
+            .map_or(Ok(()), |queue| queue.flush(true))
     }
 
     /// Bytes on disk (estimated) and in unwritten buffers of one segment.
@@ -202,22 +206,25 @@ impl Database {
     }
 
     pub(crate) fn family(&self, segment: Segment) -> &ColumnFamily {
-        self.engine
-            .cf_handle(segment.name())
-            .expect("every segment is opened with the database")
+        family(&self.engine, segment)
     }
 
     fn reader(&self) -> Reader<'_> {
-        Reader::new(self, None)
+        let waiting = self.queue.as_ref().map(Queue::stack).unwrap_or_default();
+        Reader::new(self, waiting, None)
     }
+}
+
+pub(crate) fn family(engine: &DB, segment: Segment) -> &ColumnFamily {
+    engine
+        .cf_handle(segment.name())
+        .expect("every segment is opened with the database")
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
-        if self.memory.is_none() {
-            // Nobody is left to tell; whoever wants to know has called `sync`.
-            let _ = self.engine.flush_wal(true);
-        }
+        // Nobody is left to tell; whoever wants to know has called `sync`.
+        let _ = self.sync();
     }
 }
 

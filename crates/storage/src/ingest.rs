@@ -50,10 +50,11 @@ impl Database {
     ///
     /// # Panics
     /// If `batch` has deletes.
-    pub fn ingest(&self, batch: &Batch) -> Result<(), Fault> {
+    pub fn ingest(&self, batch: Batch) -> Result<(), Fault> {
         let Some(folder) = self.make_aside()? else {
             return self.write(batch, false);
         };
+        self.flush()?;
         let mut rows: Vec<_> = batch
             .changes()
             .map(|(segment, key, value)| {
@@ -115,6 +116,7 @@ impl Database {
         let family = self.family(segment);
         // No key is longer than a hash and a path.
         let (first, last) = (&[][..], &[0xff; 128][..]);
+        self.flush()?;
         self.engine_ref()
             .delete_file_in_range_cf(family, first, last)
             .map_err(|error| engine_fault("clear", segment.name(), error.as_ref()))?;
@@ -122,10 +124,9 @@ impl Database {
         for row in self.prefix(segment, &[]) {
             batch.delete(segment, &row?.0);
             if batch.bytes() >= BATCH_BYTES {
-                self.write(&batch, false)?;
-                batch.clear();
+                self.write(std::mem::take(&mut batch), false)?;
             }
         }
-        self.write(&batch, false)
+        self.write(batch, false)
     }
 }

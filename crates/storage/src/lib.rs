@@ -10,6 +10,8 @@ mod database;
 mod format_file;
 mod ingest;
 mod options;
+mod pending;
+mod queue;
 mod read;
 mod segment;
 

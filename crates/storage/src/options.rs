@@ -35,6 +35,13 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Bytes of batches that may wait for the engine.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        (self.memory_budget_bytes / 8).clamp(8 * MIB, 256 * MIB)
+    }
+}
+
 const MIB: usize = 1 << 20;
 
 /// Options of the whole engine and of each segment. They share one block cache, which the write

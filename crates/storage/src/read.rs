@@ -2,8 +2,11 @@
 
 use crate::Segment;
 use crate::database::{Database, engine_fault};
+use crate::pending::{Stack, find, find_range};
 use niwaki_primitives::Fault;
 use rocksdb::{DBRawIterator, ReadOptions};
+use std::collections::btree_map;
+use std::iter::Peekable;
 
 /// A key and its value.
 pub type Row = (Box<[u8]>, Box<[u8]>);
@@ -12,13 +15,22 @@ pub type Row = (Box<[u8]>, Box<[u8]>);
 /// is not kept longer than needed.
 pub struct Snapshot<'a> {
     database: &'a Database,
+    /// What waited above the engine's moment.
+    waiting: Stack,
     moment: rocksdb::Snapshot<'a>,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(database: &'a Database) -> Self {
-        let moment = database.engine_ref().snapshot();
-        Self { database, moment }
+    pub(crate) fn new(
+        database: &'a Database,
+        waiting: Stack,
+        moment: rocksdb::Snapshot<'a>,
+    ) -> Self {
+        Self {
+            database,
+            waiting,
+            moment,
+        }
     }
 
     /// The value of `key`, if there was one.
@@ -52,19 +64,32 @@ impl<'a> Snapshot<'a> {
     }
 
     fn reader(&self) -> Reader<'_> {
-        Reader::new(self.database, Some(&self.moment))
+        Reader::new(
+            self.database,
+            Stack::clone(&self.waiting),
+            Some(&self.moment),
+        )
     }
 }
 
 /// The database now or at a moment.
 pub(crate) struct Reader<'a> {
     database: &'a Database,
+    waiting: Stack,
     moment: Option<&'a rocksdb::Snapshot<'a>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(database: &'a Database, moment: Option<&'a rocksdb::Snapshot<'a>>) -> Self {
-        Self { database, moment }
+    pub(crate) fn new(
+        database: &'a Database,
+        waiting: Stack,
+        moment: Option<&'a rocksdb::Snapshot<'a>>,
+    ) -> Self {
+        Self {
+            database,
+            waiting,
+            moment,
+        }
     }
 
     fn options(&self) -> ReadOptions {
@@ -76,6 +101,9 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        if let Some(value) = find(&self.waiting, segment, key) {
+            return Ok(value.map(<[u8]>::to_vec));
+        }
         let family = self.database.family(segment);
         let engine = self.database.engine_ref();
         engine
@@ -93,9 +121,12 @@ impl<'a> Reader<'a> {
         let values = engine.batched_multi_get_cf_opt(family, keys, false, &self.options());
         let owned = |value: Option<rocksdb::DBPinnableSlice<'_>>| value.map(|v| v.to_vec());
         let fault = |error: rocksdb::Error| engine_fault("read", segment.name(), error.as_ref());
-        let values = values.into_iter();
+        let values = values.into_iter().zip(keys);
         values
-            .map(|value| value.map(owned).map_err(fault))
+            .map(|(value, key)| match find(&self.waiting, segment, key) {
+                Some(waiting) => Ok(waiting.map(<[u8]>::to_vec)),
+                None => value.map(owned).map_err(fault),
+            })
             .collect()
     }
 
@@ -110,19 +141,16 @@ impl<'a> Reader<'a> {
             .engine_ref()
             .raw_iterator_cf_opt(family, options);
         rows.seek(from);
-        Rows { rows, segment }
+        let waiting = find_range(&self.waiting, segment, from, to);
+        Rows {
+            rows,
+            waiting: waiting.into_iter().peekable(),
+            segment,
+        }
     }
 
     pub(crate) fn prefix(self, segment: Segment, prefix: &[u8]) -> Rows<'a> {
         self.range(segment, prefix, successor(prefix).as_deref())
-    }
-
-    pub(crate) fn last(&self, segment: Segment) -> Result<Option<Row>, Fault> {
-        let family = self.database.family(segment);
-        let engine = self.database.engine_ref();
-        let mut rows = engine.raw_iterator_cf_opt(family, self.options());
-        rows.seek_to_last();
-        Rows { rows, segment }.next().transpose()
     }
 }
 
@@ -141,13 +169,13 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 /// Rows of one segment in key order.
 pub struct Rows<'a> {
     rows: DBRawIterator<'a>,
+    /// What waits above the engine's rows.
+    waiting: Peekable<btree_map::IntoIter<Box<[u8]>, Option<Box<[u8]>>>>,
     segment: Segment,
 }
 
-impl Iterator for Rows<'_> {
-    type Item = Result<Row, Fault>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Rows<'_> {
+    fn take_stored(&mut self) -> Option<Result<Row, Fault>> {
         let Some((key, value)) = self.rows.item() else {
             let error = self.rows.status().err()?;
             return Some(Err(engine_fault(
@@ -159,5 +187,28 @@ impl Iterator for Rows<'_> {
         let row = (key.into(), value.into());
         self.rows.next();
         Some(Ok(row))
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<Row, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some((key, _)) = self.waiting.peek() else {
+                return self.take_stored();
+            };
+            match self.rows.key() {
+                Some(stored) if stored < &key[..] => return self.take_stored(),
+                Some(stored) if stored == &key[..] => self.rows.next(),
+                Some(_) => {}
+                // Perhaps not the end but a failure.
+                None if self.rows.status().is_err() => return self.take_stored(),
+                None => {}
+            }
+            if let Some((key, Some(value))) = self.waiting.next() {
+                return Some(Ok((key, value)));
+            }
+        }
     }
 }

@@ -45,9 +45,9 @@ fn a_later_change_in_a_batch_holds_and_segments_do_not_mix() {
     let mut more = Batch::new();
     more.put_with(Segment::Code, b"w", |out| out.extend_from_slice(b"56"));
     more.delete(Segment::Slots, b"x");
-    batch.append(&more);
+    batch.append(more);
     assert_eq!(batch.len(), 7);
-    database.write(&batch, false).unwrap();
+    database.write(batch, false).unwrap();
     assert_eq!(database.get(Segment::Accounts, b"a").unwrap(), None);
     assert_eq!(database.get(Segment::Accounts, b"z").unwrap(), Some(vec![]));
     let code = database.get(Segment::Code, b"w").unwrap();
@@ -73,7 +73,7 @@ fn ranges_and_prefixes_come_in_key_order_and_end_where_told() {
     ] {
         batch.put(Segment::AccountTrie, key, b"row");
     }
-    database.write(&batch, false).unwrap();
+    database.write(batch, false).unwrap();
     let segment = Segment::AccountTrie;
     assert_eq!(
         keys(database.prefix(segment, &[1])),
@@ -84,20 +84,18 @@ fn ranges_and_prefixes_come_in_key_order_and_end_where_told() {
     assert_eq!(keys(database.prefix(segment, &[])).len(), 7);
     assert_eq!(keys(database.range(segment, &[1, 1], Some(&[2]))).len(), 2);
     assert_eq!(keys(database.range(segment, &[2], None)).len(), 3);
-    assert_eq!(*database.last(segment).unwrap().unwrap().0, [255, 255]);
-    assert_eq!(database.last(Segment::Slots).unwrap(), None);
 }
 
 #[test]
 fn a_snapshot_does_not_see_later_writes() {
     let database = Database::in_memory().unwrap();
     database
-        .write(&put(Segment::Meta, b"k", b"old"), false)
+        .write(put(Segment::Meta, b"k", b"old"), false)
         .unwrap();
     let snapshot = database.snapshot();
     let mut batch = put(Segment::Meta, b"k", b"new");
     batch.put(Segment::Meta, b"l", b"new");
-    database.write(&batch, false).unwrap();
+    database.write(batch, false).unwrap();
     assert_eq!(
         snapshot.get(Segment::Meta, b"k").unwrap(),
         Some(b"old".to_vec())
@@ -119,7 +117,7 @@ fn written_batches_are_there_after_closing_without_a_sync() {
         }
         let durable = round % 2 == 1;
         database
-            .write(&put(Segment::Headers, &[round], &[7; 100]), durable)
+            .write(put(Segment::Headers, &[round], &[7; 100]), durable)
             .unwrap();
     }
     let sync = SyncPolicy::EachCommit;
@@ -129,7 +127,7 @@ fn written_batches_are_there_after_closing_without_a_sync() {
     };
     let database = Database::open(dir.path(), &options).unwrap();
     database
-        .write(&put(Segment::Headers, &[9], &[7; 100]), false)
+        .write(put(Segment::Headers, &[9], &[7; 100]), false)
         .unwrap();
     database.sync().unwrap();
     assert_eq!(keys(database.prefix(Segment::Headers, &[])).len(), 6);
@@ -143,7 +141,7 @@ fn a_torn_last_write_loses_that_batch_whole_and_no_other() {
     for at in 0..3_u8 {
         let mut batch = put(Segment::Accounts, &[at], &[at; 500]);
         batch.put(Segment::Slots, &[at], &[at; 500]);
-        database.write(&batch, true).unwrap();
+        database.write(batch, true).unwrap();
     }
     drop(database);
     let is_log = |path: &Path| path.extension().is_some_and(|e| e == "log");
@@ -163,7 +161,7 @@ fn a_torn_last_write_loses_that_batch_whole_and_no_other() {
 fn a_second_opening_is_refused_and_names_the_path() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path());
-    first.write(&put(Segment::Meta, b"k", b"v"), true).unwrap();
+    first.write(put(Segment::Meta, b"k", b"v"), true).unwrap();
     let error = Database::open(dir.path(), &Options::default()).unwrap_err();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     assert!(
@@ -238,11 +236,11 @@ fn ingested_rows_are_there_as_if_written_and_survive_closing() {
         ] {
             batch.put(segment, key, value);
         }
-        database.ingest(&batch).unwrap();
+        database.ingest(batch).unwrap();
         // Over rows that are there already, in the log and in files.
         let change = put(Segment::Slots, b"a", b"5");
-        database.write(&change, false).unwrap();
-        database.ingest(&put(Segment::Slots, b"b", b"6")).unwrap();
+        database.write(change, false).unwrap();
+        database.ingest(put(Segment::Slots, b"b", b"6")).unwrap();
         let slot = |key: &[u8]| database.get(Segment::Slots, key).unwrap().unwrap();
         assert_eq!((slot(b"a"), slot(b"b")), (b"5".to_vec(), b"6".to_vec()));
         assert_eq!(keys(database.prefix(Segment::Accounts, &[])), [b"c"]);
@@ -259,12 +257,12 @@ fn a_cleared_segment_has_no_rows_and_the_others_keep_theirs() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
     for key in [b"a", b"b"] {
-        database.ingest(&put(Segment::Slots, key, b"1")).unwrap();
+        database.ingest(put(Segment::Slots, key, b"1")).unwrap();
     }
     let mut batch = put(Segment::Slots, &[0xff; 96], b"1");
     batch.put(Segment::Slots, b"", b"1");
     batch.put(Segment::Accounts, b"a", b"1");
-    database.write(&batch, false).unwrap();
+    database.write(batch, false).unwrap();
     database.clear(Segment::Slots).unwrap();
     assert_eq!(keys(database.prefix(Segment::Slots, &[])).len(), 0);
     assert_eq!(keys(database.prefix(Segment::Accounts, &[])).len(), 1);
@@ -284,7 +282,7 @@ fn a_hundred_databases_in_memory_open_at_once() {
     println!("{:?} for 100", start.elapsed());
     for (at, database) in (0_u8..).zip(&databases) {
         database
-            .write(&put(Segment::Meta, b"k", &[at]), false)
+            .write(put(Segment::Meta, b"k", &[at]), false)
             .unwrap();
     }
     for (at, database) in (0_u8..).zip(&databases) {

@@ -5,7 +5,7 @@
 //! lists.
 
 use crate::path::common_prefix;
-use crate::{Branch, Node, NodeRef, Path};
+use crate::{Branch, Extension, Node, NodeRef, Path};
 use alloy_primitives::{B256, keccak256};
 use niwaki_primitives::EMPTY_ROOT_HASH;
 
@@ -41,11 +41,9 @@ impl<'a> TrieBuilder<'a> {
             assert!(last < key, "keys ascend: {last} before {key}");
             let shared = common_prefix(last.as_slice(), key.as_slice());
             if shared == last.len() {
-                let branch = Branch {
-                    value: last_value,
-                    ..Branch::default()
-                };
-                self.open.push((shared, Box::new(branch)));
+                let mut branch = Box::<Branch>::default();
+                branch.value = last_value;
+                self.open.push((shared, branch));
             } else {
                 self.close_down_to(shared, &last, last_value);
             }
@@ -95,7 +93,7 @@ impl<'a> TrieBuilder<'a> {
     fn attach(&mut self, branch: &mut Branch, depth: usize, key: &Path, node: Hanging) {
         let node = self.hang(node, depth + 1, key);
         let nibble = key.as_slice()[depth];
-        branch.children[usize::from(nibble)] = self.settle(&key.first(depth + 1), &node);
+        branch.set(nibble, self.settle(&key.first(depth + 1), &node));
     }
 
     /// The node that stands at `depth` on the way to `key` if `node` is what is below.
@@ -108,8 +106,8 @@ impl<'a> TrieBuilder<'a> {
             Hanging::Branch(at, branch) if at == depth => Node::Branch(branch),
             Hanging::Branch(at, branch) => {
                 let child = self.settle(&key.first(at), &Node::Branch(branch));
-                let path = key.first(at).skip(depth);
-                Node::Extension { path, child }
+                let (path, child) = (key.first(at).skip(depth), child.into());
+                Node::Extension(Box::new(Extension { path, child }))
             }
         }
     }

@@ -46,16 +46,16 @@ pub fn find(
             Node::Leaf { path, value } => {
                 return Ok((path.as_slice() == rest).then_some(value));
             }
-            Node::Extension { path, child } => {
-                reference = child;
-                path
+            Node::Extension(extension) => {
+                reference = extension.child.reference;
+                extension.path
             }
             Node::Branch(branch) => {
                 let Some((nibble, _)) = rest.split_first() else {
                     let is_set = !branch.value.is_empty();
                     return Ok(is_set.then_some(branch.value));
                 };
-                reference = branch.children[usize::from(*nibble)];
+                reference = branch.get(*nibble);
                 Path::EMPTY.join(&[*nibble]).expect("one nibble")
             }
         };

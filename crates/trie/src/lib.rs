@@ -5,25 +5,31 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod branch;
 mod builder;
 mod draft;
 mod find;
 mod node;
 mod ordered;
+mod parallel;
 mod path;
 mod proof;
+mod trie;
 mod update;
 mod view;
 mod witness;
 
 pub use account::{TrieAccount, decode_slot, encode_slot};
+pub use branch::{Branch, Child};
 pub use builder::{RowSink, TrieBuilder};
 pub use find::find;
-pub use node::{Branch, InlineNode, MalformedNode, Node, NodeRef};
+pub use node::{Extension, InlineNode, MalformedNode, Node, NodeRef};
 pub use ordered::ordered_root;
+pub use parallel::{Tell, Work, update_tries};
 pub use path::Path;
 pub use proof::{ProofError, prove, verify_proof};
-pub use update::{LeafUpdate, RowUpdates, TrieRow, TrieUpdate, update_trie, update_tries};
+pub use trie::Trie;
+pub use update::{LeafUpdate, TrieUpdate};
 pub use view::{Owner, TrieView};
 pub use witness::WitnessState;
 

@@ -1,7 +1,7 @@
 //! One trie node with its children by reference, and its two byte forms: RLP (what is hashed)
 //! and the stored row (a mask of the children that are leaves, then the same RLP).
 
-use crate::Path;
+use crate::{Branch, Child, Path};
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::Header;
 
@@ -63,24 +63,18 @@ pub enum Node {
         value: Vec<u8>,
     },
     /// Nibbles that all keys below share.
-    Extension {
-        /// The shared nibbles, at least one.
-        path: Path,
-        /// The branch below.
-        child: NodeRef,
-    },
+    Extension(Box<Extension>),
     /// A fork of the way.
     Branch(Box<Branch>),
 }
 
-/// A node with up to 16 children.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Branch {
-    /// One child per nibble.
-    pub children: [NodeRef; 16],
-    /// The value of the key that ends here; empty if none does (always, where all keys have the
-    /// same length).
-    pub value: Vec<u8>,
+/// A node with one child, a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// The shared nibbles, at least one.
+    pub path: Path,
+    /// The branch below.
+    pub child: Child,
 }
 
 impl Node {
@@ -103,30 +97,23 @@ impl Node {
                 encode_string(packed, out);
                 encode_string(value, out);
             }
-            Self::Extension { path, child } => {
-                let (packed, len) = hex_prefix(path, false);
-                let packed = &packed[..len];
+            Self::Extension(extension) => {
+                let (packed, len) = hex_prefix(&extension.path, false);
+                let (packed, child) = (&packed[..len], &extension.child.reference);
                 list_header(string_length(packed) + child.encoded_length(), out);
                 encode_string(packed, out);
                 child.encode(out);
             }
-            Self::Branch(branch) => {
-                let children: usize = branch.children.iter().map(NodeRef::encoded_length).sum();
-                list_header(children + string_length(&branch.value), out);
-                branch.children.iter().for_each(|child| child.encode(out));
-                encode_string(&branch.value, out);
-            }
+            Self::Branch(branch) => branch.encode(out),
         }
     }
 
     /// Appends the stored row to `out`: 2 bytes leaf mask, then the RLP.
     pub(crate) fn encode_row(&self, out: &mut Vec<u8>) {
-        let mut mask = 0_u16;
-        if let Self::Branch(branch) = self {
-            for (at, child) in branch.children.iter().enumerate() {
-                mask |= u16::from(matches!(child, NodeRef::Leaf(_))) << at;
-            }
-        }
+        let mask = match self {
+            Self::Branch(branch) => branch.leaf_mask(),
+            Self::Leaf { .. } | Self::Extension(_) => 0,
+        };
         out.extend_from_slice(&mask.to_be_bytes());
         self.encode(out);
     }
@@ -168,12 +155,14 @@ impl Node {
         match count {
             2 => Self::decode_short(&items[0], &items[1]),
             17 => {
-                let mut branch = Branch::default();
-                for (at, (child, item)) in branch.children.iter_mut().zip(&items).enumerate() {
-                    *child = NodeRef::decode(item, mask >> at & 1 == 1)?;
+                let mut branch = Box::<Branch>::default();
+                let filled = items[..16].iter().filter(|item| item.raw != [0x80]);
+                branch.reserve(filled.count());
+                for (nibble, item) in (0_u8..16).zip(&items) {
+                    branch.set(nibble, NodeRef::decode(item, mask >> nibble & 1 == 1)?);
                 }
                 branch.value = items[16].string()?.to_vec();
-                Ok(Self::Branch(Box::new(branch)))
+                Ok(Self::Branch(branch))
             }
             _ => Err(MalformedNode("neither 2 nor 17 items")),
         }
@@ -189,7 +178,8 @@ impl Node {
         if path.is_empty() || child == NodeRef::Empty {
             return Err(MalformedNode("extension without path or child"));
         }
-        Ok(Self::Extension { path, child })
+        let child = child.into();
+        Ok(Self::Extension(Box::new(Extension { path, child })))
     }
 }
 
@@ -203,7 +193,7 @@ impl NodeRef {
         }
     }
 
-    fn encoded_length(&self) -> usize {
+    pub(crate) fn encoded_length(&self) -> usize {
         match self {
             Self::Empty => 1,
             Self::Hash(_) | Self::Leaf(_) => 33,
@@ -211,7 +201,7 @@ impl NodeRef {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Empty => out.push(0x80),
             Self::Hash(hash) | Self::Leaf(hash) => {
@@ -300,15 +290,15 @@ fn read_hex_prefix(bytes: &[u8]) -> Result<(Path, bool), MalformedNode> {
     Ok((path, flag >> 4 >= 2))
 }
 
-fn string_length(bytes: &[u8]) -> usize {
+pub(crate) fn string_length(bytes: &[u8]) -> usize {
     alloy_rlp::Encodable::length(bytes)
 }
 
-fn encode_string(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode_string(bytes: &[u8], out: &mut Vec<u8>) {
     alloy_rlp::Encodable::encode(bytes, out);
 }
 
-fn list_header(payload_length: usize, out: &mut Vec<u8>) {
+pub(crate) fn list_header(payload_length: usize, out: &mut Vec<u8>) {
     let list = true;
     Header {
         list,
@@ -340,9 +330,9 @@ mod tests {
     #[test]
     fn a_row_gives_back_its_node_and_its_leaf_mask() {
         let mut branch = Branch::default();
-        branch.children[0] = NodeRef::Leaf(B256::repeat_byte(1));
-        branch.children[7] = NodeRef::Hash(B256::repeat_byte(2));
-        branch.children[15] = NodeRef::of(&[0xc2, 0x20, 0x05], true);
+        branch.set(7, NodeRef::Hash(B256::repeat_byte(2)));
+        branch.set(15, NodeRef::of(&[0xc2, 0x20, 0x05], true));
+        branch.set(0, NodeRef::Leaf(B256::repeat_byte(1)));
         let node = Node::Branch(Box::new(branch));
         let mut row = Vec::new();
         node.encode_row(&mut row);
@@ -353,10 +343,10 @@ mod tests {
     #[test]
     fn every_truncation_and_every_extra_byte_is_refused() {
         let child = NodeRef::Hash(B256::repeat_byte(9));
-        let node = Node::Extension {
+        let node = Node::Extension(Box::new(Extension {
             path: path(&[1, 2, 3]),
-            child,
-        };
+            child: child.into(),
+        }));
         let mut rlp = Vec::new();
         node.encode(&mut rlp);
         assert_eq!(Node::decode(&rlp), Ok(node));

@@ -91,6 +91,15 @@ impl Path {
         Self::EMPTY.join(rest).expect("a part is not longer")
     }
 
+    /// The least path of at most this length that comes after all continuations of this one; `None`
+    /// if there is none.
+    pub fn next(&self) -> Option<Self> {
+        let last = self.as_slice().iter().rposition(|nibble| *nibble < 0x0f)?;
+        let mut next = self.first(last + 1);
+        next.nibbles[last] += 1;
+        Some(next)
+    }
+
     /// The key whose nibbles these are, if there are 64 of them.
     pub fn to_hash(&self) -> Option<B256> {
         if self.len() != Self::MAX {
@@ -187,5 +196,13 @@ mod tests {
         assert!(short < long);
         assert!(long < Path::of_nibbles(&[1, 3]).unwrap());
         assert_eq!(long.packed(), [0x12, 0x00]);
+    }
+
+    #[test]
+    fn the_next_path_comes_after_all_continuations() {
+        let next = |nibbles: &[u8]| Path::of_nibbles(nibbles).unwrap().next();
+        assert_eq!(next(&[1, 2]), Path::of_nibbles(&[1, 3]));
+        assert_eq!(next(&[1, 15, 15]), Path::of_nibbles(&[2]));
+        assert_eq!((next(&[15, 15]), next(&[])), (None, None));
     }
 }

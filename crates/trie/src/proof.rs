@@ -124,13 +124,13 @@ fn follow(
         })?;
         match node {
             Node::Leaf { path, value } => return Ok((path.as_slice() == rest).then_some(value)),
-            Node::Extension { path, child } => match rest.strip_prefix(path.as_slice()) {
-                Some(tail) => (reference, rest) = (child, tail),
+            Node::Extension(extension) => match rest.strip_prefix(extension.path.as_slice()) {
+                Some(tail) => (reference, rest) = (extension.child.reference, tail),
                 None => return Ok(None),
             },
             Node::Branch(branch) => match rest.split_first() {
                 Some((nibble, tail)) => {
-                    (reference, rest) = (branch.children[usize::from(*nibble)], tail);
+                    (reference, rest) = (branch.get(*nibble), tail);
                 }
                 None => return Ok((!branch.value.is_empty()).then_some(branch.value)),
             },

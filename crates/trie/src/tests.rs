@@ -1,8 +1,8 @@
 //! The laws of the trie, on random tries against `alloy-trie`, and the published trie cases.
 
 use crate::{
-    LeafUpdate, Node, Owner, Path, ProofError, TrieBuilder, TrieView, WitnessState, find,
-    ordered_root, prove, update_trie, verify_proof,
+    LeafUpdate, Node, Owner, Path, ProofError, Trie, TrieBuilder, TrieUpdate, TrieView,
+    WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
 };
 use alloy_primitives::{B256, U256, keccak256};
 use alloy_trie::{HashBuilder, Nibbles};
@@ -10,17 +10,17 @@ use niwaki_primitives::{
     Account, AccountDiff, Address, Bytes, EMPTY_ROOT_HASH, Fault, SlotDiff, StateDiff, StateView,
 };
 use proptest::prelude::*;
-use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod published;
 
 /// One trie as a disk keeps it: rows by path, leaves by key.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Disk {
     rows: BTreeMap<Path, Vec<u8>>,
     leaves: BTreeMap<Path, Vec<u8>>,
-    leaf_reads: Cell<usize>,
+    leaf_reads: AtomicUsize,
 }
 
 impl TrieView for Disk {
@@ -33,7 +33,7 @@ impl TrieView for Disk {
     }
 
     fn leaf(&self, _: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault> {
-        self.leaf_reads.set(self.leaf_reads.get() + 1);
+        self.leaf_reads.fetch_add(1, Ordering::Relaxed);
         let (key, value) = self.leaves.range(path..).next().unwrap();
         assert!(
             key.as_slice().starts_with(path.as_slice()),
@@ -66,7 +66,7 @@ impl Disk {
         }
         let root = builder.finish();
         let leaves = leaves.clone();
-        let leaf_reads = Cell::default();
+        let leaf_reads = AtomicUsize::default();
         (
             root,
             Self {
@@ -77,29 +77,34 @@ impl Disk {
         )
     }
 
-    fn update(
-        &mut self,
-        root: B256,
-        changes: &BTreeMap<Path, Option<Vec<u8>>>,
-        hint: bool,
-    ) -> B256 {
+    /// Changes the trie, and what is stored of it.
+    fn update(&mut self, trie: &mut Trie, changes: &Changes, how: How) -> B256 {
         let updates: Vec<_> = changes
             .iter()
             .map(|(key, value)| LeafUpdate {
                 key: *key,
                 value: value.clone(),
-                replaces: hint && self.leaves.contains_key(key),
+                replaces: how.hint && self.leaves.contains_key(key),
             })
             .collect();
-        let (root, rows) = update_trie(self, None, root, &updates).unwrap();
+        let tell = |rows: &mut Vec<(Path, Option<Vec<u8>>)>,
+                    owner: &Owner,
+                    path: &Path,
+                    row: Option<&[u8]>| {
+            assert_eq!(*owner, None);
+            rows.push((*path, row.map(<[u8]>::to_vec)));
+        };
+        let update = TrieUpdate {
+            owner: None,
+            trie,
+            leaves: &updates,
+        };
+        let rows = update_tries(self, vec![update], how.work, &tell).unwrap();
         let mut seen = std::collections::BTreeSet::new();
-        for (path, row) in rows {
+        for (path, row) in rows.into_iter().flatten() {
             assert!(seen.insert(path), "row {path} is listed twice");
             match row {
-                Some(row) => {
-                    assert_eq!(Node::from_row(&row.bytes), Ok(row.node));
-                    self.rows.insert(path, row.bytes);
-                }
+                Some(row) => drop(self.rows.insert(path, row)),
                 None => assert!(self.rows.remove(&path).is_some(), "no row at {path}"),
             }
         }
@@ -109,7 +114,22 @@ impl Disk {
                 None => drop(self.leaves.remove(key)),
             }
         }
-        root
+        trie.root()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct How {
+    /// Whether it is told which leaves are replaced.
+    hint: bool,
+    work: Work,
+}
+
+impl How {
+    fn alone(hint: bool, clock: u32) -> Self {
+        let threads = 1;
+        let work = Work { threads, clock };
+        Self { hint, work }
     }
 }
 
@@ -142,41 +162,46 @@ fn changes(bytes: usize) -> impl Strategy<Value = Vec<Changes>> {
     proptest::collection::vec(step, 1..8)
 }
 
-/// Updates step by step give the rows and the root of a trie built at once; roots agree with the
-/// oracle; all of it removed leaves nothing.
-fn check_steps(steps: &[Changes], hint: bool) {
-    let (mut root, mut disk) = Disk::built(&BTreeMap::new());
+/// Updates step by step give the rows and the root of a trie built at once, whatever is forgotten
+/// between them; roots agree with the oracle; all of it removed leaves nothing.
+fn check_steps(steps: &[Changes], hint: bool, forgets: &[u32]) {
+    let (root, mut disk) = Disk::built(&BTreeMap::new());
     assert_eq!(root, EMPTY_ROOT_HASH);
-    for step in steps {
-        root = disk.update(root, step, hint);
+    let mut trie = Trie::new(root);
+    for ((clock, step), ago) in (0..).zip(steps).zip(forgets.iter().cycle()) {
+        let root = disk.update(&mut trie, step, How::alone(hint, clock));
         let (built_root, built) = Disk::built(&disk.leaves);
         assert_eq!(root, built_root);
         assert_eq!(disk.rows, built.rows);
         assert_eq!(root, oracle_root(&disk.leaves));
+        trie.forget((clock + 1).saturating_sub(*ago), None);
+        assert!(*ago > 0 || trie.bytes() == 0, "{} bytes", trie.bytes());
     }
     let all: Changes = disk.leaves.keys().map(|key| (*key, None)).collect();
-    disk.leaf_reads.set(0);
-    assert_eq!(disk.update(root, &all, hint), EMPTY_ROOT_HASH);
+    disk.leaf_reads = AtomicUsize::default();
+    let root = disk.update(&mut trie, &all, How::alone(hint, 100));
+    assert_eq!(root, EMPTY_ROOT_HASH);
     assert!(disk.rows.is_empty());
-    assert!(
-        !hint || disk.leaf_reads.get() == 0,
-        "a replaced leaf was read"
-    );
+    assert_eq!(trie.bytes(), 0);
+    let reads = disk.leaf_reads.load(Ordering::Relaxed);
+    assert!(!hint || reads == 0, "a replaced leaf was read");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn updates_give_the_rows_of_a_trie_built_at_once(steps in changes(3), hint: bool) {
-        check_steps(&steps, hint);
+    fn updates_give_the_rows_of_a_trie_built_at_once(
+        steps in changes(3), hint: bool, forgets in proptest::collection::vec(0..3_u32, 8),
+    ) {
+        check_steps(&steps, hint, &forgets);
     }
 
     #[test]
     fn updates_of_full_length_keys_give_the_rows_of_a_trie_built_at_once(
-        steps in changes(32), hint: bool,
+        steps in changes(32), hint: bool, forgets in proptest::collection::vec(0..3_u32, 8),
     ) {
-        check_steps(&steps, hint);
+        check_steps(&steps, hint, &forgets);
     }
 
     #[test]
@@ -184,13 +209,14 @@ proptest! {
         let fold = |steps: &[Changes]| -> Changes { steps.iter().flatten()
             .map(|(key, value)| (*key, value.clone())).collect() };
         let (a, b) = (fold(&a), fold(&b));
-        let (empty, disk) = Disk::built(&BTreeMap::new());
-        let (mut apart, mut at_once) = (disk.clone(), disk);
-        let root = apart.update(empty, &a, hint);
-        let root = apart.update(root, &b, hint);
+        let how = How::alone(hint, 0);
+        let (mut apart, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
+        apart.update(&mut trie, &a, how);
+        let root = apart.update(&mut trie, &b, how);
         let mut both = a;
         both.extend(b);
-        prop_assert_eq!(root, at_once.update(empty, &both, hint));
+        let (mut at_once, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
+        prop_assert_eq!(root, at_once.update(&mut trie, &both, how));
         prop_assert_eq!(apart.rows, at_once.rows);
     }
 
@@ -226,6 +252,66 @@ proptest! {
             prop_assert_eq!(Node::decode(&again), Ok(node));
         }
     }
+}
+
+/// Random leaves under full-length keys: enough of them for a trie to be split between threads.
+fn many_leaves(seed: u64, count: u64) -> impl Iterator<Item = (Path, Vec<u8>)> {
+    (0..count).map(move |n| {
+        let hash = keccak256([seed.to_be_bytes(), n.to_be_bytes()].concat());
+        let value = hash[..1 + usize::from(hash[31] % 32)].to_vec();
+        (Path::of_hash(&hash), [vec![1], value].concat())
+    })
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_trie_and_the_same_rows() {
+    for threads in [1, 2, 3, 8] {
+        let how = |clock| How {
+            hint: clock % 2 == 0,
+            work: Work { threads, clock },
+        };
+        let (mut disk, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
+        let mut removed = Vec::new();
+        for clock in 0..6 {
+            let mut step: Changes = many_leaves(clock.into(), 700)
+                .map(|(k, v)| (k, Some(v)))
+                .collect();
+            // What was set in the step before goes, all of it below some nibbles.
+            let goes = |key: &&Path| key.as_slice()[0] < 9 || key.as_slice()[5] == 0;
+            removed.extend(disk.leaves.keys().filter(goes));
+            step.extend(removed.drain(..).map(|key| (key, None)));
+            disk.update(&mut trie, &step, how(clock));
+            let (root, built) = Disk::built(&disk.leaves);
+            assert_eq!(trie.root(), root, "{threads} threads, step {clock}");
+            assert_eq!(disk.rows, built.rows);
+            trie.forget(clock, Some(3));
+        }
+        // The branch at the root falls together.
+        let all_but_one: Changes = disk.leaves.keys().skip(1).map(|key| (*key, None)).collect();
+        disk.update(&mut trie, &all_but_one, how(7));
+        assert_eq!(trie.root(), Disk::built(&disk.leaves).0);
+        assert_eq!((disk.rows.len(), trie.bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn loaded_paths_need_no_more_reading() {
+    let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
+    let (root, mut disk) = Disk::built(&leaves);
+    let mut trie = Trie::new(root);
+    let changed: Changes = leaves
+        .keys()
+        .step_by(7)
+        .map(|key| (*key, Some(vec![9])))
+        .collect();
+    for key in changed.keys() {
+        trie.load(&disk, &None, key, 5).unwrap();
+    }
+    trie.forget(5, None);
+    let rows = std::mem::take(&mut disk.rows);
+    let root = disk.update(&mut trie, &changed, How::alone(true, 5));
+    assert_eq!(root, oracle_root(&disk.leaves));
+    assert!(disk.rows.keys().all(|path| rows.contains_key(path)));
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Sorted changes merged into a stored trie: one pass down the touched paths and back up.
+//! Sorted changes merged into tries in memory: one pass down the touched paths and back up.
 //!
-//! Goes in: roots, a [`TrieView`], and changed leaves in key order. Comes out: the new roots and
-//! the rows that a store must set or remove. Nothing is kept between calls; a node is read once,
-//! when a change passes through it, or when it is the last child of a branch that falls together.
-//! Nodes are hashed at the end, those of one height together, whatever trie they are of.
+//! Goes in: [`Trie`]s, a [`TrieView`] for what they do not have in memory, and changed leaves in key
+//! order. Comes out: the tries, changed, and the rows that a store must set or remove. Nodes are
+//! taken out of their parents on the way down and hashed at the end, those of one height together,
+//! whatever trie they are of.
 
-use crate::draft::{Built, Drafts};
+use crate::branch::{Child, Held};
+use crate::draft::{Built, Drafts, Outcome, Rows};
 use crate::path::common_prefix;
 use crate::view::{fault_key, segment};
-use crate::{Branch, MalformedNode, Node, NodeRef, Owner, Path, TrieView};
-use alloy_primitives::B256;
-use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
+use crate::{Branch, Extension, MalformedNode, Node, NodeRef, Owner, Path, Trie, TrieView};
+use niwaki_primitives::Fault;
 
 /// A changed leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,103 +24,100 @@ pub struct LeafUpdate {
     pub replaces: bool,
 }
 
-/// A row to set: its bytes, and the node they are of, for a store that keeps nodes in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrieRow {
-    /// What [`Node::from_row`] reads.
-    pub bytes: Vec<u8>,
-    /// The node.
-    pub node: Node,
-}
-
-/// What a store must do to its rows: set (`Some`) or remove (`None`) at each path. No path is
-/// listed twice.
-pub type RowUpdates = Vec<(Path, Option<TrieRow>)>;
-
 /// One trie that is to change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct TrieUpdate<'a> {
     /// Which trie.
     pub owner: Owner,
-    /// Its root before.
-    pub root: B256,
+    /// The trie.
+    pub trie: &'a mut Trie,
     /// Its changed leaves, their keys strictly ascending.
     pub leaves: &'a [LeafUpdate],
 }
 
-/// Applies `updates` to the trie of `owner` with root `root`: gives the new root and the changes
-/// of its rows. See [`update_tries`], which is faster for many tries.
-///
-/// # Errors
-/// Any [`Fault`] of the view; [`Fault::Corrupt`] if its nodes can't be those of a trie.
-///
-/// # Panics
-/// If the keys of `updates` do not strictly ascend.
-pub fn update_trie(
-    view: &dyn TrieView,
-    owner: Owner,
-    root: B256,
-    leaves: &[LeafUpdate],
-) -> Result<(B256, RowUpdates), Fault> {
-    let update = TrieUpdate {
-        owner,
-        root,
-        leaves,
-    };
-    let mut outcomes = update_tries(view, &[update])?;
-    Ok(outcomes.pop().expect("an outcome for each trie"))
+/// What changes have in common: where nodes come from, and the clock to leave on them.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) view: &'a dyn TrieView,
+    pub(crate) clock: u32,
 }
 
-/// Applies each of `updates` to its trie: gives, in their order, the new roots and the changes of
-/// the rows.
-///
-/// # Errors
-/// Any [`Fault`] of the view; [`Fault::Corrupt`] if its nodes can't be those of a trie.
-///
-/// # Panics
-/// If the keys of an update do not strictly ascend.
-///
-/// Spec: execution-specs `trie.py`, `trie_set` and `root`.
-pub fn update_tries(
-    view: &dyn TrieView,
-    updates: &[TrieUpdate<'_>],
-) -> Result<Vec<(B256, RowUpdates)>, Fault> {
-    let mut drafts = Drafts::new(updates.iter().map(|update| update.root));
-    for (trie, update) in (0..).zip(updates) {
-        assert!(
-            update.leaves.is_sorted_by(|a, b| a.key < b.key),
-            "the keys of an update ascend"
-        );
-        if update.leaves.is_empty() {
-            continue;
+impl Source<'_> {
+    /// Applies each of `updates`, none of them empty, to its trie. After an error the tries are
+    /// not to be used.
+    pub(crate) fn update(
+        self,
+        updates: &mut [TrieUpdate<'_>],
+        rows: &mut Rows<'_>,
+    ) -> Result<(), Fault> {
+        let mut drafts = Drafts::new(self.clock, rows);
+        for update in &mut *updates {
+            drafts.begin(update.owner);
+            let mut merge = Merge::new(self.view, update.owner, &mut drafts);
+            let root = std::mem::take(&mut update.trie.root);
+            let top = merge.resolve(&Path::EMPTY, root, update.leaves)?;
+            let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
+            let root = merge.merge(Path::EMPTY, top, update.leaves)?;
+            drafts.add_root(was_stored, root);
         }
-        let mut merge = Merge {
-            view,
-            owner: update.owner,
-            trie,
-            drafts: &mut drafts,
-        };
-        let before = match update.root {
-            EMPTY_ROOT_HASH => NodeRef::Empty,
-            root => NodeRef::Hash(root),
-        };
-        let top = merge.resolve(&Path::EMPTY, &before, update.leaves)?;
-        let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
-        let root = merge.merge(Path::EMPTY, top, update.leaves)?;
-        drafts.add_root(trie, was_stored, root);
+        for (update, outcome) in updates.iter_mut().zip(drafts.hash()) {
+            update.trie.take_over(outcome);
+        }
+        Ok(())
     }
-    Ok(drafts.hash())
+
+    /// What the subtrie below `child`, which stands at `path` in the trie of `owner`, becomes by
+    /// `leaves`, which all begin with `path`: all of it but the hash of its top.
+    pub(crate) fn update_below(
+        self,
+        (owner, path): (Owner, Path),
+        child: Child,
+        leaves: &[LeafUpdate],
+        rows: &mut Rows<'_>,
+    ) -> Result<Outcome, Fault> {
+        let mut drafts = Drafts::new(self.clock, rows);
+        drafts.begin(owner);
+        let mut merge = Merge::new(self.view, owner, &mut drafts);
+        let top = merge.resolve(&path, child, leaves)?;
+        let top = merge.merge(path, top, leaves)?;
+        Ok(drafts.hash_below(top))
+    }
+
+    /// Puts the tops of subtries back below the branch at the root of their trie.
+    pub(crate) fn rejoin(
+        self,
+        owner: Owner,
+        branch: Box<Branch>,
+        tops: Vec<(u8, Option<Node>)>,
+        rows: &mut Rows<'_>,
+    ) -> Result<Outcome, Fault> {
+        let mut drafts = Drafts::new(self.clock, rows);
+        drafts.begin(owner);
+        let mut merge = Merge::new(self.view, owner, &mut drafts);
+        let tops = tops.into_iter();
+        let tops = tops.map(|(nibble, top)| (nibble, top.map(Built::from)));
+        let root = merge.rejoin(Path::EMPTY, branch, tops.collect())?;
+        drafts.add_root(true, root);
+        let outcome = drafts.hash().pop();
+        Ok(outcome.expect("one part was begun"))
+    }
 }
 
-struct Merge<'a> {
+struct Merge<'a, 'b> {
     view: &'a dyn TrieView,
     owner: Owner,
-    /// Which of the tries that change together.
-    trie: u32,
-    drafts: &'a mut Drafts,
+    drafts: &'a mut Drafts<'b>,
 }
 
-impl Merge<'_> {
+impl<'a, 'b> Merge<'a, 'b> {
+    fn new(view: &'a dyn TrieView, owner: Owner, drafts: &'a mut Drafts<'b>) -> Self {
+        Self {
+            view,
+            owner,
+            drafts,
+        }
+    }
+
     /// What `node`, which stands at `path`, becomes by `updates`, whose keys all begin with `path`.
     fn merge(
         &mut self,
@@ -134,10 +131,7 @@ impl Merge<'_> {
                 let key = self.join(&path, rest.as_slice())?;
                 Ok(self.build(&path, Some((key, value)), updates))
             }
-            Some(Node::Extension {
-                path: skipped,
-                child,
-            }) => self.extension(path, skipped, child, updates),
+            Some(Node::Extension(extension)) => self.extension(path, *extension, updates),
             Some(Node::Branch(branch)) => self.branch(path, branch, None, updates),
         }
     }
@@ -200,8 +194,7 @@ impl Merge<'_> {
 
     /// An extension by `path` to `below`, which stands at `at` where its parent held `before`.
     fn extend(&mut self, path: Path, at: Path, before: NodeRef, below: Built) -> Built {
-        let child = NodeRef::Empty;
-        let mut built = Built::from(Node::Extension { path, child });
+        let mut built = extension(path, Child::default());
         self.settle(&at, before, Some(below), &mut built, 0);
         built
     }
@@ -230,10 +223,7 @@ impl Merge<'_> {
             let child_path = self.join(&path, &[nibble])?;
             let child = match carried.take_if(|(at, _)| *at == nibble) {
                 Some((_, node)) => Some(node),
-                None => {
-                    let child = branch.children[usize::from(nibble)];
-                    self.resolve(&child_path, &child, group)?
-                }
+                None => self.resolve(&child_path, branch.lend(nibble), group)?,
             };
             fresh.push((nibble, self.merge(child_path, child, group)?));
         }
@@ -245,24 +235,20 @@ impl Merge<'_> {
     fn rejoin(
         &mut self,
         path: Path,
-        branch: Box<Branch>,
+        mut branch: Box<Branch>,
         fresh: Vec<(u8, Option<Built>)>,
     ) -> Result<Option<Built>, Fault> {
         let changed = fresh.iter().fold(0_u16, |mask, (at, _)| mask | 1 << at);
-        let untouched = |at: &usize| changed >> at & 1 == 0;
-        let mut kept = (0..16)
-            .filter(untouched)
-            .filter(|at| branch.children[*at] != NodeRef::Empty);
-        let only_kept = kept.next();
+        let mut kept = branch.children().filter(|(at, _)| changed >> at & 1 == 0);
+        let only_kept = kept.next().map(|(nibble, _)| nibble);
         let living = fresh.iter().filter(|(_, node)| node.is_some()).count();
         let children = usize::from(only_kept.is_some()) + kept.count() + living;
         let falls = children + usize::from(!branch.value.is_empty()) < 2;
-        let children = branch.children;
         if !falls {
+            let before: Vec<NodeRef> = fresh.iter().map(|(at, _)| branch.get(*at)).collect();
             let mut built = Built::from(Node::Branch(branch));
-            for (nibble, node) in fresh {
+            for ((nibble, node), before) in fresh.into_iter().zip(before) {
                 let child_path = self.join(&path, &[nibble])?;
-                let before = children[usize::from(nibble)];
                 self.settle(&child_path, before, node, &mut built, nibble);
             }
             return Ok(Some(built));
@@ -273,19 +259,18 @@ impl Merge<'_> {
             let at = self.join(&path, &[nibble])?;
             match node {
                 Some(node) => last = Some((nibble, node, true)),
-                None => self.remove(&at, &children[usize::from(nibble)]),
+                None => self.remove(&at, &branch.get(nibble)),
             }
         }
-        if let Some(at) = only_kept {
-            let nibble = u8::try_from(at).expect("below 16");
+        if let Some(nibble) = only_kept {
             let child_path = self.join(&path, &[nibble])?;
-            let node = self.resolve(&child_path, &children[at], &[])?;
+            let node = self.resolve(&child_path, branch.lend(nibble), &[])?;
             last = node.map(|node| (nibble, node.into(), false));
         }
         match last {
             Some((nibble, node, is_fresh)) => {
-                let before = children[usize::from(nibble)];
                 let at = self.join(&path, &[nibble])?;
+                let before = branch.get(nibble);
                 self.lift(&at, 1, before, (node, is_fresh)).map(Some)
             }
             None if branch.value.is_empty() => Ok(None),
@@ -299,11 +284,14 @@ impl Merge<'_> {
     fn extension(
         &mut self,
         path: Path,
-        skipped: Path,
-        child: NodeRef,
+        stored: Extension,
         updates: &[LeafUpdate],
     ) -> Result<Option<Built>, Fault> {
         let depth = path.len();
+        let Extension {
+            path: skipped,
+            child,
+        } = stored;
         let shared = |update: &LeafUpdate| {
             common_prefix(skipped.as_slice(), &update.key.as_slice()[depth..])
         };
@@ -314,23 +302,23 @@ impl Merge<'_> {
         let count = updates[start..].partition_point(|u| shared(u) >= split);
         let group = &updates[start..start + count];
         if group.is_empty() {
-            let path = skipped;
-            return Ok(Some(Node::Extension { path, child }.into()));
+            return Ok(Some(extension(skipped, child)));
         }
         let below = self.join(&path, prefix)?;
         let (before, node) = match rest.split_first() {
             None => {
-                let node = self.resolve(&below, &child, group)?;
-                (child, self.merge(below, node, group)?)
+                let before = child.reference;
+                let node = self.resolve(&below, child, group)?;
+                (before, self.merge(below, node, group)?)
             }
             Some((nibble, tail)) => {
                 let mut branch = Box::<Branch>::default();
                 let mut carried = None;
                 if tail.is_empty() {
-                    branch.children[usize::from(*nibble)] = child;
+                    branch.put(*nibble, child);
                 } else {
-                    let path = skipped.skip(split + 1);
-                    carried = Some((*nibble, Node::Extension { path, child }));
+                    let node = extension(skipped.skip(split + 1), child).node;
+                    carried = Some((*nibble, node));
                 }
                 (NodeRef::Empty, self.branch(below, branch, carried, group)?)
             }
@@ -355,19 +343,22 @@ impl Merge<'_> {
         (mut built, is_fresh): (Built, bool),
     ) -> Result<Built, Fault> {
         let prefix = path.skip(path.len() - count);
-        match &mut built.node {
-            Node::Leaf { path: rest, .. } | Node::Extension { path: rest, .. } => {
-                let whole = prefix.join(rest.as_slice());
-                *rest = whole.ok_or_else(|| self.too_long(path))?;
-                self.remove(path, &before);
-                Ok(built)
-            }
-            Node::Branch(_) if is_fresh => Ok(self.extend(prefix, *path, before, built)),
+        let rest = match &mut built.node {
+            Node::Leaf { path, .. } => path,
+            Node::Extension(extension) => &mut extension.path,
+            Node::Branch(_) if is_fresh => return Ok(self.extend(prefix, *path, before, built)),
             Node::Branch(_) => {
-                let (path, child) = (prefix, before);
-                Ok(Node::Extension { path, child }.into())
+                let is_named = matches!(before, NodeRef::Hash(_));
+                let held = Held::of(built.node).filter(|_| is_named);
+                held.iter().for_each(|held| self.drafts.put_back(held));
+                let reference = before;
+                return Ok(extension(prefix, Child { reference, held }));
             }
-        }
+        };
+        let whole = prefix.join(rest.as_slice());
+        *rest = whole.ok_or_else(|| self.too_long(path))?;
+        self.remove(path, &before);
+        Ok(built)
     }
 
     /// Hangs what now stands at `path`, where the parent held `before`, below `parent` as the
@@ -383,12 +374,12 @@ impl Merge<'_> {
         match node {
             Some(node) => {
                 let was_stored = matches!(before, NodeRef::Hash(_));
-                let place = (self.trie, *path);
-                parent.hang(slot, self.drafts.add(place, was_stored, node), self.drafts);
+                let draft = self.drafts.add(*path, was_stored, node);
+                parent.hang(slot, draft, self.drafts);
             }
             None => {
                 self.remove(path, &before);
-                parent.set_child(slot, NodeRef::Empty);
+                parent.set_child(slot, Child::default());
             }
         }
     }
@@ -396,19 +387,23 @@ impl Merge<'_> {
     /// Nothing stands at `path` any more, where the parent held `before`.
     fn remove(&mut self, path: &Path, before: &NodeRef) {
         if matches!(before, NodeRef::Hash(_)) {
-            self.drafts.remove(self.trie, *path);
+            self.drafts.remove(*path);
         }
     }
 
-    /// The node behind `reference`. `None` if there is none, or if it is a leaf that one of
+    /// The node that `child` names. `None` if there is none, or if it is a leaf that one of
     /// `updates` replaces.
     fn resolve(
-        &self,
+        &mut self,
         path: &Path,
-        reference: &NodeRef,
+        child: Child,
         updates: &[LeafUpdate],
     ) -> Result<Option<Node>, Fault> {
-        let hash = match reference {
+        if let Some(held) = child.held {
+            self.drafts.taken(&held);
+            return Ok(Some(held.into()));
+        }
+        let hash = match &child.reference {
             NodeRef::Empty => return Ok(None),
             NodeRef::Inline(node) => {
                 let node = Node::decode(node.as_slice()).map_err(|e| self.corrupt(path, e))?;
@@ -443,4 +438,8 @@ impl Merge<'_> {
             reason: error.to_string(),
         }
     }
+}
+
+fn extension(path: Path, child: Child) -> Built {
+    Node::Extension(Box::new(Extension { path, child })).into()
 }

@@ -8,8 +8,9 @@ use niwaki_primitives::Fault;
 /// address.
 pub type Owner = Option<B256>;
 
-/// A store of trie nodes: a disk that keys them by path, or a witness that keys them by hash.
-pub trait TrieView {
+/// A store of trie nodes: a disk that keys them by path, or a witness that keys them by hash. Read
+/// by several threads at once.
+pub trait TrieView: Sync {
     /// The node of `owner`'s trie at `path`, whose hash its parent (or the root) says is `hash`.
     /// `None` if the store keeps no node there because a leaf stands there, which
     /// [`TrieView::leaf`] gives.

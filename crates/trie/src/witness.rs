@@ -1,8 +1,8 @@
 //! A state that lives in a witness: the trie nodes, codes and headers that one block needs.
 
 use crate::{
-    LeafUpdate, Node, Owner, Path, TrieAccount, TrieView, decode_slot, encode_slot, find,
-    update_trie,
+    LeafUpdate, Node, Owner, Path, Trie, TrieAccount, TrieUpdate, TrieView, Work, decode_slot,
+    encode_slot, find, update_tries,
 };
 use alloy_primitives::keccak256;
 use niwaki_primitives::map::{B256Map, HashMap};
@@ -67,7 +67,21 @@ impl WitnessState {
             });
         }
         updates.sort_unstable_by_key(|update| update.key);
-        Ok(update_trie(self, None, self.state_root, &updates)?.0)
+        self.updated_root(None, self.state_root, &updates)
+    }
+
+    fn updated_root(&self, owner: Owner, root: B256, leaves: &[LeafUpdate]) -> Result<B256, Fault> {
+        let mut trie = Trie::new(root);
+        let update = TrieUpdate {
+            owner,
+            trie: &mut trie,
+            leaves,
+        };
+        let (threads, clock) = (1, 0);
+        let work = Work { threads, clock };
+        let no_rows = |(): &mut (), _: &Owner, _: &Path, _: Option<&[u8]>| {};
+        update_tries(self, vec![update], work, &no_rows)?;
+        Ok(trie.root())
     }
 
     fn post_account(
@@ -91,7 +105,7 @@ impl WitnessState {
             .collect();
         slots.sort_unstable_by_key(|update| update.key);
         let owner = Some(keccak256(address));
-        let (storage_root, _) = update_trie(self, owner, prior_root, &slots)?;
+        let storage_root = self.updated_root(owner, prior_root, &slots)?;
         Ok(TrieAccount::new(account, storage_root).to_leaf())
     }
 

@@ -8,7 +8,7 @@ use niwaki_storage::Batch;
 fn found(chain: &Chain, damage: impl FnOnce(&mut Batch)) -> Vec<&'static str> {
     let mut batch = Batch::new();
     damage(&mut batch);
-    chain.database().write(&batch, false).unwrap();
+    chain.database().write(batch, false).unwrap();
     let mut segments = Vec::new();
     let summary = chain
         .check(&mut |problem| segments.push(problem.segment))

@@ -36,6 +36,7 @@ fn a_log_cut_off_anywhere_leaves_a_chain_of_whole_blocks_that_goes_on() {
     let mut ends = vec![log(&whole).1];
     for block in &blocks {
         import(&chain, block);
+        chain.database().flush().unwrap();
         ends.push(log(&whole).1);
     }
     drop(chain);

@@ -11,9 +11,9 @@ fn problems(world: &WorldState) -> Vec<Problem> {
 
 /// Writes `batch` past the world, and gives what the check then says; the damage is undone.
 fn after(world: &WorldState, damage: &Batch, repair: &Batch) -> Vec<Problem> {
-    world.database().write(damage, false).unwrap();
+    world.database().write(damage.clone(), false).unwrap();
     let found = problems(world);
-    world.database().write(repair, false).unwrap();
+    world.database().write(repair.clone(), false).unwrap();
     assert_eq!(problems(world), []);
     found
 }
@@ -114,7 +114,7 @@ fn a_corrupt_row_is_a_fault_where_it_is_read_never_another_state() {
         *row.last_mut().unwrap() ^= 1;
         damage.put(Segment::AccountTrie, &key, &row);
     }
-    world.database().write(&damage, false).unwrap();
+    world.database().write(damage.clone(), false).unwrap();
     let view = world.view_at_head().unwrap();
     let diff = random_diff(&mut rng, &state);
     let error = world.prepare(&view, &diff).unwrap_err();
@@ -137,7 +137,7 @@ fn flat_rows_that_are_not_what_was_written_are_corrupt() {
     damage.put(Segment::Accounts, key.as_slice(), &[0xc1, 0x80]);
     let slot_key = [key.as_slice(), keccak256(B256::from(slot)).as_slice()].concat();
     damage.put(Segment::Slots, &slot_key, &[0, 1]);
-    world.database().write(&damage, false).unwrap();
+    world.database().write(damage.clone(), false).unwrap();
     assert!(decode_account(&[0xc1, 0x80]).is_err());
     let view = world.view_at_head().unwrap();
     assert!(view.account(address).is_err());

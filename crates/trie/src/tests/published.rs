@@ -1,8 +1,9 @@
 //! The published trie cases of `testdata`.
 
-use super::{Changes, Disk};
-use crate::{Node, NodeRef, Path};
+use super::{Changes, Disk, How};
+use crate::{Extension, Node, NodeRef, Path, Trie};
 use alloy_primitives::{B256, hex, keccak256};
+use niwaki_primitives::EMPTY_ROOT_HASH;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -56,15 +57,15 @@ fn run(file: &str, is_secure: bool, any_order: bool) -> usize {
 }
 
 fn root_after(steps: &[Changes]) -> B256 {
-    let (mut root, mut disk) = Disk::built(&BTreeMap::new());
+    let (mut trie, mut disk) = (Trie::new(EMPTY_ROOT_HASH), Disk::default());
     for step in steps {
         let known =
             |key: &Path, value: &Option<Vec<u8>>| value.is_some() || disk.leaves.contains_key(key);
         let step = step.iter().filter(|(k, v)| known(k, v));
         let step = step.map(|(k, v)| (*k, v.clone())).collect();
-        root = disk.update(root, &step, true);
+        disk.update(&mut trie, &step, How::alone(true, 0));
     }
-    root
+    trie.root()
 }
 
 #[test]
@@ -139,10 +140,10 @@ fn paths_are_packed_as_the_published_hex_prefixes_say() {
                 let hash = B256::repeat_byte(1);
                 let child = [&[0xa0][..], hash.as_slice()].concat();
                 (
-                    Node::Extension {
+                    Node::Extension(Box::new(Extension {
                         path,
-                        child: NodeRef::Hash(hash),
-                    },
+                        child: NodeRef::Hash(hash).into(),
+                    })),
                     child,
                 )
             }

@@ -1,0 +1,283 @@
+//! The tries in memory: the account trie and the storage tries that were touched lately.
+//!
+//! They are those of one state: the head's, or one that was last computed upon it and may become
+//! the head (*ahead*). Moving them from one state to another takes the changes between the two, so
+//! going back, sideways and forward are the same thing, and the work for a block is done once.
+
+use crate::changes::{AccountChange, Changes, SlotChange};
+use crate::disk_trie::{DiskTrie, row_key};
+use niwaki_primitives::map::B256Map;
+use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
+use niwaki_storage::{Batch, Database};
+use niwaki_trie::{LeafUpdate, Owner, Path, Trie, TrieUpdate, Work, encode_slot, update_tries};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    accounts: Trie,
+    storage: B256Map<Trie>,
+    /// Bytes of the nodes of all tries in memory.
+    bytes: usize,
+    limit_bytes: usize,
+    threads: usize,
+    clock: Clock,
+    /// From the head's state to that of the tries.
+    ahead: Arc<Changes>,
+    /// What the rows on the way are.
+    rows: Batch,
+    /// Counts moves.
+    moves: u64,
+    sweep: Option<Sweep>,
+}
+
+/// Ticks whenever a quarter of the limit was touched.
+#[derive(Debug, Default)]
+struct Clock {
+    now: u32,
+    touched_bytes: usize,
+}
+
+/// Tries from which nodes of before `clock` are yet to be dropped.
+#[derive(Debug)]
+struct Sweep {
+    clock: u32,
+    owners: Vec<B256>,
+    /// The children of the account trie's root that are left.
+    nibbles: u8,
+}
+
+/// Bytes of nodes that are looked at in one go.
+const SWEPT_AT_ONCE_BYTES: usize = 1 << 20;
+
+impl Tries {
+    /// Those of a state with this root, with nothing in memory.
+    pub(crate) fn new(root: B256, limit_bytes: usize, threads: usize) -> Self {
+        Self {
+            accounts: Trie::new(root),
+            storage: B256Map::default(),
+            bytes: 0,
+            limit_bytes,
+            threads,
+            clock: Clock::default(),
+            ahead: Arc::default(),
+            rows: Batch::new(),
+            moves: 0,
+            sweep: None,
+        }
+    }
+
+    /// Forgets everything: the tries are those of the head again, whose root is `root`.
+    pub(crate) fn reset(&mut self, root: B256) {
+        let moves = self.moves + 1;
+        *self = Self {
+            moves,
+            ..Self::new(root, self.limit_bytes, self.threads)
+        };
+    }
+
+    /// How many moves there were: while it stays the same, so do the tries.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Moves the tries to the state that differs from the head's by `total`, and fills in the new
+    /// storage roots there. After an error, and only then, the tries must be reset.
+    pub(crate) fn move_to(
+        &mut self,
+        database: &Database,
+        total: &mut Changes,
+    ) -> Result<B256, Fault> {
+        self.moves += 1;
+        let snapshot = database.snapshot();
+        let ahead = Arc::clone(&self.ahead);
+        let source = DiskTrie::new(&snapshot, &ahead);
+        if ahead.is_empty() {
+            return self.apply(&source, total);
+        }
+        let mut step = Changes::clone(&ahead).inverted().then(total.clone());
+        let root = self.apply(&source, &mut step)?;
+        for account in &mut total.accounts {
+            let Some(new) = &mut account.new else {
+                continue;
+            };
+            // What the step does not list is as the tries had it.
+            let after = match step.account(&account.key) {
+                Some(change) => change.new,
+                None => ahead.account(&account.key).and_then(|change| change.new),
+            };
+            new.storage_root = after.map_or(EMPTY_ROOT_HASH, |after| after.storage_root);
+        }
+        Ok(root)
+    }
+
+    /// Says that the tries are `total` ahead of the head.
+    pub(crate) fn set_ahead(&mut self, total: Arc<Changes>) {
+        self.ahead = total;
+    }
+
+    /// Says that the state of the tries has become the head: gives the rows that changed.
+    pub(crate) fn land(&mut self) -> Batch {
+        self.ahead = Arc::default();
+        self.sweep_some();
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Applies `changes` to the tries and fills in the new storage roots.
+    fn apply(&mut self, source: &DiskTrie<'_>, changes: &mut Changes) -> Result<B256, Fault> {
+        self.update_storage(source, changes)?;
+        let leaf = |account: &AccountChange| LeafUpdate {
+            key: Path::of_hash(&account.key),
+            value: account.new.map(|new| new.to_leaf()),
+            replaces: account.prior.is_some(),
+        };
+        let leaves: Vec<LeafUpdate> = changes.accounts.iter().map(leaf).collect();
+        let (work, before) = (self.work(), self.accounts.bytes());
+        let update = TrieUpdate {
+            owner: None,
+            trie: &mut self.accounts,
+            leaves: &leaves,
+        };
+        let rows = update_tries(source, vec![update], work, &tell)?;
+        self.bytes = self.bytes + self.accounts.bytes() - before;
+        self.take_rows(rows);
+        Ok(self.accounts.root())
+    }
+
+    fn update_storage(
+        &mut self,
+        source: &DiskTrie<'_>,
+        changes: &mut Changes,
+    ) -> Result<(), Fault> {
+        let leaves = |account: &AccountChange| account.slots.iter().map(slot_leaf).collect();
+        let leaves: Vec<Vec<LeafUpdate>> = changes.accounts.iter().map(leaves).collect();
+        let mut tries = Vec::new();
+        for (account, leaves) in changes.accounts.iter().zip(&leaves) {
+            if !leaves.is_empty() {
+                tries.push((account.key, self.take(account), leaves));
+            }
+        }
+        let updates = tries.iter_mut().map(|(owner, trie, leaves)| TrieUpdate {
+            owner: Some(*owner),
+            trie,
+            leaves,
+        });
+        let rows = update_tries(source, updates.collect(), self.work(), &tell)?;
+        self.take_rows(rows);
+
+        let mut updated = tries.into_iter().peekable();
+        for account in &mut changes.accounts {
+            let trie = updated.next_if(|(owner, _, _)| *owner == account.key);
+            if let Some(new) = &mut account.new {
+                // Without a change of slots it is as it was.
+                let before = account
+                    .prior
+                    .map_or(EMPTY_ROOT_HASH, |prior| prior.storage_root);
+                new.storage_root = trie.as_ref().map_or(before, |(_, trie, _)| trie.root());
+            }
+            // A single leaf has no nodes in memory, but the disk may have another trie.
+            if let Some((owner, trie, _)) = trie
+                && trie.root() != EMPTY_ROOT_HASH
+            {
+                self.bytes += bytes_of(&trie);
+                self.storage.insert(owner, trie);
+            }
+        }
+        Ok(())
+    }
+
+    /// The storage trie of an account before its change.
+    fn take(&mut self, account: &AccountChange) -> Trie {
+        let root = account.prior_storage_root();
+        match self.storage.remove(&account.key) {
+            Some(trie) => {
+                self.bytes -= bytes_of(&trie);
+                debug_assert_eq!(trie.root(), root, "the trie of {}", account.address);
+                trie
+            }
+            None => Trie::new(root),
+        }
+    }
+
+    fn take_rows(&mut self, rows: Vec<Batch>) {
+        for rows in rows {
+            self.clock.touched_bytes += rows.bytes();
+            self.rows.append(rows);
+        }
+        if self.clock.touched_bytes > self.limit_bytes / 4 {
+            self.clock.touched_bytes = 0;
+            self.clock.now += 1;
+        }
+    }
+
+    fn work(&self) -> Work {
+        Work {
+            threads: self.threads,
+            clock: self.clock.now,
+        }
+    }
+
+    /// Drops nodes that were not used lately, if there are too many: a little at a time. Only
+    /// while the tries are the head's, whose rows the storage has.
+    fn sweep_some(&mut self) {
+        if self.sweep.is_none() && self.bytes > self.limit_bytes {
+            self.sweep = Some(Sweep {
+                clock: self.clock.now.saturating_sub(1),
+                owners: self.storage.keys().copied().collect(),
+                nibbles: 16,
+            });
+        }
+        let Some(sweep) = &mut self.sweep else {
+            return;
+        };
+        let clock = sweep.clock;
+        let mut swept_bytes = 0;
+        while swept_bytes < SWEPT_AT_ONCE_BYTES {
+            if let Some(nibble) = sweep.nibbles.checked_sub(1) {
+                sweep.nibbles = nibble;
+                let before = self.accounts.bytes();
+                self.accounts.forget(clock, Some(nibble));
+                self.bytes -= before - self.accounts.bytes();
+                swept_bytes += before / 16;
+                continue;
+            }
+            let Some(owner) = sweep.owners.pop() else {
+                self.sweep = None;
+                return;
+            };
+            let Some(trie) = self.storage.get_mut(&owner) else {
+                continue;
+            };
+            let before = bytes_of(trie);
+            trie.forget(clock, None);
+            self.bytes -= before - bytes_of(trie);
+            swept_bytes += before;
+            if trie.bytes() == 0 {
+                self.bytes -= bytes_of(trie);
+                self.storage.remove(&owner);
+            }
+        }
+    }
+}
+
+/// Bytes that a storage trie takes.
+fn bytes_of(trie: &Trie) -> usize {
+    const ENTRY_BYTES: usize = size_of::<B256>() + size_of::<Trie>() + 16;
+    ENTRY_BYTES + trie.bytes()
+}
+
+fn tell(rows: &mut Batch, owner: &Owner, path: &Path, row: Option<&[u8]>) {
+    let (segment, key) = row_key(owner, path);
+    match row {
+        Some(row) => rows.put_parts(segment, &key, &[row]),
+        None => rows.delete_parts(segment, &key),
+    }
+}
+
+fn slot_leaf(slot: &SlotChange) -> LeafUpdate {
+    LeafUpdate {
+        key: Path::of_hash(&slot.key),
+        value: (!slot.new.is_zero()).then(|| encode_slot(&slot.new)),
+        replaces: !slot.prior.is_zero(),
+    }
+}
