@@ -39,7 +39,9 @@ pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
-pub use niwaki_state::{BlockId, CheckSummary, GenesisAccount, Problem, StateOptions};
+pub use niwaki_state::{
+    BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, Problem, StateOptions,
+};
 pub use niwaki_storage::{Options as StorageOptions, SyncPolicy};
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};
 pub use tree::StoredHeader;

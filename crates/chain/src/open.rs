@@ -5,7 +5,9 @@ use crate::persist::add_block;
 use crate::tree::{StoredHeader, read_header};
 use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, Withdrawals};
 use niwaki_rules::{ChainSpec, GenesisError};
-use niwaki_state::{BlockId, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root};
+use niwaki_state::{
+    BlockId, CacheFigures, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root,
+};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -158,6 +160,11 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn sync(&self) -> Result<(), Fault> {
         self.world.database().sync()
+    }
+
+    /// What the caches of the state hold and how often it was asked for.
+    pub fn cache_figures(&self) -> CacheFigures {
+        self.world.cache_figures()
     }
 
     pub(crate) fn world(&self) -> &WorldState {

@@ -1,15 +1,120 @@
-//! What the process took of the machine's memory.
+//! The machine's memory: what the operator gives, how it is shared out, what was taken.
+
+use niwaki_chain::{StateOptions, StorageOptions};
+use std::fmt;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// What `--Xplugin-rocksdb-high-spec-enabled` stands for, if the machine has it.
+const HIGH_SPEC_BYTES: u64 = 16 * GIB;
+/// What is taken at most where the operator does not say.
+const DEFAULT_MAX_BYTES: u64 = 8 * GIB;
+/// The least to work with.
+const LEAST_BYTES: u64 = 64 * MIB;
+
+/// The memory that all caches and buffers share, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryBudget(u64);
+
+impl MemoryBudget {
+    /// What the operator gave, or a quarter of the machine's memory up to 8 GiB.
+    pub(crate) fn new(given: Option<Self>, high_spec: bool) -> Self {
+        let default = || {
+            let machine = machine_bytes().unwrap_or(4 * GIB);
+            let bytes = match high_spec {
+                true => (machine / 2).min(HIGH_SPEC_BYTES),
+                false => (machine / 4).min(DEFAULT_MAX_BYTES),
+            };
+            Self(bytes.max(LEAST_BYTES))
+        };
+        given.unwrap_or_else(default)
+    }
+
+    /// Reads a number of bytes, with K, M, G or KiB, MiB, GiB for powers of 1024.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = match &text[digits.len()..] {
+            "" | "B" => 1,
+            "K" | "k" | "KiB" => 1 << 10,
+            "M" | "m" | "MiB" => MIB,
+            "G" | "g" | "GiB" => GIB,
+            other => return Err(format!("'{other}' is no unit; use K, M or G, as in 2G")),
+        };
+        let number = digits.trim().parse::<u64>();
+        let bytes = number.ok().and_then(|number| number.checked_mul(factor));
+        match bytes {
+            None => Err("not a number of bytes; give one like 2G or 512M".to_owned()),
+            Some(bytes) if bytes < LEAST_BYTES => Err(format!(
+                "{bytes} bytes are too few to work with; give at least {}M",
+                LEAST_BYTES / MIB
+            )),
+            Some(bytes) => Ok(Self(bytes)),
+        }
+    }
+
+    fn percent(self, share: u64) -> usize {
+        usize::try_from(self.0 / 100 * share).unwrap_or(usize::MAX)
+    }
+
+    /// The engine's share: cached blocks and batches on their way.
+    pub(crate) fn storage(self) -> StorageOptions {
+        StorageOptions {
+            memory_budget_bytes: self.percent(STORAGE_PERCENT),
+            ..StorageOptions::default()
+        }
+    }
+
+    /// The state's share: accounts, slots, code, trie nodes.
+    pub(crate) fn state(self) -> StateOptions {
+        StateOptions {
+            cache_bytes: self.percent(STATE_PERCENT),
+            ..StateOptions::default()
+        }
+    }
+
+    /// The share of code that is prepared for execution.
+    pub(crate) fn prepared_code_bytes(self) -> usize {
+        self.percent(CODE_PERCENT)
+    }
+}
+
+/// What is left of a hundred is for blocks in the works and what the allocator holds.
+const STORAGE_PERCENT: u64 = 35;
+const STATE_PERCENT: u64 = 45;
+const CODE_PERCENT: u64 = 5;
+
+impl fmt::Display for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |percent| self.percent(percent) as u64 / MIB;
+        write!(
+            f,
+            "{} MiB: {} for the storage engine, {} for state and tries, {} for prepared code",
+            self.0 / MIB,
+            share(STORAGE_PERCENT),
+            share(STATE_PERCENT),
+            share(CODE_PERCENT)
+        )
+    }
+}
+
+/// The memory of the machine, or of the container if that is less, where the system tells.
+fn machine_bytes() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| parse_kib(&text, "MemTotal:"));
+    let container = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(container).min()
+}
 
 /// The most bytes that were resident at once, where the system tells.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    parse_peak(&status)
+    parse_kib(&status, "VmHWM:")
 }
 
-fn parse_peak(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// The bytes of the line that begins with `name` and is in kB.
+fn parse_kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -21,8 +126,36 @@ mod tests {
     #[test]
     fn the_peak_is_read_from_the_status_file() {
         let status = "Name:\tniwaki\nVmPeak:\t   9 kB\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n";
-        assert_eq!(parse_peak(status), Some(1234 * 1024));
-        assert_eq!(parse_peak("Name:\tniwaki\n"), None);
-        assert_eq!(parse_peak("VmHWM:\tmany kB\n"), None);
+        assert_eq!(parse_kib(status, "VmHWM:"), Some(1234 * 1024));
+        assert_eq!(parse_kib("Name:\tniwaki\n", "VmHWM:"), None);
+        assert_eq!(parse_kib("VmHWM:\tmany kB\n", "VmHWM:"), None);
+    }
+
+    #[test]
+    fn a_budget_is_read_with_its_unit_and_nonsense_is_explained() {
+        let parse = MemoryBudget::parse;
+        assert_eq!(parse("2G"), Ok(MemoryBudget(2 << 30)));
+        assert_eq!(parse("512MiB"), Ok(MemoryBudget(512 << 20)));
+        assert_eq!(parse("134217728"), Ok(MemoryBudget(128 << 20)));
+        for (text, word) in [
+            ("", "2G or 512M"),
+            ("G", "2G or 512M"),
+            ("-1G", "2G or 512M"),
+            ("99999999999G", "2G or 512M"),
+            ("2T", "no unit"),
+            ("63M", "at least 64M"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_shares_stay_below_the_budget() {
+        let budget = MemoryBudget(GIB);
+        let shares = budget.storage().memory_budget_bytes
+            + budget.state().cache_bytes
+            + budget.prepared_code_bytes();
+        assert!((1 << 29..1 << 30).contains(&shares), "{shares}");
     }
 }

@@ -1,12 +1,11 @@
 //! The chain that the command line names, opened.
 
 use crate::loading::LoadingProgress;
+use crate::memory::MemoryBudget;
 use crate::options::Options;
 use crate::stop::Stop;
 use eyre::{Report, Result, eyre};
-use niwaki_chain::{
-    Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError, StateOptions, StorageOptions,
-};
+use niwaki_chain::{Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError};
 use niwaki_rules::Network;
 use niwaki_storage::is_data_path;
 use std::path::PathBuf;
@@ -38,13 +37,17 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
              known is never read again"
         );
     }
+    let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
+    eprintln!("memory budget {budget}");
+    niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
+    let (storage, state) = (budget.storage(), budget.state());
     let opened = match &options.genesis_file {
         Some(file) => {
             let config = GenesisFileConfig {
                 data_path,
                 file: file.clone(),
-                storage: StorageOptions::default(),
-                state: StateOptions::default(),
+                storage,
+                state,
             };
             let mut progress = LoadingProgress::new(stop.clone());
             let opened = Chain::open_genesis_file(&config, &mut |loading| progress.report(loading));
@@ -57,8 +60,8 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
                 data_path: Some(data_path),
                 genesis: GenesisBlock::from(&genesis),
                 spec: Arc::new(genesis.spec),
-                storage: StorageOptions::default(),
-                state: StateOptions::default(),
+                storage,
+                state,
             })
         }
     };

@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are Besu's where Besu has them.
 
+use crate::memory::MemoryBudget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niwaki_rules::Network;
 use std::path::PathBuf;
@@ -39,6 +40,30 @@ pub(crate) struct Options {
         hide_env_values = true
     )]
     pub(crate) genesis_file: Option<PathBuf>,
+
+    /// Memory for all caches and buffers together, such as 2G [default: a quarter of the machine's, at
+    /// most 8G].
+    #[arg(
+        long,
+        global = true,
+        value_name = "BYTES",
+        env = "NIWAKI_MEMORY_BUDGET",
+        value_parser = MemoryBudget::parse,
+        hide_env_values = true
+    )]
+    pub(crate) memory_budget: Option<MemoryBudget>,
+
+    /// Besu's name for more memory: half of the machine's, at most 16G, where --memory-budget does not
+    /// say how much.
+    #[arg(
+        long = "Xplugin-rocksdb-high-spec-enabled",
+        global = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) high_spec: Option<bool>,
 
     /// Taken for Besu's sake; it changes nothing, since a known genesis file is never read again.
     #[arg(

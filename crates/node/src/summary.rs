@@ -1,7 +1,7 @@
 //! What an import did, in figures.
 
 use crate::memory::peak_rss_bytes;
-use niwaki_chain::{Imported, Timings};
+use niwaki_chain::{CacheFigures, HitRate, Imported, Timings};
 use std::fmt;
 use std::time::Duration;
 
@@ -83,6 +83,7 @@ pub(crate) struct Summary {
     pub(crate) elapsed: Duration,
     /// Waiting for blocks to be read, decoded and their senders recovered.
     pub(crate) wait: Duration,
+    pub(crate) caches: CacheFigures,
     phases: Timings,
     per_block: Durations,
 }
@@ -144,10 +145,34 @@ impl fmt::Display for Summary {
         ];
         let phases = phases.map(|(name, time)| format!("{name} {:.3} s", time.as_secs_f64()));
         writeln!(f, "phases       {}", phases.join(", "))?;
+        let CacheFigures {
+            accounts,
+            slots,
+            codes,
+            ..
+        } = &self.caches;
+        writeln!(
+            f,
+            "caches       held {} of accounts, {} of slots, {} of codes; {} trie nodes were read, \
+             {} MiB of them are in memory",
+            held(accounts),
+            held(slots),
+            held(codes),
+            self.caches.trie_nodes_read,
+            self.caches.trie_bytes >> 20
+        )?;
         match peak_rss_bytes() {
             Some(bytes) => write!(f, "peak memory  {:.0} MiB", bytes as f64 / 1048576.0),
             None => write!(f, "peak memory  unknown on this system"),
         }
+    }
+}
+
+/// The share of what was asked for that was held.
+fn held(rate: &HitRate) -> String {
+    match rate.hits + rate.misses {
+        0 => "none".to_owned(),
+        all => format!("{:.1} %", rate.hits as f64 * 100.0 / all as f64),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way between the head and another recent block, by trie logs.
 
-use crate::changes::Changes;
+use crate::changes::{Changes, Joined};
 use crate::disk_trie::corrupt;
 use crate::{BlockId, LogRow, StateHead};
 use niwaki_primitives::{B256, Fault};
@@ -99,7 +99,7 @@ pub(crate) fn overlay_at(
     block: BlockId,
 ) -> Result<Option<Overlay>, Fault> {
     let (mut up, mut down) = (block, head.block);
-    let mut back = Changes::default();
+    let mut joined = Joined::default();
     let mut forward = Vec::new();
     let mut branch = VecDeque::new();
     while up != down {
@@ -123,14 +123,14 @@ pub(crate) fn overlay_at(
             forward.push(log.changes);
             up = parent;
         } else {
-            back = back.then(log.changes.inverted());
+            joined.add(log.changes.inverted());
             down = parent;
         }
     }
-    let changes = forward.into_iter().rev().fold(back, Changes::then);
+    forward.into_iter().rev().for_each(|log| joined.add(log));
     Ok(Some(Overlay {
         block,
-        changes,
+        changes: joined.finish(),
         branch,
     }))
 }

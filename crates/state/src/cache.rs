@@ -15,6 +15,38 @@ pub(crate) struct Cache<K, V> {
     old: HashMap<K, V>,
     young_bytes: usize,
     limit_bytes: usize,
+    rate: HitRate,
+}
+
+/// How often what was asked for was held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitRate {
+    /// It was.
+    pub hits: u64,
+    /// It was not.
+    pub misses: u64,
+}
+
+impl HitRate {
+    fn add(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+/// What the caches of a state hold, and how often it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Accounts, absent ones included.
+    pub accounts: HitRate,
+    /// Slots, absent ones included.
+    pub slots: HitRate,
+    /// Code by hash.
+    pub codes: HitRate,
+    /// Trie nodes read from the storage since the state was opened.
+    pub trie_nodes_read: u64,
+    /// Bytes of trie nodes in memory.
+    pub trie_bytes: usize,
 }
 
 impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
@@ -27,6 +59,7 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
             old: HashMap::default(),
             young_bytes: 0,
             limit_bytes,
+            rate: HitRate::default(),
         }
     }
 
@@ -38,9 +71,14 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
         look: impl Fn(&V) -> T,
     ) -> Option<T> {
         if let Some(value) = self.young.get(key) {
+            self.rate.hits += 1;
             return Some(look(value));
         }
-        let value = self.old.remove(key)?;
+        let Some(value) = self.old.remove(key) else {
+            self.rate.misses += 1;
+            return None;
+        };
+        self.rate.hits += 1;
         let seen = look(&value);
         let bytes = heap_bytes(&value);
         self.insert(*key, value, bytes);
@@ -116,6 +154,20 @@ impl Caches {
 
     pub(crate) fn codes(&self) -> MutexGuard<'_, Cache<B256, Bytes>> {
         lock(&self.codes)
+    }
+
+    /// What was asked for so far.
+    pub(crate) fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures {
+            codes: self.codes().rate,
+            ..CacheFigures::default()
+        };
+        for shard in &self.shards {
+            let shard = lock(shard);
+            figures.accounts.add(shard.accounts.rate);
+            figures.slots.add(shard.slots.rate);
+        }
+        figures
     }
 
     /// Brings every shard from `version` to the next: `total` is what has changed.

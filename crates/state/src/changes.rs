@@ -124,6 +124,34 @@ impl Changes {
     }
 }
 
+/// Changes joined one after the other. Joined pairwise, so that `n` of one size cost `n log n`, not
+/// the square.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    /// Each with the number of changes it is made of, which are powers of two, falling.
+    parts: Vec<(u32, Changes)>,
+}
+
+impl Joined {
+    /// Adds what comes after all that is there.
+    pub(crate) fn add(&mut self, changes: Changes) {
+        let mut next = (1, changes);
+        while let Some((count, before)) = self.parts.pop_if(|(count, _)| *count == next.0) {
+            next = (2 * count, before.then(next.1));
+        }
+        self.parts.push(next);
+    }
+
+    /// All of them as one.
+    pub(crate) fn finish(mut self) -> Changes {
+        let mut all = self.parts.pop().map(|(_, last)| last).unwrap_or_default();
+        while let Some((_, before)) = self.parts.pop() {
+            all = before.then(all);
+        }
+        all
+    }
+}
+
 /// Merges two ascending lists; `join` makes one of two items with the same key.
 fn merge<T>(
     first: Vec<T>,
@@ -133,6 +161,9 @@ fn merge<T>(
 ) -> Vec<T> {
     if second.is_empty() {
         return first;
+    }
+    if first.is_empty() {
+        return second;
     }
     let mut merged = Vec::with_capacity(first.len() + second.len());
     let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());

@@ -21,6 +21,7 @@ mod tries;
 mod view;
 mod world;
 
+pub use cache::{CacheFigures, HitRate};
 pub use changes::{AccountChange, Changes, SlotChange};
 pub use check::{CheckSummary, Problem};
 pub use flat::{decode_account, decode_value, encode_account, encode_value};

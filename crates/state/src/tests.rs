@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 mod branches;
 mod checking;
+mod tries;
 
 const STATE_SEGMENTS: [Segment; 4] = [
     Segment::Accounts,

@@ -28,6 +28,7 @@ pub(crate) struct Tries {
     rows: Batch,
     /// Counts moves.
     moves: u64,
+    nodes_read: u64,
     sweep: Option<Sweep>,
 }
 
@@ -63,15 +64,16 @@ impl Tries {
             ahead: Arc::default(),
             rows: Batch::new(),
             moves: 0,
+            nodes_read: 0,
             sweep: None,
         }
     }
 
     /// Forgets everything: the tries are those of the head again, whose root is `root`.
     pub(crate) fn reset(&mut self, root: B256) {
-        let moves = self.moves + 1;
         *self = Self {
-            moves,
+            moves: self.moves + 1,
+            nodes_read: self.nodes_read,
             ..Self::new(root, self.limit_bytes, self.threads)
         };
     }
@@ -79,6 +81,11 @@ impl Tries {
     /// How many moves there were: while it stays the same, so do the tries.
     pub(crate) fn moves(&self) -> u64 {
         self.moves
+    }
+
+    /// Nodes read from the storage so far, and bytes of those in memory now.
+    pub(crate) fn figures(&self) -> (u64, usize) {
+        (self.nodes_read, self.bytes)
     }
 
     /// Moves the tries to the state that differs from the head's by `total`, and fills in the new
@@ -92,11 +99,22 @@ impl Tries {
         let snapshot = database.snapshot();
         let ahead = Arc::clone(&self.ahead);
         let source = DiskTrie::new(&snapshot, &ahead);
+        let root = self.move_from(&ahead, &source, total);
+        self.nodes_read += source.nodes_read();
+        root
+    }
+
+    fn move_from(
+        &mut self,
+        ahead: &Changes,
+        source: &DiskTrie<'_>,
+        total: &mut Changes,
+    ) -> Result<B256, Fault> {
         if ahead.is_empty() {
-            return self.apply(&source, total);
+            return self.apply(source, total);
         }
-        let mut step = Changes::clone(&ahead).inverted().then(total.clone());
-        let root = self.apply(&source, &mut step)?;
+        let mut step = ahead.clone().inverted().then(total.clone());
+        let root = self.apply(source, &mut step)?;
         for account in &mut total.accounts {
             let Some(new) = &mut account.new else {
                 continue;

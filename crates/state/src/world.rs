@@ -1,7 +1,7 @@
 //! The world state: opened, viewed, moved by one block or along branches.
 
 use crate::branch::{Overlay, Overlays, block_key, overlay_at};
-use crate::cache::Caches;
+use crate::cache::{CacheFigures, Caches};
 use crate::changes::Changes;
 use crate::disk_trie::corrupt;
 use crate::flat::{encode_account, encode_value};
@@ -369,12 +369,19 @@ impl WorldState {
         self.prune_logs(from.block.number, head.block.number, &mut batch)?;
         batch.put(Segment::Meta, HEAD, &head.to_row());
         batch.append(tries.land());
-
-        let mut shared = self.shared();
-        if let Err(fault) = self.database.write(batch, durable) {
-            tries.reset(from.root);
-            return Err(fault);
+        let written = self.put_head(batch, head, total);
+        written.inspect_err(|_| tries.reset(from.root))?;
+        if durable {
+            self.database.sync()?;
         }
+        Ok(())
+    }
+
+    /// Writes `batch` and lets views see it, with the new head, all at once.
+    fn put_head(&self, batch: Batch, head: StateHead, total: &Changes) -> Result<(), Fault> {
+        self.database.wait_for_room()?;
+        let mut shared = self.shared();
+        self.database.write(batch, false)?;
         shared.head = Some(head);
         self.caches.follow(shared.version, total);
         shared.version += 1;
@@ -405,6 +412,16 @@ impl WorldState {
         drop(shared);
         self.tries().reset(head.root);
         Ok(())
+    }
+
+    /// What the caches hold and how often it was asked for.
+    pub fn cache_figures(&self) -> CacheFigures {
+        let (trie_nodes_read, trie_bytes) = self.tries().figures();
+        CacheFigures {
+            trie_nodes_read,
+            trie_bytes,
+            ..self.caches.figures()
+        }
     }
 
     pub(crate) fn caches(&self) -> &Caches {

@@ -166,6 +166,14 @@ impl Database {
         }
     }
 
+    /// Returns when the next write does not have to wait, for whoever holds locks while it writes.
+    ///
+    /// # Errors
+    /// A [`Fault`] of an earlier batch.
+    pub fn wait_for_room(&self) -> Result<(), Fault> {
+        self.queue.as_ref().map_or(Ok(()), Queue::wait_for_room)
+    }
+
     /// Returns when everything written so far has reached the engine, which no kill of the process
     /// undoes.
     ///
@@ -201,6 +209,23 @@ impl Database {
         Ok(files.unwrap_or(0) + buffers.unwrap_or(0))
     }
 
+    /// Batches that are not in the engine yet.
+    pub fn waiting_batches(&self) -> usize {
+        self.waiting().len()
+    }
+
+    /// Bytes of the keys and values of batches that are not in the engine yet.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting()
+            .iter()
+            .map(|batch| batch.batch().bytes())
+            .sum()
+    }
+
+    fn waiting(&self) -> Stack {
+        self.queue.as_ref().map(Queue::stack).unwrap_or_default()
+    }
+
     pub(crate) fn engine_ref(&self) -> &DB {
         &self.engine
     }
@@ -210,8 +235,7 @@ impl Database {
     }
 
     fn reader(&self) -> Reader<'_> {
-        let waiting = self.queue.as_ref().map(Queue::stack).unwrap_or_default();
-        Reader::new(self, waiting, None)
+        Reader::new(self, self.waiting(), None)
     }
 }
 

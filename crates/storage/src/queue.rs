@@ -90,13 +90,7 @@ impl Queue {
     /// by then.
     pub(crate) fn push(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
         let bytes = batch.bytes();
-        let mut state = self.shared.lock();
-        while state.failure.is_none()
-            && (state.bytes > self.shared.most_bytes || state.stack.len() >= MOST_BATCHES)
-        {
-            state = self.shared.wait(state);
-        }
-        state.fail()?;
+        let mut state = self.room()?;
         if state.stack.is_empty() {
             state.since = Instant::now();
         }
@@ -113,6 +107,23 @@ impl Queue {
             self.shared.work.notify_one();
         }
         Ok(())
+    }
+
+    /// Returns when there is room for a batch.
+    pub(crate) fn wait_for_room(&self) -> Result<(), Fault> {
+        self.room().map(drop)
+    }
+
+    fn room(&self) -> Result<MutexGuard<'_, State>, Fault> {
+        let is_full = |state: &State| {
+            state.bytes > self.shared.most_bytes || state.stack.len() >= MOST_BATCHES
+        };
+        let mut state = self.shared.lock();
+        while state.failure.is_none() && is_full(&state) {
+            state = self.shared.wait(state);
+        }
+        state.fail()?;
+        Ok(state)
     }
 
     /// Returns when the engine has all that was taken; with `durable`, the disk too.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+mod queue;
+
 fn open(path: &Path) -> Database {
     Database::open(path, &Options::default()).unwrap()
 }

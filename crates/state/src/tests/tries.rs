@@ -1,0 +1,109 @@
+//! The tries in memory go from state to state, whatever was computed upon them before.
+
+use super::*;
+use niwaki_primitives::Fault;
+
+#[test]
+fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
+    for seed in 800..806 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (world, mut state) = world(&mut rng, &small_cache());
+        for number in 1..12 {
+            let head = world.head().unwrap();
+            let view = world.view_at_head().unwrap();
+            let mut siblings = Vec::new();
+            for _ in 0..rng.random_range(1..5) {
+                let diff = random_diff(&mut rng, &state);
+                let mut after = state.clone();
+                after.apply(&diff);
+                let prepared = prepared(&world, &view, &diff, &after);
+                siblings.push((prepared, after));
+            }
+            let chosen = rng.random_range(0..siblings.len());
+            let (prepared, after) = siblings.swap_remove(chosen);
+            state = after;
+            let ids = (block(number, 0), head.block.hash);
+            world.commit(prepared, ids, Batch::new(), false).unwrap();
+            assert_eq!(world.head().unwrap().root, oracle_root(&state));
+            assert_same(&world.view_at_head().unwrap(), &state);
+            assert_clean(&world);
+        }
+    }
+}
+
+#[test]
+fn a_block_is_prepared_upon_a_view_that_the_head_has_left_behind() {
+    let mut rng = StdRng::seed_from_u64(810);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    let old_state = state.clone();
+    let old = world.view_at_head().unwrap();
+    for _ in 0..3 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    let diff = random_diff(&mut rng, &old_state);
+    let mut after = old_state;
+    after.apply(&diff);
+    prepared(&world, &old, &diff, &after);
+    advance(&mut rng, &world, &mut state, 0);
+    assert_clean(&world);
+}
+
+#[test]
+fn a_node_that_can_not_be_read_spoils_one_block_and_nothing_else() {
+    let mut rng = StdRng::seed_from_u64(820);
+    let options = StateOptions {
+        // Nothing stays in memory for long.
+        cache_bytes: 0,
+        ..StateOptions::default()
+    };
+    let (world, mut state) = world(&mut rng, &options);
+    for _ in 0..5 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    let rows: Vec<_> = world
+        .database()
+        .prefix(Segment::AccountTrie, &[])
+        .map(Result::unwrap)
+        .collect();
+    let mut damage = Batch::new();
+    let mut repair = Batch::new();
+    for (key, row) in rows.iter().filter(|(key, _)| !key.is_empty()) {
+        damage.put(Segment::AccountTrie, key, b"damaged");
+        repair.put(Segment::AccountTrie, key, row);
+    }
+    let reopened = WorldState::open(world.into_database(), &options).unwrap();
+    reopened.database().write(damage, false).unwrap();
+    let diff = random_diff(&mut rng, &state);
+    {
+        let view = reopened.view_at_head().unwrap();
+        let fault = reopened.prepare(&view, &diff).unwrap_err();
+        assert!(matches!(fault, Fault::Corrupt { .. }), "{fault}");
+    }
+    reopened.database().write(repair, false).unwrap();
+    for _ in 0..5 {
+        advance(&mut rng, &reopened, &mut state, 0);
+    }
+    assert_clean(&reopened);
+}
+
+#[test]
+fn tries_in_memory_stay_within_their_bytes() {
+    let mut rng = StdRng::seed_from_u64(830);
+    let options = StateOptions {
+        cache_bytes: 60_000,
+        ..StateOptions::default()
+    };
+    let (world, mut state) = world(&mut rng, &options);
+    let mut most = 0;
+    for _ in 0..200 {
+        advance(&mut rng, &world, &mut state, 0);
+        most = most.max(world.cache_figures().trie_bytes);
+    }
+    assert!((1..2 * 30_000).contains(&most), "{most} bytes");
+    let figures = world.cache_figures();
+    assert!(
+        figures.trie_nodes_read > 0 && figures.accounts.hits > 0,
+        "{figures:?}"
+    );
+}

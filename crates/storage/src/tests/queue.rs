@@ -1,0 +1,139 @@
+//! Writing behind is not seen: reads, snapshots and what a reopened database has are those of a map.
+
+use super::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const SEGMENT: Segment = Segment::StorageTrie;
+
+fn key(rng: &mut StdRng) -> Vec<u8> {
+    (0..rng.random_range(1..4))
+        .map(|_| rng.random_range(0..4))
+        .collect()
+}
+
+/// A batch of random changes, some of one key, and of another segment; the model follows.
+fn random_batch(rng: &mut StdRng, model: &mut Model) -> Batch {
+    let mut batch = Batch::new();
+    for _ in 0..rng.random_range(0..20) {
+        let key = key(rng);
+        if rng.random_range(0..3) == 0 {
+            batch.delete(SEGMENT, &key);
+            model.remove(&key);
+        } else {
+            let value = vec![rng.random::<u8>(); rng.random_range(0..4)];
+            batch.put(SEGMENT, &key, &value);
+            model.insert(key, value);
+        }
+        if rng.random_range(0..4) == 0 {
+            let mut more = put(Segment::Slots, b"other", b"x");
+            more.delete(Segment::Slots, b"none");
+            batch.append(more);
+        }
+    }
+    batch
+}
+
+fn rows(rows: crate::Rows<'_>) -> Model {
+    let row = |row: Result<crate::Row, _>| row.unwrap();
+    rows.map(row)
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
+}
+
+fn part(model: &Model, from: &[u8], to: Option<&[u8]>) -> Model {
+    let mut part = model.clone();
+    part.retain(|key, _| &key[..] >= from && to.is_none_or(|to| &key[..] < to));
+    part
+}
+
+#[test]
+fn whatever_is_written_is_read_at_once_and_after_opening_again() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let mut model = Model::new();
+        for _ in 0..3 {
+            let database = open(dir.path());
+            for _ in 0..40 {
+                let batch = random_batch(&mut rng, &mut model);
+                database.write(batch, rng.random_range(0..20) == 0).unwrap();
+                if rng.random_range(0..10) == 0 {
+                    database.flush().unwrap();
+                }
+                let (from, to) = (key(&mut rng), key(&mut rng));
+                assert_eq!(
+                    database.get(SEGMENT, &from).unwrap(),
+                    model.get(&from).cloned()
+                );
+                let both = database.multi_get(SEGMENT, &[&from, &to]).unwrap();
+                assert_eq!(both, [model.get(&from).cloned(), model.get(&to).cloned()]);
+                let found = rows(database.range(SEGMENT, &from, Some(&to)));
+                assert_eq!(found, part(&model, &from, Some(&to)));
+            }
+            assert_eq!(rows(database.prefix(SEGMENT, &[])), model);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_stands_still_while_batches_reach_the_engine() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let mut model = Model::new();
+    let mut snapshots = Vec::new();
+    for round in 0..60 {
+        database
+            .write(random_batch(&mut rng, &mut model), false)
+            .unwrap();
+        if round % 7 == 0 {
+            snapshots.push((database.snapshot(), model.clone()));
+        }
+        if round % 11 == 0 {
+            database.flush().unwrap();
+        }
+    }
+    for (snapshot, model) in &snapshots {
+        assert_eq!(rows(snapshot.prefix(SEGMENT, &[])), *model);
+        let from = key(&mut rng);
+        assert_eq!(
+            snapshot.get(SEGMENT, &from).unwrap(),
+            model.get(&from).cloned()
+        );
+    }
+}
+
+#[test]
+fn what_waits_is_bounded_and_writers_wait_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        memory_budget_bytes: 16 << 20,
+        ..Options::default()
+    };
+    let database = Database::open(dir.path(), &options).unwrap();
+    let (limit, value) = (options.waiting_bytes(), vec![7; 1 << 20]);
+    for round in 0..40_u8 {
+        database.wait_for_room().unwrap();
+        database
+            .write(put(SEGMENT, &[round], &value), false)
+            .unwrap();
+        assert!(database.waiting_bytes() <= limit + value.len() + 1);
+    }
+    for round in 0..200_u8 {
+        database
+            .write(put(SEGMENT, &[round], b"small"), false)
+            .unwrap();
+        assert!(database.waiting_batches() <= 64);
+    }
+    database.sync().unwrap();
+    assert_eq!(
+        (database.waiting_bytes(), database.waiting_batches()),
+        (0, 0)
+    );
+    assert_eq!(rows(database.prefix(SEGMENT, &[])).len(), 200);
+}
