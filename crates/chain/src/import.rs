@@ -109,6 +109,9 @@ pub enum ImportError {
     Fault(#[from] Fault),
 }
 
+/// Gas of a block whose execution takes long enough to read ahead for its root.
+const PREFETCH_GAS: u64 = 2_000_000;
+
 /// Why a block has no result, before its number and hash are put to it.
 enum Refusal {
     Invalid(Box<InvalidBlock>),
@@ -274,8 +277,13 @@ impl Chain {
         lap(&mut timings.recover);
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
-        let view = view.ok_or(Refusal::OutOfReach)?;
-        let executed = self.execute(&block, &view)?;
+        let mut view = view.ok_or(Refusal::OutOfReach)?;
+        let executed = match block.block.header.gas_used {
+            PREFETCH_GAS.. => self
+                .world()
+                .with_prefetch(&mut view, |view| self.execute(&block, view))?,
+            _ => self.execute(&block, &view)?,
+        };
         lap(&mut timings.execute);
 
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;

@@ -4,7 +4,7 @@ use crate::changes::Changes;
 use crate::flat::{decode_account, decode_value};
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Segment, Snapshot};
+use niwaki_storage::{Database, Segment, Snapshot};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,19 +16,44 @@ pub(crate) fn row_key<'a>(owner: &'a Owner, path: &'a Path) -> (Segment, [&'a [u
     }
 }
 
-/// The tries of the head, read through a snapshot of it. Nodes are the head's; leaves may also be
-/// those of a state that differs from it.
+/// Where the rows of the head are read.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// As they are; the head must not move meanwhile.
+    Now(&'a Database),
+    /// As they were at one moment.
+    At(&'a Snapshot<'a>),
+}
+
+impl Rows<'_> {
+    fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        match self {
+            Self::Now(database) => database.get(segment, key),
+            Self::At(snapshot) => snapshot.get(segment, key),
+        }
+    }
+
+    fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> niwaki_storage::Rows<'_> {
+        match self {
+            Self::Now(database) => database.range(segment, from, to),
+            Self::At(snapshot) => snapshot.range(segment, from, to),
+        }
+    }
+}
+
+/// The tries of the head as the disk keeps them. Nodes are the head's; leaves may also be those of
+/// a state that differs from it.
 pub(crate) struct DiskTrie<'a> {
-    snapshot: &'a Snapshot<'a>,
+    rows: Rows<'a>,
     /// From the head to the other state.
     ahead: &'a Changes,
     nodes_read: AtomicU64,
 }
 
 impl<'a> DiskTrie<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot<'a>, ahead: &'a Changes) -> Self {
+    pub(crate) fn new(rows: Rows<'a>, ahead: &'a Changes) -> Self {
         Self {
-            snapshot,
+            rows,
             ahead,
             nodes_read: AtomicU64::new(0),
         }
@@ -74,7 +99,7 @@ impl TrieView for DiskTrie<'_> {
         self.nodes_read.fetch_add(1, Ordering::Relaxed);
         let (segment, key) = row_key(owner, path);
         let key = key.concat();
-        let Some(row) = self.snapshot.get(segment, &key)? else {
+        let Some(row) = self.rows.get(segment, &key)? else {
             return Ok(None);
         };
         if keccak256(row.get(2..).unwrap_or_default()) != *hash {
@@ -100,7 +125,7 @@ impl TrieView for DiskTrie<'_> {
             .map(|next| [&prefix[..], &next.packed()].concat());
         let to = to.or_else(|| owner.and_then(|owner| next_owner(&owner)));
         let mut last = None;
-        for row in self.snapshot.range(segment, &from, to.as_deref()) {
+        for row in self.rows.range(segment, &from, to.as_deref()) {
             let (key, value) = row?;
             let own_key = key.get(prefix.len()..).and_then(Path::of_key);
             let own_key = own_key.filter(|own| own.as_slice().starts_with(path.as_slice()));

@@ -16,6 +16,7 @@ mod flat;
 mod genesis;
 mod load;
 mod log;
+mod prefetch;
 mod root;
 mod tries;
 mod view;

@@ -5,7 +5,8 @@
 //! going back, sideways and forward are the same thing, and the work for a block is done once.
 
 use crate::changes::{AccountChange, Changes, SlotChange};
-use crate::disk_trie::{DiskTrie, row_key};
+use crate::disk_trie::{DiskTrie, Rows, row_key};
+use crate::prefetch::Touched;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database};
@@ -96,12 +97,16 @@ impl Tries {
         total: &mut Changes,
     ) -> Result<B256, Fault> {
         self.moves += 1;
-        let snapshot = database.snapshot();
         let ahead = Arc::clone(&self.ahead);
-        let source = DiskTrie::new(&snapshot, &ahead);
+        let source = DiskTrie::new(Rows::Now(database), &ahead);
         let root = self.move_from(&ahead, &source, total);
-        self.nodes_read += source.nodes_read();
+        self.count(&source);
         root
+    }
+
+    /// Counts what was read through `source`.
+    pub(crate) fn count(&mut self, source: &DiskTrie<'_>) {
+        self.nodes_read += source.nodes_read();
     }
 
     fn move_from(
@@ -127,6 +132,32 @@ impl Tries {
             new.storage_root = after.map_or(EMPTY_ROOT_HASH, |after| after.storage_root);
         }
         Ok(root)
+    }
+
+    /// Brings the nodes on the way to what was touched in the head's state into memory.
+    pub(crate) fn load(&mut self, source: &DiskTrie<'_>, touched: &Touched) -> Result<(), Fault> {
+        let clock = self.clock.now;
+        let Some((slot, root)) = touched.slot else {
+            let before = self.accounts.bytes();
+            let key = Path::of_hash(&touched.account);
+            let loaded = self.accounts.load(source, &None, &key, clock);
+            self.bytes += self.accounts.bytes() - before;
+            return loaded;
+        };
+        if root == EMPTY_ROOT_HASH {
+            return Ok(());
+        }
+        let entry = self.storage.entry(touched.account);
+        let trie = entry.or_insert_with(|| {
+            let trie = Trie::new(root);
+            self.bytes += bytes_of(&trie);
+            trie
+        });
+        let before = trie.bytes();
+        let owner = Some(touched.account);
+        let loaded = trie.load(source, &owner, &Path::of_hash(&slot), clock);
+        self.bytes += trie.bytes() - before;
+        loaded
     }
 
     /// Says that the tries are `total` ahead of the head.
@@ -207,14 +238,11 @@ impl Tries {
     /// The storage trie of an account before its change.
     fn take(&mut self, account: &AccountChange) -> Trie {
         let root = account.prior_storage_root();
-        match self.storage.remove(&account.key) {
-            Some(trie) => {
-                self.bytes -= bytes_of(&trie);
-                debug_assert_eq!(trie.root(), root, "the trie of {}", account.address);
-                trie
-            }
-            None => Trie::new(root),
-        }
+        let held = self.storage.remove(&account.key);
+        self.bytes -= held.as_ref().map_or(0, bytes_of);
+        // What was read ahead for a view of another state is of no use.
+        let held = held.filter(|trie| trie.root() == root);
+        held.unwrap_or_else(|| Trie::new(root))
     }
 
     fn take_rows(&mut self, rows: Vec<Batch>) {

@@ -3,8 +3,9 @@
 use crate::branch::Overlay;
 use crate::cache::Caches;
 use crate::changes::{AccountChange, Changes};
-use crate::disk_trie::{DiskTrie, corrupt};
+use crate::disk_trie::{DiskTrie, Rows, corrupt};
 use crate::flat::{decode_account, decode_value};
+use crate::prefetch::{Tell, Touched};
 use crate::{BlockId, StateHead, WorldState};
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{
@@ -25,6 +26,8 @@ pub struct View<'a> {
     /// Count of commits at that moment: the caches speak of this view only while it stands.
     version: u64,
     overlay: Option<Arc<Overlay>>,
+    /// Is told what is read past the caches.
+    pub(crate) tell: Option<Tell>,
 }
 
 impl<'a> View<'a> {
@@ -34,13 +37,13 @@ impl<'a> View<'a> {
         head: StateHead,
         version: u64,
     ) -> Self {
-        let overlay = None;
         Self {
             world,
             snapshot,
             head,
             version,
-            overlay,
+            overlay: None,
+            tell: None,
         }
     }
 
@@ -109,7 +112,7 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let key = Path::of_hash(&keccak256(address));
-        let trie = DiskTrie::new(&self.snapshot, Changes::NONE);
+        let trie = DiskTrie::new(Rows::At(&self.snapshot), Changes::NONE);
         prove(&trie, None, self.head.root, &key).map(Some)
     }
 
@@ -126,7 +129,7 @@ impl<'a> View<'a> {
         let account = self.head_account(address)?;
         let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
         let key = Path::of_hash(&keccak256(B256::from(*slot)));
-        let trie = DiskTrie::new(&self.snapshot, Changes::NONE);
+        let trie = DiskTrie::new(Rows::At(&self.snapshot), Changes::NONE);
         prove(&trie, Some(owner), root, &key).map(Some)
     }
 
@@ -154,6 +157,7 @@ impl<'a> View<'a> {
             return Ok(account);
         }
         let key = keccak256(address);
+        self.touched(key, None);
         let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
         let account = slim.map(|slim| {
             decode_account(&slim)
@@ -166,13 +170,27 @@ impl<'a> View<'a> {
         Ok(account)
     }
 
+    /// Tells that an account or a slot was not in the caches.
+    fn touched(&self, account: B256, slot: Option<(B256, B256)>) {
+        if let Some(tell) = &self.tell {
+            // Nobody waits for a thread that reads ahead: with its queue full it is of no use.
+            let _ = tell.try_send(Touched { account, slot });
+        }
+    }
+
     /// The value of a slot in the head's state.
     fn head_slot(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
         let held = self.caches().of(address, self.version);
         if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*address, *slot))) {
             return Ok(value);
         }
-        let key = [keccak256(address), keccak256(B256::from(*slot))].concat();
+        let (account, slot_key) = (keccak256(address), keccak256(B256::from(*slot)));
+        if self.tell.is_some()
+            && let Some(held) = self.head_account(address)?
+        {
+            self.touched(account, Some((slot_key, held.storage_root)));
+        }
+        let key = [account, slot_key].concat();
         let value = match self.snapshot.get(Segment::Slots, &key)? {
             None => U256::ZERO,
             Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &key, e))?,

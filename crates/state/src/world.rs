@@ -13,7 +13,8 @@ use niwaki_storage::{Batch, Database, Segment};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many blocks below the head keep their trie logs: as deep can the state be rolled back.
+/// How many blocks below the head keep their trie logs, at least: as deep can the state be rolled
+/// back.
 pub const TRIE_LOGS_KEPT: u64 = 512;
 
 /// The row of `meta` that says which block's state the flat segments and the trie hold.
@@ -188,17 +189,14 @@ impl WorldState {
     pub fn prepare(&self, view: &View<'_>, diff: &StateDiff) -> Result<Prepared, Fault> {
         let own = hashed(view, diff)?;
         let mut tries = self.tries();
-        let now = self.view_at_head()?;
-        let now = match view.overlay() {
-            Some(overlay) if view.head() == now.head() => now.with_overlay(Arc::clone(overlay)),
-            _ if view.block() == now.block() => now,
-            _ => self
-                .laid_over(now, view.block())?
-                .ok_or_else(|| Fault::Missing {
-                    segment: Segment::TrieLogs.name(),
-                    key: format!("block {} (its state is out of reach)", view.block()),
-                })?,
-        };
+        if self.head() == Some(view.head()) {
+            return self.prepare_upon(view, &mut tries, own, diff);
+        }
+        let now = self.laid_over(self.view_at_head()?, view.block())?;
+        let now = now.ok_or_else(|| Fault::Missing {
+            segment: Segment::TrieLogs.name(),
+            key: format!("block {} (its state is out of reach)", view.block()),
+        })?;
         self.prepare_upon(&now, &mut tries, own, diff)
     }
 
@@ -388,10 +386,11 @@ impl WorldState {
         Ok(())
     }
 
-    /// Removes the trie logs that fall out of reach when the head moves up.
+    /// Removes the trie logs that fall out of reach when the head moves up, some blocks' at a time.
     fn prune_logs(&self, from: u64, to: u64, batch: &mut Batch) -> Result<(), Fault> {
-        let start = from.saturating_sub(TRIE_LOGS_KEPT).to_be_bytes();
-        let end = to.saturating_sub(TRIE_LOGS_KEPT).to_be_bytes();
+        const BLOCKS: u64 = 32;
+        let first_kept = |head: u64| head.saturating_sub(TRIE_LOGS_KEPT) / BLOCKS * BLOCKS;
+        let (start, end) = (first_kept(from).to_be_bytes(), first_kept(to).to_be_bytes());
         if start < end {
             for row in self.database.range(Segment::TrieLogs, &start, Some(&end)) {
                 batch.delete(Segment::TrieLogs, &row?.0);
@@ -428,7 +427,7 @@ impl WorldState {
         &self.caches
     }
 
-    fn tries(&self) -> MutexGuard<'_, Tries> {
+    pub(crate) fn tries(&self) -> MutexGuard<'_, Tries> {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

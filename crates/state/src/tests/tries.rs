@@ -107,3 +107,39 @@ fn tries_in_memory_stay_within_their_bytes() {
         "{figures:?}"
     );
 }
+
+#[test]
+fn reading_ahead_changes_no_root() {
+    for cache_bytes in [0, 20_000, 1 << 20] {
+        let mut rng = StdRng::seed_from_u64(840);
+        let options = StateOptions {
+            cache_bytes,
+            ..StateOptions::default()
+        };
+        let (world, mut state) = world(&mut rng, &options);
+        for number in 1..60 {
+            let head = world.head().unwrap();
+            let mut view = world.view_at_head().unwrap();
+            let diff = random_diff(&mut rng, &state);
+            world.with_prefetch(&mut view, |view| assert_same(view, &state));
+            state.apply(&diff);
+            let prepared = prepared(&world, &view, &diff, &state);
+            drop(view);
+            let ids = (block(number, 0), head.block.hash);
+            world.commit(prepared, ids, Batch::new(), false).unwrap();
+        }
+        assert_clean(&world);
+    }
+}
+
+#[test]
+#[should_panic(expected = "work fails")]
+fn a_panic_of_the_work_ends_the_reading_ahead() {
+    let mut rng = StdRng::seed_from_u64(850);
+    let (world, _) = world(&mut rng, &small_cache());
+    let mut view = world.view_at_head().unwrap();
+    world.with_prefetch(&mut view, |view| {
+        view.account(&address(1)).unwrap();
+        panic!("work fails");
+    });
+}

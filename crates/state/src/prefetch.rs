@@ -1,0 +1,79 @@
+//! Trie nodes brought into memory while a block is still executed.
+//!
+//! What execution reads past the caches is likely to change, and then its way through the tries is
+//! needed for the root. A view that tells, tells it here, and a thread beside reads ahead. It never
+//! decides anything: what it misses, or fails to read, the root reads by itself.
+
+use crate::changes::Changes;
+use crate::disk_trie::{DiskTrie, Rows};
+use crate::{View, WorldState};
+use niwaki_primitives::B256;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// An account, or one of its slots, that was read from the storage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    /// Hashed address.
+    pub(crate) account: B256,
+    /// Hashed slot, and the root of the storage that it is in.
+    pub(crate) slot: Option<(B256, B256)>,
+}
+
+/// Where views tell what they read.
+pub(crate) type Tell = SyncSender<Touched>;
+
+/// What may wait to be read ahead; what comes while so much waits is left out.
+const QUEUE: usize = 1 << 12;
+
+impl WorldState {
+    /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
+    /// to what `work` reads. Worth it for work of a millisecond or more.
+    pub fn with_prefetch<'a, T>(
+        &self,
+        view: &mut View<'a>,
+        work: impl FnOnce(&View<'a>) -> T,
+    ) -> T {
+        let (sender, touched) = sync_channel(QUEUE);
+        let ended = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(move || self.read_ahead(&touched, ended));
+            let telling = Telling::new(view, sender, ended);
+            work(telling.view)
+        })
+    }
+
+    fn read_ahead(&self, touched: &Receiver<Touched>, ended: &AtomicBool) {
+        while let Ok(first) = touched.recv() {
+            let mut tries = self.tries();
+            let source = DiskTrie::new(Rows::Now(self.database()), Changes::NONE);
+            for touched in std::iter::once(first).chain(touched.try_iter()) {
+                // A late look costs one more node.
+                if ended.load(Ordering::Relaxed) || tries.load(&source, &touched).is_err() {
+                    break;
+                }
+            }
+            tries.count(&source);
+        }
+    }
+}
+
+/// A view that tells, until this is dropped.
+struct Telling<'a, 'b> {
+    view: &'b mut View<'a>,
+    ended: &'b AtomicBool,
+}
+
+impl<'a, 'b> Telling<'a, 'b> {
+    fn new(view: &'b mut View<'a>, tell: Tell, ended: &'b AtomicBool) -> Self {
+        view.tell = Some(tell);
+        Self { view, ended }
+    }
+}
+
+impl Drop for Telling<'_, '_> {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.view.tell = None;
+    }
+}
