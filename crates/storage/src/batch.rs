@@ -10,6 +10,10 @@ pub struct Batch {
     changes: Vec<Change>,
 }
 
+/// A chunk that has so many bytes is not added to: growing it further would copy it, into memory
+/// that the system has yet to clear.
+const CHUNK_BYTES: usize = 128 << 10;
+
 /// One put or delete; key and value stand one after the other in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -81,8 +85,15 @@ impl Batch {
 
     /// Adds a key to the last chunk.
     fn open(&mut self, segment: Segment, key: &[&[u8]]) -> Change {
-        if self.chunks.is_empty() {
-            self.chunks.push(Vec::new());
+        let is_full = |chunk: &Vec<u8>| chunk.len() >= CHUNK_BYTES;
+        if self.chunks.last().is_none_or(is_full) {
+            // The first one grows as needed, because most batches are small.
+            let bytes = if self.chunks.is_empty() {
+                0
+            } else {
+                2 * CHUNK_BYTES
+            };
+            self.chunks.push(Vec::with_capacity(bytes));
         }
         let chunk = self.chunks.len() - 1;
         let bytes = &mut self.chunks[chunk];

@@ -174,6 +174,7 @@ impl Branch {
         let children = self.children.iter();
         let filled: usize = children.map(|child| child.reference.encoded_length()).sum();
         let length = filled + (16 - self.len()) + string_length(&self.value);
+        out.reserve(length + 9);
         list_header(length, out);
         let mut children = self.children.iter();
         for nibble in 0..16 {

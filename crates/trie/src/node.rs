@@ -205,8 +205,9 @@ impl NodeRef {
         match self {
             Self::Empty => out.push(0x80),
             Self::Hash(hash) | Self::Leaf(hash) => {
-                out.push(0xa0);
-                out.extend_from_slice(hash.as_slice());
+                let mut string = [0xa0; 33];
+                string[1..].copy_from_slice(hash.as_slice());
+                out.extend_from_slice(&string);
             }
             Self::Inline(node) => out.extend_from_slice(node.as_slice()),
         }

@@ -208,18 +208,18 @@ impl<'a, 'b> Merge<'a, 'b> {
         mut updates: &[LeafUpdate],
     ) -> Result<Option<Built>, Fault> {
         let depth = path.len();
+        let removes = updates.iter().any(|update| update.value.is_none());
         if let Some((first, rest)) = updates.split_first()
             && first.key.len() == depth
         {
             branch.value = first.value.clone().unwrap_or_default();
             updates = rest;
         }
+        if !removes {
+            return self.grown_branch(path, branch, carried, updates).map(Some);
+        }
         let mut fresh: Vec<(u8, Option<Built>)> = Vec::with_capacity(updates.len().min(16));
-        while let Some(first) = updates.first() {
-            let nibble = first.key.as_slice()[depth];
-            let count = updates.partition_point(|update| update.key.as_slice()[depth] <= nibble);
-            let (group, rest) = updates.split_at(count);
-            updates = rest;
+        while let Some((nibble, group)) = take_group(&mut updates, depth) {
             let child_path = self.join(&path, &[nibble])?;
             let child = match carried.take_if(|(at, _)| *at == nibble) {
                 Some((_, node)) => Some(node),
@@ -229,6 +229,40 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
         fresh.extend(carried.map(|(nibble, node)| (nibble, Some(node.into()))));
         self.rejoin(path, branch, fresh)
+    }
+
+    /// As [`Merge::branch`], where no update removes anything: then the branch stays one.
+    fn grown_branch(
+        &mut self,
+        path: Path,
+        mut branch: Box<Branch>,
+        mut carried: Option<(u8, Node)>,
+        mut updates: &[LeafUpdate],
+    ) -> Result<Built, Fault> {
+        // Its children hang on it before it is whole.
+        let mut built = Built::from(Node::GONE);
+        while let Some((nibble, group)) = take_group(&mut updates, path.len()) {
+            let child_path = self.join(&path, &[nibble])?;
+            let before = branch.get(nibble);
+            let child = match carried.take_if(|(at, _)| *at == nibble) {
+                Some((_, node)) => Some(node),
+                None => self.resolve(&child_path, branch.lend(nibble), group)?,
+            };
+            let child = self.merge(child_path, child, group)?;
+            self.settle(&child_path, before, child, &mut built, nibble);
+        }
+        if let Some((nibble, node)) = carried {
+            let child_path = self.join(&path, &[nibble])?;
+            self.settle(
+                &child_path,
+                NodeRef::Empty,
+                Some(node.into()),
+                &mut built,
+                nibble,
+            );
+        }
+        built.node = Node::Branch(branch);
+        Ok(built)
     }
 
     /// Puts changed children back into their branch, which falls together if one is left.
@@ -442,4 +476,13 @@ impl<'a, 'b> Merge<'a, 'b> {
 
 fn extension(path: Path, child: Child) -> Built {
     Node::Extension(Box::new(Extension { path, child })).into()
+}
+
+/// The first of `updates` that agree in the nibble at `depth`, with that nibble.
+fn take_group<'a>(updates: &mut &'a [LeafUpdate], depth: usize) -> Option<(u8, &'a [LeafUpdate])> {
+    let nibble = updates.first()?.key.as_slice()[depth];
+    let count = updates.partition_point(|update| update.key.as_slice()[depth] <= nibble);
+    let (group, rest) = updates.split_at(count);
+    *updates = rest;
+    Some((nibble, group))
 }
