@@ -40,7 +40,8 @@ pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
 pub use niwaki_state::{
-    BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, Problem, StateOptions,
+    BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
+    StateOptions,
 };
 pub use niwaki_storage::{Options as StorageOptions, SyncPolicy};
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};

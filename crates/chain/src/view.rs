@@ -2,7 +2,7 @@
 
 use crate::Chain;
 use niwaki_primitives::{B256, Fault};
-use niwaki_state::View;
+use niwaki_state::{PastView, StateHead, View};
 
 /// The state after a block; see [`niwaki_state::View`].
 pub type ChainView<'a> = View<'a>;
@@ -14,6 +14,20 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn view_at_head(&self) -> Result<ChainView<'_>, Fault> {
         self.world().view_at_head()
+    }
+
+    /// Whether every past state is kept.
+    pub fn is_archive(&self) -> bool {
+        self.world().is_archive()
+    }
+
+    /// The state after `past`, which must be a canonical block and its state root; `None` where
+    /// past states are not kept.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView<'_>>, Fault> {
+        self.world().view_of_past(past)
     }
 
     /// The state after the block with this hash; `None` if the block is not stored or its state is

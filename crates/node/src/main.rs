@@ -4,6 +4,7 @@
 //! those live in the rooms below.
 #![forbid(unsafe_code)]
 
+mod account;
 mod blocks;
 mod loading;
 mod memory;
@@ -60,5 +61,6 @@ fn run(options: &Options) -> Result<Ending> {
         Command::Blocks(BlocksCommand::Import(import)) => blocks::import(options, import),
         Command::Blocks(BlocksCommand::Export(export)) => blocks::export(options, export),
         Command::Storage(StorageCommand::Check(check)) => storage::check(options, check),
+        Command::Storage(StorageCommand::Account(wanted)) => account::show(options, wanted),
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::loading::LoadingProgress;
 use crate::memory::MemoryBudget;
-use crate::options::Options;
+use crate::options::{DataFormat, Options};
 use crate::stop::Stop;
 use eyre::{Report, Result, eyre};
-use niwaki_chain::{Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError};
+use niwaki_chain::{Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError, StateOptions};
 use niwaki_rules::Network;
 use niwaki_storage::is_data_path;
 use std::path::PathBuf;
@@ -40,7 +40,11 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
     let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
     eprintln!("memory budget {budget}");
     niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
-    let (storage, state) = (budget.storage(), budget.state());
+    let storage = budget.storage();
+    let state = StateOptions {
+        archive: options.data_storage_format == Some(DataFormat::Archive),
+        ..budget.state()
+    };
     let opened = match &options.genesis_file {
         Some(file) => {
             let config = GenesisFileConfig {
@@ -66,12 +70,35 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
         }
     };
     match opened {
-        Ok(chain) => Ok(Some(Arc::new(chain))),
+        Ok(chain) => {
+            check_format(options, chain.is_archive())?;
+            Ok(Some(Arc::new(chain)))
+        }
         Err(OpenError::Stopped) => {
             eprintln!("stopped as asked; the same command begins the genesis anew");
             Ok(None)
         }
         Err(error) => Err(explain(options, error)),
+    }
+}
+
+/// What a data path keeps was decided when it was begun.
+fn check_format(options: &Options, is_archive: bool) -> Result<()> {
+    let kept = match is_archive {
+        true => DataFormat::Archive,
+        false => DataFormat::Bonsai,
+    };
+    match options.data_storage_format {
+        Some(asked) if asked != kept => Err(eyre!(
+            "the chain was begun with --data-storage-format={}; leave the flag out, or begin the \
+             chain anew in another --data-path",
+            if is_archive {
+                "X_BONSAI_ARCHIVE"
+            } else {
+                "BONSAI"
+            }
+        )),
+        _ => Ok(()),
     }
 }
 

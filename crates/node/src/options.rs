@@ -2,6 +2,7 @@
 
 use crate::memory::MemoryBudget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use niwaki_primitives::{Address, U256};
 use niwaki_rules::Network;
 use std::path::PathBuf;
 
@@ -65,6 +66,17 @@ pub(crate) struct Options {
     )]
     pub(crate) high_spec: Option<bool>,
 
+    /// Which states are kept: BONSAI the last 512 blocks', X_BONSAI_ARCHIVE (or FOREST) every one, with
+    /// proofs. Decided when a chain is begun [default: BONSAI, or what the chain was begun with].
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        ignore_case = true
+    )]
+    pub(crate) data_storage_format: Option<DataFormat>,
+
     /// Taken for Besu's sake; it changes nothing, since a known genesis file is never read again.
     #[arg(
         long,
@@ -104,6 +116,8 @@ pub(crate) enum BlocksCommand {
 pub(crate) enum StorageCommand {
     /// Reads the whole database and compares values, trie and head.
     Check(CheckOptions),
+    /// Shows an account and slots of it after a block, with proofs, as eth_getProof would.
+    Account(AccountOptions),
 }
 
 #[derive(Debug, Args)]
@@ -112,6 +126,25 @@ pub(crate) struct CheckOptions {
     /// there is none yet.
     #[arg(long)]
     pub(crate) head_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AccountOptions {
+    /// The account.
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: Address,
+
+    /// A slot to show too, decimal or 0x; may be given several times.
+    #[arg(long, value_name = "SLOT")]
+    pub(crate) slot: Vec<U256>,
+
+    /// The block after which [default: the head].
+    #[arg(long, value_name = "N")]
+    pub(crate) block: Option<u64>,
+
+    /// With the nodes that prove it in the state root; below the head in an archive only.
+    #[arg(long)]
+    pub(crate) proof: bool,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +208,15 @@ pub(crate) enum Format {
 pub(crate) enum ExportFormat {
     Rlp,
     Era1,
+}
+
+/// Besu's names for what a data path keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataFormat {
+    #[value(name = "BONSAI")]
+    Bonsai,
+    #[value(name = "X_BONSAI_ARCHIVE", alias = "FOREST")]
+    Archive,
 }
 
 fn parse_network(name: &str) -> Result<Network, String> {

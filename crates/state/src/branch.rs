@@ -91,43 +91,57 @@ pub(crate) fn read_log(database: &Database, block: &BlockId) -> Result<Option<Lo
     row.map(decode).transpose()
 }
 
-/// The state of `block` seen from `head`; `None` if a trie log on the way is not kept (too old, or
-/// never executed).
+/// The way from the head to another block, by trie logs.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// Blocks to be taken back, in that order, each with the changes to its parent.
+    pub(crate) down: Vec<(BlockId, Changes)>,
+    /// Blocks to be applied, in that order, each with its changes.
+    pub(crate) up: Vec<(BlockId, Changes)>,
+}
+
+/// The way from `head` to `block`; `None` if a trie log on it is not kept (too old, or never
+/// executed).
+pub(crate) fn way(
+    database: &Database,
+    head: &StateHead,
+    block: BlockId,
+) -> Result<Option<Way>, Fault> {
+    let (mut up, mut down) = (block, head.block);
+    let mut way = Way::default();
+    while up != down {
+        let goes_up = up.number >= down.number;
+        let from = if goes_up { &mut up } else { &mut down };
+        let Some(number) = from.number.checked_sub(1) else {
+            return Ok(None);
+        };
+        let Some(LogRow { parent, changes }) = read_log(database, from)? else {
+            return Ok(None);
+        };
+        match goes_up {
+            true => way.up.push((*from, changes)),
+            false => way.down.push((*from, changes.inverted())),
+        }
+        let hash = parent;
+        *from = BlockId { number, hash };
+    }
+    way.up.reverse();
+    Ok(Some(way))
+}
+
+/// The state of `block` seen from `head`; `None` as for [`way`].
 pub(crate) fn overlay_at(
     database: &Database,
     head: &StateHead,
     block: BlockId,
 ) -> Result<Option<Overlay>, Fault> {
-    let (mut up, mut down) = (block, head.block);
+    let Some(Way { down, up }) = way(database, head, block)? else {
+        return Ok(None);
+    };
+    let branch = up.iter().rev().map(|(block, _)| *block).collect();
     let mut joined = Joined::default();
-    let mut forward = Vec::new();
-    let mut branch = VecDeque::new();
-    while up != down {
-        let from = if up.number >= down.number {
-            &mut up
-        } else {
-            &mut down
-        };
-        let Some(number) = from.number.checked_sub(1) else {
-            return Ok(None);
-        };
-        let Some(log) = read_log(database, from)? else {
-            return Ok(None);
-        };
-        let parent = BlockId {
-            number,
-            hash: log.parent,
-        };
-        if up.number >= down.number {
-            branch.push_back(up);
-            forward.push(log.changes);
-            up = parent;
-        } else {
-            joined.add(log.changes.inverted());
-            down = parent;
-        }
-    }
-    forward.into_iter().rev().for_each(|log| joined.add(log));
+    let steps = down.into_iter().chain(up);
+    steps.for_each(|(_, changes)| joined.add(changes));
     Ok(Some(Overlay {
         block,
         changes: joined.finish(),

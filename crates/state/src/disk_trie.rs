@@ -115,19 +115,12 @@ impl TrieView for DiskTrie<'_> {
         if let Some(leaf) = self.leaf_ahead(owner, path, hash) {
             return Ok(leaf);
         }
-        let (segment, prefix) = match owner {
-            None => (Segment::Accounts, Vec::new()),
-            Some(owner) => (Segment::Slots, owner.to_vec()),
-        };
-        let from = [&prefix[..], &path.packed()].concat();
-        let to = path
-            .next()
-            .map(|next| [&prefix[..], &next.packed()].concat());
-        let to = to.or_else(|| owner.and_then(|owner| next_owner(&owner)));
+        let (segment, from, to) = range_below(owner, path);
+        let owner_bytes = owner.map_or(0, |owner| owner.len());
         let mut last = None;
         for row in self.rows.range(segment, &from, to.as_deref()) {
             let (key, value) = row?;
-            let own_key = key.get(prefix.len()..).and_then(Path::of_key);
+            let own_key = key.get(owner_bytes..).and_then(Path::of_key);
             let own_key = own_key.filter(|own| own.as_slice().starts_with(path.as_slice()));
             let own_key = own_key.ok_or_else(|| corrupt(segment, &key, "its key is too long"))?;
             let value = match owner {
@@ -153,8 +146,21 @@ impl TrieView for DiskTrie<'_> {
     }
 }
 
+/// The flat segment that has the leaves of `owner`'s trie, and the range of those at or below
+/// `path`.
+pub(crate) fn range_below(owner: &Owner, path: &Path) -> (Segment, Vec<u8>, Option<Vec<u8>>) {
+    let (segment, prefix) = match owner {
+        None => (Segment::Accounts, &[][..]),
+        Some(owner) => (Segment::Slots, owner.as_slice()),
+    };
+    let key = |path: Path| [prefix, &path.packed()].concat();
+    let to = path.next().map(key);
+    let next_owner = || Path::of_hash(&(*owner)?).next().map(|next| next.packed());
+    (segment, key(*path), to.or_else(next_owner))
+}
+
 /// The leaf of `key` and `value` as it stands at `path`, if that hashes to `hash`.
-fn leaf_of(key: Path, path: &Path, value: Vec<u8>, hash: &B256) -> Option<Node> {
+pub(crate) fn leaf_of(key: Path, path: &Path, value: Vec<u8>, hash: &B256) -> Option<Node> {
     let node = Node::Leaf {
         path: key.skip(path.len()),
         value,
@@ -162,11 +168,6 @@ fn leaf_of(key: Path, path: &Path, value: Vec<u8>, hash: &B256) -> Option<Node> 
     let mut rlp = Vec::new();
     node.encode(&mut rlp);
     (keccak256(&rlp) == *hash).then_some(node)
-}
-
-/// The least owner after `owner`.
-fn next_owner(owner: &B256) -> Option<Vec<u8>> {
-    Path::of_hash(owner).next().map(|next| next.packed())
 }
 
 /// The fault of a row whose bytes are not what was written.

@@ -160,6 +160,15 @@ impl Tries {
         loaded
     }
 
+    /// The rows that changed since the head or since they were taken.
+    pub(crate) fn rows(&self) -> &Batch {
+        &self.rows
+    }
+
+    pub(crate) fn take_rows(&mut self) -> Batch {
+        std::mem::take(&mut self.rows)
+    }
+
     /// Says that the tries are `total` ahead of the head.
     pub(crate) fn set_ahead(&mut self, total: Arc<Changes>) {
         self.ahead = total;
@@ -169,7 +178,7 @@ impl Tries {
     pub(crate) fn land(&mut self) -> Batch {
         self.ahead = Arc::default();
         self.sweep_some();
-        std::mem::take(&mut self.rows)
+        self.take_rows()
     }
 
     /// Applies `changes` to the tries and fills in the new storage roots.
@@ -189,7 +198,7 @@ impl Tries {
         };
         let rows = update_tries(source, vec![update], work, &tell)?;
         self.bytes = self.bytes + self.accounts.bytes() - before;
-        self.take_rows(rows);
+        self.keep_rows(rows);
         Ok(self.accounts.root())
     }
 
@@ -212,7 +221,7 @@ impl Tries {
             leaves,
         });
         let rows = update_tries(source, updates.collect(), self.work(), &tell)?;
-        self.take_rows(rows);
+        self.keep_rows(rows);
 
         let mut updated = tries.into_iter().peekable();
         for account in &mut changes.accounts {
@@ -245,7 +254,7 @@ impl Tries {
         held.unwrap_or_else(|| Trie::new(root))
     }
 
-    fn take_rows(&mut self, rows: Vec<Batch>) {
+    fn keep_rows(&mut self, rows: Vec<Batch>) {
         for rows in rows {
             self.clock.touched_bytes += rows.bytes();
             self.rows.append(rows);

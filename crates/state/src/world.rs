@@ -1,13 +1,14 @@
 //! The world state: opened, viewed, moved by one block or along branches.
 
-use crate::branch::{Overlay, Overlays, block_key, overlay_at};
+use crate::branch::{Overlay, Overlays, Way, block_key, overlay_at, way};
 use crate::cache::{CacheFigures, Caches};
 use crate::changes::Changes;
 use crate::disk_trie::corrupt;
 use crate::flat::{encode_account, encode_value};
+use crate::history::{HISTORY, Recorder, Step};
 use crate::root::{Prepared, hashed};
 use crate::tries::Tries;
-use crate::{LogRow, View};
+use crate::{LogRow, PastView, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault, StateDiff};
 use niwaki_storage::{Batch, Database, Segment};
 use std::fmt;
@@ -71,6 +72,9 @@ pub struct StateOptions {
     pub cache_bytes: usize,
     /// Threads that compute a root together, where there is enough to do; at least one.
     pub threads: usize,
+    /// Keep the history of every value from the first state on. Asked for when a state is begun;
+    /// later the database knows.
+    pub archive: bool,
 }
 
 impl Default for StateOptions {
@@ -78,6 +82,7 @@ impl Default for StateOptions {
         Self {
             cache_bytes: 512 << 20,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            archive: false,
         }
     }
 }
@@ -90,6 +95,7 @@ pub struct WorldState {
     tries: Mutex<Tries>,
     shared: Mutex<Shared>,
     overlays: Mutex<Overlays>,
+    archive: bool,
 }
 
 /// What changes with a commit: all of it at once, under one lock.
@@ -113,13 +119,33 @@ impl WorldState {
         let head = head.transpose()?;
         let root = head.map_or(EMPTY_ROOT_HASH, |head| head.root);
         let half_bytes = options.cache_bytes / 2;
+        let archive = match head {
+            Some(_) => database.get(Segment::Meta, HISTORY)?.is_some(),
+            None => options.archive,
+        };
         Ok(Self {
             database,
             caches: Caches::new(half_bytes),
             tries: Mutex::new(Tries::new(root, half_bytes, options.threads.max(1))),
             shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
+            archive,
         })
+    }
+
+    /// Whether the history of every value is kept.
+    pub fn is_archive(&self) -> bool {
+        self.archive
+    }
+
+    /// The state of `past`, which must be a canonical block at or below the head and its state
+    /// root; `None` where no history is kept.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView<'_>>, Fault> {
+        let now = self.view_at_head()?;
+        Ok(self.archive.then(|| PastView::new(now, past)))
     }
 
     /// The database, for whoever keeps blocks beside the state. The state's own segments are
@@ -275,11 +301,21 @@ impl WorldState {
             // Another block was prepared since.
             let mut total = Changes::clone(&prepared.total);
             self.advance(&mut tries, &from, &mut total)?;
+            tries.set_ahead(Arc::clone(&prepared.total));
         }
         let head = StateHead {
             block,
             root: prepared.root,
         };
+        if self.archive {
+            let number = block.number.saturating_sub(1);
+            let parent = BlockId {
+                number,
+                hash: parent,
+            };
+            let own = (block, Changes::clone(&prepared.own));
+            self.record(&mut tries, (from, parent), Some(own), &mut batch)?;
+        }
         self.write(&mut tries, (from, head), &prepared.total, batch, durable)?;
         let mut cached = self.caches.codes();
         for (hash, code) in prepared.codes {
@@ -323,7 +359,7 @@ impl WorldState {
         &self,
         block: BlockId,
         root: B256,
-        batch: Batch,
+        mut batch: Batch,
         durable: bool,
     ) -> Result<bool, Fault> {
         let mut tries = self.tries();
@@ -340,8 +376,52 @@ impl WorldState {
             return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
         }
         let head = StateHead { block, root };
+        if self.archive {
+            tries.set_ahead(Arc::new(total.clone()));
+            self.record(&mut tries, (from, block), None, &mut batch)?;
+        }
         self.write(&mut tries, (from, head), &total, batch, durable)?;
         Ok(true)
+    }
+
+    /// Adds to `batch` the history of the way from one block to another, and then of one block
+    /// more; the tries, which are at its end, still are when this returns.
+    fn record(
+        &self,
+        tries: &mut Tries,
+        (from, to): (StateHead, BlockId),
+        last: Option<(BlockId, Changes)>,
+        batch: &mut Batch,
+    ) -> Result<(), Fault> {
+        let found = way(&self.database, &from, to)?;
+        let Way { down, mut up } = found.ok_or_else(|| Fault::Missing {
+            segment: Segment::TrieLogs.name(),
+            key: format!("block {to} (its state is out of reach)"),
+        })?;
+        up.extend(last);
+        let mut recorder = Recorder::new(&self.database);
+        if let ([], [(block, changes)]) = (&down[..], &up[..]) {
+            return recorder.add(Step::Up(block.number), changes, tries.rows(), batch);
+        }
+        let down = down.into_iter();
+        let down = down.map(|(block, changes)| (Step::Down(block.number), changes));
+        let up = up.into_iter();
+        let up = up.map(|(block, changes)| (Step::Up(block.number), changes));
+
+        // One step at a time, each with its own rows.
+        let mut total = Changes::default();
+        self.advance(tries, &from, &mut total)?;
+        tries.take_rows();
+        for (step, changes) in down.chain(up) {
+            tries.set_ahead(Arc::new(total.clone()));
+            total = total.then(changes.clone());
+            self.advance(tries, &from, &mut total)?;
+            let rows = tries.take_rows();
+            recorder.add(step, &changes, &rows, batch)?;
+            batch.append(rows);
+        }
+        tries.set_ahead(Arc::new(total));
+        Ok(())
     }
 
     fn add_log(&self, prepared: &Prepared, (block, parent): (BlockId, B256), batch: &mut Batch) {
@@ -402,6 +482,9 @@ impl WorldState {
     /// Puts the state of a freshly loaded genesis in force.
     pub(crate) fn set_first_head(&self, head: StateHead, mut batch: Batch) -> Result<(), Fault> {
         batch.put(Segment::Meta, HEAD, &head.to_row());
+        if self.archive {
+            batch.put(Segment::Meta, HISTORY, &head.block.number.to_be_bytes());
+        }
         let mut shared = self.shared();
         assert_eq!(shared.head, None, "a genesis is loaded into an empty state");
         self.database.write(batch, true)?;

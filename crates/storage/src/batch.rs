@@ -26,7 +26,7 @@ struct Change {
 }
 
 /// Segment, key, and value or `None` for a delete.
-pub(crate) type ChangeRef<'a> = (Segment, &'a [u8], Option<&'a [u8]>);
+pub type ChangeRef<'a> = (Segment, &'a [u8], Option<&'a [u8]>);
 
 impl Batch {
     /// An empty batch.
@@ -141,8 +141,8 @@ impl Batch {
         self.chunks.iter().map(Vec::len).sum()
     }
 
-    /// Each change, in order.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = ChangeRef<'_>> {
+    /// Each put and delete, in order.
+    pub fn changes(&self) -> impl Iterator<Item = ChangeRef<'_>> {
         self.changes.iter().map(|change| self.resolve(change))
     }
 

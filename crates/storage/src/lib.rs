@@ -15,7 +15,7 @@ mod queue;
 mod read;
 mod segment;
 
-pub use batch::Batch;
+pub use batch::{Batch, ChangeRef};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;
 pub use options::{Options, SyncPolicy};
@@ -24,7 +24,7 @@ pub use segment::Segment;
 
 /// The version of the layout that FORMAT.md describes, kept in the format file. A change of any
 /// byte layout raises it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests;

@@ -22,14 +22,17 @@ pub(crate) fn find<'a>(
     stack.iter().rev().find_map(|batch| batch.get(segment, key))
 }
 
+/// Keys with their values, or `None` for those that are deleted.
+pub(crate) type Found = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
+
 /// What the batches of a stack say of the keys from `from` on, up to and without `to`.
 pub(crate) fn find_range(
     stack: &[Arc<Pending>],
     segment: Segment,
     from: &[u8],
     to: Option<&[u8]>,
-) -> BTreeMap<Box<[u8]>, Option<Box<[u8]>>> {
-    let mut found = BTreeMap::new();
+) -> Found {
+    let mut found = Found::new();
     for batch in stack {
         for (_, key, value) in batch.range(segment, from, to) {
             found.insert(key.into(), value.map(Into::into));

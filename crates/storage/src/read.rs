@@ -2,10 +2,9 @@
 
 use crate::Segment;
 use crate::database::{Database, engine_fault};
-use crate::pending::{Stack, find, find_range};
+use crate::pending::{Found, Stack, find, find_range};
 use niwaki_primitives::Fault;
 use rocksdb::{DBRawIterator, ReadOptions};
-use std::collections::btree_map;
 use std::iter::Peekable;
 
 /// A key and its value.
@@ -170,7 +169,7 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 pub struct Rows<'a> {
     rows: DBRawIterator<'a>,
     /// What waits above the engine's rows.
-    waiting: Peekable<btree_map::IntoIter<Box<[u8]>, Option<Box<[u8]>>>>,
+    waiting: Peekable<<Found as IntoIterator>::IntoIter>,
     segment: Segment,
 }
 

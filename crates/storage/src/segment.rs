@@ -30,11 +30,19 @@ pub enum Segment {
     Transactions,
     /// Names to single values: head, genesis, progress.
     Meta,
+    /// Hashed address and block number to the slim account before that block.
+    AccountHistory,
+    /// Hashed address, hashed slot and block number to the value before that block.
+    SlotHistory,
+    /// Nibble path and block number to the inner node of the account trie before that block.
+    AccountTrieHistory,
+    /// Hashed address, nibble path and block number to the inner node before that block.
+    StorageTrieHistory,
 }
 
 impl Segment {
     /// Every segment.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Accounts,
         Self::Slots,
         Self::Code,
@@ -48,6 +56,10 @@ impl Segment {
         Self::Numbers,
         Self::Transactions,
         Self::Meta,
+        Self::AccountHistory,
+        Self::SlotHistory,
+        Self::AccountTrieHistory,
+        Self::StorageTrieHistory,
     ];
 
     /// The name on disk and in messages.
@@ -66,6 +78,10 @@ impl Segment {
             Self::Numbers => "numbers",
             Self::Transactions => "transactions",
             Self::Meta => "meta",
+            Self::AccountHistory => "account_history",
+            Self::SlotHistory => "slot_history",
+            Self::AccountTrieHistory => "account_trie_history",
+            Self::StorageTrieHistory => "storage_trie_history",
         }
     }
 

@@ -86,6 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         &StateOptions {
             cache_bytes,
             threads,
+            ..StateOptions::default()
         },
     )?;
     if world.head().is_none() {

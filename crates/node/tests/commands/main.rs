@@ -1,6 +1,7 @@
 //! The binary as an operator uses it: commands, files, exit codes, messages.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod archive;
 mod era1;
 mod errors;
 mod genesis;

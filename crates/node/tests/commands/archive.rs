@@ -1,0 +1,48 @@
+//! Every state of a chain, from the command line.
+
+use crate::support::{Place, chain_file};
+use serde_json::Value;
+
+fn shown(place: &Place, line: &str) -> Value {
+    let ended = place.run(line, &[]).succeeded();
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// The beacon roots contract, which writes with every block from Cancun on.
+const ACCOUNT: &str = "0x000f3df6d732807ef1319fb7b8bb8522d0beac02";
+
+#[test]
+fn an_archive_shows_every_state_with_proofs_and_a_short_memory_says_so() {
+    let archive = Place::new();
+    archive
+        .run(
+            "--data-storage-format=X_BONSAI_ARCHIVE blocks import --from",
+            &[&chain_file()],
+        )
+        .succeeded();
+    let recent = Place::new();
+    recent.import(&chain_file()).succeeded();
+    let mut roots = std::collections::BTreeSet::new();
+    for number in 0..=54 {
+        let line = format!("storage account {ACCOUNT} --block {number}");
+        let past = shown(&archive, &format!("{line} --proof"));
+        let now = shown(&recent, &line);
+        for field in ["nonce", "balance", "codeHash", "storageHash", "block"] {
+            assert_eq!(past[field], now[field], "{field} at block {number}");
+        }
+        assert!(!past["accountProof"].as_array().unwrap().is_empty());
+        roots.insert(past["storageHash"].to_string());
+    }
+    assert!(
+        roots.len() > 5,
+        "the contract writes from Cancun on: {roots:?}"
+    );
+
+    let refused = recent.run(&format!("storage account {ACCOUNT} --block 3 --proof"), &[]);
+    refused.failed(&["in an archive only"]);
+    let refused = recent.run(&format!("storage account {ACCOUNT} --block 55"), &[]);
+    refused.failed(&["there is no block 55, the head is block 54"]);
+    let other = archive.run("--data-storage-format=BONSAI storage check", &[]);
+    other.failed(&["begun with --data-storage-format=X_BONSAI_ARCHIVE"]);
+    archive.run("storage check", &[]).succeeded();
+}

@@ -1,0 +1,141 @@
+//! An archive has every canonical state and its proofs, whatever branches were tried on the way.
+
+use super::*;
+use crate::StateHead;
+use niwaki_primitives::EMPTY_ROOT_HASH;
+
+fn archive() -> StateOptions {
+    StateOptions {
+        archive: true,
+        ..small_cache()
+    }
+}
+
+/// Every value of a past state, and proofs of some.
+fn assert_past(world: &WorldState, past: StateHead, state: &MemoryState) {
+    let view = world.view_of_past(past).unwrap().unwrap();
+    assert_eq!(view.block(), past);
+    for at in 0..61 {
+        let address = address(at);
+        let held = state.account(&address).unwrap();
+        assert_eq!(
+            view.account(&address).unwrap(),
+            held,
+            "{address} at {past:?}"
+        );
+        let has_storage = state.has_storage(&address).unwrap();
+        assert_eq!(view.has_storage(&address).unwrap(), has_storage);
+        for slot in (0..41).map(U256::from) {
+            let held = state.storage(&address, &slot).unwrap();
+            assert_eq!(
+                view.storage(&address, &slot).unwrap(),
+                held,
+                "{address} {slot}"
+            );
+        }
+        let account = view.trie_account(&address).unwrap();
+        let key = Path::of_hash(&keccak256(address));
+        let proof = view.prove_account(&address).unwrap();
+        let proven = verify_proof(past.root, &key, &proof).unwrap();
+        assert_eq!(proven, account.map(|account| account.to_leaf()));
+        let slot = U256::from(at % 41);
+        let key = Path::of_hash(&keccak256(B256::from(slot)));
+        let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
+        let proof = view.prove_slot(&address, &slot).unwrap();
+        let held = state.storage(&address, &slot).unwrap();
+        let proven = verify_proof(root, &key, &proof).unwrap();
+        assert_eq!(proven, (!held.is_zero()).then(|| encode_slot(&held)));
+    }
+}
+
+#[test]
+fn every_past_state_is_there_with_its_proofs() {
+    let mut rng = StdRng::seed_from_u64(900);
+    let (world, mut state) = world(&mut rng, &archive());
+    let mut past = vec![(world.head().unwrap(), state.clone())];
+    for _ in 0..40 {
+        advance(&mut rng, &world, &mut state, 0);
+        past.push((world.head().unwrap(), state.clone()));
+    }
+    for (head, state) in &past {
+        assert_past(&world, *head, state);
+    }
+    // What the options say no longer matters.
+    let world = WorldState::open(world.into_database(), &small_cache()).unwrap();
+    assert!(world.is_archive());
+    assert_past(&world, past[7].0, &past[7].1);
+}
+
+#[test]
+fn branches_that_were_left_leave_nothing_in_the_history() {
+    for seed in 910..914 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (world, mut state) = world(&mut rng, &archive());
+        let mut past = vec![(world.head().unwrap(), state.clone())];
+        for fork in 1..9 {
+            for _ in 0..rng.random_range(1..5) {
+                // One that is computed and not taken.
+                let other = random_diff(&mut rng, &state);
+                world
+                    .prepare(&world.view_at_head().unwrap(), &other)
+                    .unwrap();
+                advance(&mut rng, &world, &mut state, fork);
+                past.push((world.head().unwrap(), state.clone()));
+            }
+            // Back some blocks: by a move, or by a block upon an older one.
+            let keep = rng.random_range(1..=past.len());
+            let (head, older) = past[keep - 1].clone();
+            past.truncate(keep);
+            state = older;
+            if rng.random() {
+                let moved = world.move_to(head.block, head.root, Batch::new(), false);
+                assert!(moved.unwrap());
+            } else {
+                let diff = random_diff(&mut rng, &state);
+                let view = world.view_at(head.block).unwrap().unwrap();
+                state.apply(&diff);
+                let prepared = prepared(&world, &view, &diff, &state);
+                drop(view);
+                let next = block(head.block.number + 1, fork + 100);
+                let ids = (next, head.block.hash);
+                world
+                    .commit(prepared, ids, canonical(&next), false)
+                    .unwrap();
+                past.push((world.head().unwrap(), state.clone()));
+            }
+            assert_clean(&world);
+        }
+        for (head, state) in &past {
+            assert_past(&world, *head, state);
+        }
+        let number = |row: &niwaki_storage::Row| {
+            u64::from_be_bytes(row.0[row.0.len() - 8..].try_into().unwrap())
+        };
+        let top = world.head().unwrap().block.number;
+        for segment in [
+            Segment::AccountHistory,
+            Segment::SlotHistory,
+            Segment::StorageTrieHistory,
+        ] {
+            let rows = world.database().prefix(segment, &[]).map(Result::unwrap);
+            assert!(
+                rows.into_iter().all(|row| number(&row) <= top),
+                "{segment:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_an_archive_there_is_no_history() {
+    let mut rng = StdRng::seed_from_u64(920);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    let genesis = world.head().unwrap();
+    advance(&mut rng, &world, &mut state, 0);
+    assert!(world.view_of_past(genesis).unwrap().is_none());
+    assert_eq!(
+        world.database().prefix(Segment::SlotHistory, &[]).count(),
+        0
+    );
+}
