@@ -12,6 +12,7 @@ use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a database did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,7 @@ pub struct Database {
     engine: Arc<DB>,
     sync: SyncPolicy,
     pub(crate) options: EngineOptions,
+    batched_bytes: AtomicU64,
     /// The folder for files that are no part of the database yet.
     pub(crate) aside: Option<PathBuf>,
 }
@@ -84,6 +86,7 @@ impl Database {
             engine,
             sync: options.sync,
             options: engine_options,
+            batched_bytes: AtomicU64::new(0),
             aside: Some(aside_dir(data_path)),
         })
     }
@@ -101,6 +104,7 @@ impl Database {
             engine: Arc::new(Self::engine(Path::new("/memory"), &options).map_err(fault)?),
             sync: SyncPolicy::System,
             options,
+            batched_bytes: AtomicU64::new(0),
             aside: None,
         })
     }
@@ -160,6 +164,9 @@ impl Database {
     /// A [`Fault`] of the disk or the engine, perhaps of an earlier batch: then neither this one
     /// nor any later one is written.
     pub fn write(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
+        // A figure: no other memory hangs on it.
+        let bytes = batch.bytes() as u64;
+        self.batched_bytes.fetch_add(bytes, Ordering::Relaxed);
         match &self.queue {
             Some(queue) => queue.push(batch, durable || self.sync == SyncPolicy::EachCommit),
             None => write_now(&self.engine, &batch),
@@ -224,6 +231,12 @@ impl Database {
 
     fn waiting(&self) -> Stack {
         self.queue.as_ref().map(Queue::stack).unwrap_or_default()
+    }
+
+    /// Bytes of the keys and values of all batches written since it was opened, files taken in
+    /// whole left out.
+    pub fn batched_bytes(&self) -> u64 {
+        self.batched_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn engine_ref(&self) -> &DB {

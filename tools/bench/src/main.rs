@@ -1,15 +1,21 @@
 //! The judge: real blocks, chains and programs, timed beside the peers in the same run.
 
+mod big_state;
 mod chain_file;
 mod compare;
+mod disk;
 mod gen_genesis;
 mod import;
+mod keccak;
 mod machine;
 mod peers;
 mod process;
 mod programs;
 mod recorded;
 mod replay;
+mod rollback;
+mod sload;
+mod soak;
 mod state_root;
 mod stats;
 
@@ -46,8 +52,16 @@ enum Command {
     GenGenesis(gen_genesis::Options),
     /// Real mainnet blocks on their recorded pre-state: checked against the chain, and timed.
     Replay(replay::Options),
-    /// State root and commit of random changes over a large state.
+    /// State root and commit of random changes over a large state, beside alloy-trie and geth.
     StateRoot(state_root::Options),
+    /// Keccak-256 of many messages at once, beside keccak-asm and sha3.
+    Keccak(keccak::Options),
+    /// Random reads of slots of a large state, beside bare RocksDB and MDBX.
+    Sload(sload::Options),
+    /// A large state moved back by many blocks at once.
+    Rollback(rollback::Options),
+    /// Blocks and random reads for minutes within a budget, memory watched.
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +73,10 @@ fn main() -> ExitCode {
         Command::GenGenesis(options) => gen_genesis::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::StateRoot(options) => state_root::run(&options),
+        Command::Keccak(options) => keccak::run(&options),
+        Command::Sload(options) => sload::run(&options),
+        Command::Rollback(options) => rollback::run(&options),
+        Command::Soak(options) => soak::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

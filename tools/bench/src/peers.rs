@@ -23,17 +23,18 @@ pub(crate) fn find(name: &str, given: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
+/// The folder of the target directory that peers are installed into.
+pub(crate) fn folder() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    // target/release/niwaki-bench and target/peers.
+    let target = program.ancestors().nth(2).unwrap_or(Path::new(""));
+    target.join("peers")
+}
+
 fn folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let program = std::env::current_exe().unwrap_or_default();
-    // target/release/niwaki-bench and target/peers.
-    folders.extend(
-        program
-            .ancestors()
-            .nth(2)
-            .map(|target| target.join("peers")),
-    );
+    folders.push(folder());
     folders.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
     folders
 }

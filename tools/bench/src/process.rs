@@ -88,7 +88,7 @@ fn is_running(process: u32) -> bool {
 }
 
 /// The first number after `name` in a file of `/proc`.
-fn proc_field(process: u32, file: &str, name: &str) -> Option<u64> {
+pub(crate) fn proc_field(process: u32, file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.split_whitespace().next()?.parse().ok()

@@ -1,48 +1,52 @@
-//! `niwaki-bench state-root`: the root and the commit of a block's changes over a large state.
+//! `niwaki-bench state-root`: the root and the commit of a block's changes over a large state,
+//! beside alloy-trie and geth.
 //!
-//! A state of accounts with storage is made once and kept; then each round changes random slots
-//! of random accounts and measures the root (`prepare`) and the commit apart.
+//! A state of accounts with storage is made once and kept, geth's beside ours. Each round draws new
+//! values of random slots of random accounts, and every contender applies them, one after the
+//! other, the order turned around from round to round; a root that differs ends the run. Ours is
+//! timed as `prepare` (the root: keys hashed, tries updated) and `commit` (written as one batch); a
+//! sync ends before the next contender begins, so that nobody is measured over our writes.
 
-use crate::{machine::Machine, stats::Spread};
-use eyre::{Result, ensure};
-use niwaki_primitives::{
-    Account, AccountDiff, Address, B256, Fault, SlotDiff, StateDiff, StateView, U256,
-};
-use niwaki_state::{BlockId, GenesisAccount, StateOptions, WorldState};
-use niwaki_storage::{Batch, Database, Options as StorageOptions};
-use rand::{Rng, SeedableRng, rngs::SmallRng};
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+mod alloy;
+mod geth;
+mod report;
+
+use crate::big_state::{self, BigState, BlockSize, Budget};
+use crate::disk;
+use alloy::{AlloyState, milliseconds};
+use eyre::{Result, bail, ensure};
+use geth::{GethHow, GethState};
+use niwaki_primitives::{B256, StateDiff};
+use niwaki_state::WorldState;
+use rand::{SeedableRng, rngs::SmallRng};
+use report::{Disk, Report, Round, Written};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `niwaki-bench state-root`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder of the state; made with --accounts and --slots if it is empty, and kept.
+    #[command(flatten)]
+    state: BigState,
+    #[command(flatten)]
+    block: BlockSize,
+    #[command(flatten)]
+    budget: Budget,
+    /// Peer to run beside; may be given for each.
+    #[arg(long = "peer", value_enum)]
+    peers: Vec<Peer>,
+    /// Folder of geth's state [default: that of ours with `.geth` at its end].
     #[arg(long)]
-    data_path: PathBuf,
-    /// Accounts with storage.
-    #[arg(long, default_value_t = 1000)]
-    accounts: u64,
-    /// Slots of all accounts together.
-    #[arg(long, default_value_t = 20_000_000)]
-    slots: u64,
-    /// Accounts that a round changes.
-    #[arg(long, default_value_t = 1000)]
-    changed_accounts: u64,
-    /// Slots that a round changes.
-    #[arg(long, default_value_t = 10_000)]
-    changed_slots: u64,
-    /// Rounds that are measured, after as many that are not.
+    geth_data_path: Option<PathBuf>,
+    /// Lets geth load the tries of a block before its clock starts, as it does while it executes.
+    #[arg(long)]
+    geth_prefetch: bool,
+    /// Rounds that are measured.
     #[arg(long, default_value_t = 20, value_parser = crate::at_least_one)]
     rounds: usize,
-    /// Threads that compute the root; 0 for all.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
-    /// Bytes of the state's caches.
-    #[arg(long, default_value_t = 4 << 30)]
-    cache_bytes: usize,
+    /// Rounds before these that are not; geth writes to the disk from the 129th on.
+    #[arg(long, default_value_t = 20)]
+    warm_rounds: usize,
     /// Seed of the changes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -51,171 +55,271 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    accounts: u64,
-    slots: u64,
-    changed_accounts: u64,
-    changed_slots: u64,
-    threads: usize,
-    rounds: usize,
-    root_ms: Spread,
-    commit_ms: Spread,
+/// A contender besides us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Peer {
+    /// geth's StateDB over its path database, in a process of its own; needs Go.
+    Geth,
+    /// alloy-trie's hash builder over leaves and branches in memory.
+    AlloyTrie,
 }
 
-/// Makes the state if need be, and measures.
+impl Options {
+    fn geth_folder(&self) -> PathBuf {
+        self.geth_data_path.clone().unwrap_or_else(|| {
+            let mut folder = self.state.data_path.clone().into_os_string();
+            folder.push(".geth");
+            folder.into()
+        })
+    }
+}
+
+/// What a contender made of a block.
+struct Outcome {
+    root: B256,
+    root_ms: f64,
+    /// None where there is nothing to commit to.
+    commit_ms: Option<f64>,
+}
+
+/// A peer, ready to apply blocks.
+enum Contender {
+    AlloyTrie(Box<AlloyState>),
+    Geth(Box<GethState>),
+}
+
+impl Contender {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::AlloyTrie(_) => "alloy-trie",
+            Self::Geth(_) => "geth",
+        }
+    }
+
+    fn block(&mut self, number: u64, diff: &StateDiff) -> Result<Outcome> {
+        match self {
+            Self::AlloyTrie(state) => Ok(state.block(diff)),
+            Self::Geth(state) => state.block(number, diff),
+        }
+    }
+}
+
+/// Makes the states if need be, and measures.
 pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
+    options.state.check(&options.block)?;
+    let is_twice = |(at, peer)| options.peers[..at].contains(peer);
     ensure!(
-        options.changed_accounts <= options.accounts && options.accounts > 0,
-        "--changed-accounts {} must be at most --accounts {}",
-        options.changed_accounts,
-        options.accounts
+        !options.peers.iter().enumerate().any(is_twice),
+        "a --peer is given twice; give each once"
     );
-    let all = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if options.threads == 0 {
-        all
-    } else {
-        options.threads
-    };
-    let database = Database::open(&options.data_path, &StorageOptions::default())?;
-    let cache_bytes = options.cache_bytes;
-    let world = WorldState::open(
-        database,
-        &StateOptions {
-            cache_bytes,
-            threads,
-            ..StateOptions::default()
-        },
-    )?;
-    if world.head().is_none() {
-        make(&world, options)?;
+    let world = options.state.open(&options.budget)?;
+    let mut peers = Vec::new();
+    for peer in &options.peers {
+        peers.push(start(*peer, options, &world)?);
     }
 
     let mut random = SmallRng::seed_from_u64(options.seed);
-    let (mut roots, mut commits) = (Vec::new(), Vec::new());
-    for round in 0..2 * options.rounds {
-        let (root_ms, commit_ms) = one_round(&world, options, &mut random)?;
-        if round >= options.rounds {
-            roots.push(root_ms);
-            commits.push(commit_ms);
+    for at in 0..options.warm_rounds {
+        one_round(&world, &mut peers, options, at, &mut random)?;
+    }
+    let written =
+        || Ok::<_, eyre::Report>((world.database().batched_bytes(), disk::written_bytes()?));
+    let before = written()?;
+    let mut rounds = Vec::new();
+    for at in 0..options.rounds {
+        rounds.push(one_round(&world, &mut peers, options, at, &mut random)?);
+    }
+    let after = written()?;
+
+    let names: Vec<_> = peers.iter().map(Contender::name).collect();
+    let names = [&["niwaki"][..], &names].concat();
+    let (mut version, mut finished) = (None, None);
+    for peer in peers {
+        if let Contender::Geth(geth) = peer {
+            version = Some(geth.version.clone());
+            finished = Some(geth.finish()?);
         }
     }
-    let report = Report {
-        machine: Machine::here(),
-        accounts: options.accounts,
-        slots: options.slots,
-        changed_accounts: options.changed_accounts,
-        changed_slots: options.changed_slots,
-        threads,
-        rounds: options.rounds,
-        root_ms: Spread::of(roots),
-        commit_ms: Spread::of(commits),
-    };
-    for (what, Spread { median, min, max }) in
-        [("root", report.root_ms), ("commit", report.commit_ms)]
-    {
-        println!(
-            "{what:<8} {median:>9.3} ms  ({min:.3}..{max:.3}, {} rounds)",
-            options.rounds
-        );
-    }
+    let mut report = Report::new(options, &names, &rounds, version);
+    // Opened anew, what stood in buffers stands in files.
+    drop(world);
+    let world = options.state.open(&options.budget)?;
+    report.disk = Some(Disk::look(options, &world, finished)?);
+    report.written = Some(Written::between((before.0, after.0), (before.1, after.1)));
+    report.print();
     crate::write_json(options.json.as_deref(), &report)
 }
 
-fn address(n: u64) -> Address {
-    Address::left_padding_from(&(n + 0x1000).to_be_bytes())
-}
-
-/// The slot `n` of an account, as a mapping spreads them.
-fn slot(n: u64) -> U256 {
-    U256::from(n)
-}
-
-fn slots_of(options: &Options) -> u64 {
-    options.slots / options.accounts
-}
-
-fn make(world: &WorldState, options: &Options) -> Result<()> {
-    eprintln!(
-        "making a state of {} slots in {} accounts",
-        options.slots, options.accounts
-    );
-    let began = Instant::now();
-    let count = slots_of(options);
-    let accounts = (0..options.accounts).map(|n| {
-        Ok::<_, Fault>(GenesisAccount {
-            address: address(n),
-            nonce: 1,
-            balance: U256::from(n),
-            storage: (0..count)
-                .map(|at| (slot(at), U256::from(at + 1)))
-                .collect(),
-            ..GenesisAccount::default()
-        })
-    });
-    let root = world.load_genesis(accounts)?;
-    let genesis = BlockId {
-        number: 0,
-        hash: B256::ZERO,
-    };
-    world.finish_genesis(genesis, root, Batch::new())?;
-    eprintln!("made in {:.1} s", began.elapsed().as_secs_f64());
-    Ok(())
-}
-
-/// The time of root and commit in ms.
-fn one_round(world: &WorldState, options: &Options, random: &mut SmallRng) -> Result<(f64, f64)> {
-    let view = world.view_at_head()?;
-    let diff = changes(&view, options, random)?;
-    let clock = Instant::now();
-    let prepared = world.prepare(&view, &diff)?;
-    let root = clock.elapsed();
-    let parent = view.block();
-    drop(view);
-    let id = BlockId {
-        number: parent.number + 1,
-        hash: prepared.root(),
-    };
-    let clock = Instant::now();
-    world.commit(prepared, (id, parent.hash), Batch::new(), false)?;
-    let commit = clock.elapsed();
-    Ok((root.as_secs_f64() * 1e3, commit.as_secs_f64() * 1e3))
-}
-
-/// New values for random slots of random accounts, each account at least one.
-fn changes(view: &dyn StateView, options: &Options, random: &mut SmallRng) -> Result<StateDiff> {
-    let mut accounts = BTreeSet::new();
-    while (accounts.len() as u64) < options.changed_accounts {
-        accounts.insert(random.random_range(0..options.accounts));
-    }
-    let accounts: Vec<u64> = accounts.into_iter().collect();
-    let mut slots: BTreeMap<u64, BTreeMap<U256, SlotDiff>> = BTreeMap::new();
-    let each = (options.changed_slots / options.changed_accounts).max(1);
-    let mut diff = StateDiff::default();
-    for account in accounts {
-        let own = slots.entry(account).or_default();
-        let address = address(account);
-        while (own.len() as u64) < each.min(slots_of(options)) {
-            let slot = slot(random.random_range(0..slots_of(options)));
-            let prior = view.storage(&address, &slot)?;
-            let new = prior.wrapping_add(U256::from(1)) | U256::from(1) << 64;
-            own.insert(slot, SlotDiff { prior, new });
+fn start(peer: Peer, options: &Options, world: &WorldState) -> Result<Contender> {
+    let threads = options.budget.threads();
+    match peer {
+        Peer::AlloyTrie => {
+            let root = world.head().map(|head| head.root).unwrap_or_default();
+            eprintln!("reading the state for alloy-trie");
+            let state = AlloyState::load(world.database(), root, threads)?;
+            Ok(Contender::AlloyTrie(Box::new(state)))
         }
-        let prior: Account = view.account(&address)?.unwrap_or_default();
-        let mut new = prior;
-        new.nonce += 1;
-        diff.accounts.push((
-            address,
-            AccountDiff {
-                prior: Some(prior),
-                new: Some(new),
-                storage_wiped: false,
-                slots: own.iter().map(|(slot, diff)| (*slot, *diff)).collect(),
-            },
-        ));
+        Peer::Geth => {
+            let how = GethHow {
+                folder: &options.geth_folder(),
+                cache_bytes: options.budget.cache_bytes + options.budget.storage_bytes,
+                threads,
+                prefetch: options.geth_prefetch,
+            };
+            let state = GethState::start(&how, &options.state, world)?;
+            Ok(Contender::Geth(Box::new(state)))
+        }
     }
-    diff.accounts.sort_by_key(|(address, _)| *address);
-    Ok(diff)
+}
+
+/// Applies one block to every contender.
+fn one_round(
+    world: &WorldState,
+    peers: &mut [Contender],
+    options: &Options,
+    at: usize,
+    random: &mut SmallRng,
+) -> Result<Round> {
+    let number = big_state::head(world)?.number + 1;
+    let view = world.view_at_head()?;
+    let diff = options.state.changes(&view, &options.block, random)?;
+    drop(view);
+
+    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    outcomes.resize_with(peers.len() + 1, || None);
+    let mut sync_ms = 0.0;
+    let mut order: Vec<usize> = (0..=peers.len()).collect();
+    if at % 2 == 1 {
+        order.reverse();
+    }
+    for who in order {
+        let outcome = match who.checked_sub(1) {
+            Some(peer) => peers[peer].block(number, &diff)?,
+            None => {
+                let (outcome, sync) = ours(world, &diff)?;
+                sync_ms = sync;
+                outcome
+            }
+        };
+        outcomes[who] = Some(outcome);
+    }
+    let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+    for (peer, outcome) in peers.iter().zip(&outcomes[1..]) {
+        if outcome.root != outcomes[0].root {
+            let (name, ours) = (peer.name(), outcomes[0].root);
+            bail!(
+                "block {number}: {name} has state root {}, niwaki {ours}",
+                outcome.root
+            );
+        }
+    }
+    Ok(Round { outcomes, sync_ms })
+}
+
+/// Applies a block to our state; tells also how long the disk took then.
+fn ours(world: &WorldState, diff: &StateDiff) -> Result<(Outcome, f64)> {
+    let view = world.view_at_head()?;
+    let clock = Instant::now();
+    let prepared = world.prepare(&view, diff)?;
+    let root_ms = milliseconds(clock.elapsed());
+    drop(view);
+    let root = prepared.root();
+    let clock = Instant::now();
+    big_state::commit(world, prepared)?;
+    let commit_ms = Some(milliseconds(clock.elapsed()));
+    let clock = Instant::now();
+    world.database().sync()?;
+    let outcome = Outcome {
+        root,
+        root_ms,
+        commit_ms,
+    };
+    Ok((outcome, milliseconds(clock.elapsed())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
+        Line::try_parse_from([&["state-root"][..], words].concat()).map(|line| line.options)
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused() {
+        assert!(parse(&["--data-path", "x"]).is_ok());
+        for words in [
+            &[][..],
+            &["--data-path", "x", "--rounds", "0"],
+            &["--data-path", "x", "--accounts", "0"],
+            &["--data-path", "x", "--changed-accounts", "0"],
+            &["--data-path", "x", "--peer", "besu"],
+        ] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_given_twice_is_refused() {
+        let words = [
+            "--data-path",
+            "/nonexistent/x",
+            "--peer",
+            "geth",
+            "--peer",
+            "geth",
+        ];
+        let error = run(&parse(&words).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("twice"), "{error}");
+    }
+
+    #[test]
+    fn geth_s_state_lies_beside_ours() {
+        let options = parse(&["--data-path", "a/b"]).unwrap();
+        assert_eq!(options.geth_folder(), PathBuf::from("a/b.geth"));
+        let options = parse(&["--data-path", "a/b", "--geth-data-path", "c"]).unwrap();
+        assert_eq!(options.geth_folder(), PathBuf::from("c"));
+    }
+
+    #[test]
+    fn a_whole_run_beside_alloy_trie_gives_ratios_and_sizes() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let data_path = folder.path().join("state");
+        let json = folder.path().join("report.json");
+        let mut options = parse(&["--data-path", "x", "--peer", "alloy-trie"]).unwrap();
+        options.state = big_state::tests::small(&data_path, 10, 1000);
+        options.block = BlockSize {
+            changed_accounts: 5,
+            changed_slots: 50,
+            hot_slots: None,
+        };
+        options.budget = Budget::of(32 << 20);
+        (options.warm_rounds, options.rounds) = (1, 3);
+        options.json = Some(json.clone());
+        run(&options).unwrap();
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        let alloy = &report["contenders"][1];
+        assert_eq!(alloy["name"], "alloy-trie");
+        assert!(
+            alloy["root_ratio"]["median"].as_f64().unwrap() > 0.0,
+            "{report}"
+        );
+        assert!(
+            report["disk"]["niwaki_per_slot"].as_f64().unwrap() > 0.0,
+            "{report}"
+        );
+        assert!(
+            report["written"]["batched_bytes"].as_u64().unwrap() > 0,
+            "{report}"
+        );
+    }
 }

@@ -1,0 +1,88 @@
+//! Bytes of folders, bytes written by this process, and files dropped from the system's cache.
+
+use eyre::{Context, Result, eyre};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// All files in `folder` and below.
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).wrap_err_with(|| format!("can't list {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes of all files in `folder` and below. A file that goes meanwhile counts nothing.
+pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
+    let sizes = files(folder)?.into_iter();
+    Ok(sizes
+        .map(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()))
+        .sum())
+}
+
+/// Bytes that this process has left for the disk since it began.
+pub(crate) fn written_bytes() -> Result<u64> {
+    crate::process::proc_field(std::process::id(), "io", "write_bytes:")
+        .ok_or_else(|| eyre!("/proc/self/io does not tell what was written; use Linux"))
+}
+
+/// Brings the files in `folder` to the disk and out of the system's cache. Pages that a process
+/// has mapped stay, so whoever maps them is closed before.
+pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
+    for path in files(folder)? {
+        let drop = || -> std::io::Result<()> {
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+            Ok(())
+        };
+        drop().wrap_err_with(|| format!("can't drop {} from the cache", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads the files in `folder` once, so that they are in the system's cache as far as they fit.
+pub(crate) fn read_through(folder: &Path) -> Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    for path in files(folder)? {
+        let mut file =
+            File::open(&path).wrap_err_with(|| format!("can't open {}", path.display()))?;
+        while file.read(&mut buffer)? > 0 {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_folder_are_those_of_all_files_below() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("below")).unwrap();
+        fs::write(folder.path().join("a"), [0; 10]).unwrap();
+        fs::write(folder.path().join("below/b"), [0; 32]).unwrap();
+        assert_eq!(folder_bytes(folder.path()).unwrap(), 42);
+        read_through(folder.path()).unwrap();
+        drop_cached(folder.path()).unwrap();
+        assert_eq!(fs::read(folder.path().join("below/b")).unwrap(), [0; 32]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = folder_bytes(Path::new("/nonexistent")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent"));
+    }
+}
