@@ -58,8 +58,11 @@ impl From<Held> for Node {
 /// A node with up to 16 children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branch {
-    /// Those that are there, ascending by nibble.
-    children: Vec<Child>,
+    /// How the children that are there are named, ascending by nibble. Apart from the nodes, because
+    /// hashing reads all names and no node.
+    references: Vec<NodeRef>,
+    /// The same children's nodes, as far as they are in memory; empty if none is.
+    held: Vec<Option<Held>>,
     /// The value of the key that ends here; empty if none does (always, where all keys have the
     /// same length).
     pub value: Vec<u8>,
@@ -75,8 +78,8 @@ impl Branch {
     /// # Panics
     /// If `nibble` is above 15, as all of its methods do.
     pub fn get(&self, nibble: u8) -> NodeRef {
-        let child = self.find(nibble).ok().map(|at| &self.children[at]);
-        child.map_or(NodeRef::Empty, |child| child.reference)
+        let at = self.find(nibble).ok();
+        at.map_or(NodeRef::Empty, |at| self.references[at])
     }
 
     /// Puts a child, not in memory, at `nibble`, or none if it is empty.
@@ -86,65 +89,103 @@ impl Branch {
 
     /// The children that are there, ascending by nibble.
     pub fn children(&self) -> impl Iterator<Item = (u8, NodeRef)> {
-        let references = self.children.iter().map(|child| child.reference);
-        self.nibbles().zip(references)
+        let mask = self.mask;
+        let nibbles = (0_u8..16).filter(move |nibble| mask >> nibble & 1 == 1);
+        nibbles.zip(self.references.iter().copied())
     }
 
     /// How many children there are.
     pub fn len(&self) -> usize {
-        self.children.len()
+        self.references.len()
     }
 
     /// Whether there is no child.
     pub fn is_empty(&self) -> bool {
-        self.children.is_empty()
+        self.references.is_empty()
     }
 
     /// Makes room for `count` children.
     pub(crate) fn reserve(&mut self, count: usize) {
-        self.children.reserve_exact(count);
+        self.references.reserve_exact(count);
     }
 
     pub(crate) fn put(&mut self, nibble: u8, child: Child) {
-        let is_empty = child.reference == NodeRef::Empty;
-        match self.find(nibble) {
+        let Child { reference, held } = child;
+        let is_empty = reference == NodeRef::Empty;
+        let at = match self.find(nibble) {
             Ok(at) if is_empty => {
-                self.children.remove(at);
+                self.references.remove(at);
+                if !self.held.is_empty() {
+                    self.held.remove(at);
+                }
                 self.mask &= !(1 << nibble);
+                return;
             }
-            Ok(at) => self.children[at] = child,
-            Err(_) if is_empty => {}
+            Err(_) if is_empty => return,
+            Ok(at) => {
+                self.references[at] = reference;
+                at
+            }
             Err(at) => {
-                self.children.insert(at, child);
+                self.references.insert(at, reference);
+                if !self.held.is_empty() {
+                    self.held.insert(at, None);
+                }
                 self.mask |= 1 << nibble;
+                at
             }
+        };
+        if held.is_some() {
+            self.make_room();
+        }
+        if let Some(place) = self.held.get_mut(at) {
+            *place = held;
         }
     }
 
     /// The child `nibble` with its node, which this branch then only names.
     pub(crate) fn lend(&mut self, nibble: u8) -> Child {
-        let Some(child) = self.child_mut(nibble) else {
+        let Ok(at) = self.find(nibble) else {
             return Child::default();
         };
         Child {
-            reference: child.reference,
-            held: child.held.take(),
+            reference: self.references[at],
+            held: self.held.get_mut(at).and_then(Option::take),
         }
     }
 
-    pub(crate) fn child_mut(&mut self, nibble: u8) -> Option<&mut Child> {
+    /// The child `nibble`, if there is one, and the place for its node, if there is room for nodes.
+    pub(crate) fn place(&mut self, nibble: u8) -> Option<(NodeRef, &mut Option<Held>)> {
         let at = self.find(nibble).ok()?;
-        self.children.get_mut(at)
+        Some((self.references[at], self.held.get_mut(at)?))
     }
 
-    pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut Child> {
-        self.children.iter_mut()
+    /// The nodes in memory below.
+    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut Option<Held>> {
+        self.held.iter_mut()
+    }
+
+    /// Gives back the room for nodes if there are none.
+    pub(crate) fn shrink(&mut self) {
+        if self.held.iter().all(Option::is_none) {
+            self.held = Vec::new();
+        }
+    }
+
+    /// Makes room for the nodes of all children.
+    pub(crate) fn make_room(&mut self) {
+        if self.held.is_empty() {
+            self.held.reserve_exact(self.len());
+            self.held.resize_with(self.len(), || None);
+        }
     }
 
     /// Bytes of this node, without those of nodes below.
     pub(crate) fn bytes(&self) -> usize {
-        let children = self.children.capacity() * size_of::<Child>();
-        size_of::<Self>() + children + self.value.capacity()
+        size_of::<Self>()
+            + self.references.capacity() * size_of::<NodeRef>()
+            + self.held.capacity() * size_of::<Option<Held>>()
+            + self.value.capacity()
     }
 
     /// Where the child `nibble` is among the children, or would be.
@@ -157,11 +198,6 @@ impl Branch {
         }
     }
 
-    fn nibbles(&self) -> impl Iterator<Item = u8> {
-        let mask = self.mask;
-        (0_u8..16).filter(move |nibble| mask >> nibble & 1 == 1)
-    }
-
     /// Bit `n` is set if child `n` is a leaf that is named by its hash.
     pub(crate) fn leaf_mask(&self) -> u16 {
         let leaves = self.children();
@@ -171,16 +207,16 @@ impl Branch {
 
     /// Appends the RLP to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let children = self.children.iter();
-        let filled: usize = children.map(|child| child.reference.encoded_length()).sum();
+        let references = self.references.iter();
+        let filled: usize = references.map(NodeRef::encoded_length).sum();
         let length = filled + (16 - self.len()) + string_length(&self.value);
         out.reserve(length + 9);
         list_header(length, out);
-        let mut children = self.children.iter();
+        let mut references = self.references.iter();
         for nibble in 0..16 {
             let is_set = self.mask >> nibble & 1 == 1;
-            match is_set.then(|| children.next()).flatten() {
-                Some(child) => child.reference.encode(out),
+            match is_set.then(|| references.next()).flatten() {
+                Some(reference) => reference.encode(out),
                 None => out.push(0x80),
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::branch::{Child, Held};
 use crate::draft::Outcome;
-use crate::{Branch, NodeRef, Owner, Path, TrieView};
+use crate::{NodeRef, Owner, Path, TrieView};
 use alloy_primitives::B256;
 use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
 
@@ -52,32 +52,42 @@ impl Trie {
         key: &Path,
         clock: u32,
     ) -> Result<(), Fault> {
-        let (mut child, mut depth) = (&mut self.root, 0);
-        while let NodeRef::Hash(hash) = child.reference {
-            if child.held.is_none() {
+        let (mut reference, mut place) = (self.root.reference, &mut self.root.held);
+        let mut depth = 0;
+        while let NodeRef::Hash(hash) = reference {
+            if place.is_none() {
                 let node = view.node(owner, &key.first(depth), &hash)?;
-                child.held = node.and_then(Held::of);
-                self.bytes += child.held.as_ref().map_or(0, Held::bytes);
+                *place = node.and_then(Held::of);
+                self.bytes += place.as_ref().map_or(0, Held::bytes);
             }
             let rest = &key.as_slice()[depth..];
-            child = match &mut child.held {
+            match place {
                 None => return Ok(()),
                 Some(Held::Extension(extension)) => {
                     if !rest.starts_with(extension.path.as_slice()) {
                         return Ok(());
                     }
                     depth += extension.path.len();
-                    &mut extension.child
+                    (reference, place) = (extension.child.reference, &mut extension.child.held);
                 }
                 Some(Held::Branch(branch)) => {
                     branch.used = clock;
                     depth += 1;
-                    match rest.first().and_then(|nibble| branch.child_mut(*nibble)) {
-                        Some(child) => child,
+                    let Some(nibble) = rest.first() else {
+                        return Ok(());
+                    };
+                    if !matches!(branch.get(*nibble), NodeRef::Hash(_)) {
+                        return Ok(());
+                    }
+                    let before = branch.bytes();
+                    branch.make_room();
+                    self.bytes += branch.bytes() - before;
+                    match branch.place(*nibble) {
+                        Some(child) => (reference, place) = child,
                         None => return Ok(()),
                     }
                 }
-            };
+            }
         }
         Ok(())
     }
@@ -85,44 +95,44 @@ impl Trie {
     /// Drops the nodes that were last used before `clock`. With `nibble`, only below the root's
     /// child of that number.
     pub fn forget(&mut self, clock: u32, nibble: Option<u8>) {
-        let child = match (nibble, &mut self.root.held) {
-            (Some(nibble), Some(Held::Branch(root))) => match root.child_mut(nibble) {
-                Some(child) => child,
-                None => return,
-            },
-            _ => &mut self.root,
+        self.bytes -= match (nibble, &mut self.root.held) {
+            (Some(nibble), Some(Held::Branch(root))) => {
+                let place = root.place(nibble);
+                place.map_or(0, |(_, child)| forget(child, clock))
+            }
+            (_, root) => forget(root, clock),
         };
-        self.bytes -= forget(child, clock);
     }
 }
 
 /// Gives the bytes that were dropped.
-fn forget(child: &mut Child, clock: u32) -> usize {
-    let is_old = |branch: &Branch| branch.used < clock;
-    match &mut child.held {
-        None => 0,
-        Some(Held::Branch(branch)) if !is_old(branch) => {
-            let children = branch.children_mut();
-            children.map(|child| forget(child, clock)).sum()
+fn forget(place: &mut Option<Held>, clock: u32) -> usize {
+    match place {
+        Some(Held::Branch(branch)) if branch.used >= clock => {
+            let before = branch.bytes();
+            let below: usize = branch.held_mut().map(|child| forget(child, clock)).sum();
+            branch.shrink();
+            below + before - branch.bytes()
         }
-        Some(Held::Extension(extension)) if matches!(&extension.child.held, Some(Held::Branch(branch)) if !is_old(branch)) => {
-            forget(&mut extension.child, clock)
+        Some(Held::Extension(extension)) => {
+            let below = forget(&mut extension.child.held, clock);
+            match extension.child.held {
+                Some(_) => below,
+                None => below + place.take().map_or(0, |held| held.bytes()),
+            }
         }
-        Some(_) => child.held.take().map_or(0, total_bytes),
+        _ => place.take().map_or(0, total_bytes),
     }
 }
 
 /// Bytes of a node and all below it.
 fn total_bytes(held: Held) -> usize {
     let own = held.bytes();
-    let below = |child: Child| child.held.map_or(0, total_bytes);
     own + match held {
-        Held::Extension(extension) => below(extension.child),
+        Held::Extension(extension) => extension.child.held.map_or(0, total_bytes),
         Held::Branch(mut branch) => {
-            let children = branch.children_mut();
-            children
-                .map(|child| child.held.take().map_or(0, total_bytes))
-                .sum()
+            let below = branch.held_mut().filter_map(Option::take);
+            below.map(total_bytes).sum()
         }
     }
 }
