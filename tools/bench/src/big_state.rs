@@ -45,12 +45,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of so many bytes in all, half for the state and half for the engine.
+    /// Of so many bytes in all, shared out as the node does.
     pub(crate) fn of(bytes: usize) -> Self {
         Self {
             threads: 0,
-            cache_bytes: bytes / 2,
-            storage_bytes: bytes / 2,
+            cache_bytes: bytes / 100 * 45,
+            storage_bytes: bytes / 100 * 35,
         }
     }
 
