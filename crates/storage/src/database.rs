@@ -74,7 +74,9 @@ impl Database {
         let engine_options = EngineOptions::on_disk(options);
         let engine = Self::engine(&engine_dir(data_path), &engine_options).map_err(|error| {
             let message = error.to_string();
-            if message.contains("LOCK") {
+            // On a disk that can't be written the file of that name is in the message too.
+            let is_held = message.contains("hold") || message.contains("temporarily unavailable");
+            if message.contains("LOCK") && is_held {
                 let path = data_path.display().to_string();
                 return OpenError::InUse { path };
             }
@@ -287,6 +289,13 @@ pub(crate) fn engine_fault(operation: &'static str, segment: &'static str, text:
         format!("the disk is full; free some space and start again ({text})")
     } else if text.contains("Too many open files") {
         format!("too many open files; raise the limit (ulimit -n) and start again ({text})")
+    } else if text.contains("Corruption") || text.contains("MANIFEST-") {
+        format!(
+            "the files of the database are damaged; restore a backup with 'niwaki storage restore' \
+             or import the chain into an empty data path ({text})"
+        )
+    } else if text.contains("Read-only file system") || text.contains("Permission denied") {
+        format!("the data path can't be written; make it writable and start again ({text})")
     } else {
         text.to_owned()
     };

@@ -1,8 +1,9 @@
 //! The format file: one line in the data path that says what lies beside it, read before the
 //! engine touches anything.
 
-use crate::database::OpenError;
-use crate::{SCHEMA_VERSION, database::io_fault};
+use crate::SCHEMA_VERSION;
+use crate::database::{OpenError, engine_fault, io_fault};
+use crate::log_guard::cut_logs;
 use niwaki_primitives::Fault;
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -13,7 +14,8 @@ pub(crate) fn engine_dir(data_path: &Path) -> PathBuf {
     data_path.join("database")
 }
 
-fn format_file(data_path: &Path) -> PathBuf {
+/// The file that says what lies beside it.
+pub(crate) fn format_file(data_path: &Path) -> PathBuf {
     data_path.join("NIWAKI_FORMAT")
 }
 
@@ -35,7 +37,11 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
         Ok(text) => {
             let version = text.trim().strip_prefix("niwaki-database ");
             match version.and_then(|version| version.parse::<u32>().ok()) {
-                Some(SCHEMA_VERSION) => Ok(()),
+                Some(SCHEMA_VERSION) => {
+                    let engine = engine_dir(data_path);
+                    refuse_headless(&engine)?;
+                    Ok(cut_logs(&engine)?)
+                }
                 Some(found) => Err(OpenError::OtherSchema { path, found }),
                 None => Err(OpenError::NotOurs {
                     path,
@@ -48,7 +54,7 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
                 let reason = "it has a database directory but no NIWAKI_FORMAT file";
                 return Err(OpenError::NotOurs { path, reason });
             }
-            create(data_path, &file)
+            Ok(mark(data_path, &file)?)
         }
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             let reason = "its NIWAKI_FORMAT file is not text";
@@ -58,15 +64,38 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn create(data_path: &Path, file: &Path) -> Result<(), OpenError> {
+/// The engine makes a new database where it finds no CURRENT file, and removes what it then does not
+/// know. A database whose CURRENT was lost must not end like that.
+fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
+    if engine.join("CURRENT").exists() || !engine.exists() {
+        return Ok(());
+    }
+    let fault = |error| io_fault("read", engine, error);
+    for entry in fs::read_dir(engine).map_err(fault)? {
+        let path = entry.map_err(fault)?.path();
+        let is_data = path.extension().is_some_and(|e| e == "sst" || e == "log");
+        if is_data {
+            let text = "Corruption: the file CURRENT is missing, files with data are there";
+            return Err(engine_fault("open", "all", text).into());
+        }
+    }
+    Ok(())
+}
+
+/// Makes `data_path` ours, with a folder of its own if it is absent.
+pub(crate) fn mark(data_path: &Path, file: &Path) -> Result<(), Fault> {
     fs::create_dir_all(data_path).map_err(|error| io_fault("create", data_path, error))?;
-    let write = || -> std::io::Result<()> {
-        let aside = file.with_extension("new");
-        let mut out = fs::File::create(&aside)?;
-        writeln!(out, "niwaki-database {SCHEMA_VERSION}")?;
-        out.sync_all()?;
-        fs::rename(&aside, file)?;
-        fs::File::open(data_path)?.sync_all()
-    };
-    write().map_err(|error| io_fault("write", file, error).into())
+    write_whole(file, &format!("niwaki-database {SCHEMA_VERSION}\n"))
+        .map_err(|error| io_fault("write", file, error))
+}
+
+/// Writes a small file so that it is there whole or not at all, whatever happens.
+pub(crate) fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let aside = file.with_extension("new");
+    let mut out = fs::File::create(&aside)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    fs::rename(&aside, file)?;
+    file.parent()
+        .map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

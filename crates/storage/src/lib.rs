@@ -5,16 +5,19 @@
 //! each segment holds, byte for byte.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod batch;
 mod database;
 mod format_file;
 mod ingest;
+mod log_guard;
 mod options;
 mod pending;
 mod queue;
 mod read;
 mod segment;
 
+pub use backup::{Backup, BackupError, BackupMade, restore};
 pub use batch::{Batch, ChangeRef};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+mod disk;
 mod queue;
 
 fn open(path: &Path) -> Database {
@@ -290,4 +291,23 @@ fn a_hundred_databases_in_memory_open_at_once() {
     for (at, database) in (0_u8..).zip(&databases) {
         assert_eq!(database.get(Segment::Meta, b"k").unwrap(), Some(vec![at]));
     }
+}
+
+#[test]
+fn a_database_whose_current_file_is_gone_is_not_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    database
+        .write(put(Segment::Meta, b"k", b"v"), true)
+        .unwrap();
+    drop(database);
+    let current = dir.path().join("database/CURRENT");
+    let bytes = fs::read(&current).unwrap();
+    fs::remove_file(&current).unwrap();
+    let before = files(dir.path());
+    let error = Database::open(dir.path(), &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("restore a backup"), "{error}");
+    assert_eq!(files(dir.path()), before);
+    fs::write(&current, bytes).unwrap();
+    assert!(open(dir.path()).get(Segment::Meta, b"k").unwrap().is_some());
 }
