@@ -12,7 +12,7 @@ use crate::open::{
 };
 use alloy_primitives::keccak256;
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
-use niwaki_primitives::{B256, Fault};
+use niwaki_primitives::{B256, Fault, Header};
 use niwaki_rules::{
     AllocItem, ChainSpec, Genesis, GenesisError, GenesisHead, ReadError, read_genesis,
 };
@@ -106,12 +106,31 @@ impl Chain {
             small = source.small()?;
         }
         let world = WorldState::open(database, &config.state)?;
-        let spec = match small {
-            Some((head, genesis)) => source.settle_small(&world, &head, genesis)?,
-            None => source.settle_large(&world, report)?,
+        let spec = match (world.head(), small) {
+            (Some(_), small) => {
+                let stored = stored_genesis(&world)?;
+                let (spec, batch) = source.agree(&world, small, stored, report)?;
+                world.database().write(batch, false)?;
+                spec
+            }
+            (None, Some(small)) => source.begin_small(&world, small)?,
+            (None, None) => source.begin_large(&world, report)?,
         };
         Self::open_world(world, spec)
     }
+}
+
+/// The parameters of the chain with the genesis block `stored` by its genesis file, and a batch that
+/// makes the data path remember the file.
+pub(crate) fn agree_with_file(
+    world: &WorldState,
+    file: &Path,
+    stored: B256,
+    report: &mut LoadingReport<'_>,
+) -> Result<(Arc<ChainSpec>, Batch), OpenError> {
+    let mut source = Source::open(file)?;
+    let small = source.small()?;
+    source.agree(world, small, stored, report)
 }
 
 /// A genesis file, opened.
@@ -146,54 +165,63 @@ impl<'a> Source<'a> {
         Ok(Some((head.clone(), Genesis::new(head, alloc))))
     }
 
-    /// Begins the chain of a small file, or finds that it is the one that is there.
-    fn settle_small(
+    /// Begins the chain of a small file.
+    fn begin_small(
         &mut self,
         world: &WorldState,
-        head: &GenesisHead,
-        genesis: Genesis,
+        (head, genesis): (GenesisHead, Genesis),
     ) -> Result<Arc<ChainSpec>, OpenError> {
-        let batch = self.identity_batch(head)?;
-        let header = genesis.header(B256::ZERO);
-        let block = GenesisBlock {
-            header,
-            alloc: genesis.alloc,
-        };
+        let batch = self.identity_batch(&head)?;
+        let block = GenesisBlock::from(&genesis);
         let spec = Arc::new(genesis.spec);
-        match world.head() {
-            Some(_) => {
-                check_genesis(world, &block, &spec)?;
-                world.database().write(batch, false)?;
-            }
-            None => begin(world, &block, &spec, batch)?,
-        }
+        begin(world, &block, &spec, batch)?;
         Ok(spec)
     }
 
     /// The same for one of any size.
-    fn settle_large(
+    fn begin_large(
         &mut self,
         world: &WorldState,
         report: &mut LoadingReport<'_>,
     ) -> Result<Arc<ChainSpec>, OpenError> {
-        let is_new = world.head().is_none();
-        let mut load = if is_new {
-            world.begin_genesis()?
-        } else {
-            world.begin_genesis_root()?
-        };
+        let (head, header, hash) = self.rooted(world.begin_genesis()?, report)?;
+        let batch = self.identity_batch(&head)?;
+        Begun { header, hash }.write(world, batch)?;
+        Ok(Arc::new(head.spec))
+    }
+
+    /// The chain's parameters if the file makes the genesis block `stored`, and a batch that makes
+    /// the data path remember the file.
+    fn agree(
+        &mut self,
+        world: &WorldState,
+        small: Option<(GenesisHead, Genesis)>,
+        stored: B256,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<(Arc<ChainSpec>, Batch), OpenError> {
+        if let Some((head, genesis)) = small {
+            let batch = self.identity_batch(&head)?;
+            let block = GenesisBlock::from(&genesis);
+            check_genesis(stored, &block, &genesis.spec)?;
+            return Ok((Arc::new(genesis.spec), batch));
+        }
+        let (head, _, hash) = self.rooted(world.begin_genesis_root()?, report)?;
+        check_hash(stored, hash)?;
+        let batch = self.identity_batch(&head)?;
+        Ok((Arc::new(head.spec), batch))
+    }
+
+    /// Takes the file through `load`; gives the genesis header and its hash.
+    fn rooted(
+        &mut self,
+        mut load: GenesisLoad<'_>,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<(GenesisHead, Header, B256), OpenError> {
         let head = self.read(&mut load, report)?;
         let finished = load.finish(&mut |done, of| report(Loading::Writing(done, of)));
         let root = finished.map_err(refusal)?;
         let (header, hash) = genesis_header(&head.header(B256::ZERO), &head.spec, root)?;
-        let batch = self.identity_batch(&head)?;
-        if is_new {
-            Begun { header, hash }.write(world, batch)?;
-        } else {
-            check_hash(stored_genesis(world)?, hash)?;
-            world.database().write(batch, false)?;
-        }
-        Ok(Arc::new(head.spec))
+        Ok((head, header, hash))
     }
 
     /// Reads the file into `load`: one thread reads and parses, this one hashes and sorts.

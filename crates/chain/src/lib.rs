@@ -16,20 +16,30 @@
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
 //! | `check` | the whole database against itself |
+//! | `repair` | what a check finds, made anew from what is right |
+//! | `trie_logs` | trie logs counted, pruned, taken out and put back |
+//! | `state_file` | the state of the head as a file, out and in |
+//! | `chunks` | the form of such files |
 //! | `rows` | the byte forms |
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod backup;
 mod build;
 mod check;
+mod chunks;
 mod forkchoice;
 mod genesis_file;
 mod import;
 mod indices;
 mod open;
 mod persist;
+mod repair;
 mod rows;
+mod state_file;
+mod transfer;
 mod tree;
+mod trie_logs;
 mod view;
 
 pub use ahead::{BlockAhead, recover_ahead};
@@ -43,9 +53,13 @@ pub use niwaki_state::{
     BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
     StateOptions,
 };
-pub use niwaki_storage::{Options as StorageOptions, SyncPolicy};
+pub use niwaki_storage::{BackupError, BackupMade, Options as StorageOptions, SyncPolicy};
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};
+pub use repair::{ChainRepair, RepairRefusal};
+pub use state_file::{GenesisSource, StateExported, StateImport, StateReport};
+pub use transfer::TransferError;
 pub use tree::StoredHeader;
+pub use trie_logs::{PrunedTrieLogs, TrieLogChoice, TrieLogCount, TrieLogReport};
 pub use view::ChainView;
 
 #[cfg(test)]

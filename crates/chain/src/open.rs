@@ -15,7 +15,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The row of `meta` that names the genesis block.
-const GENESIS: &[u8] = b"genesis";
+pub(crate) const GENESIS: &[u8] = b"genesis";
+
+/// The row of `meta` that gives the lowest canonical block above the genesis block that is stored,
+/// where that is not the first one.
+pub(crate) const FIRST_BLOCK: &[u8] = b"first block";
 
 /// The first block and the first state.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +122,10 @@ impl Chain {
         };
         let world = WorldState::open(database, &config.state)?;
         match world.head() {
-            Some(_) => check_genesis(&world, &config.genesis, &config.spec)?,
+            Some(_) => {
+                let stored = stored_genesis(&world)?;
+                check_genesis(stored, &config.genesis, &config.spec)?;
+            }
             None => begin(&world, &config.genesis, &config.spec, Batch::new())?,
         }
         Self::open_world(world, config.spec)
@@ -247,14 +254,13 @@ pub(crate) fn genesis_header(
     }
 }
 
-/// The data path must hold the chain that is asked for. The root of the accounts is computed only
-/// if the chain is not known by its genesis hash.
+/// The chain that is asked for must be the one with the genesis `stored`. The root of the accounts is
+/// computed only if the chain is not known by its genesis hash.
 pub(crate) fn check_genesis(
-    world: &WorldState,
+    stored: B256,
     genesis: &GenesisBlock,
     spec: &ChainSpec,
 ) -> Result<(), OpenError> {
-    let stored = stored_genesis(world)?;
     if spec.genesis_hash == Some(stored) {
         return Ok(());
     }

@@ -15,6 +15,9 @@ use std::sync::Arc;
 mod checking;
 mod crash;
 mod fixtures;
+mod repairing;
+mod state_file;
+mod trie_logs;
 mod witness;
 
 const HEAD: B256 = b256!("d226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7");

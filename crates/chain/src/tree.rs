@@ -1,6 +1,7 @@
 //! Blocks that are stored, canonical or not, by number and hash.
 
 use crate::Chain;
+use crate::open::FIRST_BLOCK;
 use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
 use niwaki_primitives::{B256, Block, BlockBody, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
@@ -132,6 +133,20 @@ impl Chain {
                 .map_err(|_| corrupt(Segment::Numbers, hash.as_slice(), "a number has 8 bytes"))
         });
         number.transpose()
+    }
+
+    /// The numbers of the canonical blocks that must be stored, up to the head: the genesis block's,
+    /// then all, or those from where an imported state begins.
+    pub(crate) fn stored_numbers(&self) -> Result<impl Iterator<Item = u64> + use<>, Fault> {
+        let genesis = self.number_of(&self.genesis_hash())?.unwrap_or(0);
+        let row = self.database().get(Segment::Meta, FIRST_BLOCK)?;
+        let first = row.map(|row| {
+            let bytes = row.try_into().map(u64::from_be_bytes);
+            bytes.map_err(|_| corrupt(Segment::Meta, FIRST_BLOCK, "a number has 8 bytes"))
+        });
+        let above = genesis.saturating_add(1);
+        let first = first.transpose()?.unwrap_or(above).max(above);
+        Ok(std::iter::once(genesis).chain(first..=self.head().id.number))
     }
 
     pub(crate) fn read_header(&self, id: BlockId) -> Result<StoredHeader, Fault> {

@@ -1,4 +1,4 @@
-//! How far the loading of a large genesis is, and stopping it.
+//! How far the loading of a large genesis or of a state is, and stopping it.
 
 use crate::progress::{BAR_EVERY, LINE_EVERY, new_bar, remaining};
 use crate::stop::Stop;
@@ -9,6 +9,8 @@ use std::time::Instant;
 
 /// Shows the loading and passes on the wish to stop.
 pub(crate) struct LoadingProgress {
+    /// What is done while reading, and while writing.
+    titles: [&'static str; 2],
     stop: Stop,
     bar: Option<ProgressBar>,
     began: Instant,
@@ -17,9 +19,10 @@ pub(crate) struct LoadingProgress {
 }
 
 impl LoadingProgress {
-    pub(crate) fn new(stop: Stop) -> Self {
+    pub(crate) fn new(titles: [&'static str; 2], stop: Stop) -> Self {
         let now = Instant::now();
         Self {
+            titles,
             stop,
             bar: None,
             began: now,
@@ -39,6 +42,7 @@ impl LoadingProgress {
             self.is_writing = true;
             self.began = now;
         }
+        let title = self.titles[usize::from(is_writing)];
         let is_terminal = stderr().is_terminal();
         let every = if is_terminal { BAR_EVERY } else { LINE_EVERY };
         if now - self.shown >= every {
@@ -47,10 +51,10 @@ impl LoadingProgress {
                 let bar = self.bar.get_or_insert_with(|| new_bar(of));
                 bar.set_length(of);
                 bar.set_position(done);
-                bar.set_message(title(is_writing));
+                bar.set_message(title);
             } else {
                 let elapsed = (now - self.began).as_secs_f64();
-                eprintln!("{}", line(is_writing, (done, of), elapsed));
+                eprintln!("{}", line(title, (done, of), elapsed));
             }
         }
         !self.stop.is_asked()
@@ -64,18 +68,10 @@ impl LoadingProgress {
     }
 }
 
-fn title(is_writing: bool) -> &'static str {
-    if is_writing {
-        "genesis, 2 of 2: writing"
-    } else {
-        "genesis, 1 of 2: reading"
-    }
-}
-
-fn line(is_writing: bool, (done, of): (u64, u64), elapsed_s: f64) -> String {
+fn line(title: &str, (done, of): (u64, u64), elapsed_s: f64) -> String {
     let percent = done.saturating_mul(100) / of.max(1);
     let left = remaining(done, of, elapsed_s);
-    format!("{}, {percent} %, {left} left of it", title(is_writing))
+    format!("{title}, {percent} %, {left} left of it")
 }
 
 #[cfg(test)]
@@ -83,9 +79,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_which_half_how_much_and_how_long() {
-        let text = line(true, (30, 120), 5.0);
+    fn a_line_says_what_how_much_and_how_long() {
+        let text = line("genesis, 2 of 2: writing", (30, 120), 5.0);
         assert_eq!(text, "genesis, 2 of 2: writing, 25 %, 15 s left of it");
-        assert!(line(false, (0, 0), 0.0).contains("0 %, unknown time left"));
+        assert!(line("genesis", (0, 0), 0.0).contains("0 %, unknown time left"));
     }
 }

@@ -60,7 +60,19 @@ fn run(options: &Options) -> Result<Ending> {
     match &options.command {
         Command::Blocks(BlocksCommand::Import(import)) => blocks::import(options, import),
         Command::Blocks(BlocksCommand::Export(export)) => blocks::export(options, export),
-        Command::Storage(StorageCommand::Check(check)) => storage::check(options, check),
-        Command::Storage(StorageCommand::Account(wanted)) => account::show(options, wanted),
+        Command::Storage(command) => run_storage(options, command),
+    }
+}
+
+fn run_storage(options: &Options, command: &StorageCommand) -> Result<Ending> {
+    match command {
+        StorageCommand::Check(check) => storage::check(options, check),
+        StorageCommand::Account(wanted) => account::show(options, wanted),
+        StorageCommand::Repair => storage::repair::run(options),
+        StorageCommand::Backup(backup) => storage::backup::backup(options, backup),
+        StorageCommand::Restore(restore) => storage::backup::restore(options, restore),
+        StorageCommand::Export(export) => storage::state_file::export(options, export),
+        StorageCommand::Import(import) => storage::state_file::import(options, import),
+        StorageCommand::TrieLog(command) => storage::trie_log::run(options, command),
     }
 }

@@ -5,11 +5,17 @@ use crate::memory::MemoryBudget;
 use crate::options::{DataFormat, Options};
 use crate::stop::Stop;
 use eyre::{Report, Result, eyre};
-use niwaki_chain::{Chain, ChainConfig, GenesisBlock, GenesisFileConfig, OpenError, StateOptions};
+use niwaki_chain::{
+    Chain, ChainConfig, GenesisBlock, GenesisFileConfig, GenesisSource, OpenError, StateOptions,
+    StorageOptions,
+};
 use niwaki_rules::Network;
 use niwaki_storage::is_data_path;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// What is done to a large genesis.
+const TITLES: [&str; 2] = ["genesis, 1 of 2: reading", "genesis, 2 of 2: writing"];
 
 /// Opens the chain, beginning it if the data path is empty; `None` if the operator stopped that.
 pub(crate) fn open_chain(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
@@ -30,6 +36,18 @@ pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc
     open_at(options, data_path, stop)
 }
 
+/// How storage and state are opened within the memory that the command line gives.
+pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
+    let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
+    eprintln!("memory budget {budget}");
+    niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
+    let state = StateOptions {
+        archive: options.data_storage_format == Some(DataFormat::Archive),
+        ..budget.state()
+    };
+    (budget.storage(), state)
+}
+
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     if options.genesis_state_hash_cache_enabled.is_some() {
         eprintln!(
@@ -37,14 +55,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
              known is never read again"
         );
     }
-    let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
-    eprintln!("memory budget {budget}");
-    niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
-    let storage = budget.storage();
-    let state = StateOptions {
-        archive: options.data_storage_format == Some(DataFormat::Archive),
-        ..budget.state()
-    };
+    let (storage, state) = shares(options);
     let opened = match &options.genesis_file {
         Some(file) => {
             let config = GenesisFileConfig {
@@ -53,7 +64,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
                 storage,
                 state,
             };
-            let mut progress = LoadingProgress::new(stop.clone());
+            let mut progress = LoadingProgress::new(TITLES, stop.clone());
             let opened = Chain::open_genesis_file(&config, &mut |loading| progress.report(loading));
             progress.finish();
             opened
@@ -79,6 +90,18 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             Ok(None)
         }
         Err(error) => Err(explain(options, error)),
+    }
+}
+
+/// Where the parameters of the chain come from that the command line names.
+pub(crate) fn genesis_source(options: &Options) -> GenesisSource {
+    match &options.genesis_file {
+        Some(file) => GenesisSource::File(file.clone()),
+        None => {
+            let genesis = options.network.unwrap_or(Network::Mainnet).genesis();
+            let block = Box::new(GenesisBlock::from(&genesis));
+            GenesisSource::Known(block, Arc::new(genesis.spec))
+        }
     }
 }
 
@@ -114,7 +137,7 @@ fn explain(options: &Options, error: OpenError) -> Report {
 }
 
 /// The data path given, or `niwaki` in the user's data folder.
-fn data_path(options: &Options) -> Result<PathBuf> {
+pub(crate) fn data_path(options: &Options) -> Result<PathBuf> {
     if let Some(path) = &options.data_path {
         return Ok(path.clone());
     }

@@ -1,10 +1,16 @@
 //! The command line. Names and meanings are Besu's where Besu has them.
 
+mod storage;
+
 use crate::memory::MemoryBudget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use niwaki_primitives::{Address, U256};
 use niwaki_rules::Network;
 use std::path::PathBuf;
+
+pub(crate) use storage::{
+    AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
+    StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
+};
 
 /// An Ethereum execution client.
 #[derive(Debug, Parser)]
@@ -110,41 +116,6 @@ pub(crate) enum BlocksCommand {
     Import(ImportOptions),
     /// Exports blocks of the canonical chain to a file.
     Export(ExportOptions),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum StorageCommand {
-    /// Reads the whole database and compares values, trie and head.
-    Check(CheckOptions),
-    /// Shows an account and slots of it after a block, with proofs, as eth_getProof would.
-    Account(AccountOptions),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CheckOptions {
-    /// Compare only the head's header, its state root and the root of the trie. Begins the chain if
-    /// there is none yet.
-    #[arg(long)]
-    pub(crate) head_only: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AccountOptions {
-    /// The account.
-    #[arg(value_name = "ADDRESS")]
-    pub(crate) address: Address,
-
-    /// A slot to show too, decimal or 0x; may be given several times.
-    #[arg(long, value_name = "SLOT")]
-    pub(crate) slot: Vec<U256>,
-
-    /// The block after which [default: the head].
-    #[arg(long, value_name = "N")]
-    pub(crate) block: Option<u64>,
-
-    /// With the nodes that prove it in the state root; below the head in an archive only.
-    #[arg(long)]
-    pub(crate) proof: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,17 @@
 //! `niwaki storage`.
 
+pub(crate) mod backup;
+pub(crate) mod repair;
+pub(crate) mod state_file;
+pub(crate) mod trie_log;
+
 use crate::Ending;
 use crate::memory::peak_rss_bytes;
 use crate::open::{open_chain, open_existing};
 use crate::options::{CheckOptions, Options};
 use crate::stop::Stop;
 use eyre::Result;
-use niwaki_chain::Problem;
+use niwaki_chain::{Chain, Problem};
 use std::time::Instant;
 
 /// The most problems that are printed one by one.
@@ -21,6 +26,11 @@ pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Ending> {
     let Some(chain) = open_existing(options, &Stop::default())? else {
         return Ok(Ending::Interrupted);
     };
+    check_all(&chain)
+}
+
+/// Compares everything and prints what does not fit.
+fn check_all(chain: &Chain) -> Result<Ending> {
     let head = chain.head();
     eprintln!("checking the chain and its state, up to block {}", head.id);
     let began = Instant::now();
@@ -50,7 +60,8 @@ pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Ending> {
         return Ok(Ending::Done);
     }
     println!(
-        "{} problems found; import the chain into an empty data path",
+        "{} problems found; run 'niwaki storage repair', or restore a backup with 'niwaki storage \
+         restore', or import the chain into an empty data path",
         found.problems
     );
     Ok(Ending::Bad)
@@ -62,14 +73,17 @@ fn check_head(options: &Options, stop: &Stop) -> Result<Ending> {
     let Some(chain) = open_chain(options, stop)? else {
         return Ok(Ending::Interrupted);
     };
-    let opened_s = began.elapsed().as_secs_f64();
+    println!("opened in {:.3} s", began.elapsed().as_secs_f64());
+    check_head_of(&chain)
+}
+
+/// Compares what the head of an open chain says of itself.
+fn check_head_of(chain: &Chain) -> Result<Ending> {
+    let began = Instant::now();
     let problem = chain.check_head()?;
     let head = chain.head();
     println!("head {}, state root {}", head.id, head.header.state_root);
-    println!(
-        "opened in {opened_s:.3} s, checked after {:.3} s",
-        began.elapsed().as_secs_f64()
-    );
+    println!("checked in {:.3} s", began.elapsed().as_secs_f64());
     print_peak_memory();
     let Some(problem) = problem else {
         println!("the head's header, its state root and the root of the trie agree");
@@ -77,6 +91,17 @@ fn check_head(options: &Options, stop: &Stop) -> Result<Ending> {
     };
     println!("problem: {problem}");
     Ok(Ending::Bad)
+}
+
+/// The first problems, each after `title`, and how many more there are.
+fn print_problems(title: &str, problems: &[Problem]) {
+    let shown = usize::try_from(SHOWN).unwrap_or(usize::MAX);
+    for problem in problems.iter().take(shown) {
+        println!("{title}: {problem}");
+    }
+    if problems.len() > shown {
+        println!("and {} more", problems.len() - shown);
+    }
 }
 
 fn print_peak_memory() {

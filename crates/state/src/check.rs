@@ -4,15 +4,17 @@
 //! that a row that differs, is missing, or that nothing leads to is found, in memory proportional
 //! to the depth of a trie.
 
+pub(crate) mod stored;
+
 use crate::WorldState;
 use crate::flat::{decode_account, decode_value};
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Row, Rows, Segment, Snapshot};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
-use std::cmp::Ordering;
 use std::fmt;
 use std::iter::Peekable;
+use stored::Stored;
 
 /// Something that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +141,13 @@ impl Check<'_> {
     /// The account trie, and the head's root.
     fn account_trie(&mut self, head_root: B256) -> Result<(), Fault> {
         let mut stored = Stored::new(self.snapshot, Segment::AccountTrie);
-        let mut sink = |path: &Path, row: &[u8]| stored.expect(path.as_slice(), row, self.report);
+        let segment = stored.segment;
+        let mut count = 0;
+        let mut found = |key: &[u8], _: Option<&[u8]>, what: &str| {
+            count += 1;
+            (self.report)(problem(segment, key, what));
+        };
+        let mut sink = |path: &Path, row: &[u8]| stored.expect(path.as_slice(), row, &mut found);
         let mut builder = TrieBuilder::new(&mut sink);
         for row in self.snapshot.prefix(Segment::Accounts, &[]) {
             let (key, slim) = row?;
@@ -149,6 +157,7 @@ impl Check<'_> {
             }
         }
         let root = builder.finish();
+        self.summary.problems += count;
         if root != head_root {
             let what = format!("the accounts have state root {root}, the head says {head_root}");
             self.problem(Segment::Accounts, &[], &what);
@@ -171,9 +180,12 @@ impl Check<'_> {
         }
         let mut problems = Vec::new();
         let mut found = Vec::new();
+        let segment = stored.segment;
         let mut sink = |path: &Path, row: &[u8]| {
             let key = [owner.as_slice(), path.as_slice()].concat();
-            stored.expect(&key, row, &mut |problem| found.push(problem));
+            stored.expect(&key, row, &mut |key, _, what| {
+                found.push(problem(segment, key, what));
+            });
         };
         let mut builder = TrieBuilder::new(&mut sink);
         while let Some(row) = slots.next_if(is_own) {
@@ -194,7 +206,8 @@ impl Check<'_> {
             self.problem(Segment::Slots, &key, what);
         }
         for problem in found {
-            self.tell(problem);
+            self.summary.problems += 1;
+            (self.report)(problem);
         }
         Ok(root)
     }
@@ -240,127 +253,24 @@ impl Check<'_> {
     }
 
     /// The stored rows that are left when all expected ones have come.
-    fn rest(&mut self, mut stored: Stored<'_>) -> Result<(), Fault> {
-        while let Some((key, _)) = stored.next() {
-            self.problem(stored.segment, &key, STRAY_ROW);
-        }
-        self.summary.trie_rows += stored.seen;
-        self.summary.problems += stored.problems;
-        stored.fault.map_or(Ok(()), Err)
+    fn rest(&mut self, stored: Stored<'_>) -> Result<(), Fault> {
+        let segment = stored.segment;
+        let seen = stored.rest(&mut |key, _, what| self.problem(segment, key, what))?;
+        self.summary.trie_rows += seen;
+        Ok(())
     }
 
     fn problem(&mut self, segment: Segment, key: &[u8], what: &str) {
         self.summary.problems += 1;
-        self.tell(problem(segment, key, what));
-    }
-
-    fn tell(&mut self, problem: Problem) {
-        (self.report)(problem);
+        (self.report)(problem(segment, key, what));
     }
 }
 
-const STRAY_ROW: &str = "a row that nothing leads to";
-
-fn problem(segment: Segment, key: &[u8], what: &str) -> Problem {
+/// A problem with the row of `key`.
+pub(crate) fn problem(segment: Segment, key: &[u8], what: &str) -> Problem {
     Problem {
         segment: segment.name(),
         key: hex::encode(key),
         what: what.to_owned(),
     }
-}
-
-/// The rows of a trie segment in the order in which a builder makes them: children before parents.
-struct Stored<'a> {
-    segment: Segment,
-    rows: Rows<'a>,
-    /// Rows whose descendants may not all have been passed, from the top.
-    open: Vec<Row>,
-    /// The row read last, if it is not open yet.
-    ahead: Option<Row>,
-    /// A row that was given out and put back.
-    next: Option<Row>,
-    fault: Option<Fault>,
-    seen: u64,
-    problems: u64,
-}
-
-impl<'a> Stored<'a> {
-    fn new(snapshot: &'a Snapshot<'a>, segment: Segment) -> Self {
-        Self {
-            segment,
-            rows: snapshot.prefix(segment, &[]),
-            open: Vec::new(),
-            ahead: None,
-            next: None,
-            fault: None,
-            seen: 0,
-            problems: 0,
-        }
-    }
-
-    /// Merges an expected row with the stored ones.
-    fn expect(&mut self, key: &[u8], row: &[u8], report: &mut dyn FnMut(Problem)) {
-        let mut tell = |stored: &mut Self, key: &[u8], what: &str| {
-            stored.problems += 1;
-            report(problem(stored.segment, key, what));
-        };
-        loop {
-            let Some((stored_key, stored_row)) = self.next() else {
-                return tell(self, key, "missing row");
-            };
-            match post_order(&stored_key, key) {
-                Ordering::Less => tell(self, &stored_key, STRAY_ROW),
-                Ordering::Equal if *stored_row == *row => return,
-                Ordering::Equal => return tell(self, key, "the row is not what the values make"),
-                Ordering::Greater => {
-                    self.next = Some((stored_key, stored_row));
-                    return tell(self, key, "missing row");
-                }
-            }
-        }
-    }
-
-    /// The next stored row, children before parents. After a fault there are none.
-    fn next(&mut self) -> Option<Row> {
-        if let Some(row) = self.next.take() {
-            return Some(row);
-        }
-        while self.fault.is_none() {
-            if self.ahead.is_none() {
-                self.ahead = self.read();
-            }
-            let is_below = |top: &Row, row: &Row| row.0.starts_with(&top.0);
-            match (self.open.last(), self.ahead.take()) {
-                (None, None) => return None,
-                (Some(top), Some(row)) if !is_below(top, &row) => {
-                    self.ahead = Some(row);
-                    return self.open.pop();
-                }
-                (_, Some(row)) => self.open.push(row),
-                (Some(_), None) => return self.open.pop(),
-            }
-        }
-        None
-    }
-
-    fn read(&mut self) -> Option<Row> {
-        match self.rows.next()? {
-            Ok(row) => {
-                self.seen += 1;
-                Some(row)
-            }
-            Err(fault) => {
-                self.fault = Some(fault);
-                None
-            }
-        }
-    }
-}
-
-/// Children before parents, else by key.
-fn post_order(a: &[u8], b: &[u8]) -> Ordering {
-    if a.starts_with(b) || b.starts_with(a) {
-        return b.len().cmp(&a.len());
-    }
-    a.cmp(b)
 }

@@ -182,6 +182,12 @@ pub(crate) fn begin_loading(database: &Database, batch: &mut Batch) -> Result<()
         for segment in STATE_SEGMENTS {
             database.clear(segment)?;
         }
+    } else if database.prefix(Segment::Accounts, &[]).next().is_some() {
+        // Nothing is begun over a state whose head was lost.
+        return Err(Fault::Missing {
+            segment: Segment::Meta.name(),
+            key: "head (there are accounts, so it was lost)".to_owned(),
+        });
     }
     batch.put(Segment::Meta, LOADING, &[1]);
     Ok(())

@@ -100,6 +100,35 @@ impl WorldState {
     }
 }
 
+impl WorldState {
+    /// The hash of a code that an account has and the storage has not, if there is one. Reads all
+    /// accounts.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn missing_code(&self) -> Result<Option<B256>, Fault> {
+        let mut found = EMPTY_CODE_HASH;
+        for row in self.database().prefix(Segment::Accounts, &[]) {
+            let (key, slim) = row?;
+            let account = decode_account(&slim)
+                .map_err(|error| corrupt(Segment::Accounts, &key, &error.to_string()))?;
+            let hash = account.code_hash;
+            if hash == EMPTY_CODE_HASH || hash == found {
+                continue;
+            }
+            if self
+                .database()
+                .get(Segment::Code, hash.as_slice())?
+                .is_none()
+            {
+                return Ok(Some(hash));
+            }
+            found = hash;
+        }
+        Ok(None)
+    }
+}
+
 impl<'a> GenesisLoad<'a> {
     pub(crate) fn new(
         database: &'a Database,
@@ -157,6 +186,50 @@ impl<'a> GenesisLoad<'a> {
         let value = [address.as_slice(), &encode_account(&flat)].concat();
         let key = [&[ACCOUNT][..], key.as_slice(), &[ITSELF]];
         self.sorter.push(&key, &value)
+    }
+
+    /// Adds an account by its key, in its flat form; its storage root follows from its slots, whatever
+    /// it says. The caller gives each key once.
+    ///
+    /// # Errors
+    /// [`Fault::Corrupt`] if it is not a key and an account, or a [`Fault`] of the disk.
+    pub fn add_flat_account(&mut self, key: &[u8], slim: &[u8]) -> Result<(), Fault> {
+        let account = decode_account(slim).map_err(|error| error.to_string());
+        let account = account.and_then(|account| match key.len() {
+            32 => Ok(account),
+            _ => Err("the key is not 32 bytes".to_owned()),
+        });
+        let account = account.map_err(|reason| corrupt(Segment::Accounts, key, &reason))?;
+        let flat = TrieAccount {
+            storage_root: EMPTY_ROOT_HASH,
+            ..account
+        };
+        // The address is not known, and nobody asks for it of an account that comes once.
+        let value = [Address::ZERO.as_slice(), &encode_account(&flat)].concat();
+        self.sorter.push(&[&[ACCOUNT], key, &[ITSELF]], &value)
+    }
+
+    /// Adds a slot by its key, in its flat form. The caller gives each key once.
+    ///
+    /// # Errors
+    /// [`Fault::Corrupt`] if it is not a key and a value, or a [`Fault`] of the disk.
+    pub fn add_flat_slot(&mut self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
+        decode_value(value).map_err(|reason| corrupt(Segment::Slots, key, reason))?;
+        match key.split_at_checked(32) {
+            Some((owner, slot)) if slot.len() == 32 => {
+                self.sorter.push(&[&[ACCOUNT], owner, &[SLOT], slot], value)
+            }
+            _ => Err(corrupt(Segment::Slots, key, "the key is not 64 bytes")),
+        }
+    }
+
+    /// Adds a code.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk.
+    pub fn add_code(&mut self, code: &[u8]) -> Result<(), Fault> {
+        let hash = keccak256(code);
+        self.sorter.push(&[&[CODE], hash.as_slice()], code)
     }
 
     /// Writes everything, reporting to `report`; gives the root of the state.

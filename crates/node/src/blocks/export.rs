@@ -164,7 +164,12 @@ impl Run<'_> {
     }
 
     fn block(&self, number: u64) -> Result<(StoredHeader, Block)> {
-        let missing = || eyre!("block {number} is missing; run 'niwaki storage check'");
+        let missing = || {
+            eyre!(
+                "block {number} is not stored; where the chain began with an imported state, leave \
+                 the blocks before it out with --start-block, else run 'niwaki storage check'"
+            )
+        };
         let stored = self.chain.header_at(number)?.ok_or_else(missing)?;
         let body = self.chain.body(&stored.id.hash)?.ok_or_else(missing)?;
         let header = stored.header.clone();

@@ -8,16 +8,26 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+/// How many kills: 100, or as many as `NIWAKI_KILLS` says.
+fn wanted() -> u32 {
+    let text = std::env::var("NIWAKI_KILLS");
+    text.map_or(100, |text| text.parse().expect("NIWAKI_KILLS is a number"))
+}
+
 #[test]
 fn a_hundred_kills_during_import_lose_nothing() {
-    kill_again_and_again(&genesis_file(), &chain_file(), 100);
+    kill_again_and_again(&genesis_file(), &chain_file(), wanted());
 }
 
 /// 3,000 blocks: the longest of the corpus.
 #[test]
 fn kills_during_the_import_of_a_longer_chain_lose_nothing() {
     if let Some(folder) = niwaki_testkit::corpus("rpc-engine-p2p/hive/sync") {
-        kill_again_and_again(&folder.join("genesis.json"), &folder.join("chain.rlp"), 100);
+        kill_again_and_again(
+            &folder.join("genesis.json"),
+            &folder.join("chain.rlp"),
+            wanted(),
+        );
     }
 }
 

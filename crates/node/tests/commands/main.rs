@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod archive;
+mod backup;
 mod era1;
 mod errors;
+mod faults;
 mod genesis;
 mod import;
 mod json;
 mod kill;
+mod moving;
 mod support;

@@ -1,0 +1,350 @@
+//! Files that leave the data path: rows in compressed chunks, each checksum resting on the one
+//! before, so that a chunk that was changed, moved, doubled or dropped is found.
+//!
+//! `niwaki-storage`'s FORMAT.md gives the bytes. A file appears under its name when it is whole.
+
+use crate::TransferError;
+use alloy_primitives::keccak256;
+use alloy_rlp::{RlpDecodable, RlpEncodable};
+use niwaki_primitives::{B256, Fault};
+use niwaki_storage::Segment;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// The state after one block, and the blocks before it that matter.
+    State,
+    /// Trie logs.
+    TrieLogs,
+}
+
+impl FileKind {
+    /// The first line.
+    const fn magic(self) -> &'static str {
+        match self {
+            Self::State => "niwaki-state 1\n",
+            Self::TrieLogs => "niwaki-trie-logs 1\n",
+        }
+    }
+
+    const fn what(self) -> &'static str {
+        match self {
+            Self::State => "an exported state",
+            Self::TrieLogs => "exported trie logs",
+        }
+    }
+}
+
+/// The first chunk: of which chain, and which block was its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
+pub(crate) struct About {
+    pub(crate) genesis: B256,
+    pub(crate) chain_id: u64,
+    pub(crate) number: u64,
+    pub(crate) hash: B256,
+}
+
+/// A chunk ends when it has grown to this.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// No chunk is larger: a row may be, but no block or code comes near.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Tag, stored length, plain length.
+const HEAD_BYTES: usize = 9;
+
+const LEVEL: i32 = 3;
+
+const END: u8 = 0;
+const ABOUT: u8 = 1;
+
+/// The tags of rows.
+const TAGS: [(u8, Segment); 7] = [
+    (2, Segment::Headers),
+    (3, Segment::Bodies),
+    (4, Segment::Receipts),
+    (5, Segment::Code),
+    (6, Segment::Accounts),
+    (7, Segment::Slots),
+    (8, Segment::TrieLogs),
+];
+
+/// Writes a file.
+pub(crate) struct ChunkWriter {
+    to: PathBuf,
+    part: PathBuf,
+    out: BufWriter<File>,
+    /// What the next checksum rests on.
+    checksum: B256,
+    segment: Segment,
+    rows: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl ChunkWriter {
+    /// Begins a file that will be called `to`, over what an interrupted export has left.
+    pub(crate) fn create(to: &Path, kind: FileKind, about: &About) -> Result<Self, TransferError> {
+        if to.exists() {
+            let path = to.display().to_string();
+            return Err(TransferError::Exists { path });
+        }
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let part = to.with_file_name(name);
+        let file = File::create(&part).map_err(|error| fault("create", &part, error))?;
+        let magic = kind.magic();
+        let mut writer = Self {
+            to: to.to_owned(),
+            part,
+            out: BufWriter::with_capacity(1 << 20, file),
+            checksum: keccak256(magic),
+            segment: Segment::Meta,
+            rows: Vec::new(),
+            packed: Vec::new(),
+        };
+        let written = writer.out.write_all(magic.as_bytes());
+        written.map_err(|error| fault("write", &writer.part, error))?;
+        writer.chunk(ABOUT, &alloy_rlp::encode(about))?;
+        Ok(writer)
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, segment: Segment, key: &[u8], value: &[u8]) -> Result<(), Fault> {
+        if segment != self.segment || self.rows.len() >= CHUNK_BYTES {
+            self.flush()?;
+            self.segment = segment;
+        }
+        let key_bytes = u8::try_from(key.len()).expect("a key is a few hashes");
+        let value_bytes = u32::try_from(value.len()).expect("no row has 4 GiB");
+        self.rows.push(key_bytes);
+        self.rows.extend_from_slice(key);
+        self.rows.extend_from_slice(&value_bytes.to_be_bytes());
+        self.rows.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// Ends the file, brings it to the disk and gives it its name; gives its length in bytes.
+    pub(crate) fn finish(mut self) -> Result<u64, Fault> {
+        self.flush()?;
+        self.chunk(END, &[])?;
+        let end = |out: &mut BufWriter<File>| -> std::io::Result<u64> {
+            out.flush()?;
+            out.get_ref().sync_all()?;
+            Ok(out.get_ref().metadata()?.len())
+        };
+        let bytes = end(&mut self.out).map_err(|error| fault("write", &self.part, error))?;
+        fs::rename(&self.part, &self.to).map_err(|error| fault("rename", &self.part, error))?;
+        Ok(bytes)
+    }
+
+    /// Removes what was written.
+    pub(crate) fn abandon(self) -> Result<(), Fault> {
+        fs::remove_file(&self.part).map_err(|error| fault("remove", &self.part, error))
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let tag = TAGS.iter().find(|(_, segment)| *segment == self.segment);
+        let tag = tag.expect("only rows of these segments leave").0;
+        let rows = std::mem::take(&mut self.rows);
+        self.chunk(tag, &rows)?;
+        self.rows = rows;
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn chunk(&mut self, tag: u8, plain: &[u8]) -> Result<(), Fault> {
+        self.packed.clear();
+        if !plain.is_empty() {
+            self.packed
+                .resize(zstd_safe::compress_bound(plain.len()), 0);
+            let packed = zstd_safe::compress(&mut self.packed[..], plain, LEVEL);
+            let length = packed.map_err(|code| {
+                let text = zstd_safe::get_error_name(code);
+                fault("compress", &self.part, std::io::Error::other(text))
+            })?;
+            self.packed.truncate(length);
+        }
+        let stored = u32::try_from(self.packed.len()).expect("a chunk has less than 4 GiB");
+        let length = u32::try_from(plain.len()).expect("a chunk has less than 4 GiB");
+        let mut head = [tag; HEAD_BYTES];
+        head[1..5].copy_from_slice(&stored.to_be_bytes());
+        head[5..].copy_from_slice(&length.to_be_bytes());
+        self.checksum = checksum(&self.checksum, &head, &self.packed);
+        let parts = [&head[..], &self.packed, self.checksum.as_slice()];
+        parts
+            .iter()
+            .try_for_each(|part| self.out.write_all(part))
+            .map_err(|error| fault("write", &self.part, error))
+    }
+}
+
+fn checksum(before: &B256, head: &[u8; HEAD_BYTES], packed: &[u8]) -> B256 {
+    let of_bytes = keccak256(packed);
+    keccak256([before.as_slice(), head, of_bytes.as_slice()].concat())
+}
+
+/// Rows of one segment.
+pub(crate) struct Chunk {
+    pub(crate) segment: Segment,
+    rows: Vec<u8>,
+}
+
+impl Chunk {
+    /// Hands out each row; what is wrong with the form of the chunk, if anything is.
+    pub(crate) fn each(
+        &self,
+        mut row: impl FnMut(&[u8], &[u8]) -> Result<(), TransferError>,
+    ) -> Result<bool, TransferError> {
+        let mut rest = &self.rows[..];
+        while let Some((key_bytes, after)) = rest.split_first() {
+            let Some((key, after)) = after.split_at_checked(usize::from(*key_bytes)) else {
+                return Ok(false);
+            };
+            let Some((length, after)) = after.split_first_chunk::<4>() else {
+                return Ok(false);
+            };
+            let length = u32::from_be_bytes(*length) as usize;
+            let Some((value, after)) = after.split_at_checked(length) else {
+                return Ok(false);
+            };
+            row(key, value)?;
+            rest = after;
+        }
+        Ok(true)
+    }
+}
+
+/// Reads a file; nothing of a chunk is given out before its checksum was found right.
+pub(crate) struct ChunkReader {
+    path: PathBuf,
+    input: BufReader<File>,
+    checksum: B256,
+    /// Where the next chunk begins.
+    at: u64,
+    length: u64,
+    packed: Vec<u8>,
+}
+
+impl ChunkReader {
+    /// Opens a file and reads what it says of itself.
+    pub(crate) fn open(path: &Path, kind: FileKind) -> Result<(Self, About), TransferError> {
+        let file = File::open(path).map_err(|error| fault("open", path, error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| fault("read", path, error))?;
+        let magic = kind.magic();
+        let mut reader = Self {
+            path: path.to_owned(),
+            input: BufReader::with_capacity(1 << 20, file),
+            checksum: keccak256(magic),
+            at: magic.len() as u64,
+            length: metadata.len(),
+            packed: Vec::new(),
+        };
+        let mut found = vec![0; magic.len()];
+        match reader.input.read_exact(&mut found) {
+            Ok(()) if found == magic.as_bytes() => {}
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                return Err(fault("read", path, error).into());
+            }
+            _ => {
+                let (path, what) = (path.display().to_string(), kind.what());
+                return Err(TransferError::NotOurs { path, what });
+            }
+        }
+        let (tag, plain) = reader.chunk()?;
+        let about = alloy_rlp::decode_exact(&plain);
+        match about {
+            Ok(about) if tag == ABOUT => Ok((reader, about)),
+            _ => Err(reader.damaged("its first chunk does not say what it is of")),
+        }
+    }
+
+    /// The next rows; `None` after the last ones, when nothing is missing.
+    pub(crate) fn next(&mut self) -> Result<Option<Chunk>, TransferError> {
+        let (tag, rows) = self.chunk()?;
+        if tag == END {
+            return match self.at == self.length && rows.is_empty() {
+                true => Ok(None),
+                false => Err(self.damaged("something follows its end")),
+            };
+        }
+        match TAGS.iter().find(|(known, _)| *known == tag) {
+            Some((_, segment)) => Ok(Some(Chunk {
+                segment: *segment,
+                rows,
+            })),
+            None => Err(self.damaged("a chunk of an unknown kind")),
+        }
+    }
+
+    /// Bytes that are read, of how many.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        (self.at, self.length)
+    }
+
+    /// The refusal of the file as it was read so far.
+    pub(crate) fn damaged(&self, reason: impl Into<String>) -> TransferError {
+        TransferError::Damaged {
+            path: self.path.display().to_string(),
+            at: self.at,
+            reason: reason.into(),
+        }
+    }
+
+    fn chunk(&mut self) -> Result<(u8, Vec<u8>), TransferError> {
+        let mut head = [0; HEAD_BYTES];
+        self.fill(&mut head)?;
+        let [tag, a, b, c, d, e, f, g, h] = head;
+        let stored = u32::from_be_bytes([a, b, c, d]) as usize;
+        let length = u32::from_be_bytes([e, f, g, h]) as usize;
+        let rest = self.length - self.at;
+        if stored as u64 > rest || length > MAX_BYTES {
+            return Err(self.damaged("a chunk is longer than the file or than any chunk may be"));
+        }
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.resize(stored, 0);
+        self.fill(&mut packed)?;
+        let mut found = B256::ZERO;
+        self.fill(&mut found[..])?;
+        if found != checksum(&self.checksum, &head, &packed) {
+            return Err(self.damaged("a chunk does not have its checksum"));
+        }
+        self.checksum = found;
+        self.at += (HEAD_BYTES + stored + found.len()) as u64;
+        let mut plain = vec![0; length];
+        let is_whole = stored == 0 && length == 0
+            || zstd_safe::decompress(&mut plain[..], &packed) == Ok(length);
+        self.packed = packed;
+        match is_whole {
+            true => Ok((tag, plain)),
+            false => Err(self.damaged("a chunk can't be unpacked")),
+        }
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), TransferError> {
+        match self.input.read_exact(buffer) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(self.damaged("it is cut off"))
+            }
+            Err(error) => Err(fault("read", &self.path, error).into()),
+        }
+    }
+}
+
+/// The fault of a file outside the data path.
+pub(crate) fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
+    Fault::Io {
+        operation,
+        path: path.display().to_string(),
+        source: Arc::new(error),
+    }
+}

@@ -1,0 +1,249 @@
+//! What a check finds, made anew from what is right.
+//!
+//! The state's part is that of `niwaki-state`. Of the blocks, headers are proven by the hash of the
+//! head's, from there down: indices and total difficulties are made anew from them and from the
+//! bodies. Headers, bodies, receipts and codes stand in one place only and are not made anew.
+
+use crate::check::holds_body;
+use crate::indices::TransactionPlace;
+use crate::rows::{block_key, encode_header};
+use crate::tree::StoredHeader;
+use crate::{BlockId, Chain};
+use niwaki_primitives::{B256, Block, Encodable2718, Fault, hex};
+use niwaki_state::{Problem, RepairError, StateRepair};
+use niwaki_storage::{Batch, Segment};
+
+/// Batches are written when they have grown to this.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// What was made anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainRepair {
+    /// Of the state; `None` if its flat values are not those of the head, so that it was left.
+    pub state: Option<StateRepair>,
+    /// Rows that lead from number to hash.
+    pub canonical: u64,
+    /// Rows that lead from hash to number.
+    pub numbers: u64,
+    /// Rows that lead from a transaction to its place.
+    pub transactions: u64,
+    /// Total difficulties.
+    pub difficulties: u64,
+}
+
+/// What a repair left, and why.
+pub type RepairRefusal<'a> = dyn FnMut(Problem) + 'a;
+
+impl Chain {
+    /// Makes anew what follows from something that is right, and tells `refusal` what does not. Each
+    /// row that is written is proven right first, so a repair that is cut short has made nothing
+    /// worse. The chain is to be opened anew afterwards, and checked.
+    ///
+    /// # Errors
+    /// A [`Fault`] if the storage can't be read or written.
+    pub fn repair(self, refusal: &mut RepairRefusal<'_>) -> Result<ChainRepair, Fault> {
+        let _writer = self.writer();
+        let mut repair = ChainRepair::default();
+        match self.world().repair() {
+            Ok(state) => repair.state = Some(state),
+            Err(RepairError::Fault(fault)) => return Err(fault),
+            Err(error) => {
+                refusal(Problem {
+                    segment: Segment::Accounts.name(),
+                    key: String::new(),
+                    what: error.to_string(),
+                });
+                if let RepairError::Flat { damaged, .. } = error {
+                    damaged.into_iter().for_each(&mut *refusal);
+                }
+            }
+        }
+        let mut run = Run {
+            chain: &self,
+            refusal,
+            batch: Batch::new(),
+            repair,
+        };
+        run.numbers()?;
+        run.canonical()?;
+        run.blocks()?;
+        self.database()
+            .write(std::mem::take(&mut run.batch), true)?;
+        Ok(run.repair)
+    }
+}
+
+struct Run<'a, 'b> {
+    chain: &'a Chain,
+    refusal: &'a mut RepairRefusal<'b>,
+    batch: Batch,
+    repair: ChainRepair,
+}
+
+impl Run<'_, '_> {
+    /// From hash to number, of every header that is stored.
+    fn numbers(&mut self) -> Result<(), Fault> {
+        let database = self.chain.database();
+        for row in database.prefix(Segment::Headers, &[]) {
+            let (key, _) = row?;
+            let Some((number, hash)) = key.split_first_chunk::<8>() else {
+                self.refuse(Segment::Headers, &key, "the key is not 40 bytes");
+                continue;
+            };
+            if database.get(Segment::Numbers, hash)?.as_deref() != Some(number) {
+                self.repair.numbers += 1;
+                self.batch.put(Segment::Numbers, hash, number);
+                self.write_if_large()?;
+            }
+        }
+        // The walk below finds headers by these rows.
+        database.write(std::mem::take(&mut self.batch), false)?;
+        Ok(())
+    }
+
+    /// From number to hash, down from the head.
+    fn canonical(&mut self) -> Result<(), Fault> {
+        let database = self.chain.database();
+        let mut numbers: Vec<u64> = self.chain.stored_numbers()?.collect();
+        let genesis = self.chain.genesis_hash();
+        let mut hash = self.chain.head().id.hash;
+        let lowest = numbers.first().copied();
+        while let Some(number) = numbers.pop() {
+            if Some(number) == lowest {
+                hash = genesis;
+            }
+            let key = number.to_be_bytes();
+            if database.get(Segment::Canonical, &key)?.as_deref() != Some(&hash[..]) {
+                self.repair.canonical += 1;
+                self.batch.put(Segment::Canonical, &key, hash.as_slice());
+                self.write_if_large()?;
+            }
+            match self.header(BlockId { number, hash })? {
+                Some(block) => hash = block.header.parent_hash,
+                // What lies below it is not proven, but for the genesis block.
+                None => numbers.truncate(1),
+            }
+        }
+        let beyond = self.chain.head().id.number.saturating_add(1).to_be_bytes();
+        for row in database.range(Segment::Canonical, &beyond, None) {
+            self.repair.canonical += 1;
+            self.batch.delete(Segment::Canonical, &row?.0);
+        }
+        database.write(std::mem::take(&mut self.batch), false)?;
+        Ok(())
+    }
+
+    /// The header of a block that must be stored, if it is the right one; tells if it is not.
+    fn header(&mut self, id: BlockId) -> Result<Option<StoredHeader>, Fault> {
+        let what = match self.chain.read_header(id) {
+            Ok(block) if block.header.hash_slow() == id.hash => return Ok(Some(block)),
+            Ok(_) => "the header is not the one of its key".to_owned(),
+            Err(Fault::Corrupt { reason, .. }) => reason,
+            Err(Fault::Missing { .. }) => "missing".to_owned(),
+            Err(other) => return Err(other),
+        };
+        self.refuse(Segment::Headers, &block_key(&id), &what);
+        Ok(None)
+    }
+
+    /// Total difficulties and the places of transactions, up from the genesis block.
+    fn blocks(&mut self) -> Result<(), Fault> {
+        let mut parent: Option<StoredHeader> = None;
+        for number in self.chain.stored_numbers()? {
+            let stored = match self.chain.header_at(number) {
+                Ok(stored) => stored.filter(|block| block.header.hash_slow() == block.id.hash),
+                // Told already.
+                Err(Fault::Corrupt { .. } | Fault::Missing { .. }) => None,
+                Err(other) => return Err(other),
+            };
+            let Some(mut block) = stored else {
+                parent = None;
+                continue;
+            };
+            let below = parent.filter(|p| p.id.number.checked_add(1) == Some(number));
+            if let Some(below) = below {
+                self.difficulty(&below, &mut block);
+            }
+            self.places(&block)?;
+            self.write_if_large()?;
+            parent = Some(block);
+        }
+        Ok(())
+    }
+
+    fn difficulty(&mut self, parent: &StoredHeader, block: &mut StoredHeader) {
+        let total = parent
+            .total_difficulty
+            .saturating_add(block.header.difficulty);
+        if block.total_difficulty != total {
+            block.total_difficulty = total;
+            self.repair.difficulties += 1;
+            let key = block_key(&block.id);
+            self.batch.put_with(Segment::Headers, &key, |out| {
+                encode_header(&block.header, &total, out);
+            });
+        }
+    }
+
+    fn places(&mut self, block: &StoredHeader) -> Result<(), Fault> {
+        let key = block_key(&block.id);
+        let body = match self.chain.read_body(&block.id) {
+            Ok(body) => body,
+            Err(Fault::Corrupt { reason, .. }) => {
+                self.refuse(Segment::Bodies, &key, &reason);
+                return Ok(());
+            }
+            Err(Fault::Missing { .. }) => {
+                self.refuse(Segment::Bodies, &key, "missing");
+                return Ok(());
+            }
+            Err(other) => return Err(other),
+        };
+        let whole = Block {
+            header: block.header.clone(),
+            body,
+        };
+        if !holds_body(&whole) {
+            self.refuse(
+                Segment::Bodies,
+                &key,
+                "the body is not the one of its header",
+            );
+            return Ok(());
+        }
+        let number = block.id.number;
+        for (index, tx) in (0_u32..).zip(&whole.body.transactions) {
+            let hash: B256 = tx.trie_hash();
+            let place = TransactionPlace { number, index };
+            let stored = match self.chain.transaction_place(&hash) {
+                Ok(stored) => stored,
+                Err(Fault::Corrupt { .. }) => None,
+                Err(other) => return Err(other),
+            };
+            if stored != Some(place) {
+                self.repair.transactions += 1;
+                let parts = [&number.to_be_bytes()[..], &index.to_be_bytes()];
+                self.batch
+                    .put_parts(Segment::Transactions, &[hash.as_slice()], &parts);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, segment: Segment, key: &[u8], what: &str) {
+        (self.refusal)(Problem {
+            segment: segment.name(),
+            key: hex::encode(key),
+            what: what.to_owned(),
+        });
+    }
+
+    fn write_if_large(&mut self) -> Result<(), Fault> {
+        if self.batch.bytes() >= BATCH_BYTES {
+            self.chain
+                .database()
+                .write(std::mem::take(&mut self.batch), false)?;
+        }
+        Ok(())
+    }
+}

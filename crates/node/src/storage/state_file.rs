@@ -1,0 +1,84 @@
+//! `niwaki storage export` and `niwaki storage import`.
+
+use super::print_peak_memory;
+use crate::Ending;
+use crate::loading::LoadingProgress;
+use crate::open::{data_path, genesis_source, open_existing, shares};
+use crate::options::{Options, StateExportOptions, StateImportOptions};
+use crate::stop::Stop;
+use eyre::Result;
+use niwaki_chain::{Chain, Loading, StateImport, TransferError};
+use std::time::Instant;
+
+/// What is done to a state that comes in.
+const TITLES: [&str; 2] = ["state, 1 of 2: reading", "state, 2 of 2: writing"];
+
+/// Writes the state of the head to a file.
+pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<Ending> {
+    let stop = Stop::listen()?;
+    let Some(chain) = open_existing(options, &stop)? else {
+        return Ok(Ending::Interrupted);
+    };
+    let began = Instant::now();
+    let mut progress = LoadingProgress::new(["exporting the state"; 2], stop);
+    let exported = chain.export_state(&export.to, &mut |done, of| {
+        progress.report(Loading::Writing(done, of))
+    });
+    progress.finish();
+    let exported = match exported {
+        Err(TransferError::Stopped) => {
+            eprintln!("stopped as asked; nothing was written");
+            return Ok(Ending::Interrupted);
+        }
+        other => other?,
+    };
+    println!(
+        "exported {} accounts, {} slots, {} codes to {}: {} bytes in {:.2} s",
+        exported.accounts,
+        exported.slots,
+        exported.codes,
+        export.to.display(),
+        exported.bytes,
+        began.elapsed().as_secs_f64()
+    );
+    print_peak_memory();
+    println!(
+        "head {}, state root {}",
+        exported.head,
+        chain.head().header.state_root
+    );
+    Ok(Ending::Done)
+}
+
+/// Takes in a state from a file.
+pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<Ending> {
+    let stop = Stop::listen()?;
+    let (storage, state) = shares(options);
+    let config = StateImport {
+        data_path: data_path(options)?,
+        from: import.from.clone(),
+        genesis: genesis_source(options),
+        storage,
+        state,
+    };
+    let began = Instant::now();
+    let mut progress = LoadingProgress::new(TITLES, stop);
+    let imported = Chain::import_state(&config, &mut |loading| progress.report(loading));
+    progress.finish();
+    let chain = match imported {
+        Err(TransferError::Stopped) => {
+            eprintln!("stopped as asked; the same command begins the import anew");
+            return Ok(Ending::Interrupted);
+        }
+        other => other?,
+    };
+    let head = chain.head();
+    println!(
+        "imported the state from {} in {:.2} s; its root is the one the head's header gives",
+        import.from.display(),
+        began.elapsed().as_secs_f64()
+    );
+    print_peak_memory();
+    println!("head {}, state root {}", head.id, head.header.state_root);
+    Ok(Ending::Done)
+}

@@ -1,0 +1,172 @@
+//! States and trie logs carried from one data path to another.
+
+use crate::support::{HEAD, Place, chain_file, genesis_file};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::fmt::Write;
+use std::process::Stdio;
+use std::time::Instant;
+
+#[test]
+fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
+    let from = Place::new();
+    from.run("blocks import --end-block 42 --from", &[&chain_file()])
+        .succeeded();
+    let file = from.path("state");
+    let exported = from.run("storage export --to", &[&file]).succeeded();
+    assert_eq!(exported.head().0, 41);
+    from.run("storage export --to", &[&file])
+        .failed(&["exists already", "--to"]);
+
+    let to = Place::new();
+    let imported = to.run("storage import --from", &[&file]).succeeded();
+    assert_eq!(imported.head(), exported.head());
+    assert!(imported.out.contains("peak memory"), "{imported:?}");
+    assert_eq!(to.checked_head(), exported.head());
+    to.run("storage import --from", &[&file])
+        .failed(&["holds a chain already"]);
+    assert_eq!(to.import(&chain_file()).succeeded().head().1, HEAD);
+    assert_eq!(to.checked_head().1, HEAD);
+
+    let odd = to.file("odd", b"something else");
+    let fresh = Place::new();
+    fresh
+        .run("storage import --from", &[&odd])
+        .failed(&["odd", "not an exported state"]);
+    assert!(!fresh.data_path().exists());
+    let mut other = Place::new();
+    let genesis = std::fs::read_to_string(genesis_file()).unwrap();
+    let changed = genesis.replacen("0x5f5e100", "0x5f5e101", 1);
+    other.genesis = other.file("genesis.json", changed.as_bytes());
+    other
+        .run("storage import --from", &[&file])
+        .failed(&["chain with genesis", "--genesis-file"]);
+}
+
+/// The 3,000 blocks of the corpus: more than a state carries.
+#[test]
+fn a_state_of_a_longer_chain_leaves_its_old_blocks_behind() {
+    let Some(folder) = niwaki_testkit::corpus("rpc-engine-p2p/hive/sync") else {
+        return;
+    };
+    let new_place = || {
+        let mut place = Place::new();
+        place.genesis = folder.join("genesis.json");
+        place
+    };
+    let (from, to) = (new_place(), new_place());
+    let file = folder.join("chain.rlp");
+    from.run("blocks import --end-block 2901 --from", &[&file])
+        .succeeded();
+    let state = from.path("state");
+    from.run("storage export --to", &[&state]).succeeded();
+    let imported = to.run("storage import --from", &[&state]).succeeded();
+    assert_eq!(imported.head().0, 2900);
+    let check = to.run("storage check", &[]).succeeded();
+    assert!(check.out.contains("checked 257 blocks"), "{check:?}");
+    to.run("blocks import --start-block 2901 --from", &[&file])
+        .succeeded();
+    assert_eq!(to.checked_head().0, 3000);
+}
+
+#[test]
+fn kills_during_the_import_of_a_state_lose_nothing() {
+    // More than is held in memory at once.
+    let mut text =
+        r#"{"config": {"chainId": 7, "londonBlock": 0}, "gasLimit": 1, "alloc": {"#.to_owned();
+    for at in 0..60_000_u32 {
+        let comma = if at == 0 { "" } else { "," };
+        let address = at.wrapping_mul(0x9e37_79b1);
+        write!(text, "{comma}\n\"0x{address:040x}\": {{\"balance\": {at}}}").unwrap();
+    }
+    text.push_str("}}");
+    let mut from = Place::new();
+    from.genesis = from.file("genesis.json", text.as_bytes());
+    let head = from
+        .run("storage check --head-only", &[])
+        .succeeded()
+        .head();
+    let file = from.path("state");
+    from.run("storage export --to", &[&file]).succeeded();
+
+    let seed = rand::rng().random();
+    println!("seed {seed}");
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut to = Place::new();
+    to.genesis = from.genesis.clone();
+    let whole = Instant::now();
+    to.run("storage import --from", &[&file]).succeeded();
+    // Only how the moments spread hangs on this time, not what is asserted.
+    let whole = whole.elapsed();
+    let mut cut_short = 0;
+    for _ in 0..10 {
+        std::fs::remove_dir_all(to.data_path()).unwrap();
+        for _ in 0..2 {
+            let mut command = to.command("storage import --from", &[&file]);
+            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            // The moment of death is the test's input: only time can spread it over the import.
+            std::thread::sleep(whole.mul_f64(random.random_range(0.0..1.0)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            cut_short += u32::from(to.data_path().join("loading").exists());
+        }
+        let ended = to.run("storage import --from", &[&file]);
+        if ended.code != Some(0) {
+            // A child was quicker than its death.
+            ended.failed(&["holds a chain already"]);
+        }
+        assert_eq!(to.checked_head(), head);
+        assert!(!to.data_path().join("loading").exists());
+    }
+    assert!(cut_short > 0, "no kill fell into the import");
+}
+
+#[test]
+fn trie_logs_are_counted_exported_pruned_and_imported() {
+    let place = Place::new();
+    place.import(&chain_file()).succeeded();
+    let count = |title: &str| {
+        let ended = place.run("storage trie-log count", &[]).succeeded();
+        ended.count(title)
+    };
+    let titles = ["trie logs", "canonical", "of forks", "orphaned"];
+    assert_eq!(titles.map(count), [54, 54, 0, 0]);
+    let (range, one) = (place.path("range"), place.path("one"));
+    let export = "storage trie-log export --start-block 5 --end-block 20 --to";
+    let ended = place.run(export, &[&range]).succeeded();
+    assert!(ended.out.contains("exported 15 trie logs"), "{ended:?}");
+    // As Besu spells it.
+    let export =
+        format!("storage trie-log export --trie-log-block-hash={HEAD} --trie-log-file-path");
+    let ended = place.run(&export, &[&one]).succeeded();
+    assert!(ended.out.contains("exported 1 trie logs"), "{ended:?}");
+    place
+        .run(
+            "storage trie-log export --start-block 99 --end-block 100 --to",
+            &[&place.path("x")],
+        )
+        .failed(&["no trie logs"]);
+    let pruned = place.run("storage trie-log prune", &[]).succeeded();
+    assert!(pruned.out.contains("removed 0 trie logs"), "{pruned:?}");
+    let imported = place
+        .run("storage trie-log import --from", &[&range])
+        .succeeded();
+    assert!(
+        imported.out.contains("imported 0 trie logs"),
+        "{imported:?}"
+    );
+
+    let young = Place::new();
+    young
+        .run("blocks import --end-block 9 --from", &[&chain_file()])
+        .succeeded();
+    young
+        .run("storage trie-log import --from", &[&range])
+        .failed(&["block 9", "not stored", "nothing was imported"]);
+    let odd = young.file("odd", &std::fs::read(&range).unwrap()[..500]);
+    young
+        .run("storage trie-log import --from", &[&odd])
+        .failed(&["odd", "damaged"]);
+    assert_eq!(place.checked_head().1, HEAD);
+}
