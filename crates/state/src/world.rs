@@ -139,13 +139,16 @@ impl WorldState {
     }
 
     /// The state of `past`, which must be a canonical block at or below the head and its state
-    /// root; `None` where no history is kept.
+    /// root; `None` where no history is kept, or only from a later block on.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView<'_>>, Fault> {
         let now = self.view_at_head()?;
-        Ok(self.archive.then(|| PastView::new(now, past)))
+        let first = self.database.get(Segment::Meta, HISTORY)?;
+        // Numbers of 8 bytes sort as their bytes do.
+        let is_kept = first.is_some_and(|first| first[..] <= past.block.number.to_be_bytes()[..]);
+        Ok((self.archive && is_kept).then(|| PastView::new(now, past)))
     }
 
     /// The database, for whoever keeps blocks beside the state. The state's own segments are

@@ -28,6 +28,19 @@ fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
     assert_eq!(to.import(&chain_file()).succeeded().head().1, HEAD);
     assert_eq!(to.checked_head().1, HEAD);
 
+    // An archive begun with a state has no history from before it.
+    let archive = Place::new();
+    let words = "--data-storage-format=X_BONSAI_ARCHIVE storage import --from";
+    archive.run(words, &[&file]).succeeded();
+    archive.import(&chain_file()).succeeded();
+    let account = |number: u64| {
+        let words = format!("storage account 0x{:040x} --block {number}", 1);
+        archive.run(&words, &[])
+    };
+    account(41).succeeded();
+    account(50).succeeded();
+    account(40).failed(&["block 40"]);
+
     let odd = to.file("odd", b"something else");
     let fresh = Place::new();
     fresh
