@@ -102,13 +102,7 @@ impl TrieView for DiskTrie<'_> {
         let Some(row) = self.rows.get(segment, &key)? else {
             return Ok(None);
         };
-        if keccak256(row.get(2..).unwrap_or_default()) != *hash {
-            let reason = "it does not hash to what its parent names";
-            return Err(corrupt(segment, &key, reason));
-        }
-        let node = Node::from_row(&row);
-        node.map(Some)
-            .map_err(|error| corrupt(segment, &key, &error.to_string()))
+        node_of(segment, &key, &row, hash).map(Some)
     }
 
     fn leaf(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault> {
@@ -157,6 +151,20 @@ pub(crate) fn range_below(owner: &Owner, path: &Path) -> (Segment, Vec<u8>, Opti
     let to = path.next().map(key);
     let next_owner = || Path::of_hash(&(*owner)?).next().map(|next| next.packed());
     (segment, key(*path), to.or_else(next_owner))
+}
+
+/// The node of `row`, which stands at `key` and must hash to `hash`.
+pub(crate) fn node_of(
+    segment: Segment,
+    key: &[u8],
+    row: &[u8],
+    hash: &B256,
+) -> Result<Node, Fault> {
+    if keccak256(row.get(2..).unwrap_or_default()) != *hash {
+        let reason = "it does not hash to what its parent names";
+        return Err(corrupt(segment, key, reason));
+    }
+    Node::from_row(row).map_err(|error| corrupt(segment, key, &error.to_string()))
 }
 
 /// The leaf of `key` and `value` as it stands at `path`, if that hashes to `hash`.

@@ -1,6 +1,6 @@
 //! A past state to read from, however long ago, where history is kept.
 
-use crate::disk_trie::{corrupt, leaf_of, range_below, row_key};
+use crate::disk_trie::{corrupt, leaf_of, node_of, range_below, row_key};
 use crate::flat::{decode_account, decode_value};
 use crate::history::{PATH_END, history_of};
 use crate::{StateHead, View};
@@ -124,13 +124,7 @@ impl TrieView for PastView<'_> {
         let Some(row) = self.row(segment, &key, &[PATH_END])? else {
             return Ok(None);
         };
-        if keccak256(row.get(2..).unwrap_or_default()) != *hash {
-            let reason = "its history does not hash to what its parent names";
-            return Err(corrupt(segment, &key, reason));
-        }
-        let node = Node::from_row(&row);
-        node.map(Some)
-            .map_err(|error| corrupt(segment, &key, &error.to_string()))
+        node_of(segment, &key, &row, hash).map(Some)
     }
 
     fn leaf(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault> {

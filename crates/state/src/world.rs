@@ -251,7 +251,9 @@ impl WorldState {
                         // An account that ends as it is in the head is not among the changes.
                         let after = match total.account(&account.key) {
                             Some(change) => change.new,
-                            None => view.head_account(&account.address)?,
+                            None => view
+                                .head_account(&account.address)
+                                .inspect_err(|_| tries.reset(view.head().root))?,
                         };
                         new.storage_root = after.map_or(EMPTY_ROOT_HASH, |a| a.storage_root);
                     }
@@ -317,7 +319,8 @@ impl WorldState {
                 hash: parent,
             };
             let own = (block, Changes::clone(&prepared.own));
-            self.record(&mut tries, (from, parent), Some(own), &mut batch)?;
+            self.record(&mut tries, (from, parent), Some(own), &mut batch)
+                .inspect_err(|_| tries.reset(from.root))?;
         }
         self.write(&mut tries, (from, head), &prepared.total, batch, durable)?;
         let mut cached = self.caches.codes();
@@ -379,9 +382,10 @@ impl WorldState {
             return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
         }
         let head = StateHead { block, root };
+        tries.set_ahead(Arc::new(total.clone()));
         if self.archive {
-            tries.set_ahead(Arc::new(total.clone()));
-            self.record(&mut tries, (from, block), None, &mut batch)?;
+            self.record(&mut tries, (from, block), None, &mut batch)
+                .inspect_err(|_| tries.reset(from.root))?;
         }
         self.write(&mut tries, (from, head), &total, batch, durable)?;
         Ok(true)
