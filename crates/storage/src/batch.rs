@@ -34,14 +34,6 @@ impl Batch {
         Self::default()
     }
 
-    /// An empty batch with room for `bytes` of keys and values in `changes` changes.
-    pub fn with_capacity(bytes: usize, changes: usize) -> Self {
-        Self {
-            chunks: vec![Vec::with_capacity(bytes)],
-            changes: Vec::with_capacity(changes),
-        }
-    }
-
     /// Sets `key` to `value`.
     pub fn put(&mut self, segment: Segment, key: &[u8], value: &[u8]) {
         self.put_parts(segment, &[key], &[value]);
