@@ -1,11 +1,12 @@
 //! What was read or written lately, shared by all views of the head and bounded in bytes.
 
-use crate::changes::Changes;
+use crate::changes::{AccountChange, Changes};
 use niwaki_primitives::map::HashMap;
 use niwaki_primitives::{Address, B256, Bytes, U256};
 use niwaki_trie::TrieAccount;
+use std::collections::VecDeque;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A map that forgets what was not asked for lately. Two generations: when the young one has
 /// reached half of the limit it becomes the old one, and what was old is dropped.
@@ -112,6 +113,9 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
 /// for each other.
 const SHARDS: usize = 16;
 
+/// Changes that may wait for the shards.
+const MOST_BEHIND: usize = 8;
+
 /// What is cached of some accounts, and which head it speaks of. By address and slot as execution
 /// names them, so that what is held is found without hashing.
 #[derive(Debug)]
@@ -127,6 +131,9 @@ pub(crate) struct Shard {
 pub(crate) struct Caches {
     shards: [Mutex<Shard>; SHARDS],
     codes: Mutex<Cache<B256, Bytes>>,
+    /// Changes that not all shards have followed yet, oldest first, each with the version that it
+    /// leads to. Locked after a shard.
+    behind: Mutex<VecDeque<(u64, Arc<Changes>)>>,
 }
 
 impl Caches {
@@ -143,12 +150,17 @@ impl Caches {
         Self {
             shards: std::array::from_fn(|_| shard()),
             codes: Mutex::new(Cache::new(budget_bytes / 4)),
+            behind: Mutex::default(),
         }
     }
 
     /// The shard of the account at `address`, if it speaks of `version`.
     pub(crate) fn of(&self, address: &Address, version: u64) -> Option<MutexGuard<'_, Shard>> {
-        let shard = lock(&self.shards[usize::from(address[19]) % SHARDS]);
+        let number = shard_of(address);
+        let mut shard = lock(&self.shards[number]);
+        if shard.version < version {
+            self.bring_up(number, &mut shard);
+        }
         (shard.version == version).then_some(shard)
     }
 
@@ -170,27 +182,60 @@ impl Caches {
         figures
     }
 
-    /// Brings every shard from `version` to the next: `total` is what has changed.
-    pub(crate) fn follow(&self, version: u64, total: &Changes) {
-        for shard in &self.shards {
-            lock(shard).version = version + 1;
+    /// Says that `total` is what has changed from the version before to `version`. A shard follows
+    /// when it is next asked, or in [`Caches::catch_up`].
+    pub(crate) fn follow(&self, version: u64, total: Arc<Changes>) {
+        lock(&self.behind).push_back((version, total));
+    }
+
+    /// Brings all shards to the last version.
+    pub(crate) fn catch_up(&self) {
+        let last = lock(&self.behind).back().map(|(version, _)| *version);
+        for (number, shard) in self.shards.iter().enumerate() {
+            self.bring_up(number, &mut lock(shard));
         }
-        for account in &total.accounts {
-            let address = account.address;
-            let shard = self.of(&address, version + 1);
-            let mut shard = shard.expect("it was just brought to this version");
-            shard.accounts.insert(address, account.new, 0);
-            for slot in &account.slots {
-                if let Some(number) = slot.slot {
-                    shard.slots.insert((address, number), slot.new, 0);
-                }
+        lock(&self.behind).retain(|(version, _)| Some(*version) > last);
+    }
+
+    /// Whether changes wait because nobody lets the shards catch up.
+    pub(crate) fn is_far_behind(&self) -> bool {
+        lock(&self.behind).len() > MOST_BEHIND
+    }
+
+    fn bring_up(&self, number: usize, shard: &mut Shard) {
+        let behind: Vec<_> = {
+            let behind = lock(&self.behind);
+            let is_new = |(version, _): &&(u64, _)| *version > shard.version;
+            behind.iter().filter(is_new).cloned().collect()
+        };
+        for (version, changes) in behind {
+            let accounts = changes.accounts.iter();
+            for account in accounts.filter(|account| shard_of(&account.address) == number) {
+                shard.follow(account);
             }
-            // Of destroyed storage it is not known which slots it had.
-            if account.slots.iter().any(|slot| slot.slot.is_none()) {
-                shard.slots.retain(|(owner, _)| *owner != address);
-            }
+            shard.version = version;
         }
     }
+}
+
+impl Shard {
+    fn follow(&mut self, account: &AccountChange) {
+        let address = account.address;
+        self.accounts.insert(address, account.new, 0);
+        for slot in &account.slots {
+            if let Some(number) = slot.slot {
+                self.slots.insert((address, number), slot.new, 0);
+            }
+        }
+        // Of destroyed storage it is not known which slots it had.
+        if account.slots.iter().any(|slot| slot.slot.is_none()) {
+            self.slots.retain(|(owner, _)| *owner != address);
+        }
+    }
+}
+
+fn shard_of(address: &Address) -> usize {
+    usize::from(address[19]) % SHARDS
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

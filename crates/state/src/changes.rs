@@ -86,6 +86,12 @@ impl Changes {
         self.accounts.is_empty()
     }
 
+    /// How many accounts and slots differ.
+    pub(crate) fn len(&self) -> usize {
+        let slots = self.accounts.iter().map(|account| account.slots.len());
+        self.accounts.len() + slots.sum::<usize>()
+    }
+
     /// How the account with this hashed address differs, if it does.
     pub fn account(&self, key: &B256) -> Option<&AccountChange> {
         let at = self.accounts.binary_search_by(|a| a.key.cmp(key)).ok()?;

@@ -11,6 +11,7 @@ mod branch;
 mod cache;
 mod changes;
 mod check;
+mod commit_rows;
 mod disk_trie;
 mod flat;
 mod genesis;

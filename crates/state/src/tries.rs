@@ -4,13 +4,13 @@
 //! the head (*ahead*). Moving them from one state to another takes the changes between the two, so
 //! going back, sideways and forward are the same thing, and the work for a block is done once.
 
-use crate::changes::{AccountChange, Changes, SlotChange};
+use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, Rows, row_key};
 use crate::prefetch::Touched;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database};
-use niwaki_trie::{LeafUpdate, Owner, Path, Trie, TrieUpdate, Work, encode_slot, update_tries};
+use niwaki_trie::{LeafUpdate, Owner, Path, Trie, TrieUpdate, Work, encode_slot_to, update_tries};
 use std::sync::Arc;
 
 /// See the module.
@@ -184,12 +184,15 @@ impl Tries {
     /// Applies `changes` to the tries and fills in the new storage roots.
     fn apply(&mut self, source: &DiskTrie<'_>, changes: &mut Changes) -> Result<B256, Fault> {
         self.update_storage(source, changes)?;
-        let leaf = |account: &AccountChange| LeafUpdate {
+        let leaf = |account: &AccountChange| account.new.map(|new| new.to_leaf());
+        let values: Vec<Option<Vec<u8>>> = changes.accounts.iter().map(leaf).collect();
+        let leaves = changes.accounts.iter().zip(&values);
+        let leaves = leaves.map(|(account, value)| LeafUpdate {
             key: Path::of_hash(&account.key),
-            value: account.new.map(|new| new.to_leaf()),
+            value: value.as_deref(),
             replaces: account.prior.is_some(),
-        };
-        let leaves: Vec<LeafUpdate> = changes.accounts.iter().map(leaf).collect();
+        });
+        let leaves: Vec<LeafUpdate<'_>> = leaves.collect();
         let (work, before) = (self.work(), self.accounts.bytes());
         let update = TrieUpdate {
             owner: None,
@@ -207,10 +210,12 @@ impl Tries {
         source: &DiskTrie<'_>,
         changes: &mut Changes,
     ) -> Result<(), Fault> {
-        let leaves = |account: &AccountChange| account.slots.iter().map(slot_leaf).collect();
-        let leaves: Vec<Vec<LeafUpdate>> = changes.accounts.iter().map(leaves).collect();
-        let mut tries = Vec::new();
-        for (account, leaves) in changes.accounts.iter().zip(&leaves) {
+        let values = SlotValues::of(changes);
+        let leaves: Vec<LeafUpdate<'_>> = values.leaves(changes).collect();
+        let (mut tries, mut rest) = (Vec::new(), &leaves[..]);
+        for account in &changes.accounts {
+            let (leaves, others) = rest.split_at(account.slots.len());
+            rest = others;
             if !leaves.is_empty() {
                 tries.push((account.key, self.take(account), leaves));
             }
@@ -223,18 +228,19 @@ impl Tries {
         let rows = update_tries(source, updates.collect(), self.work(), &tell)?;
         self.keep_rows(rows);
 
-        let mut updated = tries.into_iter().peekable();
+        let updated = tries.into_iter().map(|(owner, trie, _)| (owner, trie));
+        let mut updated = updated.collect::<Vec<_>>().into_iter().peekable();
         for account in &mut changes.accounts {
-            let trie = updated.next_if(|(owner, _, _)| *owner == account.key);
+            let trie = updated.next_if(|(owner, _)| *owner == account.key);
             if let Some(new) = &mut account.new {
                 // Without a change of slots it is as it was.
                 let before = account
                     .prior
                     .map_or(EMPTY_ROOT_HASH, |prior| prior.storage_root);
-                new.storage_root = trie.as_ref().map_or(before, |(_, trie, _)| trie.root());
+                new.storage_root = trie.as_ref().map_or(before, |(_, trie)| trie.root());
             }
             // A single leaf has no nodes in memory, but the disk may have another trie.
-            if let Some((owner, trie, _)) = trie
+            if let Some((owner, trie)) = trie
                 && trie.root() != EMPTY_ROOT_HASH
             {
                 self.bytes += bytes_of(&trie);
@@ -329,10 +335,37 @@ fn tell(rows: &mut Batch, owner: &Owner, path: &Path, row: Option<&[u8]>) {
     }
 }
 
-fn slot_leaf(slot: &SlotChange) -> LeafUpdate {
-    LeafUpdate {
-        key: Path::of_hash(&slot.key),
-        value: (!slot.new.is_zero()).then(|| encode_slot(&slot.new)),
-        replaces: !slot.prior.is_zero(),
+/// The values of all slots that changes set, as they stand in the leaves, one after the other.
+struct SlotValues {
+    bytes: Vec<u8>,
+    /// Where each ends; of a removed slot as that before.
+    ends: Vec<usize>,
+}
+
+impl SlotValues {
+    fn of(changes: &Changes) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for slot in changes.accounts.iter().flat_map(|account| &account.slots) {
+            if !slot.new.is_zero() {
+                encode_slot_to(&slot.new, &mut bytes);
+            }
+            ends.push(bytes.len());
+        }
+        Self { bytes, ends }
+    }
+
+    /// The leaves of all slots of the same changes.
+    fn leaves<'a>(&'a self, changes: &'a Changes) -> impl Iterator<Item = LeafUpdate<'a>> {
+        let slots = changes.accounts.iter().flat_map(|account| &account.slots);
+        let mut start = 0;
+        slots.zip(&self.ends).map(move |(slot, end)| {
+            let value = &self.bytes[start..*end];
+            start = *end;
+            LeafUpdate {
+                key: Path::of_hash(&slot.key),
+                value: (!value.is_empty()).then_some(value),
+                replaces: !slot.prior.is_zero(),
+            }
+        })
     }
 }

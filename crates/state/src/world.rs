@@ -3,14 +3,14 @@
 use crate::branch::{Overlay, Overlays, Way, block_key, overlay_at, way};
 use crate::cache::{CacheFigures, Caches};
 use crate::changes::Changes;
+use crate::commit_rows::{BYTES_PER_VALUE, Log, add_flat};
 use crate::disk_trie::corrupt;
-use crate::flat::{encode_account, encode_value};
 use crate::history::{HISTORY, Recorder, Step};
 use crate::root::{Prepared, hashed};
 use crate::tries::Tries;
-use crate::{LogRow, PastView, View};
+use crate::{PastView, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault, StateDiff};
-use niwaki_storage::{Batch, Database, Segment};
+use niwaki_storage::{Batch, Database, Later, Segment};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -90,7 +90,7 @@ impl Default for StateOptions {
 /// The state on disk with its caches. One writer, any number of views.
 pub struct WorldState {
     database: Database,
-    caches: Caches,
+    caches: Arc<Caches>,
     /// Locked before `shared`, and as long as the head moves.
     tries: Mutex<Tries>,
     shared: Mutex<Shared>,
@@ -125,7 +125,7 @@ impl WorldState {
         };
         Ok(Self {
             database,
-            caches: Caches::new(half_bytes),
+            caches: Arc::new(Caches::new(half_bytes)),
             tries: Mutex::new(Tries::new(root, half_bytes, options.threads.max(1))),
             shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
@@ -299,7 +299,6 @@ impl WorldState {
         mut batch: Batch,
         durable: bool,
     ) -> Result<(), Fault> {
-        self.add_log(&prepared, (block, parent), &mut batch);
         let mut tries = self.tries();
         let from = prepared.head;
         if tries.moves() != prepared.moves {
@@ -322,9 +321,12 @@ impl WorldState {
             self.record(&mut tries, (from, parent), Some(own), &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
-        self.write(&mut tries, (from, head), &prepared.total, batch, durable)?;
+        let Prepared { total, codes, .. } = &prepared;
+        let (total, codes) = (Arc::clone(total), codes.clone());
+        let log = Some(Log::of(prepared, (block, parent)));
+        self.write(&mut tries, (from, head), total, (batch, log), durable)?;
         let mut cached = self.caches.codes();
-        for (hash, code) in prepared.codes {
+        for (hash, code) in codes {
             let bytes = code.len();
             cached.insert(hash, code, bytes);
         }
@@ -345,7 +347,7 @@ impl WorldState {
         (block, parent): (BlockId, B256),
         batch: &mut Batch,
     ) {
-        self.add_log(prepared, (block, parent), batch);
+        Log::of(prepared.clone(), (block, parent)).add_to(batch);
         let own = Changes::clone(&prepared.own);
         let overlay = match view.overlay() {
             Some(overlay) => overlay.child(block, own),
@@ -382,12 +384,13 @@ impl WorldState {
             return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
         }
         let head = StateHead { block, root };
-        tries.set_ahead(Arc::new(total.clone()));
+        let total = Arc::new(total);
+        tries.set_ahead(Arc::clone(&total));
         if self.archive {
             self.record(&mut tries, (from, block), None, &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
-        self.write(&mut tries, (from, head), &total, batch, durable)?;
+        self.write(&mut tries, (from, head), total, (batch, None), durable)?;
         Ok(true)
     }
 
@@ -431,45 +434,58 @@ impl WorldState {
         Ok(())
     }
 
-    fn add_log(&self, prepared: &Prepared, (block, parent): (BlockId, B256), batch: &mut Batch) {
-        let log = LogRow::encode(parent, &prepared.own);
-        batch.put(Segment::TrieLogs, &block_key(&block), &log);
-        for (hash, code) in &prepared.codes {
-            batch.put(Segment::Code, hash.as_slice(), code);
-        }
-    }
-
     /// Writes a move of the head, by `total`, as one batch; then the caches follow. The tries are
-    /// there already.
+    /// there already. What nobody reads at once is encoded behind: flat rows and the trie log.
     fn write(
         &self,
         tries: &mut Tries,
         (from, head): (StateHead, StateHead),
-        total: &Changes,
-        mut batch: Batch,
+        total: Arc<Changes>,
+        (mut batch, log): (Batch, Option<Log>),
         durable: bool,
     ) -> Result<(), Fault> {
         assert_eq!(self.head(), Some(from), "only one writer moves the head");
-        add_flat(total, &mut batch);
         self.prune_logs(from.block.number, head.block.number, &mut batch)?;
         batch.put(Segment::Meta, HEAD, &head.to_row());
         batch.append(tries.land());
-        let written = self.put_head(batch, head, total);
+        let values = total.len();
+        let code_bytes = log
+            .iter()
+            .flat_map(|log| &log.codes)
+            .map(|(_, code)| code.len());
+        let bytes = values * BYTES_PER_VALUE + code_bytes.sum::<usize>();
+        let (changes, caches) = (Arc::clone(&total), Arc::clone(&self.caches));
+        let later = Later::new(bytes, move |batch| {
+            add_flat(&changes, batch);
+            if let Some(log) = log {
+                log.add_to(batch);
+            }
+        });
+        let later = later.then(move || caches.catch_up());
+        let written = self.put_head((batch, later), head, total);
         written.inspect_err(|_| tries.reset(from.root))?;
+        if values < MANY_VALUES || self.caches.is_far_behind() {
+            self.caches.catch_up();
+        }
         if durable {
             self.database.sync()?;
         }
         Ok(())
     }
 
-    /// Writes `batch` and lets views see it, with the new head, all at once.
-    fn put_head(&self, batch: Batch, head: StateHead, total: &Changes) -> Result<(), Fault> {
+    /// Writes a batch and lets views see it, with the new head, all at once.
+    fn put_head(
+        &self,
+        (batch, later): (Batch, Later),
+        head: StateHead,
+        total: Arc<Changes>,
+    ) -> Result<(), Fault> {
         self.database.wait_for_room()?;
         let mut shared = self.shared();
-        self.database.write(batch, false)?;
+        self.database.write_completed(batch, later, false)?;
         shared.head = Some(head);
-        self.caches.follow(shared.version, total);
         shared.version += 1;
+        self.caches.follow(shared.version, total);
         Ok(())
     }
 
@@ -496,8 +512,8 @@ impl WorldState {
         assert_eq!(shared.head, None, "a genesis is loaded into an empty state");
         self.database.write(batch, true)?;
         shared.head = Some(head);
-        self.caches.follow(shared.version, Changes::NONE);
         shared.version += 1;
+        self.caches.follow(shared.version, Arc::default());
         drop(shared);
         self.tries().reset(head.root);
         Ok(())
@@ -530,24 +546,8 @@ impl WorldState {
     }
 }
 
-/// Adds the flat accounts and slots of `changes`' second state.
-fn add_flat(changes: &Changes, batch: &mut Batch) {
-    for account in &changes.accounts {
-        let key = account.key.as_slice();
-        match &account.new {
-            Some(new) => batch.put(Segment::Accounts, key, &encode_account(new)),
-            None => batch.delete(Segment::Accounts, key),
-        }
-        for slot in &account.slots {
-            let key = [key, slot.key.as_slice()];
-            if slot.new.is_zero() {
-                batch.delete_parts(Segment::Slots, &key);
-            } else {
-                batch.put_parts(Segment::Slots, &key, &[&encode_value(&slot.new)]);
-            }
-        }
-    }
-}
+/// The caches follow so many values behind, and fewer at once.
+const MANY_VALUES: usize = 256;
 
 impl fmt::Debug for WorldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

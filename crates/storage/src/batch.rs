@@ -1,6 +1,7 @@
 //! Changes of any segments that are written together or not at all.
 
 use crate::Segment;
+use std::fmt;
 
 /// Puts and deletes in order. Of two changes of one key the later one holds.
 #[derive(Clone, Debug, Default)]
@@ -148,5 +149,52 @@ impl Batch {
         let key = &bytes[change.start..change.key_end];
         let value = change.value_end.map(|end| &bytes[change.key_end..end]);
         (change.segment, key, value)
+    }
+}
+
+/// Changes that complete a batch, made when somebody first needs them: by a reader, or by the thread
+/// that brings batches to the engine, if that comes first.
+#[derive(Default)]
+pub struct Later {
+    pub(crate) bytes: usize,
+    make: Option<Make>,
+    pub(crate) then: Option<Then>,
+}
+
+type Make = Box<dyn FnOnce(&mut Batch) + Send>;
+pub(crate) type Then = Box<dyn FnOnce() + Send>;
+
+impl Later {
+    /// The changes that `make` adds after all others: about so many bytes, which is what they count
+    /// for while they wait. `make` must not read the database.
+    pub fn new(bytes: usize, make: impl FnOnce(&mut Batch) + Send + 'static) -> Self {
+        let make: Make = Box::new(make);
+        Self {
+            bytes,
+            make: Some(make),
+            then: None,
+        }
+    }
+
+    /// Has the thread that brings batches to the engine do `then` too, once readers find the batch
+    /// complete; a database in memory does it before a write returns.
+    pub fn then(self, then: impl FnOnce() + Send + 'static) -> Self {
+        let then: Then = Box::new(then);
+        let then = Some(then);
+        Self { then, ..self }
+    }
+
+    pub(crate) fn complete(self, batch: &mut Batch) {
+        if let Some(make) = self.make {
+            make(batch);
+        }
+    }
+}
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Later")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }

@@ -6,13 +6,12 @@ use crate::options::EngineOptions;
 use crate::pending::Stack;
 use crate::queue::{Queue, write_now};
 use crate::read::Reader;
-use crate::{Batch, Options, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
+use crate::{Batch, Later, Options, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a database did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +58,6 @@ pub struct Database {
     engine: Arc<DB>,
     sync: SyncPolicy,
     pub(crate) options: EngineOptions,
-    batched_bytes: AtomicU64,
     /// The folder for files that are no part of the database yet.
     pub(crate) aside: Option<PathBuf>,
 }
@@ -88,7 +86,6 @@ impl Database {
             engine,
             sync: options.sync,
             options: engine_options,
-            batched_bytes: AtomicU64::new(0),
             aside: Some(aside_dir(data_path)),
         })
     }
@@ -106,7 +103,6 @@ impl Database {
             engine: Arc::new(Self::engine(Path::new("/memory"), &options).map_err(fault)?),
             sync: SyncPolicy::System,
             options,
-            batched_bytes: AtomicU64::new(0),
             aside: None,
         })
     }
@@ -166,12 +162,30 @@ impl Database {
     /// A [`Fault`] of the disk or the engine, perhaps of an earlier batch: then neither this one
     /// nor any later one is written.
     pub fn write(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
-        // A figure: no other memory hangs on it.
-        let bytes = batch.bytes() as u64;
-        self.batched_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.write_completed(batch, Later::default(), durable)
+    }
+
+    /// As [`Database::write`], of `batch` completed by `later`, so that whoever writes need not
+    /// encode rows that nobody reads for now.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    pub fn write_completed(
+        &self,
+        mut batch: Batch,
+        mut later: Later,
+        durable: bool,
+    ) -> Result<(), Fault> {
+        let durable = durable || self.sync == SyncPolicy::EachCommit;
         match &self.queue {
-            Some(queue) => queue.push(batch, durable || self.sync == SyncPolicy::EachCommit),
-            None => write_now(&self.engine, &batch),
+            Some(queue) => queue.push(batch, later, durable),
+            None => {
+                let then = later.then.take();
+                later.complete(&mut batch);
+                write_now(&self.engine, &batch)?;
+                then.into_iter().for_each(|then| then());
+                Ok(())
+            }
         }
     }
 
@@ -225,20 +239,17 @@ impl Database {
 
     /// Bytes of the keys and values of batches that are not in the engine yet.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting()
-            .iter()
-            .map(|batch| batch.batch().bytes())
-            .sum()
+        self.waiting().iter().map(|batch| batch.bytes()).sum()
     }
 
     fn waiting(&self) -> Stack {
         self.queue.as_ref().map(Queue::stack).unwrap_or_default()
     }
 
-    /// Bytes of the keys and values of all batches written since it was opened, files taken in
-    /// whole left out.
+    /// Bytes of the keys and values of all batches that reached the engine since it was opened,
+    /// files taken in whole left out.
     pub fn batched_bytes(&self) -> u64 {
-        self.batched_bytes.load(Ordering::Relaxed)
+        self.queue.as_ref().map_or(0, Queue::batched_bytes)
     }
 
     pub(crate) fn engine_ref(&self) -> &DB {

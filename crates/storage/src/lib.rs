@@ -18,7 +18,7 @@ mod read;
 mod segment;
 
 pub use backup::{Backup, BackupError, BackupMade, restore};
-pub use batch::{Batch, ChangeRef};
+pub use batch::{Batch, ChangeRef, Later};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;
 pub use options::{Options, SyncPolicy};

@@ -1,14 +1,14 @@
 //! Batches that are not in the engine yet, and how they are read.
 //!
-//! A batch is immutable once it is here. It is indexed when it is first read, which is seldom on
-//! the thread that made it.
+//! A batch is immutable once it is here. It is completed and indexed when it is first read, or by
+//! the writer's thread if that comes first: seldom on the thread that made it.
 
-use crate::batch::ChangeRef;
-use crate::{Batch, Segment};
+use crate::batch::{ChangeRef, Then};
+use crate::{Batch, Later, Segment};
 use niwaki_primitives::map::{DefaultHashBuilder, HashMap};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Batches that wait for the engine, oldest first: those above the engine's own state.
 pub(crate) type Stack = Arc<Vec<Arc<Pending>>>;
@@ -19,7 +19,13 @@ pub(crate) fn find<'a>(
     segment: Segment,
     key: &[u8],
 ) -> Option<Option<&'a [u8]>> {
-    stack.iter().rev().find_map(|batch| batch.get(segment, key))
+    if stack.is_empty() {
+        return None;
+    }
+    let hash = hash(segment, key);
+    let newest_first = stack.iter().rev();
+    let mut found = newest_first.filter_map(|batch| Some((batch, batch.find(hash, segment, key)?)));
+    found.next().map(|(batch, index)| batch.change(index).2)
 }
 
 /// Keys with their values, or `None` for those that are deleted.
@@ -43,7 +49,13 @@ pub(crate) fn find_range(
 
 /// One batch.
 pub(crate) struct Pending {
-    batch: Batch,
+    /// What it is made of, until it is whole.
+    parts: Mutex<Option<(Batch, Later)>>,
+    whole: OnceLock<Batch>,
+    /// What the writer does when it is ready.
+    then: Mutex<Option<Then>>,
+    /// Bytes that it counts for, as far as they were known when it came.
+    bytes: usize,
     index: OnceLock<Index>,
     /// Per segment, its changes in the order of their keys, of each key the one that holds.
     sorted: [OnceLock<Vec<u32>>; Segment::ALL.len()],
@@ -51,7 +63,6 @@ pub(crate) struct Pending {
 
 /// Where a key is changed.
 struct Index {
-    hasher: DefaultHashBuilder,
     /// From the hash of segment and key to the last change with that hash.
     last: HashMap<u64, u32>,
     /// For each change the one before it with the same hash, or [`NONE`].
@@ -60,34 +71,69 @@ struct Index {
 
 const NONE: u32 = u32::MAX;
 
+/// The hash by which batches find a key. One for all of them, so that a reader computes it once.
+fn hash(segment: Segment, key: &[u8]) -> u64 {
+    static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+    HASHER.hash_one((segment, key))
+}
+
 impl Pending {
-    pub(crate) fn new(batch: Batch) -> Self {
+    pub(crate) fn new(batch: Batch, mut later: Later) -> Self {
+        let bytes = batch.bytes() + later.bytes;
+        let then = later.then.take();
         Self {
-            batch,
+            parts: Mutex::new(Some((batch, later))),
+            whole: OnceLock::new(),
+            then: Mutex::new(then),
+            bytes,
             index: OnceLock::new(),
             sorted: Default::default(),
         }
     }
 
+    /// The bytes it counts for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn batch(&self) -> &Batch {
-        &self.batch
+        self.whole.get_or_init(|| {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let (mut batch, later) = parts.take().expect("a batch is completed once");
+            later.complete(&mut batch);
+            batch
+        })
     }
 
-    /// What this batch makes of `key`: `None` if nothing, `Some(None)` that it is deleted.
-    pub(crate) fn get(&self, segment: Segment, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.find(segment, key).map(|index| self.change(index).2)
+    /// Whether the writer has yet to make it ready.
+    pub(crate) fn is_raw(&self) -> bool {
+        let then = self.then.lock().unwrap_or_else(PoisonError::into_inner);
+        then.is_some() || self.index.get().is_none()
     }
 
-    /// Whether change number `index` is the one that holds for its key.
-    pub(crate) fn holds(&self, index: usize) -> bool {
-        let (segment, key, _) = self.batch.change(index);
-        self.find(segment, key)
-            .is_some_and(|at| at as usize == index)
+    /// Completes and indexes it, if nobody has, and does what is to be done then.
+    pub(crate) fn make_ready(&self) {
+        self.index.get_or_init(|| Index::of(self.batch()));
+        let mut place = self.then.lock().unwrap_or_else(PoisonError::into_inner);
+        let then = place.take();
+        drop(place);
+        if let Some(then) = then {
+            then();
+        }
     }
 
-    fn find(&self, segment: Segment, key: &[u8]) -> Option<u32> {
-        let index = self.index.get_or_init(|| Index::of(&self.batch));
-        let mut at = *index.last.get(&index.hash(segment, key))?;
+    /// Whether change number `index` is the one that holds for its key, after `later` batches.
+    pub(crate) fn holds(&self, index: u32, later: &[Arc<Self>]) -> bool {
+        let (segment, key, _) = self.change(index);
+        let hash = hash(segment, key);
+        let is_gone = |later: &Arc<Self>| later.find(hash, segment, key).is_some();
+        self.find(hash, segment, key) == Some(index) && !later.iter().any(is_gone)
+    }
+
+    /// The change that holds for `key`, whose [`hash`] is given.
+    fn find(&self, hash: u64, segment: Segment, key: &[u8]) -> Option<u32> {
+        let index = self.index.get_or_init(|| Index::of(self.batch()));
+        let mut at = *index.last.get(&hash)?;
         while at != NONE {
             let (own_segment, own_key, _) = self.change(at);
             if own_segment == segment && own_key == key {
@@ -112,7 +158,7 @@ impl Pending {
     }
 
     fn sort(&self, segment: Segment) -> Vec<u32> {
-        let changes = (0_u32..).zip(self.batch.changes());
+        let changes = (0_u32..).zip(self.batch().changes());
         let own = changes.filter(|(_, change)| change.0 == segment);
         let mut sorted: Vec<u32> = own.map(|(index, _)| index).collect();
         // Stable: of equal keys the last change stays last, and is the one that is kept.
@@ -124,26 +170,20 @@ impl Pending {
     }
 
     fn change(&self, index: u32) -> ChangeRef<'_> {
-        self.batch.change(index as usize)
+        self.batch().change(index as usize)
     }
 }
 
 impl Index {
     fn of(batch: &Batch) -> Self {
         let mut index = Self {
-            hasher: DefaultHashBuilder::default(),
             last: HashMap::with_capacity_and_hasher(batch.len(), Default::default()),
             before: Vec::with_capacity(batch.len()),
         };
         for (at, (segment, key, _)) in (0_u32..).zip(batch.changes()) {
-            let hash = index.hash(segment, key);
-            let before = index.last.insert(hash, at);
+            let before = index.last.insert(hash(segment, key), at);
             index.before.push(before.unwrap_or(NONE));
         }
         index
-    }
-
-    fn hash(&self, segment: Segment, key: &[u8]) -> u64 {
-        self.hasher.hash_one((segment, key))
     }
 }

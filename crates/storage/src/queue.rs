@@ -7,7 +7,7 @@
 use crate::batch::ChangeRef;
 use crate::database::engine_fault;
 use crate::pending::{Pending, Stack};
-use crate::{Batch, Segment};
+use crate::{Batch, Later, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{DB, Snapshot, WriteBatch, WriteOptions};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,8 @@ const GROUP_BATCHES: usize = 8;
 const GROUP_BYTES: usize = 8 << 20;
 /// No batch waits longer than this for others to join it.
 const GROUP_TIME: Duration = Duration::from_secs(1);
+/// A batch of so many bytes is worth waking the writer, who makes it ready for readers.
+const READY_BYTES: usize = 64 << 10;
 /// No more batches wait; a reader may have to ask each.
 const MOST_BATCHES: usize = 64;
 
@@ -48,6 +50,8 @@ struct State {
     taken: u64,
     written: u64,
     synced: u64,
+    /// Bytes of those in the engine.
+    batched_bytes: u64,
     /// Up to where somebody waits for the engine, and for the disk.
     write_wanted: u64,
     sync_wanted: u64,
@@ -65,6 +69,7 @@ impl Queue {
             taken: 0,
             written: 0,
             synced: 0,
+            batched_bytes: 0,
             write_wanted: 0,
             sync_wanted: 0,
             failure: None,
@@ -86,15 +91,15 @@ impl Queue {
         Ok(Self { shared, writer })
     }
 
-    /// Takes `batch`, which readers see when this returns. With `durable` it survives a power cut
-    /// by then.
-    pub(crate) fn push(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
+    /// Takes `batch`, to be completed by `later`; readers see all of it when this returns. With
+    /// `durable` it survives a power cut by then.
+    pub(crate) fn push(&self, batch: Batch, later: Later, durable: bool) -> Result<(), Fault> {
+        let batch = Arc::new(Pending::new(batch, later));
         let bytes = batch.bytes();
         let mut state = self.room()?;
         if state.stack.is_empty() {
             state.since = Instant::now();
         }
-        let batch = Arc::new(Pending::new(batch));
         Arc::make_mut(&mut state.stack).push(batch);
         state.bytes += bytes;
         state.taken += 1;
@@ -103,7 +108,7 @@ impl Queue {
             return self.shared.settle(state, own, own);
         }
         // The first one starts the writer's clock.
-        if state.stack.len() == 1 || state.is_due() {
+        if state.stack.len() == 1 || bytes >= READY_BYTES || state.is_due() {
             self.shared.work.notify_one();
         }
         Ok(())
@@ -132,6 +137,11 @@ impl Queue {
         let all = state.taken;
         let synced = if durable { all } else { 0 };
         self.shared.settle(state, all, synced)
+    }
+
+    /// Bytes of the batches that reached the engine.
+    pub(crate) fn batched_bytes(&self) -> u64 {
+        self.shared.lock().batched_bytes
     }
 
     /// The batches that wait now.
@@ -194,6 +204,12 @@ impl Shared {
                 if state.closing {
                     return;
                 }
+                if let Some(batch) = state.raw() {
+                    drop(state);
+                    batch.make_ready();
+                    state = self.lock();
+                    continue;
+                }
                 let rest = GROUP_TIME.saturating_sub(state.since.elapsed());
                 state = match state.stack.is_empty() {
                     true => self
@@ -219,12 +235,11 @@ impl Shared {
             }
             let rest = state.stack[group.len()..].to_vec();
             state.stack = Arc::new(rest);
-            state.bytes -= group
-                .iter()
-                .map(|batch| batch.batch().bytes())
-                .sum::<usize>();
+            state.bytes -= group.iter().map(|batch| batch.bytes()).sum::<usize>();
             state.since = Instant::now();
             state.written += group.len() as u64;
+            let batches = group.iter().map(|batch| batch.batch());
+            state.batched_bytes += batches.map(|batch| batch.bytes() as u64).sum::<u64>();
             if sync {
                 state.synced = state.written;
             }
@@ -243,11 +258,10 @@ impl Shared {
         let mut writes = WriteBatch::with_capacity_bytes(bytes);
         let families = families(&self.engine);
         for (at, batch) in group.iter().enumerate() {
+            batch.make_ready();
             let later = &group[at + 1..];
-            for (index, change) in batch.batch().changes().enumerate() {
-                let (segment, key, _) = change;
-                let is_last = later.iter().all(|later| later.get(segment, key).is_none());
-                if is_last && batch.holds(index) {
+            for (index, change) in (0..).zip(batch.batch().changes()) {
+                if batch.holds(index, later) {
                     add(&mut writes, &families, change);
                 }
             }
@@ -263,6 +277,12 @@ impl State {
         let waits = !self.stack.is_empty();
         let enough = self.stack.len() >= GROUP_BATCHES || self.bytes >= GROUP_BYTES;
         wanted || waits && (enough || self.closing || self.since.elapsed() >= GROUP_TIME)
+    }
+
+    /// A batch that is large enough to be made ready before it is due.
+    fn raw(&self) -> Option<Arc<Pending>> {
+        let is_raw = |batch: &&Arc<Pending>| batch.bytes() >= READY_BYTES && batch.is_raw();
+        self.stack.iter().find(is_raw).cloned()
     }
 
     fn fail(&self) -> Result<(), Fault> {

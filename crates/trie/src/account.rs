@@ -55,7 +55,14 @@ impl TrieAccount {
 
 /// The value of a leaf of a storage trie: the RLP of `value` without leading zeros.
 pub fn encode_slot(value: &U256) -> Vec<u8> {
-    alloy_rlp::encode(value)
+    let mut leaf = Vec::new();
+    encode_slot_to(value, &mut leaf);
+    leaf
+}
+
+/// Appends to `out` what [`encode_slot`] gives.
+pub fn encode_slot_to(value: &U256, out: &mut Vec<u8>) {
+    alloy_rlp::Encodable::encode(value, out);
 }
 
 /// Reads the value of a leaf of a storage trie.

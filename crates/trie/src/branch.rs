@@ -1,8 +1,11 @@
 //! The branch node, and what a parent holds of a child: its reference, and the node itself where
 //! it is in memory.
 
-use crate::node::{encode_string, list_header, string_length};
-use crate::{Extension, Node, NodeRef};
+use crate::node::{encode_string, list_header};
+use crate::{Extension, InlineNode, Node, NodeRef, Path};
+use alloy_primitives::B256;
+use alloy_rlp::Header;
+use std::ops::Range;
 
 /// A child as its parent holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,12 +31,12 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Holds an inner node; `None` for a leaf.
-    pub(crate) fn of(node: Node) -> Option<Self> {
+    /// Holds an inner node, or gives back path and value of a leaf.
+    pub(crate) fn of(node: Node) -> Result<Self, (Path, Vec<u8>)> {
         match node {
-            Node::Leaf { .. } => None,
-            Node::Extension(extension) => Some(Self::Extension(extension)),
-            Node::Branch(branch) => Some(Self::Branch(branch)),
+            Node::Leaf { path, value } => Err((path, value)),
+            Node::Extension(extension) => Ok(Self::Extension(extension)),
+            Node::Branch(branch) => Ok(Self::Branch(branch)),
         }
     }
 
@@ -42,6 +45,16 @@ impl Held {
         match self {
             Self::Extension(_) => size_of::<Extension>(),
             Self::Branch(branch) => branch.bytes(),
+        }
+    }
+}
+
+impl Held {
+    /// Reads something of every cache line of the node.
+    pub(crate) fn touch(&self) -> u32 {
+        match self {
+            Self::Extension(extension) => u32::from(extension.path.is_empty()),
+            Self::Branch(branch) => branch.touch(),
         }
     }
 }
@@ -55,31 +68,93 @@ impl From<Held> for Node {
     }
 }
 
-/// A node with up to 16 children.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A node with up to 16 children, kept as its stored row: what is hashed and what is written need
+/// not be put together anew when a child changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// How the children that are there are named, ascending by nibble. Apart from the nodes, because
-    /// hashing reads all names and no node.
-    references: Vec<NodeRef>,
-    /// The same children's nodes, as far as they are in memory; empty if none is.
+    /// 2 bytes in which bit `n` is set if child `n` is a leaf that is named by its hash, big-endian;
+    /// then the RLP: a list of 16 children and the value.
+    row: Vec<u8>,
+    /// The nodes of the children that are there, as far as they are in memory; empty if none is.
     held: Vec<Option<Held>>,
-    /// The value of the key that ends here; empty if none does (always, where all keys have the
-    /// same length).
-    pub value: Vec<u8>,
     /// Bit `n` is set if there is a child `n`.
     mask: u16,
+    /// Bit `n` is set if child `n` stands here as a whole.
+    inline: u16,
     /// When a change went through here last, by the clock of [`Trie`](crate::Trie).
     pub(crate) used: u32,
 }
 
+/// The RLP of an absent child and of an absent value.
+const ABSENT: u8 = 0x80;
+/// The RLP of a hash begins so.
+const HASH: u8 = 0xa0;
+/// The RLP of a list of less than 56 bytes begins with this and its length.
+const SHORT_LIST: u8 = 0xc0;
+
+impl Default for Branch {
+    fn default() -> Self {
+        let mut row = vec![ABSENT; Self::MASK_BYTES + 1 + 17];
+        row[..Self::MASK_BYTES].fill(0);
+        row[Self::MASK_BYTES] = SHORT_LIST + 17;
+        Self {
+            row,
+            held: Vec::new(),
+            mask: 0,
+            inline: 0,
+            used: 0,
+        }
+    }
+}
+
 impl Branch {
+    /// Bytes of a row before the RLP.
+    const MASK_BYTES: usize = Node::ROW_MASK_BYTES;
+    /// Bytes of a row with 16 children named by their hashes and no value.
+    const FULL_BYTES: usize = Self::MASK_BYTES + 3 + 16 * 33 + 1;
+
+    /// A branch without children that can take all of them without growing.
+    pub(crate) fn with_room() -> Self {
+        let mut branch = Self::default();
+        let more = Self::FULL_BYTES - branch.row.len();
+        branch.row.reserve_exact(more);
+        branch
+    }
+
+    /// The branch of this RLP, a list of these children and a value; `leaves` are the children
+    /// that are leaves if they are named by their hashes.
+    pub(crate) fn of_rlp(rlp: &[u8], children: &[NodeRef; 16]) -> Self {
+        let mut branch = Self {
+            row: [&[0; Self::MASK_BYTES], rlp].concat(),
+            held: Vec::new(),
+            mask: 0,
+            inline: 0,
+            used: 0,
+        };
+        for (nibble, child) in (0..16).zip(children) {
+            branch.mark(nibble, child);
+        }
+        branch
+    }
+
     /// How the child `nibble` is named.
     ///
     /// # Panics
     /// If `nibble` is above 15, as all of its methods do.
     pub fn get(&self, nibble: u8) -> NodeRef {
-        let at = self.find(nibble).ok();
-        at.map_or(NodeRef::Empty, |at| self.references[at])
+        if self.find(nibble).is_err() {
+            return NodeRef::Empty;
+        }
+        let item = &self.row[self.item(nibble)];
+        if self.inline >> nibble & 1 == 1 {
+            let node = InlineNode::new(item);
+            return NodeRef::Inline(node.expect("what stands here was an inline node"));
+        }
+        let hash = B256::from_slice(&item[1..]);
+        match self.leaf_mask() >> nibble & 1 {
+            1 => NodeRef::Leaf(hash),
+            _ => NodeRef::Hash(hash),
+        }
     }
 
     /// Puts a child, not in memory, at `nibble`, or none if it is empty.
@@ -89,58 +164,88 @@ impl Branch {
 
     /// The children that are there, ascending by nibble.
     pub fn children(&self) -> impl Iterator<Item = (u8, NodeRef)> {
-        let mask = self.mask;
-        let nibbles = (0_u8..16).filter(move |nibble| mask >> nibble & 1 == 1);
-        nibbles.zip(self.references.iter().copied())
+        let nibbles = (0_u8..16).filter(|nibble| self.mask >> nibble & 1 == 1);
+        nibbles.map(|nibble| (nibble, self.get(nibble)))
     }
 
     /// How many children there are.
     pub fn len(&self) -> usize {
-        self.references.len()
+        self.mask.count_ones() as usize
     }
 
     /// Whether there is no child.
     pub fn is_empty(&self) -> bool {
-        self.references.is_empty()
+        self.mask == 0
     }
 
-    /// Makes room for `count` children.
-    pub(crate) fn reserve(&mut self, count: usize) {
-        self.references.reserve_exact(count);
+    /// The value of the key that ends here; none does where all keys have the same length.
+    pub fn value(&self) -> Option<&[u8]> {
+        let mut rest = &self.row[self.start(16)..];
+        let value = Header::decode_bytes(&mut rest, false);
+        value.ok().filter(|value| !value.is_empty())
+    }
+
+    /// Sets the value of the key that ends here; an empty one removes it.
+    pub fn set_value(&mut self, value: &[u8]) {
+        let mut item = Vec::new();
+        encode_string(value, &mut item);
+        self.splice(self.start(16)..self.row.len(), &item);
     }
 
     pub(crate) fn put(&mut self, nibble: u8, child: Child) {
         let Child { reference, held } = child;
-        let is_empty = reference == NodeRef::Empty;
-        let at = match self.find(nibble) {
-            Ok(at) if is_empty => {
-                self.references.remove(at);
-                if !self.held.is_empty() {
-                    self.held.remove(at);
-                }
-                self.mask &= !(1 << nibble);
-                return;
+        let (found, item) = (self.find(nibble), self.item(nibble));
+        match &reference {
+            NodeRef::Empty => self.splice(item, &[ABSENT]),
+            NodeRef::Inline(node) => self.splice(item, node.as_slice()),
+            NodeRef::Hash(hash) | NodeRef::Leaf(hash) => {
+                let mut named = [HASH; 33];
+                named[1..].copy_from_slice(hash.as_slice());
+                self.splice(item, &named);
             }
-            Err(_) if is_empty => return,
-            Ok(at) => {
-                self.references[at] = reference;
-                at
-            }
-            Err(at) => {
-                self.references.insert(at, reference);
-                if !self.held.is_empty() {
-                    self.held.insert(at, None);
-                }
-                self.mask |= 1 << nibble;
-                at
-            }
-        };
+        }
+        self.mark(nibble, &reference);
+        let is_there = reference != NodeRef::Empty;
+        match found {
+            Ok(at) if !is_there && !self.held.is_empty() => drop(self.held.remove(at)),
+            Err(at) if is_there && !self.held.is_empty() => self.held.insert(at, None),
+            _ => {}
+        }
+        let (Ok(at) | Err(at)) = found;
         if held.is_some() {
             self.make_room();
         }
-        if let Some(place) = self.held.get_mut(at) {
+        if let Some(place) = self.held.get_mut(at).filter(|_| is_there) {
             *place = held;
         }
+    }
+
+    /// Notes what kind of child `nibble` is.
+    fn mark(&mut self, nibble: u8, reference: &NodeRef) {
+        let bit = |is_set: bool| u16::from(is_set) << nibble;
+        let without = !bit(true);
+        self.mask = self.mask & without | bit(*reference != NodeRef::Empty);
+        let is_inline = matches!(reference, NodeRef::Inline(_));
+        self.inline = self.inline & without | bit(is_inline);
+        let is_leaf = matches!(reference, NodeRef::Leaf(_));
+        let leaves = self.leaf_mask() & without | bit(is_leaf);
+        self.row[..Self::MASK_BYTES].copy_from_slice(&leaves.to_be_bytes());
+    }
+
+    /// Puts `bytes` where `range` of the row is.
+    fn splice(&mut self, range: Range<usize>, bytes: &[u8]) {
+        if range.len() == bytes.len() {
+            self.row[range].copy_from_slice(bytes);
+            return;
+        }
+        let items = self.items();
+        let length = self.row.len() - items - range.len() + bytes.len();
+        self.row
+            .reserve_exact(bytes.len().saturating_sub(range.len()));
+        self.row.splice(range, bytes.iter().copied());
+        let mut header = Vec::with_capacity(3);
+        list_header(length, &mut header);
+        self.row.splice(Self::MASK_BYTES..items, header);
     }
 
     /// The child `nibble` with its node, which this branch then only names.
@@ -149,7 +254,7 @@ impl Branch {
             return Child::default();
         };
         Child {
-            reference: self.references[at],
+            reference: self.get(nibble),
             held: self.held.get_mut(at).and_then(Option::take),
         }
     }
@@ -157,7 +262,18 @@ impl Branch {
     /// The child `nibble`, if there is one, and the place for its node, if there is room for nodes.
     pub(crate) fn place(&mut self, nibble: u8) -> Option<(NodeRef, &mut Option<Held>)> {
         let at = self.find(nibble).ok()?;
-        Some((self.references[at], self.held.get_mut(at)?))
+        let reference = self.get(nibble);
+        Some((reference, self.held.get_mut(at)?))
+    }
+
+    /// The node in memory of the child `nibble`.
+    pub(crate) fn peek(&self, nibble: u8) -> Option<&Held> {
+        self.held.get(self.find(nibble).ok()?)?.as_ref()
+    }
+
+    fn touch(&self) -> u32 {
+        let lines = self.row.iter().step_by(64);
+        lines.map(|byte| u32::from(*byte)).sum()
     }
 
     /// The nodes in memory below.
@@ -182,10 +298,12 @@ impl Branch {
 
     /// Bytes of this node, without those of nodes below.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.references.capacity() * size_of::<NodeRef>()
-            + self.held.capacity() * size_of::<Option<Held>>()
-            + self.value.capacity()
+        size_of::<Self>() + self.row.capacity() + self.held.capacity() * size_of::<Option<Held>>()
+    }
+
+    /// The stored row.
+    pub(crate) fn row(&self) -> &[u8] {
+        &self.row
     }
 
     /// Where the child `nibble` is among the children, or would be.
@@ -198,28 +316,42 @@ impl Branch {
         }
     }
 
-    /// Bit `n` is set if child `n` is a leaf that is named by its hash.
-    pub(crate) fn leaf_mask(&self) -> u16 {
-        let leaves = self.children();
-        let leaves = leaves.filter(|(_, child)| matches!(child, NodeRef::Leaf(_)));
-        leaves.fold(0, |mask, (nibble, _)| mask | 1 << nibble)
+    fn leaf_mask(&self) -> u16 {
+        u16::from_be_bytes([self.row[0], self.row[1]])
     }
 
-    /// Appends the RLP to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let references = self.references.iter();
-        let filled: usize = references.map(NodeRef::encoded_length).sum();
-        let length = filled + (16 - self.len()) + string_length(&self.value);
-        out.reserve(length + 9);
-        list_header(length, out);
-        let mut references = self.references.iter();
-        for nibble in 0..16 {
-            let is_set = self.mask >> nibble & 1 == 1;
-            match is_set.then(|| references.next()).flatten() {
-                Some(reference) => reference.encode(out),
-                None => out.push(0x80),
-            }
+    /// Where the items of the list begin in the row.
+    fn items(&self) -> usize {
+        let header = match self.row[Self::MASK_BYTES] {
+            0xf9 => 3,
+            0xf8 => 2,
+            _ => 1,
+        };
+        Self::MASK_BYTES + header
+    }
+
+    /// Where item `number` of the list, a child or (16) the value, begins in the row.
+    fn start(&self, number: u8) -> usize {
+        let before = (1 << number) - 1;
+        if u32::from(self.inline) & before != 0 {
+            return (0..number).fold(self.items(), |at, _| at + self.length_at(at));
         }
-        encode_string(&self.value, out);
+        let hashes = (u32::from(self.mask) & before).count_ones() as usize;
+        self.items() + usize::from(number) + 32 * hashes
+    }
+
+    /// Where child `nibble` stands in the row.
+    fn item(&self, nibble: u8) -> Range<usize> {
+        let start = self.start(nibble);
+        start..start + self.length_at(start)
+    }
+
+    /// Bytes of the child that begins at `at`.
+    fn length_at(&self, at: usize) -> usize {
+        match self.row[at] {
+            ABSENT => 1,
+            HASH => 33,
+            list => usize::from(list.saturating_sub(SHORT_LIST)) + 1,
+        }
     }
 }

@@ -41,8 +41,8 @@ impl<'a> TrieBuilder<'a> {
             assert!(last < key, "keys ascend: {last} before {key}");
             let shared = common_prefix(last.as_slice(), key.as_slice());
             if shared == last.len() {
-                let mut branch = Box::<Branch>::default();
-                branch.value = last_value;
+                let mut branch = Box::new(Branch::with_room());
+                branch.set_value(&last_value);
                 self.open.push((shared, branch));
             } else {
                 self.close_down_to(shared, &last, last_value);
@@ -83,7 +83,7 @@ impl<'a> TrieBuilder<'a> {
         }
         let mut branch = match self.open.pop_if(|(depth, _)| *depth == shared) {
             Some((_, branch)) => branch,
-            None => Box::default(),
+            None => Box::new(Branch::with_room()),
         };
         self.attach(&mut branch, shared, last, node);
         self.open.push((shared, branch));

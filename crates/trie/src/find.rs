@@ -52,8 +52,7 @@ pub fn find(
             }
             Node::Branch(branch) => {
                 let Some((nibble, _)) = rest.split_first() else {
-                    let is_set = !branch.value.is_empty();
-                    return Ok(is_set.then_some(branch.value));
+                    return Ok(branch.value().map(<[u8]>::to_vec));
                 };
                 reference = branch.get(*nibble);
                 Path::EMPTY.join(&[*nibble]).expect("one nibble")

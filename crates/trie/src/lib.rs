@@ -17,9 +17,10 @@ mod proof;
 mod trie;
 mod update;
 mod view;
+mod warm;
 mod witness;
 
-pub use account::{TrieAccount, decode_slot, encode_slot};
+pub use account::{TrieAccount, decode_slot, encode_slot, encode_slot_to};
 pub use branch::{Branch, Child};
 pub use builder::{RowSink, TrieBuilder};
 pub use find::find;

@@ -77,45 +77,54 @@ pub struct Extension {
     pub child: Child,
 }
 
-impl Node {
-    /// Stands where a node was taken away.
-    pub(crate) const GONE: Self = Self::Leaf {
-        path: Path::EMPTY,
-        value: Vec::new(),
-    };
+impl Extension {
+    /// Appends the stored row to `out`: no leaf mask, then the RLP.
+    pub(crate) fn encode_row(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; Node::ROW_MASK_BYTES]);
+        self.encode(out);
+    }
 
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (packed, len) = hex_prefix(self.path.as_slice(), false);
+        let (packed, child) = (&packed[..len], &self.child.reference);
+        list_header(string_length(packed) + child.encoded_length(), out);
+        encode_string(packed, out);
+        child.encode(out);
+    }
+}
+
+/// Appends the RLP of the leaf of `key` that stands `depth` nibbles down.
+pub(crate) fn encode_leaf(key: &Path, depth: usize, value: &[u8], out: &mut Vec<u8>) {
+    let (packed, len) = hex_prefix(&key.as_slice()[depth..], true);
+    let packed = &packed[..len];
+    list_header(string_length(packed) + string_length(value), out);
+    encode_string(packed, out);
+    encode_string(value, out);
+}
+
+impl Node {
     /// Bytes of a stored row before the RLP: the leaf mask, big-endian, bit `n` for child `n`.
     pub(crate) const ROW_MASK_BYTES: usize = 2;
 
     /// Appends the RLP to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Leaf { path, value } => {
-                let (packed, len) = hex_prefix(path, true);
-                let packed = &packed[..len];
-                list_header(string_length(packed) + string_length(value), out);
-                encode_string(packed, out);
-                encode_string(value, out);
-            }
-            Self::Extension(extension) => {
-                let (packed, len) = hex_prefix(&extension.path, false);
-                let (packed, child) = (&packed[..len], &extension.child.reference);
-                list_header(string_length(packed) + child.encoded_length(), out);
-                encode_string(packed, out);
-                child.encode(out);
-            }
-            Self::Branch(branch) => branch.encode(out),
+            Self::Leaf { path, value } => encode_leaf(path, 0, value, out),
+            Self::Extension(extension) => extension.encode(out),
+            Self::Branch(branch) => out.extend_from_slice(&branch.row()[Self::ROW_MASK_BYTES..]),
         }
     }
 
-    /// Appends the stored row to `out`: 2 bytes leaf mask, then the RLP.
+    /// Appends the stored row to `out`.
     pub(crate) fn encode_row(&self, out: &mut Vec<u8>) {
-        let mask = match self {
-            Self::Branch(branch) => branch.leaf_mask(),
-            Self::Leaf { .. } | Self::Extension(_) => 0,
-        };
-        out.extend_from_slice(&mask.to_be_bytes());
-        self.encode(out);
+        match self {
+            Self::Leaf { path, value } => {
+                out.extend_from_slice(&[0; Self::ROW_MASK_BYTES]);
+                encode_leaf(path, 0, value, out);
+            }
+            Self::Extension(extension) => extension.encode_row(out),
+            Self::Branch(branch) => out.extend_from_slice(branch.row()),
+        }
     }
 
     /// Reads a node from its RLP.
@@ -155,14 +164,12 @@ impl Node {
         match count {
             2 => Self::decode_short(&items[0], &items[1]),
             17 => {
-                let mut branch = Box::<Branch>::default();
-                let filled = items[..16].iter().filter(|item| item.raw != [0x80]);
-                branch.reserve(filled.count());
-                for (nibble, item) in (0_u8..16).zip(&items) {
-                    branch.set(nibble, NodeRef::decode(item, mask >> nibble & 1 == 1)?);
+                let mut children = [NodeRef::Empty; 16];
+                for (nibble, child) in children.iter_mut().enumerate() {
+                    *child = NodeRef::decode(&items[nibble], mask >> nibble & 1 == 1)?;
                 }
-                branch.value = items[16].string()?.to_vec();
-                Ok(Self::Branch(branch))
+                items[16].string()?;
+                Ok(Self::Branch(Box::new(Branch::of_rlp(rlp, &children))))
             }
             _ => Err(MalformedNode("neither 2 nor 17 items")),
         }
@@ -260,8 +267,7 @@ impl<'a> Item<'a> {
 /// Gives the buffer and how much of it is used.
 ///
 /// Spec: Yellow Paper, appendix C.
-fn hex_prefix(path: &Path, is_leaf: bool) -> ([u8; 33], usize) {
-    let nibbles = path.as_slice();
+fn hex_prefix(nibbles: &[u8], is_leaf: bool) -> ([u8; 33], usize) {
     let mut out = [0; 33];
     out[0] = if is_leaf { 0x20 } else { 0x00 };
     let (odd, even) = nibbles.split_at(nibbles.len() % 2);
@@ -319,7 +325,7 @@ mod tests {
     #[test]
     fn hex_prefix_tells_leaf_and_odd_length() {
         let encode = |nibbles: &[u8], leaf| {
-            let (bytes, len) = hex_prefix(&path(nibbles), leaf);
+            let (bytes, len) = hex_prefix(nibbles, leaf);
             bytes[..len].to_vec()
         };
         assert_eq!(encode(&[1, 2, 3, 4, 5], false), [0x11, 0x23, 0x45]);

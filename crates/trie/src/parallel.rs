@@ -4,9 +4,9 @@
 //! The outcome does not depend on the number of threads, only the order of the rows does.
 
 use crate::branch::{Child, Held};
-use crate::draft::{Outcome, Rows};
+use crate::draft::{Outcome, Rows, Top};
 use crate::update::Source;
-use crate::{Branch, LeafUpdate, Node, NodeRef, Owner, Path, TrieUpdate, TrieView};
+use crate::{Branch, LeafUpdate, NodeRef, Owner, Path, TrieUpdate, TrieView};
 use niwaki_primitives::Fault;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,18 +112,18 @@ fn on_threads<R: Default + Send>(
 enum Job<'a, 'b> {
     Whole(&'a mut [TrieUpdate<'b>]),
     /// The subtrie of a split trie (by its index) below a nibble.
-    Below(usize, Owner, u8, Child, &'b [LeafUpdate]),
+    Below(usize, Owner, u8, Child, &'b [LeafUpdate<'b>]),
 }
 
-type Below = Result<(usize, u8, Outcome), Fault>;
+type Below<'b> = Result<(usize, u8, Outcome<'b>), Fault>;
 
 /// Does `jobs` on up to `threads` threads: what became of the subtries, and the rows.
-fn run<R: Default + Send>(
+fn run<'b, R: Default + Send>(
     source: Source<'_>,
-    jobs: Vec<Job<'_, '_>>,
+    jobs: Vec<Job<'_, 'b>>,
     threads: usize,
     tell: &Tell<R>,
-) -> (Vec<Below>, Vec<R>) {
+) -> (Vec<Below<'b>>, Vec<R>) {
     let threads = threads.min(jobs.len());
     let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
     let next = AtomicUsize::new(0);
@@ -153,7 +153,7 @@ fn run<R: Default + Send>(
 }
 
 /// What became of a subtrie; `None` for whole tries, which are in place.
-fn do_job(source: Source<'_>, job: Job<'_, '_>, rows: &mut Rows<'_>) -> Option<Below> {
+fn do_job<'b>(source: Source<'_>, job: Job<'_, 'b>, rows: &mut Rows<'_>) -> Option<Below<'b>> {
     match job {
         Job::Whole(updates) => source.update(updates, rows).err().map(Err),
         Job::Below(index, owner, nibble, child, leaves) => {
@@ -189,7 +189,7 @@ struct Split<'a> {
     update: TrieUpdate<'a>,
     /// Its root, if that is a branch.
     branch: Option<Box<Branch>>,
-    tops: Vec<(u8, Option<Node>)>,
+    tops: Vec<(u8, Option<Top<'a>>)>,
     /// Bytes of nodes taken out of memory, and put back.
     taken: usize,
     put: usize,
@@ -201,7 +201,7 @@ impl<'a> Split<'a> {
         let TrieUpdate { owner, trie, .. } = update;
         if let (NodeRef::Hash(hash), None) = (trie.root.reference, &trie.root.held) {
             let node = source.view.node(&owner, &Path::EMPTY, &hash)?;
-            trie.root.held = node.and_then(Held::of);
+            trie.root.held = node.and_then(|node| Held::of(node).ok());
             trie.bytes += trie.root.held.as_ref().map_or(0, Held::bytes);
         }
         let (mut branch, mut taken) = (None, 0);
@@ -248,7 +248,7 @@ impl<'a> Split<'a> {
     }
 
     /// Takes in what became of the subtrie below `nibble`.
-    fn add(&mut self, nibble: u8, outcome: Outcome) {
+    fn add(&mut self, nibble: u8, outcome: Outcome<'a>) {
         self.taken += outcome.taken;
         self.put += outcome.put;
         self.tops.push((nibble, outcome.top));

@@ -132,7 +132,7 @@ fn follow(
                 Some((nibble, tail)) => {
                     (reference, rest) = (branch.get(*nibble), tail);
                 }
-                None => return Ok((!branch.value.is_empty()).then_some(branch.value)),
+                None => return Ok(branch.value().map(<[u8]>::to_vec)),
             },
         }
     }

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod branches;
 mod published;
 
 /// One trie as a disk keeps it: rows by path, leaves by key.
@@ -83,7 +84,7 @@ impl Disk {
             .iter()
             .map(|(key, value)| LeafUpdate {
                 key: *key,
-                value: value.clone(),
+                value: value.as_deref(),
                 replaces: how.hint && self.leaves.contains_key(key),
             })
             .collect();

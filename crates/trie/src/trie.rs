@@ -57,7 +57,7 @@ impl Trie {
         while let NodeRef::Hash(hash) = reference {
             if place.is_none() {
                 let node = view.node(owner, &key.first(depth), &hash)?;
-                *place = node.and_then(Held::of);
+                *place = node.and_then(|node| Held::of(node).ok());
                 self.bytes += place.as_ref().map_or(0, Held::bytes);
             }
             let rest = &key.as_slice()[depth..];
@@ -139,7 +139,7 @@ fn total_bytes(held: Held) -> usize {
 
 impl Trie {
     /// Becomes what a change made of it.
-    pub(crate) fn take_over(&mut self, outcome: Outcome) {
+    pub(crate) fn take_over(&mut self, outcome: Outcome<'_>) {
         self.root = outcome.root;
         self.bytes = (self.bytes + outcome.put).saturating_sub(outcome.taken);
     }

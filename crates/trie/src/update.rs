@@ -6,19 +6,21 @@
 //! whatever trie they are of.
 
 use crate::branch::{Child, Held};
-use crate::draft::{Built, Drafts, Outcome, Rows};
+use crate::draft::{Built, Drafts, Hanging, Leaf, Outcome, Rows, Top};
 use crate::path::common_prefix;
 use crate::view::{fault_key, segment};
+use crate::warm::{warm, warm_below};
 use crate::{Branch, Extension, MalformedNode, Node, NodeRef, Owner, Path, Trie, TrieView};
 use niwaki_primitives::Fault;
+use std::borrow::Cow;
 
 /// A changed leaf.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeafUpdate {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafUpdate<'a> {
     /// The key.
     pub key: Path,
     /// The value as it stands in the trie, not empty; `None` removes the key.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<&'a [u8]>,
     /// The trie is known to hold this key, so the leaf it replaces need not be read. `false` is
     /// always right, `true` only if it is so.
     pub replaces: bool,
@@ -32,7 +34,7 @@ pub struct TrieUpdate<'a> {
     /// The trie.
     pub trie: &'a mut Trie,
     /// Its changed leaves, their keys strictly ascending.
-    pub leaves: &'a [LeafUpdate],
+    pub leaves: &'a [LeafUpdate<'a>],
 }
 
 /// What changes have in common: where nodes come from, and the clock to leave on them.
@@ -50,6 +52,8 @@ impl Source<'_> {
         updates: &mut [TrieUpdate<'_>],
         rows: &mut Rows<'_>,
     ) -> Result<(), Fault> {
+        let ways = updates.iter();
+        warm(ways.map(|update| (&*update.trie, update.leaves)));
         let mut drafts = Drafts::new(self.clock, rows);
         for update in &mut *updates {
             drafts.begin(update.owner);
@@ -68,13 +72,14 @@ impl Source<'_> {
 
     /// What the subtrie below `child`, which stands at `path` in the trie of `owner`, becomes by
     /// `leaves`, which all begin with `path`: all of it but the hash of its top.
-    pub(crate) fn update_below(
+    pub(crate) fn update_below<'b>(
         self,
         (owner, path): (Owner, Path),
         child: Child,
-        leaves: &[LeafUpdate],
+        leaves: &'b [LeafUpdate<'b>],
         rows: &mut Rows<'_>,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome<'b>, Fault> {
+        warm_below(child.held.as_ref(), leaves, path.len());
         let mut drafts = Drafts::new(self.clock, rows);
         drafts.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut drafts);
@@ -88,15 +93,13 @@ impl Source<'_> {
         self,
         owner: Owner,
         branch: Box<Branch>,
-        tops: Vec<(u8, Option<Node>)>,
+        tops: Vec<(u8, Option<Top<'_>>)>,
         rows: &mut Rows<'_>,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Outcome<'static>, Fault> {
         let mut drafts = Drafts::new(self.clock, rows);
         drafts.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut drafts);
-        let tops = tops.into_iter();
-        let tops = tops.map(|(nibble, top)| (nibble, top.map(Built::from)));
-        let root = merge.rejoin(Path::EMPTY, branch, tops.collect())?;
+        let root = merge.rejoin(Path::EMPTY, branch, tops)?;
         drafts.add_root(true, root);
         let outcome = drafts.hash().pop();
         Ok(outcome.expect("one part was begun"))
@@ -119,106 +122,115 @@ impl<'a, 'b> Merge<'a, 'b> {
     }
 
     /// What `node`, which stands at `path`, becomes by `updates`, whose keys all begin with `path`.
-    fn merge(
+    fn merge<'c>(
         &mut self,
         path: Path,
         node: Option<Node>,
-        updates: &[LeafUpdate],
-    ) -> Result<Option<Built>, Fault> {
+        updates: &'c [LeafUpdate<'c>],
+    ) -> Result<Option<Top<'c>>, Fault> {
         match node {
             None => Ok(self.build(&path, None, updates)),
             Some(Node::Leaf { path: rest, value }) => {
-                let key = self.join(&path, rest.as_slice())?;
-                Ok(self.build(&path, Some((key, value)), updates))
+                let leaf = self.leaf(&path, &rest, value)?;
+                Ok(self.build(&path, Some(leaf), updates))
             }
             Some(Node::Extension(extension)) => self.extension(path, *extension, updates),
             Some(Node::Branch(branch)) => self.branch(path, branch, None, updates),
         }
     }
 
+    /// A leaf that stands at `path`.
+    fn leaf(&self, path: &Path, rest: &Path, value: Vec<u8>) -> Result<Leaf<'static>, Fault> {
+        let key = self.join(path, rest.as_slice())?;
+        let value = Cow::Owned(value);
+        Ok(Leaf { key, value })
+    }
+
     /// A fresh subtrie of the leaf that stood there, if any, and the updates that set a value.
-    fn build(
+    fn build<'c>(
         &mut self,
         path: &Path,
-        leaf: Option<(Path, Vec<u8>)>,
-        updates: &[LeafUpdate],
-    ) -> Option<Built> {
-        let mut leaf = leaf.filter(|(key, _)| updates.iter().all(|update| update.key != *key));
+        leaf: Option<Leaf<'c>>,
+        updates: &'c [LeafUpdate<'c>],
+    ) -> Option<Top<'c>> {
+        let mut leaf = leaf.filter(|leaf| updates.iter().all(|update| update.key != leaf.key));
+        let set = |update: &LeafUpdate<'c>| {
+            let (key, value) = (update.key, Cow::Borrowed(update.value?));
+            Some(Leaf { key, value })
+        };
+        if let ([update], None) = (updates, &leaf) {
+            return set(update).map(Top::Leaf);
+        }
         let mut leaves = Vec::with_capacity(updates.len() + 1);
         for update in updates {
-            leaves.extend(leaf.take_if(|(key, _)| *key < update.key));
-            if let Some(value) = &update.value {
-                leaves.push((update.key, value.clone()));
-            }
+            leaves.extend(leaf.take_if(|leaf| leaf.key < update.key));
+            leaves.extend(set(update));
         }
         leaves.extend(leaf);
         self.grow(path.len(), &mut leaves)
     }
 
     /// The subtrie of `leaves`, which ascend and share `depth` nibbles.
-    fn grow(&mut self, depth: usize, leaves: &mut [(Path, Vec<u8>)]) -> Option<Built> {
-        let ((first, value), rest) = leaves.split_first_mut()?;
-        let first = *first;
-        let Some((last, _)) = rest.last() else {
-            let (path, value) = (first.skip(depth), std::mem::take(value));
-            return Some(Node::Leaf { path, value }.into());
+    fn grow<'c>(&mut self, depth: usize, leaves: &mut [Leaf<'c>]) -> Option<Top<'c>> {
+        let (first, rest) = leaves.split_first_mut()?;
+        let key = first.key;
+        let Some(last) = rest.last() else {
+            let value = std::mem::take(&mut first.value);
+            return Some(Top::Leaf(Leaf { key, value }));
         };
-        let fork = common_prefix(first.as_slice(), last.as_slice());
+        let fork = common_prefix(key.as_slice(), last.key.as_slice());
         let mut branch = Box::<Branch>::default();
         let mut leaves = leaves;
-        if first.len() == fork {
-            branch.value = std::mem::take(&mut leaves[0].1);
+        if key.len() == fork {
+            branch.set_value(&leaves[0].value);
             leaves = &mut leaves[1..];
         }
-        let mut built = Built::from(Node::Branch(branch));
-        while let Some((key, _)) = leaves.first() {
-            let (key, nibble) = (*key, key.as_slice()[fork]);
-            let count = leaves.partition_point(|(key, _)| key.as_slice()[fork] <= nibble);
+        let mut built = Built::from(Held::Branch(branch));
+        while let Some(first) = leaves.first() {
+            let (at, nibble) = (first.key.first(fork + 1), first.key.as_slice()[fork]);
+            let count = leaves.partition_point(|leaf| leaf.key.as_slice()[fork] <= nibble);
             let (group, rest) = leaves.split_at_mut(count);
             leaves = rest;
             let child = self.grow(fork + 1, group);
-            self.settle(
-                &key.first(fork + 1),
-                NodeRef::Empty,
-                child,
-                &mut built,
-                nibble,
-            );
+            self.settle(&at, NodeRef::Empty, child, &mut built, nibble);
         }
         if fork == depth {
-            return Some(built);
+            return Some(Top::Inner(built));
         }
-        let path = first.first(fork).skip(depth);
-        Some(self.extend(path, first.first(fork), NodeRef::Empty, built))
+        let path = key.first(fork).skip(depth);
+        let top = self.extend(path, key.first(fork), NodeRef::Empty, built);
+        Some(Top::Inner(top))
     }
 
     /// An extension by `path` to `below`, which stands at `at` where its parent held `before`.
     fn extend(&mut self, path: Path, at: Path, before: NodeRef, below: Built) -> Built {
         let mut built = extension(path, Child::default());
-        self.settle(&at, before, Some(below), &mut built, 0);
+        let below = Some(Top::Inner(below));
+        self.settle(&at, before, below, &mut built, 0);
         built
     }
 
     /// `carried` is a child that is in hand and has no row yet.
-    fn branch(
+    fn branch<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
         mut carried: Option<(u8, Node)>,
-        mut updates: &[LeafUpdate],
-    ) -> Result<Option<Built>, Fault> {
+        mut updates: &'c [LeafUpdate<'c>],
+    ) -> Result<Option<Top<'c>>, Fault> {
         let depth = path.len();
         let removes = updates.iter().any(|update| update.value.is_none());
         if let Some((first, rest)) = updates.split_first()
             && first.key.len() == depth
         {
-            branch.value = first.value.clone().unwrap_or_default();
+            branch.set_value(first.value.unwrap_or_default());
             updates = rest;
         }
         if !removes {
-            return self.grown_branch(path, branch, carried, updates).map(Some);
+            let built = self.grown_branch(path, branch, carried, updates)?;
+            return Ok(Some(Top::Inner(built)));
         }
-        let mut fresh: Vec<(u8, Option<Built>)> = Vec::with_capacity(updates.len().min(16));
+        let mut fresh: Vec<(u8, Option<Top<'c>>)> = Vec::with_capacity(updates.len().min(16));
         while let Some((nibble, group)) = take_group(&mut updates, depth) {
             let child_path = self.join(&path, &[nibble])?;
             let child = match carried.take_if(|(at, _)| *at == nibble) {
@@ -227,20 +239,23 @@ impl<'a, 'b> Merge<'a, 'b> {
             };
             fresh.push((nibble, self.merge(child_path, child, group)?));
         }
-        fresh.extend(carried.map(|(nibble, node)| (nibble, Some(node.into()))));
+        if let Some((nibble, node)) = carried {
+            let at = self.join(&path, &[nibble])?;
+            fresh.push((nibble, Some(self.unchanged(&at, node)?)));
+        }
         self.rejoin(path, branch, fresh)
     }
 
     /// As [`Merge::branch`], where no update removes anything: then the branch stays one.
-    fn grown_branch(
+    fn grown_branch<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
         mut carried: Option<(u8, Node)>,
-        mut updates: &[LeafUpdate],
+        mut updates: &'c [LeafUpdate<'c>],
     ) -> Result<Built, Fault> {
         // Its children hang on it before it is whole.
-        let mut built = Built::from(Node::GONE);
+        let mut hanging = Hanging::default();
         while let Some((nibble, group)) = take_group(&mut updates, path.len()) {
             let child_path = self.join(&path, &[nibble])?;
             let before = branch.get(nibble);
@@ -249,43 +264,47 @@ impl<'a, 'b> Merge<'a, 'b> {
                 None => self.resolve(&child_path, branch.lend(nibble), group)?,
             };
             let child = self.merge(child_path, child, group)?;
-            self.settle(&child_path, before, child, &mut built, nibble);
+            let child = child.expect("nothing was removed");
+            self.hang(&child_path, before, child, &mut hanging, nibble);
         }
         if let Some((nibble, node)) = carried {
-            let child_path = self.join(&path, &[nibble])?;
-            self.settle(
-                &child_path,
-                NodeRef::Empty,
-                Some(node.into()),
-                &mut built,
-                nibble,
-            );
+            let at = self.join(&path, &[nibble])?;
+            let child = self.unchanged(&at, node)?;
+            self.hang(&at, NodeRef::Empty, child, &mut hanging, nibble);
         }
-        built.node = Node::Branch(branch);
-        Ok(built)
+        let node = Held::Branch(branch);
+        Ok(Built { node, hanging })
+    }
+
+    /// A node in hand that stands at `path`.
+    fn unchanged(&self, path: &Path, node: Node) -> Result<Top<'static>, Fault> {
+        match Held::of(node) {
+            Ok(held) => Ok(Top::Inner(held.into())),
+            Err((rest, value)) => self.leaf(path, &rest, value).map(Top::Leaf),
+        }
     }
 
     /// Puts changed children back into their branch, which falls together if one is left.
-    fn rejoin(
+    fn rejoin<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
-        fresh: Vec<(u8, Option<Built>)>,
-    ) -> Result<Option<Built>, Fault> {
+        fresh: Vec<(u8, Option<Top<'c>>)>,
+    ) -> Result<Option<Top<'c>>, Fault> {
         let changed = fresh.iter().fold(0_u16, |mask, (at, _)| mask | 1 << at);
         let mut kept = branch.children().filter(|(at, _)| changed >> at & 1 == 0);
         let only_kept = kept.next().map(|(nibble, _)| nibble);
         let living = fresh.iter().filter(|(_, node)| node.is_some()).count();
         let children = usize::from(only_kept.is_some()) + kept.count() + living;
-        let falls = children + usize::from(!branch.value.is_empty()) < 2;
+        let falls = children + usize::from(branch.value().is_some()) < 2;
         if !falls {
             let before: Vec<NodeRef> = fresh.iter().map(|(at, _)| branch.get(*at)).collect();
-            let mut built = Built::from(Node::Branch(branch));
+            let mut built = Built::from(Held::Branch(branch));
             for ((nibble, node), before) in fresh.into_iter().zip(before) {
                 let child_path = self.join(&path, &[nibble])?;
                 self.settle(&child_path, before, node, &mut built, nibble);
             }
-            return Ok(Some(built));
+            return Ok(Some(Top::Inner(built)));
         }
 
         let mut last = None;
@@ -298,8 +317,9 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
         if let Some(nibble) = only_kept {
             let child_path = self.join(&path, &[nibble])?;
-            let node = self.resolve(&child_path, branch.lend(nibble), &[])?;
-            last = node.map(|node| (nibble, node.into(), false));
+            if let Some(node) = self.resolve(&child_path, branch.lend(nibble), &[])? {
+                last = Some((nibble, self.unchanged(&child_path, node)?, false));
+            }
         }
         match last {
             Some((nibble, node, is_fresh)) => {
@@ -307,26 +327,25 @@ impl<'a, 'b> Merge<'a, 'b> {
                 let before = branch.get(nibble);
                 self.lift(&at, 1, before, (node, is_fresh)).map(Some)
             }
-            None if branch.value.is_empty() => Ok(None),
-            None => {
-                let (path, value) = (Path::EMPTY, branch.value);
-                Ok(Some(Node::Leaf { path, value }.into()))
-            }
+            None => Ok(branch.value().map(|value| {
+                let (key, value) = (path, Cow::Owned(value.to_vec()));
+                Top::Leaf(Leaf { key, value })
+            })),
         }
     }
 
-    fn extension(
+    fn extension<'c>(
         &mut self,
         path: Path,
         stored: Extension,
-        updates: &[LeafUpdate],
-    ) -> Result<Option<Built>, Fault> {
+        updates: &'c [LeafUpdate<'c>],
+    ) -> Result<Option<Top<'c>>, Fault> {
         let depth = path.len();
         let Extension {
             path: skipped,
             child,
         } = stored;
-        let shared = |update: &LeafUpdate| {
+        let shared = |update: &LeafUpdate<'_>| {
             common_prefix(skipped.as_slice(), &update.key.as_slice()[depth..])
         };
         let inserts = updates.iter().filter(|update| update.value.is_some());
@@ -336,7 +355,7 @@ impl<'a, 'b> Merge<'a, 'b> {
         let count = updates[start..].partition_point(|u| shared(u) >= split);
         let group = &updates[start..start + count];
         if group.is_empty() {
-            return Ok(Some(extension(skipped, child)));
+            return Ok(Some(Top::Inner(extension(skipped, child))));
         }
         let below = self.join(&path, prefix)?;
         let (before, node) = match rest.split_first() {
@@ -351,7 +370,8 @@ impl<'a, 'b> Merge<'a, 'b> {
                 if tail.is_empty() {
                     branch.put(*nibble, child);
                 } else {
-                    let node = extension(skipped.skip(split + 1), child).node;
+                    let path = skipped.skip(split + 1);
+                    let node = Node::Extension(Box::new(Extension { path, child }));
                     carried = Some((*nibble, node));
                 }
                 (NodeRef::Empty, self.branch(below, branch, carried, group)?)
@@ -369,30 +389,44 @@ impl<'a, 'b> Merge<'a, 'b> {
 
     /// The node that stands `count` nibbles above `path` if all below it is the given node at
     /// `path`; the flag says whether that node is new. Its parent named it `before`.
-    fn lift(
+    fn lift<'c>(
         &mut self,
         path: &Path,
         count: usize,
         before: NodeRef,
-        (mut built, is_fresh): (Built, bool),
-    ) -> Result<Built, Fault> {
+        (mut top, is_fresh): (Top<'c>, bool),
+    ) -> Result<Top<'c>, Fault> {
         let prefix = path.skip(path.len() - count);
-        let rest = match &mut built.node {
-            Node::Leaf { path, .. } => path,
-            Node::Extension(extension) => &mut extension.path,
-            Node::Branch(_) if is_fresh => return Ok(self.extend(prefix, *path, before, built)),
-            Node::Branch(_) => {
-                let is_named = matches!(before, NodeRef::Hash(_));
-                let held = Held::of(built.node).filter(|_| is_named);
-                held.iter().for_each(|held| self.drafts.put_back(held));
-                let reference = before;
-                return Ok(extension(prefix, Child { reference, held }));
+        match &mut top {
+            // Its key tells all.
+            Top::Leaf(_) => {}
+            Top::Inner(Built {
+                node: Held::Extension(extension),
+                ..
+            }) => {
+                let whole = prefix.join(extension.path.as_slice());
+                extension.path = whole.ok_or_else(|| self.too_long(path))?;
             }
-        };
-        let whole = prefix.join(rest.as_slice());
-        *rest = whole.ok_or_else(|| self.too_long(path))?;
+            Top::Inner(_) => {
+                let Top::Inner(branch) = top else {
+                    unreachable!("it was just looked at");
+                };
+                return Ok(Top::Inner(match is_fresh {
+                    true => self.extend(prefix, *path, before, branch),
+                    false => self.reach(prefix, before, branch.node),
+                }));
+            }
+        }
         self.remove(path, &before);
-        Ok(built)
+        Ok(top)
+    }
+
+    /// An extension by `path` to a branch that stays as it was.
+    fn reach(&mut self, path: Path, reference: NodeRef, branch: Held) -> Built {
+        let is_named = matches!(reference, NodeRef::Hash(_));
+        let held = Some(branch).filter(|_| is_named);
+        held.iter().for_each(|held| self.drafts.put_back(held));
+        extension(path, Child { reference, held })
     }
 
     /// Hangs what now stands at `path`, where the parent held `before`, below `parent` as the
@@ -401,19 +435,35 @@ impl<'a, 'b> Merge<'a, 'b> {
         &mut self,
         path: &Path,
         before: NodeRef,
-        node: Option<Built>,
+        node: Option<Top<'_>>,
         parent: &mut Built,
         slot: u8,
     ) {
         match node {
-            Some(node) => {
-                let was_stored = matches!(before, NodeRef::Hash(_));
-                let draft = self.drafts.add(*path, was_stored, node);
-                parent.hang(slot, draft, self.drafts);
-            }
+            Some(node) => self.hang(path, before, node, &mut parent.hanging, slot),
             None => {
                 self.remove(path, &before);
                 parent.set_child(slot, Child::default());
+            }
+        }
+    }
+
+    fn hang(
+        &mut self,
+        path: &Path,
+        before: NodeRef,
+        node: Top<'_>,
+        hanging: &mut Hanging,
+        slot: u8,
+    ) {
+        match node {
+            Top::Leaf(leaf) => {
+                self.remove(path, &before);
+                self.drafts.hang_leaf(&leaf, path.len(), hanging, slot);
+            }
+            Top::Inner(built) => {
+                let was_stored = matches!(before, NodeRef::Hash(_));
+                self.drafts.hang(*path, was_stored, built, hanging, slot);
             }
         }
     }
@@ -431,7 +481,7 @@ impl<'a, 'b> Merge<'a, 'b> {
         &mut self,
         path: &Path,
         child: Child,
-        updates: &[LeafUpdate],
+        updates: &[LeafUpdate<'_>],
     ) -> Result<Option<Node>, Fault> {
         if let Some(held) = child.held {
             self.drafts.taken(&held);
@@ -475,11 +525,14 @@ impl<'a, 'b> Merge<'a, 'b> {
 }
 
 fn extension(path: Path, child: Child) -> Built {
-    Node::Extension(Box::new(Extension { path, child })).into()
+    Held::Extension(Box::new(Extension { path, child })).into()
 }
 
 /// The first of `updates` that agree in the nibble at `depth`, with that nibble.
-fn take_group<'a>(updates: &mut &'a [LeafUpdate], depth: usize) -> Option<(u8, &'a [LeafUpdate])> {
+fn take_group<'a>(
+    updates: &mut &'a [LeafUpdate<'a>],
+    depth: usize,
+) -> Option<(u8, &'a [LeafUpdate<'a>])> {
     let nibble = updates.first()?.key.as_slice()[depth];
     let count = updates.partition_point(|update| update.key.as_slice()[depth] <= nibble);
     let (group, rest) = updates.split_at(count);

@@ -7,7 +7,8 @@ use crate::{
 use alloy_primitives::keccak256;
 use niwaki_primitives::map::{B256Map, HashMap};
 use niwaki_primitives::{
-    Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, StateView, U256,
+    Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, SlotDiff, StateDiff,
+    StateView, U256,
 };
 
 const NODES: &str = "witness nodes";
@@ -54,28 +55,35 @@ impl WitnessState {
     ///
     /// Spec: execution-specs `state.py`, `state_root`.
     pub fn post_root(&self, diff: &StateDiff) -> Result<B256, Fault> {
-        let mut updates = Vec::with_capacity(diff.accounts.len());
+        let mut leaves = Vec::with_capacity(diff.accounts.len());
         for (address, change) in &diff.accounts {
             let key = Path::of_hash(&keccak256(address));
             let leaf = |account| self.post_account(address, account, change);
-            let value = change.new.as_ref().map(leaf).transpose()?;
-            let replaces = false;
-            updates.push(LeafUpdate {
-                key,
-                value,
-                replaces,
-            });
+            leaves.push((key, change.new.as_ref().map(leaf).transpose()?));
         }
-        updates.sort_unstable_by_key(|update| update.key);
-        self.updated_root(None, self.state_root, &updates)
+        self.updated_root(None, self.state_root, leaves)
     }
 
-    fn updated_root(&self, owner: Owner, root: B256, leaves: &[LeafUpdate]) -> Result<B256, Fault> {
+    fn updated_root(
+        &self,
+        owner: Owner,
+        root: B256,
+        mut leaves: Vec<(Path, Option<Vec<u8>>)>,
+    ) -> Result<B256, Fault> {
+        leaves.sort_unstable_by_key(|(key, _)| *key);
+        let leaves: Vec<LeafUpdate<'_>> = leaves
+            .iter()
+            .map(|(key, value)| LeafUpdate {
+                key: *key,
+                value: value.as_deref(),
+                replaces: false,
+            })
+            .collect();
         let mut trie = Trie::new(root);
         let update = TrieUpdate {
             owner,
             trie: &mut trie,
-            leaves,
+            leaves: &leaves,
         };
         let (threads, clock) = (1, 0);
         let work = Work { threads, clock };
@@ -94,18 +102,13 @@ impl WitnessState {
             true => EMPTY_ROOT_HASH,
             false => self.storage_root(address)?,
         };
-        let mut slots: Vec<LeafUpdate> = change
-            .slots
-            .iter()
-            .map(|(slot, value)| LeafUpdate {
-                key: Path::of_hash(&keccak256(B256::from(*slot))),
-                value: (!value.new.is_zero()).then(|| encode_slot(&value.new)),
-                replaces: false,
-            })
-            .collect();
-        slots.sort_unstable_by_key(|update| update.key);
+        let leaf = |(slot, value): &(U256, SlotDiff)| {
+            let key = Path::of_hash(&keccak256(B256::from(*slot)));
+            (key, (!value.new.is_zero()).then(|| encode_slot(&value.new)))
+        };
+        let slots = change.slots.iter().map(leaf).collect();
         let owner = Some(keccak256(address));
-        let storage_root = self.updated_root(owner, prior_root, &slots)?;
+        let storage_root = self.updated_root(owner, prior_root, slots)?;
         Ok(TrieAccount::new(account, storage_root).to_leaf())
     }
 

@@ -143,3 +143,56 @@ fn a_panic_of_the_work_ends_the_reading_ahead() {
         panic!("work fails");
     });
 }
+
+#[test]
+fn caches_that_follow_behind_are_never_seen_to_be_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::open(dir.path(), &Options::default()).unwrap();
+    let world = WorldState::open(database, &StateOptions::default()).unwrap();
+    let mut state = MemoryState::default();
+    let account = MemoryAccount::default();
+    (0..40).for_each(|at| drop(state.accounts.insert(address(at), account.clone())));
+    genesis(&world, &state);
+    let mut rng = StdRng::seed_from_u64(3);
+    for round in 1..60_u64 {
+        // Some blocks are small enough to be followed at once.
+        let (slots, before) = (rng.random_range(1..20), state.clone());
+        let mut diff = StateDiff::default();
+        for at in 0..40 {
+            let prior = state.account(&address(at)).unwrap();
+            let new = prior.map(|prior| Account {
+                nonce: round,
+                ..prior
+            });
+            let slot = |slot| {
+                let slot = U256::from(slot);
+                let prior = state.storage(&address(at), &slot).unwrap();
+                (
+                    slot,
+                    SlotDiff {
+                        prior,
+                        new: U256::from(round),
+                    },
+                )
+            };
+            let change = AccountDiff {
+                prior,
+                new,
+                storage_wiped: false,
+                slots: (0..slots).map(slot).collect(),
+            };
+            diff.accounts.push((address(at), change));
+        }
+        let old = world.view_at_head().unwrap();
+        let prepared = world.prepare(&old, &diff).unwrap();
+        let (own, parent) = (block(round, 0), block(round - 1, 0));
+        world
+            .commit(prepared, (own, parent.hash), canonical(&own), false)
+            .unwrap();
+        state.apply(&diff);
+        let new = world.view_at_head().unwrap();
+        assert_same(&new, &state);
+        assert_same(&old, &before);
+    }
+    assert_clean(&world);
+}

@@ -1,9 +1,12 @@
 //! Writing behind is not seen: reads, snapshots and what a reopened database has are those of a map.
 
 use super::*;
+use crate::Later;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -61,7 +64,10 @@ fn whatever_is_written_is_read_at_once_and_after_opening_again() {
             let database = open(dir.path());
             for _ in 0..40 {
                 let batch = random_batch(&mut rng, &mut model);
-                database.write(batch, rng.random_range(0..20) == 0).unwrap();
+                let more = random_batch(&mut rng, &mut model);
+                let later = Later::new(100, move |batch| batch.append(more));
+                let durable = rng.random_range(0..20) == 0;
+                database.write_completed(batch, later, durable).unwrap();
                 if rng.random_range(0..10) == 0 {
                     database.flush().unwrap();
                 }
@@ -136,4 +142,25 @@ fn what_waits_is_bounded_and_writers_wait_for_it() {
         (0, 0)
     );
     assert_eq!(rows(database.prefix(SEGMENT, &[])).len(), 200);
+}
+
+#[test]
+fn what_is_done_then_finds_the_batch_complete_and_is_done_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for database in [open(dir.path()), Database::in_memory().unwrap()] {
+        let done = Arc::new(AtomicUsize::new(0));
+        // Too small to be made ready early, and large enough.
+        for (count, bytes) in [(1, 10), (2, 1 << 20)] {
+            let later = Later::new(bytes, |batch| batch.put(SEGMENT, b"later", b"x"));
+            let counter = Arc::clone(&done);
+            let later = later.then(move || {
+                counter.fetch_add(1, Ordering::SeqCst);
+            });
+            let first = put(SEGMENT, b"first", b"x");
+            database.write_completed(first, later, false).unwrap();
+            assert_eq!(rows(database.prefix(SEGMENT, &[])).len(), 2);
+            database.flush().unwrap();
+            assert_eq!(done.load(Ordering::SeqCst), count);
+        }
+    }
 }
