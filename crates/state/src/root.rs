@@ -7,6 +7,7 @@ use niwaki_primitives::{
     Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
 use niwaki_trie::TrieAccount;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 /// A block's changes with the state root they lead to, ready to be committed or kept beside.
@@ -36,23 +37,58 @@ impl Prepared {
     }
 }
 
-/// `diff` by hashed keys, with every slot of destroyed storage spelled out. New storage roots are
-/// those before, to be filled in when the tries move.
-pub(crate) fn hashed(view: &View<'_>, diff: &StateDiff) -> Result<Changes, Fault> {
-    let addresses: Vec<&[u8]> = diff.accounts.iter().map(|(a, _)| a.as_slice()).collect();
-    let keys = keccak256_batch(&addresses);
-    let slots = diff.accounts.iter().flat_map(|(_, change)| &change.slots);
-    let words: Vec<[u8; 32]> = slots.map(|(slot, _)| slot.to_be_bytes()).collect();
-    let words: Vec<&[u8]> = words.iter().map(<[u8; 32]>::as_slice).collect();
-    let mut slot_keys = keccak256_batch(&words).into_iter();
-
-    let mut accounts = Vec::with_capacity(keys.len());
-    for ((address, change), key) in diff.accounts.iter().zip(keys) {
-        let own: Vec<B256> = slot_keys.by_ref().take(change.slots.len()).collect();
-        accounts.push(hashed_account(view, (*address, key), change, &own)?);
+/// `diff` by hashed keys, with every slot of destroyed storage spelled out, on so many threads if
+/// it is large. New storage roots are those before, to be filled in when the tries move.
+pub(crate) fn hashed(view: &View<'_>, diff: &StateDiff, threads: usize) -> Result<Changes, Fault> {
+    let slots = diff.accounts.iter().map(|(_, change)| change.slots.len());
+    let values = diff.accounts.len() + slots.sum::<usize>();
+    let mut accounts = Vec::with_capacity(diff.accounts.len());
+    if threads == 1 || values < MANY_VALUES {
+        hash_part(view, &diff.accounts, &mut accounts)?;
+    } else {
+        let work = |part| {
+            move || {
+                let mut accounts = Vec::new();
+                hash_part(view, part, &mut accounts).map(|()| accounts)
+            }
+        };
+        std::thread::scope(|scope| {
+            let parts = diff.accounts.chunks(diff.accounts.len().div_ceil(threads));
+            let helpers: Vec<_> = parts.map(|part| scope.spawn(work(part))).collect();
+            for helper in helpers {
+                accounts.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            Ok(())
+        })?;
     }
     accounts.sort_unstable_by_key(|account| account.key);
     Ok(Changes { accounts })
+}
+
+/// An account and what became of it.
+type Changed = (Address, AccountDiff);
+
+/// So many accounts and slots are worth several threads.
+const MANY_VALUES: usize = 2048;
+
+fn hash_part(
+    view: &View<'_>,
+    changed: &[Changed],
+    accounts: &mut Vec<AccountChange>,
+) -> Result<(), Fault> {
+    let addresses: Vec<&[u8]> = changed.iter().map(|(a, _)| a.as_slice()).collect();
+    let keys = keccak256_batch(&addresses);
+    let slots = changed.iter().flat_map(|(_, change)| &change.slots);
+    let words: Vec<[u8; 32]> = slots.map(|(slot, _)| slot.to_be_bytes()).collect();
+    let words: Vec<&[u8]> = words.iter().map(<[u8; 32]>::as_slice).collect();
+    let slot_keys = keccak256_batch(&words);
+    let mut rest = &slot_keys[..];
+    for ((address, change), key) in changed.iter().zip(keys) {
+        let (own, others) = rest.split_at(change.slots.len());
+        rest = others;
+        accounts.push(hashed_account(view, (*address, key), change, own)?);
+    }
+    Ok(())
 }
 
 /// `slot_keys` are the hashes of the slots that `change` lists.

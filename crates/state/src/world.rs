@@ -96,6 +96,7 @@ pub struct WorldState {
     shared: Mutex<Shared>,
     overlays: Mutex<Overlays>,
     archive: bool,
+    threads: usize,
 }
 
 /// What changes with a commit: all of it at once, under one lock.
@@ -123,10 +124,12 @@ impl WorldState {
             Some(_) => database.get(Segment::Meta, HISTORY)?.is_some(),
             None => options.archive,
         };
+        let threads = options.threads.max(1);
         Ok(Self {
             database,
+            threads,
             caches: Arc::new(Caches::new(half_bytes)),
-            tries: Mutex::new(Tries::new(root, half_bytes, options.threads.max(1))),
+            tries: Mutex::new(Tries::new(root, half_bytes, threads)),
             shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
             archive,
@@ -216,7 +219,7 @@ impl WorldState {
     /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
     /// made that its state is out of reach.
     pub fn prepare(&self, view: &View<'_>, diff: &StateDiff) -> Result<Prepared, Fault> {
-        let own = hashed(view, diff)?;
+        let own = hashed(view, diff, self.threads)?;
         let mut tries = self.tries();
         if self.head() == Some(view.head()) {
             return self.prepare_upon(view, &mut tries, own, diff);
