@@ -330,7 +330,7 @@ impl Chain {
         Ok(())
     }
 
-    fn execute(&self, block: &RecoveredBlock, view: &View<'_>) -> Result<Executed, Refusal> {
+    fn execute(&self, block: &RecoveredBlock, view: &View) -> Result<Executed, Refusal> {
         let mut post_state = |diff: &StateDiff| {
             let prepared = self.world().prepare(view, diff)?;
             Ok(prepared.root())
@@ -342,7 +342,7 @@ impl Chain {
         &self,
         block: RecoveredBlock,
         parent: &StoredHeader,
-        (view, executed, prepared): (View<'_>, Executed, Prepared),
+        (view, executed, prepared): (View, Executed, Prepared),
         may_lead: bool,
     ) -> Result<ImportStatus, Fault> {
         let Block { header, body } = block.block;

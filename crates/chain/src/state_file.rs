@@ -101,7 +101,7 @@ impl Chain {
     /// The genesis block and those up to the head, lowest first.
     fn write_blocks(
         &self,
-        snapshot: &Snapshot<'_>,
+        snapshot: &Snapshot,
         (head, blocks): (BlockId, u64),
         out: &mut ChunkWriter,
     ) -> Result<(), TransferError> {
@@ -126,7 +126,7 @@ impl Chain {
 }
 
 fn write_rows(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     exported: &mut StateExported,
     out: &mut ChunkWriter,
     report: &mut StateReport<'_>,

@@ -4,15 +4,15 @@ use crate::Chain;
 use niwaki_primitives::{B256, Fault};
 use niwaki_state::{PastView, StateHead, View};
 
-/// The state after a block; see [`niwaki_state::View`].
-pub type ChainView<'a> = View<'a>;
+/// The state after a block; see [`niwaki_state::View`]. It may outlive the chain it is of.
+pub type ChainView = View;
 
 impl Chain {
     /// The state after the head.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_at_head(&self) -> Result<ChainView<'_>, Fault> {
+    pub fn view_at_head(&self) -> Result<ChainView, Fault> {
         self.world().view_at_head()
     }
 
@@ -26,7 +26,7 @@ impl Chain {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView<'_>>, Fault> {
+    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView>, Fault> {
         self.world().view_of_past(past)
     }
 
@@ -35,7 +35,7 @@ impl Chain {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_at(&self, hash: &B256) -> Result<Option<ChainView<'_>>, Fault> {
+    pub fn view_at(&self, hash: &B256) -> Result<Option<ChainView>, Fault> {
         match self.header(hash)? {
             Some(block) => self.world().view_at(block.id),
             None => Ok(None),

@@ -11,11 +11,11 @@ use niwaki_trie::TrieAccount;
 use serde_json::{Value, json};
 
 /// The state after a block.
-enum Seen<'a> {
+enum Seen {
     /// Within reach of the head.
-    Recent(ChainView<'a>),
+    Recent(ChainView),
     /// In the archive.
-    Past(PastView<'a>),
+    Past(PastView),
 }
 
 /// Prints an account as JSON, in the words of `eth_getProof`.
@@ -53,7 +53,7 @@ pub(crate) fn show(options: &Options, wanted: &AccountOptions) -> Result<Ending>
     Ok(Ending::Done)
 }
 
-fn see(chain: &Chain, place: StateHead) -> Result<Seen<'_>> {
+fn see(chain: &Chain, place: StateHead) -> Result<Seen> {
     if let Some(view) = chain.view_of_past(place)? {
         return Ok(Seen::Past(view));
     }
@@ -67,7 +67,7 @@ fn see(chain: &Chain, place: StateHead) -> Result<Seen<'_>> {
     })
 }
 
-impl Seen<'_> {
+impl Seen {
     fn account(&self, address: &Address) -> Result<Value> {
         let account = match self {
             Self::Recent(view) => view.trie_account(address)?,

@@ -99,7 +99,7 @@ impl WorldState {
 }
 
 struct Check<'a> {
-    snapshot: &'a Snapshot<'a>,
+    snapshot: &'a Snapshot,
     report: &'a mut dyn FnMut(Problem),
     summary: CheckSummary,
 }

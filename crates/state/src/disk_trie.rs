@@ -22,7 +22,7 @@ pub(crate) enum Rows<'a> {
     /// As they are; the head must not move meanwhile.
     Now(&'a Database),
     /// As they were at one moment.
-    At(&'a Snapshot<'a>),
+    At(&'a Snapshot),
 }
 
 impl Rows<'_> {

@@ -11,17 +11,18 @@ use niwaki_trie::{Node, Owner, Path, TrieAccount, TrieView, encode_slot, prove};
 use std::collections::BTreeSet;
 
 /// The state after a canonical block below the head. It never changes, whatever is committed
-/// meanwhile; it holds a storage snapshot, so it is not kept longer than needed.
-pub struct PastView<'a> {
+/// meanwhile. It holds what a [`View`] holds, and is as cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PastView {
     /// The head at one moment.
-    now: View<'a>,
+    now: View,
     /// The block and its state root.
     past: StateHead,
 }
 
-impl<'a> PastView<'a> {
+impl PastView {
     /// The state of `past`, an ancestor of the block of `now`, which is a head's.
-    pub(crate) fn new(now: View<'a>, past: StateHead) -> Self {
+    pub(crate) fn new(now: View, past: StateHead) -> Self {
         Self { now, past }
     }
 
@@ -112,12 +113,12 @@ impl<'a> PastView<'a> {
         }
     }
 
-    fn snapshot(&self) -> &Snapshot<'a> {
+    fn snapshot(&self) -> &Snapshot {
         self.now.snapshot()
     }
 }
 
-impl TrieView for PastView<'_> {
+impl TrieView for PastView {
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault> {
         let (segment, key) = row_key(owner, path);
         let key = key.concat();
@@ -156,7 +157,7 @@ impl TrieView for PastView<'_> {
     }
 }
 
-impl StateView for PastView<'_> {
+impl StateView for PastView {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
         let account = self.trie_account(address)?;
         Ok(account.map(|account| account.account()))

@@ -29,11 +29,7 @@ const QUEUE: usize = 1 << 12;
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
     /// to what `work` reads. Worth it for work of a millisecond or more.
-    pub fn with_prefetch<'a, T>(
-        &self,
-        view: &mut View<'a>,
-        work: impl FnOnce(&View<'a>) -> T,
-    ) -> T {
+    pub fn with_prefetch<T>(&self, view: &mut View, work: impl FnOnce(&View) -> T) -> T {
         let (sender, touched) = sync_channel(QUEUE);
         let ended = &AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -59,19 +55,19 @@ impl WorldState {
 }
 
 /// A view that tells, until this is dropped.
-struct Telling<'a, 'b> {
-    view: &'b mut View<'a>,
-    ended: &'b AtomicBool,
+struct Telling<'a> {
+    view: &'a mut View,
+    ended: &'a AtomicBool,
 }
 
-impl<'a, 'b> Telling<'a, 'b> {
-    fn new(view: &'b mut View<'a>, tell: Tell, ended: &'b AtomicBool) -> Self {
+impl<'a> Telling<'a> {
+    fn new(view: &'a mut View, tell: Tell, ended: &'a AtomicBool) -> Self {
         view.tell = Some(tell);
         Self { view, ended }
     }
 }
 
-impl Drop for Telling<'_, '_> {
+impl Drop for Telling<'_> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         self.view.tell = None;

@@ -86,7 +86,7 @@ struct Walked {
 /// Goes through all accounts with their slots. Each trie row that the slots make goes to `rows`, each
 /// slot of no account to `stray`, each flat row that can't be read to `bad`.
 fn walk(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     rows: &mut dyn FnMut(&B256, &Path, &[u8]),
     stray: &mut dyn FnMut(&[u8]),
     bad: &mut dyn FnMut(Problem),
@@ -157,7 +157,7 @@ fn storage_root(
 
 /// Whether the flat values are those of the head. Slots of no account do not count, and the storage
 /// roots that accounts give are held to be wrong where the slots give others.
-fn judge(snapshot: &Snapshot<'_>, expected: B256) -> Result<(), RepairError> {
+fn judge(snapshot: &Snapshot, expected: B256) -> Result<(), RepairError> {
     let (mut damaged, mut differing) = (Vec::new(), Vec::new());
     let (mut no_rows, mut no_rows_either) = (|_: &Path, _: &[u8]| {}, |_: &Path, _: &[u8]| {});
     let mut by_slots = TrieBuilder::new(&mut no_rows);
@@ -216,7 +216,7 @@ struct Mend<'a> {
 }
 
 impl Mend<'_> {
-    fn run(&mut self, snapshot: &Snapshot<'_>) -> Result<(), Fault> {
+    fn run(&mut self, snapshot: &Snapshot) -> Result<(), Fault> {
         let this = std::cell::RefCell::new(self);
         let storage = std::cell::RefCell::new(Stored::new(snapshot, Segment::StorageTrie));
         let mut accounts = Stored::new(snapshot, Segment::AccountTrie);

@@ -39,7 +39,7 @@ impl Prepared {
 
 /// `diff` by hashed keys, with every slot of destroyed storage spelled out, on so many threads if
 /// it is large. New storage roots are those before, to be filled in when the tries move.
-pub(crate) fn hashed(view: &View<'_>, diff: &StateDiff, threads: usize) -> Result<Changes, Fault> {
+pub(crate) fn hashed(view: &View, diff: &StateDiff, threads: usize) -> Result<Changes, Fault> {
     let slots = diff.accounts.iter().map(|(_, change)| change.slots.len());
     let values = diff.accounts.len() + slots.sum::<usize>();
     let mut accounts = Vec::with_capacity(diff.accounts.len());
@@ -72,7 +72,7 @@ type Changed = (Address, AccountDiff);
 const MANY_VALUES: usize = 2048;
 
 fn hash_part(
-    view: &View<'_>,
+    view: &View,
     changed: &[Changed],
     accounts: &mut Vec<AccountChange>,
 ) -> Result<(), Fault> {
@@ -93,7 +93,7 @@ fn hash_part(
 
 /// `slot_keys` are the hashes of the slots that `change` lists.
 fn hashed_account(
-    view: &View<'_>,
+    view: &View,
     (address, key): (Address, B256),
     change: &AccountDiff,
     slot_keys: &[B256],

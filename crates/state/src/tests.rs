@@ -21,6 +21,7 @@ mod archive;
 mod branches;
 mod checking;
 mod tries;
+mod views;
 
 const STATE_SEGMENTS: [Segment; 4] = [
     Segment::Accounts,
@@ -183,12 +184,7 @@ fn canonical(block: &BlockId) -> Batch {
     batch
 }
 
-fn prepared(
-    world: &WorldState,
-    view: &View<'_>,
-    diff: &StateDiff,
-    state: &MemoryState,
-) -> Prepared {
+fn prepared(world: &WorldState, view: &View, diff: &StateDiff, state: &MemoryState) -> Prepared {
     let prepared = world.prepare(view, diff).unwrap();
     assert_eq!(prepared.root(), oracle_root(state));
     prepared
@@ -220,7 +216,7 @@ fn dump(world: &WorldState) -> Vec<Vec<niwaki_storage::Row>> {
     STATE_SEGMENTS.map(rows).to_vec()
 }
 
-fn assert_same(view: &View<'_>, state: &MemoryState) {
+fn assert_same(view: &View, state: &MemoryState) {
     for at in 0..61 {
         let address = address(at);
         assert_eq!(

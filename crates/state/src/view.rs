@@ -6,7 +6,7 @@ use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, Rows, corrupt};
 use crate::flat::{decode_account, decode_value};
 use crate::prefetch::{Tell, Touched};
-use crate::{BlockId, StateHead, WorldState};
+use crate::{BlockId, StateHead};
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{
     Account, Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
@@ -14,31 +14,60 @@ use niwaki_primitives::{
 };
 use niwaki_storage::{Segment, Snapshot};
 use niwaki_trie::{Path, TrieAccount, prove};
+use std::fmt;
 use std::sync::Arc;
 
-/// The state after one block. It never changes, whatever is committed meanwhile; it holds a
-/// storage snapshot, so it is not kept longer than needed.
-pub struct View<'a> {
-    world: &'a WorldState,
-    snapshot: Snapshot<'a>,
+/// The state after one block. It never changes, whatever is committed meanwhile, and it may go to
+/// other threads and outlive the [`WorldState`](crate::WorldState). A clone costs three reference
+/// counts.
+///
+/// It holds a storage [`Snapshot`], which keeps what is overwritten on the disk and a bounded part of
+/// it in memory; the caches, which are within their budget; and beside the head what differs from
+/// the head. So it is not kept longer than needed.
+pub struct View {
+    caches: Arc<Caches>,
+    snapshot: Snapshot,
     /// The head at the moment of the snapshot.
     head: StateHead,
-    /// Count of commits at that moment: the caches speak of this view only while it stands.
+    /// Count of commits at that moment: the caches speak of this view's head only while it stands.
     version: u64,
     overlay: Option<Arc<Overlay>>,
     /// Is told what is read past the caches.
     pub(crate) tell: Option<Tell>,
 }
 
-impl<'a> View<'a> {
+impl Clone for View {
+    /// The clone tells nobody what it reads: it may outlive who listens.
+    fn clone(&self) -> Self {
+        Self {
+            caches: Arc::clone(&self.caches),
+            snapshot: self.snapshot.clone(),
+            head: self.head,
+            version: self.version,
+            overlay: self.overlay.clone(),
+            tell: None,
+        }
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("block", &self.block())
+            .field("head", &self.head)
+            .finish_non_exhaustive()
+    }
+}
+
+impl View {
     pub(crate) fn new(
-        world: &'a WorldState,
-        snapshot: Snapshot<'a>,
+        caches: Arc<Caches>,
+        snapshot: Snapshot,
         head: StateHead,
         version: u64,
     ) -> Self {
         Self {
-            world,
+            caches,
             snapshot,
             head,
             version,
@@ -141,18 +170,13 @@ impl<'a> View<'a> {
         self.overlay.as_ref()
     }
 
-    pub(crate) fn snapshot(&self) -> &Snapshot<'a> {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
-    }
-
-    /// The caches, which speak of this view's head while its version stands.
-    fn caches(&self) -> &Caches {
-        self.world.caches()
     }
 
     /// The account at `address` in the head's state.
     pub(crate) fn head_account(&self, address: &Address) -> Result<Option<TrieAccount>, Fault> {
-        let held = self.caches().of(address, self.version);
+        let held = self.caches.of(address, self.version);
         if let Some(account) = held.and_then(|mut shard| shard.accounts.get(address)) {
             return Ok(account);
         }
@@ -164,7 +188,7 @@ impl<'a> View<'a> {
                 .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
         });
         let account = account.transpose()?;
-        if let Some(mut shard) = self.caches().of(address, self.version) {
+        if let Some(mut shard) = self.caches.of(address, self.version) {
             shard.accounts.insert(*address, account, 0);
         }
         Ok(account)
@@ -180,7 +204,7 @@ impl<'a> View<'a> {
 
     /// The value of a slot in the head's state.
     fn head_slot(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
-        let held = self.caches().of(address, self.version);
+        let held = self.caches.of(address, self.version);
         if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*address, *slot))) {
             return Ok(value);
         }
@@ -195,14 +219,14 @@ impl<'a> View<'a> {
             None => U256::ZERO,
             Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &key, e))?,
         };
-        if let Some(mut shard) = self.caches().of(address, self.version) {
+        if let Some(mut shard) = self.caches.of(address, self.version) {
             shard.slots.insert((*address, *slot), value, 0);
         }
         Ok(value)
     }
 }
 
-impl StateView for View<'_> {
+impl StateView for View {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
         let account = self.trie_account(address)?;
         Ok(account.map(|account| account.account()))
@@ -226,7 +250,7 @@ impl StateView for View<'_> {
         if *code_hash == EMPTY_CODE_HASH {
             return Ok(Bytes::new());
         }
-        let mut codes = self.caches().codes();
+        let mut codes = self.caches.codes();
         let held = codes.with(code_hash, |code| code.len(), Bytes::clone);
         drop(codes);
         if let Some(code) = held {
@@ -240,9 +264,7 @@ impl StateView for View<'_> {
             })?
             .into();
         let bytes = code.len();
-        self.caches()
-            .codes()
-            .insert(*code_hash, code.clone(), bytes);
+        self.caches.codes().insert(*code_hash, code.clone(), bytes);
         Ok(code)
     }
 

@@ -146,7 +146,7 @@ impl WorldState {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView<'_>>, Fault> {
+    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView>, Fault> {
         let now = self.view_at_head()?;
         let first = self.database.get(Segment::Meta, HISTORY)?;
         // Numbers of 8 bytes sort as their bytes do.
@@ -160,7 +160,7 @@ impl WorldState {
         &self.database
     }
 
-    /// Closes the state and gives back its database.
+    /// Closes the state and gives back its database. Views of it stay as they are.
     pub fn into_database(self) -> Database {
         self.database
     }
@@ -174,14 +174,15 @@ impl WorldState {
     ///
     /// # Errors
     /// [`Fault::Missing`] before a genesis was loaded.
-    pub fn view_at_head(&self) -> Result<View<'_>, Fault> {
+    pub fn view_at_head(&self) -> Result<View, Fault> {
         let shared = self.shared();
         let head = shared.head.ok_or_else(|| Fault::Missing {
             segment: Segment::Meta.name(),
             key: "head (no genesis was loaded)".to_owned(),
         })?;
         let snapshot = self.database.snapshot();
-        Ok(View::new(self, snapshot, head, shared.version))
+        let caches = Arc::clone(&self.caches);
+        Ok(View::new(caches, snapshot, head, shared.version))
     }
 
     /// The state after `block`; `None` if it is not the head and a trie log on the way is not
@@ -190,13 +191,13 @@ impl WorldState {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_at(&self, block: BlockId) -> Result<Option<View<'_>>, Fault> {
+    pub fn view_at(&self, block: BlockId) -> Result<Option<View>, Fault> {
         let view = self.view_at_head()?;
         self.laid_over(view, block)
     }
 
     /// The state after `block`, seen from that of `view`, a head's.
-    fn laid_over<'a>(&self, view: View<'a>, block: BlockId) -> Result<Option<View<'a>>, Fault> {
+    fn laid_over(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
         let head = view.head();
         if head.block == block {
             return Ok(Some(view));
@@ -218,7 +219,7 @@ impl WorldState {
     /// # Errors
     /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
     /// made that its state is out of reach.
-    pub fn prepare(&self, view: &View<'_>, diff: &StateDiff) -> Result<Prepared, Fault> {
+    pub fn prepare(&self, view: &View, diff: &StateDiff) -> Result<Prepared, Fault> {
         let own = hashed(view, diff, self.threads)?;
         let mut tries = self.tries();
         if self.head() == Some(view.head()) {
@@ -235,7 +236,7 @@ impl WorldState {
     /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.
     fn prepare_upon(
         &self,
-        view: &View<'_>,
+        view: &View,
         tries: &mut Tries,
         mut own: Changes,
         diff: &StateDiff,
@@ -345,7 +346,7 @@ impl WorldState {
     /// trie log and codes. `view` is what it was executed upon.
     pub fn keep_beside(
         &self,
-        view: &View<'_>,
+        view: &View,
         prepared: &Prepared,
         (block, parent): (BlockId, B256),
         batch: &mut Batch,
@@ -530,10 +531,6 @@ impl WorldState {
             trie_bytes,
             ..self.caches.figures()
         }
-    }
-
-    pub(crate) fn caches(&self) -> &Caches {
-        &self.caches
     }
 
     pub(crate) fn tries(&self) -> MutexGuard<'_, Tries> {

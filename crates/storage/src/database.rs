@@ -6,6 +6,7 @@ use crate::options::EngineOptions;
 use crate::pending::Stack;
 use crate::queue::{Queue, write_now};
 use crate::read::Reader;
+use crate::snapshot::Moment;
 use crate::{Batch, Later, Options, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env};
@@ -50,7 +51,8 @@ pub enum OpenError {
 }
 
 /// An open database. Dropping it closes it, after everything written is brought to the disk as far
-/// as the disk allows; call [`Database::sync`] first to learn of a failure.
+/// as the disk allows; call [`Database::sync`] first to learn of a failure. Its files stay open, and
+/// the data path in use, until the last [`Snapshot`] of it is dropped too.
 pub struct Database {
     /// `None` for a database in memory, which is written at once. Dropped, and with it emptied,
     /// before the engine.
@@ -118,7 +120,7 @@ impl Database {
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        self.reader().get(segment, key)
+        self.reader(&self.waiting()).get(segment, key)
     }
 
     /// The values of `keys`, in their order.
@@ -130,26 +132,41 @@ impl Database {
         segment: Segment,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        self.reader().multi_get(segment, keys)
+        self.reader(&self.waiting()).multi_get(segment, keys)
     }
 
     /// The rows with keys from `from` on, in key order, up to and without `to`.
     pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'_> {
-        self.reader().range(segment, from, to)
+        self.reader(&self.waiting()).range(segment, from, to)
     }
 
     /// The rows whose keys begin with `prefix`, in key order.
     pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> Rows<'_> {
-        self.reader().prefix(segment, prefix)
+        self.reader(&self.waiting()).prefix(segment, prefix)
     }
 
-    /// The present state of all segments, which later writes do not change.
-    pub fn snapshot(&self) -> Snapshot<'_> {
+    /// The present state of all segments, which later writes do not change and which outlives this
+    /// handle.
+    ///
+    /// It keeps the batches that wait now in memory. What living snapshots keep of batches that
+    /// have reached the engine since is at most about twice what may wait: while it is more than
+    /// that once, this waits until the engine has everything, and then keeps nothing.
+    pub fn snapshot(&self) -> Snapshot {
         let (waiting, moment) = match &self.queue {
-            Some(queue) => queue.snapshot(&self.engine),
-            None => (Stack::default(), self.engine.snapshot()),
+            Some(queue) => queue.snapshot(),
+            None => (Stack::default(), Moment::of(&self.engine)),
         };
-        Snapshot::new(self, waiting, moment)
+        Snapshot::new(waiting, moment)
+    }
+
+    /// How many snapshots live, clones counted as one.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the engine.
+    pub fn snapshots(&self) -> Result<u64, Fault> {
+        let count = self.engine.property_int_value("rocksdb.num-snapshots");
+        let count = count.map_err(|e| engine_fault("count snapshots", "all", e.as_ref()))?;
+        Ok(count.unwrap_or(0))
     }
 
     /// Writes all of `batch` or nothing, after all that was written before. Returns when everybody
@@ -242,6 +259,12 @@ impl Database {
         self.waiting().iter().map(|batch| batch.bytes()).sum()
     }
 
+    /// Bytes of the keys and values of batches that are in the engine and that snapshots still keep
+    /// in memory.
+    pub fn pinned_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::pinned_bytes)
+    }
+
     fn waiting(&self) -> Stack {
         self.queue.as_ref().map(Queue::stack).unwrap_or_default()
     }
@@ -260,8 +283,12 @@ impl Database {
         family(&self.engine, segment)
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(self, self.waiting(), None)
+    fn reader<'b>(&self, waiting: &'b Stack) -> Reader<'_, 'b> {
+        Reader {
+            engine: &self.engine,
+            waiting,
+            moment: None,
+        }
     }
 }
 

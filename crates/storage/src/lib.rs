@@ -3,7 +3,7 @@
 //! RocksDB behind a narrow concrete interface, one column family a [`Segment`]. It knows keys and
 //! values as bytes and nothing of tries, blocks or accounts; FORMAT.md in this crate says what
 //! each segment holds, byte for byte.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod backup;
 mod batch;
@@ -16,14 +16,16 @@ mod pending;
 mod queue;
 mod read;
 mod segment;
+mod snapshot;
 
 pub use backup::{Backup, BackupError, BackupMade, restore};
 pub use batch::{Batch, ChangeRef, Later};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;
 pub use options::{Options, SyncPolicy};
-pub use read::{Row, Rows, Snapshot};
+pub use read::{Row, Rows};
 pub use segment::Segment;
+pub use snapshot::Snapshot;
 
 /// The version of the layout that FORMAT.md describes, kept in the format file. A change of any
 /// byte layout raises it.

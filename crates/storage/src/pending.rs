@@ -8,6 +8,7 @@ use crate::{Batch, Later, Segment};
 use niwaki_primitives::map::{DefaultHashBuilder, HashMap};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Batches that wait for the engine, oldest first: those above the engine's own state.
@@ -54,11 +55,32 @@ pub(crate) struct Pending {
     whole: OnceLock<Batch>,
     /// What the writer does when it is ready.
     then: Mutex<Option<Then>>,
-    /// Bytes that it counts for, as far as they were known when it came.
-    bytes: usize,
+    /// What it counts for, as far as that was known when it came.
+    held: Held,
     index: OnceLock<Index>,
     /// Per segment, its changes in the order of their keys, of each key the one that holds.
     sorted: [OnceLock<Vec<u32>>; Segment::ALL.len()],
+}
+
+/// Bytes in memory, counted in a total until this is dropped.
+struct Held {
+    bytes: usize,
+    total: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn new(bytes: usize, total: &Arc<AtomicUsize>) -> Self {
+        // A figure: no other memory hangs on it.
+        total.fetch_add(bytes, Ordering::Relaxed);
+        let total = Arc::clone(total);
+        Self { bytes, total }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// Where a key is changed.
@@ -78,14 +100,15 @@ fn hash(segment: Segment, key: &[u8]) -> u64 {
 }
 
 impl Pending {
-    pub(crate) fn new(batch: Batch, mut later: Later) -> Self {
-        let bytes = batch.bytes() + later.bytes;
+    /// `total` counts it as long as anybody has it.
+    pub(crate) fn new(batch: Batch, mut later: Later, total: &Arc<AtomicUsize>) -> Self {
+        let held = Held::new(batch.bytes() + later.bytes, total);
         let then = later.then.take();
         Self {
             parts: Mutex::new(Some((batch, later))),
             whole: OnceLock::new(),
             then: Mutex::new(then),
-            bytes,
+            held,
             index: OnceLock::new(),
             sorted: Default::default(),
         }
@@ -93,7 +116,7 @@ impl Pending {
 
     /// The bytes it counts for.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.held.bytes
     }
 
     pub(crate) fn batch(&self) -> &Batch {

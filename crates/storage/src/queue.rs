@@ -7,9 +7,11 @@
 use crate::batch::ChangeRef;
 use crate::database::engine_fault;
 use crate::pending::{Pending, Stack};
+use crate::snapshot::Moment;
 use crate::{Batch, Later, Segment};
 use niwaki_primitives::Fault;
-use rocksdb::{DB, Snapshot, WriteBatch, WriteOptions};
+use rocksdb::{DB, WriteBatch, WriteOptions};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ pub(crate) struct Queue {
 struct Shared {
     engine: Arc<DB>,
     most_bytes: usize,
+    /// Bytes of all batches in memory: of those that wait, and of those that snapshots keep.
+    held_bytes: Arc<AtomicUsize>,
     state: Mutex<State>,
     /// Something may be due.
     work: Condvar,
@@ -78,6 +82,7 @@ impl Queue {
         let shared = Arc::new(Shared {
             engine,
             most_bytes,
+            held_bytes: Arc::default(),
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -94,7 +99,7 @@ impl Queue {
     /// Takes `batch`, to be completed by `later`; readers see all of it when this returns. With
     /// `durable` it survives a power cut by then.
     pub(crate) fn push(&self, batch: Batch, later: Later, durable: bool) -> Result<(), Fault> {
-        let batch = Arc::new(Pending::new(batch, later));
+        let batch = Arc::new(Pending::new(batch, later, &self.shared.held_bytes));
         let bytes = batch.bytes();
         let mut state = self.room()?;
         if state.stack.is_empty() {
@@ -149,10 +154,26 @@ impl Queue {
         Arc::clone(&self.shared.lock().stack)
     }
 
-    /// The batches that wait now, and the engine below them.
-    pub(crate) fn snapshot<'a>(&self, engine: &'a DB) -> (Stack, Snapshot<'a>) {
-        let state = self.shared.lock();
-        (Arc::clone(&state.stack), engine.snapshot())
+    /// The batches that wait now, and the engine below them. None wait while snapshots keep more
+    /// in memory than may wait: then the engine has all of them first.
+    pub(crate) fn snapshot(&self) -> (Stack, Moment) {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        while !state.stack.is_empty() && shared.pinned_bytes(&state) > shared.most_bytes {
+            let all = state.taken;
+            let settled = shared.settle(state, all, 0);
+            state = shared.lock();
+            if settled.is_err() {
+                // Nothing is taken any more, so the stack does not grow.
+                break;
+            }
+        }
+        (Arc::clone(&state.stack), Moment::of(&shared.engine))
+    }
+
+    /// Bytes of batches that are in the engine and still in memory.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.shared.pinned_bytes(&self.shared.lock())
     }
 }
 
@@ -183,6 +204,11 @@ impl Shared {
             state = self.wait(state);
         }
         Ok(())
+    }
+
+    fn pinned_bytes(&self, state: &State) -> usize {
+        let held = self.held_bytes.load(Ordering::Relaxed);
+        held.saturating_sub(state.bytes)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

@@ -1,96 +1,25 @@
-//! Reading: single values, ranges, and snapshots.
+//! Reading: single values and ranges, of now or of a moment.
 
 use crate::Segment;
-use crate::database::{Database, engine_fault};
-use crate::pending::{Found, Stack, find, find_range};
+use crate::database::{engine_fault, family};
+use crate::pending::{Found, Pending, find, find_range};
 use niwaki_primitives::Fault;
-use rocksdb::{DBRawIterator, ReadOptions};
+use rocksdb::{DB, DBRawIterator, ReadOptions};
 use std::iter::Peekable;
+use std::sync::Arc;
 
 /// A key and its value.
 pub type Row = (Box<[u8]>, Box<[u8]>);
 
-/// All segments as they were at one moment. Holds back the engine from dropping old values, so it
-/// is not kept longer than needed.
-pub struct Snapshot<'a> {
-    database: &'a Database,
-    /// What waited above the engine's moment.
-    waiting: Stack,
-    moment: rocksdb::Snapshot<'a>,
-}
-
-impl<'a> Snapshot<'a> {
-    pub(crate) fn new(
-        database: &'a Database,
-        waiting: Stack,
-        moment: rocksdb::Snapshot<'a>,
-    ) -> Self {
-        Self {
-            database,
-            waiting,
-            moment,
-        }
-    }
-
-    /// The value of `key`, if there was one.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the disk or the engine.
-    pub fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        self.reader().get(segment, key)
-    }
-
-    /// The values of `keys`, in their order.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the disk or the engine.
-    pub fn multi_get(
-        &self,
-        segment: Segment,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        self.reader().multi_get(segment, keys)
-    }
-
-    /// The rows with keys from `from` on, in key order, up to and without `to`.
-    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'_> {
-        self.reader().range(segment, from, to)
-    }
-
-    /// The rows whose keys begin with `prefix`, in key order.
-    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> Rows<'_> {
-        self.reader().prefix(segment, prefix)
-    }
-
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(
-            self.database,
-            Stack::clone(&self.waiting),
-            Some(&self.moment),
-        )
-    }
-}
-
 /// The database now or at a moment.
-pub(crate) struct Reader<'a> {
-    database: &'a Database,
-    waiting: Stack,
-    moment: Option<&'a rocksdb::Snapshot<'a>>,
+pub(crate) struct Reader<'a, 'b> {
+    pub(crate) engine: &'a DB,
+    /// The batches above what the engine has.
+    pub(crate) waiting: &'b [Arc<Pending>],
+    pub(crate) moment: Option<&'b rocksdb::Snapshot<'a>>,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(
-        database: &'a Database,
-        waiting: Stack,
-        moment: Option<&'a rocksdb::Snapshot<'a>>,
-    ) -> Self {
-        Self {
-            database,
-            waiting,
-            moment,
-        }
-    }
-
+impl<'a> Reader<'a, '_> {
     fn options(&self) -> ReadOptions {
         let mut options = ReadOptions::default();
         if let Some(moment) = self.moment {
@@ -100,12 +29,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        if let Some(value) = find(&self.waiting, segment, key) {
+        if let Some(value) = find(self.waiting, segment, key) {
             return Ok(value.map(<[u8]>::to_vec));
         }
-        let family = self.database.family(segment);
-        let engine = self.database.engine_ref();
-        engine
+        let family = family(self.engine, segment);
+        self.engine
             .get_cf_opt(family, key, &self.options())
             .map_err(|error| engine_fault("read", segment.name(), error.as_ref()))
     }
@@ -115,14 +43,16 @@ impl<'a> Reader<'a> {
         segment: Segment,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        let family = self.database.family(segment);
-        let engine = self.database.engine_ref();
-        let values = engine.batched_multi_get_cf_opt(family, keys, false, &self.options());
+        let family = family(self.engine, segment);
+        let options = self.options();
+        let values = self
+            .engine
+            .batched_multi_get_cf_opt(family, keys, false, &options);
         let owned = |value: Option<rocksdb::DBPinnableSlice<'_>>| value.map(|v| v.to_vec());
         let fault = |error: rocksdb::Error| engine_fault("read", segment.name(), error.as_ref());
         let values = values.into_iter().zip(keys);
         values
-            .map(|(value, key)| match find(&self.waiting, segment, key) {
+            .map(|(value, key)| match find(self.waiting, segment, key) {
                 Some(waiting) => Ok(waiting.map(<[u8]>::to_vec)),
                 None => value.map(owned).map_err(fault),
             })
@@ -134,13 +64,10 @@ impl<'a> Reader<'a> {
         if let Some(to) = to {
             options.set_iterate_upper_bound(to);
         }
-        let family = self.database.family(segment);
-        let mut rows = self
-            .database
-            .engine_ref()
-            .raw_iterator_cf_opt(family, options);
+        let family = family(self.engine, segment);
+        let mut rows = self.engine.raw_iterator_cf_opt(family, options);
         rows.seek(from);
-        let waiting = find_range(&self.waiting, segment, from, to);
+        let waiting = find_range(self.waiting, segment, from, to);
         Rows {
             rows,
             waiting: waiting.into_iter().peekable(),

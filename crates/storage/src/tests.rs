@@ -7,6 +7,7 @@ use std::time::Instant;
 
 mod disk;
 mod queue;
+mod snapshots;
 
 fn open(path: &Path) -> Database {
     Database::open(path, &Options::default()).unwrap()

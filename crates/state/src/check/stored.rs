@@ -28,7 +28,7 @@ pub(crate) struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     /// All rows of `segment`.
-    pub(crate) fn new(snapshot: &'a Snapshot<'a>, segment: Segment) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, segment: Segment) -> Self {
         Self {
             segment,
             rows: snapshot.prefix(segment, &[]),

@@ -42,7 +42,7 @@ pub(super) enum Engine {
 
 /// What one thread reads through.
 pub(super) enum Reader<'a> {
-    Niwaki(View<'a>),
+    Niwaki(View),
     RocksDb(&'a DB),
     Mdbx(Box<RoTxUnsync>, u32),
 }
