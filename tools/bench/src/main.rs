@@ -14,6 +14,7 @@ mod programs;
 mod recorded;
 mod replay;
 mod rollback;
+mod side_chain;
 mod sload;
 mod soak;
 mod state_root;
@@ -60,6 +61,8 @@ enum Command {
     Sload(sload::Options),
     /// A large state moved back by many blocks at once.
     Rollback(rollback::Options),
+    /// Blocks beside the head, each executed upon the one before, timed by depth.
+    SideChain(side_chain::Options),
     /// Blocks and random reads for minutes within a budget, memory watched.
     Soak(soak::Options),
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Keccak(options) => keccak::run(&options),
         Command::Sload(options) => sload::run(&options),
         Command::Rollback(options) => rollback::run(&options),
+        Command::SideChain(options) => side_chain::run(&options),
         Command::Soak(options) => soak::run(&options),
     };
     match result {
