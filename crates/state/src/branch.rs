@@ -2,6 +2,7 @@
 
 use crate::changes::{Changes, Joined};
 use crate::disk_trie::corrupt;
+use crate::layers::Layers;
 use crate::{BlockId, LogRow, StateHead};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Database, Segment};
@@ -21,7 +22,7 @@ pub(crate) fn block_key(block: &BlockId) -> [u8; 40] {
 pub(crate) struct Overlay {
     pub(crate) block: BlockId,
     /// From the head's state to the block's.
-    pub(crate) changes: Changes,
+    pub(crate) layers: Layers,
     /// The block and its ancestors that are not ancestors of the head, highest first.
     branch: VecDeque<BlockId>,
 }
@@ -33,51 +34,84 @@ impl Overlay {
         block.map(|block| block.hash)
     }
 
-    /// The state of a child of this block that made `changes`.
-    pub(crate) fn child(&self, block: BlockId, changes: Changes) -> Self {
-        let mut branch = self.branch.clone();
+    /// The state of a child of the block of `parent`, or of the head.
+    pub(crate) fn child(parent: Option<&Arc<Self>>, block: BlockId, layers: Layers) -> Self {
+        let mut branch = parent.map_or_else(VecDeque::new, |parent| parent.branch.clone());
         branch.push_front(block);
-        let changes = self.changes.clone().then(changes);
         Self {
             block,
-            changes,
-            branch,
-        }
-    }
-
-    /// The state of a child of the head that made `changes`.
-    pub(crate) fn child_of_head(block: BlockId, changes: Changes) -> Self {
-        let branch = [block].into();
-        Self {
-            block,
-            changes,
+            layers,
             branch,
         }
     }
 }
 
-/// The last few overlays over one head.
+/// The last few overlays, and the way of the head since they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Overlays {
     head: B256,
-    recent: VecDeque<Arc<Overlay>>,
+    /// Latest first, each with the count of moves of the head that it is laid over.
+    recent: VecDeque<(u64, Arc<Overlay>)>,
+    /// Moves of the head from a block to its child, and what the last of them changed.
+    moves: u64,
+    forth: VecDeque<Arc<Changes>>,
 }
 
 impl Overlays {
-    const KEPT: usize = 4;
+    const KEPT: usize = 8;
+    /// An overlay that nobody has asked for while the head made so many moves is dropped.
+    const MOVES_KEPT: usize = 32;
 
+    /// The state of `block` seen from `head`.
     pub(crate) fn get(&self, head: &StateHead, block: &BlockId) -> Option<Arc<Overlay>> {
         let mut recent = self.recent.iter().filter(|_| self.head == head.block.hash);
-        recent.find(|overlay| overlay.block == *block).cloned()
+        let (moves, known) = recent.find(|(_, overlay)| overlay.block == *block)?;
+        let since = usize::try_from(self.moves - moves).ok()?;
+        if since == 0 {
+            return Some(Arc::clone(known));
+        }
+        let mut overlay = Overlay::clone(known);
+        let first = self.forth.len().checked_sub(since)?;
+        for forth in self.forth.range(first..) {
+            let back = Changes::clone(forth).inverted();
+            overlay.layers.add_below(Arc::new(back));
+        }
+        Some(Arc::new(overlay))
     }
 
     pub(crate) fn put(&mut self, head: &StateHead, overlay: Arc<Overlay>) {
         if self.head != head.block.hash {
-            self.head = head.block.hash;
+            *self = Self {
+                head: head.block.hash,
+                ..Self::default()
+            };
+        }
+        self.recent
+            .retain(|(_, known)| known.block != overlay.block);
+        self.recent.truncate(Self::KEPT - 1);
+        self.recent.push_front((self.moves, overlay));
+    }
+
+    /// Follows the head from `parent` to its child `block`, which made `changes`.
+    pub(crate) fn follow(&mut self, parent: &B256, block: &BlockId, changes: &Arc<Changes>) {
+        if self.head != *parent {
             self.recent.clear();
         }
-        self.recent.truncate(Self::KEPT - 1);
-        self.recent.push_front(overlay);
+        self.head = block.hash;
+        // What is upon the new head has fewer layers than it had.
+        let is_beside = |overlay: &Overlay| !overlay.branch.contains(block);
+        self.recent.retain(|(_, overlay)| is_beside(overlay));
+        if self.recent.is_empty() {
+            self.forth.clear();
+            return;
+        }
+        self.moves += 1;
+        self.forth.push_back(Arc::clone(changes));
+        if self.forth.len() > Self::MOVES_KEPT {
+            self.forth.pop_front();
+        }
+        let oldest = self.moves - self.forth.len() as u64;
+        self.recent.retain(|(moves, _)| *moves >= oldest);
     }
 }
 
@@ -139,12 +173,26 @@ pub(crate) fn overlay_at(
         return Ok(None);
     };
     let branch = up.iter().rev().map(|(block, _)| *block).collect();
+    let steps = down.into_iter().chain(up);
+    let layers = steps.map(|(_, changes)| Arc::new(changes)).collect();
+    Ok(Some(Overlay {
+        block,
+        layers,
+        branch,
+    }))
+}
+
+/// All that differs from `head` after `block`; `None` as for [`way`].
+pub(crate) fn changes_to(
+    database: &Database,
+    head: &StateHead,
+    block: BlockId,
+) -> Result<Option<Changes>, Fault> {
+    let Some(Way { down, up }) = way(database, head, block)? else {
+        return Ok(None);
+    };
     let mut joined = Joined::default();
     let steps = down.into_iter().chain(up);
     steps.for_each(|(_, changes)| joined.add(changes));
-    Ok(Some(Overlay {
-        block,
-        changes: joined.finish(),
-        branch,
-    }))
+    Ok(Some(joined.finish()))
 }

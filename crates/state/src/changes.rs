@@ -76,11 +76,6 @@ impl AccountChange {
 }
 
 impl Changes {
-    /// Those between a state and itself.
-    pub(crate) const NONE: &Self = &Self {
-        accounts: Vec::new(),
-    };
-
     /// Whether the two states are the same.
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()

@@ -6,6 +6,7 @@ use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Database, Segment, Snapshot};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The segment and key, in parts, of the row at `path` of `owner`'s trie.
@@ -45,13 +46,13 @@ impl Rows<'_> {
 /// a state that differs from it.
 pub(crate) struct DiskTrie<'a> {
     rows: Rows<'a>,
-    /// From the head to the other state.
-    ahead: &'a Changes,
+    /// From the head to the other state, step by step.
+    ahead: &'a [Arc<Changes>],
     nodes_read: AtomicU64,
 }
 
 impl<'a> DiskTrie<'a> {
-    pub(crate) fn new(rows: Rows<'a>, ahead: &'a Changes) -> Self {
+    pub(crate) fn new(rows: Rows<'a>, ahead: &'a [Arc<Changes>]) -> Self {
         Self {
             rows,
             ahead,
@@ -66,29 +67,36 @@ impl<'a> DiskTrie<'a> {
 
     /// Looks for the leaf below `path` that hashes to `hash` among what differs from the head.
     fn leaf_ahead(&self, owner: &Owner, path: &Path, hash: &B256) -> Option<Node> {
-        let first = path.packed();
-        let is_below = |key: &Path| key.as_slice().starts_with(path.as_slice());
-        let found = |key: Path, value: Vec<u8>| leaf_of(key, path, value, hash);
-        match owner {
-            None => {
-                let accounts = &self.ahead.accounts;
-                let start = accounts.partition_point(|account| account.key[..] < first[..]);
-                let accounts = accounts[start..].iter();
-                accounts
-                    .map(|account| (Path::of_hash(&account.key), account.new))
-                    .take_while(|(key, _)| is_below(key))
-                    .find_map(|(key, new)| found(key, new?.to_leaf()))
-            }
-            Some(owner) => {
-                let slots = &self.ahead.account(owner)?.slots;
-                let start = slots.partition_point(|slot| slot.key[..] < first[..]);
-                let slots = slots[start..].iter();
-                slots
-                    .map(|slot| (Path::of_hash(&slot.key), slot.new))
-                    .take_while(|(key, _)| is_below(key))
-                    .filter(|(_, new)| !new.is_zero())
-                    .find_map(|(key, new)| found(key, encode_slot(&new)))
-            }
+        // Of the same leaf at several steps only the one that holds has this hash.
+        let mut steps = self.ahead.iter().rev();
+        steps.find_map(|changes| leaf_among(changes, owner, path, hash))
+    }
+}
+
+/// Looks for the leaf below `path` that hashes to `hash` in the second state of `changes`.
+fn leaf_among(changes: &Changes, owner: &Owner, path: &Path, hash: &B256) -> Option<Node> {
+    let first = path.packed();
+    let is_below = |key: &Path| key.as_slice().starts_with(path.as_slice());
+    let found = |key: Path, value: Vec<u8>| leaf_of(key, path, value, hash);
+    match owner {
+        None => {
+            let accounts = &changes.accounts;
+            let start = accounts.partition_point(|account| account.key[..] < first[..]);
+            let accounts = accounts[start..].iter();
+            accounts
+                .map(|account| (Path::of_hash(&account.key), account.new))
+                .take_while(|(key, _)| is_below(key))
+                .find_map(|(key, new)| found(key, new?.to_leaf()))
+        }
+        Some(owner) => {
+            let slots = &changes.account(owner)?.slots;
+            let start = slots.partition_point(|slot| slot.key[..] < first[..]);
+            let slots = slots[start..].iter();
+            slots
+                .map(|slot| (Path::of_hash(&slot.key), slot.new))
+                .take_while(|(key, _)| is_below(key))
+                .filter(|(_, new)| !new.is_zero())
+                .find_map(|(key, new)| found(key, encode_slot(&new)))
         }
     }
 }

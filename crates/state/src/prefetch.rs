@@ -4,7 +4,6 @@
 //! needed for the root. A view that tells, tells it here, and a thread beside reads ahead. It never
 //! decides anything: what it misses, or fails to read, the root reads by itself.
 
-use crate::changes::Changes;
 use crate::disk_trie::{DiskTrie, Rows};
 use crate::{View, WorldState};
 use niwaki_primitives::B256;
@@ -42,7 +41,7 @@ impl WorldState {
     fn read_ahead(&self, touched: &Receiver<Touched>, ended: &AtomicBool) {
         while let Ok(first) = touched.recv() {
             let mut tries = self.tries();
-            let source = DiskTrie::new(Rows::Now(self.database()), Changes::NONE);
+            let source = DiskTrie::new(Rows::Now(self.database()), &[]);
             for touched in std::iter::once(first).chain(touched.try_iter()) {
                 // A late look costs one more node.
                 if ended.load(Ordering::Relaxed) || tries.load(&source, &touched).is_err() {

@@ -1,6 +1,7 @@
 //! From what a block changed, by address and slot, to the changes of the disk's rows.
 
 use crate::changes::{AccountChange, Changes, SlotChange};
+use crate::layers::Layers;
 use crate::{StateHead, View};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{
@@ -13,13 +14,15 @@ use std::sync::Arc;
 /// A block's changes with the state root they lead to, ready to be committed or kept beside.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The head that `total` begins at.
+    /// The head that `before` and `after` begin at.
     pub(crate) head: StateHead,
     pub(crate) root: B256,
     /// From the parent's state to the block's.
     pub(crate) own: Arc<Changes>,
+    /// From the head's state to the parent's.
+    pub(crate) before: Layers,
     /// From the head's state to the block's.
-    pub(crate) total: Arc<Changes>,
+    pub(crate) after: Layers,
     pub(crate) codes: Vec<(B256, Bytes)>,
     /// While the tries count so many moves, they are those of this state.
     pub(crate) moves: u64,

@@ -6,6 +6,7 @@
 
 use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, Rows, row_key};
+use crate::layers::Layers;
 use crate::prefetch::Touched;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
@@ -24,7 +25,7 @@ pub(crate) struct Tries {
     threads: usize,
     clock: Clock,
     /// From the head's state to that of the tries.
-    ahead: Arc<Changes>,
+    ahead: Layers,
     /// What the rows on the way are.
     rows: Batch,
     /// Counts moves.
@@ -62,7 +63,7 @@ impl Tries {
             limit_bytes,
             threads,
             clock: Clock::default(),
-            ahead: Arc::default(),
+            ahead: Layers::default(),
             rows: Batch::new(),
             moves: 0,
             nodes_read: 0,
@@ -89,17 +90,20 @@ impl Tries {
         (self.nodes_read, self.bytes)
     }
 
-    /// Moves the tries to the state that differs from the head's by `total`, and fills in the new
-    /// storage roots there. After an error, and only then, the tries must be reset.
+    /// Moves the tries to the state that is `before` and then `last` away from the head's, and fills
+    /// in the new storage roots of `last`. Steps that the tries have made are known by their place in
+    /// memory and not made again. [`Tries::set_ahead`] must follow; after an error, and only then,
+    /// the tries must be reset.
     pub(crate) fn move_to(
         &mut self,
         database: &Database,
-        total: &mut Changes,
+        before: &Layers,
+        last: &mut Changes,
     ) -> Result<B256, Fault> {
         self.moves += 1;
-        let ahead = Arc::clone(&self.ahead);
-        let source = DiskTrie::new(Rows::Now(database), &ahead);
-        let root = self.move_from(&ahead, &source, total);
+        let ahead = std::mem::take(&mut self.ahead);
+        let source = DiskTrie::new(Rows::Now(database), ahead.steps());
+        let root = self.move_from(&ahead, &source, (before, last));
         self.count(&source);
         root
     }
@@ -111,23 +115,35 @@ impl Tries {
 
     fn move_from(
         &mut self,
-        ahead: &Changes,
+        ahead: &Layers,
         source: &DiskTrie<'_>,
-        total: &mut Changes,
+        (before, last): (&Layers, &mut Changes),
     ) -> Result<B256, Fault> {
-        if ahead.is_empty() {
-            return self.apply(source, total);
+        let pairs = ahead.steps().iter().zip(before.steps());
+        let shared = pairs.take_while(|(a, b)| Arc::ptr_eq(a, b)).count();
+        let (back, up) = (&ahead.steps()[shared..], &before.steps()[shared..]);
+        if back.is_empty() && up.is_empty() {
+            return self.apply(source, last);
         }
-        let mut step = ahead.clone().inverted().then(total.clone());
+        let way = ahead.above(shared).inverted().then(before.above(shared));
+        let mut step = way.then(last.clone());
         let root = self.apply(source, &mut step)?;
-        for account in &mut total.accounts {
+        for account in &mut last.accounts {
             let Some(new) = &mut account.new else {
                 continue;
             };
-            // What the step does not list is as the tries had it.
-            let after = match step.account(&account.key) {
+            let key = &account.key;
+            // What the step does not list ends as the tries had it: as the last step there left it,
+            // or as the head has it, which the first one to change it tells.
+            let after = match step.account(key) {
                 Some(change) => change.new,
-                None => ahead.account(&account.key).and_then(|change| change.new),
+                None => match back.iter().rev().find_map(|step| step.account(key)) {
+                    Some(change) => change.new,
+                    None => match up.iter().find_map(|step| step.account(key)) {
+                        Some(change) => change.prior,
+                        None => account.prior,
+                    },
+                },
             };
             new.storage_root = after.map_or(EMPTY_ROOT_HASH, |after| after.storage_root);
         }
@@ -169,14 +185,14 @@ impl Tries {
         std::mem::take(&mut self.rows)
     }
 
-    /// Says that the tries are `total` ahead of the head.
-    pub(crate) fn set_ahead(&mut self, total: Arc<Changes>) {
-        self.ahead = total;
+    /// Says that the tries are ahead of the head.
+    pub(crate) fn set_ahead(&mut self, ahead: Layers) {
+        self.ahead = ahead;
     }
 
     /// Says that the state of the tries has become the head: gives the rows that changed.
     pub(crate) fn land(&mut self) -> Batch {
-        self.ahead = Arc::default();
+        self.ahead = Layers::default();
         self.sweep_some();
         self.take_rows()
     }

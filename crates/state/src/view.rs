@@ -2,7 +2,6 @@
 
 use crate::branch::Overlay;
 use crate::cache::Caches;
-use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, Rows, corrupt};
 use crate::flat::{decode_account, decode_value};
 use crate::prefetch::{Tell, Touched};
@@ -94,17 +93,11 @@ impl View {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn trie_account(&self, address: &Address) -> Result<Option<TrieAccount>, Fault> {
-        if let Some(change) = self.change(&mut || keccak256(address)) {
-            return Ok(change.new);
+        let over = self.overlay.as_ref();
+        match over.and_then(|over| over.layers.account(&keccak256(address))) {
+            Some(account) => Ok(account),
+            None => self.head_account(address),
         }
-        self.head_account(address)
-    }
-
-    /// What differs from the head of the account with a hashed address, which is only computed if
-    /// anything does.
-    fn change(&self, key: &mut dyn FnMut() -> B256) -> Option<&AccountChange> {
-        let overlay = self.overlay.as_ref()?;
-        overlay.changes.account(&key())
     }
 
     /// Every slot of the account with hashed address `key` that is not zero, ascending by hashed
@@ -113,10 +106,8 @@ impl View {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn slots_by_key(&self, key: &B256) -> Result<Vec<(B256, U256)>, Fault> {
-        let mut over: B256Map<U256> = B256Map::default();
-        if let Some(change) = self.change(&mut || *key) {
-            over.extend(change.slots.iter().map(|slot| (slot.key, slot.new)));
-        }
+        let over = self.overlay.as_ref();
+        let mut over = over.map_or_else(B256Map::default, |over| over.layers.slots(key));
         let mut slots = Vec::new();
         for row in self.snapshot.prefix(Segment::Slots, key.as_slice()) {
             let (row, bytes) = row?;
@@ -141,7 +132,7 @@ impl View {
             return Ok(None);
         }
         let key = Path::of_hash(&keccak256(address));
-        let trie = DiskTrie::new(Rows::At(&self.snapshot), Changes::NONE);
+        let trie = DiskTrie::new(Rows::At(&self.snapshot), &[]);
         prove(&trie, None, self.head.root, &key).map(Some)
     }
 
@@ -158,7 +149,7 @@ impl View {
         let account = self.head_account(address)?;
         let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
         let key = Path::of_hash(&keccak256(B256::from(*slot)));
-        let trie = DiskTrie::new(Rows::At(&self.snapshot), Changes::NONE);
+        let trie = DiskTrie::new(Rows::At(&self.snapshot), &[]);
         prove(&trie, Some(owner), root, &key).map(Some)
     }
 
@@ -233,12 +224,14 @@ impl StateView for View {
     }
 
     fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
-        if let Some(change) = self.change(&mut || keccak256(address))
-            && let Some(change) = change.slot(&keccak256(B256::from(*slot)))
-        {
-            return Ok(change.new);
+        let over = self.overlay.as_ref().and_then(|over| {
+            let key = keccak256(B256::from(*slot));
+            over.layers.slot(&keccak256(address), &key)
+        });
+        match over {
+            Some(value) => Ok(value),
+            None => self.head_slot(address, slot),
         }
-        self.head_slot(address, slot)
     }
 
     fn has_storage(&self, address: &Address) -> Result<bool, Fault> {

@@ -1,11 +1,12 @@
 //! The world state: opened, viewed, moved by one block or along branches.
 
-use crate::branch::{Overlay, Overlays, Way, block_key, overlay_at, way};
+use crate::branch::{Overlay, Overlays, Way, block_key, changes_to, overlay_at, way};
 use crate::cache::{CacheFigures, Caches};
 use crate::changes::Changes;
 use crate::commit_rows::{BYTES_PER_VALUE, Log, add_flat};
 use crate::disk_trie::corrupt;
 use crate::history::{HISTORY, Recorder, Step};
+use crate::layers::Layers;
 use crate::root::{Prepared, hashed};
 use crate::tries::Tries;
 use crate::{PastView, View};
@@ -241,50 +242,34 @@ impl WorldState {
         mut own: Changes,
         diff: &StateDiff,
     ) -> Result<Prepared, Fault> {
-        let (root, own, total) = match view.overlay() {
-            None => {
-                let root = self.advance(tries, &view.head(), &mut own)?;
-                let own = Arc::new(own);
-                (root, Arc::clone(&own), own)
-            }
-            Some(overlay) => {
-                let mut total = overlay.changes.clone().then(own.clone());
-                let root = self.advance(tries, &view.head(), &mut total)?;
-                for account in &mut own.accounts {
-                    if let Some(new) = &mut account.new {
-                        // An account that ends as it is in the head is not among the changes.
-                        let after = match total.account(&account.key) {
-                            Some(change) => change.new,
-                            None => view
-                                .head_account(&account.address)
-                                .inspect_err(|_| tries.reset(view.head().root))?,
-                        };
-                        new.storage_root = after.map_or(EMPTY_ROOT_HASH, |a| a.storage_root);
-                    }
-                }
-                (root, Arc::new(own), Arc::new(total))
-            }
-        };
-        tries.set_ahead(Arc::clone(&total));
+        let before = view.overlay().map(|overlay| overlay.layers.clone());
+        let before = before.unwrap_or_default();
+        let root = self.advance(tries, &view.head(), &before, &mut own)?;
+        let own = Arc::new(own);
+        let mut after = before.clone();
+        after.add(Arc::clone(&own));
+        tries.set_ahead(after.clone());
         Ok(Prepared {
             head: view.head(),
             root,
             own,
-            total,
+            before,
+            after,
             codes: diff.codes.clone(),
             moves: tries.moves(),
         })
     }
 
-    /// Moves `tries` to the state that differs from the head's by `total`; see
+    /// Moves `tries` to the state that is `before` and then `last` away from the head's; see
     /// [`Tries::move_to`].
     fn advance(
         &self,
         tries: &mut Tries,
         head: &StateHead,
-        total: &mut Changes,
+        before: &Layers,
+        last: &mut Changes,
     ) -> Result<B256, Fault> {
-        let moved = tries.move_to(&self.database, total);
+        let moved = tries.move_to(&self.database, before, last);
         moved.inspect_err(|_| tries.reset(head.root))
     }
 
@@ -307,9 +292,9 @@ impl WorldState {
         let from = prepared.head;
         if tries.moves() != prepared.moves {
             // Another block was prepared since.
-            let mut total = Changes::clone(&prepared.total);
-            self.advance(&mut tries, &from, &mut total)?;
-            tries.set_ahead(Arc::clone(&prepared.total));
+            let mut own = Changes::clone(&prepared.own);
+            self.advance(&mut tries, &from, &prepared.before, &mut own)?;
+            tries.set_ahead(prepared.after.clone());
         }
         let head = StateHead {
             block,
@@ -325,10 +310,15 @@ impl WorldState {
             self.record(&mut tries, (from, parent), Some(own), &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
-        let Prepared { total, codes, .. } = &prepared;
-        let (total, codes) = (Arc::clone(total), codes.clone());
+        let (total, codes) = (prepared.after.total(), prepared.codes.clone());
+        let own = Arc::clone(&prepared.own);
+        let is_upon_head = prepared.before.steps().is_empty();
         let log = Some(Log::of(prepared, (block, parent)));
         self.write(&mut tries, (from, head), total, (batch, log), durable)?;
+        if is_upon_head {
+            let mut overlays = self.overlays();
+            overlays.follow(&from.block.hash, &block, &own);
+        }
         let mut cached = self.caches.codes();
         for (hash, code) in codes {
             let bytes = code.len();
@@ -352,12 +342,11 @@ impl WorldState {
         batch: &mut Batch,
     ) {
         Log::of(prepared.clone(), (block, parent)).add_to(batch);
-        let own = Changes::clone(&prepared.own);
-        let overlay = match view.overlay() {
-            Some(overlay) => overlay.child(block, own),
-            None => Overlay::child_of_head(block, own),
-        };
-        self.overlays().put(&view.head(), Arc::new(overlay));
+        // Else the head has moved, and the layers are upon another one than the view's.
+        if prepared.head == view.head() {
+            let overlay = Overlay::child(view.overlay(), block, prepared.after.clone());
+            self.overlays().put(&view.head(), Arc::new(overlay));
+        }
     }
 
     /// Makes `block`, whose state root is `root`, the head by trie logs, back to the common
@@ -377,11 +366,10 @@ impl WorldState {
         let mut tries = self.tries();
         let view = self.view_at_head()?;
         let from = view.head();
-        let Some(overlay) = overlay_at(&self.database, &from, block)? else {
+        let Some(mut total) = changes_to(&self.database, &from, block)? else {
             return Ok(false);
         };
-        let mut total = overlay.changes;
-        let got = self.advance(&mut tries, &from, &mut total)?;
+        let got = self.advance(&mut tries, &from, &Layers::default(), &mut total)?;
         if got != root {
             tries.reset(from.root);
             let reason = format!("the trie logs lead to state root {got}, not {root}");
@@ -389,7 +377,7 @@ impl WorldState {
         }
         let head = StateHead { block, root };
         let total = Arc::new(total);
-        tries.set_ahead(Arc::clone(&total));
+        tries.set_ahead(Layers::from_iter([Arc::clone(&total)]));
         if self.archive {
             self.record(&mut tries, (from, block), None, &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
@@ -423,18 +411,18 @@ impl WorldState {
         let up = up.map(|(block, changes)| (Step::Up(block.number), changes));
 
         // One step at a time, each with its own rows.
-        let mut total = Changes::default();
-        self.advance(tries, &from, &mut total)?;
+        self.advance(tries, &from, &Layers::default(), &mut Changes::default())?;
         tries.take_rows();
-        for (step, changes) in down.chain(up) {
-            tries.set_ahead(Arc::new(total.clone()));
-            total = total.then(changes.clone());
-            self.advance(tries, &from, &mut total)?;
+        let mut made = Layers::default();
+        for (step, mut changes) in down.chain(up) {
+            tries.set_ahead(made.clone());
+            self.advance(tries, &from, &made, &mut changes)?;
             let rows = tries.take_rows();
             recorder.add(step, &changes, &rows, batch)?;
             batch.append(rows);
+            made.add(Arc::new(changes));
         }
-        tries.set_ahead(Arc::new(total));
+        tries.set_ahead(made);
         Ok(())
     }
 

@@ -191,3 +191,45 @@ fn logs_that_do_not_lead_to_the_given_root_are_refused_and_nothing_written() {
     assert_eq!(world.head(), head);
     assert!(dump(&world) == bytes);
 }
+
+#[test]
+fn side_chains_grow_in_turn_while_the_head_moves_and_changes_sides() {
+    for seed in 310..318 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        let options = StateOptions {
+            archive: seed % 2 == 1,
+            ..small_cache()
+        };
+        let (world, mut state) = world(&mut rng, &options);
+        let head = world.head().unwrap();
+        let mut sides = vec![(head.block, head.root, state.clone()); 3];
+        for round in 1..=120 {
+            let at = rng.random_range(0..sides.len());
+            match rng.random_range(0..12) {
+                // A block upon a side chain, or a fork of it one below.
+                0..=6 => {
+                    let (parent, _, mut own) = sides[at].clone();
+                    let (tip, root) = grow_beside(&mut rng, &world, parent, &mut own, round);
+                    sides[at] = (tip, root, own);
+                    if sides.len() < 12 && rng.random_range(0..4) == 0 {
+                        sides.push(sides[at].clone());
+                    }
+                }
+                7..=10 => advance(&mut rng, &world, &mut state, round),
+                _ => {
+                    let old = world.head().unwrap();
+                    let (tip, root, own) = sides[at].clone();
+                    assert!(world.move_to(tip, root, Batch::new(), false).unwrap());
+                    sides[at] = (old.block, old.root, std::mem::replace(&mut state, own));
+                }
+            }
+            assert_eq!(world.head().unwrap().root, oracle_root(&state));
+        }
+        for (tip, _, state) in &sides {
+            assert_same(&world.view_at(*tip).unwrap().unwrap(), state);
+        }
+        assert_same(&world.view_at_head().unwrap(), &state);
+        assert_clean(&world);
+    }
+}
