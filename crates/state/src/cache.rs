@@ -8,13 +8,14 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A map that forgets what was not asked for lately. Two generations: when the young one has
-/// reached half of the limit it becomes the old one, and what was old is dropped.
+/// A map that forgets what was not asked for lately. Two generations: when the young one would
+/// outgrow half of the limit it becomes the old one, and what was old is dropped.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
-    young_bytes: usize,
+    /// What the values of the young generation own beside their own size.
+    young_heap_bytes: usize,
     limit_bytes: usize,
     rate: HitRate,
 }
@@ -51,14 +52,14 @@ pub struct CacheFigures {
 }
 
 impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
-    /// What the map itself needs for an entry beside key and value.
-    const OVERHEAD_BYTES: usize = 16;
+    /// What a place in the map takes: key, value and a byte of its own.
+    const PLACE_BYTES: usize = size_of::<(K, V)>() + 1;
 
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
             young: HashMap::default(),
             old: HashMap::default(),
-            young_bytes: 0,
+            young_heap_bytes: 0,
             limit_bytes,
             rate: HitRate::default(),
         }
@@ -93,13 +94,20 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
 
     /// Holds `value`, which owns `heap_bytes` beside its own size.
     pub(crate) fn insert(&mut self, key: K, value: V, heap_bytes: usize) {
-        let bytes = size_of::<K>() + size_of::<V>() + Self::OVERHEAD_BYTES + heap_bytes;
-        self.young.insert(key, value);
-        self.young_bytes += bytes;
-        if self.young_bytes > self.limit_bytes / 2 {
+        let table = Self::table_bytes(self.young.len() + 1);
+        if table + self.young_heap_bytes + heap_bytes > self.limit_bytes / 2 {
             self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
+            self.young_heap_bytes = 0;
         }
+        self.young.insert(key, value);
+        self.young_heap_bytes += heap_bytes;
+    }
+
+    /// What a map with so many entries takes: its places are a power of two, of which an eighth
+    /// stays free, and never given back.
+    fn table_bytes(entries: usize) -> usize {
+        let places = (entries.max(7) * 8).div_ceil(7).next_power_of_two();
+        places * Self::PLACE_BYTES
     }
 
     /// Forgets the keys that `is_kept` does not want. O(entries).
@@ -244,19 +252,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Cache;
+    use super::{Cache, HashMap};
 
     #[test]
     fn a_cache_keeps_what_is_asked_for_and_stays_within_its_bytes() {
-        let mut cache = Cache::<u64, u64>::new(32 * 100);
+        const LIMIT_BYTES: usize = 10_000;
+        let mut cache = Cache::<u64, u64>::new(LIMIT_BYTES);
+        let bytes = |map: &HashMap<u64, u64>| map.capacity() * 8 / 7 * 17;
         cache.insert(0, 1000, 0);
+        let mut most = 0;
         for key in 1..10_000 {
             cache.insert(key, key, 0);
             assert_eq!(cache.get(&0), Some(1000), "after {key}");
-            assert!(cache.young.len() + cache.old.len() <= 101);
+            let taken = bytes(&cache.young) + bytes(&cache.old);
+            assert!(taken <= LIMIT_BYTES, "{taken}");
+            most = most.max(taken);
         }
+        assert!(most > LIMIT_BYTES / 2, "{most}");
         assert_eq!(cache.get(&1), None);
         cache.insert(0, 2000, 0);
         assert_eq!(cache.get(&0), Some(2000));
+    }
+
+    #[test]
+    fn what_values_own_counts() {
+        let mut cache = Cache::<u64, Vec<u8>>::new(100_000);
+        for key in 0..1000 {
+            cache.insert(key, vec![0; 1000], 1000);
+            assert!(cache.young.len() + cache.old.len() <= 100);
+        }
+        assert!(cache.young.len() + cache.old.len() > 50);
     }
 }

@@ -298,7 +298,8 @@ impl Branch {
 
     /// Bytes of this node, without those of nodes below.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.row.capacity() + self.held.capacity() * size_of::<Option<Held>>()
+        let held = self.held.capacity() * size_of::<Option<Held>>();
+        size_of::<Self>() + allocated(self.row.capacity()) + allocated(held)
     }
 
     /// The stored row.
@@ -354,4 +355,14 @@ impl Branch {
             list => usize::from(list.saturating_sub(SHORT_LIST)) + 1,
         }
     }
+}
+
+/// About what an allocator takes for so many bytes: up to 128 a multiple of 16, then one of four
+/// sizes between two powers of two.
+fn allocated(bytes: usize) -> usize {
+    let step = match bytes.saturating_sub(1).checked_ilog2() {
+        Some(log @ 7..) => 1 << (log - 2),
+        _ => 16,
+    };
+    bytes.next_multiple_of(step)
 }
