@@ -6,6 +6,7 @@
 use crate::branch::{Child, Held};
 use crate::draft::{Outcome, Rows, Top};
 use crate::update::Source;
+use crate::warm::is_cold;
 use crate::{Branch, LeafUpdate, NodeRef, Owner, Path, TrieUpdate, TrieView};
 use niwaki_primitives::Fault;
 use std::panic::resume_unwind;
@@ -19,11 +20,15 @@ const LEAVES_PER_PART: usize = 128;
 /// How the tries of a block are changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Threads to use, this one included, if there is enough to do.
+    /// Threads to use, this one included, if there is enough to do: for nodes in memory. Where most
+    /// have to be read it is some times as many, which wait for the disk together.
     pub threads: usize,
     /// See [`Trie`](crate::Trie).
     pub clock: u32,
 }
+
+/// Threads that read nodes, for each that computes.
+const READERS: usize = 8;
 
 /// Tells a collection of rows that a row of a trie is to be set (`Some`) or removed (`None`). No row
 /// is told twice, and a removed one was there.
@@ -63,7 +68,11 @@ pub fn update_tries<R: Default + Send>(
         }
         return Ok(vec![rows]);
     }
-    on_threads(source, updates, work.threads, tell)
+    let threads = match is_cold(&updates) {
+        true => work.threads * READERS,
+        false => work.threads,
+    };
+    on_threads(source, updates, threads, tell)
 }
 
 fn on_threads<R: Default + Send>(

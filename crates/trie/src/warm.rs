@@ -3,8 +3,8 @@
 //! A walk down a trie waits for memory at every node. Walking all ways at once, a node each in turn,
 //! lets these waits overlap.
 
-use crate::branch::Held;
-use crate::{LeafUpdate, Trie};
+use crate::branch::{Child, Held};
+use crate::{LeafUpdate, NodeRef, Trie, TrieUpdate};
 
 /// Looks at the nodes in memory on the ways to `leaves`, of each trie its own.
 pub(crate) fn warm<'a>(tries: impl Iterator<Item = (&'a Trie, &'a [LeafUpdate<'a>])>) {
@@ -26,6 +26,44 @@ pub(crate) fn warm_below<'a>(node: Option<&'a Held>, leaves: &'a [LeafUpdate<'a>
                 .map(|leaf| Way::new(node, leaf, depth))
                 .collect(),
         );
+    }
+}
+
+/// Whether most of `updates` begin by reading nodes, as far as some of their leaves tell.
+pub(crate) fn is_cold(updates: &[TrieUpdate<'_>]) -> bool {
+    const ASKED: usize = 64;
+    let leaves: usize = updates.iter().map(|update| update.leaves.len()).sum();
+    let ways = updates.iter().flat_map(|update| {
+        let leaves = update.leaves.iter();
+        leaves.map(|leaf| (&update.trie.root, leaf.key.as_slice()))
+    });
+    let asked = ways.step_by(leaves / ASKED + 1);
+    let (mut missing, mut count) = (0, 0);
+    for (root, nibbles) in asked {
+        count += 1;
+        missing += usize::from(ends_outside(root, nibbles));
+    }
+    2 * missing > count
+}
+
+/// Whether a node on the way is not in memory.
+fn ends_outside(root: &Child, nibbles: &[u8]) -> bool {
+    let Some(node) = &root.held else {
+        return matches!(root.reference, NodeRef::Hash(_));
+    };
+    let mut way = Way { node, nibbles };
+    loop {
+        let is_named = match (way.node, way.nibbles.first()) {
+            (Held::Branch(branch), Some(nibble)) => {
+                matches!(branch.get(*nibble), NodeRef::Hash(_))
+            }
+            (Held::Branch(_), None) => false,
+            (Held::Extension(extension), _) => way.nibbles.starts_with(extension.path.as_slice()),
+        };
+        way = match way.next() {
+            Some(next) => next,
+            None => return is_named,
+        };
     }
 }
 
