@@ -1,6 +1,6 @@
 //! Backups of a chain that is open.
 
-use crate::{BackupError, BackupMade, Chain};
+use crate::{BackupError, BackupMade, BackupReport, Chain};
 use std::path::Path;
 
 impl Chain {
@@ -8,9 +8,15 @@ impl Chain {
     /// `keep` (`None` keeps all). Import goes on meanwhile. A folder takes backups of one chain only.
     ///
     /// # Errors
-    /// [`BackupError`]; then the backups that were there are as they were.
-    pub fn backup(&self, folder: &Path, keep: Option<usize>) -> Result<BackupMade, BackupError> {
+    /// [`BackupError`]; then the backups that were there are as they were. Of
+    /// [`BackupError::Stopped`] see [`niwaki_storage::Database::backup`].
+    pub fn backup(
+        &self,
+        folder: &Path,
+        keep: Option<usize>,
+        report: &mut BackupReport<'_>,
+    ) -> Result<BackupMade, BackupError> {
         let of = format!("the chain with genesis {}", self.genesis_hash());
-        self.database().backup(folder, &of, keep)
+        self.database().backup(folder, &of, keep, report)
     }
 }

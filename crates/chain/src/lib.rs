@@ -53,9 +53,11 @@ pub use niwaki_state::{
     BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
     StateOptions,
 };
-pub use niwaki_storage::{BackupError, BackupMade, Options as StorageOptions, SyncPolicy};
+pub use niwaki_storage::{
+    BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,
+};
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};
-pub use repair::{ChainRepair, RepairRefusal};
+pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use state_file::{GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;
 pub use tree::StoredHeader;

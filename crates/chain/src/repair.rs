@@ -34,19 +34,63 @@ pub struct ChainRepair {
 /// What a repair left, and why.
 pub type RepairRefusal<'a> = dyn FnMut(Problem) + 'a;
 
+/// How far a repair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repairing {
+    /// Parts of the state are done, of how many.
+    State(u64, u64),
+    /// Blocks are done, of how many; each is gone through three times.
+    Blocks(u64, u64),
+}
+
+/// Told how far the repair is; `false` stops it.
+pub type RepairingReport<'a> = dyn FnMut(Repairing) -> bool + 'a;
+
+/// Why a repair did not come to its end.
+enum Ended {
+    Stopped,
+    Fault(Fault),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 impl Chain {
     /// Makes anew what follows from something that is right, and tells `refusal` what does not. Each
     /// row that is written is proven right first, so a repair that is cut short has made nothing
-    /// worse. The chain is to be opened anew afterwards, and checked.
+    /// worse. `None` if `report` stopped it. The chain is to be opened anew afterwards, and checked.
     ///
     /// # Errors
     /// A [`Fault`] if the storage can't be read or written.
-    pub fn repair(self, refusal: &mut RepairRefusal<'_>) -> Result<ChainRepair, Fault> {
+    pub fn repair(
+        self,
+        report: &mut RepairingReport<'_>,
+        refusal: &mut RepairRefusal<'_>,
+    ) -> Result<Option<ChainRepair>, Fault> {
         let _writer = self.writer();
+        match self.repair_all(report, refusal) {
+            Ok(repair) => Ok(Some(repair)),
+            Err(Ended::Stopped) => Ok(None),
+            Err(Ended::Fault(fault)) => Err(fault),
+        }
+    }
+
+    fn repair_all(
+        &self,
+        report: &mut RepairingReport<'_>,
+        refusal: &mut RepairRefusal<'_>,
+    ) -> Result<ChainRepair, Ended> {
         let mut repair = ChainRepair::default();
-        match self.world().repair() {
+        let repaired = self
+            .world()
+            .repair(&mut |done, of| report(Repairing::State(done, of)));
+        match repaired {
             Ok(state) => repair.state = Some(state),
-            Err(RepairError::Fault(fault)) => return Err(fault),
+            Err(RepairError::Stopped) => return Err(Ended::Stopped),
+            Err(RepairError::Fault(fault)) => return Err(fault.into()),
             Err(error) => {
                 refusal(Problem {
                     segment: Segment::Accounts.name(),
@@ -59,7 +103,9 @@ impl Chain {
             }
         }
         let mut run = Run {
-            chain: &self,
+            chain: self,
+            report,
+            seen: 0,
             refusal,
             batch: Batch::new(),
             repair,
@@ -73,16 +119,36 @@ impl Chain {
     }
 }
 
-struct Run<'a, 'b> {
+struct Run<'a, 'b, 'c> {
     chain: &'a Chain,
+    report: &'a mut RepairingReport<'c>,
+    /// Blocks, each counted in every pass.
+    seen: u64,
     refusal: &'a mut RepairRefusal<'b>,
     batch: Batch,
     repair: ChainRepair,
 }
 
-impl Run<'_, '_> {
+impl Run<'_, '_, '_> {
+    /// Counts a block that pass number `pass` goes through, of which `done` lie behind it.
+    fn block(&mut self, pass: u64, done: u64) -> Result<(), Ended> {
+        const PASSES: u64 = 3;
+        const BLOCKS: u64 = 256;
+        let is_due = self.seen.is_multiple_of(BLOCKS);
+        self.seen += 1;
+        if !is_due {
+            return Ok(());
+        }
+        let each = self.chain.head().id.number.max(1);
+        let done = pass.saturating_mul(each).saturating_add(done.min(each));
+        match (self.report)(Repairing::Blocks(done, each.saturating_mul(PASSES))) {
+            true => Ok(()),
+            false => Err(Ended::Stopped),
+        }
+    }
+
     /// From hash to number, of every header that is stored.
-    fn numbers(&mut self) -> Result<(), Fault> {
+    fn numbers(&mut self) -> Result<(), Ended> {
         let database = self.chain.database();
         for row in database.prefix(Segment::Headers, &[]) {
             let (key, _) = row?;
@@ -90,6 +156,7 @@ impl Run<'_, '_> {
                 self.refuse(Segment::Headers, &key, "the key is not 40 bytes");
                 continue;
             };
+            self.block(0, u64::from_be_bytes(*number))?;
             if database.get(Segment::Numbers, hash)?.as_deref() != Some(number) {
                 self.repair.numbers += 1;
                 self.batch.put(Segment::Numbers, hash, number);
@@ -102,7 +169,7 @@ impl Run<'_, '_> {
     }
 
     /// From number to hash, down from the head.
-    fn canonical(&mut self) -> Result<(), Fault> {
+    fn canonical(&mut self) -> Result<(), Ended> {
         let database = self.chain.database();
         let mut numbers: Vec<u64> = self.chain.stored_numbers()?.collect();
         let genesis = self.chain.genesis_hash();
@@ -112,6 +179,8 @@ impl Run<'_, '_> {
             if Some(number) == lowest {
                 hash = genesis;
             }
+            let head = self.chain.head().id.number;
+            self.block(1, head.saturating_sub(number))?;
             let key = number.to_be_bytes();
             if database.get(Segment::Canonical, &key)?.as_deref() != Some(&hash[..]) {
                 self.repair.canonical += 1;
@@ -147,14 +216,15 @@ impl Run<'_, '_> {
     }
 
     /// Total difficulties and the places of transactions, up from the genesis block.
-    fn blocks(&mut self) -> Result<(), Fault> {
+    fn blocks(&mut self) -> Result<(), Ended> {
         let mut parent: Option<StoredHeader> = None;
         for number in self.chain.stored_numbers()? {
+            self.block(2, number)?;
             let stored = match self.chain.header_at(number) {
                 Ok(stored) => stored.filter(|block| block.header.hash_slow() == block.id.hash),
                 // Told already.
                 Err(Fault::Corrupt { .. } | Fault::Missing { .. }) => None,
-                Err(other) => return Err(other),
+                Err(other) => return Err(other.into()),
             };
             let Some(mut block) = stored else {
                 parent = None;

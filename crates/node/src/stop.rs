@@ -1,4 +1,5 @@
-//! Stopping on request: the first Ctrl-C or SIGTERM asks, the second one ends the process.
+//! Stopping on request: the first Ctrl-C or SIGTERM asks, the second one ends the process; where
+//! nobody looks whether it was asked, the first one does.
 
 use eyre::{Context, Result};
 use std::sync::Arc;
@@ -6,16 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the operator asked to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop {
+    asked: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// Listens from now on, for as long as the process lives.
     pub(crate) fn listen() -> Result<Self> {
         let stop = Self::default();
-        let asked = Arc::clone(&stop.0);
+        let Self { asked, at_once } = stop.clone();
         ctrlc::set_handler(move || {
-            // Nothing is ordered by this flag; it is looked at between blocks.
-            if asked.swap(true, Ordering::Relaxed) {
+            // Nothing is ordered by these flags; the first is looked at between blocks.
+            if at_once.load(Ordering::Relaxed) || asked.swap(true, Ordering::Relaxed) {
                 // Whatever is on disk is whole at any moment.
                 std::process::exit(130);
             }
@@ -26,6 +30,11 @@ impl Stop {
     }
 
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// From now on nobody looks: the next request ends the process.
+    pub(crate) fn at_once(&self) {
+        self.at_once.store(true, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ pub use genesis::{GenesisAccount, genesis_root};
 pub use load::{GenesisLoad, LoadError, LoadReport};
 pub use log::{LogRow, TrieLogError};
 pub use past::PastView;
-pub use repair::{RepairError, StateRepair};
+pub use repair::{RepairError, RepairReport, StateRepair};
 pub use root::Prepared;
 pub use view::View;
 pub use world::{BlockId, StateHead, StateOptions, TRIE_LOGS_KEPT, WorldState};

@@ -48,9 +48,44 @@ pub enum RepairError {
         /// What is known to be damaged; empty if it can't be told.
         damaged: Vec<Problem>,
     },
+    /// Whoever was told of the progress asked to stop. What was written is right by itself.
+    #[error("stopped on request")]
+    Stopped,
     /// The machine failed.
     #[error(transparent)]
     Fault(#[from] Fault),
+}
+
+/// Told how many of how many parts are done; `false` stops.
+pub type RepairReport<'a> = dyn FnMut(u64, u64) -> bool + 'a;
+
+/// Parts of a pass, by the first two bytes of its keys.
+const PARTS: u64 = 1 << 16;
+const PASSES: u64 = 2;
+
+/// How far a pass over the state is.
+struct Pace<'a, 'b> {
+    pass: u64,
+    rows: u64,
+    report: &'a mut RepairReport<'b>,
+}
+
+impl Pace<'_, '_> {
+    /// Counts the row of `key`.
+    fn row(&mut self, key: &[u8]) -> Result<(), RepairError> {
+        let is_due = self.rows.is_multiple_of(1024);
+        self.rows += 1;
+        if !is_due {
+            return Ok(());
+        }
+        let part = key
+            .first_chunk()
+            .map_or(0, |part| u64::from(u16::from_be_bytes(*part)));
+        match (self.report)(self.pass * PARTS + part, PASSES * PARTS) {
+            true => Ok(()),
+            false => Err(RepairError::Stopped),
+        }
+    }
 }
 
 impl WorldState {
@@ -60,17 +95,23 @@ impl WorldState {
     ///
     /// # Errors
     /// [`RepairError`].
-    pub fn repair(&self) -> Result<StateRepair, RepairError> {
+    pub fn repair(&self, report: &mut RepairReport<'_>) -> Result<StateRepair, RepairError> {
         let view = self.view_at_head()?;
         let (snapshot, expected) = (view.snapshot(), view.head().root);
-        judge(snapshot, expected)?;
+        let mut pace = Pace {
+            pass: 0,
+            rows: 0,
+            report,
+        };
+        judge((snapshot, &mut pace), expected)?;
+        pace.pass += 1;
         let mut mend = Mend {
             database: self.database(),
             batch: Batch::new(),
             repair: StateRepair::default(),
             fault: None,
         };
-        mend.run(snapshot)?;
+        mend.run(snapshot, &mut pace)?;
         Ok(mend.repair)
     }
 }
@@ -86,12 +127,12 @@ struct Walked {
 /// Goes through all accounts with their slots. Each trie row that the slots make goes to `rows`, each
 /// slot of no account to `stray`, each flat row that can't be read to `bad`.
 fn walk(
-    snapshot: &Snapshot,
+    (snapshot, pace): (&Snapshot, &mut Pace<'_, '_>),
     rows: &mut dyn FnMut(&B256, &Path, &[u8]),
     stray: &mut dyn FnMut(&[u8]),
     bad: &mut dyn FnMut(Problem),
     each: &mut dyn FnMut(Walked),
-) -> Result<(), Fault> {
+) -> Result<(), RepairError> {
     let mut slots = snapshot.prefix(Segment::Slots, &[]).peekable();
     for row in snapshot.prefix(Segment::Accounts, &[]) {
         let (key, slim) = row?;
@@ -99,8 +140,9 @@ fn walk(
             bad(problem(Segment::Accounts, &key, "the key is not 32 bytes"));
             continue;
         };
+        pace.row(&key)?;
         pass_over(&mut slots, |slot| slot < owner.as_slice(), stray)?;
-        let root = storage_root(&owner, &mut slots, rows, bad)?;
+        let root = storage_root(&owner, (&mut slots, pace), rows, bad)?;
         match decode_account(&slim) {
             Ok(account) => each(Walked {
                 key: owner,
@@ -113,7 +155,7 @@ fn walk(
             }
         }
     }
-    pass_over(&mut slots, |_| true, stray)
+    Ok(pass_over(&mut slots, |_| true, stray)?)
 }
 
 fn pass_over(
@@ -130,10 +172,10 @@ fn pass_over(
 
 fn storage_root(
     owner: &B256,
-    slots: &mut Peekable<Rows<'_>>,
+    (slots, pace): (&mut Peekable<Rows<'_>>, &mut Pace<'_, '_>),
     rows: &mut dyn FnMut(&B256, &Path, &[u8]),
     bad: &mut dyn FnMut(Problem),
-) -> Result<B256, Fault> {
+) -> Result<B256, RepairError> {
     let is_own = |row: &Result<Row, Fault>| match row {
         Ok((key, _)) => key.starts_with(owner.as_slice()),
         Err(_) => true,
@@ -145,6 +187,7 @@ fn storage_root(
     let mut builder = TrieBuilder::new(&mut sink);
     while let Some(row) = slots.next_if(is_own) {
         let (key, bytes) = row?;
+        pace.row(&key)?;
         let slot = key.get(32..).filter(|slot| slot.len() == 32);
         match (slot.and_then(Path::of_key), decode_value(&bytes)) {
             (Some(path), Ok(value)) => builder.add(path, encode_slot(&value)),
@@ -157,13 +200,16 @@ fn storage_root(
 
 /// Whether the flat values are those of the head. Slots of no account do not count, and the storage
 /// roots that accounts give are held to be wrong where the slots give others.
-fn judge(snapshot: &Snapshot, expected: B256) -> Result<(), RepairError> {
+fn judge(
+    (snapshot, pace): (&Snapshot, &mut Pace<'_, '_>),
+    expected: B256,
+) -> Result<(), RepairError> {
     let (mut damaged, mut differing) = (Vec::new(), Vec::new());
     let (mut no_rows, mut no_rows_either) = (|_: &Path, _: &[u8]| {}, |_: &Path, _: &[u8]| {});
     let mut by_slots = TrieBuilder::new(&mut no_rows);
     let mut as_stored = TrieBuilder::new(&mut no_rows_either);
     walk(
-        snapshot,
+        (snapshot, pace),
         &mut |_, _, _| {},
         &mut |_| {},
         &mut |problem| {
@@ -216,7 +262,7 @@ struct Mend<'a> {
 }
 
 impl Mend<'_> {
-    fn run(&mut self, snapshot: &Snapshot) -> Result<(), Fault> {
+    fn run(&mut self, snapshot: &Snapshot, pace: &mut Pace<'_, '_>) -> Result<(), RepairError> {
         let this = std::cell::RefCell::new(self);
         let storage = std::cell::RefCell::new(Stored::new(snapshot, Segment::StorageTrie));
         let mut accounts = Stored::new(snapshot, Segment::AccountTrie);
@@ -227,7 +273,7 @@ impl Mend<'_> {
         };
         let mut builder = TrieBuilder::new(&mut sink);
         walk(
-            snapshot,
+            (snapshot, pace),
             &mut |owner, path, row| {
                 let owner = Some(*owner);
                 let (segment, key) = row_key(&owner, path);
@@ -257,7 +303,7 @@ impl Mend<'_> {
         })?;
         accounts.rest(&mut |key, row, _| this.trie_row(Segment::AccountTrie, key, row))?;
         this.fault.take().map_or(Ok(()), Err)?;
-        this.database.write(std::mem::take(&mut this.batch), true)
+        Ok(this.database.write(std::mem::take(&mut this.batch), true)?)
     }
 
     fn trie_row(&mut self, segment: Segment, key: &[u8], row: Option<&[u8]>) {

@@ -7,13 +7,20 @@
 
 use crate::database::{engine_fault, io_fault};
 use crate::format_file::{engine_dir, format_file, mark};
-use crate::{Database, SCHEMA_VERSION};
+use crate::{Database, SCHEMA_VERSION, Segment};
 use niwaki_primitives::Fault;
-use rocksdb::Env;
 use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
+use rocksdb::{Env, FlushOptions};
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use watch::Filling;
+
+pub use watch::BackupReport;
+
+mod watch;
 
 /// The version of what stands in a folder of backups beside the engine's own files.
 const BACKUP_VERSION: u32 = 1;
@@ -84,6 +91,9 @@ pub enum BackupError {
         /// The data path.
         path: String,
     },
+    /// Whoever was told of the progress asked to stop.
+    #[error("stopped on request")]
+    Stopped,
     /// The disk or the engine failed.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -117,21 +127,39 @@ impl Database {
     /// batch whole.
     ///
     /// # Errors
-    /// [`BackupError`]; then the backups that were there are as they were.
+    /// [`BackupError`]; then the backups that were there are as they were. After
+    /// [`BackupError::Stopped`] a thread still copies, until it has done or the process ends, and
+    /// the new backup counts only if it gets so far.
     pub fn backup(
         &self,
         folder: &Path,
         of: &str,
         keep: Option<usize>,
+        report: &mut BackupReport<'_>,
     ) -> Result<BackupMade, BackupError> {
         self.sync()?;
         claim(folder, of)?;
         let mut engine = open_engine(folder)?;
         let bytes_before = bytes_below(&engine_folder(folder))?;
         let fault = |error: rocksdb::Error| engine_fault("backup", "all", error.as_ref());
-        engine
-            .create_new_backup_flush(self.engine_ref(), true)
+        // So that what is to be copied is there to be counted.
+        let families = Segment::ALL.map(|segment| self.family(segment));
+        self.engine_ref()
+            .flush_cfs_opt(&families, &FlushOptions::default())
             .map_err(fault)?;
+        let filling = Filling {
+            folder: &engine_folder(folder),
+            before: bytes_before,
+            of: bytes_to_add(self.engine_ref().path(), folder)?,
+        };
+        let database = Arc::clone(self.engine_shared());
+        let copy = move || {
+            let copied = engine.create_new_backup_flush(&database, true);
+            (engine, copied)
+        };
+        let copied = filling.watch(copy, report)?;
+        let (mut engine, copied) = copied.ok_or(BackupError::Stopped)?;
+        copied.map_err(fault)?;
         let added_bytes = bytes_below(&engine_folder(folder))?.saturating_sub(bytes_before);
         if let Some(keep) = keep {
             engine.purge_old_backups(keep.max(1)).map_err(fault)?;
@@ -154,8 +182,14 @@ impl Database {
 /// that was cut short is done again by the next one.
 ///
 /// # Errors
-/// [`BackupError`]; then the data path has no database.
-pub fn restore(folder: &Path, data_path: &Path, id: Option<u32>) -> Result<Backup, BackupError> {
+/// [`BackupError`]; then the data path has no database. After [`BackupError::Stopped`] a thread still
+/// copies, aside, until it has done or the process ends.
+pub fn restore(
+    folder: &Path,
+    data_path: &Path,
+    id: Option<u32>,
+    report: &mut BackupReport<'_>,
+) -> Result<Backup, BackupError> {
     read_mark(folder)?.ok_or_else(|| not_ours(folder, "it has no NIWAKI_BACKUP file"))?;
     let aside = data_path.join("restoring");
     sweep(data_path, &aside)?;
@@ -186,10 +220,20 @@ pub fn restore(folder: &Path, data_path: &Path, id: Option<u32>) -> Result<Backu
 
     let inner = engine_dir(&aside);
     fs::create_dir_all(&inner).map_err(|error| io_fault("create", &inner, error))?;
-    let restored = engine.restore_from_backup(&inner, &inner, &RestoreOptions::default(), id);
-    // Its threads may still be writing what was asked of them before a failure.
-    drop(engine);
-    if let Err(error) = restored {
+    let filling = Filling {
+        folder: &inner,
+        before: 0,
+        of: backup.bytes,
+    };
+    let to = inner.clone();
+    let copy = move || {
+        let restored = engine.restore_from_backup(&to, &to, &RestoreOptions::default(), id);
+        // Its threads may still be writing what was asked of them before a failure.
+        drop(engine);
+        restored
+    };
+    let restored = filling.watch(copy, report)?;
+    if let Err(error) = restored.ok_or(BackupError::Stopped)? {
         fs::remove_dir_all(&aside).map_err(|error| io_fault("remove", &aside, error))?;
         let text: &str = error.as_ref();
         if text.starts_with("Corruption") || text.contains("No such file") {
@@ -332,6 +376,37 @@ fn claim(folder: &Path, of: &str) -> Result<(), BackupError> {
                 .map_err(|error| io_fault("write", &file, error).into())
         }
     }
+}
+
+/// Bytes of the engine's files in `engine` that no backup in `folder` has, about: what is written
+/// meanwhile is not counted.
+fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
+    let names_and_bytes = |folder: &Path| {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io_fault("read", folder, error)),
+        };
+        let found = entries.filter_map(|entry| {
+            let entry = entry.ok()?;
+            // A file that has gone meanwhile is not copied either.
+            let bytes = entry.metadata().ok()?.len();
+            Some((entry.file_name().into_string().ok()?, bytes))
+        });
+        Ok(found.collect())
+    };
+    // A shared file is named by the number of the engine's, a checksum or session, and its size.
+    let number = |name: &str| name.split(['_', '.']).next().map(str::to_owned);
+    let shared = names_and_bytes(&engine_folder(folder).join("shared_checksum"))?;
+    let shared: HashSet<_> = shared
+        .iter()
+        .map(|(name, bytes)| (number(name), *bytes))
+        .collect();
+    let files = names_and_bytes(engine)?;
+    let new = files.iter().filter(|(name, bytes)| {
+        name.ends_with(".sst") && !shared.contains(&(number(name), *bytes))
+    });
+    Ok(new.map(|(_, bytes)| bytes).sum())
 }
 
 /// Bytes of all files below `folder`; none if it is absent.

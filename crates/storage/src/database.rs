@@ -275,6 +275,10 @@ impl Database {
         self.queue.as_ref().map_or(0, Queue::batched_bytes)
     }
 
+    pub(crate) fn engine_shared(&self) -> &Arc<DB> {
+        &self.engine
+    }
+
     pub(crate) fn engine_ref(&self) -> &DB {
         &self.engine
     }

@@ -18,7 +18,7 @@ mod read;
 mod segment;
 mod snapshot;
 
-pub use backup::{Backup, BackupError, BackupMade, restore};
+pub use backup::{Backup, BackupError, BackupMade, BackupReport, restore};
 pub use batch::{Batch, ChangeRef, Later};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;

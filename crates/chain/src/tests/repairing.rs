@@ -33,9 +33,9 @@ fn problems(chain: &Chain) -> Vec<Problem> {
 fn repair(path: &Path) -> (ChainRepair, Vec<Problem>) {
     let mut refused = Vec::new();
     let repair = open(Some(path))
-        .repair(&mut |problem| refused.push(problem))
+        .repair(&mut |_| true, &mut |problem| refused.push(problem))
         .unwrap();
-    (repair, refused)
+    (repair.unwrap(), refused)
 }
 
 /// Damages some rows of `segment`, one after the other, and hands what a repair makes of it to
@@ -218,4 +218,35 @@ fn a_head_that_was_lost_is_never_begun_over() {
     let rows = Segment::ALL.map(|segment| database.prefix(segment, &[]).count());
     let logs = database.prefix(Segment::TrieLogs, &[]).count();
     assert_eq!(rows.iter().sum::<usize>() - logs, before.len() - 1);
+}
+
+#[test]
+fn a_repair_that_is_stopped_has_made_nothing_worse_and_the_next_one_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let chain = open(Some(dir.path()));
+    import_all(&chain, &blocks());
+    let whole = dump(&chain);
+    for segment in [Segment::StorageTrie, Segment::Transactions] {
+        chain.database().clear(segment).unwrap();
+    }
+    let mut left = problems(&chain).len();
+    drop(chain);
+    let mut stops = 0;
+    loop {
+        let mut told = 0;
+        let mut report = |_| {
+            told += 1;
+            told <= stops
+        };
+        let repaired = open(Some(dir.path())).repair(&mut report, &mut |_| {});
+        if repaired.unwrap().is_some() {
+            break;
+        }
+        stops += 1;
+        let now = problems(&open(Some(dir.path()))).len();
+        assert!(0 < now && now <= left, "{left}, then {now}");
+        left = now;
+    }
+    assert!(stops >= 2, "in the state and in the blocks: {stops}");
+    assert!(dump(&open(Some(dir.path()))) == whole);
 }

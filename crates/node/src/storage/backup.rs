@@ -2,21 +2,34 @@
 
 use super::check_head_of;
 use crate::Ending;
+use crate::loading::LoadingProgress;
 use crate::open::{data_path, open_existing};
 use crate::options::{BackupOptions, Options, RestoreOptions};
 use crate::stop::Stop;
 use eyre::Result;
+use niwaki_chain::{BackupError, Loading};
 
 /// Adds a backup to a folder.
 pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Ending> {
-    // One Ctrl-C ends the process: a backup that is not whole does not count.
-    let Some(chain) = open_existing(options, &Stop::default())? else {
+    let stop = Stop::listen()?;
+    let Some(chain) = open_existing(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
     let head = chain.head();
     eprintln!("making a backup of the chain up to block {}", head.id);
     let keep = backup.keep.map(|keep| keep as usize);
-    let made = chain.backup(&backup.to, keep)?;
+    let mut progress = LoadingProgress::new(["making the backup"; 2], stop);
+    let made = chain.backup(&backup.to, keep, &mut |done, of| {
+        progress.report(Loading::Writing(done, of))
+    });
+    progress.finish();
+    let made = match made {
+        Err(BackupError::Stopped) => {
+            eprintln!("stopped as asked; the backup that was begun does not count");
+            return Ok(Ending::Interrupted);
+        }
+        other => other?,
+    };
     println!(
         "backup {} in {}: {} bytes, of which {} are new",
         made.backup.id,
@@ -34,15 +47,27 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Ending
 pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<Ending> {
     let data_path = data_path(options)?;
     eprintln!("restoring into {}", data_path.display());
-    // One Ctrl-C ends the process: there is no database before all of it is there.
-    let backup = niwaki_storage::restore(&restore.from, &data_path, restore.backup)?;
+    let stop = Stop::listen()?;
+    let mut progress = LoadingProgress::new(["restoring the backup"; 2], stop.clone());
+    let (from, id) = (&restore.from, restore.backup);
+    let restored = niwaki_storage::restore(from, &data_path, id, &mut |done, of| {
+        progress.report(Loading::Writing(done, of))
+    });
+    progress.finish();
+    let backup = match restored {
+        Err(BackupError::Stopped) => {
+            eprintln!("stopped as asked; there is no database, the same command begins anew");
+            return Ok(Ending::Interrupted);
+        }
+        other => other?,
+    };
     println!(
         "restored backup {} of {}: {} bytes",
         backup.id,
         restore.from.display(),
         backup.bytes
     );
-    let Some(chain) = open_existing(options, &Stop::default())? else {
+    let Some(chain) = open_existing(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
     check_head_of(&chain)

@@ -2,20 +2,23 @@
 
 use super::{check_all, print_problems};
 use crate::Ending;
+use crate::loading::LoadingProgress;
 use crate::open::open_existing;
 use crate::options::Options;
 use crate::stop::Stop;
 use eyre::{Result, WrapErr, eyre};
-use niwaki_chain::Chain;
+use niwaki_chain::{Chain, Loading, Repairing};
 use std::sync::Arc;
+
+/// What is repaired.
+const TITLES: [&str; 2] = ["repair, 1 of 2: state", "repair, 2 of 2: blocks"];
 
 const NEXT_STEP: &str = "the database can't be repaired; restore a backup with 'niwaki storage \
                          restore', or import the chain into an empty data path";
 
 /// Makes anew what follows from something that is right, then checks everything.
 pub(crate) fn run(options: &Options) -> Result<Ending> {
-    // One Ctrl-C ends the process: what is written is right by itself.
-    let stop = Stop::default();
+    let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop).wrap_err(NEXT_STEP)? else {
         return Ok(Ending::Interrupted);
     };
@@ -25,7 +28,24 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
         chain.head().id
     );
     let mut refusals = Vec::new();
-    let repair = Chain::repair(chain, &mut |refusal| refusals.push(refusal)).wrap_err(NEXT_STEP)?;
+    let mut progress = LoadingProgress::new(TITLES, stop.clone());
+    let repaired = Chain::repair(
+        chain,
+        &mut |repairing| {
+            progress.report(match repairing {
+                Repairing::State(done, of) => Loading::Reading(done, of),
+                Repairing::Blocks(done, of) => Loading::Writing(done, of),
+            })
+        },
+        &mut |refusal| refusals.push(refusal),
+    );
+    progress.finish();
+    let Some(repair) = repaired.wrap_err(NEXT_STEP)? else {
+        eprintln!("stopped as asked; what was made anew is right, the same command goes on");
+        return Ok(Ending::Interrupted);
+    };
+    // The check writes nothing: one request ends the process.
+    stop.at_once();
     if let Some(state) = repair.state {
         println!(
             "state: {} trie rows, {} storage roots of accounts, {} slots of no account",

@@ -57,13 +57,17 @@ fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change(
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
     fill(&database, (0, 300), 2000);
-    let first = database.backup(&folder, OF, None).unwrap();
+    let first = database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let at_first = dump(&database);
     assert_eq!((first.backup.id, first.kept.len()), (1, 1));
     assert!(first.added_bytes > 600_000, "{first:?}");
 
     fill(&database, (300, 301), 2000);
-    let second = database.backup(&folder, OF, None).unwrap();
+    let second = database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let at_second = dump(&database);
     assert_eq!(second.backup.id, 2);
     assert!(second.backup.bytes > first.backup.bytes, "{second:?}");
@@ -77,14 +81,17 @@ fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change(
         (None, &at_second),
     ] {
         let target = dir.path().join(format!("restored-{id:?}"));
-        let backup = restore(&folder, &target, id).unwrap();
+        let backup = restore(&folder, &target, id, &mut |_, _| true).unwrap();
         assert_eq!(backup.id, id.unwrap_or(2));
         assert!(dump(&open(&target)) == *expected);
         assert!(!target.join("restoring").exists());
-        let error = restore(&folder, &target, id).unwrap_err();
+        let error = restore(&folder, &target, id, &mut |_, _| true).unwrap_err();
         assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
     }
-    let error = restore(&folder, &dir.path().join("other"), Some(7)).unwrap_err();
+    let error = restore(&folder, &dir.path().join("other"), Some(7), &mut |_, _| {
+        true
+    })
+    .unwrap_err();
     assert!(
         error.to_string().contains("no backup 7; it has 1, 2"),
         "{error}"
@@ -98,7 +105,9 @@ fn the_oldest_backups_go_when_only_some_are_to_be_kept() {
     let database = open(&data);
     for at in 0..4 {
         fill(&database, (at, at + 1), 1000);
-        let made = database.backup(&folder, OF, Some(2)).unwrap();
+        let made = database
+            .backup(&folder, OF, Some(2), &mut |_, _| true)
+            .unwrap();
         let ids: Vec<_> = made.kept.iter().map(|backup| backup.id).collect();
         assert_eq!(ids, if at == 0 { vec![1] } else { vec![at, at + 1] });
     }
@@ -106,9 +115,16 @@ fn the_oldest_backups_go_when_only_some_are_to_be_kept() {
     drop(database);
     // A folder of backups is the same to a database that was restored or moved.
     let database = open(&data);
-    assert_eq!(database.backup(&folder, OF, Some(0)).unwrap().kept.len(), 1);
+    assert_eq!(
+        database
+            .backup(&folder, OF, Some(0), &mut |_, _| true)
+            .unwrap()
+            .kept
+            .len(),
+        1
+    );
     let target = dir.path().join("restored");
-    restore(&folder, &target, None).unwrap();
+    restore(&folder, &target, None, &mut |_, _| true).unwrap();
     assert!(dump(&open(&target)) == expected);
 }
 
@@ -118,10 +134,14 @@ fn a_damaged_backup_is_refused_or_restored_as_it_was_whatever_file_and_byte() {
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
     fill(&database, (0, 20), 500);
-    database.backup(&folder, OF, None).unwrap();
+    database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let at_first = dump(&database);
     fill(&database, (20, 40), 500);
-    database.backup(&folder, OF, None).unwrap();
+    database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let expected = dump(&database);
 
     let (mut refused, mut whole) = (0, 0);
@@ -143,7 +163,7 @@ fn a_damaged_backup_is_refused_or_restored_as_it_was_whatever_file_and_byte() {
                 _ => fs::remove_file(&target).unwrap(),
             }
             let restored = dir.path().join("restored");
-            match restore(&damaged, &restored, None) {
+            match restore(&damaged, &restored, None, &mut |_, _| true) {
                 Ok(backup) => {
                     // Only where the file is not one of the backup, or the latest one is gone whole.
                     let rows = dump(&open(&restored));
@@ -182,7 +202,9 @@ fn a_backup_or_a_restore_that_was_cut_short_leaves_the_older_ones_good() {
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
     fill(&database, (0, 20), 500);
-    database.backup(&folder, OF, None).unwrap();
+    database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let expected = dump(&database);
     // What a process leaves that dies before the backup counts.
     let engine = folder.join("backups");
@@ -196,15 +218,23 @@ fn a_backup_or_a_restore_that_was_cut_short_leaves_the_older_ones_good() {
     fs::write(target.join("restoring/database/000001.sst"), "half").unwrap();
     fs::create_dir_all(target.join("database")).unwrap();
     fs::write(target.join("database/000001.sst"), "half").unwrap();
-    restore(&folder, &target, None).unwrap();
+    restore(&folder, &target, None, &mut |_, _| true).unwrap();
     assert!(dump(&open(&target)) == expected);
 
     fill(&database, (20, 30), 500);
-    let made = database.backup(&folder, OF, None).unwrap();
+    let made = database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     assert_eq!(made.kept.len(), 2);
     assert!(!engine.join("shared_checksum/000099_s1_9.sst").exists());
     for id in [1, 2] {
-        restore(&folder, &dir.path().join(format!("{id}")), Some(id)).unwrap();
+        restore(
+            &folder,
+            &dir.path().join(format!("{id}")),
+            Some(id),
+            &mut |_, _| true,
+        )
+        .unwrap();
     }
 }
 
@@ -215,16 +245,20 @@ fn a_folder_of_something_else_is_refused_and_not_touched() {
     let database = open(&data);
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("letter"), "dear").unwrap();
-    let error = database.backup(&folder, OF, None).unwrap_err();
+    let error = database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap_err();
     assert!(matches!(error, BackupError::NotOurs { .. }), "{error}");
     assert_eq!(files(&folder).len(), 1);
     fs::remove_file(folder.join("letter")).unwrap();
-    let error = restore(&folder, &dir.path().join("x"), None).unwrap_err();
+    let error = restore(&folder, &dir.path().join("x"), None, &mut |_, _| true).unwrap_err();
     assert!(matches!(error, BackupError::NotOurs { .. }), "{error}");
 
-    database.backup(&folder, OF, None).unwrap();
+    database
+        .backup(&folder, OF, None, &mut |_, _| true)
+        .unwrap();
     let error = database
-        .backup(&folder, "the chain 0x02", None)
+        .backup(&folder, "the chain 0x02", None, &mut |_, _| true)
         .unwrap_err();
     assert!(matches!(error, BackupError::OfAnother { .. }), "{error}");
     let next = SCHEMA_VERSION + 1;
@@ -233,7 +267,7 @@ fn a_folder_of_something_else_is_refused_and_not_touched() {
         format!("niwaki-backup 1 {next} {OF}\n"),
     )
     .unwrap();
-    let error = restore(&folder, &dir.path().join("x"), None).unwrap_err();
+    let error = restore(&folder, &dir.path().join("x"), None, &mut |_, _| true).unwrap_err();
     assert!(
         matches!(error, BackupError::OtherSchema { found, .. } if found == next),
         "{error}"
@@ -249,13 +283,17 @@ fn a_backup_made_while_batches_are_written_holds_whole_batches() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| fill(&database, (50, 4000), 500));
         while !writer.is_finished() {
-            database.backup(&folder, OF, Some(3)).unwrap();
+            database
+                .backup(&folder, OF, Some(3), &mut |_, _| true)
+                .unwrap();
         }
     });
-    let made = database.backup(&folder, OF, Some(3)).unwrap();
+    let made = database
+        .backup(&folder, OF, Some(3), &mut |_, _| true)
+        .unwrap();
     for backup in made.kept {
         let target = dir.path().join(format!("{}", backup.id));
-        restore(&folder, &target, Some(backup.id)).unwrap();
+        restore(&folder, &target, Some(backup.id), &mut |_, _| true).unwrap();
         let database = open(&target);
         let keys = |segment| -> Vec<_> {
             let rows = database.prefix(segment, &[]);
@@ -266,4 +304,45 @@ fn a_backup_made_while_batches_are_written_holds_whole_batches() {
         let last = u32::try_from(accounts.len() - 1).unwrap();
         assert_eq!(*accounts[accounts.len() - 1], last.to_be_bytes());
     }
+}
+
+#[test]
+fn what_is_stopped_leaves_what_was_there_and_is_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
+    let database = open(&data);
+    let mut told = Vec::new();
+    for (id, rows) in [(1, (0, 300)), (2, (300, 301))] {
+        fill(&database, rows, 2000);
+        let error = database
+            .backup(&folder, OF, None, &mut |_, _| false)
+            .unwrap_err();
+        assert!(matches!(error, BackupError::Stopped), "{error}");
+        let mut first = None;
+        let mut report = |done, of| {
+            first.get_or_insert((done, of));
+            true
+        };
+        let made = database.backup(&folder, OF, None, &mut report).unwrap();
+        assert_eq!((made.backup.id, made.kept.len()), (id, id as usize));
+        let (done, of) = first.unwrap();
+        assert_eq!(done, 0);
+        told.push(of);
+    }
+    // All of the first, and of the second only what the first has not.
+    assert!(told[0] > 600_000, "{told:?}");
+    assert!(0 < told[1] && told[1] < told[0] / 4, "{told:?}");
+
+    let target = dir.path().join("restored");
+    let error = restore(&folder, &target, None, &mut |_, _| false).unwrap_err();
+    assert!(matches!(error, BackupError::Stopped), "{error}");
+    assert!(!crate::is_data_path(&target).unwrap());
+    let mut total = 0;
+    let mut report = |_, of| {
+        total = of;
+        true
+    };
+    let backup = restore(&folder, &target, None, &mut report).unwrap();
+    assert_eq!((backup.id, total), (2, backup.bytes));
+    assert!(dump(&open(&target)) == dump(&database));
 }

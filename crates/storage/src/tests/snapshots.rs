@@ -51,14 +51,16 @@ fn a_data_path_stays_in_use_until_its_last_snapshot_goes() {
     let database = open(dir.path());
     let write = || database.write(put(Segment::Slots, b"k", b"v"), false);
     write().unwrap();
-    database.backup(backups.path(), "a test", None).unwrap();
+    database
+        .backup(backups.path(), "a test", None, &mut |_, _| true)
+        .unwrap();
     let first = database.snapshot();
     let last = first.clone();
     drop(database);
     for snapshot in [first, last] {
         let error = Database::open(dir.path(), &Options::default()).unwrap_err();
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
-        let error = restore(backups.path(), dir.path(), None).unwrap_err();
+        let error = restore(backups.path(), dir.path(), None, &mut |_, _| true).unwrap_err();
         assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
         assert_eq!(value(&snapshot, b"k"), Some(b"v".to_vec()));
     }
