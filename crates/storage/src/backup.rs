@@ -140,8 +140,10 @@ impl Database {
         self.sync()?;
         claim(folder, of)?;
         let mut engine = open_engine(folder)?;
-        let bytes_before = bytes_below(&engine_folder(folder))?;
         let fault = |error: rocksdb::Error| engine_fault("backup", "all", error.as_ref());
+        // Keeps all backups, and removes what one that was cut short has left.
+        engine.purge_old_backups(u32::MAX as usize).map_err(fault)?;
+        let bytes_before = bytes_below(&engine_folder(folder))?;
         // So that what is to be copied is there to be counted.
         let families = Segment::ALL.map(|segment| self.family(segment));
         self.engine_ref()
