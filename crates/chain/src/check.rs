@@ -5,7 +5,7 @@ use crate::rows::missing;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransactionPlace};
 use niwaki_primitives::{B256, Block, BlockBody, Encodable2718, Fault, Header, Receipt, U256, hex};
-use niwaki_state::{CheckSummary, Problem};
+use niwaki_state::{CheckSummary, Problem, StateHead};
 use niwaki_storage::Segment;
 
 /// What a check of a chain went through.
@@ -48,7 +48,8 @@ impl Chain {
     }
 
     /// Checks the whole state against itself and the head, and every canonical block against its
-    /// header, its parent and the indices. Each problem goes to `report`. Reads everything.
+    /// header, its parent and the indices. Of an archive, every row of the history by itself, and for
+    /// each block that the history leads to the root of its state. Each problem goes to `report`. Reads everything.
     ///
     /// # Errors
     /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
@@ -111,6 +112,8 @@ impl Check<'_> {
                     self.found(header)?;
                     let body = self.body(&block);
                     self.found(body)?;
+                    let past = self.past(&block);
+                    self.found(past)?;
                     self.summary.blocks += 1;
                     parent = Some(block);
                 }
@@ -199,6 +202,19 @@ impl Check<'_> {
             );
         }
         self.places(&block.body, header)
+    }
+
+    /// In an archive the state after the block is there: the way from its root to the account that the
+    /// block is sure to name is read and hashed. Says nothing of other accounts.
+    fn past(&self, block: &StoredHeader) -> Result<(), Fault> {
+        let past = StateHead {
+            block: block.id,
+            root: block.header.state_root,
+        };
+        if let Some(view) = self.chain.view_of_past(past)? {
+            view.prove_account(&block.header.beneficiary)?;
+        }
+        Ok(())
     }
 
     fn places(&mut self, body: &BlockBody, header: &Header) -> Result<(), Fault> {

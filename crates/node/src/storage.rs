@@ -53,6 +53,12 @@ fn check_all(chain: &Chain) -> Result<Ending> {
         found.state.trie_rows,
         began.elapsed().as_secs_f64()
     );
+    if chain.is_archive() {
+        println!(
+            "checked {} rows of the history, and the root of each state that they lead to",
+            found.state.history_rows
+        );
+    }
     print_peak_memory();
     println!("head {}, state root {}", head.id, head.header.state_root);
     if found.problems == 0 {

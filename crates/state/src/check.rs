@@ -4,6 +4,7 @@
 //! that a row that differs, is missing, or that nothing leads to is found, in memory proportional
 //! to the depth of a trie.
 
+mod history;
 pub(crate) mod stored;
 
 use crate::WorldState;
@@ -46,6 +47,8 @@ pub struct CheckSummary {
     pub slots: u64,
     /// Rows of all tries.
     pub trie_rows: u64,
+    /// Rows of the history of an archive.
+    pub history_rows: u64,
     /// Problems found.
     pub problems: u64,
 }
@@ -94,9 +97,13 @@ impl WorldState {
         };
         check.storage_tries()?;
         check.account_trie(view.head().root)?;
+        check.history(view.head().block.number)?;
         Ok(check.summary)
     }
 }
+
+/// A path to an inner node has fewer nibbles than a hash.
+const PARTS_OF_PATH: usize = 64;
 
 struct Check<'a> {
     snapshot: &'a Snapshot,

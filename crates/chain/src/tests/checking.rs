@@ -81,3 +81,25 @@ fn an_index_that_leads_astray_is_found() {
     let absent = found(&chain, |batch| batch.delete(places, &hash[..]));
     assert_eq!(absent, [places.name()]);
 }
+
+#[test]
+fn a_past_state_that_an_archive_has_lost_is_found() {
+    let mut config = config(None, &genesis());
+    config.state.archive = true;
+    let chain = Chain::open(config).unwrap();
+    import_all(&chain, &blocks());
+    assert_clean(&chain);
+    let history = Segment::AccountTrieHistory;
+    // The roots of the account trie before blocks 20 and 21, which are those after 19 and 20.
+    let root_before = |number: u64| [&[0xff][..], &number.to_be_bytes()].concat();
+    let (key, other) = (root_before(20), root_before(21));
+    let own = chain.database().get(history, &key).unwrap().unwrap();
+    let row = chain.database().get(history, &other).unwrap().unwrap();
+
+    let lost = found(&chain, |batch| batch.delete(history, &key));
+    assert_eq!(lost, [Segment::AccountTrie.name()]);
+    let wrong = found(&chain, |batch| batch.put(history, &key, &row));
+    assert_eq!(wrong, [Segment::AccountTrie.name()]);
+    let mended = found(&chain, |batch| batch.put(history, &key, &own));
+    assert_eq!(mended, [""; 0]);
+}

@@ -6,19 +6,22 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StorageCommand {
-    /// Reads the whole database and compares values, trie and head.
+    /// Reads the whole database and compares values, trie, head, blocks and indices; of an archive
+    /// the history too.
     Check(CheckOptions),
     /// Shows an account and slots of it after a block, with proofs, as eth_getProof would.
     Account(AccountOptions),
     /// Makes anew what follows from something that is right: tries and storage roots from accounts
     /// and slots, indices and total difficulties from headers and bodies. Then checks everything.
+    /// The history of an archive is left as it is.
     Repair,
     /// Adds a backup of the whole database to a folder; files that an earlier backup there has are
     /// not copied again.
     Backup(BackupOptions),
     /// Makes a data path of a backup. The data path must have no database.
     Restore(RestoreOptions),
-    /// Writes the state of the head to one file that any node can take in and verify.
+    /// Writes the state of the head to one file that any node can take in and verify. The history of
+    /// an archive is not in it.
     Export(StateExportOptions),
     /// Takes in a state that was exported, and verifies it against its block. The data path must
     /// have no chain.

@@ -19,6 +19,9 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<E
     let Some(chain) = open_existing(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
+    if chain.is_archive() {
+        eprintln!("note: the history of the archive is not in the file; a backup has it");
+    }
     let began = Instant::now();
     let mut progress = LoadingProgress::new(["exporting the state"; 2], stop);
     let exported = chain.export_state(&export.to, &mut |done, of| {

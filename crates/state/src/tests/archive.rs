@@ -139,3 +139,48 @@ fn without_an_archive_there_is_no_history() {
         0
     );
 }
+
+#[test]
+fn a_row_of_the_history_that_is_damaged_is_named() {
+    let mut rng = StdRng::seed_from_u64(930);
+    let (world, mut state) = world(&mut rng, &archive());
+    for _ in 0..10 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    let whole = assert_clean(&world).history_rows;
+    assert!(whole > 40, "{whole}");
+    let found = |batch: Batch| {
+        world.database().write(batch, false).unwrap();
+        let mut found = Vec::new();
+        world.check(&mut |problem| found.push(problem)).unwrap();
+        found
+    };
+    for segment in [
+        Segment::AccountHistory,
+        Segment::SlotHistory,
+        Segment::AccountTrieHistory,
+        Segment::StorageTrieHistory,
+    ] {
+        let rows = world.database().prefix(segment, &[]).map(Result::unwrap);
+        let (key, value) = rows.filter(|(_, value)| !value.is_empty()).last().unwrap();
+        let numbered = |number: u64| [&key[..key.len() - 8], &number.to_be_bytes()].concat();
+        let bad = [
+            (key.to_vec(), [&[0][..], &value].concat()),
+            (numbered(0), value.to_vec()),
+            (numbered(11), value.to_vec()),
+            (key[..7].to_vec(), value.to_vec()),
+            ([&[0x10][..], &key].concat(), value.to_vec()),
+        ];
+        for (bad_key, bad_value) in bad {
+            let mut damage = Batch::new();
+            damage.put(segment, &bad_key, &bad_value);
+            let problems = found(damage);
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert_eq!(problems[0].segment, segment.name());
+            let mut mend = Batch::new();
+            mend.delete(segment, &bad_key);
+            mend.put(segment, &key, &value);
+            assert_eq!(found(mend), []);
+        }
+    }
+}
