@@ -7,7 +7,7 @@ use eyre::{Context, Result, eyre};
 use niwaki_primitives::{Address, B256, StateView, U256};
 use niwaki_state::{View, WorldState, decode_value};
 use niwaki_storage::Segment;
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB};
+use rocksdb::{Cache, DB, Env};
 use signet_libmdbx::tx::aliases::RoTxUnsync;
 use signet_libmdbx::{DatabaseFlags, Environment, EnvironmentFlags, Geometry, Mode, WriteFlags};
 use std::borrow::Cow;
@@ -115,21 +115,13 @@ fn row_key(address: &Address, slot: &U256) -> [u8; 64] {
 
 /// Our own database opened for reading, past everything of ours, with the options it has.
 fn rocksdb(folder: &Path, budget: &Budget) -> Result<DB> {
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(budget.storage_bytes));
-    table.set_block_size(16 << 10);
-    table.set_bloom_filter(10.0, false);
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    table.set_format_version(5);
-    let mut options = rocksdb::Options::default();
-    options.set_block_based_table_factory(&table);
-    options.set_max_open_files(1024);
-    let names = ["default", Segment::Slots.name()];
-    let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
     let path = folder.join("database");
-    DB::open_cf_descriptors_read_only(&options, &path, families, false)
-        .wrap_err_with(|| format!("can't open {} for reading", path.display()))
+    let open = || {
+        let cache = Cache::new_lru_cache(budget.storage_bytes);
+        let (options, families) = rocksdb::Options::load_latest(&path, Env::new()?, true, cache)?;
+        DB::open_cf_descriptors_read_only(&options, &path, families, false)
+    };
+    open().wrap_err_with(|| format!("can't open {} for reading", path.display()))
 }
 
 fn mdbx(folder: &Path, mode: Mode) -> Result<Environment> {
