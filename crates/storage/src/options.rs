@@ -1,7 +1,10 @@
 //! What an operator can set, and what RocksDB is told for it.
 
 use crate::Segment;
-use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Env, WriteBufferManager};
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Env, LruCacheOptions,
+    WriteBufferManager,
+};
 
 /// How soon a committed batch survives a power cut. A killed process loses nothing either way,
 /// because the system keeps what was handed to it.
@@ -44,6 +47,16 @@ impl Options {
 
 const MIB: usize = 1 << 20;
 
+/// Bytes of one part of a table's index or filter. A read brings one of either into memory, not
+/// the whole, so a budget in which they do not all fit is no cliff.
+const PART_BYTES: usize = 32 << 10;
+
+/// Of so many keys an index block spells out one; the others tell what differs.
+const INDEX_RESTART_INTERVAL: i32 = 16;
+
+/// Threads that open files at the start. The engine starts them anew for each segment.
+const FILE_OPENING_THREADS: i32 = 4;
+
 /// Options of the whole engine and of each segment. They share one block cache, which the write
 /// buffers are charged to.
 pub(crate) struct EngineOptions {
@@ -56,13 +69,14 @@ impl EngineOptions {
     /// For a directory on disk.
     pub(crate) fn on_disk(options: &Options) -> Self {
         let budget = options.memory_budget_bytes.max(16 * MIB);
-        let cache = Cache::new_lru_cache(budget);
+        let cache = block_cache(budget);
         let buffers = budget / 3;
         let manager =
             WriteBufferManager::new_write_buffer_manager_with_cache(buffers, false, cache.clone());
         let mut database = Self::common();
         database.set_write_buffer_manager(&manager);
         database.set_max_open_files(options.max_open_files);
+        database.set_max_file_opening_threads(FILE_OPENING_THREADS);
         database.set_max_background_jobs(2);
         database.set_max_total_wal_size(512 * MIB as u64);
         database.set_bytes_per_sync(MIB as u64);
@@ -101,15 +115,8 @@ impl EngineOptions {
 
     /// For one segment.
     pub(crate) fn segment(&self, segment: Segment) -> rocksdb::Options {
-        let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&self.cache);
-        table.set_block_size(16 << 10);
-        table.set_bloom_filter(10.0, false);
-        table.set_cache_index_and_filter_blocks(true);
-        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        table.set_format_version(5);
         let mut options = self.database.clone();
-        options.set_block_based_table_factory(&table);
+        options.set_block_based_table_factory(&self.table(segment));
         options.set_write_buffer_size(self.write_buffer_bytes);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compression_type(DBCompressionType::None);
@@ -119,4 +126,37 @@ impl EngineOptions {
         }
         options
     }
+
+    /// The tables of one segment. A table says itself how it was written, so those of other
+    /// options stay readable.
+    fn table(&self, segment: Segment) -> BlockBasedOptions {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&self.cache);
+        table.set_block_size(segment.block_bytes());
+        if segment.is_read_by_key() {
+            table.set_bloom_filter(10.0, false);
+        }
+        table.set_partition_filters(true);
+        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        table.set_metadata_block_size(PART_BYTES);
+        table.set_index_block_restart_interval(INDEX_RESTART_INTERVAL);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_top_level_index_and_filter(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        // From 6 on a checksum is of block and place: a block that lies elsewhere is found too.
+        table.set_format_version(6);
+        table
+    }
+}
+
+/// One cache for all segments. Each of its shards makes room on its own, so a shard is large beside
+/// what it holds.
+fn block_cache(bytes: usize) -> Cache {
+    const LEAST_SHARD_BYTES: usize = 16 * MIB;
+    const MOST_SHARD_BITS: u32 = 6;
+    let shard_bits = (bytes / LEAST_SHARD_BYTES).max(1).ilog2();
+    let mut options = LruCacheOptions::default();
+    options.set_capacity(bytes);
+    options.set_num_shard_bits(shard_bits.min(MOST_SHARD_BITS).cast_signed());
+    Cache::new_lru_cache_opts(&options)
 }

@@ -92,4 +92,26 @@ impl Segment {
             Self::Code | Self::TrieLogs | Self::Headers | Self::Bodies | Self::Receipts
         )
     }
+
+    /// Whether single rows are asked for, which may not be there. Histories are only searched for
+    /// the first row from a key on.
+    pub(crate) const fn is_read_by_key(self) -> bool {
+        !matches!(
+            self,
+            Self::AccountHistory
+                | Self::SlotHistory
+                | Self::AccountTrieHistory
+                | Self::StorageTrieHistory
+        )
+    }
+
+    /// Bytes that a read of one row brings into memory: few where rows are short and scattered,
+    /// more where many together compress better.
+    pub(crate) const fn block_bytes(self) -> usize {
+        if self.is_compressed() {
+            16 << 10
+        } else {
+            4 << 10
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 mod disk;
+mod options;
 mod queue;
 mod snapshots;
 
