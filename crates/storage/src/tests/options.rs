@@ -2,6 +2,7 @@
 //! new ones. Whatever it is told, a damaged table is never believed.
 
 use super::*;
+use crate::read::Asked;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB};
@@ -130,4 +131,23 @@ fn a_changed_byte_in_a_table_is_told_or_changes_nothing() {
         }
     }
     assert!(told > 40, "only {told} of 60");
+}
+
+#[test]
+fn accounts_and_slots_are_kept_at_first_and_later_one_time_in_eight() {
+    let asked = Asked::new();
+    let kept = |segment, reads: u32| (0..reads).filter(|_| asked.is_to_keep(segment)).count();
+    assert_eq!(kept(Segment::Slots, 1 << 14), 1 << 14);
+    let share = kept(Segment::Slots, 80_000);
+    assert!((9_900..10_100).contains(&share), "{share} of 80000");
+    // Every second, third and so on read too.
+    for rhythm in 2..20 {
+        let own = (0..80_000 * rhythm).filter(|at| {
+            let is_kept = asked.is_to_keep(Segment::Accounts);
+            at % rhythm == 0 && is_kept
+        });
+        let share = own.count();
+        assert!((9_000..11_000).contains(&share), "{share}, every {rhythm}");
+    }
+    assert_eq!(kept(Segment::StorageTrie, 1000), 1000);
 }
