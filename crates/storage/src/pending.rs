@@ -24,9 +24,10 @@ pub(crate) fn find<'a>(
         return None;
     }
     let hash = hash(segment, key);
-    let newest_first = stack.iter().rev();
-    let mut found = newest_first.filter_map(|batch| Some((batch, batch.find(hash, segment, key)?)));
-    found.next().map(|(batch, index)| batch.change(index).2)
+    stack.iter().rev().find_map(|batch| {
+        let index = batch.find(hash, segment, key)?;
+        Some(batch.change(index).2)
+    })
 }
 
 /// Keys with their values, or `None` for those that are deleted.
