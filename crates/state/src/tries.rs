@@ -50,8 +50,11 @@ struct Sweep {
     nibbles: u8,
 }
 
-/// Bytes of nodes that are looked at in one go.
+/// Bytes of nodes that are looked at in one go, at least.
 const SWEPT_AT_ONCE_BYTES: usize = 1 << 20;
+/// And for each byte over the limit. About half of what is looked at goes, so what blocks bring
+/// stays small beside the limit.
+const SWEPT_PER_BYTE_OVER: usize = 8;
 
 impl Tries {
     /// Those of a state with this root, with nothing in memory.
@@ -308,8 +311,10 @@ impl Tries {
             return;
         };
         let clock = sweep.clock;
+        let over = self.bytes.saturating_sub(self.limit_bytes);
+        let most_bytes = SWEPT_AT_ONCE_BYTES + SWEPT_PER_BYTE_OVER * over;
         let mut swept_bytes = 0;
-        while swept_bytes < SWEPT_AT_ONCE_BYTES {
+        while swept_bytes < most_bytes {
             if let Some(nibble) = sweep.nibbles.checked_sub(1) {
                 sweep.nibbles = nibble;
                 let before = self.accounts.bytes();

@@ -81,6 +81,9 @@ struct Sample {
     /// Blocks imported and slots read since the beginning.
     blocks: u64,
     reads: u64,
+    /// Of the tries in memory, and of batches on their way to the engine.
+    trie_bytes: usize,
+    waiting_bytes: usize,
 }
 
 /// What the threads have in common.
@@ -148,7 +151,7 @@ fn watch(world: &WorldState, options: &Options) -> Result<Vec<Sample>> {
                 scope.spawn(move || read(world, options, shared, at))
             })
             .collect();
-        let samples = sample(options, &shared);
+        let samples = sample(world, options, &shared);
         shared.is_over.store(true, Ordering::Relaxed);
         for thread in readers.into_iter().chain([writer]) {
             let ended = thread.join();
@@ -159,7 +162,7 @@ fn watch(world: &WorldState, options: &Options) -> Result<Vec<Sample>> {
 }
 
 /// A sample a second, each printed as a line of JSON.
-fn sample(options: &Options, shared: &Shared) -> Result<Vec<Sample>> {
+fn sample(world: &WorldState, options: &Options, shared: &Shared) -> Result<Vec<Sample>> {
     let began = Instant::now();
     let until = Duration::from_secs_f64(options.minutes * 60.0);
     let mut samples = Vec::new();
@@ -171,6 +174,8 @@ fn sample(options: &Options, shared: &Shared) -> Result<Vec<Sample>> {
             rss_bytes: rss_bytes()?,
             blocks: shared.blocks.load(Ordering::Relaxed),
             reads: shared.reads.load(Ordering::Relaxed),
+            trie_bytes: world.cache_figures().trie_bytes,
+            waiting_bytes: world.database().waiting_bytes(),
         };
         println!("{}", serde_json::to_string(&sample)?);
         samples.push(sample);
@@ -274,6 +279,8 @@ mod tests {
             rss_bytes,
             blocks: 0,
             reads: 0,
+            trie_bytes: 0,
+            waiting_bytes: 0,
         };
         let rising: Vec<_> = (0..10).map(|at| sample(at, 1000 + 50 * at)).collect();
         assert!((slope(&rising) - 50.0).abs() < 1e-9);

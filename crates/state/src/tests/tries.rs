@@ -2,6 +2,7 @@
 
 use super::*;
 use niwaki_primitives::Fault;
+use std::collections::BTreeSet;
 
 #[test]
 fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
@@ -106,6 +107,68 @@ fn tries_in_memory_stay_within_their_bytes() {
         figures.trie_nodes_read > 0 && figures.accounts.hits > 0,
         "{figures:?}"
     );
+}
+
+/// New values for these slots of these accounts.
+fn written(world: &WorldState, accounts: &[u64], slots: &[u64]) -> StateDiff {
+    let view = world.view_at_head().unwrap();
+    let mut diff = StateDiff::default();
+    for at in accounts {
+        let address = address(*at);
+        let slot = |slot: &u64| {
+            let slot = U256::from(*slot);
+            let prior = view.storage(&address, &slot).unwrap();
+            let new = prior + U256::from(1);
+            (slot, SlotDiff { prior, new })
+        };
+        let prior = view.account(&address).unwrap();
+        let new = prior.or_else(|| Some(Account::default()));
+        let change = AccountDiff {
+            prior,
+            new,
+            storage_wiped: false,
+            slots: slots.iter().map(slot).collect(),
+        };
+        diff.accounts.push((address, change));
+    }
+    diff
+}
+
+#[test]
+fn blocks_that_bring_many_nodes_do_not_outrun_the_sweep() {
+    const LIMIT_BYTES: usize = 8 << 20;
+    let options = StateOptions {
+        cache_bytes: 2 * LIMIT_BYTES,
+        ..StateOptions::default()
+    };
+    let world = WorldState::open(Database::in_memory().unwrap(), &options).unwrap();
+    genesis(&world, &MemoryState::default());
+    let commit = |diff: StateDiff| {
+        let number = world.head().unwrap().block.number;
+        let prepared = world.prepare(&world.view_at_head().unwrap(), &diff);
+        let (own, parent) = (block(number + 1, 0), world.head().unwrap().block.hash);
+        let batch = canonical(&own);
+        world
+            .commit(prepared.unwrap(), (own, parent), batch, false)
+            .unwrap();
+    };
+    let slots: Vec<u64> = (0..1500).collect();
+    for accounts in (0..200).collect::<Vec<_>>().chunks(20) {
+        commit(written(&world, accounts, &slots));
+    }
+    let mut rng = StdRng::seed_from_u64(4);
+    let mut most = 0;
+    for _ in 0..60 {
+        let accounts: BTreeSet<u64> = (0..40).map(|_| rng.random_range(0..200)).collect();
+        let slots: BTreeSet<u64> = (0..60).map(|_| rng.random_range(0..1500)).collect();
+        let (accounts, slots): (Vec<_>, Vec<_>) =
+            (accounts.into_iter().collect(), slots.into_iter().collect());
+        commit(written(&world, &accounts, &slots));
+        most = most.max(world.cache_figures().trie_bytes);
+    }
+    let range = LIMIT_BYTES / 2..LIMIT_BYTES + LIMIT_BYTES / 2;
+    assert!(range.contains(&most), "{most} bytes");
+    assert!(world.cache_figures().trie_nodes_read > 1000);
 }
 
 #[test]
