@@ -1,17 +1,22 @@
 //! Files that leave the data path: rows in compressed chunks, each checksum resting on the one
 //! before, so that a chunk that was changed, moved, doubled or dropped is found.
 //!
-//! `niwaki-storage`'s FORMAT.md gives the bytes. A file appears under its name when it is whole.
+//! `niwaki-storage`'s FORMAT.md gives the bytes. A file appears under its name when it is whole; until
+//! then it has that name with `.part`, and whoever writes it may go on with what is whole of that.
+
+mod resume;
 
 use crate::TransferError;
 use alloy_primitives::keccak256;
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::Segment;
-use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+pub(crate) use resume::Left;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ pub(crate) struct About {
 }
 
 /// A chunk ends when it has grown to this.
-const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// No chunk is larger: a row may be, but no block or code comes near.
 const MAX_BYTES: usize = 256 << 20;
@@ -73,11 +78,32 @@ const TAGS: [(u8, Segment); 7] = [
     (8, Segment::TrieLogs),
 ];
 
+/// Where a chunk begins, and what its checksum rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
+pub(crate) struct Place {
+    pub(crate) at: u64,
+    pub(crate) checksum: B256,
+}
+
+/// Lengths of a file that was written, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) bytes: u64,
+    /// As many of them an interrupted export has left.
+    pub(crate) kept: u64,
+}
+
 /// Writes a file.
 pub(crate) struct ChunkWriter {
     to: PathBuf,
     part: PathBuf,
+    /// What an interrupted export has left and was not gone through yet. Until it is, nothing is
+    /// written.
+    left: Option<ChunkReader>,
+    /// As many bytes of that stay.
+    kept: u64,
     out: BufWriter<File>,
+    chunk_bytes: usize,
     /// What the next checksum rests on.
     checksum: B256,
     segment: Segment,
@@ -88,33 +114,76 @@ pub(crate) struct ChunkWriter {
 impl ChunkWriter {
     /// Begins a file that will be called `to`, over what an interrupted export has left.
     pub(crate) fn create(to: &Path, kind: FileKind, about: &About) -> Result<Self, TransferError> {
+        let mut writer = Self::open(to)?;
+        writer.begin(kind, about)?;
+        Ok(writer)
+    }
+
+    /// With chunks that end when they have grown to `chunk_bytes`.
+    pub(crate) fn with_chunk_bytes(self, chunk_bytes: usize) -> Self {
+        Self {
+            chunk_bytes,
+            ..self
+        }
+    }
+
+    /// Touches nothing that is there.
+    fn open(to: &Path) -> Result<Self, TransferError> {
         if to.exists() {
             let path = to.display().to_string();
             return Err(TransferError::Exists { path });
         }
-        let mut name = to.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = to.with_file_name(name);
-        let file = File::create(&part).map_err(|error| fault("create", &part, error))?;
-        let magic = kind.magic();
-        let mut writer = Self {
+        let part = to.with_added_extension("part");
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&part)
+            .map_err(|error| fault("create", &part, error))?;
+        Ok(Self {
             to: to.to_owned(),
             part,
+            left: None,
+            kept: 0,
             out: BufWriter::with_capacity(1 << 20, file),
-            checksum: keccak256(magic),
+            chunk_bytes: CHUNK_BYTES,
+            checksum: B256::ZERO,
             segment: Segment::Meta,
             rows: Vec::new(),
             packed: Vec::new(),
-        };
-        let written = writer.out.write_all(magic.as_bytes());
-        written.map_err(|error| fault("write", &writer.part, error))?;
-        writer.chunk(ABOUT, &alloy_rlp::encode(about))?;
-        Ok(writer)
+        })
     }
 
-    /// Adds a row.
-    pub(crate) fn row(&mut self, segment: Segment, key: &[u8], value: &[u8]) -> Result<(), Fault> {
-        if segment != self.segment || self.rows.len() >= CHUNK_BYTES {
+    fn begin(&mut self, kind: FileKind, about: &About) -> Result<(), Fault> {
+        let magic = kind.magic();
+        let checksum = keccak256(magic);
+        self.cut(Place { at: 0, checksum })?;
+        let written = self.out.write_all(magic.as_bytes());
+        written.map_err(|error| fault("write", &self.part, error))?;
+        self.chunk(ABOUT, &alloy_rlp::encode(about))
+    }
+
+    /// From `place` on the file is written.
+    fn cut(&mut self, place: Place) -> Result<(), Fault> {
+        self.left = None;
+        self.kept = place.at;
+        self.checksum = place.checksum;
+        let file = self.out.get_mut();
+        file.set_len(place.at)
+            .and_then(|()| file.seek(SeekFrom::Start(place.at)))
+            .map_err(|error| fault("cut", &self.part, error))?;
+        Ok(())
+    }
+
+    /// Adds a row; `true` if the ones before it are a chunk now.
+    pub(crate) fn row(
+        &mut self,
+        segment: Segment,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Fault> {
+        let is_next = segment != self.segment || self.rows.len() >= self.chunk_bytes;
+        if is_next {
             self.flush()?;
             self.segment = segment;
         }
@@ -124,11 +193,11 @@ impl ChunkWriter {
         self.rows.extend_from_slice(key);
         self.rows.extend_from_slice(&value_bytes.to_be_bytes());
         self.rows.extend_from_slice(value);
-        Ok(())
+        Ok(is_next)
     }
 
-    /// Ends the file, brings it to the disk and gives it its name; gives its length in bytes.
-    pub(crate) fn finish(mut self) -> Result<u64, Fault> {
+    /// Ends the file, brings it to the disk and gives it its name; gives its lengths.
+    pub(crate) fn finish(mut self) -> Result<Written, Fault> {
         self.flush()?;
         self.chunk(END, &[])?;
         let end = |out: &mut BufWriter<File>| -> std::io::Result<u64> {
@@ -138,7 +207,14 @@ impl ChunkWriter {
         };
         let bytes = end(&mut self.out).map_err(|error| fault("write", &self.part, error))?;
         fs::rename(&self.part, &self.to).map_err(|error| fault("rename", &self.part, error))?;
-        Ok(bytes)
+        let kept = self.kept;
+        Ok(Written { bytes, kept })
+    }
+
+    /// Leaves what was written for a later export to go on with.
+    pub(crate) fn leave(mut self) -> Result<(), Fault> {
+        let flushed = self.out.flush();
+        flushed.map_err(|error| fault("write", &self.part, error))
     }
 
     /// Removes what was written.
@@ -160,6 +236,9 @@ impl ChunkWriter {
     }
 
     fn chunk(&mut self, tag: u8, plain: &[u8]) -> Result<(), Fault> {
+        if self.is_left(tag, plain)? {
+            return Ok(());
+        }
         self.packed.clear();
         if !plain.is_empty() {
             self.packed
@@ -285,6 +364,23 @@ impl ChunkReader {
         }
     }
 
+    /// Where the next chunk begins.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            at: self.at,
+            checksum: self.checksum,
+        }
+    }
+
+    /// Goes to a place of this file.
+    pub(crate) fn go_to(&mut self, place: Place) -> Result<(), Fault> {
+        let sought = self.input.seek(SeekFrom::Start(place.at));
+        sought.map_err(|error| fault("read", &self.path, error))?;
+        self.at = place.at;
+        self.checksum = place.checksum;
+        Ok(())
+    }
+
     /// Bytes that are read, of how many.
     pub(crate) fn done(&self) -> (u64, u64) {
         (self.at, self.length)
@@ -317,16 +413,16 @@ impl ChunkReader {
         if found != checksum(&self.checksum, &head, &packed) {
             return Err(self.damaged("a chunk does not have its checksum"));
         }
-        self.checksum = found;
-        self.at += (HEAD_BYTES + stored + found.len()) as u64;
         let mut plain = vec![0; length];
         let is_whole = stored == 0 && length == 0
             || zstd_safe::decompress(&mut plain[..], &packed) == Ok(length);
         self.packed = packed;
-        match is_whole {
-            true => Ok((tag, plain)),
-            false => Err(self.damaged("a chunk can't be unpacked")),
+        if !is_whole {
+            return Err(self.damaged("a chunk can't be unpacked"));
         }
+        self.checksum = found;
+        self.at += (HEAD_BYTES + stored + found.len()) as u64;
+        Ok((tag, plain))
     }
 
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), TransferError> {

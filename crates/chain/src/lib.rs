@@ -58,7 +58,7 @@ pub use niwaki_storage::{
 };
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError};
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
-pub use state_file::{GenesisSource, StateExported, StateImport, StateReport};
+pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;
 pub use tree::StoredHeader;
 pub use trie_logs::{PrunedTrieLogs, TrieLogChoice, TrieLogCount, TrieLogReport};

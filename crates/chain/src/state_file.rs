@@ -7,9 +7,10 @@
 
 mod import;
 
-use crate::chunks::{ChunkWriter, FileKind};
+use crate::chunks::{CHUNK_BYTES, ChunkWriter, FileKind, Left, Written};
 use crate::rows::{block_key, missing};
 use crate::{BlockId, Chain, TransferError};
+use niwaki_primitives::Fault;
 use niwaki_storage::{Segment, Snapshot};
 use std::path::Path;
 
@@ -20,8 +21,19 @@ pub use import::{GenesisSource, StateImport};
 /// Spec: Yellow Paper, BLOCKHASH.
 pub(crate) const BLOCKS: u64 = 256;
 
-/// Told how many of how many parts are written; `false` stops.
-pub type StateReport<'a> = dyn FnMut(u64, u64) -> bool + 'a;
+/// How far an export is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exporting {
+    /// An interrupted export of the same state has left this many bytes. What is whole of them stays.
+    Resuming(u64),
+    /// What an interrupted export has left can't be used, for this reason, and is written over.
+    Anew(String),
+    /// So many of how many parts are written.
+    Writing(u64, u64),
+}
+
+/// Told how far the export is; `false` stops it.
+pub type StateReport<'a> = dyn FnMut(Exporting) -> bool + 'a;
 
 /// What an export wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +48,8 @@ pub struct StateExported {
     pub codes: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    /// As many of them were left by an interrupted export.
+    pub kept: u64,
 }
 
 /// The segments whose rows are all written, in this order. Their keys are hashes, so the first bytes
@@ -47,23 +61,25 @@ const PARTS: u64 = 1 << 16;
 
 impl Chain {
     /// Writes the state of the head to the file `to`, which must not exist. The file appears under its
-    /// name when it is whole; what an export that was cut short has left is written over. Blocks may
-    /// be imported meanwhile: they are not in it.
+    /// name when it is whole; until then `.part` stands behind that. If an interrupted export of the
+    /// same state has left such a file, this one goes on with it; the result is the same, byte for
+    /// byte, as without the interruption. Blocks may be imported meanwhile: they are not in it.
     ///
     /// # Errors
-    /// [`TransferError`]; then there is no file.
+    /// [`TransferError`]; then there is no file. What was written stays for the same call to go on
+    /// with if it was stopped or could not be written further.
     pub fn export_state(
         &self,
         to: &Path,
         report: &mut StateReport<'_>,
     ) -> Result<StateExported, TransferError> {
-        self.export_state_with(BLOCKS, to, report)
+        self.export_state_with((BLOCKS, CHUNK_BYTES), to, report)
     }
 
-    /// With the last `blocks` blocks.
+    /// With the last `blocks` blocks, in chunks of `chunk_bytes`.
     pub(crate) fn export_state_with(
         &self,
-        blocks: u64,
+        (blocks, chunk_bytes): (u64, usize),
         to: &Path,
         report: &mut StateReport<'_>,
     ) -> Result<StateExported, TransferError> {
@@ -72,7 +88,8 @@ impl Chain {
             let _writer = self.writer();
             (self.database().snapshot(), self.about())
         };
-        let mut out = ChunkWriter::create(to, FileKind::State, &about)?;
+        let (out, left) = ChunkWriter::resume(to, FileKind::State, &about)?;
+        let mut out = out.with_chunk_bytes(chunk_bytes);
         let mut exported = StateExported {
             head: BlockId {
                 number: about.number,
@@ -82,15 +99,25 @@ impl Chain {
             slots: 0,
             codes: 0,
             bytes: 0,
+            kept: 0,
         };
-        let written = self
-            .write_blocks(&snapshot, (exported.head, blocks), &mut out)
+        let written = tell(left, report)
+            .and_then(|()| self.write_blocks(&snapshot, (exported.head, blocks), &mut out))
             .and_then(|()| write_rows(&snapshot, &mut exported, &mut out, report));
         match written {
             Ok(()) => {
-                exported.bytes = out.finish()?;
-                Ok(exported)
+                let Written { bytes, kept } = out.finish()?;
+                Ok(StateExported {
+                    bytes,
+                    kept,
+                    ..exported
+                })
             }
+            Err(error @ (TransferError::Stopped | TransferError::Fault(Fault::Io { .. }))) => {
+                out.leave()?;
+                Err(error)
+            }
+            // What is wrong with the database may be in what was written.
             Err(error) => {
                 out.abandon()?;
                 Err(error)
@@ -125,26 +152,48 @@ impl Chain {
     }
 }
 
+fn tell(left: Left, report: &mut StateReport<'_>) -> Result<(), TransferError> {
+    let goes_on = match left {
+        Left::Nothing => true,
+        Left::Part(bytes) => report(Exporting::Resuming(bytes)),
+        Left::Other(reason) => report(Exporting::Anew(reason)),
+    };
+    goes_on.then_some(()).ok_or(TransferError::Stopped)
+}
+
 fn write_rows(
     snapshot: &Snapshot,
     exported: &mut StateExported,
     out: &mut ChunkWriter,
     report: &mut StateReport<'_>,
 ) -> Result<(), TransferError> {
-    let of = SEGMENTS.len() as u64 * PARTS;
     for (at, segment) in (0_u64..).zip(SEGMENTS) {
-        let mut count = 0_u64;
-        for row in snapshot.prefix(segment, &[]) {
+        let mut tell = |parts: u64| {
+            let goes_on = report(Exporting::Writing(
+                at * PARTS + parts,
+                SEGMENTS.len() as u64 * PARTS,
+            ));
+            goes_on.then_some(()).ok_or(TransferError::Stopped)
+        };
+        let (mut count, mut from) = (0_u64, Vec::new());
+        // The head says which accounts and slots there are. Codes that blocks beside it bring may
+        // have come since.
+        while segment != Segment::Code
+            && let Some(passed) = out.pass(segment, &from)?
+        {
+            count += passed.rows;
+            from = passed.last_key;
+            tell(part_of(&from))?;
+        }
+        if count > 0 {
+            from.push(0);
+        }
+        for row in snapshot.range(segment, &from, None) {
             let (key, value) = row?;
-            out.row(segment, &key, &value)?;
+            let has_ended = out.row(segment, &key, &value)?;
             count += 1;
-            if count.is_multiple_of(1024) {
-                let first = key
-                    .first_chunk()
-                    .map_or(0, |first| u16::from_be_bytes(*first));
-                if !report(at * PARTS + u64::from(first), of) {
-                    return Err(TransferError::Stopped);
-                }
+            if has_ended || count.is_multiple_of(1024) {
+                tell(part_of(&key))?;
             }
         }
         match segment {
@@ -153,11 +202,15 @@ fn write_rows(
             _ => exported.slots = count,
         }
         // Of a small segment nothing was told yet.
-        if !report((at + 1) * PARTS, of) {
-            return Err(TransferError::Stopped);
-        }
+        tell(PARTS)?;
     }
     Ok(())
+}
+
+/// In which part of a segment a key is.
+fn part_of(key: &[u8]) -> u64 {
+    key.first_chunk()
+        .map_or(0, |first| u64::from(u16::from_be_bytes(*first)))
 }
 
 /// The key of a block's rows, as a block.

@@ -16,6 +16,7 @@ mod checking;
 mod crash;
 mod fixtures;
 mod repairing;
+mod resuming;
 mod state_file;
 mod trie_logs;
 mod witness;

@@ -82,7 +82,8 @@ pub(crate) struct RestoreOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct StateExportOptions {
-    /// The file to write; it must not exist.
+    /// The file to write; it must not exist. Until it is whole its name ends with .part, and the same
+    /// command goes on with what an interrupted one has left.
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
 }

@@ -7,7 +7,8 @@ use crate::open::{data_path, genesis_source, open_existing, shares};
 use crate::options::{Options, StateExportOptions, StateImportOptions};
 use crate::stop::Stop;
 use eyre::Result;
-use niwaki_chain::{Chain, Loading, StateImport, TransferError};
+use niwaki_chain::{Chain, Exporting, Loading, StateImport, TransferError};
+use niwaki_primitives::Fault;
 use std::time::Instant;
 
 /// What is done to a state that comes in.
@@ -24,17 +25,34 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<E
     }
     let began = Instant::now();
     let mut progress = LoadingProgress::new(["exporting the state"; 2], stop);
-    let exported = chain.export_state(&export.to, &mut |done, of| {
-        progress.report(Loading::Writing(done, of))
+    let part = export.to.with_added_extension("part");
+    let name = part.display();
+    let exported = chain.export_state(&export.to, &mut |exporting| match exporting {
+        Exporting::Resuming(bytes) => {
+            eprintln!("{name} has {bytes} bytes of the same state; goes on after what is whole");
+            true
+        }
+        Exporting::Anew(reason) => {
+            eprintln!("{name} is written anew: {reason}");
+            true
+        }
+        Exporting::Writing(done, of) => progress.report(Loading::Writing(done, of)),
     });
     progress.finish();
     let exported = match exported {
         Err(TransferError::Stopped) => {
-            eprintln!("stopped as asked; nothing was written");
+            eprintln!("stopped as asked; {name} stays, the same command goes on with it");
             return Ok(Ending::Interrupted);
+        }
+        Err(error @ TransferError::Fault(Fault::Io { .. })) if part.exists() => {
+            eprintln!("{name} stays; the same command goes on with it");
+            return Err(error.into());
         }
         other => other?,
     };
+    if exported.kept > 0 {
+        println!("{} bytes were there already", exported.kept);
+    }
     println!(
         "exported {} accounts, {} slots, {} codes to {}: {} bytes in {:.2} s",
         exported.accounts,

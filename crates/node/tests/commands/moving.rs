@@ -56,6 +56,40 @@ fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
         .failed(&["chain with genesis", "--genesis-file"]);
 }
 
+#[test]
+fn an_export_goes_on_with_what_an_interrupted_one_has_left() {
+    let from = Place::new();
+    from.run("blocks import --end-block 42 --from", &[&chain_file()])
+        .succeeded();
+    let file = from.path("state");
+    let export = || from.run("storage export --to", &[&file]).succeeded();
+    let whole = export();
+    assert!(!whole.errors.contains("state.part"), "{whole:?}");
+    assert!(!whole.out.contains("there already"), "{whole:?}");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+
+    let half = &bytes[..bytes.len() / 2];
+    from.file("state.part", half);
+    let resumed = export();
+    let words = format!("state.part has {} bytes of the same state", half.len());
+    assert!(resumed.errors.contains(&words), "{resumed:?}");
+    assert!(resumed.out.contains("were there already"), "{resumed:?}");
+    assert!(std::fs::read(&file).unwrap() == bytes);
+    assert!(!from.path("state.part").exists());
+    std::fs::remove_file(&file).unwrap();
+
+    from.import(&chain_file()).succeeded();
+    from.file("state.part", half);
+    let anew = export();
+    let words = "state.part is written anew: it is of block 41 0x";
+    assert!(anew.errors.contains(words), "{anew:?}");
+    assert_eq!(anew.head().1, HEAD);
+    let to = Place::new();
+    let imported = to.run("storage import --from", &[&file]).succeeded();
+    assert_eq!(imported.head().1, HEAD);
+}
+
 /// The 3,000 blocks of the corpus: more than a state carries.
 #[test]
 fn a_state_of_a_longer_chain_leaves_its_old_blocks_behind() {
