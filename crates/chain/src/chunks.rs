@@ -381,6 +381,25 @@ impl ChunkReader {
         Ok(())
     }
 
+    /// Whether the chunk before `place` is the one that was there when it was read.
+    pub(crate) fn has(&mut self, place: &Place) -> Result<bool, Fault> {
+        let here = self.place();
+        let mut found = B256::ZERO;
+        let Some(at) = place.at.checked_sub(found.len() as u64) else {
+            return Ok(false);
+        };
+        let read = self
+            .input
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| self.input.read_exact(&mut found[..]));
+        self.go_to(here)?;
+        match read {
+            Ok(()) => Ok(found == place.checksum),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(fault("read", &self.path, error)),
+        }
+    }
+
     /// Bytes that are read, of how many.
     pub(crate) fn done(&self) -> (u64, u64) {
         (self.at, self.length)

@@ -15,6 +15,7 @@ use std::sync::Arc;
 mod checking;
 mod crash;
 mod fixtures;
+mod kept_import;
 mod repairing;
 mod resuming;
 mod state_file;

@@ -117,8 +117,13 @@ impl From<LoadError> for TransferError {
         match error {
             LoadError::Stopped => Self::Stopped,
             LoadError::Fault(fault) => Self::Fault(fault),
+            // Keys of a file ascend strictly, so this can only be in runs that have lain on a disk.
             LoadError::AccountTwice(_) | LoadError::SlotTwice { .. } => {
-                unreachable!("keys of a file ascend strictly")
+                Self::Fault(Fault::Corrupt {
+                    segment: "loading",
+                    key: "of a record".to_owned(),
+                    reason: format!("{error}; the same command begins anew"),
+                })
             }
         }
     }

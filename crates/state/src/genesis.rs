@@ -175,13 +175,22 @@ fn write_if_large(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether a load was begun and has not come to its end.
+pub(crate) fn is_loading(database: &Database) -> Result<bool, Fault> {
+    Ok(database.get(Segment::Meta, LOADING)?.is_some())
+}
+
+/// Removes the rows of a load that was cut short.
+pub(crate) fn sweep(database: &Database) -> Result<(), Fault> {
+    let mut segments = STATE_SEGMENTS.into_iter();
+    segments.try_for_each(|segment| database.clear(segment))
+}
+
 /// Removes what a load that was cut short left, and adds the mark of a new one to `batch`.
 pub(crate) fn begin_loading(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
-    if database.get(Segment::Meta, LOADING)?.is_some() {
+    if is_loading(database)? {
         database.remove_aside()?;
-        for segment in STATE_SEGMENTS {
-            database.clear(segment)?;
-        }
+        sweep(database)?;
     } else if database.prefix(Segment::Accounts, &[]).next().is_some() {
         // Nothing is begun over a state whose head was lost.
         return Err(Fault::Missing {

@@ -32,7 +32,7 @@ pub use changes::{AccountChange, Changes, SlotChange};
 pub use check::{CheckSummary, Problem};
 pub use flat::{decode_account, decode_value, encode_account, encode_value};
 pub use genesis::{GenesisAccount, genesis_root};
-pub use load::{GenesisLoad, LoadError, LoadReport};
+pub use load::{GenesisLoad, KeptLoad, LoadError, LoadReport};
 pub use log::{LogRow, TrieLogError};
 pub use past::PastView;
 pub use repair::{RepairError, RepairReport, StateRepair};

@@ -4,19 +4,25 @@
 //! the root, as [`WorldState::load_genesis`] gives them. Memory is bounded whatever the number of
 //! accounts, and of slots in one account. It refuses to know where the accounts come from.
 
+mod kept;
 mod sorter;
 
 use crate::WorldState;
 use crate::disk_trie::{corrupt, row_key};
 use crate::flat::{decode_account, decode_value, encode_account, encode_value};
 use crate::genesis::begin_loading;
-use alloy_primitives::keccak256;
+use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
 use niwaki_storage::{Batch, Database, Segment};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
 use sorter::{Merge, Record, Sorter};
 use std::cell::{Cell, RefCell};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+pub use kept::KeptLoad;
 
 /// Records sorted in memory at a time.
 const RUN_BYTES: usize = 128 << 20;
@@ -135,15 +141,20 @@ impl<'a> GenesisLoad<'a> {
         is_written: bool,
         run_bytes: usize,
     ) -> Result<Self, Fault> {
-        database.remove_aside()?;
-        let sorter = Sorter::new(database.make_aside()?, run_bytes);
+        clear_folder(database, is_written)?;
+        let folder = folder(database, is_written)?;
+        let sorter = Sorter::new(folder.as_deref(), run_bytes);
+        Ok(Self::with_sorter(database, is_written, sorter))
+    }
+
+    fn with_sorter(database: &'a Database, is_written: bool, sorter: Sorter) -> Self {
         let nobody = Address::ZERO;
-        Ok(Self {
+        Self {
             database,
             is_written,
             sorter,
             owner: (nobody, keccak256(nobody)),
-        })
+        }
     }
 
     /// Adds a slot of an account that is added before or after; one that is zero is left out.
@@ -237,14 +248,14 @@ impl<'a> GenesisLoad<'a> {
     /// # Errors
     /// [`LoadError`].
     pub fn finish(self, report: &mut LoadReport<'_>) -> Result<B256, LoadError> {
-        let database = self.database;
+        let (database, is_written) = (self.database, self.is_written);
         let total = self.sorter.count();
         let merge = self.sorter.merge()?;
         // One batch waits while another is written.
         let (sender, receiver) = sync_channel(1);
         let out = Out {
             batch: RefCell::default(),
-            sender: self.is_written.then_some(sender),
+            sender: is_written.then_some(sender),
             cuts: Cell::new(0),
             is_broken: Cell::new(false),
         };
@@ -252,6 +263,7 @@ impl<'a> GenesisLoad<'a> {
             merge,
             record: Record::default(),
             has_record: false,
+            last: Vec::new(),
             done: 0,
             total,
             report,
@@ -266,7 +278,7 @@ impl<'a> GenesisLoad<'a> {
             }
             root
         })?;
-        database.remove_aside()?;
+        clear_folder(database, is_written)?;
         Ok(root)
     }
 
@@ -275,6 +287,36 @@ impl<'a> GenesisLoad<'a> {
             self.owner = (*address, keccak256(address));
         }
         self.owner.1
+    }
+}
+
+/// Where runs are put; a load for the root alone leaves what another has kept.
+fn folder(database: &Database, is_written: bool) -> Result<Option<PathBuf>, Fault> {
+    let aside = database.make_aside()?;
+    let folder = aside.map(|aside| match is_written {
+        true => aside.to_owned(),
+        false => aside.join("root"),
+    });
+    if let Some(folder) = &folder {
+        fs::create_dir_all(folder).map_err(|error| kept::fault("create", folder, error))?;
+    }
+    Ok(folder)
+}
+
+/// Removes what is in the folder of runs, and it.
+fn clear_folder(database: &Database, is_written: bool) -> Result<(), Fault> {
+    if is_written {
+        return database.remove_aside();
+    }
+    let Some(folder) = folder(database, is_written)? else {
+        return Ok(());
+    };
+    fs::remove_dir_all(&folder).map_err(|error| kept::fault("remove", &folder, error))?;
+    match folder.parent().map(fs::remove_dir) {
+        Some(Err(error)) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+            Err(kept::fault("remove", &folder, error))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -320,12 +362,34 @@ fn group(key: &B256) -> u16 {
     u16::from_be_bytes([key[0], key[1]])
 }
 
+/// Whether a record is one that a load adds.
+fn is_record(record: &Record) -> bool {
+    match record.key.split_first() {
+        Some((&CODE, hash)) => hash.len() == 32,
+        Some((&ACCOUNT, rest)) if rest.len() == 33 => {
+            rest[32] == ITSELF && record.value.len() >= size_of::<Address>()
+        }
+        Some((&ACCOUNT, rest)) => rest.len() == 65 && rest[32] == SLOT,
+        _ => false,
+    }
+}
+
+fn bad_run(key: &[u8]) -> Fault {
+    Fault::Corrupt {
+        segment: "loading",
+        key: hex::encode(key),
+        reason: "a run is not what was written; the same command begins anew".to_owned(),
+    }
+}
+
 /// The pass over all records in the order of their keys: first codes, then each account and its
 /// slots.
 struct Pass<'a, 'b> {
     merge: Merge,
     record: Record,
     has_record: bool,
+    /// The key of the record before.
+    last: Vec<u8>,
     done: u64,
     total: u64,
     report: &'a mut LoadReport<'b>,
@@ -363,7 +427,12 @@ impl Pass<'_, '_> {
 
     /// Goes to the next record.
     fn advance(&mut self, out: &Out) -> Result<(), LoadError> {
+        std::mem::swap(&mut self.last, &mut self.record.key);
         self.has_record = self.merge.next(&mut self.record)?;
+        // Runs that were kept have lain on a disk.
+        if self.has_record && !(is_record(&self.record) && self.last <= self.record.key) {
+            return Err(bad_run(&self.record.key).into());
+        }
         self.done += u64::from(self.has_record);
         if self.done.is_multiple_of(RECORDS_PER_REPORT) && !(self.report)(self.done, self.total) {
             return Err(LoadError::Stopped);
@@ -381,6 +450,9 @@ impl Pass<'_, '_> {
             let key = &self.record.key[1..];
             // Contracts share codes.
             if last != key {
+                if keccak256(&self.record.value) != *key {
+                    return Err(bad_run(&self.record.key).into());
+                }
                 out.put(Segment::Code, &[key], &self.record.value);
                 out.hand_over(BATCH_BYTES);
                 last.clear();

@@ -14,6 +14,11 @@ pub(crate) fn aside_dir(data_path: &Path) -> PathBuf {
 }
 
 impl Database {
+    /// The place that [`Database::make_aside`] makes, whether or not it is there.
+    pub fn aside(&self) -> Option<&Path> {
+        self.aside.as_deref()
+    }
+
     /// Where whoever loads many rows may put files, which [`Database::remove_aside`] removes;
     /// `None` for a database in memory. The folder is made if it is absent.
     ///

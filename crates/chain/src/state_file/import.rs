@@ -3,7 +3,10 @@
 //! One pass over the file: its blocks are held against their headers, its accounts and slots go
 //! through the loader that a large genesis goes through, which makes the tries. The head is written
 //! last and only if their root is that of the head's header; until then the data path counts as
-//! being loaded, and whoever opens it next sweeps it and begins anew.
+//! being loaded. What was read is kept as it goes, so that an import that was cut short can go on;
+//! whoever else opens the data path next sweeps it.
+
+mod kept;
 
 use super::block_of;
 use crate::check::{holds_body, holds_receipts};
@@ -51,9 +54,19 @@ impl Chain {
     /// of the state.
     ///
     /// # Errors
-    /// [`TransferError`]; then no state is in force, and the same call begins anew.
+    /// [`TransferError`]; then no state is in force. If it was stopped, has died or met a disk that
+    /// failed, the same call goes on with what it has read; else it begins anew.
     pub fn import_state(
         import: &StateImport,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<Self, TransferError> {
+        Self::import_state_with(import, None, report)
+    }
+
+    /// Sorts at most about `run_bytes` in memory at a time, if they are given.
+    pub(crate) fn import_state_with(
+        import: &StateImport,
+        run_bytes: Option<usize>,
         report: &mut LoadingReport<'_>,
     ) -> Result<Self, TransferError> {
         // Nothing is made for a file that is none.
@@ -66,40 +79,84 @@ impl Chain {
         }
         let (spec, identity) = agree(&world, &about, &import.genesis, report)?;
 
-        let mut load = world.begin_genesis()?;
-        let mut blocks = Blocks::default();
-        let mut rows = Rows::default();
-        while let Some(chunk) = file.next()? {
-            match chunk.segment {
-                Segment::Headers | Segment::Bodies | Segment::Receipts => {
-                    blocks.add(&chunk, &file)?;
+        let (mut load, note) = kept::begin(&world, &mut file)?;
+        if let Some(run_bytes) = run_bytes {
+            load = load.with_run_bytes(run_bytes);
+        }
+        let read = read(&mut file, &about, &mut load, note, report);
+        let filled = read.and_then(|(head, mut batch)| {
+            write(load, &head, report)?;
+            if let Some(hash) = world.missing_code()? {
+                return Err(file.damaged(format!("an account has code {hash}, which is not there")));
+            }
+            batch.put(Segment::Meta, GENESIS, about.genesis.as_slice());
+            batch.append(identity);
+            let root = head.header.state_root;
+            Ok(world.finish_genesis(head.id, root, batch)?)
+        });
+        match filled {
+            Ok(()) => Ok(Self::open_world(world, spec)?),
+            Err(error) => {
+                if !kept::may_go_on(&error) {
+                    world.database().remove_aside()?;
                 }
-                _ => rows.load(&chunk, &file, &mut load)?,
-            }
-            let (done, of) = file.done();
-            if !report(Loading::Reading(done, of)) {
-                return Err(TransferError::Stopped);
+                Err(error)
             }
         }
-        let (head, mut batch) = blocks.finish(&about, &file)?;
-        let got = load.finish(&mut |done, of| report(Loading::Writing(done, of)))?;
-        let expected = head.header.state_root;
-        if got != expected {
-            let number = head.id.number;
-            return Err(TransferError::Root {
-                got,
-                expected,
-                number,
-            });
-        }
-        if let Some(hash) = world.missing_code()? {
-            return Err(file.damaged(format!("an account has code {hash}, which is not there")));
-        }
-        batch.put(Segment::Meta, GENESIS, about.genesis.as_slice());
-        batch.append(identity);
-        world.finish_genesis(head.id, expected, batch)?;
-        Ok(Self::open_world(world, spec)?)
     }
+}
+
+/// Reads the rows of the file into `load`, but for those that it has by `note`; gives the head and a
+/// batch of all blocks.
+fn read(
+    file: &mut ChunkReader,
+    about: &About,
+    load: &mut GenesisLoad<'_>,
+    mut note: Option<kept::Note>,
+    report: &mut LoadingReport<'_>,
+) -> Result<(StoredHeader, Batch), TransferError> {
+    let first = file.place();
+    let mut blocks = Blocks::default();
+    let mut rows = Rows::default();
+    while let Some(chunk) = file.next()? {
+        match (chunk.segment, note.take()) {
+            (Segment::Headers | Segment::Bodies | Segment::Receipts, still) => {
+                note = still;
+                blocks.add(&chunk, file)?;
+            }
+            (_, Some(note)) => rows = note.go_on(file)?,
+            (_, None) => {
+                rows.load(&chunk, file, load)?;
+                if load.is_worth_keeping() {
+                    kept::keep(load, file, first, &rows)?;
+                }
+            }
+        }
+        let (done, of) = file.done();
+        if !report(Loading::Reading(done, of)) {
+            return Err(TransferError::Stopped);
+        }
+    }
+    blocks.finish(about, file)
+}
+
+/// Writes what was read, of which the root must be that of the head.
+fn write(
+    load: GenesisLoad<'_>,
+    head: &StoredHeader,
+    report: &mut LoadingReport<'_>,
+) -> Result<(), TransferError> {
+    let got = load.finish(&mut |done, of| report(Loading::Writing(done, of)))?;
+    let expected = head.header.state_root;
+    if got == expected {
+        return Ok(());
+    }
+    let number = head.id.number;
+    Err(TransferError::Root {
+        got,
+        expected,
+        number,
+    })
 }
 
 /// The file must be of the chain that is asked for; gives its parameters, and what makes the data

@@ -24,7 +24,7 @@ pub(crate) enum StorageCommand {
     /// an archive is not in it.
     Export(StateExportOptions),
     /// Takes in a state that was exported, and verifies it against its block. The data path must
-    /// have no chain.
+    /// have no chain. The same command goes on with an import of the same file that was interrupted.
     Import(StateImportOptions),
     /// Counts, prunes, exports and imports trie logs, by which the state goes back and forth.
     #[command(subcommand)]

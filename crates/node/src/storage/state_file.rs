@@ -88,7 +88,7 @@ pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<E
     progress.finish();
     let chain = match imported {
         Err(TransferError::Stopped) => {
-            eprintln!("stopped as asked; the same command begins the import anew");
+            eprintln!("stopped as asked; the same command goes on with what it has read");
             return Ok(Ending::Interrupted);
         }
         other => other?,

@@ -1,11 +1,12 @@
 //! Records sorted by key in bounded memory: runs that are sorted in memory, on disk, merged.
 
+use super::kept::fault;
+use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Fault;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A key and its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,18 @@ pub(super) struct Record {
 /// Before a record's bytes: the lengths of key (1 byte) and value (4 bytes).
 const HEAD_BYTES: usize = 5;
 
+/// A longer value takes no more memory than there is of it, whatever its length says.
+const LONG_BYTES: usize = 1 << 20;
+
+/// Runs that hold all records that a sorter was given, and are on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
+pub(super) struct Kept {
+    /// The length of each.
+    pub(super) run_bytes: Vec<u64>,
+    /// How many records they hold.
+    pub(super) count: u64,
+}
+
 /// Takes records in any order.
 pub(super) struct Sorter {
     /// Where runs may be put; without it all records stay in memory.
@@ -27,6 +40,8 @@ pub(super) struct Sorter {
     index: Vec<(u64, usize)>,
     runs: Vec<PathBuf>,
     count: u64,
+    /// So many runs may be taken up by a later sorter, so their names stay.
+    kept: usize,
 }
 
 impl Sorter {
@@ -39,7 +54,58 @@ impl Sorter {
             index: Vec::new(),
             runs: Vec::new(),
             count: 0,
+            kept: 0,
         }
+    }
+
+    /// A sorter that has the records of an earlier one, of which `kept` is what it kept.
+    pub(super) fn resume(folder: &Path, run_bytes: usize, kept: &Kept) -> Self {
+        let runs = (0..kept.run_bytes.len()).map(|run| run_path(folder, run));
+        Self {
+            runs: runs.collect(),
+            count: kept.count,
+            kept: kept.run_bytes.len(),
+            ..Self::new(Some(folder), run_bytes)
+        }
+    }
+
+    pub(super) fn set_run_bytes(&mut self, run_bytes: usize) {
+        self.run_bytes = run_bytes;
+    }
+
+    /// Whether the run at hand is about to be written.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.folder.is_some() && self.held() >= self.run_bytes / 8 * 7
+    }
+
+    /// Writes all records as runs and brings these to the disk; `None` without a folder.
+    pub(super) fn keep(&mut self) -> Result<Option<Kept>, Fault> {
+        if self.folder.is_none() {
+            return Ok(None);
+        }
+        if !self.index.is_empty() {
+            self.spill()?;
+        }
+        let mut kept = Kept {
+            run_bytes: Vec::new(),
+            count: self.count,
+        };
+        for (at, path) in self.runs.iter().enumerate() {
+            let length = File::open(path).and_then(|file| {
+                if at >= self.kept {
+                    file.sync_all()?;
+                }
+                Ok(file.metadata()?.len())
+            });
+            let length = length.map_err(|error| fault("sync", path, error))?;
+            kept.run_bytes.push(length);
+        }
+        self.kept = self.runs.len();
+        Ok(Some(kept))
+    }
+
+    fn held(&self) -> usize {
+        self.bytes.len() + self.index.len() * size_of::<(u64, usize)>()
     }
 
     /// How many records were taken.
@@ -49,8 +115,10 @@ impl Sorter {
 
     /// Takes a record; the key is given in parts, of less than 256 bytes in all.
     pub(super) fn push(&mut self, key: &[&[u8]], value: &[u8]) -> Result<(), Fault> {
-        let held = self.bytes.len() + self.index.len() * size_of::<(u64, usize)>();
-        if held + value.len() > self.run_bytes && !self.index.is_empty() && self.folder.is_some() {
+        if self.held() + value.len() > self.run_bytes
+            && !self.index.is_empty()
+            && self.folder.is_some()
+        {
             self.spill()?;
         }
         let start = self.bytes.len();
@@ -79,10 +147,12 @@ impl Sorter {
         }
         self.sort();
         let mut sources = Vec::new();
-        for path in &self.runs {
+        for (at, path) in self.runs.iter().enumerate() {
             let file = File::open(path).map_err(|error| fault("open", path, error))?;
-            // The name goes now, the bytes with the last reader.
-            std::fs::remove_file(path).map_err(|error| fault("remove", path, error))?;
+            if at >= self.kept {
+                // The name goes now, the bytes with the last reader.
+                std::fs::remove_file(path).map_err(|error| fault("remove", path, error))?;
+            }
             sources.push(Source::File(
                 BufReader::with_capacity(256 << 10, file),
                 path.clone(),
@@ -118,7 +188,7 @@ impl Sorter {
     fn spill(&mut self) -> Result<(), Fault> {
         self.sort();
         let folder = self.folder.as_deref().expect("a place for runs");
-        let path = folder.join(format!("run-{}", self.runs.len()));
+        let path = run_path(folder, self.runs.len());
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
             for (_, start) in &self.index {
@@ -132,6 +202,11 @@ impl Sorter {
         self.index.clear();
         Ok(())
     }
+}
+
+/// Where the run with number `run` lies.
+pub(super) fn run_path(folder: &Path, run: usize) -> PathBuf {
+    folder.join(format!("run-{run}"))
 }
 
 fn lengths(head: [u8; HEAD_BYTES]) -> (usize, usize) {
@@ -153,14 +228,6 @@ fn record_at(bytes: &[u8], start: usize) -> &[u8] {
 fn key_at(bytes: &[u8], start: usize) -> &[u8] {
     let (key, _) = lengths_at(bytes, start);
     &bytes[start + HEAD_BYTES..start + HEAD_BYTES + key]
-}
-
-fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        source: Arc::new(error),
-    }
 }
 
 /// Gives the records in the order of their keys; those of one key in any order.
@@ -250,7 +317,11 @@ fn read_record(file: &mut BufReader<File>, record: &mut Record) -> std::io::Resu
     let (key, value) = lengths(head);
     record.key.resize(key, 0);
     file.read_exact(&mut record.key)?;
-    record.value.resize(value, 0);
-    file.read_exact(&mut record.value)?;
+    if value <= LONG_BYTES {
+        record.value.resize(value, 0);
+        file.read_exact(&mut record.value)?;
+    } else if file.take(value as u64).read_to_end(&mut record.value)? < value {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
     Ok(true)
 }

@@ -188,3 +188,70 @@ fn a_load_that_was_stopped_or_cut_short_is_swept_away_by_the_next() {
     assert_eq!(rows(&world), rows(&plain));
     assert!(!dir.path().join("loading").exists());
 }
+
+/// Adds `accounts` and keeps them, and adds more.
+fn kept(world: &WorldState, accounts: &[GenesisAccount], more: &[GenesisAccount]) {
+    let mut load = world.begin_genesis().unwrap().with_run_bytes(10_000);
+    for (at, account) in accounts.iter().enumerate() {
+        add(&mut load, account);
+        if at == accounts.len() / 2 {
+            load.keep(b"half"[..].into()).unwrap();
+        }
+    }
+    load.keep(b"all"[..].into()).unwrap();
+    more.iter().for_each(|account| add(&mut load, account));
+}
+
+#[test]
+fn a_load_that_was_kept_goes_on_after_any_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut accounts = many(9000, 1, 20);
+    accounts[0].code = vec![1; 3 << 20].into();
+    let (first, rest) = accounts.split_at(4000);
+    let plain = world(None);
+    let root = plain
+        .load_genesis(accounts.iter().cloned().map(Ok))
+        .unwrap();
+    finish(&plain, root);
+    assert_eq!(plain.kept_load().unwrap(), None);
+    let world = || world(Some(dir.path()));
+    assert_eq!(world().kept_load().unwrap(), None);
+    // The process ends after runs that are in no manifest, then while it writes.
+    kept(&world(), first, &rest[..900]);
+    for stop_at in [0, 8000, 12_000] {
+        let world = world();
+        let found = world.kept_load().unwrap().unwrap();
+        assert_eq!(found.note[..], b"all"[..]);
+        let mut load = world.resume_genesis(&found).unwrap().with_run_bytes(10_000);
+        rest.iter().for_each(|account| add(&mut load, account));
+        let stopped = load.finish(&mut |done, _| done < stop_at);
+        assert!(matches!(stopped, Err(LoadError::Stopped)), "{stop_at}");
+    }
+    let world = world();
+    // A load for the root alone, as of a genesis file that is compared, takes nothing away.
+    assert!(load(&world, first, 10_000, false).is_ok());
+    let found = world.kept_load().unwrap().unwrap();
+    let mut load = world.resume_genesis(&found).unwrap();
+    rest.iter().for_each(|account| add(&mut load, account));
+    assert_eq!(load.finish(&mut |_, _| true).unwrap(), root);
+    assert_eq!(world.kept_load().unwrap(), None);
+    finish(&world, root);
+    assert!(rows(&world) == rows(&plain));
+    assert!(!dir.path().join("loading").exists());
+}
+
+#[test]
+fn a_load_that_begins_anew_removes_what_was_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let accounts = many(60, 3, 3);
+    kept(&world(Some(dir.path())), &many(300, 1, 1), &[]);
+    let world = world(Some(dir.path()));
+    assert!(world.kept_load().unwrap().is_some());
+    let root = load(&world, &accounts, 10_000, true).unwrap();
+    assert_eq!(world.kept_load().unwrap(), None);
+    finish(&world, root);
+    let plain = self::world(None);
+    plain.load_genesis(accounts.into_iter().map(Ok)).unwrap();
+    finish(&plain, root);
+    assert_eq!(rows(&world), rows(&plain));
+}
