@@ -147,6 +147,30 @@ fn another_file_is_not_taken_for_the_one_that_was_cut_short() {
 }
 
 #[test]
+fn another_file_of_the_same_length_and_head_is_told_by_its_checksums() {
+    let place = Place::new();
+    let with_code = |seed: u64| {
+        let code = alloy_primitives::keccak256(seed.to_be_bytes());
+        let mut batch = niwaki_storage::Batch::new();
+        batch.put(Segment::Code, &[0; 32], code.as_slice());
+        place.chain.database().write(batch, false).unwrap();
+        let file = place.path(&format!("code-{seed}"));
+        place.export(&place.chain, &file, 400);
+        (fs::metadata(&file).unwrap().len(), file)
+    };
+    let (bytes, one) = with_code(0);
+    let other = (1..50).map(with_code).find(|(length, _)| *length == bytes);
+    let (_, other) = other.expect("a file of the same length");
+    let (stopped, _) = place.take_in("data", &one, place.reports - 2);
+    assert!(matches!(stopped, Err(TransferError::Stopped)));
+    assert!(place.path("data").join("loading/manifest").exists());
+    let imported = place.take_in("data", &other, usize::MAX).0.unwrap();
+    let fresh = place.take_in("fresh", &other, usize::MAX).0.unwrap();
+    assert!(dump(&imported) == dump(&fresh));
+    assert!(dump(&imported) != place.rows);
+}
+
+#[test]
 fn runs_that_are_gone_or_cut_off_are_not_taken_up() {
     let place = Place::new();
     for (name, run) in [("manifest", false), ("run-0", true), ("run-1", true)] {
