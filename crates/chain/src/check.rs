@@ -47,6 +47,28 @@ impl Chain {
         self.world().check_root()
     }
 
+    /// As [`Chain::check_head`], and holds `count` accounts, drawn anew at each call, with their codes and
+    /// a slot of each against the state root. Each problem goes to `report`.
+    ///
+    /// # Errors
+    /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
+    pub fn check_sample(
+        &self,
+        count: u64,
+        report: &mut dyn FnMut(Problem),
+    ) -> Result<CheckSummary, Fault> {
+        // Whoever writes waits, so that head and state belong together.
+        let _writer = self.writer();
+        let head = self.check_head()?;
+        let problems = u64::from(head.is_some());
+        head.into_iter().for_each(&mut *report);
+        let found = self.world().check_sample(count, report)?;
+        Ok(CheckSummary {
+            problems: problems + found.problems,
+            ..found
+        })
+    }
+
     /// Checks the whole state against itself and the head, and every canonical block against its
     /// header, its parent and the indices. Of an archive, every row of the history by itself, and for
     /// each block that the history leads to the root of its state. Each problem goes to `report`. Reads everything.

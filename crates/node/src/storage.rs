@@ -26,7 +26,33 @@ pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Ending> {
     let Some(chain) = open_existing(options, &Stop::default())? else {
         return Ok(Ending::Interrupted);
     };
-    check_all(&chain)
+    match check.sample {
+        Some(count) => check_sample(&chain, count),
+        None => check_all(&chain),
+    }
+}
+
+/// Compares the head and some accounts and prints what does not fit.
+fn check_sample(chain: &Chain, count: u64) -> Result<Ending> {
+    let (head, began) = (chain.head(), Instant::now());
+    let mut problems = Vec::new();
+    let found = chain.check_sample(count, &mut |problem| problems.push(problem))?;
+    print_problems("problem", &problems);
+    println!(
+        "checked {} accounts, {} slots, {} nodes on the ways to them in {:.3} s",
+        found.accounts,
+        found.slots,
+        found.trie_rows,
+        began.elapsed().as_secs_f64()
+    );
+    print_peak_memory();
+    println!("head {}, state root {}", head.id, head.header.state_root);
+    if problems.is_empty() {
+        println!("no problems found in the sample");
+        return Ok(Ending::Done);
+    }
+    println!("run 'niwaki storage check' to learn of all problems");
+    Ok(Ending::Bad)
 }
 
 /// Compares everything and prints what does not fit.

@@ -5,6 +5,7 @@
 //! to the depth of a trie.
 
 mod history;
+mod sample;
 pub(crate) mod stored;
 
 use crate::WorldState;

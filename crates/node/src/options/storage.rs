@@ -37,6 +37,12 @@ pub(crate) struct CheckOptions {
     /// there is none yet.
     #[arg(long)]
     pub(crate) head_only: bool,
+
+    /// Compare the head, and so many accounts drawn by chance, with their codes and a slot of each,
+    /// each by its way down from the state root. Takes moments whatever the size of the state.
+    #[arg(long, value_name = "ACCOUNTS", conflicts_with = "head_only")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sample: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -178,10 +178,16 @@ fn damaged_tries_and_indices_are_repaired_and_damaged_values_refused() {
     let bad = place.run("storage check", &[]);
     assert_eq!(bad.code, Some(1));
     assert!(bad.out.contains("storage repair"), "{bad:?}");
+    let bad = place.run("storage check --sample 20000", &[]);
+    assert_eq!(bad.code, Some(1));
+    assert!(bad.out.contains("problem: segment accounts"), "{bad:?}");
     let repaired = place.run("storage repair", &[]).succeeded();
     assert!(repaired.out.contains("2 trie rows"), "{repaired:?}");
     assert!(repaired.out.contains("no problems found"), "{repaired:?}");
     assert_eq!(place.checked_head().1, HEAD);
+    let sampled = place.run("storage check --sample 100", &[]).succeeded();
+    assert!(sampled.out.contains("checked 100 accounts"), "{sampled:?}");
+    assert_eq!(sampled.head().1, HEAD);
 
     damage(&[Segment::Accounts]);
     let refused = place.run("storage repair", &[]);

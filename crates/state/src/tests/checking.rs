@@ -104,6 +104,48 @@ fn damage_is_named_by_segment_and_key() {
 }
 
 #[test]
+fn a_sample_finds_a_changed_value_or_node_and_nothing_in_a_clean_state() {
+    let mut rng = StdRng::seed_from_u64(704);
+    let (world, state) = world(&mut rng, &small_cache());
+    let sampled = |count| {
+        let mut problems = Vec::new();
+        let report = &mut |problem| problems.push(problem);
+        let summary = world.check_sample(count, report).unwrap();
+        assert_eq!(summary.problems, problems.len() as u64);
+        (summary, problems)
+    };
+    // So many draws leave none of a few accounts out.
+    let draws = 200 * state.accounts.len() as u64;
+    let (summary, problems) = sampled(draws);
+    assert_eq!((summary.accounts, problems), (draws, vec![]));
+    assert!(summary.slots > 0 && summary.trie_rows > draws);
+    for segment in STATE_SEGMENTS {
+        let row = world.database().prefix(segment, &[]).last().unwrap();
+        let (key, mut bytes) = row.unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        let (mut damage, mut repair) = (Batch::new(), Batch::new());
+        damage.put(segment, &key, &bytes);
+        *bytes.last_mut().unwrap() ^= 1;
+        repair.put(segment, &key, &bytes);
+        world.database().write(damage, false).unwrap();
+        let (_, problems) = sampled(draws);
+        assert!(!problems.is_empty(), "{}", segment.name());
+        world.database().write(repair, false).unwrap();
+    }
+    assert_eq!(sampled(draws).1, vec![]);
+}
+
+#[test]
+fn a_sample_of_no_account_is_empty() {
+    let database = Database::in_memory().unwrap();
+    let world = WorldState::open(database, &StateOptions::default()).unwrap();
+    genesis(&world, &MemoryState::default());
+    let report = &mut |problem: Problem| panic!("{problem}");
+    let summary = world.check_sample(5, report).unwrap();
+    assert_eq!(summary, CheckSummary::default());
+}
+
+#[test]
 fn a_corrupt_row_is_a_fault_where_it_is_read_never_another_state() {
     let mut rng = StdRng::seed_from_u64(702);
     let (world, state) = world(&mut rng, &small_cache());
