@@ -46,7 +46,7 @@ pub(crate) fn hashed(view: &View, diff: &StateDiff, threads: usize) -> Result<Ch
     let slots = diff.accounts.iter().map(|(_, change)| change.slots.len());
     let values = diff.accounts.len() + slots.sum::<usize>();
     let mut accounts = Vec::with_capacity(diff.accounts.len());
-    if threads == 1 || values < MANY_VALUES {
+    if threads == 1 || values < VALUES_WORTH_THREADS {
         hash_part(view, &diff.accounts, &mut accounts)?;
     } else {
         let work = |part| {
@@ -72,7 +72,7 @@ pub(crate) fn hashed(view: &View, diff: &StateDiff, threads: usize) -> Result<Ch
 type Changed = (Address, AccountDiff);
 
 /// So many accounts and slots are worth several threads.
-const MANY_VALUES: usize = 2048;
+const VALUES_WORTH_THREADS: usize = 2048;
 
 fn hash_part(
     view: &View,

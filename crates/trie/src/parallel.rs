@@ -20,15 +20,15 @@ const LEAVES_PER_PART: usize = 128;
 /// How the tries of a block are changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Threads to use, this one included, if there is enough to do: for nodes in memory. Where most
-    /// have to be read it is some times as many, which wait for the disk together.
+    /// Threads to use, this one included, if there is enough to do. Where most nodes have to be read
+    /// there may be more, which wait for the disk together.
     pub threads: usize,
     /// See [`Trie`](crate::Trie).
     pub clock: u32,
 }
 
-/// Threads that read nodes, for each that computes.
-const READERS: usize = 8;
+/// Threads, at least, where most nodes are to be read: as many reads wait for the disk together.
+const READERS: usize = 16;
 
 /// Tells a collection of rows that a row of a trie is to be set (`Some`) or removed (`None`). No row
 /// is told twice, and a removed one was there.
@@ -69,7 +69,7 @@ pub fn update_tries<R: Default + Send>(
         return Ok(vec![rows]);
     }
     let threads = match is_cold(&updates) {
-        true => work.threads * READERS,
+        true => work.threads.max(READERS),
         false => work.threads,
     };
     on_threads(source, updates, threads, tell)
