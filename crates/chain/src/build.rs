@@ -1,20 +1,30 @@
 //! A block made here: a template upon its parent, executed, its header filled in.
 //!
-//! The header is without a seal: a chain whose blocks need one from a signer is refused.
+//! The transactions are either given, and then every one must be valid, or offered one by one,
+//! and then those that do not fit are left out. The header is without a seal: a chain whose blocks
+//! need one from a signer is refused.
 
-use crate::import::{body_roots, receipts_root, recover};
+use crate::import::{body_roots, receipts_root};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_execution::{ExecuteError, Executed, apply_body};
+use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError, recover_sender};
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bytes, Fault, Fork, Header, RecoveredBlock, StateDiff,
-    TxEnvelope, U256, Withdrawals,
+    Address, B256, Block, BlockBody, Bytes, Encodable2718, Fault, Fork, Header, Receipt,
+    TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    InvalidBlock, SealKind, block_difficulty, next_base_fee, next_excess_blob_gas, requests_hash,
+    InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, block_difficulty,
+    effective_gas_price, next_base_fee, next_excess_blob_gas, requests_hash, toward_gas_limit,
 };
+use niwaki_state::View;
 
-/// What a block is made of besides what follows from its parent.
+/// Bytes of a block that are kept for its header, withdrawals and the lists around.
+const RESERVED_BYTES: usize = 64 << 10;
+
+/// Gas of the smallest transaction: with less left, a block is full.
+const LEAST_GAS: u64 = 21_000;
+
+/// What a block is made of besides what follows from its parent, and its transactions.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTemplate {
     /// Hash of the parent, which must be stored.
@@ -25,8 +35,40 @@ pub struct BlockTemplate {
     pub timestamp: u64,
     /// At most 32 bytes.
     pub extra_data: Bytes,
-    /// In order; every one must be valid.
-    pub transactions: Vec<TxEnvelope>,
+    /// From Paris on.
+    pub prev_randao: B256,
+    /// From Shanghai on.
+    pub withdrawals: Vec<Withdrawal>,
+    /// From Cancun on.
+    pub parent_beacon_block_root: B256,
+    /// The gas limit to go towards; `None` keeps the parent's.
+    pub target_gas_limit: Option<u64>,
+}
+
+/// A transaction that may be taken into a block.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The transaction.
+    pub tx: TxEnvelope,
+    /// Who signed it.
+    pub sender: Address,
+}
+
+/// Gives the next transaction to try, or none when the block is to end. It is told why the one
+/// before was left out, if it was.
+pub type NextCandidate<'a> = dyn FnMut(Option<&InvalidTransaction>) -> Option<Candidate> + 'a;
+
+/// A block that was made here.
+#[derive(Clone, Debug)]
+pub struct BuiltBlock {
+    /// The block.
+    pub block: Block,
+    /// Its hash.
+    pub hash: B256,
+    /// EIP-7685 requests, each a type byte and its data.
+    pub requests: Vec<Bytes>,
+    /// What the coinbase earns by the transactions' tips, wei.
+    pub value: U256,
 }
 
 /// Why a block was not made.
@@ -65,42 +107,138 @@ impl From<ExecuteError> for BuildError {
 }
 
 impl Chain {
-    /// Makes a block of `template`. Nothing is stored: [`Chain::import`] does that.
+    /// Makes a block of `template` and all of `transactions`, in order. Nothing is stored:
+    /// [`Chain::import`] does that.
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build(&self, template: BlockTemplate) -> Result<Block, BuildError> {
+    pub fn build(
+        &self,
+        template: BlockTemplate,
+        transactions: Vec<TxEnvelope>,
+    ) -> Result<BuiltBlock, BuildError> {
+        let senders = transactions.iter().enumerate().map(|(index, tx)| {
+            recover_sender(tx).map_err(|reason| InvalidBlock::Transaction { index, reason })
+        });
+        let senders: Vec<Address> = senders.collect::<Result<_, _>>()?;
+        let mut offered = transactions.into_iter().zip(senders);
+        let mut refused = None;
+        let mut next = |refusal: Option<&InvalidTransaction>| {
+            refused = refusal.cloned();
+            let (tx, sender) = offered.next().filter(|_| refusal.is_none())?;
+            Some(Candidate { tx, sender })
+        };
+        let built = self.build_best(template, &mut next)?;
+        let index = built.block.body.transactions.len();
+        match refused {
+            Some(reason) => Err(InvalidBlock::Transaction { index, reason }.into()),
+            None => Ok(built),
+        }
+    }
+
+    /// Makes a block of `template` and those of the offered transactions that are valid and fit, in
+    /// order. Nothing is stored: [`Chain::import_beside`] does that.
+    ///
+    /// # Errors
+    /// [`BuildError`]; a transaction that does not fit is none.
+    pub fn build_best(
+        &self,
+        template: BlockTemplate,
+        next: &mut NextCandidate<'_>,
+    ) -> Result<BuiltBlock, BuildError> {
         let parent = self
             .header(&template.parent)?
             .ok_or(BuildError::UnknownParent(template.parent))?;
         match self.spec().seal {
-            SealKind::Clique { .. } => return Err(BuildError::Sealed("Clique")),
+            SealKind::Clique { .. } if !self.spec().is_terminal(parent.total_difficulty) => {
+                return Err(BuildError::Sealed("Clique"));
+            }
             SealKind::Ibft2 => return Err(BuildError::Sealed("IBFT 2.0")),
             SealKind::Qbft => return Err(BuildError::Sealed("QBFT")),
-            SealKind::Ethash { .. } | SealKind::None => {}
+            SealKind::Clique { .. } | SealKind::Ethash { .. } | SealKind::None => {}
         }
         let mut block = self.draft(template, &parent);
+        let view = self.world().view_at(parent.id)?;
+        let view = view.ok_or(BuildError::OutOfReach(parent.id))?;
 
+        let mut executor = Executor::new(self.spec(), &block.header, &view);
+        executor.begin_block(self.spec(), &block.header)?;
+        let (receipts, value) = self.fill(&mut executor, &mut block, &view, next)?;
+        let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
+
+        let prepared = self.world().prepare(&view, &executed.diff)?;
         let roots = body_roots(&block);
         block.header.transactions_root = roots.transactions;
         block.header.withdrawals_root = roots.withdrawals;
-
-        let view = self.world().view_at(parent.id)?;
-        let view = view.ok_or(BuildError::OutOfReach(parent.id))?;
-        let recovered = RecoveredBlock {
-            senders: recover(&block)?,
-            hash: B256::ZERO,
-            block,
-        };
-        let mut post_state = |diff: &StateDiff| {
-            let prepared = self.world().prepare(&view, diff)?;
-            Ok(prepared.root())
-        };
-        let executed = apply_body(self.spec(), &recovered, &view, &mut post_state)?;
-        let prepared = self.world().prepare(&view, &executed.diff)?;
-        let mut block = recovered.block;
         fill_in(&mut block.header, &executed, prepared.root());
-        Ok(block)
+        Ok(BuiltBlock {
+            hash: block.header.hash_slow(),
+            block,
+            requests: executed.requests,
+            value,
+        })
+    }
+
+    /// Runs the candidates and puts those that fit into the body.
+    fn fill(
+        &self,
+        executor: &mut Executor<'_>,
+        block: &mut Block,
+        view: &View,
+        next: &mut NextCandidate<'_>,
+    ) -> Result<(Vec<Receipt>, U256), BuildError> {
+        let base_fee = block.header.base_fee_per_gas;
+        let has_status = executor.rules().fork >= Fork::Byzantium;
+        let mut room = MAX_RLP_BLOCK_BYTES.saturating_sub(RESERVED_BYTES);
+        let mut receipts = Vec::new();
+        let mut value = U256::ZERO;
+        let mut refusal = None;
+        while let Some(Candidate { tx, sender }) = next(refusal.as_ref()) {
+            refusal = None;
+            let bytes = tx.encode_2718_len();
+            if bytes > room {
+                refusal = Some(InvalidTransaction::GasAllowanceExceeded {
+                    got: bytes as u64,
+                    available: room as u64,
+                });
+                continue;
+            }
+            let result = match executor.process_transaction(&tx, sender, None) {
+                Ok(result) => result,
+                Err(TransactionError::Invalid(reason)) => {
+                    refusal = Some(reason);
+                    continue;
+                }
+                Err(TransactionError::Fault(fault)) => return Err(fault.into()),
+            };
+            room -= bytes;
+            let price = effective_gas_price(&tx, base_fee);
+            let tip = price.saturating_sub(u128::from(base_fee.unwrap_or(0)));
+            let earned = U256::from(tip).saturating_mul(U256::from(result.gas_used));
+            value = value.saturating_add(earned);
+            let post_state = match has_status {
+                true => None,
+                false => Some(self.world().prepare(view, &executor.diff())?.root()),
+            };
+            receipts.push(executor.receipt(tx.ty(), result, post_state));
+            block.body.transactions.push(tx);
+            if block.header.gas_limit.saturating_sub(executor.gas_used()) < LEAST_GAS {
+                break;
+            }
+        }
+        Ok((receipts, value))
+    }
+
+    /// The header of what would come upon the block `parent` by `template`: what follows from the
+    /// parent is there, what execution gives is not.
+    ///
+    /// # Errors
+    /// [`BuildError::UnknownParent`], [`BuildError::Fault`].
+    pub fn next_header(&self, template: BlockTemplate) -> Result<Header, BuildError> {
+        let parent = self
+            .header(&template.parent)?
+            .ok_or(BuildError::UnknownParent(template.parent))?;
+        Ok(self.draft(template, &parent).header)
     }
 
     /// The block with everything that is known before its execution, but the roots of its body.
@@ -126,26 +264,37 @@ impl Chain {
         let excess_blob_gas = spec
             .blob_params_at(timestamp)
             .map(|params| next_excess_blob_gas(&parent.header, fork, &params));
+        let gas_limit = match template.target_gas_limit {
+            Some(target) => toward_gas_limit(parent.header.gas_limit, target),
+            None => parent.header.gas_limit,
+        };
         let header = Header {
             parent_hash: parent.id.hash,
             beneficiary: template.coinbase,
             difficulty,
             number,
-            gas_limit: parent.header.gas_limit,
+            gas_limit,
             timestamp,
             extra_data: template.extra_data,
+            mix_hash: if since(Fork::Paris) {
+                template.prev_randao
+            } else {
+                B256::ZERO
+            },
             base_fee_per_gas: since(Fork::London).then_some(base_fee),
             excess_blob_gas: excess_blob_gas.filter(|_| since(Fork::Cancun)),
-            parent_beacon_block_root: since(Fork::Cancun).then_some(B256::ZERO),
+            parent_beacon_block_root: since(Fork::Cancun)
+                .then_some(template.parent_beacon_block_root),
             // Their values follow from the execution; that they are there must be known before.
             blob_gas_used: since(Fork::Cancun).then_some(0),
             requests_hash: since(Fork::Prague).then_some(B256::ZERO),
             ..Header::default()
         };
+        let withdrawals = Withdrawals::new(template.withdrawals);
         let body = BlockBody {
-            transactions: template.transactions,
+            transactions: Vec::new(),
             ommers: Vec::new(),
-            withdrawals: since(Fork::Shanghai).then(Withdrawals::default),
+            withdrawals: since(Fork::Shanghai).then_some(withdrawals),
         };
         Block { header, body }
     }

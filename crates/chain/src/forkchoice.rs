@@ -1,11 +1,13 @@
-//! Which block is the head, and what changes when another one becomes it.
+//! Which block is the head, and what changes when another one becomes it; which blocks are safe and
+//! final.
 
+use crate::events::HeadChange;
 use crate::indices::{abandon, adopt};
-use crate::rows::missing;
+use crate::rows::{corrupt, missing};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Batch, Segment};
+use niwaki_storage::{Batch, Database, Segment};
 
 /// Why the head was not moved.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -21,7 +23,89 @@ pub enum SetHeadError {
     Fault(#[from] Fault),
 }
 
+/// The row of `meta` with the hashes of the safe and the finalized block.
+const MARKS: &[u8] = b"safe and finalized";
+
+/// The safe and the finalized block; zero where there is none yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) safe: B256,
+    pub(crate) finalized: B256,
+}
+
+impl Marks {
+    pub(crate) fn read(database: &Database) -> Result<Self, Fault> {
+        let Some(row) = database.get(Segment::Meta, MARKS)? else {
+            return Ok(Self::default());
+        };
+        let (safe, finalized) = row
+            .split_at_checked(32)
+            .filter(|(_, finalized)| finalized.len() == 32)
+            .ok_or_else(|| corrupt(Segment::Meta, MARKS, "two hashes have 64 bytes"))?;
+        Ok(Self {
+            safe: B256::from_slice(safe),
+            finalized: B256::from_slice(finalized),
+        })
+    }
+
+    fn write(&self, batch: &mut Batch) {
+        let row = [self.safe.as_slice(), self.finalized.as_slice()].concat();
+        batch.put(Segment::Meta, MARKS, &row);
+    }
+}
+
+/// How the canonical chain comes from one head to another: what it loses, highest first, and what it
+/// gains, lowest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Route {
+    pub(crate) removed: Vec<BlockId>,
+    pub(crate) added: Vec<BlockId>,
+}
+
 impl Chain {
+    /// The block that the consensus client calls safe, if it has named one.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn safe(&self) -> Result<Option<StoredHeader>, Fault> {
+        let hash = self.marks().safe;
+        self.header(&hash)
+    }
+
+    /// The block that the consensus client calls finalized, if it has named one.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn finalized(&self) -> Result<Option<StoredHeader>, Fault> {
+        let hash = self.marks().finalized;
+        self.header(&hash)
+    }
+
+    /// Makes the stored block `hash` the head, and marks the safe and the finalized block.
+    ///
+    /// # Errors
+    /// [`SetHeadError`]; then nothing changed.
+    pub(crate) fn set_head_and_marks(
+        &self,
+        hash: &B256,
+        marks: Marks,
+    ) -> Result<(), SetHeadError> {
+        let _writer = self.writer();
+        let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
+        let mut batch = Batch::new();
+        let changed = *self.marks() != marks;
+        if changed {
+            marks.write(&mut batch);
+        }
+        if block.id != self.head().id {
+            self.lead_with(block, batch)?;
+        } else if changed {
+            self.database().write(batch, false)?;
+        }
+        *self.marks() = marks;
+        Ok(())
+    }
+
     /// Makes the stored block with this hash the head, wherever it stands: forward, back, or on
     /// another branch. One atomic write. What was canonical above the common ancestor stays
     /// stored.
@@ -39,8 +123,12 @@ impl Chain {
         if block.id == self.head().id {
             return Ok(());
         }
-        let mut batch = Batch::new();
-        self.reroute(&block, &mut batch)?;
+        self.lead_with(block, Batch::new())
+    }
+
+    /// Makes the stored `block` the head, together with what `batch` holds.
+    fn lead_with(&self, block: StoredHeader, mut batch: Batch) -> Result<(), SetHeadError> {
+        let route = self.reroute(&block, &mut batch)?;
         let pending = self
             .pending()
             .take()
@@ -57,7 +145,7 @@ impl Chain {
                 }
             }
         }
-        self.put_head(block);
+        self.put_head(block, route);
         Ok(())
     }
 
@@ -76,9 +164,10 @@ impl Chain {
     }
 
     /// Adds to `batch` what the canonical indices lose and gain when they come to end in the
-    /// stored block `tip`.
-    pub(crate) fn reroute(&self, tip: &StoredHeader, batch: &mut Batch) -> Result<(), Fault> {
+    /// stored block `tip`, and says which blocks those are.
+    pub(crate) fn reroute(&self, tip: &StoredHeader, batch: &mut Batch) -> Result<Route, Fault> {
         let mut adopted = Vec::new();
+        let mut removed = Vec::new();
         let mut ancestor = tip.clone();
         while !self.is_canonical(&ancestor.id)? {
             let parent = self.parent_of(&ancestor)?;
@@ -89,12 +178,29 @@ impl Chain {
             if let Some(hash) = self.canonical_hash(number)? {
                 let id = BlockId { number, hash };
                 abandon(&id, &self.read_body(&id)?, batch);
+                removed.push(id);
             }
         }
-        for id in adopted {
-            adopt(&id, &self.read_body(&id)?, batch);
+        for id in &adopted {
+            adopt(id, &self.read_body(id)?, batch);
         }
-        Ok(())
+        removed.reverse();
+        adopted.reverse();
+        Ok(Route {
+            removed,
+            added: adopted,
+        })
+    }
+
+    /// Puts `head` in force and tells who listens; `route` is how the canonical chain came there.
+    pub(crate) fn put_head(&self, head: StoredHeader, route: Route) {
+        self.replace_head(head.clone());
+        let Route { removed, added } = route;
+        self.tell(&HeadChange {
+            head,
+            removed,
+            added,
+        });
     }
 
     fn is_canonical(&self, block: &BlockId) -> Result<bool, Fault> {

@@ -1,5 +1,6 @@
 //! One block: checked, executed, rooted, compared, written.
 
+use crate::forkchoice::Route;
 use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
@@ -177,6 +178,11 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
+        self.take_in(block, hash, None, false)
+    }
+
+    /// Like [`Chain::import_beside`], of a block whose hash has been computed already.
+    pub(crate) fn import_payload(&self, block: Block, hash: B256) -> Result<Imported, ImportError> {
         self.take_in(block, hash, None, false)
     }
 
@@ -364,12 +370,14 @@ impl Chain {
             return Ok(ImportStatus::Side);
         }
         drop(view);
+        let mut route = Route::default();
         if self.head().id != parent.id {
-            self.reroute(parent, &mut batch)?;
+            route = self.reroute(parent, &mut batch)?;
         }
+        route.added.push(stored.id);
         adopt(&stored.id, &body, &mut batch);
         self.world().commit(prepared, ids, batch, false)?;
-        self.put_head(stored);
+        self.put_head(stored, route);
         Ok(ImportStatus::Canonical)
     }
 }

@@ -12,7 +12,9 @@
 //! | `build` | a block made here, from a template |
 //! | `ahead` | senders recovered while the blocks before are still executed |
 //! | `tree` | blocks by number and hash, ancestors |
-//! | `forkchoice` | which block is the head |
+//! | `forkchoice` | which block is the head, which are safe and final |
+//! | `consensus` | what a consensus client drives: verdicts, fork choice, blocks without parents |
+//! | `events` | who is told that the head moved |
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
 //! | `check` | the whole database against itself |
@@ -28,6 +30,8 @@ mod backup;
 mod build;
 mod check;
 mod chunks;
+mod consensus;
+mod events;
 mod forkchoice;
 mod genesis_file;
 mod import;
@@ -43,8 +47,10 @@ mod trie_logs;
 mod view;
 
 pub use ahead::{BlockAhead, recover_ahead};
-pub use build::{BlockTemplate, BuildError};
+pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
 pub use check::ChainCheck;
+pub use consensus::{Consensus, ForkChoice, ForkChoiceError, Refused, Verdict};
+pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};

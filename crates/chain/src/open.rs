@@ -1,5 +1,7 @@
 //! Opening a chain, and its genesis block.
 
+use crate::events::Listeners;
+use crate::forkchoice::Marks;
 use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::{StoredHeader, read_header};
@@ -108,6 +110,9 @@ pub struct Chain {
     /// The block taken in last without becoming the head, so that making it the head does not
     /// compute its root again.
     pending: Mutex<Option<(BlockId, Prepared)>>,
+    listeners: Listeners,
+    /// The safe and the finalized block, as the consensus client last said.
+    marks: Mutex<Marks>,
 }
 
 impl Chain {
@@ -136,6 +141,7 @@ impl Chain {
         let head = world.view_at_head()?.block();
         let genesis = stored_genesis(&world)?;
         let head = read_header(world.database(), head)?;
+        let marks = Marks::read(world.database())?;
         Ok(Self {
             spec,
             world,
@@ -143,6 +149,8 @@ impl Chain {
             head: Mutex::new(head),
             writer: Mutex::new(()),
             pending: Mutex::new(None),
+            listeners: Listeners::default(),
+            marks: Mutex::new(marks),
         })
     }
 
@@ -188,12 +196,20 @@ impl Chain {
         (head.id.hash == *hash).then(|| head.clone())
     }
 
-    pub(crate) fn put_head(&self, head: StoredHeader) {
+    pub(crate) fn replace_head(&self, head: StoredHeader) {
         *self.head_guard() = head;
     }
 
     pub(crate) fn pending(&self) -> MutexGuard<'_, Option<(BlockId, Prepared)>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    pub(crate) fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held by whoever writes.

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod checking;
+mod consensus;
 mod crash;
 mod fixtures;
 mod kept_import;

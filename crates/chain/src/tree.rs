@@ -139,14 +139,30 @@ impl Chain {
     /// then all, or those from where an imported state begins.
     pub(crate) fn stored_numbers(&self) -> Result<impl Iterator<Item = u64> + use<>, Fault> {
         let genesis = self.number_of(&self.genesis_hash())?.unwrap_or(0);
+        let above = genesis.saturating_add(1);
+        let first = self.imported_from()?.unwrap_or(above).max(above);
+        Ok(std::iter::once(genesis).chain(first..=self.head().id.number))
+    }
+
+    /// The lowest block that is stored with all after it: the genesis block, or the one where an
+    /// imported state begins.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn first_block(&self) -> Result<u64, Fault> {
+        match self.imported_from()? {
+            Some(number) => Ok(number),
+            None => Ok(self.number_of(&self.genesis_hash())?.unwrap_or(0)),
+        }
+    }
+
+    fn imported_from(&self) -> Result<Option<u64>, Fault> {
         let row = self.database().get(Segment::Meta, FIRST_BLOCK)?;
         let first = row.map(|row| {
             let bytes = row.try_into().map(u64::from_be_bytes);
             bytes.map_err(|_| corrupt(Segment::Meta, FIRST_BLOCK, "a number has 8 bytes"))
         });
-        let above = genesis.saturating_add(1);
-        let first = first.transpose()?.unwrap_or(above).max(above);
-        Ok(std::iter::once(genesis).chain(first..=self.head().id.number))
+        first.transpose()
     }
 
     pub(crate) fn read_header(&self, id: BlockId) -> Result<StoredHeader, Fault> {

@@ -2,7 +2,7 @@
 
 use crate::Chain;
 use niwaki_primitives::{B256, Fault};
-use niwaki_state::{PastView, StateHead, View};
+use niwaki_state::{PastView, StateHead, TRIE_LOGS_KEPT, View};
 
 /// The state after a block; see [`niwaki_state::View`]. It may outlive the chain it is of.
 pub type ChainView = View;
@@ -19,6 +19,11 @@ impl Chain {
     /// Whether every past state is kept.
     pub fn is_archive(&self) -> bool {
         self.world().is_archive()
+    }
+
+    /// How many blocks below the head have a state that can be asked for, unless all have.
+    pub fn state_window(&self) -> u64 {
+        TRIE_LOGS_KEPT
     }
 
     /// The state after `past`, which must be a canonical block and its state root; `None` where

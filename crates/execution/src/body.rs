@@ -3,11 +3,11 @@
 use crate::{
     dao,
     executor::{ExecuteError, Executor},
-    transaction::TransactionError,
+    transaction::{TransactionError, TransactionResult},
 };
 use niwaki_crypto::recover_signer;
 use niwaki_primitives::{
-    Address, B256, Block, Bloom, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff, StateView,
+    Address, B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock, StateDiff, StateView,
     TxEnvelope, Typed2718, U256, Withdrawal,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, block_reward, ommer_reward};
@@ -100,9 +100,17 @@ impl Executor<'_> {
         block: &RecoveredBlock,
         post_state: PostState<'_>,
     ) -> Result<Executed, ExecuteError> {
-        let header = &block.block.header;
-        let fork = self.rules.fork;
+        self.begin_block(spec, &block.block.header)?;
+        let receipts = self.process_transactions(block, post_state)?;
+        self.finish_block(spec, &block.block.header, &block.block.body, receipts)
+    }
 
+    /// What happens before the first transaction: system calls, and the DAO fork's change.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the state.
+    pub fn begin_block(&mut self, spec: &ChainSpec, header: &Header) -> Result<(), Fault> {
+        let fork = self.rules.fork;
         if let Some(root) = header
             .parent_beacon_block_root
             .filter(|_| fork >= Fork::Cancun)
@@ -118,14 +126,26 @@ impl Executor<'_> {
         {
             dao::move_funds(self.evm.world())?;
         }
+        Ok(())
+    }
 
-        let receipts = self.process_transactions(block, post_state)?;
-
-        if let Some(withdrawals) = &block.block.body.withdrawals {
+    /// What happens after the last transaction, whose receipts are `receipts`: withdrawals, rewards
+    /// and requests. Of `body` only ommers and withdrawals are looked at.
+    ///
+    /// # Errors
+    /// As [`apply_body`].
+    pub fn finish_block(
+        mut self,
+        spec: &ChainSpec,
+        header: &Header,
+        body: &BlockBody,
+        receipts: Vec<Receipt>,
+    ) -> Result<Executed, ExecuteError> {
+        if let Some(withdrawals) = &body.withdrawals {
             self.process_withdrawals(withdrawals)?;
         }
-        self.pay_rewards(&block.block)?;
-        let requests = if fork >= Fork::Prague {
+        self.pay_rewards(header, &body.ommers)?;
+        let requests = if self.rules.fork >= Fork::Prague {
             self.collect_requests(spec, &receipts)?
         } else {
             Vec::new()
@@ -162,22 +182,31 @@ impl Executor<'_> {
                 }
             };
             // EIP-658 put the status in the place of the intermediate root.
-            let has_status = self.rules.fork >= Fork::Byzantium;
-            let status = has_status.then(|| result.exit.is_success());
-            let post_state = if has_status {
+            let post_state = if self.rules.fork >= Fork::Byzantium {
                 None
             } else {
                 Some(post_state(&self.diff())?)
             };
-            receipts.push(Receipt {
-                tx_type: tx.ty(),
-                status,
-                post_state,
-                cumulative_gas_used: self.gas_used,
-                logs: result.logs,
-            });
+            receipts.push(self.receipt(tx.ty(), result, post_state));
         }
         Ok(receipts)
+    }
+
+    /// The receipt of the transaction that was processed last, of type `tx_type`; `post_state` is the
+    /// state root after it, before Byzantium.
+    pub fn receipt(
+        &self,
+        tx_type: u8,
+        result: TransactionResult,
+        post_state: Option<B256>,
+    ) -> Receipt {
+        Receipt {
+            tx_type,
+            status: post_state.is_none().then(|| result.exit.is_success()),
+            post_state,
+            cumulative_gas_used: self.gas_used,
+            logs: result.logs,
+        }
     }
 
     /// Spec: EIP-4895; execution-specs `shanghai/fork.py`, `process_withdrawals`.
@@ -195,17 +224,16 @@ impl Executor<'_> {
     }
 
     /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`.
-    fn pay_rewards(&mut self, block: &Block) -> Result<(), Fault> {
-        let ommers = &block.body.ommers;
+    fn pay_rewards(&mut self, header: &Header, ommers: &[Header]) -> Result<(), Fault> {
         let Some(reward) = block_reward(self.rules.fork, ommers.len()) else {
             return Ok(());
         };
         let world = self.evm.world();
         world.begin_transaction();
-        let coinbase = world.load(&block.header.beneficiary)?;
+        let coinbase = world.load(&header.beneficiary)?;
         world.add_balance(coinbase, reward.coinbase);
         for ommer in ommers {
-            let amount = ommer_reward(reward.base, block.header.number, ommer.number);
+            let amount = ommer_reward(reward.base, header.number, ommer.number);
             let account = world.load(&ommer.beneficiary)?;
             world.add_balance(account, amount);
         }

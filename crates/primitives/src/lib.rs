@@ -25,7 +25,7 @@ pub use alloy_eips::{
     eip7702::{Authorization, SignedAuthorization},
 };
 pub use alloy_primitives::{
-    Address, B64, B256, Bloom, Bytes, FixedBytes, Log, LogData, TxKind, U256, address, b256, bytes,
+    Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, TxKind, U256, address, b256, bytes,
     hex, map, uint,
 };
 pub use alloy_rlp as rlp;

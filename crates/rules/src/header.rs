@@ -196,6 +196,16 @@ fn check_gas_limit(header: &Header, parent: &Header) -> Result<(), InvalidHeader
     Ok(())
 }
 
+/// The gas limit of a child of a block with the limit `parent` that goes as far towards `target` as
+/// it may.
+///
+/// Spec: execution-specs `frontier/fork.py`, `check_gas_limit`.
+pub fn toward_gas_limit(parent: u64, target: u64) -> u64 {
+    let step = (parent / GAS_LIMIT_ADJUSTMENT_FACTOR).saturating_sub(1);
+    let target = target.clamp(GAS_LIMIT_MINIMUM, GAS_LIMIT_MAXIMUM);
+    target.clamp(parent.saturating_sub(step), parent.saturating_add(step))
+}
+
 /// Spec: EIP-1559.
 fn check_base_fee(spec: &ChainSpec, header: &Header, parent: &Header) -> Result<(), InvalidHeader> {
     let expected = if spec.zero_base_fee {

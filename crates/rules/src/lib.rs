@@ -48,7 +48,7 @@ pub use genesis::{
     AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC, ReadError,
     decode_alloc, encode_alloc, read_genesis,
 };
-pub use header::{Parent, check_header};
+pub use header::{Parent, check_header, toward_gas_limit};
 pub use invalid::{InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction};
 pub use networks::Network;
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};

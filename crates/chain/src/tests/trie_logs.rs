@@ -14,7 +14,7 @@ fn empty_upon(chain: &Chain, parent: B256, extra: u8) -> Block {
         extra_data: vec![extra].into(),
         ..BlockTemplate::default()
     };
-    chain.build(template).unwrap()
+    chain.build(template, Vec::new()).unwrap().block
 }
 
 fn count(chain: &Chain) -> TrieLogCount {

@@ -52,8 +52,10 @@ pub(crate) fn import(files: &[PathBuf], run: &mut Run) -> Result<()> {
             }
             let at = || format!("blocks[{index}] of {}", path.display());
             let parent = parent_of(&run.chain, block, &made, latest).wrap_err_with(at)?;
-            let template = template(&run.chain, block, &parent).wrap_err_with(at)?;
-            let block = run.chain.build(template).wrap_err_with(at)?;
+            let (template, transactions) =
+                template(&run.chain, block, &parent).wrap_err_with(at)?;
+            let built = run.chain.build(template, transactions).wrap_err_with(at)?;
+            let block = built.block;
             let imported = run.chain.import(block);
             let id = imported.as_ref().ok().map(|imported| imported.id);
             run.count(imported).wrap_err_with(at)?;
@@ -151,7 +153,11 @@ fn parent_of(
         .ok_or_else(|| eyre!("its parent {hash} is not known; import that first"))
 }
 
-fn template(chain: &Chain, block: &BlockData, parent: &StoredHeader) -> Result<BlockTemplate> {
+fn template(
+    chain: &Chain,
+    block: &BlockData,
+    parent: &StoredHeader,
+) -> Result<(BlockTemplate, Vec<TxEnvelope>)> {
     let view = chain
         .view_at(&parent.id.hash)?
         .ok_or_else(|| eyre!("the state after its parent is no longer within reach"))?;
@@ -177,13 +183,14 @@ fn template(chain: &Chain, block: &BlockData, parent: &StoredHeader) -> Result<B
         nonces.insert(sender, nonce.saturating_add(1));
         transactions.push(signed(data, nonce, chain_id).wrap_err_with(at)?);
     }
-    Ok(BlockTemplate {
+    let template = BlockTemplate {
         parent: parent.id.hash,
         coinbase: block.coinbase,
         timestamp,
         extra_data: block.extra_data.clone(),
-        transactions,
-    })
+        ..BlockTemplate::default()
+    };
+    Ok((template, transactions))
 }
 
 fn signed(data: &TransactionData, nonce: u64, chain_id: Option<u64>) -> Result<TxEnvelope> {

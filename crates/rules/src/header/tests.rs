@@ -341,3 +341,13 @@ fn a_fixed_difficulty_is_the_same_at_every_block() {
     child.difficulty = U256::from(100);
     assert_eq!(judge(&spec, &child, &parent), Ok(()));
 }
+
+#[test]
+fn a_gas_limit_goes_towards_its_target_by_less_than_a_1024th() {
+    assert_eq!(toward_gas_limit(200_000_000, 60_000_000), 0x0be8_c711);
+    assert_eq!(toward_gas_limit(30_000_000, 60_000_000), 30_029_295);
+    assert_eq!(toward_gas_limit(30_000_000, 30_000_100), 30_000_100);
+    assert_eq!(toward_gas_limit(30_000_000, 30_000_000), 30_000_000);
+    assert_eq!(toward_gas_limit(5_000, 0), 5_000);
+    assert_eq!(toward_gas_limit(0, 7), 0);
+}

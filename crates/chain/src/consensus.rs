@@ -1,0 +1,367 @@
+//! What a consensus client drives: a verdict on each payload, the fork choice, and the blocks whose
+//! parents have not come yet.
+//!
+//! A verdict is about the block alone: a fault of this machine is an error and never makes a block
+//! invalid. What was found invalid stays so, with all that builds upon it, for as long as it is
+//! remembered; forgetting costs another look, nothing else.
+//!
+//! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
+
+use crate::forkchoice::Marks;
+use crate::tree::StoredHeader;
+use crate::{Chain, ImportError, Imported, SetHeadError};
+use niwaki_primitives::{B256, Block, Fault};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many invalid blocks are remembered.
+const INVALID_KEPT: usize = 512;
+
+/// How many blocks may wait for their parents, and their bytes.
+const WAITING_BLOCKS: usize = 256;
+const WAITING_BYTES: usize = 128 << 20;
+
+/// What is known of a payload.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It is valid, and so are all before it. What was done, if it was not known before.
+    Valid(Option<Imported>),
+    /// It, or one before it, breaks the protocol.
+    Invalid(Refused),
+    /// Blocks between it and this chain are missing.
+    Syncing,
+    /// Its ancestors are known, but their state is out of reach.
+    Accepted,
+}
+
+/// Why a block is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The last valid block before it: zero if that is one of proof of work.
+    pub latest_valid: Option<B256>,
+    /// The rule that is broken.
+    pub reason: String,
+}
+
+/// What a consensus client chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForkChoice {
+    /// The head.
+    pub head: B256,
+    /// The safe block; zero if there is none.
+    pub safe: B256,
+    /// The finalized block; zero if there is none.
+    pub finalized: B256,
+}
+
+/// Why a fork choice can't be followed although its head is valid.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ForkChoiceError {
+    /// -38002: the safe or the finalized block is not in the chain of the head.
+    #[error("invalid forkchoice state: the {what} block {hash} is not in the chain of the head")]
+    Inconsistent {
+        /// Which one.
+        what: &'static str,
+        /// Its hash.
+        hash: B256,
+    },
+    /// -38006: the state of the head is too far from the present one.
+    #[error("too deep reorg: {0}")]
+    TooDeep(SetHeadError),
+    /// The machine failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Blocks that can't be judged yet, by hash, oldest first.
+#[derive(Debug, Default)]
+struct Waiting {
+    blocks: HashMap<B256, (Block, usize)>,
+    order: VecDeque<B256>,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn put(&mut self, hash: B256, block: Block) {
+        let bytes = block.header.size() + alloy_rlp::Encodable::length(&block);
+        if self.blocks.insert(hash, (block, bytes)).is_some() {
+            return;
+        }
+        self.order.push_back(hash);
+        self.bytes += bytes;
+        while self.order.len() > WAITING_BLOCKS || self.bytes > WAITING_BYTES {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            self.forget(&oldest);
+        }
+    }
+
+    fn take(&mut self, hash: &B256) -> Option<Block> {
+        self.order.retain(|waiting| waiting != hash);
+        self.forget(hash)
+    }
+
+    fn forget(&mut self, hash: &B256) -> Option<Block> {
+        let (block, bytes) = self.blocks.remove(hash)?;
+        self.bytes -= bytes;
+        Some(block)
+    }
+}
+
+/// Invalid blocks by hash, oldest first.
+#[derive(Debug, Default)]
+struct Invalid {
+    blocks: HashMap<B256, Refused>,
+    order: VecDeque<B256>,
+}
+
+impl Invalid {
+    fn put(&mut self, hash: B256, refused: Refused) {
+        if self.blocks.insert(hash, refused).is_none() {
+            self.order.push_back(hash);
+        }
+        while self.order.len() > INVALID_KEPT {
+            if let Some(oldest) = self.order.pop_front() {
+                self.blocks.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// A chain that a consensus client drives.
+#[derive(Debug)]
+pub struct Consensus {
+    chain: Arc<Chain>,
+    waiting: Mutex<Waiting>,
+    invalid: Mutex<Invalid>,
+    /// The number of the head that was chosen last, if it could not be followed; zero if even the
+    /// number is not known.
+    target: Mutex<Option<u64>>,
+}
+
+impl Consensus {
+    /// Drives `chain`.
+    pub fn new(chain: Arc<Chain>) -> Self {
+        Self {
+            chain,
+            waiting: Mutex::default(),
+            invalid: Mutex::default(),
+            target: Mutex::default(),
+        }
+    }
+
+    /// The height that this chain is behind: that of a chosen head whose blocks have not all come.
+    pub fn target(&self) -> Option<u64> {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> &Arc<Chain> {
+        &self.chain
+    }
+
+    /// Judges a block, whose hash is `hash`, and stores it beside the canonical chain if it is
+    /// valid.
+    ///
+    /// # Errors
+    /// A [`Fault`]: nothing is known of the block.
+    pub fn new_payload(&self, block: Block, hash: B256) -> Result<Verdict, Fault> {
+        if let Some(refused) = self.refused(&hash) {
+            return Ok(Verdict::Invalid(refused));
+        }
+        if self.chain.header(&hash)?.is_some() {
+            return Ok(Verdict::Valid(None));
+        }
+        let parent = block.header.parent_hash;
+        if let Some(refused) = self.refused(&parent) {
+            self.invalid().put(hash, refused.clone());
+            return Ok(Verdict::Invalid(refused));
+        }
+        if self.chain.header(&parent)?.is_none() {
+            match self.connect(&parent)? {
+                Some(Verdict::Valid(_)) => {}
+                Some(Verdict::Invalid(refused)) => {
+                    self.invalid().put(hash, refused.clone());
+                    return Ok(Verdict::Invalid(refused));
+                }
+                other => {
+                    self.waiting().put(hash, block);
+                    return Ok(other.unwrap_or(Verdict::Syncing));
+                }
+            }
+        }
+        self.judge(block, hash)
+    }
+
+    /// Follows a fork choice. The head becomes the head only by [`Verdict::Valid`].
+    ///
+    /// # Errors
+    /// [`ForkChoiceError`]; then nothing changed.
+    pub fn fork_choice(&self, choice: ForkChoice) -> Result<Verdict, ForkChoiceError> {
+        let verdict = self.choose(choice)?;
+        let target = match &verdict {
+            Verdict::Syncing | Verdict::Accepted => {
+                let waiting = self.waiting();
+                let chosen = waiting.blocks.get(&choice.head);
+                Some(chosen.map_or(0, |(block, _)| block.header.number))
+            }
+            Verdict::Valid(_) | Verdict::Invalid(_) => None,
+        };
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        Ok(verdict)
+    }
+
+    fn choose(&self, choice: ForkChoice) -> Result<Verdict, ForkChoiceError> {
+        let ForkChoice { head, .. } = choice;
+        if let Some(refused) = self.refused(&head) {
+            return Ok(Verdict::Invalid(refused));
+        }
+        let mut stored = self.chain.header(&head)?;
+        if stored.is_none() {
+            match self.connect(&head)? {
+                Some(Verdict::Valid(_)) => stored = self.chain.header(&head)?,
+                Some(Verdict::Invalid(refused)) => return Ok(Verdict::Invalid(refused)),
+                _ => return Ok(Verdict::Syncing),
+            }
+        }
+        let Some(stored) = stored else {
+            return Ok(Verdict::Syncing);
+        };
+        if let Some(refused) = self.not_terminal(&stored)? {
+            return Ok(Verdict::Invalid(refused));
+        }
+        if self.is_behind_finalized(&stored)? {
+            return Ok(Verdict::Valid(None));
+        }
+        self.check_ancestor("finalized", choice.finalized, &stored)?;
+        self.check_ancestor("safe", choice.safe, &stored)?;
+        let marks = Marks {
+            safe: choice.safe,
+            finalized: choice.finalized,
+        };
+        match self.chain.set_head_and_marks(&head, marks) {
+            Ok(()) => Ok(Verdict::Valid(None)),
+            Err(SetHeadError::Fault(fault)) => Err(fault.into()),
+            Err(error) => Err(ForkChoiceError::TooDeep(error)),
+        }
+    }
+
+    /// Whether the head is an ancestor of a block that is finalized already: then nothing is to be
+    /// done.
+    fn is_behind_finalized(&self, head: &StoredHeader) -> Result<bool, Fault> {
+        let Some(finalized) = self.chain.finalized()? else {
+            return Ok(false);
+        };
+        let canonical = self.chain.canonical_hash(head.id.number)?;
+        Ok(head.id.number < finalized.id.number && canonical == Some(head.id.hash))
+    }
+
+    /// Takes in the block `hash` with those of its ancestors that wait, if they lead to a block that
+    /// is stored; `None` if they do not.
+    fn connect(&self, hash: &B256) -> Result<Option<Verdict>, Fault> {
+        let mut path = Vec::new();
+        let mut next = *hash;
+        {
+            let waiting = self.waiting();
+            while let Some((block, _)) = waiting.blocks.get(&next) {
+                path.push(next);
+                next = block.header.parent_hash;
+            }
+        }
+        if path.is_empty() || self.chain.header(&next)?.is_none() {
+            return Ok(None);
+        }
+        let mut verdict = None;
+        for hash in path.into_iter().rev() {
+            let Some(block) = self.waiting().take(&hash) else {
+                return Ok(None);
+            };
+            let judged = self.judge(block, hash)?;
+            let is_valid = matches!(judged, Verdict::Valid(_));
+            verdict = Some(judged);
+            if !is_valid {
+                break;
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Judges a block whose parent is stored.
+    fn judge(&self, block: Block, hash: B256) -> Result<Verdict, Fault> {
+        let parent = block.header.parent_hash;
+        match self.chain.import_payload(block, hash) {
+            Ok(imported) => Ok(Verdict::Valid(Some(imported))),
+            Err(ImportError::Fault(fault)) => Err(fault),
+            Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),
+            Err(ImportError::OutOfReach { .. }) => Ok(Verdict::Accepted),
+            Err(ImportError::Invalid { reason, .. }) => {
+                let is_stake = self.chain.header(&parent)?.is_some_and(|parent| {
+                    self.chain.spec().is_proof_of_stake(&parent.header)
+                        || parent.id.hash == self.chain.genesis_hash()
+                });
+                let refused = Refused {
+                    latest_valid: Some(if is_stake { parent } else { B256::ZERO }),
+                    reason: reason.to_string(),
+                };
+                self.invalid().put(hash, refused.clone());
+                Ok(Verdict::Invalid(refused))
+            }
+        }
+    }
+
+    /// A block of proof of work can only be the head if proof of stake may begin upon it.
+    fn not_terminal(&self, head: &StoredHeader) -> Result<Option<Refused>, Fault> {
+        let spec = self.chain.spec();
+        let is_terminal = spec.is_proof_of_stake(&head.header)
+            || spec.is_terminal(head.total_difficulty)
+            || spec.terminal_total_difficulty.is_none();
+        Ok((!is_terminal).then(|| Refused {
+            latest_valid: Some(B256::ZERO),
+            reason: "the head is a block of proof of work below the terminal total difficulty"
+                .to_owned(),
+        }))
+    }
+
+    /// A marked block must be the head or one before it.
+    fn check_ancestor(
+        &self,
+        what: &'static str,
+        hash: B256,
+        head: &StoredHeader,
+    ) -> Result<(), ForkChoiceError> {
+        if hash.is_zero() || hash == head.id.hash {
+            return Ok(());
+        }
+        let inconsistent = ForkChoiceError::Inconsistent { what, hash };
+        let Some(marked) = self.chain.header(&hash)? else {
+            return Err(inconsistent);
+        };
+        // Down the head's own branch, until it meets the canonical chain or the height is reached.
+        let mut block = head.clone();
+        while block.id.number > marked.id.number {
+            if self.chain.canonical_hash(block.id.number)? == Some(block.id.hash) {
+                let canonical = self.chain.canonical_hash(marked.id.number)?;
+                return (canonical == Some(hash)).then_some(()).ok_or(inconsistent);
+            }
+            match self.chain.parent_of(&block)? {
+                Some(parent) => block = parent,
+                None => return Err(inconsistent),
+            }
+        }
+        (block.id.hash == hash).then_some(()).ok_or(inconsistent)
+    }
+
+    fn refused(&self, hash: &B256) -> Option<Refused> {
+        self.invalid().blocks.get(hash).cloned()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn invalid(&self) -> MutexGuard<'_, Invalid> {
+        self.invalid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
