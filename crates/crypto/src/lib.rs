@@ -7,6 +7,7 @@
 
 mod bls_pure;
 mod keccak;
+mod kzg;
 mod precompile;
 mod provider;
 mod self_test;
@@ -14,6 +15,10 @@ mod signature;
 
 pub use alloy_primitives::{Keccak256, keccak256};
 pub use keccak::{KeccakLanes, keccak256_batch, keccak256_batch_by};
+pub use kzg::{
+    Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
+    cell_proofs, verify_blob_proofs, verify_cell_proofs,
+};
 pub use precompile::{PrecompileHalt, PrecompileSet, Precompiled};
 pub use provider::{Backend, InstallError, Preference, backend, install};
 pub use signature::{SignatureError, address_of_secret_key, recover_signer, sign};
