@@ -1,0 +1,207 @@
+//! Senders in the order of what they bid, kept in step with the base fee.
+//!
+//! What a bid is worth is the smaller of its tip and of its fee above the base fee. Bids whose tip
+//! is the smaller one compare by tip, the others by fee, and neither order depends on the base
+//! fee. So a new base fee moves only the bids that change sides, and the whole order is the two
+//! halves merged.
+
+use niwaki_primitives::Address;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What one sender offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bid {
+    /// Before all bids without.
+    pub(crate) priority: bool,
+    /// Higher is better, before any fee.
+    pub(crate) score: i8,
+    /// Tip per gas, wei.
+    pub(crate) tip: u128,
+    /// Fee per gas, wei.
+    pub(crate) fee: u128,
+    /// Arrival; unique in an order.
+    pub(crate) seq: u64,
+}
+
+/// What a bid is worth; the greatest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    priority: bool,
+    score: i8,
+    /// Wei per gas; negative below the base fee.
+    tip: i128,
+    older: Reverse<u64>,
+}
+
+impl Bid {
+    /// What this is worth at `base_fee`.
+    pub(crate) fn rank(&self, base_fee: u64) -> Rank {
+        let room = clamp(self.fee).saturating_sub(i128::from(base_fee));
+        self.keyed(clamp(self.tip).min(room))
+    }
+
+    fn keyed(&self, tip: i128) -> Rank {
+        Rank {
+            priority: self.priority,
+            score: self.score,
+            tip,
+            older: Reverse(self.seq),
+        }
+    }
+
+    /// The base fee above which the fee, not the tip, is what counts.
+    fn turning_point(&self) -> u128 {
+        self.fee.saturating_sub(self.tip)
+    }
+}
+
+fn clamp(fee: u128) -> i128 {
+    i128::try_from(fee).unwrap_or(i128::MAX)
+}
+
+/// Senders by their bids.
+#[derive(Debug, Default)]
+pub(crate) struct FeeOrder {
+    base_fee: u64,
+    by_tip: BTreeMap<Rank, (Bid, Address)>,
+    by_fee: BTreeMap<Rank, (Bid, Address)>,
+    by_turning_point: BTreeMap<(u128, u64), (Bid, Address)>,
+}
+
+impl FeeOrder {
+    /// Adds a bid. Cost: logarithmic.
+    pub(crate) fn insert(&mut self, bid: Bid, sender: Address) {
+        let point = (bid.turning_point(), bid.seq);
+        self.by_turning_point.insert(point, (bid, sender));
+        self.place(bid, sender);
+    }
+
+    fn place(&mut self, bid: Bid, sender: Address) {
+        if bid.turning_point() >= u128::from(self.base_fee) {
+            self.by_tip.insert(bid.keyed(clamp(bid.tip)), (bid, sender));
+        } else {
+            self.by_fee.insert(bid.keyed(clamp(bid.fee)), (bid, sender));
+        }
+    }
+
+    /// Takes a bid away. Cost: logarithmic.
+    pub(crate) fn remove(&mut self, bid: &Bid) {
+        self.by_turning_point
+            .remove(&(bid.turning_point(), bid.seq));
+        if bid.turning_point() >= u128::from(self.base_fee) {
+            self.by_tip.remove(&bid.keyed(clamp(bid.tip)));
+        } else {
+            self.by_fee.remove(&bid.keyed(clamp(bid.fee)));
+        }
+    }
+
+    /// The base fee that bids are compared by.
+    pub(crate) fn base_fee(&self) -> u64 {
+        self.base_fee
+    }
+
+    /// Compares by `base_fee` from now on. Cost: logarithmic for each bid that changes sides.
+    pub(crate) fn set_base_fee(&mut self, base_fee: u64) {
+        let (low, high) = (self.base_fee.min(base_fee), self.base_fee.max(base_fee));
+        let range = (u128::from(low), 0)..(u128::from(high), 0);
+        let moved: Vec<_> = self
+            .by_turning_point
+            .range(range)
+            .map(|(_, value)| *value)
+            .collect();
+        for (bid, _) in &moved {
+            self.by_tip.remove(&bid.keyed(clamp(bid.tip)));
+            self.by_fee.remove(&bid.keyed(clamp(bid.fee)));
+        }
+        self.base_fee = base_fee;
+        for (bid, sender) in moved {
+            self.place(bid, sender);
+        }
+    }
+
+    /// All bids, best first.
+    pub(crate) fn best_first(&self) -> impl Iterator<Item = (Rank, Address)> {
+        let (mut tips, mut fees) = (
+            self.by_tip.values().rev().peekable(),
+            self.by_fee.values().rev().peekable(),
+        );
+        let base_fee = self.base_fee;
+        std::iter::from_fn(move || {
+            let rank = |bid: Option<&&(Bid, Address)>| bid.map(|(bid, _)| bid.rank(base_fee));
+            let (tip, fee) = (rank(tips.peek()), rank(fees.peek()));
+            let (bid, sender) = if tip > fee { tips.next() } else { fees.next() }?;
+            Some((bid.rank(base_fee), *sender))
+        })
+    }
+
+    /// All bids, worst first.
+    pub(crate) fn worst_first(&self) -> impl Iterator<Item = (Rank, Address)> {
+        let (mut tips, mut fees) = (
+            self.by_tip.values().peekable(),
+            self.by_fee.values().peekable(),
+        );
+        let base_fee = self.base_fee;
+        std::iter::from_fn(move || {
+            let rank = |bid: Option<&&(Bid, Address)>| bid.map(|(bid, _)| bid.rank(base_fee));
+            let (tip, fee) = (rank(tips.peek()), rank(fees.peek()));
+            let by_tip = match (tip, fee) {
+                (Some(tip), Some(fee)) => tip < fee,
+                (tip, _) => tip.is_some(),
+            };
+            let (bid, sender) = if by_tip { tips.next() } else { fees.next() }?;
+            Some((bid.rank(base_fee), *sender))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address(seq: u64) -> Address {
+        Address::with_last_byte(seq.to_le_bytes()[0])
+    }
+
+    fn bids() -> impl Strategy<Value = Vec<Bid>> {
+        let bid = (any::<bool>(), -1_i8..2, 0_u128..20, 0_u128..40);
+        proptest::collection::vec(bid, 0..60).prop_map(|all| {
+            let bid = |(seq, (priority, score, tip, more)): (usize, (bool, i8, u128, u128))| Bid {
+                priority,
+                score,
+                tip,
+                fee: tip + more,
+                seq: seq as u64,
+            };
+            all.into_iter().enumerate().map(bid).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_is_that_of_a_sort_at_any_base_fee(bids in bids(), fees: Vec<u8>, gone: usize) {
+            let mut order = FeeOrder::default();
+            for bid in &bids {
+                order.insert(*bid, address(bid.seq));
+            }
+            let mut left = bids.clone();
+            if !left.is_empty() {
+                let bid = left.remove(gone % left.len());
+                order.remove(&bid);
+            }
+            for fee in fees {
+                let fee = u64::from(fee % 64);
+                order.set_base_fee(fee);
+                left.sort_by_key(|bid| Reverse(bid.rank(fee)));
+                let sorted: Vec<_> = left
+                    .iter()
+                    .map(|bid| (bid.rank(fee), address(bid.seq)))
+                    .collect();
+                prop_assert_eq!(order.best_first().collect::<Vec<_>>(), sorted.clone());
+                let reversed: Vec<_> = sorted.into_iter().rev().collect();
+                prop_assert_eq!(order.worst_first().collect::<Vec<_>>(), reversed);
+            }
+        }
+    }
+}

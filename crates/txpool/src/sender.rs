@@ -1,0 +1,233 @@
+//! The transactions of one sender: by nonce, a run that blocks could take now, and the rest.
+
+use crate::error::PoolError;
+use crate::order::Bid;
+use crate::transaction::PooledTransaction;
+use niwaki_primitives::{Address, EMPTY_CODE_HASH, Fault, Fork, StateView, U256};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// The score that a transaction begins with.
+pub(crate) const BEST_SCORE: i8 = i8::MAX;
+
+/// What the head's state says of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SenderAccount {
+    pub(crate) nonce: u64,
+    pub(crate) balance: U256,
+    /// Its code is another account's (EIP-7702).
+    pub(crate) delegates: bool,
+}
+
+impl SenderAccount {
+    /// Reads the account of `sender`.
+    ///
+    /// # Errors
+    /// [`PoolError::SenderNotEoa`] (EIP-3607), [`PoolError::Fault`].
+    pub(crate) fn read(
+        view: &dyn StateView,
+        sender: &Address,
+        fork: Fork,
+    ) -> Result<Self, PoolError> {
+        let Some(account) = view.account(sender)? else {
+            return Ok(Self::default());
+        };
+        let mut found = Self {
+            nonce: account.nonce,
+            balance: account.balance,
+            delegates: false,
+        };
+        if account.code_hash != EMPTY_CODE_HASH {
+            let code = view.code(&account.code_hash)?;
+            let is_delegation = code.len() == 23 && code.starts_with(&[0xef, 0x01, 0x00]);
+            if fork < Fork::Prague || !is_delegation {
+                return Err(PoolError::SenderNotEoa {
+                    sender: *sender,
+                    code_hash: account.code_hash,
+                });
+            }
+            found.delegates = true;
+        }
+        Ok(found)
+    }
+
+    /// As [`SenderAccount::read`], of a sender whose transactions were let in before: code is no
+    /// reason to refuse it now, since its transactions fail when they are taken.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the state.
+    pub(crate) fn read_again(
+        view: &dyn StateView,
+        sender: &Address,
+        fork: Fork,
+    ) -> Result<Self, Fault> {
+        match Self::read(view, sender, fork) {
+            Ok(account) => Ok(account),
+            Err(PoolError::Fault(fault)) => Err(fault),
+            // A contract can't sign, so nothing of it can be taken.
+            Err(_) => Ok(Self {
+                nonce: u64::MAX,
+                ..Self::default()
+            }),
+        }
+    }
+}
+
+/// A transaction in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) tx: Arc<PooledTransaction>,
+    pub(crate) score: i8,
+    /// Part of the run.
+    pub(crate) pending: bool,
+    /// What the run costs up to here, and its lowest score, tip and fee.
+    run: Run,
+}
+
+impl Slot {
+    pub(crate) fn new(tx: Arc<PooledTransaction>) -> Self {
+        Self {
+            tx,
+            score: BEST_SCORE,
+            pending: false,
+            run: Run::EMPTY,
+        }
+    }
+
+    fn bid(&self, by_arrival: bool) -> Bid {
+        let (tip, fee) = (self.tx.tip(), self.tx.max_fee());
+        let (tip, fee) = if by_arrival {
+            (0, u128::MAX)
+        } else {
+            (tip, fee)
+        };
+        Bid {
+            priority: self.tx.priority,
+            score: self.score,
+            tip,
+            fee,
+            seq: self.tx.seq,
+        }
+    }
+}
+
+/// A run so far.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    cost: U256,
+    score: i8,
+    tip: u128,
+    fee: u128,
+}
+
+impl Run {
+    const EMPTY: Self = Self {
+        cost: U256::ZERO,
+        score: i8::MAX,
+        tip: u128::MAX,
+        fee: u128::MAX,
+    };
+
+    fn with(self, tx: &PooledTransaction, score: i8) -> Self {
+        Self {
+            cost: self.cost.saturating_add(tx.cost),
+            score: self.score.min(score),
+            tip: self.tip.min(tx.tip()),
+            fee: self.fee.min(tx.max_fee()),
+        }
+    }
+}
+
+/// A transaction that a block could take, with what orders it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) tx: Arc<PooledTransaction>,
+    pub(crate) bid: Bid,
+}
+
+/// The transactions of one sender.
+#[derive(Debug, Default)]
+pub(crate) struct SenderQueue {
+    pub(crate) account: SenderAccount,
+    pub(crate) slots: BTreeMap<u64, Slot>,
+    /// One past the last nonce of the run; the account's nonce if there is none.
+    pub(crate) run_end: u64,
+    /// The first of the run, as it stands in the order of heads.
+    pub(crate) head: Option<Bid>,
+    /// The run as a whole, as it stands in the order of tails, if its last may be evicted.
+    pub(crate) tail: Option<Bid>,
+    list: OnceLock<Arc<[Candidate]>>,
+}
+
+impl SenderQueue {
+    /// Finds out anew which transactions from nonce `from` on are in the run, and gives those for
+    /// which that changed. Cost: linear in the transactions from there on.
+    pub(crate) fn recount(&mut self, from: u64) -> Vec<(Arc<PooledTransaction>, bool)> {
+        self.list = OnceLock::new();
+        let before = self.slots.range(..from).next_back();
+        let (mut run, mut next, mut open) = match before {
+            Some((nonce, slot)) if slot.pending => (slot.run, nonce.saturating_add(1), true),
+            Some(_) => (Run::EMPTY, self.run_end, false),
+            None => (Run::EMPTY, self.account.nonce, true),
+        };
+        let mut changed = Vec::new();
+        for (nonce, slot) in self.slots.range_mut(from..) {
+            let with = run.with(&slot.tx, slot.score);
+            open = open && *nonce == next && with.cost <= self.account.balance;
+            if open {
+                run = with;
+                slot.run = with;
+                next = nonce.saturating_add(1);
+            }
+            if slot.pending != open {
+                slot.pending = open;
+                changed.push((Arc::clone(&slot.tx), open));
+            }
+        }
+        self.run_end = next;
+        changed
+    }
+
+    /// The bids by which this sender stands among others.
+    pub(crate) fn bids(&self, by_arrival: bool) -> (Option<Bid>, Option<Bid>) {
+        let Some((_, first)) = self.slots.first_key_value().filter(|(_, s)| s.pending) else {
+            return (None, None);
+        };
+        let last = self.run_end.checked_sub(1).and_then(|n| self.slots.get(&n));
+        let tail = last.filter(|slot| !slot.tx.priority).map(|slot| {
+            let bid = slot.bid(by_arrival);
+            let (tip, fee) = match by_arrival {
+                true => (bid.tip, bid.fee),
+                false => (slot.run.tip, slot.run.fee),
+            };
+            Bid {
+                tip,
+                fee,
+                score: slot.run.score,
+                ..bid
+            }
+        });
+        (Some(first.bid(by_arrival)), tail)
+    }
+
+    /// The run, shared with whoever builds a block. Cost: linear after a change, else none.
+    pub(crate) fn candidates(&self, by_arrival: bool) -> Arc<[Candidate]> {
+        let list = self.list.get_or_init(|| {
+            let run = self.slots.values().take_while(|slot| slot.pending);
+            run.map(|slot| Candidate {
+                tx: Arc::clone(&slot.tx),
+                bid: slot.bid(by_arrival),
+            })
+            .collect()
+        });
+        Arc::clone(list)
+    }
+
+    /// What all transactions but the one with `nonce` may cost together, wei.
+    pub(crate) fn cost_beside(&self, nonce: u64) -> U256 {
+        let others = self.slots.iter().filter(|(n, _)| **n != nonce);
+        others.fold(U256::ZERO, |sum, (_, slot)| {
+            sum.saturating_add(slot.tx.cost)
+        })
+    }
+}

@@ -1,0 +1,292 @@
+//! Everything behind the pool's lock: transactions, senders, orders and sums, kept in step.
+//!
+//! A transaction is linked into and unlinked from all tables at once here and nowhere else. It
+//! knows no signature, no state and no clock.
+
+use crate::blobs::BlobStore;
+use crate::config::{PoolConfig, PoolMode};
+use crate::events::{DropReason, PoolEvent};
+use crate::head::Head;
+use crate::order::FeeOrder;
+use crate::sender::{SenderAccount, SenderQueue, Slot};
+use crate::transaction::{Origin, PooledTransaction};
+use niwaki_primitives::{Address, B256, map::HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Transactions that left, whose senders are still known.
+const RECENT_SENDERS: usize = 1 << 14;
+
+/// Worst first: tip (none where order is by arrival), then the youngest.
+type WaitingKey = (u128, Reverse<u64>);
+/// Worst first: blob fee, tip, then the youngest.
+pub(crate) type BlobKey = (u128, u128, Reverse<u64>);
+
+/// The contents of a pool.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) config: Arc<PoolConfig>,
+    pub(crate) head: Arc<Head>,
+    pub(crate) txs: HashMap<B256, Arc<PooledTransaction>>,
+    pub(crate) senders: HashMap<Address, SenderQueue>,
+    /// Senders by the first of their run: the order in which blocks take them.
+    pub(crate) heads: FeeOrder,
+    /// Senders by the worst of their run: the order in which runs lose their last.
+    pub(crate) tails: FeeOrder,
+    /// Transactions outside of a run that may be evicted.
+    pub(crate) waiting: BTreeMap<WaitingKey, B256>,
+    /// Blob transactions that may be evicted.
+    pub(crate) blob_order: BTreeMap<BlobKey, B256>,
+    pub(crate) by_age: BTreeMap<u64, B256>,
+    pub(crate) blobs: BlobStore,
+    /// How many transactions here set the code of an account.
+    pub(crate) authorities: HashMap<Address, u64>,
+    pub(crate) recent: Recent,
+    pub(crate) totals: Totals,
+    pub(crate) counters: Counters,
+    /// What happened since the lock was taken.
+    pub(crate) events: Vec<PoolEvent>,
+}
+
+/// Sums over all transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) waiting: usize,
+    pub(crate) bytes: usize,
+    pub(crate) waiting_bytes: usize,
+    pub(crate) blob_bytes: usize,
+    pub(crate) priority: usize,
+    pub(crate) priority_bytes: usize,
+    pub(crate) priority_blob_bytes: usize,
+    pub(crate) local: usize,
+    pub(crate) by_type: [usize; 5],
+}
+
+/// What has happened since the pool began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) added_local: u64,
+    pub(crate) added_remote: u64,
+    pub(crate) removed: BTreeMap<DropReason, u64>,
+}
+
+impl Store {
+    pub(crate) fn new(config: Arc<PoolConfig>, head: Arc<Head>) -> Self {
+        let (mut heads, mut tails) = (FeeOrder::default(), FeeOrder::default());
+        heads.set_base_fee(head.next_base_fee);
+        tails.set_base_fee(head.next_base_fee);
+        Self {
+            config,
+            head,
+            txs: HashMap::default(),
+            senders: HashMap::default(),
+            heads,
+            tails,
+            waiting: BTreeMap::new(),
+            blob_order: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            blobs: BlobStore::default(),
+            authorities: HashMap::default(),
+            recent: Recent::default(),
+            totals: Totals::default(),
+            counters: Counters::default(),
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn by_arrival(&self) -> bool {
+        self.config.mode == PoolMode::Sequenced
+    }
+
+    /// Puts a transaction into all tables, as one that waits. The caller recounts its sender.
+    pub(crate) fn link(&mut self, tx: &Arc<PooledTransaction>, account: SenderAccount) {
+        let queue = self.senders.entry(tx.sender).or_default();
+        if queue.slots.is_empty() {
+            queue.account = account;
+        }
+        queue.slots.insert(tx.nonce(), Slot::new(Arc::clone(tx)));
+        self.txs.insert(tx.hash, Arc::clone(tx));
+        self.by_age.insert(tx.seq, tx.hash);
+        self.totals.add(tx);
+        self.totals.waiting += 1;
+        self.totals.waiting_bytes += tx.bytes;
+        for authority in &tx.authorities {
+            *self.authorities.entry(*authority).or_default() += 1;
+        }
+        if !tx.priority {
+            self.waiting.insert(self.waiting_key(tx), tx.hash);
+            if tx.blob_bytes > 0 {
+                self.blob_order.insert(blob_key(tx), tx.hash);
+            }
+        }
+    }
+
+    /// Takes a transaction out of all tables and says so. The caller recounts its sender.
+    pub(crate) fn unlink(
+        &mut self,
+        hash: &B256,
+        reason: DropReason,
+        replaced_by: Option<B256>,
+    ) -> Option<Arc<PooledTransaction>> {
+        let tx = self.txs.remove(hash)?;
+        let queue = self.senders.get_mut(&tx.sender);
+        let slot = queue.and_then(|queue| queue.slots.remove(&tx.nonce()));
+        if slot.is_some_and(|slot| !slot.pending) {
+            self.stop_waiting(&tx);
+        }
+        self.by_age.remove(&tx.seq);
+        self.blob_order.remove(&blob_key(&tx));
+        self.totals.subtract(&tx);
+        for authority in &tx.authorities {
+            if let Some(count) = self.authorities.get_mut(authority) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.authorities.remove(authority);
+                }
+            }
+        }
+        if reason == DropReason::Included {
+            self.blobs.include(hash, self.config.included_blob_bytes);
+        } else {
+            self.blobs.remove(hash);
+        }
+        self.recent.note(*hash, tx.sender, tx.origin);
+        let removed = self.counters.removed.entry(reason).or_default();
+        *removed = removed.saturating_add(1);
+        self.events.push(PoolEvent::Dropped {
+            tx: Arc::clone(&tx),
+            reason,
+            replaced_by,
+        });
+        Some(tx)
+    }
+
+    /// Finds the run of `sender` anew from nonce `from` on, and its place among others.
+    pub(crate) fn recount(&mut self, sender: Address, from: u64) {
+        let by_arrival = self.by_arrival();
+        let Some(queue) = self.senders.get_mut(&sender) else {
+            return;
+        };
+        if let Some(bid) = queue.head.take() {
+            self.heads.remove(&bid);
+        }
+        if let Some(bid) = queue.tail.take() {
+            self.tails.remove(&bid);
+        }
+        let changed = queue.recount(from);
+        if queue.slots.is_empty() {
+            self.senders.remove(&sender);
+            return;
+        }
+        let (head, tail) = queue.bids(by_arrival);
+        if let Some(bid) = head {
+            self.heads.insert(bid, sender);
+        }
+        if let Some(bid) = tail {
+            self.tails.insert(bid, sender);
+        }
+        (queue.head, queue.tail) = (head, tail);
+        for (tx, pending) in changed {
+            if pending {
+                self.stop_waiting(&tx);
+                self.events.push(PoolEvent::Promoted { tx });
+            } else {
+                self.begin_waiting(&tx);
+            }
+        }
+    }
+
+    /// Takes one transaction out and recounts its sender.
+    pub(crate) fn remove(&mut self, hash: &B256, reason: DropReason) -> bool {
+        let Some(tx) = self.unlink(hash, reason, None) else {
+            return false;
+        };
+        self.recount(tx.sender, tx.nonce());
+        true
+    }
+
+    fn waiting_key(&self, tx: &PooledTransaction) -> WaitingKey {
+        let tip = if self.by_arrival() { 0 } else { tx.tip() };
+        (tip, Reverse(tx.seq))
+    }
+
+    fn begin_waiting(&mut self, tx: &PooledTransaction) {
+        self.totals.waiting += 1;
+        self.totals.waiting_bytes += tx.bytes;
+        if !tx.priority {
+            self.waiting.insert(self.waiting_key(tx), tx.hash);
+        }
+    }
+
+    fn stop_waiting(&mut self, tx: &PooledTransaction) {
+        self.totals.waiting = self.totals.waiting.saturating_sub(1);
+        self.totals.waiting_bytes = self.totals.waiting_bytes.saturating_sub(tx.bytes);
+        self.waiting.remove(&self.waiting_key(tx));
+    }
+
+    pub(crate) fn is_pending(&self, tx: &PooledTransaction) -> bool {
+        let slot = self.slot(&tx.sender, tx.nonce());
+        slot.is_some_and(|slot| slot.pending && slot.tx.hash == tx.hash)
+    }
+
+    pub(crate) fn slot(&self, sender: &Address, nonce: u64) -> Option<&Slot> {
+        self.senders.get(sender)?.slots.get(&nonce)
+    }
+}
+
+pub(crate) fn blob_key(tx: &PooledTransaction) -> BlobKey {
+    (tx.max_blob_fee(), tx.tip(), Reverse(tx.seq))
+}
+
+impl Totals {
+    fn add(&mut self, tx: &PooledTransaction) {
+        self.bytes += tx.bytes;
+        self.blob_bytes += tx.blob_bytes;
+        self.by_type[tx.type_index()] += 1;
+        self.local += usize::from(tx.origin == Origin::Local);
+        if tx.priority {
+            self.priority += 1;
+            self.priority_bytes += tx.bytes;
+            self.priority_blob_bytes += tx.blob_bytes;
+        }
+    }
+
+    fn subtract(&mut self, tx: &PooledTransaction) {
+        self.bytes = self.bytes.saturating_sub(tx.bytes);
+        self.blob_bytes = self.blob_bytes.saturating_sub(tx.blob_bytes);
+        let of_type = &mut self.by_type[tx.type_index()];
+        *of_type = of_type.saturating_sub(1);
+        let local = usize::from(tx.origin == Origin::Local);
+        self.local = self.local.saturating_sub(local);
+        if tx.priority {
+            self.priority = self.priority.saturating_sub(1);
+            self.priority_bytes = self.priority_bytes.saturating_sub(tx.bytes);
+            self.priority_blob_bytes = self.priority_blob_bytes.saturating_sub(tx.blob_bytes);
+        }
+    }
+}
+
+/// Senders of transactions that left, for blocks that hold them; bounded, the oldest go.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    known: HashMap<B256, (Address, Origin)>,
+    order: VecDeque<B256>,
+}
+
+impl Recent {
+    pub(crate) fn note(&mut self, hash: B256, sender: Address, origin: Origin) {
+        if self.known.insert(hash, (sender, origin)).is_none() {
+            self.order.push_back(hash);
+        }
+        if self.order.len() > RECENT_SENDERS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn get(&self, hash: &B256) -> Option<(Address, Origin)> {
+        self.known.get(hash).copied()
+    }
+}

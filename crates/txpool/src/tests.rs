@@ -1,0 +1,15 @@
+//! Laws of the pool, and what every refusal says.
+
+mod admission;
+mod blobs;
+mod delegation;
+mod dump;
+mod events;
+mod figures;
+mod heads;
+mod laws;
+mod limits;
+mod ordering;
+mod refusals;
+mod soak;
+mod support;

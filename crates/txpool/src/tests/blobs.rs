@@ -1,0 +1,76 @@
+//! Blobs by hash, in both forms, and through the network form.
+
+use super::support::{Chain, blob, blob_tx, proven_sidecar, wallet};
+use crate::{Incoming, PoolConfig, encode_network};
+use niwaki_primitives::{B256, Encodable2718, Fork, Transaction};
+
+#[test]
+fn both_forms_survive_the_wire() {
+    for version in [0, 1] {
+        let sidecar = proven_sidecar(&[1, 2], version);
+        let sent = blob_tx(&wallet(0), 0, 10, &sidecar);
+        let bytes = encode_network(&sent.tx, sent.sidecar.as_deref());
+        let got = Incoming::decode(&bytes).expect("it was just encoded");
+        assert_eq!(got.tx, sent.tx);
+        assert_eq!(got.tx.tx_hash(), sent.tx.tx_hash());
+        assert_eq!(got.sidecar, sent.sidecar);
+        let plain = sent.tx.encoded_2718();
+        assert!(plain.len() < 500 && bytes.len() > 2 * 131_072);
+        for cut in [1, 1_000, bytes.len() / 2, bytes.len() - 1] {
+            assert!(Incoming::decode(&bytes[..cut]).is_err());
+        }
+    }
+}
+
+#[test]
+fn blobs_are_found_by_hash_with_what_their_form_has() {
+    for (fork, version) in [(Fork::Prague, 0), (Fork::Osaka, 1)] {
+        let chain = Chain::of(fork, PoolConfig::default());
+        let sidecar = proven_sidecar(&[1, 2], version);
+        let tx = blob_tx(&wallet(0), 0, 10, &sidecar);
+        let hashes = tx.tx.blob_versioned_hashes().expect("blobs").to_vec();
+        chain.remote(tx).expect("paid for");
+        let asked = [hashes[1], B256::ZERO, hashes[0]];
+        let found = chain.pool.blobs(&asked);
+        assert!(found[1].is_none());
+        for (place, index) in [(0, 1), (2, 0)] {
+            let seed = if index == 0 { 1 } else { 2 };
+            let found = found[place].as_ref().expect("it is here");
+            assert_eq!(found.blob(), Some(&blob(seed)));
+            assert_eq!(found.commitment(), Some(&sidecar.commitments()[index]));
+            let cells = found.cell_proofs();
+            let proofs = crate::sidecar::proofs(&sidecar);
+            if version == 0 {
+                assert_eq!((found.proof(), cells), (Some(&proofs[index]), None));
+            } else {
+                let own = &proofs[index * 128..][..128];
+                assert_eq!((found.proof(), cells), (None, Some(own)));
+                assert_eq!(found.cells().expect("small elements").len(), 128);
+            }
+        }
+    }
+}
+
+#[test]
+fn blobs_are_found_after_their_block_and_not_after_their_eviction() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let sidecar = proven_sidecar(&[7], 1);
+    let (kept, dropped) = (
+        blob_tx(&wallet(0), 0, 10, &sidecar),
+        blob_tx(&wallet(1), 0, 10, &sidecar),
+    );
+    let hashes = kept.tx.blob_versioned_hashes().expect("blobs").to_vec();
+    chain.remote(kept.clone()).expect("paid for");
+    chain.remote(dropped.clone()).expect("the same blob twice");
+    chain.mine(std::slice::from_ref(&kept.tx));
+    assert!(chain.pool.remove_invalid(dropped.tx.tx_hash()));
+    assert!(chain.pool.blobs(&hashes)[0].is_some());
+    let figures = chain.pool.figures();
+    assert_eq!(
+        (figures.blobs.included_sidecars, figures.blob_bytes),
+        (1, 0)
+    );
+    chain.reorganise(1, &[]);
+    assert!(chain.pool.remove_invalid(kept.tx.tx_hash()));
+    assert!(chain.pool.blobs(&hashes)[0].is_none());
+}

@@ -1,0 +1,220 @@
+//! New heads: what a block took goes, what a reorganisation gives back returns.
+
+use super::support::{
+    Chain, ETHER, NOW, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet,
+};
+use crate::{DropReason, HeadChange, Origin, PoolConfig, PoolMode};
+use niwaki_primitives::{Fork, TxEip1559, TxEnvelope, U256};
+use niwaki_rules::{Activation, ChainSpec};
+use niwaki_testkit::MemoryState;
+use std::sync::Arc;
+
+#[test]
+fn what_a_block_took_goes_with_all_that_is_stale() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let from = wallet(0);
+    for nonce in 0..4 {
+        chain
+            .remote(transfer(&from, nonce, 1, 50))
+            .expect("paid for");
+    }
+    let elsewhere = transfer(&from, 1, 7, 70);
+    chain.mine(&[transfer(&from, 0, 1, 50), elsewhere]);
+    assert_eq!(chain.nonces(&from), (vec![2, 3], vec![]));
+    let removed = chain.pool.figures().removed;
+    assert_eq!(removed.get(&DropReason::Included), Some(&1));
+    assert_eq!(removed.get(&DropReason::Stale), Some(&1));
+}
+
+#[test]
+fn a_reorganisation_gives_back_what_no_block_took_again() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let (a, b) = (wallet(0), wallet(1));
+    let txs: Vec<_> = (0..3).map(|nonce| transfer(&a, nonce, 1, 50)).collect();
+    let local = transfer(&b, 0, 1, 50);
+    chain.local(local.clone()).expect("paid for");
+    for tx in &txs {
+        chain.remote(tx.clone()).expect("paid for");
+    }
+    chain.mine(&[txs[0].clone(), local.clone()]);
+    chain.mine(&txs[1..2]);
+    assert_eq!(chain.nonces(&a), (vec![2], vec![]));
+    chain.reorganise(2, &txs[..1]);
+    assert_eq!(chain.nonces(&a), (vec![1, 2], vec![]));
+    assert_eq!(chain.nonces(&b), (vec![0], vec![]));
+    let back = chain.pool.get(local.tx_hash()).expect("it is back");
+    assert_eq!(back.origin, Origin::Local, "and still this node's own");
+}
+
+#[test]
+fn what_this_node_never_saw_comes_back_too() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let tx = transfer(&wallet(0), 0, 1, 50);
+    chain.mine(std::slice::from_ref(&tx));
+    assert_eq!(chain.pool.sender_of(tx.tx_hash()), Some(wallet(0).address));
+    chain.reorganise(1, &[]);
+    assert_eq!(chain.nonces(&wallet(0)), (vec![0], vec![]));
+}
+
+#[test]
+fn blobs_come_back_while_they_are_kept() {
+    let sidecar = proven_sidecar(&[1], 1);
+    for kept in [true, false] {
+        let mut config = PoolConfig::default();
+        if !kept {
+            config.included_blob_bytes = 0;
+        }
+        let mut chain = Chain::new(config);
+        let tx = blob_tx(&wallet(0), 0, 10, &sidecar);
+        let hash = chain.remote(tx.clone()).expect("paid for").hash;
+        chain.mine(&[tx.tx]);
+        assert!(!chain.pool.contains(&hash));
+        assert_eq!(chain.pool.sidecar(&hash).is_some(), kept, "for payloads");
+        chain.reorganise(1, &[]);
+        assert_eq!(chain.pool.contains(&hash), kept);
+        assert_eq!(chain.pool.sidecar(&hash).is_some(), kept);
+    }
+}
+
+#[test]
+fn only_senders_that_are_named_are_looked_at() {
+    let chain = Chain::new(PoolConfig::default());
+    let (named, unnamed) = (wallet(0), wallet(1));
+    for from in [&named, &unnamed] {
+        chain.remote(transfer(from, 0, 1, 50)).expect("paid for");
+    }
+    let changed = [named.address];
+    let change = HeadChange {
+        header: chain.header.clone(),
+        view: Arc::new(MemoryState::default()),
+        removed: &[],
+        included: &[],
+        changed: Some(&changed),
+    };
+    chain.pool.head_changed(&change, NOW).expect("memory");
+    assert_eq!(
+        chain.nonces(&named),
+        (vec![], vec![0]),
+        "its funds are gone"
+    );
+    assert_eq!(chain.nonces(&unnamed), (vec![0], vec![]));
+    let change = HeadChange {
+        changed: None,
+        ..change
+    };
+    chain.pool.head_changed(&change, NOW).expect("memory");
+    assert_eq!(chain.nonces(&unnamed), (vec![], vec![0]));
+}
+
+#[test]
+fn an_account_that_moved_unseen_is_seen_with_its_next_transaction() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let from = wallet(0);
+    for nonce in [0, 1, 2] {
+        chain
+            .remote(transfer(&from, nonce, 1, 50))
+            .expect("paid for");
+    }
+    chain.state.accounts.entry(from.address).or_default().nonce = 2;
+    let change = HeadChange {
+        header: chain.header.clone(),
+        view: Arc::new(chain.state.clone()),
+        removed: &[],
+        included: &[],
+        changed: Some(&[]),
+    };
+    chain.pool.head_changed(&change, NOW).expect("memory");
+    assert_eq!(chain.nonces(&from), (vec![0, 1, 2], vec![]));
+    chain.remote(transfer(&from, 3, 1, 50)).expect("paid for");
+    assert_eq!(chain.nonces(&from), (vec![2, 3], vec![]));
+    chain.pool.read().check();
+}
+
+#[test]
+fn a_fork_drops_what_no_block_can_hold_any_more() {
+    let mut spec = ChainSpec::single(1337, Fork::Prague);
+    spec.set(Fork::Osaka, Activation::Time(NOW + 20));
+    let mut state = MemoryState::default();
+    for n in 0..3 {
+        state.insert(wallet(n).address, super::support::funds(ETHER));
+    }
+    let mut chain = Chain::upon(spec, state, PoolConfig::default());
+    let blobs = blob_tx(&wallet(0), 0, 10, &proven_sidecar(&[1], 0));
+    let thirsty = TxEip1559 {
+        gas_limit: 20_000_000,
+        max_fee_per_gas: 10_000_000_000,
+        ..dynamic(0)
+    };
+    let thirsty = TxEnvelope::from(signed(thirsty, &wallet(1)));
+    let plain = transfer(&wallet(2), 0, 1, 50);
+    chain.remote(blobs).expect("Prague's form");
+    chain.remote(thirsty).expect("Prague has no cap");
+    chain.remote(plain.clone()).expect("paid for");
+    chain.mine(&[]);
+    assert_eq!(chain.pool.figures().pending, 3);
+    chain.mine(&[]);
+    assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
+    let removed = chain.pool.figures().removed;
+    assert_eq!(removed.get(&DropReason::Invalid), Some(&2));
+}
+
+#[test]
+fn a_sequenced_pool_forgets_what_is_too_old() {
+    let mut chain = Chain::new(PoolConfig {
+        mode: PoolMode::Sequenced,
+        retention_s: 20,
+        ..PoolConfig::default()
+    });
+    chain
+        .local(transfer(&wallet(0), 0, 1, 50))
+        .expect("paid for");
+    chain.remote(transfer(&wallet(1), 1, 1, 50)).expect("waits");
+    chain.mine(&[]);
+    assert_eq!(chain.pool.all().len(), 2);
+    chain.mine(&[]);
+    assert_eq!(chain.pool.all().len(), 0);
+    let removed = chain.pool.figures().removed;
+    assert_eq!(removed.get(&DropReason::Expired), Some(&2));
+}
+
+#[test]
+fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
+    let chain = Chain::new(PoolConfig::default());
+    let run = |n| (0..60).map(move |nonce| transfer(&wallet(n), nonce, 1, 50));
+    let txs: Vec<Vec<TxEnvelope>> = (0..4).map(|n| run(n).collect()).collect();
+    std::thread::scope(|scope| {
+        for txs in &txs {
+            let chain = &chain;
+            scope.spawn(move || {
+                for tx in txs {
+                    // A nonce that a head below has used meanwhile is too low.
+                    let _ = chain.remote(tx.clone());
+                }
+            });
+        }
+        let mut state = chain.state.clone();
+        for number in 1..=40_u64 {
+            for n in 0..4 {
+                state.accounts.entry(wallet(n).address).or_default().nonce = number;
+            }
+            let mut header = chain.header.clone();
+            header.number = number;
+            let change = HeadChange {
+                header,
+                view: Arc::new(state.clone()),
+                removed: &[],
+                included: &[],
+                changed: None,
+            };
+            chain.pool.head_changed(&change, NOW).expect("memory");
+        }
+    });
+    let store = chain.pool.read();
+    store.check();
+    for n in 0..4 {
+        let queue = &store.senders[&wallet(n).address];
+        assert_eq!(queue.account.nonce, 40, "nobody stands on an old head");
+        assert_eq!(queue.account.balance, U256::from(1_000 * ETHER));
+        assert_eq!(queue.run_end, 60);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a transaction must be before anybody's account is read.
+
+use crate::config::PoolConfig;
+use crate::error::PoolError;
+use crate::sidecar::{Sidecar, check_form};
+use crate::transaction::Origin;
+use niwaki_primitives::{Encodable2718, Transaction, TxEnvelope, U256};
+use niwaki_rules::{BlockRules, GAS_PER_BLOB, InvalidTransaction, check_transaction};
+
+/// Most bytes of a transaction that is passed on.
+const MAX_BYTES: usize = 128 << 10;
+/// The same for a blob transaction, without its blobs.
+const MAX_BLOB_TX_BYTES: usize = 1 << 20;
+/// The least blob base fee that there is (EIP-4844).
+const MIN_BLOB_FEE: u128 = 1;
+
+/// Checks `tx` against the rules of the next block and against the operator's, cheapest first.
+/// The sender is not known yet. Cost: linear in the calldata, and a hash for each blob.
+///
+/// # Errors
+/// The variants of [`PoolError`] that need neither state nor pool.
+pub(crate) fn check_stateless(
+    tx: &TxEnvelope,
+    sidecar: Option<&Sidecar>,
+    rules: &BlockRules,
+    gas_limit: u64,
+) -> Result<(), PoolError> {
+    let (got, limit) = (tx.encode_2718_len(), max_bytes(tx));
+    if got > limit {
+        return Err(PoolError::Oversized { got, limit });
+    }
+    check_transaction(tx, rules, gas_limit, rules.max_blob_gas()).map_err(blobs_as_count)?;
+    let Some(hashes) = tx.blob_versioned_hashes() else {
+        return Ok(());
+    };
+    let got = tx.max_fee_per_blob_gas().unwrap_or(0);
+    if got < MIN_BLOB_FEE {
+        let needed = MIN_BLOB_FEE;
+        return Err(PoolError::BlobFeeTooLow { got, needed });
+    }
+    let sidecar = sidecar.ok_or(PoolError::MissingSidecar)?;
+    check_form(sidecar, hashes, rules.fork)
+}
+
+fn max_bytes(tx: &TxEnvelope) -> usize {
+    if matches!(tx, TxEnvelope::Eip4844(_)) {
+        MAX_BLOB_TX_BYTES
+    } else {
+        MAX_BYTES
+    }
+}
+
+/// Too much blob gas is too many blobs.
+fn blobs_as_count(reason: InvalidTransaction) -> PoolError {
+    let InvalidTransaction::BlobGasAllowanceExceeded { got, available } = reason else {
+        return reason.into();
+    };
+    let blobs = |gas: u64| usize::try_from(gas / GAS_PER_BLOB).unwrap_or(usize::MAX);
+    PoolError::TooManyBlobs {
+        got: blobs(got),
+        limit: blobs(available),
+    }
+}
+
+/// Checks what the operator asks of a transaction, priority or not.
+///
+/// # Errors
+/// [`PoolError::ReplayProtectionRequired`], [`PoolError::FeeCapExceeded`],
+/// [`PoolError::GasPriceTooLow`].
+pub(crate) fn check_policy(
+    tx: &TxEnvelope,
+    origin: Origin,
+    priority: bool,
+    config: &PoolConfig,
+) -> Result<(), PoolError> {
+    if origin == Origin::Local {
+        if config.strict_replay_protection && tx.chain_id().is_none() {
+            return Err(PoolError::ReplayProtectionRequired);
+        }
+        let fee = U256::from(tx.max_fee_per_gas()).saturating_mul(U256::from(tx.gas_limit()));
+        let cap = config.tx_fee_cap;
+        if !cap.is_zero() && fee > cap {
+            return Err(PoolError::FeeCapExceeded { fee, cap });
+        }
+    }
+    let (got, needed) = (tx.max_fee_per_gas(), config.min_gas_price);
+    if !priority && got < needed {
+        return Err(PoolError::GasPriceTooLow { got, needed });
+    }
+    Ok(())
+}
