@@ -364,4 +364,3 @@ impl Consensus {
         self.invalid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-

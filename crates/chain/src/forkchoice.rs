@@ -85,11 +85,7 @@ impl Chain {
     ///
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
-    pub(crate) fn set_head_and_marks(
-        &self,
-        hash: &B256,
-        marks: Marks,
-    ) -> Result<(), SetHeadError> {
+    pub(crate) fn set_head_and_marks(&self, hash: &B256, marks: Marks) -> Result<(), SetHeadError> {
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
         let mut batch = Batch::new();

@@ -7,8 +7,8 @@ use crate::{
 };
 use niwaki_crypto::recover_signer;
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock, StateDiff, StateView,
-    TxEnvelope, Typed2718, U256, Withdrawal,
+    Address, B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock,
+    StateDiff, StateView, TxEnvelope, Typed2718, U256, Withdrawal,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, block_reward, ommer_reward};
 

@@ -6,16 +6,18 @@
 
 mod account;
 mod blocks;
+mod config;
 mod loading;
 mod memory;
 mod open;
 mod options;
 mod progress;
+mod run;
 mod stop;
 mod storage;
 mod summary;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use eyre::{Result, eyre};
 use niwaki_crypto::Preference;
 use options::{BlocksCommand, Command, Options, StorageCommand};
@@ -37,7 +39,7 @@ enum Ending {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match begin() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Bad) => ExitCode::FAILURE,
         // What a shell reports of a program that Ctrl-C ended.
@@ -49,7 +51,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<Ending> {
+/// Reads the command line, with what environment, configuration file and profile add to it.
+fn begin() -> Result<Ending> {
+    let command = Options::command();
+    let arguments = config::merge(&command, std::env::args_os().collect())?;
+    let matches = command.get_matches_from(arguments);
+    let options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    run_command(&options)
+}
+
+fn run_command(options: &Options) -> Result<Ending> {
     niwaki_crypto::install(Preference::Auto)?;
     if !niwaki_evm::dispatch_is_flat() {
         return Err(eyre!(
@@ -58,9 +69,18 @@ fn run(options: &Options) -> Result<Ending> {
         ));
     }
     match &options.command {
-        Command::Blocks(BlocksCommand::Import(import)) => blocks::import(options, import),
-        Command::Blocks(BlocksCommand::Export(export)) => blocks::export(options, export),
-        Command::Storage(command) => run_storage(options, command),
+        None => run::run(options),
+        Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
+        Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
+        Some(Command::Storage(command)) => run_storage(options, command),
+        Some(Command::ValidateConfig(validate)) => {
+            config::validate(&Options::command(), &validate.config_file)?;
+            println!(
+                "{}: every key is known and takes its value",
+                validate.config_file.display()
+            );
+            Ok(Ending::Done)
+        }
     }
 }
 

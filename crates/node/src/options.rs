@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are Besu's where Besu has them.
 
+mod node;
 mod storage;
 
 use crate::memory::MemoryBudget;
@@ -7,12 +8,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use niwaki_rules::Network;
 use std::path::PathBuf;
 
+pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlavor};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
 };
 
-/// An Ethereum execution client.
+/// An Ethereum execution client. Without a command it runs the node.
 #[derive(Debug, Parser)]
 #[command(name = "niwaki", version, max_term_width = 100)]
 pub(crate) struct Options {
@@ -95,18 +97,30 @@ pub(crate) struct Options {
     )]
     pub(crate) genesis_state_hash_cache_enabled: Option<bool>,
 
+    #[command(flatten)]
+    pub(crate) node: NodeOptions,
+
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Checks a configuration file without running the node.
+    ValidateConfig(ValidateOptions),
     /// Imports and exports blocks.
     #[command(subcommand)]
     Blocks(BlocksCommand),
     /// Looks after the database.
     #[command(subcommand)]
     Storage(StorageCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateOptions {
+    /// The file of flags.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config_file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

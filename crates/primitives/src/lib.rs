@@ -25,8 +25,8 @@ pub use alloy_eips::{
     eip7702::{Authorization, SignedAuthorization},
 };
 pub use alloy_primitives::{
-    Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, TxKind, U256, address, b256, bytes,
-    hex, map, uint,
+    Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, TxKind, U256, address,
+    b256, bytes, hex, map, uint,
 };
 pub use alloy_rlp as rlp;
 pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};

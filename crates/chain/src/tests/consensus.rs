@@ -47,12 +47,22 @@ fn blocks_that_come_in_reverse_wait_and_are_taken_in_with_the_one_that_connects_
     }
     assert!(matches!(choose(&consensus, HEAD), Ok(Verdict::Syncing)));
     assert_eq!(consensus.target(), Some(54));
-    assert!(matches!(new_payload(&consensus, &blocks[0]), Verdict::Valid(Some(_))));
-    assert_eq!(consensus.chain().head().id.number, 0, "a payload moves no head");
+    assert!(matches!(
+        new_payload(&consensus, &blocks[0]),
+        Verdict::Valid(Some(_))
+    ));
+    assert_eq!(
+        consensus.chain().head().id.number,
+        0,
+        "a payload moves no head"
+    );
     assert!(matches!(choose(&consensus, HEAD), Ok(Verdict::Valid(_))));
     assert_eq!(consensus.chain().head().id.hash, HEAD);
     assert_eq!(consensus.target(), None);
-    assert!(matches!(new_payload(&consensus, &blocks[53]), Verdict::Valid(None)));
+    assert!(matches!(
+        new_payload(&consensus, &blocks[53]),
+        Verdict::Valid(None)
+    ));
     assert_clean(consensus.chain());
 }
 
@@ -68,7 +78,10 @@ fn an_invalid_block_makes_all_upon_it_invalid_with_the_same_last_valid_one() {
     grandchild.header.parent_hash = hash(&child);
 
     // The grandchild comes first: nothing can be said of it yet.
-    assert!(matches!(new_payload(&consensus, &grandchild), Verdict::Syncing));
+    assert!(matches!(
+        new_payload(&consensus, &grandchild),
+        Verdict::Syncing
+    ));
     let last_valid = Some(hash(&blocks[49]));
     for block in [&bad, &child, &grandchild, &bad] {
         match new_payload(&consensus, block) {
@@ -82,7 +95,10 @@ fn an_invalid_block_makes_all_upon_it_invalid_with_the_same_last_valid_one() {
         assert!(matches!(chosen, Verdict::Invalid(_)), "{chosen:?}");
     }
     assert_eq!(consensus.chain().head().id.number, 50);
-    assert!(matches!(new_payload(&consensus, &blocks[50]), Verdict::Valid(Some(_))));
+    assert!(matches!(
+        new_payload(&consensus, &blocks[50]),
+        Verdict::Valid(Some(_))
+    ));
 }
 
 #[test]
@@ -97,7 +113,10 @@ fn an_invalid_block_upon_proof_of_work_has_no_last_valid_one() {
         other => panic!("{other:?}"),
     }
     let early = choose(&consensus, hash(&blocks[10])).unwrap();
-    assert!(matches!(early, Verdict::Invalid(_)), "below the terminal difficulty: {early:?}");
+    assert!(
+        matches!(early, Verdict::Invalid(_)),
+        "below the terminal difficulty: {early:?}"
+    );
 }
 
 #[test]
@@ -106,9 +125,15 @@ fn safe_and_finalized_blocks_are_in_the_chain_of_the_head_or_nothing_changes() {
     import_all(consensus.chain(), &blocks);
     let chain = consensus.chain();
     let side = empty_upon(chain, hash(&blocks[51]), 1);
-    assert!(matches!(new_payload(&consensus, &side), Verdict::Valid(Some(_))));
+    assert!(matches!(
+        new_payload(&consensus, &side),
+        Verdict::Valid(Some(_))
+    ));
     let upon_side = empty_upon(chain, hash(&side), 2);
-    assert!(matches!(new_payload(&consensus, &upon_side), Verdict::Valid(Some(_))));
+    assert!(matches!(
+        new_payload(&consensus, &upon_side),
+        Verdict::Valid(Some(_))
+    ));
     let unknown = B256::repeat_byte(9);
     for (head, safe, finalized, what) in [
         (HEAD, hash(&side), B256::ZERO, "safe"),
@@ -117,20 +142,30 @@ fn safe_and_finalized_blocks_are_in_the_chain_of_the_head_or_nothing_changes() {
         (hash(&upon_side), hash(&blocks[52]), B256::ZERO, "safe"),
         (hash(&blocks[40]), hash(&blocks[41]), B256::ZERO, "safe"),
     ] {
-        let chosen = consensus.fork_choice(ForkChoice { head, safe, finalized });
+        let chosen = consensus.fork_choice(ForkChoice {
+            head,
+            safe,
+            finalized,
+        });
         match chosen {
             Err(ForkChoiceError::Inconsistent { what: told, .. }) => assert_eq!(told, what),
             other => panic!("{other:?}"),
         }
         assert_eq!(chain.head().id.hash, HEAD);
-        assert_eq!((chain.safe().unwrap(), chain.finalized().unwrap()), (None, None));
+        assert_eq!(
+            (chain.safe().unwrap(), chain.finalized().unwrap()),
+            (None, None)
+        );
     }
     let choice = ForkChoice {
         head: hash(&upon_side),
         safe: hash(&side),
         finalized: hash(&blocks[51]),
     };
-    assert!(matches!(consensus.fork_choice(choice), Ok(Verdict::Valid(_))));
+    assert!(matches!(
+        consensus.fork_choice(choice),
+        Ok(Verdict::Valid(_))
+    ));
     assert_eq!(chain.head().id.hash, hash(&upon_side));
     assert_eq!(chain.safe().unwrap().unwrap().id.hash, hash(&side));
     let finalized = chain.finalized().unwrap().unwrap();
@@ -170,7 +205,9 @@ fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
     let heard: Arc<Mutex<Vec<HeadChange>>> = Arc::default();
     let ear = Arc::clone(&heard);
     import_all(chain, &blocks[..52]);
-    chain.on_head(Box::new(move |change| ear.lock().unwrap().push(change.clone())));
+    chain.on_head(Box::new(move |change| {
+        ear.lock().unwrap().push(change.clone())
+    }));
     import(chain, &blocks[52]);
     let side = empty_upon(chain, hash(&blocks[50]), 1);
     new_payload(&consensus, &side);
@@ -183,7 +220,11 @@ fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
         .iter()
         .map(|change| {
             let hashes = |ids: &[crate::BlockId]| ids.iter().map(|id| id.hash).collect::<Vec<_>>();
-            (change.head.id.hash, hashes(&change.removed), hashes(&change.added))
+            (
+                change.head.id.hash,
+                hashes(&change.removed),
+                hashes(&change.added),
+            )
         })
         .collect();
     let [b50, b51, b52, side] = [&blocks[50], &blocks[51], &blocks[52], &side].map(hash);
@@ -208,7 +249,12 @@ fn a_block_of_offered_transactions_is_the_block_that_was_made_of_them() {
             timestamp: header.timestamp,
             extra_data: header.extra_data.clone(),
             prev_randao: header.mix_hash,
-            withdrawals: block.body.withdrawals.clone().unwrap_or_default().into_inner(),
+            withdrawals: block
+                .body
+                .withdrawals
+                .clone()
+                .unwrap_or_default()
+                .into_inner(),
             parent_beacon_block_root: header.parent_beacon_block_root.unwrap_or_default(),
             target_gas_limit: Some(header.gas_limit),
         };

@@ -3,6 +3,7 @@
 
 mod archive;
 mod backup;
+mod engine;
 mod era1;
 mod errors;
 mod faults;
@@ -11,4 +12,6 @@ mod import;
 mod json;
 mod kill;
 mod moving;
+mod rpc;
+mod running;
 mod support;

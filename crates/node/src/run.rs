@@ -1,0 +1,183 @@
+//! The node: assembled in one straight function, run until it is asked to stop.
+
+mod dev;
+mod follow;
+mod logs;
+mod metrics;
+mod secret;
+mod servers;
+
+use crate::Ending;
+use crate::open::{data_path, open_chain};
+use crate::options::{NodeOptions, Options, PoolFlavor};
+use crate::stop::Stop;
+use eyre::{Result, WrapErr, eyre};
+use follow::Follower;
+use niwaki_chain::{Chain, Consensus};
+use niwaki_primitives::Bytes;
+use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes};
+use niwaki_rules::Network;
+use niwaki_txpool::{Pool, PoolConfig, PoolMode};
+use servers::Servers;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tracing::{info, warn};
+
+/// How often the main thread looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The gas limit that stakers' blocks go towards.
+const STAKERS_GAS_LIMIT: u64 = 60_000_000;
+
+/// Runs the node.
+pub(crate) fn run(options: &Options) -> Result<Ending> {
+    let node = &options.node;
+    logs::install(&node.operation)?;
+    let stop = Stop::listen()?;
+    info!(version = %identity().client_version, "niwaki begins");
+    let data_path = data_path(options)?;
+    let Some(chain) = open_chain(options, &stop)? else {
+        return Ok(Ending::Interrupted);
+    };
+    let metrics = metrics::install(node, &chain)?;
+    let pool = Arc::new(open_pool(node, &chain)?);
+    restore_pool(node, &data_path, &pool)?;
+
+    let consensus = Arc::new(Consensus::new(Arc::clone(&chain)));
+    let api = api_options(options, &chain);
+    let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
+    let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let lanes = Arc::new(Lanes::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
+    let servers = Servers::start(options, &data_path, &backend, &lanes, metrics)?;
+    let producer = match options.network {
+        Some(Network::Dev) => Some(dev::Producer::start(&backend, node.miner.dev_period)?),
+        _ => None,
+    };
+    let head = chain.head().id;
+    info!(number = head.number, hash = %head.hash, "ready");
+
+    while !stop.is_asked() {
+        std::thread::sleep(LOOK);
+    }
+
+    info!("stopping");
+    drop(producer);
+    servers.stop();
+    follower.stop();
+    save_pool(node, &data_path, &pool)?;
+    chain.sync()?;
+    info!("everything is on disk");
+    Ok(Ending::Done)
+}
+
+/// What this program calls itself.
+fn identity() -> Identity {
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    let commit = option_env!("NIWAKI_COMMIT").unwrap_or("00000000");
+    let mut bytes = [0; 4];
+    // A build without a commit has zeros.
+    let _ =
+        niwaki_primitives::hex::decode_to_slice(commit.get(..8).unwrap_or_default(), &mut bytes);
+    Identity {
+        client_version: format!(
+            "niwaki/{version}-{}/{}-{}/rustc{}",
+            niwaki_primitives::hex::encode(bytes),
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            env!("CARGO_PKG_RUST_VERSION"),
+        ),
+        version: version.to_owned(),
+        commit: bytes,
+    }
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
+fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
+    let node = &options.node;
+    let is_driven = chain.spec().terminal_total_difficulty.is_some();
+    let extra_data = node.miner.miner_extra_data.clone();
+    let own = || Bytes::from_static(concat!("niwaki ", env!("CARGO_PKG_VERSION")).as_bytes());
+    ApiOptions {
+        gas_cap: node.api.rpc_gas_cap,
+        max_logs_range: node.api.rpc_max_logs_range,
+        gas_price_blocks: node.api.api_gas_price_blocks,
+        gas_price_percentile: node.api.api_gas_price_percentile,
+        gas_price_max: node.api.api_gas_price_max,
+        target_gas_limit: node
+            .miner
+            .target_gas_limit
+            .or(is_driven.then_some(STAKERS_GAS_LIMIT)),
+        extra_data: extra_data.unwrap_or_else(own),
+    }
+}
+
+fn open_pool(node: &NodeOptions, chain: &Chain) -> Result<Pool> {
+    let flags = &node.pool;
+    let config = PoolConfig {
+        mode: match flags.tx_pool {
+            PoolFlavor::Layered => PoolMode::Layered,
+            PoolFlavor::Sequenced => PoolMode::Sequenced,
+        },
+        layer_max_capacity_bytes: flags.tx_pool_layer_max_capacity,
+        max_prioritized: flags.tx_pool_max_prioritized,
+        max_future_by_sender: flags.tx_pool_max_future_by_sender,
+        min_score: flags.tx_pool_min_score,
+        balance_check: flags.tx_pool_enable_balance_check == Some(true),
+        max_size: flags.tx_pool_max_size,
+        limit_by_account: flags.tx_pool_limit_by_account_percentage,
+        retention_s: flags.tx_pool_retention_hours.saturating_mul(3_600),
+        price_bump_percent: flags.tx_pool_price_bump,
+        blob_price_bump_percent: flags.tx_pool_blob_price_bump,
+        min_gas_price: flags.tx_pool_min_gas_price,
+        priority_senders: flags.tx_pool_priority_senders.iter().copied().collect(),
+        no_local_priority: flags.tx_pool_no_local_priority == Some(true),
+        tx_fee_cap: flags.rpc_tx_feecap,
+        strict_replay_protection: flags.strict_tx_replay_protection_enabled == Some(true),
+        ..PoolConfig::default()
+    };
+    let view = Arc::new(chain.view_at_head()?);
+    let spec = Arc::new(chain.spec().clone());
+    Ok(Pool::new(config, spec, chain.head().header, view, now()))
+}
+
+const DUMP: &str = "txpool.dump";
+
+/// Takes in what was saved. A pool that can't be read is no reason not to start.
+fn restore_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()> {
+    let path = data_path.join(DUMP);
+    if node.pool.tx_pool_enable_save_restore != Some(true) || !path.exists() {
+        return Ok(());
+    }
+    let file = File::open(&path).wrap_err_with(|| format!("can't open {}", path.display()))?;
+    match pool.restore(&mut BufReader::new(file), now()) {
+        Ok(restored) => info!(?restored, "restored the transaction pool"),
+        Err(error) => warn!(%error, path = %path.display(), "can't read the saved pool"),
+    }
+    Ok(())
+}
+
+fn save_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()> {
+    if node.pool.tx_pool_enable_save_restore != Some(true) {
+        return Ok(());
+    }
+    let (path, part) = (data_path.join(DUMP), data_path.join("txpool.dump.part"));
+    let save = || -> std::io::Result<usize> {
+        let mut file = BufWriter::new(File::create(&part)?);
+        let saved = pool.save(&mut file)?;
+        file.flush()?;
+        std::fs::rename(&part, &path)?;
+        Ok(saved)
+    };
+    let saved =
+        save().map_err(|error| eyre!("can't save the pool to {}: {error}", path.display()))?;
+    info!(transactions = saved, "saved the transaction pool");
+    Ok(())
+}

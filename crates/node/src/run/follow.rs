@@ -1,0 +1,132 @@
+//! What happens when the head has moved: the pool stands upon it, subscribers hear of it, a line
+//! says what the block was. Behind the import, in order, on a thread of its own.
+
+use eyre::{Result, WrapErr};
+use niwaki_chain::{BlockId, Chain, HeadChange};
+use niwaki_primitives::{Address, B256, Fault, TxEnvelope};
+use niwaki_rpc::Backend;
+use niwaki_txpool::{HeadChange as PoolChange, Pool};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use tracing::{error, info, warn};
+
+/// Heads that may wait; one that does not fit is made up for by the next.
+const WAITING: usize = 1024;
+
+/// The thread that follows the head.
+pub(super) struct Follower {
+    stop: SyncSender<Option<Arc<HeadChange>>>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    pub(super) fn start(
+        chain: &Arc<Chain>,
+        backend: Arc<Backend>,
+        pool: Arc<Pool>,
+    ) -> Result<Self> {
+        let (sender, heads) = sync_channel(WAITING);
+        let events = Arc::clone(&backend);
+        pool.listen(move |event| events.events().pool(event));
+        let stop = sender.clone();
+        chain.on_head(Box::new(move |change| {
+            if let Err(TrySendError::Full(_)) = sender.try_send(Some(Arc::new(change.clone()))) {
+                warn!("the pool can't follow the head; it will catch up");
+            }
+        }));
+        let follow = Following {
+            chain: Arc::clone(chain),
+            backend,
+            pool,
+        };
+        let thread = std::thread::Builder::new()
+            .name("follow-head".to_owned())
+            .spawn(move || follow.run(&heads))
+            .wrap_err("can't start the thread that follows the head")?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends after all that has happened.
+    pub(super) fn stop(self) {
+        let _ = self.stop.send(None);
+        let _ = self.thread.join();
+    }
+}
+
+struct Following {
+    chain: Arc<Chain>,
+    backend: Arc<Backend>,
+    pool: Arc<Pool>,
+}
+
+impl Following {
+    fn run(&self, heads: &Receiver<Option<Arc<HeadChange>>>) {
+        while let Ok(Some(change)) = heads.recv() {
+            self.backend.head_moved();
+            if let Err(fault) = self.tell_pool(&change) {
+                error!(%fault, "the pool can't follow the head");
+            }
+            log(&change);
+            self.backend.events().head(change);
+        }
+    }
+
+    fn tell_pool(&self, change: &HeadChange) -> Result<(), Fault> {
+        let Some(view) = self.chain.view_at(&change.head.id.hash)? else {
+            return Ok(()); // The head has moved on: the next news tells.
+        };
+        let mut removed: Vec<(TxEnvelope, Address)> = Vec::new();
+        for id in change.removed.iter().rev() {
+            removed.extend(self.signed(id)?);
+        }
+        let mut included: Vec<(B256, Address)> = Vec::new();
+        for id in &change.added {
+            let signed = self.signed(id)?;
+            included.extend(signed.map(|(tx, sender)| (*tx.tx_hash(), sender)));
+        }
+        let change = PoolChange {
+            header: change.head.header.clone(),
+            view: Arc::new(view),
+            removed: &removed,
+            included: &included,
+            changed: None,
+        };
+        self.pool.head_changed(&change, super::now())
+    }
+
+    /// The transactions of a block, with their senders: from the pool where it knows them.
+    fn signed(&self, id: &BlockId) -> Result<impl Iterator<Item = (TxEnvelope, Address)>, Fault> {
+        let transactions = match self.chain.body(&id.hash)? {
+            Some(body) => body.transactions,
+            None => Vec::new(),
+        };
+        let hashes: Vec<B256> = transactions.iter().map(|tx| *tx.tx_hash()).collect();
+        let known = self.pool.senders_of(&hashes);
+        let senders = transactions.into_iter().zip(known);
+        Ok(senders.filter_map(|(tx, known)| {
+            let sender = known.or_else(|| niwaki_execution::recover_sender(&tx).ok())?;
+            Some((tx, sender))
+        }))
+    }
+}
+
+/// One line for each head.
+fn log(change: &HeadChange) {
+    let head = &change.head;
+    if !change.removed.is_empty() {
+        let removed = change.removed.len();
+        warn!(
+            removed,
+            added = change.added.len(),
+            "the chain was reorganised"
+        );
+    }
+    info!(
+        number = head.id.number,
+        hash = %head.id.hash,
+        gas = head.header.gas_used,
+        base_fee = head.header.base_fee_per_gas.unwrap_or(0),
+        "head"
+    );
+}

@@ -1,0 +1,85 @@
+//! The secret of the Engine API: read from its file, or made.
+
+use eyre::{Result, WrapErr, eyre};
+use niwaki_rpc::JwtSecret;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use tracing::info;
+
+/// The file in the data path, where none is named.
+const OWN: &str = "jwt.hex";
+
+/// Reads `given`, which must be there; or the file in the data path, which is made if it is absent.
+pub(super) fn load(given: Option<&Path>, data_path: &Path) -> Result<JwtSecret> {
+    match given {
+        Some(path) => read(path),
+        None => {
+            let path = data_path.join(OWN);
+            match path.exists() {
+                true => read(&path),
+                false => make(&path),
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<JwtSecret> {
+    let text = std::fs::read_to_string(path)
+        .wrap_err_with(|| format!("can't read the secret {}", path.display()))?;
+    JwtSecret::parse(&text).map_err(|error| eyre!("the secret {} is {error}", path.display()))
+}
+
+fn make(path: &Path) -> Result<JwtSecret> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .wrap_err("can't read random bytes for the secret of the Engine API")?;
+    let secret = JwtSecret::new(bytes);
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(secret.to_hex().as_bytes()))
+        .wrap_err_with(|| format!("can't write the secret {}", path.display()))?;
+    info!(path = %path.display(), "made a secret for the Engine API: give the consensus client this file");
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_for_its_owner_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = load(None, folder.path()).unwrap();
+        assert_eq!(load(None, folder.path()).unwrap(), made);
+        let mode = std::fs::metadata(folder.path().join(OWN)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        assert_ne!(
+            load(None, tempfile::tempdir().unwrap().path()).unwrap(),
+            made
+        );
+    }
+
+    #[test]
+    fn a_named_file_must_be_there_and_hold_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let error = load(Some(&path), folder.path()).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("can't read the secret"),
+            "{error:#}"
+        );
+        std::fs::write(&path, "abcd").unwrap();
+        let error = load(Some(&path), folder.path()).unwrap_err();
+        assert!(
+            error.to_string().contains("64 hexadecimal digits"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! The ways in, opened and closed together.
+//!
+//! The Engine API has a runtime of its own: whatever others ask, the consensus client's requests
+//! are read at once.
+
+use super::metrics::Metrics;
+use super::secret;
+use crate::options::Options;
+use eyre::{Result, WrapErr, eyre};
+use niwaki_rpc::{
+    Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
+    Lanes, Limits, NAMESPACES, Origins,
+};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// Bytes of a message to the Engine API: a block with its blobs fits many times.
+const ENGINE_BYTES: usize = 256 << 20;
+
+/// The runtimes of all servers.
+pub(super) struct Servers {
+    stop: watch::Sender<bool>,
+    public: Runtime,
+    engine: Runtime,
+}
+
+impl Servers {
+    pub(super) fn start(
+        options: &Options,
+        data_path: &Path,
+        backend: &Arc<Backend>,
+        lanes: &Arc<Lanes>,
+        metrics: Option<Metrics>,
+    ) -> Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let runtime = |name: &str| {
+            let built = Builder::new_multi_thread()
+                .thread_name(name)
+                .enable_all()
+                .build();
+            built.wrap_err("can't start the threads of the servers")
+        };
+        let servers = Self {
+            stop,
+            public: runtime("rpc-io")?,
+            engine: runtime("engine-io")?,
+        };
+        let start = Start {
+            options,
+            backend,
+            lanes,
+            stopped,
+        };
+        start.http(&servers.public)?;
+        start.websocket(&servers.public)?;
+        start.ipc(&servers.public, data_path)?;
+        start.engine(&servers.engine, data_path)?;
+        if let Some(metrics) = metrics {
+            let flags = &options.node.operation;
+            let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);
+            metrics.serve(&servers.public, address, start.stopped.clone())?;
+        }
+        Ok(servers)
+    }
+
+    /// Lets what is at hand be answered, for a while.
+    pub(super) fn stop(self) {
+        let _ = self.stop.send(true);
+        self.engine.shutdown_timeout(Duration::from_secs(5));
+        self.public.shutdown_timeout(Duration::from_secs(5));
+    }
+}
+
+struct Start<'a> {
+    options: &'a Options,
+    backend: &'a Arc<Backend>,
+    lanes: &'a Arc<Lanes>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Start<'_> {
+    fn http(&self, runtime: &Runtime) -> Result<()> {
+        let flags = &self.options.node.http;
+        if flags.rpc_http_enabled != Some(true) {
+            return Ok(());
+        }
+        let options = HttpOptions {
+            http: true,
+            websocket: false,
+            access: Access {
+                hosts: HostList::new(&flags.host_allowlist),
+                origins: Origins::new(&flags.rpc_http_cors_origins),
+                jwt: None,
+            },
+            max_connections: flags.rpc_http_max_active_connections,
+            max_body_bytes: flags.rpc_http_max_request_content_length,
+            read_timeout: Duration::from_secs(30),
+        };
+        let dispatcher = self.dispatcher(&flags.rpc_http_api, &[])?;
+        let place = (flags.rpc_http_host, flags.rpc_http_port);
+        self.serve(
+            runtime,
+            ("JSON-RPC over HTTP", "--rpc-http-port"),
+            place,
+            dispatcher,
+            options,
+        )
+    }
+
+    fn websocket(&self, runtime: &Runtime) -> Result<()> {
+        let flags = &self.options.node.sockets;
+        if flags.rpc_ws_enabled != Some(true) {
+            return Ok(());
+        }
+        let options = HttpOptions {
+            http: false,
+            websocket: true,
+            access: Access {
+                hosts: HostList::new(&self.options.node.http.host_allowlist),
+                origins: Origins::Any,
+                jwt: None,
+            },
+            max_connections: flags.rpc_ws_max_active_connections,
+            max_body_bytes: flags.rpc_ws_max_frame_size,
+            read_timeout: Duration::from_secs(30),
+        };
+        let dispatcher = self.dispatcher(&flags.rpc_ws_api, &[])?;
+        let place = (flags.rpc_ws_host, flags.rpc_ws_port);
+        self.serve(
+            runtime,
+            ("JSON-RPC over WebSocket", "--rpc-ws-port"),
+            place,
+            dispatcher,
+            options,
+        )
+    }
+
+    fn ipc(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
+        let flags = &self.options.node.sockets;
+        if flags.rpc_ipc_enabled != Some(true) {
+            return Ok(());
+        }
+        let path = flags.rpc_ipc_path.clone();
+        let path = path.unwrap_or_else(|| data_path.join("niwaki.ipc"));
+        let dispatcher = self.dispatcher(&flags.rpc_ipc_apis, &[])?;
+        let limit = self.options.node.http.rpc_http_max_request_content_length;
+        let _inside = runtime.enter();
+        let server = IpcServer::bind(&path, dispatcher, limit).wrap_err_with(|| {
+            format!(
+                "can't make the socket {}; give --Xrpc-ipc-path",
+                path.display()
+            )
+        })?;
+        info!(path = %path.display(), "JSON-RPC over IPC");
+        runtime.spawn(server.serve(self.stopped.clone()));
+        Ok(())
+    }
+
+    fn engine(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
+        let flags = &self.options.node.engine;
+        let spec = self.backend.chain().spec();
+        let has_stake = spec.terminal_total_difficulty.is_some();
+        if !flags.engine_rpc_enabled.unwrap_or(has_stake) {
+            return Ok(());
+        }
+        let jwt = match flags.engine_jwt_disabled {
+            Some(true) => {
+                warn!(
+                    "the Engine API asks for no tokens: whoever reaches its port drives this node"
+                );
+                None
+            }
+            _ => Some(secret::load(flags.engine_jwt_secret.as_deref(), data_path)?),
+        };
+        let options = HttpOptions {
+            http: true,
+            websocket: true,
+            access: Access {
+                hosts: HostList::new(&flags.engine_host_allowlist),
+                origins: Origins::These(Vec::new()),
+                jwt,
+            },
+            max_connections: 64,
+            max_body_bytes: ENGINE_BYTES,
+            read_timeout: Duration::from_secs(30),
+        };
+        let dispatcher = self.dispatcher(&["ENGINE".to_owned()], &BESIDE_ENGINE)?;
+        let place = (self.options.node.http.rpc_http_host, flags.engine_rpc_port);
+        self.serve(
+            runtime,
+            ("Engine API", "--engine-rpc-port"),
+            place,
+            dispatcher,
+            options,
+        )
+    }
+
+    /// A way in to namespaces, which must be known.
+    fn dispatcher(&self, api: &[String], also: &[&str]) -> Result<Arc<Dispatcher>> {
+        let wanted: BTreeSet<String> = api
+            .iter()
+            .map(|name| name.trim().to_ascii_lowercase())
+            .collect();
+        if let Some(unknown) = wanted
+            .iter()
+            .find(|name| !NAMESPACES.contains(&name.as_str()))
+        {
+            return Err(eyre!(
+                "there is no JSON-RPC namespace {unknown}; choose of {}",
+                NAMESPACES.join(",").to_uppercase()
+            ));
+        }
+        let limits = Limits {
+            batch_requests: self.options.node.http.rpc_http_max_batch_size,
+            timeout: Duration::from_secs(self.options.node.http.http_timeout_seconds),
+            ..Limits::default()
+        };
+        let (backend, lanes) = (Arc::clone(self.backend), Arc::clone(self.lanes));
+        Ok(Arc::new(Dispatcher::new(
+            backend, lanes, &wanted, also, limits,
+        )))
+    }
+
+    fn serve(
+        &self,
+        runtime: &Runtime,
+        (what, flag): (&str, &str),
+        (host, port): (IpAddr, u16),
+        dispatcher: Arc<Dispatcher>,
+        options: HttpOptions,
+    ) -> Result<()> {
+        let address = SocketAddr::new(host, port);
+        let server = runtime
+            .block_on(HttpServer::bind(address, dispatcher, options))
+            .wrap_err_with(|| {
+                format!("can't listen on {address} for {what}; choose another {flag}")
+            })?;
+        info!(address = %server.address()?, "{what}");
+        runtime.spawn(server.serve(self.stopped.clone()));
+        Ok(())
+    }
+}

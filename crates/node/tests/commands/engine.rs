@@ -1,0 +1,307 @@
+//! A consensus client drives the node: through its port, with tokens, as Prysm and Lodestar do.
+
+use crate::running::Node;
+use crate::support::{HEAD, Place};
+use serde_json::{Value, json};
+
+const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
+
+fn state(head: &str) -> Value {
+    json!({ "headBlockHash": head, "safeBlockHash": ZERO, "finalizedBlockHash": ZERO })
+}
+
+fn attributes(timestamp: u64) -> Value {
+    json!({
+        "timestamp": format!("{timestamp:#x}"),
+        "prevRandao": "0x0101010101010101010101010101010101010101010101010101010101010101",
+        "suggestedFeeRecipient": "0xfefefefefefefefefefefefefefefefefefefefe",
+        "withdrawals": [],
+        "parentBeaconBlockRoot": ZERO,
+    })
+}
+
+/// Has the node build upon its head, and gives what it built.
+fn build(node: &Node, head: &str, timestamp: u64) -> Value {
+    let answer = node.drive(
+        "engine_forkchoiceUpdatedV3",
+        json!([state(head), attributes(timestamp)]),
+    );
+    let id = &answer["result"]["payloadId"];
+    assert!(id.is_string(), "{answer}");
+    node.drive("engine_getPayloadV5", json!([id]))["result"].clone()
+}
+
+/// Gives the node a payload, and the status it answers with.
+fn give(node: &Node, built: &Value) -> Value {
+    let payload = &built["executionPayload"];
+    let params = json!([payload, [], ZERO, built["executionRequests"]]);
+    node.drive("engine_newPayloadV4", params)["result"].clone()
+}
+
+fn choose(node: &Node, head: &str) -> Value {
+    let answer = node.drive("engine_forkchoiceUpdatedV3", json!([state(head), null]));
+    answer["result"]["payloadStatus"]["status"].clone()
+}
+
+fn hash(built: &Value) -> String {
+    built["executionPayload"]["blockHash"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_block_is_built_judged_made_the_head_and_there_again_after_a_stop_and_a_kill() {
+    let node = Node::with_chain();
+    let first = build(&node, HEAD, 600);
+    assert_eq!(
+        give(&node, &first),
+        json!({
+            "status": "VALID", "latestValidHash": hash(&first), "validationError": null
+        })
+    );
+    assert_eq!(
+        node.result("eth_blockNumber", json!([])),
+        "0x36",
+        "not the head yet"
+    );
+    assert_eq!(choose(&node, &hash(&first)), "VALID");
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x37");
+
+    let (place, code) = node.stop();
+    assert_eq!(code, Some(0));
+    let node = Node::start(place, "");
+    let block = node.result("eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(block["hash"], hash(&first));
+
+    let second = build(&node, &hash(&first), 612);
+    assert_eq!(give(&node, &second)["status"], "VALID");
+    assert_eq!(choose(&node, &hash(&second)), "VALID");
+    let place = node.kill();
+    let (number, _) = place.checked_head();
+    assert!((55..=56).contains(&number), "{number}");
+    let node = Node::start(place, "");
+    assert_eq!(give(&node, &second)["status"], "VALID");
+    assert_eq!(choose(&node, &hash(&second)), "VALID");
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x38");
+}
+
+#[test]
+fn what_a_consensus_client_asks_at_its_start_is_answered_on_the_engine_port() {
+    let node = Node::with_chain();
+    let answer = node.drive(
+        "engine_exchangeCapabilities",
+        json!([["engine_newPayloadV4"]]),
+    );
+    let names = answer["result"].as_array().unwrap();
+    assert!(names.contains(&json!("engine_getPayloadV5")), "{answer}");
+    assert!(
+        !names.contains(&json!("engine_exchangeCapabilities")),
+        "{answer}"
+    );
+    let client =
+        json!([{"code": "PM", "name": "Prysm", "version": "v7.1.0", "commit": "0x01020304"}]);
+    let answer = node.drive("engine_getClientVersionV1", client);
+    assert_eq!(answer["result"][0]["name"], "Niwaki");
+    assert_eq!(
+        answer["result"][0]["commit"].as_str().map(str::len),
+        Some(10)
+    );
+    for (method, params) in [
+        ("eth_chainId", json!([])),
+        ("eth_blockNumber", json!([])),
+        ("eth_getBlockByNumber", json!(["latest", false])),
+        (
+            "eth_getCode",
+            json!(["0x00000000219ab540356cbb839cbe05303d7705fa", "latest"]),
+        ),
+        ("eth_syncing", json!([])),
+    ] {
+        let answer = node.drive(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+    }
+    let refused = node.drive(
+        "eth_getBalance",
+        json!(["0x00000000219ab540356cbb839cbe05303d7705fa"]),
+    );
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+}
+
+#[test]
+fn what_the_engine_api_refuses_has_the_code_of_the_specification() {
+    let node = Node::with_chain();
+    let built = build(&node, HEAD, 600);
+    let payload = &built["executionPayload"];
+    let with = |name: &str, value: Value| {
+        let mut attributes = attributes(700);
+        attributes[name] = value;
+        json!([state(HEAD), attributes])
+    };
+    let mut v1_attributes = attributes(700);
+    let fields = v1_attributes.as_object_mut().unwrap();
+    fields.remove("withdrawals");
+    fields.remove("parentBeaconBlockRoot");
+    let unknown = json!({
+        "headBlockHash": HEAD, "safeBlockHash": hash(&built), "finalizedBlockHash": ZERO
+    });
+    for (method, params, code) in [
+        ("engine_newPayloadV4", json!([payload, [], ZERO]), -32602),
+        (
+            "engine_newPayloadV4",
+            json!([payload, null, ZERO, []]),
+            -32602,
+        ),
+        (
+            "engine_newPayloadV4",
+            json!([payload, [], null, []]),
+            -32602,
+        ),
+        (
+            "engine_newPayloadV4",
+            json!([payload, [], ZERO, ["0x01"]]),
+            -32602,
+        ),
+        ("engine_newPayloadV4", json!([{}, [], ZERO, []]), -32602),
+        ("engine_newPayloadV3", json!([payload, [], ZERO]), -38005),
+        ("engine_newPayloadV1", json!([payload]), -32602),
+        ("engine_getPayloadV5", json!(["0x0000000000000001"]), -38001),
+        ("engine_getPayloadV5", json!(["0x01"]), -32602),
+        ("engine_forkchoiceUpdatedV3", json!([{}, null]), -32602),
+        ("engine_forkchoiceUpdatedV3", json!([unknown, null]), -38002),
+        (
+            "engine_forkchoiceUpdatedV3",
+            with("withdrawals", Value::Null),
+            -38003,
+        ),
+        (
+            "engine_forkchoiceUpdatedV3",
+            with("parentBeaconBlockRoot", Value::Null),
+            -38003,
+        ),
+        (
+            "engine_forkchoiceUpdatedV3",
+            with("timestamp", json!("0x21c")),
+            -38003,
+        ),
+        (
+            "engine_forkchoiceUpdatedV3",
+            with("prevRandao", Value::Null),
+            -38003,
+        ),
+        (
+            "engine_forkchoiceUpdatedV1",
+            json!([state(HEAD), v1_attributes]),
+            -38005,
+        ),
+        ("engine_getBlobsV1", json!([[ZERO]]), -38005),
+        ("engine_getBlobsV2", json!([vec![ZERO; 129]]), -38004),
+        (
+            "engine_getPayloadBodiesByRangeV1",
+            json!(["0x0", "0x1"]),
+            -32602,
+        ),
+        (
+            "engine_getPayloadBodiesByRangeV1",
+            json!(["0x1", "0x401"]),
+            -38004,
+        ),
+    ] {
+        let answer = node.drive(method, params.clone());
+        assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
+    }
+    let head = node.result("eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(head["hash"], HEAD, "nothing moved");
+}
+
+#[test]
+fn a_payload_that_is_not_what_it_says_is_invalid_and_stays_so() {
+    let node = Node::with_chain();
+    let good = build(&node, HEAD, 600);
+    let mut bad = good.clone();
+    bad["executionPayload"]["stateRoot"] = json!(ZERO);
+    let status = give(&node, &bad);
+    assert_eq!(
+        (&status["status"], &status["latestValidHash"]),
+        (&json!("INVALID"), &Value::Null)
+    );
+    let mut bad = good.clone();
+    bad["executionPayload"]["transactions"] = json!(["0x"]);
+    assert_eq!(give(&node, &bad)["status"], "INVALID");
+    let unknown = format!("0x{}", "ab".repeat(32));
+    assert_eq!(choose(&node, &unknown), "SYNCING");
+    assert_ne!(node.result("eth_syncing", json!([])), json!(false));
+    assert_eq!(choose(&node, HEAD), "VALID");
+    assert_eq!(node.result("eth_syncing", json!([])), json!(false));
+}
+
+#[test]
+fn bodies_and_blobs_are_null_where_there_are_none() {
+    let node = Node::with_chain();
+    let answer = node.drive("engine_getPayloadBodiesByRangeV1", json!(["0x35", "0x10"]));
+    let bodies = answer["result"].as_array().unwrap();
+    assert_eq!(bodies.len(), 2, "no more than there are blocks");
+    assert!(
+        bodies.iter().all(|body| body["transactions"].is_array()),
+        "{answer}"
+    );
+    let answer = node.drive("engine_getPayloadBodiesByHashV2", json!([[HEAD, ZERO]]));
+    assert!(answer["result"][0]["withdrawals"].is_array(), "{answer}");
+    assert_eq!(answer["result"][1], Value::Null);
+    assert_eq!(
+        node.drive("engine_getBlobsV2", json!([[ZERO]]))["result"],
+        Value::Null
+    );
+    assert_eq!(
+        node.drive("engine_getBlobsV3", json!([[ZERO]]))["result"],
+        json!([null])
+    );
+}
+
+#[test]
+fn subscribers_and_filters_hear_of_a_new_head() {
+    let node = Node::with_chain();
+    let mut socket = node.socket();
+    socket.send(r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#);
+    let subscription = socket.receive()["result"].clone();
+    let filter = node.result("eth_newBlockFilter", json!([]));
+    let built = build(&node, HEAD, 600);
+    give(&node, &built);
+    assert_eq!(choose(&node, &hash(&built)), "VALID");
+    let news = socket.receive();
+    assert_eq!(news["method"], "eth_subscription");
+    assert_eq!(news["params"]["subscription"], subscription);
+    assert_eq!(news["params"]["result"]["hash"], hash(&built));
+    assert_eq!(
+        node.result("eth_getFilterChanges", json!([filter])),
+        json!([hash(&built)])
+    );
+    assert_eq!(
+        node.result("eth_getFilterChanges", json!([filter])),
+        json!([])
+    );
+    assert_eq!(
+        node.result("eth_uninstallFilter", json!([filter])),
+        json!(true)
+    );
+    assert!(
+        node.ask("eth_getFilterChanges", json!([filter]))
+            .get("error")
+            .is_some()
+    );
+    socket.send(
+        &json!({"jsonrpc": "2.0", "id": 2, "method": "eth_unsubscribe", "params": [subscription]})
+            .to_string(),
+    );
+    assert_eq!(socket.receive()["result"], json!(true));
+}
+
+#[test]
+fn one_data_path_has_one_node_and_a_taken_port_is_named() {
+    let node = Node::start(Place::new(), "");
+    let second = node.place.run("--rpc-http-enabled", &[]);
+    second.failed(&["in use"]);
+    let other = Place::new();
+    let port = node.http.port().to_string();
+    let refused = other.run(&format!("--rpc-http-enabled --rpc-http-port={port}"), &[]);
+    refused.failed(&["--rpc-http-port", &port]);
+}

@@ -1,0 +1,326 @@
+//! JSON-RPC as clients use it: every execution-apis case over each way in, limits, refusals.
+
+use crate::running::{Ipc, Node, Socket, post, request};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Methods that are not there yet; their cases are counted, not run.
+const NOT_YET: [&str; 7] = [
+    "eth_call/",
+    "eth_createAccessList/",
+    "eth_estimateGas/",
+    "eth_simulateV1/",
+    "debug_traceBlockByHash/",
+    "debug_traceBlockByNumber/",
+    "debug_traceTransaction/",
+];
+
+/// One case: what is sent and what must come back, in turn.
+struct Case {
+    name: &'static str,
+    /// Whether only the types of the answer are compared.
+    types_only: bool,
+    exchanges: Vec<(&'static str, Value)>,
+}
+
+fn cases() -> Vec<Case> {
+    let text = include_str!("../../../../testdata/rpc/execution-apis.txt");
+    let mut cases: Vec<Case> = Vec::new();
+    let mut sent = "";
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("=== ") {
+            cases.push(Case {
+                name,
+                types_only: false,
+                exchanges: Vec::new(),
+            });
+            continue;
+        }
+        let case = cases.last_mut().unwrap();
+        match line.get(..3) {
+            Some("// ") => case.types_only |= line.contains("speconly"),
+            Some(">> ") => sent = &line[3..],
+            Some("<< ") => case
+                .exchanges
+                .push((sent, serde_json::from_str(&line[3..]).unwrap())),
+            _ => {}
+        }
+    }
+    cases
+}
+
+/// What differs, if anything.
+fn difference(want: &Value, got: &Value, types_only: bool, at: &str) -> Option<String> {
+    match (want, got) {
+        (Value::Object(want), Value::Object(got)) => {
+            // Maps by address, hash or nonce hold what the pool held elsewhere.
+            let is_map = want
+                .keys()
+                .chain(got.keys())
+                .all(|key| key.starts_with("0x") || key.bytes().all(|byte| byte.is_ascii_digit()));
+            if types_only && is_map {
+                return None;
+            }
+            for name in want.keys().filter(|name| *name != "deleteStrategy") {
+                let at = format!("{at}.{name}");
+                let Some(got) = got.get(name) else {
+                    return Some(format!("{at} is missing"));
+                };
+                if let Some(found) = difference(&want[name], got, types_only, &at) {
+                    return Some(found);
+                }
+            }
+            let is_more = |name: &&String| !want.contains_key(*name) && *name != "deleteStrategy";
+            let more = got.keys().find(is_more);
+            more.map(|name| format!("{at}.{name} is too much"))
+        }
+        (Value::Array(want), Value::Array(got)) if types_only => {
+            let both = want.first().zip(got.first());
+            both.and_then(|(want, got)| difference(want, got, true, &format!("{at}[0]")))
+        }
+        (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
+            let both = want.iter().zip(got).enumerate();
+            both.into_iter().find_map(|(index, (want, got))| {
+                difference(want, got, false, &format!("{at}[{index}]"))
+            })
+        }
+        _ if types_only && std::mem::discriminant(want) == std::mem::discriminant(got) => None,
+        _ if want == got => None,
+        _ => Some(format!("{at}: want {want}, got {got}")),
+    }
+}
+
+fn check(case: &Case, want: &Value, got: &Value) -> Result<(), String> {
+    let found = match (want.get("error"), got.get("error")) {
+        // Of a refusal the code is the contract.
+        (Some(want), Some(got)) => difference(&want["code"], &got["code"], false, ".error.code")
+            .or_else(|| difference(&want["data"], &got["data"], false, ".error.data")),
+        _ => difference(want, got, case.types_only, ""),
+    };
+    found.map_or(Ok(()), |found| Err(format!("{}: {found}", case.name)))
+}
+
+/// Plays every case through `exchange`, and gives what did not pass.
+fn play(mut exchange: impl FnMut(&str) -> Value) {
+    let (mut passed, mut failed) = (0, Vec::new());
+    for case in cases() {
+        if NOT_YET.iter().any(|prefix| case.name.starts_with(prefix)) {
+            continue;
+        }
+        for (sent, want) in &case.exchanges {
+            match check(&case, want, &exchange(sent)) {
+                Ok(()) => passed += 1,
+                Err(failure) => failed.push(failure),
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{passed} passed, failed: {failed:#?}");
+    assert!(passed >= 90, "{passed}");
+}
+
+/// A node with the chain, told of its head by a consensus client.
+fn node() -> Node {
+    let node = Node::with_chain();
+    let told = include_str!("../../../../testdata/rpc/headfcu.json");
+    let told: Value = serde_json::from_str(told).unwrap();
+    let answer = node.drive(told["method"].as_str().unwrap(), told["params"].clone());
+    assert_eq!(answer["result"]["payloadStatus"]["status"], "VALID");
+    node
+}
+
+#[test]
+fn every_execution_apis_case_passes_over_http() {
+    let node = node();
+    play(|sent| {
+        let (status, body) = post(node.http, sent, &[]);
+        assert_eq!(status, 200);
+        serde_json::from_str(&body).unwrap()
+    });
+}
+
+#[test]
+fn every_execution_apis_case_passes_over_a_websocket() {
+    let node = node();
+    let mut socket: Socket = node.socket();
+    play(|sent| {
+        socket.send(sent);
+        socket.receive()
+    });
+}
+
+#[test]
+fn every_execution_apis_case_passes_over_ipc() {
+    let node = node();
+    let mut ipc: Ipc = node.ipc();
+    play(|sent| {
+        ipc.send(sent);
+        ipc.receive()
+    });
+}
+
+#[test]
+fn malformed_requests_are_refused_with_the_codes_of_json_rpc() {
+    let node = Node::with_chain();
+    let deep = "[".repeat(100_000);
+    for (body, code) in [
+        ("", -32700),
+        ("{", -32700),
+        ("nonsense", -32700),
+        (deep.as_str(), -32700),
+        ("[]", -32600),
+        ("{}", -32600),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1}", -32600),
+        (
+            "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"eth_chainId\"}",
+            -32600,
+        ),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}", -32600),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"eth_chainId\"}",
+            -32600,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_nothing\"}",
+            -32601,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"engine_getPayloadV1\"}",
+            -32601,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_subscribe\",\"params\":[\"newHeads\"]}",
+            -32601,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_getBalance\",\"params\":{}}",
+            -32602,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_getBalance\",\"params\":[\"0x1\"]}",
+            -32602,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_getBalance\"}",
+            -32602,
+        ),
+    ] {
+        let (status, answer) = post(node.http, body, &[]);
+        assert_eq!(status, 200);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let shown: String = body.chars().take(80).collect();
+        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+    }
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x36");
+}
+
+#[test]
+fn a_batch_is_answered_in_order_without_its_notifications_and_within_bounds() {
+    let node = Node::with_chain();
+    let call = |id: Value, method: &str| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": []});
+    let mut notification = call(json!(0), "eth_blockNumber");
+    notification.as_object_mut().unwrap().remove("id");
+    let batch = json!([
+        call(json!("a"), "eth_gasPrice"),
+        notification,
+        call(json!(7), "eth_blockNumber"),
+        3,
+        call(json!(null), "eth_chainId"),
+    ]);
+    let (_, answer) = post(node.http, &batch.to_string(), &[]);
+    let answers: Vec<Value> = serde_json::from_str(&answer).unwrap();
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(ids, [&json!("a"), &json!(7), &json!(null), &json!(null)]);
+    assert_eq!(answers[1]["result"], "0x36");
+    assert_eq!(answers[2]["error"]["code"], -32600);
+
+    let only = json!([notification]);
+    assert_eq!(post(node.http, &only.to_string(), &[]).1, "");
+    let many: Vec<Value> = (0..1025).map(|id| call(json!(id), "eth_chainId")).collect();
+    let (_, answer) = post(node.http, &json!(many).to_string(), &[]);
+    assert!(answer.contains("at most 1024"), "{answer}");
+}
+
+#[test]
+fn hosts_origins_and_tokens_are_asked_for() {
+    let node = Node::with_chain();
+    let body = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_chainId\"}";
+    for (headers, want) in [
+        (vec![("host", "localhost:8545")], 200),
+        (vec![("host", "evil.example")], 403),
+        (vec![("origin", "https://evil.example")], 403),
+    ] {
+        assert_eq!(post(node.http, body, &headers).0, want, "{headers:?}");
+    }
+    let good = format!("Bearer {}", node.token());
+    let other = niwaki_rpc::JwtSecret::new([1; 32]);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let stale = {
+        let secret = std::fs::read_to_string(node.place.data_path().join("jwt.hex")).unwrap();
+        niwaki_rpc::JwtSecret::parse(&secret)
+            .unwrap()
+            .token(now - 100)
+    };
+    for (token, want) in [
+        (good.as_str(), 200),
+        ("", 401),
+        ("Bearer nonsense", 401),
+        (&format!("Bearer {}", other.token(now)), 401),
+        (&format!("Bearer {stale}"), 401),
+    ] {
+        let headers = [("authorization", token)];
+        assert_eq!(post(node.engine, body, &headers).0, want, "{token}");
+    }
+}
+
+#[test]
+fn health_is_told_by_get() {
+    let node = Node::with_chain();
+    for (path, want) in [
+        ("/liveness", 200),
+        ("/readiness", 200),
+        ("/readiness?minPeers=1&maxBlocksBehind=0", 200),
+        ("/readiness?minPeers=x", 503),
+        ("/", 404),
+    ] {
+        let (status, body) = request(node.http, "GET", path, "", &[]);
+        assert_eq!(status, want, "{path}: {body}");
+    }
+    assert_eq!(request(node.http, "PUT", "/", "", &[]).0, 405);
+}
+
+#[test]
+fn too_many_connections_and_slow_ones_leave_the_node_unharmed() {
+    let place = crate::support::Place::new();
+    let node = Node::start(
+        place,
+        "--rpc-http-max-active-connections=20 --rpc-http-max-request-content-length=1000",
+    );
+    // Twenty that never finish their request.
+    let slow: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(node.http).unwrap();
+            stream
+                .write_all(b"POST / HTTP/1.1\r\nhost: localhost\r\n")
+                .unwrap();
+            stream
+        })
+        .collect();
+    let mut refused = 0;
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(node.http).unwrap();
+        let mut byte = [0];
+        // Closed at once, by one way or another.
+        refused += usize::from(!matches!(stream.read(&mut byte), Ok(1..)));
+    }
+    assert_eq!(refused, 200);
+    drop(slow);
+    let body = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_chainId\"}";
+    let answered = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        post(node.http, body, &[]).0 == 200
+    });
+    assert!(answered, "places are free again");
+    let long = format!("{body}{}", " ".repeat(1000));
+    assert_eq!(post(node.http, &long, &[]).0, 413);
+}

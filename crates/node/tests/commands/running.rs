@@ -1,0 +1,222 @@
+//! A node that runs, and ways to ask it.
+
+use crate::support::{Place, chain_file};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use tungstenite::Message;
+
+/// Longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node on ports of the system's choice; killed when it is dropped.
+pub(crate) struct Node {
+    child: Child,
+    lines: Receiver<String>,
+    pub(crate) place: Place,
+    pub(crate) http: SocketAddr,
+    pub(crate) ws: SocketAddr,
+    pub(crate) engine: SocketAddr,
+}
+
+const FLAGS: &str = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc-ws-port=0 \
+                     --engine-rpc-port=0 --Xrpc-ipc-enabled --logging-format=JSON \
+                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN \
+                     --rpc-ws-api=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN \
+                     --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN";
+
+impl Node {
+    /// Upon the data path of `place`, with `flags` beside those that every test has.
+    pub(crate) fn start(place: Place, flags: &str) -> Self {
+        let mut child = place
+            .command(&format!("{FLAGS} {flags}"), &[])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let mut node = Self {
+            child,
+            lines,
+            place,
+            http: ([127, 0, 0, 1], 0).into(),
+            ws: ([127, 0, 0, 1], 0).into(),
+            engine: ([127, 0, 0, 1], 0).into(),
+        };
+        node.wait_until_ready();
+        node
+    }
+
+    /// With the 54 blocks of the execution-apis chain.
+    pub(crate) fn with_chain() -> Self {
+        let place = Place::new();
+        place.import(&chain_file()).succeeded();
+        Self::start(place, "")
+    }
+
+    fn wait_until_ready(&mut self) {
+        let mut seen = Vec::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("not ready: {seen:#?}"));
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            let fields = &value["fields"];
+            let address = || fields["address"].as_str().unwrap().parse().unwrap();
+            match fields["message"].as_str() {
+                Some("JSON-RPC over HTTP") => self.http = address(),
+                Some("JSON-RPC over WebSocket") => self.ws = address(),
+                Some("Engine API") => self.engine = address(),
+                Some("ready") => return,
+                _ => {}
+            }
+            seen.push(line);
+        }
+    }
+
+    /// Asks over HTTP.
+    pub(crate) fn ask(&self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let (status, body) = post(self.http, &request.to_string(), &[]);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// Asks over HTTP for what must be answered.
+    #[track_caller]
+    pub(crate) fn result(&self, method: &str, params: Value) -> Value {
+        let answer = self.ask(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Asks the Engine API, with a token.
+    pub(crate) fn drive(&self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let token = format!("Bearer {}", self.token());
+        let headers = [("authorization", token.as_str())];
+        let (status, body) = post(self.engine, &request.to_string(), &headers);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// A token by the secret that the node has made.
+    pub(crate) fn token(&self) -> String {
+        let secret = std::fs::read_to_string(self.place.data_path().join("jwt.hex")).unwrap();
+        let secret = niwaki_rpc::JwtSecret::parse(&secret).unwrap();
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        secret.token(now)
+    }
+
+    /// Opens a WebSocket.
+    pub(crate) fn socket(&self) -> Socket {
+        let stream = TcpStream::connect(self.ws).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let url = format!("ws://{}/", self.ws);
+        Socket(tungstenite::client(url, stream).unwrap().0)
+    }
+
+    /// Opens the socket in the file system.
+    pub(crate) fn ipc(&self) -> Ipc {
+        let stream = UnixStream::connect(self.place.data_path().join("niwaki.ipc")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Ipc(BufReader::new(stream))
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) -> (Place, Option<i32>) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        let code = self.child.wait().unwrap().code();
+        let place = std::mem::replace(&mut self.place, Place::new());
+        (place, code)
+    }
+
+    /// Kills it, as a power cut would.
+    pub(crate) fn kill(mut self) -> Place {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::mem::replace(&mut self.place, Place::new())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A WebSocket to a node.
+pub(crate) struct Socket(tungstenite::WebSocket<TcpStream>);
+
+impl Socket {
+    pub(crate) fn send(&mut self, text: &str) {
+        self.0.send(Message::text(text)).unwrap();
+    }
+
+    pub(crate) fn receive(&mut self) -> Value {
+        loop {
+            if let Message::Text(text) = self.0.read().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    }
+}
+
+/// The socket in the file system.
+pub(crate) struct Ipc(BufReader<UnixStream>);
+
+impl Ipc {
+    pub(crate) fn send(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+/// Sends one request and gives status and body of its answer.
+pub(crate) fn post(address: SocketAddr, body: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    request(address, "POST", "/", body, headers)
+}
+
+/// Sends one request and gives status and body of its answer.
+pub(crate) fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+    headers: &[(&str, &str)],
+) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        head += "host: localhost\r\n";
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("content-length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    // The answer may come before all of the body was read.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    (status.unwrap_or(0), body.to_owned())
+}

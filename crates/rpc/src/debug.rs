@@ -1,0 +1,72 @@
+//! The namespace `debug`: the bytes behind blocks and transactions.
+
+use crate::eth::answers;
+use crate::json::{self, Array};
+use crate::methods::{Lane, Method, row};
+use crate::params::Params;
+use crate::{Backend, RpcError};
+use niwaki_primitives::Block;
+use niwaki_primitives::rlp::encode;
+
+type Answer = Result<(), RpcError>;
+
+pub(crate) const METHODS: &[Method] = &[
+    row("debug_getRawBlock", Lane::Call, raw_block),
+    row("debug_getRawHeader", Lane::Inline, raw_header),
+    row("debug_getRawReceipts", Lane::Call, raw_receipts),
+    row("debug_getRawTransaction", Lane::Inline, raw_transaction),
+    row("debug_setHead", Lane::Engine, set_head),
+];
+
+fn missing() -> RpcError {
+    RpcError::server("header not found")
+}
+
+fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let block = backend.block_by_ref(params.required(0)?)?;
+    let block = block.ok_or_else(missing)?;
+    let whole = Block {
+        header: block.header.clone(),
+        body: block.body.clone(),
+    };
+    json::data(out, &encode(whole));
+    Ok(())
+}
+
+fn raw_header(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let header = backend.header_by_ref(params.required(0)?)?;
+    let header = header.ok_or_else(missing)?;
+    json::data(out, &encode(header.header));
+    Ok(())
+}
+
+fn raw_receipts(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let block = backend.block_by_ref(params.required(0)?)?;
+    let block = block.ok_or_else(missing)?;
+    let mut list = Array::new(out);
+    for receipt in block.receipts(backend.chain())? {
+        list.data(&receipt.encode_2718());
+    }
+    Ok(())
+}
+
+fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let hash = params.hash(0)?;
+    match crate::eth::find(backend, &hash)? {
+        Some((block, index)) => {
+            json::data(out, &answers::encoded(&block.body.transactions[index]));
+        }
+        None => json::data(out, &[]),
+    }
+    Ok(())
+}
+
+/// Sets the head back to a canonical block.
+fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let header = backend.header_by_ref(params.required(0)?)?;
+    let header = header.ok_or_else(missing)?;
+    let set = backend.chain().set_head(&header.id.hash);
+    set.map_err(|error| RpcError::server(error.to_string()))?;
+    out.extend_from_slice(b"null");
+    Ok(())
+}

@@ -1,0 +1,356 @@
+//! From the bytes of a request to the bytes of its answer.
+//!
+//! A request is read without copying: method, id and parameters are slices of the body. Cheap
+//! methods are answered by the thread that read the request; the others wait for a worker of
+//! their [`Lane`], in a queue that is bounded. A batch is answered in the order of its requests,
+//! those of the queues at the same time.
+
+use crate::backend::Backend;
+use crate::lanes::Lanes;
+use crate::methods::{self, Lane, Method};
+use crate::session::Session;
+use crate::{Params, RpcError, json};
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How much is served at once and at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in a batch.
+    pub batch_requests: usize,
+    /// Bytes of all answers to a batch.
+    pub batch_bytes: usize,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            batch_requests: 1024,
+            batch_bytes: 64 << 20,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// One way in: which methods it offers, and within what limits.
+#[derive(Debug)]
+pub struct Dispatcher {
+    backend: Arc<Backend>,
+    lanes: Arc<Lanes>,
+    methods: HashMap<&'static str, &'static Method>,
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    /// Absent in a notification; null is an identity like any other.
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    id: Option<&'a RawValue>,
+}
+
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(raw: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(raw).map(Some)
+}
+
+/// Where an answer comes from.
+enum Answer {
+    Ready(Vec<u8>),
+    Later(oneshot::Receiver<Vec<u8>>),
+    None,
+}
+
+impl Dispatcher {
+    /// A way in to the methods of `namespaces`, and to those of `also` by name.
+    pub fn new(
+        backend: Arc<Backend>,
+        lanes: Arc<Lanes>,
+        namespaces: &BTreeSet<String>,
+        also: &[&str],
+        limits: Limits,
+    ) -> Self {
+        let methods = methods::all()
+            .filter(|method| {
+                namespaces.contains(method.namespace())
+                    || also.contains(&method.name)
+                    || method.name == "rpc_modules"
+            })
+            .map(|method| (method.name, method))
+            .collect();
+        Self {
+            backend,
+            lanes,
+            methods,
+            limits,
+        }
+    }
+
+    /// What the methods are asked of.
+    pub fn backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
+    /// The namespaces that are offered here, ascending.
+    pub fn namespaces(&self) -> BTreeSet<&'static str> {
+        self.methods
+            .values()
+            .map(|method| method.namespace())
+            .collect()
+    }
+
+    /// Whether the method `name` is offered here.
+    pub fn offers(&self, name: &str) -> bool {
+        self.methods.contains_key(name)
+    }
+
+    /// Answers a request or a batch; `None` where only notifications were sent.
+    pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        match first {
+            Some(b'[') => self.answer_batch(&body, session).await,
+            _ => {
+                let Ok(text) = std::str::from_utf8(&body) else {
+                    return Some(refusal(None, &RpcError::parse("the body is not UTF-8")));
+                };
+                match self.begin(&body, text, session) {
+                    Answer::Ready(answer) => Some(answer),
+                    Answer::Later(task) => Some(finished(task).await),
+                    Answer::None => None,
+                }
+            }
+        }
+    }
+
+    async fn answer_batch(self: &Arc<Self>, body: &Bytes, session: &Session) -> Option<Vec<u8>> {
+        let requests: Vec<&RawValue> = match serde_json::from_slice(body) {
+            Ok(requests) => requests,
+            Err(error) => {
+                let error = RpcError::parse(format!("parse error: {error}"));
+                return Some(refusal(None, &error));
+            }
+        };
+        if requests.is_empty() {
+            return Some(refusal(None, &RpcError::invalid_request("empty batch")));
+        }
+        if requests.len() > self.limits.batch_requests {
+            let message = format!(
+                "batch of {} requests, at most {} are taken",
+                requests.len(),
+                self.limits.batch_requests
+            );
+            return Some(refusal(None, &RpcError::invalid_request(message)));
+        }
+        // Few at a time, so that the answers of a batch are not all held before the first is used.
+        let mut out = vec![b'['];
+        for part in requests.chunks(16) {
+            let begun: Vec<Answer> = part
+                .iter()
+                .map(|request| self.begin(body, request.get(), session))
+                .collect();
+            for answer in begun {
+                let answer = match answer {
+                    Answer::Ready(answer) => answer,
+                    Answer::Later(task) => finished(task).await,
+                    Answer::None => continue,
+                };
+                if out.len() > 1 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(&answer);
+            }
+            if out.len() > self.limits.batch_bytes {
+                let message = format!(
+                    "the answers are longer than {} bytes; ask for fewer at once",
+                    self.limits.batch_bytes
+                );
+                return Some(refusal(None, &RpcError::limit(message)));
+            }
+        }
+        if out.len() == 1 {
+            return None;
+        }
+        out.push(b']');
+        Some(out)
+    }
+
+    /// Begins to answer the request `text`, which is a part of `body`.
+    fn begin(self: &Arc<Self>, body: &Bytes, text: &str, session: &Session) -> Answer {
+        let request: Request<'_> = match serde_json::from_str(text) {
+            Ok(request) => request,
+            Err(error) if error.is_data() => {
+                let error = RpcError::invalid_request("invalid request");
+                return Answer::Ready(refusal(None, &error));
+            }
+            Err(error) => {
+                let error = RpcError::parse(format!("parse error: {error}"));
+                return Answer::Ready(refusal(None, &error));
+            }
+        };
+        let id = request.id.map(RawValue::get);
+        if id.is_some_and(|id| id.starts_with(['{', '['])) {
+            let error = RpcError::invalid_request("the id must be a string, a number or null");
+            return Answer::Ready(refusal(None, &error));
+        }
+        let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
+            return Answer::Ready(refusal(id, &RpcError::invalid_request("invalid request")));
+        };
+        let deadline = Instant::now() + self.limits.timeout;
+        let params = request.params.map(RawValue::get);
+        if let Some(answer) = session.answer(self, &method, params, deadline) {
+            return match id {
+                Some(_) => Answer::Ready(envelope(id, answer)),
+                None => Answer::None,
+            };
+        }
+        let Some(&found) = self.methods.get(&*method) else {
+            return match id {
+                Some(_) => Answer::Ready(refusal(id, &RpcError::method_not_found(&method))),
+                None => Answer::None,
+            };
+        };
+        if id.is_none() {
+            return Answer::None; // A notification asks for nothing that these methods do.
+        }
+        match found.lane {
+            Lane::Inline => Answer::Ready(run(&self.backend, found, id, params, deadline)),
+            _ => {
+                let part = |text: &str| body.slice_ref(text.as_bytes());
+                self.later(found, id.map(part), params.map(part), deadline)
+            }
+        }
+    }
+
+    /// Has a worker of the method's lane answer.
+    fn later(
+        &self,
+        method: &'static Method,
+        id: Option<Bytes>,
+        params: Option<Bytes>,
+        deadline: Instant,
+    ) -> Answer {
+        let (sender, receiver) = oneshot::channel();
+        let backend = Arc::clone(&self.backend);
+        let refused = id.clone();
+        let job = move || {
+            let (id, params) = (id.as_deref().map(text), params.as_deref().map(text));
+            let answer = if sender.is_closed() {
+                return; // Nobody waits any more.
+            } else if Instant::now() > deadline {
+                let error = RpcError::limit("timed out while waiting for a worker; try again");
+                refusal(id, &error)
+            } else {
+                run(&backend, method, id, params, deadline)
+            };
+            let _ = sender.send(answer); // Whoever asked may have gone.
+        };
+        if self.lanes.run(method.lane, Box::new(job)) {
+            return Answer::Later(receiver);
+        }
+        let message = format!("too many calls like {} are waiting; try again", method.name);
+        let refused = refused.as_deref().map(text);
+        Answer::Ready(refusal(refused, &RpcError::limit(message)))
+    }
+}
+
+/// The text of a part of a body that was text as a whole.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("null")
+}
+
+fn is_version_2(version: &Option<Cow<'_, str>>) -> bool {
+    version.as_deref() == Some("2.0")
+}
+
+async fn finished(task: oneshot::Receiver<Vec<u8>>) -> Vec<u8> {
+    task.await
+        .unwrap_or_else(|_| refusal(None, &RpcError::internal("the server is stopping")))
+}
+
+/// Runs `method` and wraps what it gives. A panic of ours is an error to this caller and to nobody
+/// else.
+fn run(
+    backend: &Backend,
+    method: &Method,
+    id: Option<&str>,
+    params: Option<&str>,
+    deadline: Instant,
+) -> Vec<u8> {
+    let began = Instant::now();
+    let mut out = Vec::with_capacity(256);
+    open(&mut out, id);
+    out.extend_from_slice(b"\"result\":");
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let params = Params::new(params, deadline)?;
+        (method.run)(backend, &params, &mut out)
+    }));
+    let result = result.unwrap_or_else(|_| {
+        tracing::error!(method = method.name, "a method panicked");
+        Err(RpcError::internal("method handler crashed"))
+    });
+    backend
+        .figures()
+        .call(method.name, began.elapsed(), &result);
+    match result {
+        Ok(()) => {
+            out.push(b'}');
+            out
+        }
+        Err(error) => refusal(id, &error),
+    }
+}
+
+fn open(out: &mut Vec<u8>, id: Option<&str>) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.unwrap_or("null").as_bytes());
+    out.push(b',');
+}
+
+/// The envelope of `answer`, a result that is JSON already or an error.
+pub(crate) fn envelope(id: Option<&str>, answer: Result<Vec<u8>, RpcError>) -> Vec<u8> {
+    match answer {
+        Err(error) => refusal(id, &error),
+        Ok(result) => {
+            let mut out = Vec::with_capacity(result.len() + 48);
+            open(&mut out, id);
+            out.extend_from_slice(b"\"result\":");
+            out.extend_from_slice(&result);
+            out.push(b'}');
+            out
+        }
+    }
+}
+
+/// The answer that refuses.
+pub(crate) fn refusal(id: Option<&str>, error: &RpcError) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    open(&mut out, id);
+    write_error(&mut out, error);
+    out.push(b'}');
+    out
+}
+
+fn write_error(out: &mut Vec<u8>, error: &RpcError) {
+    out.extend_from_slice(b"\"error\":{\"code\":");
+    out.extend_from_slice(error.code.to_string().as_bytes());
+    out.extend_from_slice(b",\"message\":");
+    json::string(out, &error.message);
+    if let Some(data) = &error.data {
+        out.extend_from_slice(b",\"data\":");
+        out.extend_from_slice(data.as_bytes());
+    }
+    out.push(b'}');
+}

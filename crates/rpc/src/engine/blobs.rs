@@ -1,0 +1,86 @@
+//! `engine_getBlobs`: blobs of transactions that wait in the pool.
+
+use crate::json::{Array, Object};
+use crate::params::Params;
+use crate::{Backend, RpcError};
+use niwaki_primitives::{B256, Fork};
+use niwaki_txpool::PooledBlob;
+
+type Answer = Result<(), RpcError>;
+
+/// Most blobs of one request.
+const MOST: usize = 128;
+
+fn find(backend: &Backend, params: &Params<'_>) -> Result<Vec<Option<PooledBlob>>, RpcError> {
+    let hashes: Vec<B256> = params.required(0)?;
+    if hashes.len() > MOST {
+        let message = format!(
+            "Too large request: {} blobs, at most {MOST} are served",
+            hashes.len()
+        );
+        return Err(RpcError::new(-38004, message));
+    }
+    Ok(backend.pool.blobs(&hashes))
+}
+
+/// A blob with its one proof, or null.
+pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let chain = backend.chain();
+    if chain.spec().fork_of(&chain.head().header) >= Fork::Osaka {
+        let message = "Unsupported fork: engine_getBlobsV1 ended with Osaka, use engine_getBlobsV2";
+        return Err(RpcError::new(-38005, message));
+    }
+    let mut list = Array::new(out);
+    for blob in find(backend, params)? {
+        let found = blob.as_ref().and_then(|blob| blob.blob().zip(blob.proof()));
+        match found {
+            Some((bytes, proof)) => {
+                let mut object = list.object();
+                object.data("blob", bytes.as_slice());
+                object.data("proof", proof.as_slice());
+            }
+            None => list.item().extend_from_slice(b"null"),
+        }
+    }
+    Ok(())
+}
+
+/// All of them with their cell proofs, or null.
+pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let blobs = find(backend, params)?;
+    let has_cells = |blob: &Option<PooledBlob>| {
+        blob.as_ref()
+            .is_some_and(|blob| blob.cell_proofs().is_some())
+    };
+    if !blobs.iter().all(has_cells) {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    }
+    write_with_cells(&blobs, out);
+    Ok(())
+}
+
+/// Each with its cell proofs, or null in its place.
+pub(super) fn v3(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    write_with_cells(&find(backend, params)?, out);
+    Ok(())
+}
+
+fn write_with_cells(blobs: &[Option<PooledBlob>], out: &mut Vec<u8>) {
+    let mut list = Array::new(out);
+    for blob in blobs {
+        let found = blob
+            .as_ref()
+            .and_then(|blob| blob.blob().zip(blob.cell_proofs()));
+        let Some((bytes, cell_proofs)) = found else {
+            list.item().extend_from_slice(b"null");
+            continue;
+        };
+        let mut object: Object<'_> = list.object();
+        object.data("blob", bytes.as_slice());
+        let mut proofs = object.array("proofs");
+        for proof in cell_proofs {
+            proofs.data(proof.as_slice());
+        }
+    }
+}

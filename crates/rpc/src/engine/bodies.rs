@@ -1,0 +1,102 @@
+//! `engine_getPayloadBodies`: the bodies of blocks that the consensus client knows the headers of.
+
+use crate::blocks::FullBlock;
+use crate::eth::answers::{encoded, withdrawal};
+use crate::json::{Array, Object};
+use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::{Backend, RpcError};
+use niwaki_primitives::B256;
+
+type Answer = Result<(), RpcError>;
+
+/// Most bodies of one request.
+const MOST: u64 = 1024;
+
+fn write_body(out: &mut Vec<u8>, block: Option<&FullBlock>, with_access_list: bool) {
+    let Some(block) = block else {
+        out.extend_from_slice(b"null");
+        return;
+    };
+    let mut object = Object::new(out);
+    let mut transactions = object.array("transactions");
+    for tx in &block.body.transactions {
+        transactions.data(&encoded(tx));
+    }
+    drop(transactions);
+    match &block.body.withdrawals {
+        Some(withdrawals) => {
+            let mut list = object.array("withdrawals");
+            for each in withdrawals.iter() {
+                withdrawal(&mut list.object(), each);
+            }
+        }
+        None => object.null("withdrawals"),
+    }
+    if with_access_list {
+        object.null("blockAccessList");
+    }
+}
+
+fn too_many(count: u64) -> RpcError {
+    let message = format!("Too large request: {count} bodies, at most {MOST} are served");
+    RpcError::new(-38004, message)
+}
+
+fn by_hash(
+    backend: &Backend,
+    params: &Params<'_>,
+    with_access_list: bool,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let hashes: Vec<B256> = params.required(0)?;
+    if hashes.len() as u64 > MOST {
+        return Err(too_many(hashes.len() as u64));
+    }
+    let mut list = Array::new(out);
+    for hash in hashes {
+        let block = backend.block(&hash)?;
+        write_body(list.item(), block.as_deref(), with_access_list);
+    }
+    Ok(())
+}
+
+fn by_range(
+    backend: &Backend,
+    params: &Params<'_>,
+    with_access_list: bool,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let (Number(start), Number(count)) = (params.required(0)?, params.required(1)?);
+    if start == 0 || count == 0 {
+        return Err(RpcError::invalid_params(
+            "start and count must be at least 1",
+        ));
+    }
+    if count > MOST {
+        return Err(too_many(count));
+    }
+    let head = backend.chain().head().id.number;
+    let end = start.saturating_add(count - 1).min(head);
+    let mut list = Array::new(out);
+    for number in start..=end {
+        let tag = BlockRef::Tag(BlockTag::Number(number));
+        let block = backend.block_by_ref(tag)?;
+        write_body(list.item(), block.as_deref(), with_access_list);
+    }
+    Ok(())
+}
+
+macro_rules! versions {
+    ($($name:ident $of:ident $with_access_list:literal)*) => {$(
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+            $of(backend, params, $with_access_list, out)
+        }
+    )*};
+}
+
+versions! {
+    by_hash_v1 by_hash false
+    by_hash_v2 by_hash true
+    by_range_v1 by_range false
+    by_range_v2 by_range true
+}

@@ -1,0 +1,236 @@
+//! `engine_forkchoiceUpdated`: which block is the head, and whether to make one upon it.
+
+use crate::json::Object;
+use crate::params::{Number, Params};
+use crate::{Backend, RpcError};
+use niwaki_chain::{BlockTemplate, ForkChoice, ForkChoiceError, Refused, StoredHeader, Verdict};
+use niwaki_crypto::sha256;
+use niwaki_primitives::rlp::Encodable;
+use niwaki_primitives::{Address, B256, Fork, Withdrawal};
+use serde::Deserialize;
+
+type Answer = Result<(), RpcError>;
+
+/// A version of the method: which fields and which forks it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Version {
+    V1,
+    V2,
+    V3,
+    V4,
+}
+
+macro_rules! versions {
+    ($($name:ident $version:ident)*) => {$(
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+            updated(backend, params, Version::$version, out)
+        }
+    )*};
+}
+
+versions! { v1 V1 v2 V2 v3 V3 v4 V4 }
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    head_block_hash: B256,
+    safe_block_hash: B256,
+    finalized_block_hash: B256,
+}
+
+/// What a block to be made is given; which fields there are is up to the version.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Attributes {
+    pub(super) timestamp: Number,
+    pub(super) prev_randao: B256,
+    pub(super) suggested_fee_recipient: Address,
+    pub(super) withdrawals: Option<Vec<Withdrawal>>,
+    pub(super) parent_beacon_block_root: Option<B256>,
+    pub(super) slot_number: Option<Number>,
+    pub(super) target_gas_limit: Option<Number>,
+}
+
+fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
+    backend.consensus_spoke();
+    let state: State = params.required(0)?;
+    if version >= Version::V4
+        && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
+        && columns.len() != 16
+    {
+        return Err(RpcError::invalid_params(
+            "custodyColumns must have 16 bytes",
+        ));
+    }
+    let choice = ForkChoice {
+        head: state.head_block_hash,
+        safe: state.safe_block_hash,
+        finalized: state.finalized_block_hash,
+    };
+    let verdict = backend.consensus.fork_choice(choice).map_err(refused)?;
+    if !matches!(verdict, Verdict::Valid(_)) {
+        write_answer(out, &verdict, choice.head, None);
+        return Ok(());
+    }
+    // The fork choice stands, whatever becomes of the attributes.
+    let mut id = None;
+    if params.raw(1).is_some() {
+        let attributes: Attributes = params.required(1).map_err(|error| {
+            RpcError::new(
+                -38003,
+                format!("Invalid payload attributes: {}", error.message),
+            )
+        })?;
+        let head = backend.chain().head();
+        if head.id.hash == choice.head {
+            check_attributes(backend, version, &attributes, &head)?;
+            let payload_id = payload_id(version, &choice.head, &attributes);
+            let template = template(backend, choice.head, attributes);
+            backend.payloads.begin(payload_id, template)?;
+            id = Some(payload_id);
+        }
+    }
+    write_answer(out, &verdict, choice.head, id);
+    Ok(())
+}
+
+fn refused(error: ForkChoiceError) -> RpcError {
+    match error {
+        ForkChoiceError::Inconsistent { .. } => {
+            RpcError::new(-38002, format!("Invalid forkchoice state: {error}"))
+        }
+        ForkChoiceError::TooDeep(_) => RpcError::new(-38006, format!("Too deep reorg: {error}")),
+        ForkChoiceError::Fault(fault) => fault.into(),
+    }
+}
+
+/// The structure first, then the window of forks, then the time.
+fn check_attributes(
+    backend: &Backend,
+    version: Version,
+    attributes: &Attributes,
+    head: &StoredHeader,
+) -> Answer {
+    let invalid = |what: &str| {
+        Err(RpcError::new(
+            -38003,
+            format!("Invalid payload attributes: {what}"),
+        ))
+    };
+    let Number(timestamp) = attributes.timestamp;
+    let fork = backend
+        .chain()
+        .spec()
+        .fork_at(head.id.number.saturating_add(1), timestamp, true);
+    let has = (
+        attributes.withdrawals.is_some(),
+        attributes.parent_beacon_block_root.is_some(),
+        attributes.slot_number.is_some() || attributes.target_gas_limit.is_some(),
+    );
+    let wanted = match version {
+        Version::V1 => (false, false, false),
+        Version::V2 => (fork >= Fork::Shanghai, false, false),
+        Version::V3 => (true, true, false),
+        Version::V4 => (true, true, true),
+    };
+    if has.0 != wanted.0 {
+        return invalid("withdrawals must be there from Shanghai on, and only then");
+    }
+    if has.1 != wanted.1 {
+        return invalid("parentBeaconBlockRoot must be there from Cancun on, and only then");
+    }
+    if has.2 != wanted.2 {
+        return invalid("slotNumber and targetGasLimit must be there from Amsterdam on only");
+    }
+    let window = match version {
+        Version::V1 => Fork::Frontier..=Fork::Paris,
+        Version::V2 => Fork::Frontier..=Fork::Shanghai,
+        Version::V3 => Fork::Cancun..=Fork::Bpo5,
+        Version::V4 => Fork::Amsterdam..=Fork::Amsterdam,
+    };
+    if !window.contains(&fork) {
+        let message = format!(
+            "Unsupported fork: engine_forkchoiceUpdated{version:?} takes no payload of timestamp \
+             {timestamp}, that is {fork}"
+        );
+        return Err(RpcError::new(-38005, message));
+    }
+    if timestamp <= head.header.timestamp {
+        return invalid("the timestamp is not after the head's");
+    }
+    Ok(())
+}
+
+/// What the attributes say, for the builder.
+pub(super) fn template(backend: &Backend, parent: B256, attributes: Attributes) -> BlockTemplate {
+    let chosen = backend.block_template();
+    let target = attributes.target_gas_limit.map(|Number(target)| target);
+    BlockTemplate {
+        parent,
+        coinbase: attributes.suggested_fee_recipient,
+        timestamp: attributes.timestamp.0,
+        extra_data: chosen.extra_data,
+        prev_randao: attributes.prev_randao,
+        withdrawals: attributes.withdrawals.unwrap_or_default(),
+        parent_beacon_block_root: attributes.parent_beacon_block_root.unwrap_or_default(),
+        target_gas_limit: target.or(chosen.target_gas_limit),
+    }
+}
+
+/// The same for the same attributes upon the same parent, and another one for others.
+fn payload_id(version: Version, parent: &B256, attributes: &Attributes) -> [u8; 8] {
+    let mut bytes = parent.to_vec();
+    bytes.extend_from_slice(&attributes.timestamp.0.to_be_bytes());
+    bytes.extend_from_slice(attributes.prev_randao.as_slice());
+    bytes.extend_from_slice(attributes.suggested_fee_recipient.as_slice());
+    attributes
+        .withdrawals
+        .iter()
+        .for_each(|list| list.encode(&mut bytes));
+    if let Some(root) = &attributes.parent_beacon_block_root {
+        bytes.extend_from_slice(root.as_slice());
+    }
+    for Number(number) in [attributes.slot_number, attributes.target_gas_limit]
+        .into_iter()
+        .flatten()
+    {
+        bytes.extend_from_slice(&number.to_be_bytes());
+    }
+    let mut id = [0; 8];
+    id.copy_from_slice(&sha256(&bytes)[..8]);
+    id[0] = version as u8 + 1;
+    id
+}
+
+fn write_answer(out: &mut Vec<u8>, verdict: &Verdict, head: B256, id: Option<[u8; 8]>) {
+    let mut object = Object::new(out);
+    let status = object.field("payloadStatus");
+    match verdict {
+        Verdict::Valid(_) => write_status(status, "VALID", Some(head), None),
+        Verdict::Invalid(Refused {
+            latest_valid,
+            reason,
+        }) => write_status(status, "INVALID", *latest_valid, Some(reason)),
+        Verdict::Syncing | Verdict::Accepted => write_status(status, "SYNCING", None, None),
+    }
+    object.data_or_null("payloadId", id.as_ref().map(|id| &id[..]));
+}
+
+/// Writes a PayloadStatusV1.
+pub(super) fn write_status(
+    out: &mut Vec<u8>,
+    status: &str,
+    latest_valid: Option<B256>,
+    error: Option<&str>,
+) {
+    let mut object = Object::new(out);
+    object.string("status", status);
+    object.data_or_null(
+        "latestValidHash",
+        latest_valid.as_ref().map(|hash| &hash[..]),
+    );
+    match error {
+        Some(error) => object.string("validationError", error),
+        None => object.null("validationError"),
+    }
+}

@@ -1,0 +1,52 @@
+//! What both clients say of themselves.
+
+use crate::json::{self, Array, Object};
+use crate::params::Params;
+use crate::{Backend, RpcError};
+use niwaki_primitives::{U256, hex};
+use serde_json::Value;
+
+type Answer = Result<(), RpcError>;
+
+/// The letters by which others count this client.
+const CODE: &str = "NW";
+
+/// Every method of `engine` but this one.
+pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    backend.consensus_spoke();
+    let mut list = Array::new(out);
+    for method in super::METHODS {
+        let is_one = method.namespace() == "engine" && method.name != "engine_exchangeCapabilities";
+        if is_one {
+            json::string(list.item(), method.name);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn client_version(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    if let Some(client) = params.optional::<Value>(0)? {
+        tracing::info!(%client, "the consensus client says who it is");
+    }
+    let mut list = Array::new(out);
+    let mut object = list.object();
+    object.string("code", CODE);
+    object.string("name", "Niwaki");
+    object.string("version", &backend.identity.version);
+    object.string("commit", &hex::encode_prefixed(backend.identity.commit));
+    Ok(())
+}
+
+/// Deprecated since Cancun; some clients call it still.
+pub(super) fn transition_configuration(
+    backend: &Backend,
+    _: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let total = backend.chain().spec().terminal_total_difficulty;
+    let mut object = Object::new(out);
+    object.quantity("terminalTotalDifficulty", &total.unwrap_or(U256::MAX));
+    object.data("terminalBlockHash", &[0; 32]);
+    object.number("terminalBlockNumber", 0);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `engine_getPayload`: the block that was made.
+
+use crate::eth::answers::{encoded, withdrawal};
+use crate::json::{self, Array, Object};
+use crate::params::Params;
+use crate::payloads::Payload;
+use crate::{Backend, RpcError};
+use niwaki_primitives::{FixedBytes, Fork};
+
+type Answer = Result<(), RpcError>;
+
+/// A version of the method: what it gives, and for which forks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    V1,
+    V2,
+    V3,
+    V4,
+    V5,
+}
+
+macro_rules! versions {
+    ($($name:ident $version:ident)*) => {$(
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+            get(backend, params, Version::$version, out)
+        }
+    )*};
+}
+
+versions! { v1 V1 v2 V2 v3 V3 v4 V4 v5 V5 }
+
+fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
+    backend.consensus_spoke();
+    let id: FixedBytes<8> = params.required(0)?;
+    let payload = backend.payloads.get(id.0)?;
+    let header = &payload.built.block.header;
+    let fork = backend.chain().spec().fork_of(header);
+    let window = match version {
+        Version::V1 => Fork::Frontier..=Fork::Paris,
+        Version::V2 => Fork::Frontier..=Fork::Shanghai,
+        Version::V3 => Fork::Cancun..=Fork::Cancun,
+        Version::V4 => Fork::Prague..=Fork::Prague,
+        Version::V5 => Fork::Osaka..=Fork::Bpo5,
+    };
+    if !window.contains(&fork) {
+        let message = format!(
+            "Unsupported fork: engine_getPayload{version:?} gives no payload of timestamp {}, \
+             that is {fork}",
+            header.timestamp
+        );
+        return Err(RpcError::new(-38005, message));
+    }
+    if version == Version::V1 {
+        write_payload(out, &payload);
+        return Ok(());
+    }
+    write(out, &payload, version);
+    Ok(())
+}
+
+/// Writes payload, value and what else belongs to the version.
+pub(super) fn write(out: &mut Vec<u8>, payload: &Payload, version: Version) {
+    let mut object = Object::new(out);
+    write_payload(object.field("executionPayload"), payload);
+    object.quantity("blockValue", &payload.built.value);
+    if version >= Version::V3 {
+        write_bundle(object.field("blobsBundle"), payload);
+        object.boolean("shouldOverrideBuilder", false);
+    }
+    if version >= Version::V4 {
+        let mut requests = object.array("executionRequests");
+        for request in &payload.built.requests {
+            requests.data(request);
+        }
+    }
+}
+
+/// Writes an ExecutionPayload of the version that the block's fork has.
+fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
+    let block = &payload.built.block;
+    let header = &block.header;
+    let mut object = Object::new(out);
+    object.data("parentHash", header.parent_hash.as_slice());
+    object.data("feeRecipient", header.beneficiary.as_slice());
+    object.data("stateRoot", header.state_root.as_slice());
+    object.data("receiptsRoot", header.receipts_root.as_slice());
+    object.data("logsBloom", header.logs_bloom.as_slice());
+    object.data("prevRandao", header.mix_hash.as_slice());
+    object.number("blockNumber", header.number);
+    object.number("gasLimit", header.gas_limit);
+    object.number("gasUsed", header.gas_used);
+    object.number("timestamp", header.timestamp);
+    object.data("extraData", &header.extra_data);
+    object.number("baseFeePerGas", header.base_fee_per_gas.unwrap_or(0));
+    object.data("blockHash", payload.built.hash.as_slice());
+    let mut transactions = object.array("transactions");
+    for tx in &block.body.transactions {
+        transactions.data(&encoded(tx));
+    }
+    drop(transactions);
+    if let Some(withdrawals) = &block.body.withdrawals {
+        let mut list = object.array("withdrawals");
+        for each in withdrawals.iter() {
+            withdrawal(&mut list.object(), each);
+        }
+    }
+    if let Some(gas) = header.blob_gas_used {
+        object.number("blobGasUsed", gas);
+    }
+    if let Some(gas) = header.excess_blob_gas {
+        object.number("excessBlobGas", gas);
+    }
+}
+
+/// One proof for each blob before Osaka, one for each cell from then on: as the sidecars have them.
+fn write_bundle(out: &mut Vec<u8>, payload: &Payload) {
+    let mut object = Object::new(out);
+    let mut commitments = object.array("commitments");
+    for sidecar in &payload.sidecars {
+        for commitment in sidecar.commitments() {
+            commitments.data(commitment.as_slice());
+        }
+    }
+    drop(commitments);
+    let mut proofs = object.array("proofs");
+    for sidecar in &payload.sidecars {
+        write_proofs(&mut proofs, sidecar);
+    }
+    drop(proofs);
+    let mut blobs = object.array("blobs");
+    for sidecar in &payload.sidecars {
+        for blob in sidecar.blobs() {
+            json::data(blobs.item(), blob.as_slice());
+        }
+    }
+}
+
+fn write_proofs(out: &mut Array<'_>, sidecar: &niwaki_txpool::Sidecar) {
+    let whole = sidecar.as_eip4844().map(|sidecar| &sidecar.proofs);
+    let cells = sidecar.as_eip7594().map(|sidecar| &sidecar.cell_proofs);
+    for proof in whole.into_iter().chain(cells).flatten() {
+        out.data(proof.as_slice());
+    }
+}

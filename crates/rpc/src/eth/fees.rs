@@ -1,0 +1,267 @@
+//! What gas costs: now, lately, and by the look of it next.
+
+use super::answers::blob_base_fee as blob_price;
+use crate::blocks::FullBlock;
+use crate::json::{self, Array, Object};
+use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::{Backend, RpcError};
+use niwaki_chain::Chain;
+use niwaki_primitives::{Header, U256};
+use niwaki_rules::{effective_gas_price, next_base_fee, next_excess_blob_gas};
+use std::fmt::Write;
+use std::sync::Arc;
+
+type Answer = Result<(), RpcError>;
+
+/// Most blocks and percentiles of one `eth_feeHistory`.
+const MOST_BLOCKS: u64 = 1024;
+const MOST_PERCENTILES: usize = 100;
+
+/// Transactions of a block whose tips the oracle looks at, the lowest ones: the price of being
+/// taken at all.
+const TIPS_OF_A_BLOCK: usize = 3;
+/// Tips below this are set to nothing by those who make blocks for themselves.
+const LEAST_TIP: u128 = 2;
+/// What is said of a chain on which nobody has tipped yet: 1 gwei, as geth says at its start.
+const FIRST_TIP: u128 = 1_000_000_000;
+
+pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    match next_fee(backend.chain(), &backend.chain().head().header) {
+        Some(fee) => json::number(out, fee),
+        None => out.extend_from_slice(b"null"),
+    }
+    Ok(())
+}
+
+pub(super) fn blob_base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let chain = backend.chain();
+    let price = next_blob_fee(chain, &chain.head().header);
+    json::quantity(out, &U256::from(price));
+    Ok(())
+}
+
+pub(super) fn max_priority_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    json::quantity(out, &U256::from(suggested_tip(backend)?));
+    Ok(())
+}
+
+/// The tip that is suggested and the next base fee.
+pub(super) fn gas_price(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let chain = backend.chain();
+    let base_fee = next_fee(chain, &chain.head().header).unwrap_or(0);
+    let price = suggested_tip(backend)?.saturating_add(u128::from(base_fee));
+    json::quantity(out, &U256::from(price));
+    Ok(())
+}
+
+/// The base fee of a child of `header`; `None` before London.
+fn next_fee(chain: &Chain, header: &Header) -> Option<u64> {
+    header.base_fee_per_gas?;
+    match chain.spec().zero_base_fee {
+        true => Some(0),
+        false => Some(next_base_fee(header)),
+    }
+}
+
+/// The blob base fee of a child of `header` in the same fork; 0 before Cancun.
+fn next_blob_fee(chain: &Chain, header: &Header) -> u128 {
+    let spec = chain.spec();
+    let Some(params) = spec.blob_params_at(header.timestamp) else {
+        return 0;
+    };
+    params.base_fee(next_excess_blob_gas(header, spec.fork_of(header), &params))
+}
+
+/// The percentile of the lowest tips of recent blocks, wei.
+fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
+    let options = &backend.options;
+    let mut tips = Vec::new();
+    let head = backend.chain().head().id.number;
+    for number in (0..=head).rev().take(to_usize(options.gas_price_blocks)) {
+        let tag = BlockRef::Tag(BlockTag::Number(number));
+        let Some(block) = backend.block_by_ref(tag)? else {
+            break;
+        };
+        let base_fee = block.header.base_fee_per_gas;
+        let all = block.body.transactions.iter().enumerate();
+        let mut lowest: Vec<u128> = all
+            .filter(|(index, _)| block.sender(*index) != block.header.beneficiary)
+            .map(|(_, tx)| tip(effective_gas_price(tx, base_fee), base_fee))
+            .filter(|tip| *tip >= LEAST_TIP)
+            .collect();
+        lowest.sort_unstable();
+        tips.extend(lowest.into_iter().take(TIPS_OF_A_BLOCK));
+    }
+    tips.sort_unstable();
+    let most = u128::try_from(options.gas_price_max).unwrap_or(u128::MAX);
+    let at = percentile_index(tips.len(), options.gas_price_percentile);
+    Ok(tips.get(at).copied().unwrap_or(FIRST_TIP).min(most))
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn tip(price: u128, base_fee: Option<u64>) -> u128 {
+    price.saturating_sub(u128::from(base_fee.unwrap_or(0)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a percentile of a list that is in memory"
+)]
+fn percentile_index(len: usize, percentile: f64) -> usize {
+    ((len.saturating_sub(1)) as f64 * percentile / 100.0) as usize
+}
+
+/// Spec: execution-apis `eth/fee_market.yaml`.
+pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let Number(count) = params.required(0)?;
+    let newest: BlockTag = params.required(1)?;
+    let percentiles: Vec<f64> = params.optional(2)?.unwrap_or_default();
+    check_percentiles(&percentiles)?;
+    let newest = backend.header_by_tag(newest)?.ok_or_else(|| {
+        RpcError::server("request beyond head block: the newest block is not there")
+    })?;
+    let count = count
+        .min(MOST_BLOCKS)
+        .min(newest.id.number.saturating_add(1));
+    let first = (newest.id.number + 1).saturating_sub(count);
+    let mut blocks = Vec::new();
+    for number in first..first + count {
+        params.check_deadline()?;
+        let tag = BlockRef::Tag(BlockTag::Number(number));
+        let block = backend.block_by_ref(tag)?;
+        let missing = || RpcError::server(format!("block {number} is not available"));
+        blocks.push(block.ok_or_else(missing)?);
+    }
+    write_history(backend, &blocks, &percentiles, first, out)
+}
+
+fn check_percentiles(percentiles: &[f64]) -> Answer {
+    if percentiles.len() > MOST_PERCENTILES {
+        let message = format!("invalid reward percentile: over the query limit {MOST_PERCENTILES}");
+        return Err(RpcError::invalid_params(message));
+    }
+    for (index, percentile) in percentiles.iter().enumerate() {
+        if !(0.0..=100.0).contains(percentile) {
+            let message = format!("invalid reward percentile: {percentile}");
+            return Err(RpcError::invalid_params(message));
+        }
+        if index > 0 && *percentile < percentiles[index - 1] {
+            let message = format!(
+                "invalid reward percentile: #{}:{} > #{index}:{percentile}",
+                index - 1,
+                percentiles[index - 1]
+            );
+            return Err(RpcError::invalid_params(message));
+        }
+    }
+    Ok(())
+}
+
+fn write_history(
+    backend: &Backend,
+    blocks: &[Arc<FullBlock>],
+    percentiles: &[f64],
+    first: u64,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let chain = backend.chain();
+    let mut object = Object::new(out);
+    object.number("oldestBlock", if blocks.is_empty() { 0 } else { first });
+    if !percentiles.is_empty() && !blocks.is_empty() {
+        let mut rewards = object.array("reward");
+        for block in blocks {
+            let mut row = Array::new(rewards.item());
+            for reward in rewards_of(chain, block, percentiles)? {
+                json::quantity(row.item(), &U256::from(reward));
+            }
+        }
+    }
+    let headers = || blocks.iter().map(|block| &block.header);
+    let mut fees = object.array("baseFeePerGas");
+    for header in headers() {
+        json::number(fees.item(), header.base_fee_per_gas.unwrap_or(0));
+    }
+    if let Some(last) = headers().next_back() {
+        let fee = next_fee(chain, last).unwrap_or(0);
+        json::number(fees.item(), fee);
+    }
+    drop(fees);
+    ratios(
+        &mut object,
+        "gasUsedRatio",
+        headers().map(|header| (header.gas_used, header.gas_limit)),
+    );
+    let mut fees = object.array("baseFeePerBlobGas");
+    for header in headers() {
+        json::quantity(fees.item(), &U256::from(blob_price(chain.spec(), header)));
+    }
+    if let Some(last) = headers().next_back() {
+        json::quantity(fees.item(), &U256::from(next_blob_fee(chain, last)));
+    }
+    drop(fees);
+    ratios(
+        &mut object,
+        "blobGasUsedRatio",
+        headers().map(|header| {
+            let params = chain.spec().blob_params_at(header.timestamp);
+            let most = params.map_or(0, |params| params.max_gas());
+            (header.blob_gas_used.unwrap_or(0), most)
+        }),
+    );
+    Ok(())
+}
+
+/// Writes each part of its whole as a decimal number.
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn ratios(object: &mut Object<'_>, name: &str, parts: impl Iterator<Item = (u64, u64)>) {
+    let mut list = object.array(name);
+    for (part, whole) in parts {
+        let ratio = match whole {
+            0 => 0.0,
+            whole => part as f64 / whole as f64,
+        };
+        let mut text = String::new();
+        let _ = write!(text, "{ratio}");
+        list.item().extend_from_slice(text.as_bytes());
+    }
+}
+
+/// The tip at each percentile of the block's gas, cheapest first.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a block's gas"
+)]
+fn rewards_of(
+    chain: &Chain,
+    block: &FullBlock,
+    percentiles: &[f64],
+) -> Result<Vec<u128>, RpcError> {
+    let receipts = block.receipts(chain)?;
+    let base_fee = block.header.base_fee_per_gas;
+    let mut before = 0;
+    let mut paid: Vec<(u128, u64)> = Vec::with_capacity(receipts.len());
+    for (tx, receipt) in block.body.transactions.iter().zip(receipts) {
+        let gas = receipt.cumulative_gas_used.saturating_sub(before);
+        before = receipt.cumulative_gas_used;
+        paid.push((tip(effective_gas_price(tx, base_fee), base_fee), gas));
+    }
+    paid.sort_unstable();
+    let mut rewards = Vec::with_capacity(percentiles.len());
+    let (mut at, mut sum) = (0, paid.first().map_or(0, |(_, gas)| *gas));
+    for percentile in percentiles {
+        let threshold = (block.header.gas_used as f64 * percentile / 100.0) as u64;
+        while sum < threshold && at + 1 < paid.len() {
+            at += 1;
+            sum += paid[at].1;
+        }
+        rewards.push(paid.get(at).map_or(0, |(tip, _)| *tip));
+    }
+    Ok(rewards)
+}

@@ -1,0 +1,328 @@
+//! Logs by address, topic and range of blocks.
+
+use super::answers::{self, LogPlace};
+use crate::blocks::FullBlock;
+use crate::json::Array;
+use crate::params::{BlockRef, BlockTag, Params};
+use crate::{Backend, RpcError};
+use niwaki_primitives::{Address, B256, Bloom, BloomInput, Log};
+use serde::{Deserialize, Deserializer};
+
+/// Most addresses, and alternatives for one topic, of a filter.
+const MOST_ALTERNATIVES: usize = 1024;
+
+/// Most logs of an answer.
+const MOST_LOGS: usize = 100_000;
+
+/// Which logs are wanted, and of which blocks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LogFilter {
+    block_hash: Option<B256>,
+    from_block: Option<BlockTag>,
+    to_block: Option<BlockTag>,
+    #[serde(deserialize_with = "one_or_many")]
+    address: Vec<Address>,
+    #[serde(deserialize_with = "topics")]
+    topics: Vec<Vec<B256>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Address>, D::Error> {
+    let value = Option::<OneOrMany<Address>>::deserialize(deserializer)?;
+    Ok(value.map(OneOrMany::into_vec).unwrap_or_default())
+}
+
+/// Null, or a list with null in it, is any topic at that place.
+fn topics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<B256>>, D::Error> {
+    let places = Option::<Vec<Option<OneOrMany<Option<B256>>>>>::deserialize(deserializer)?;
+    let places = places.unwrap_or_default().into_iter().map(|place| {
+        let alternatives = place.map(OneOrMany::into_vec).unwrap_or_default();
+        let all: Option<Vec<B256>> = alternatives.into_iter().collect();
+        all.unwrap_or_default()
+    });
+    Ok(places.collect())
+}
+
+/// What of a filter is looked at in a bloom, hashed once for all blocks.
+pub(crate) struct Masks {
+    addresses: Vec<Bloom>,
+    topics: Vec<Vec<Bloom>>,
+}
+
+impl Masks {
+    /// Whether a block or receipt with this bloom may have such logs.
+    fn may_be_in(&self, bloom: &Bloom) -> bool {
+        let any =
+            |masks: &[Bloom]| masks.is_empty() || masks.iter().any(|mask| bloom.contains(mask));
+        any(&self.addresses) && self.topics.iter().all(|masks| any(masks))
+    }
+}
+
+fn mask(bytes: &[u8]) -> Bloom {
+    let mut bloom = Bloom::ZERO;
+    bloom.accrue(BloomInput::Raw(bytes));
+    bloom
+}
+
+impl LogFilter {
+    /// Refuses a filter that no block could be looked through for.
+    pub(crate) fn check(&self) -> Result<(), RpcError> {
+        let invalid = |message: &str| Err(RpcError::invalid_params(message));
+        let has_range = self.from_block.is_some() || self.to_block.is_some();
+        if self.block_hash.is_some() && has_range {
+            return invalid(
+                "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose \
+                 one or the other",
+            );
+        }
+        if self.topics.len() > 4 {
+            return invalid("exceed max topics");
+        }
+        let longest = self.topics.iter().map(Vec::len).chain([self.address.len()]);
+        if longest
+            .max()
+            .is_some_and(|longest| longest > MOST_ALTERNATIVES)
+        {
+            return invalid("exceed max addresses or topics per search position");
+        }
+        Ok(())
+    }
+
+    fn masks(&self) -> Masks {
+        let topics = self.topics.iter();
+        let topics = topics.map(|place| place.iter().map(|topic| mask(topic.as_slice())));
+        Masks {
+            addresses: self.address.iter().map(|a| mask(a.as_slice())).collect(),
+            topics: topics.map(Iterator::collect).collect(),
+        }
+    }
+
+    /// Whether `log` is wanted.
+    pub(crate) fn matches(&self, log: &Log) -> bool {
+        let held = log.data.topics();
+        (self.address.is_empty() || self.address.contains(&log.address))
+            && self.topics.len() <= held.len()
+            && self
+                .topics
+                .iter()
+                .zip(held)
+                .all(|(wanted, held)| wanted.is_empty() || wanted.contains(held))
+    }
+
+    /// The numbers of the first and the last block that are wanted.
+    fn range(&self, backend: &Backend) -> Result<(u64, u64), RpcError> {
+        let number = |tag: Option<BlockTag>| -> Result<u64, RpcError> {
+            match tag {
+                Some(BlockTag::Number(number)) => Ok(number),
+                tag => {
+                    let header = backend.header_by_tag(tag.unwrap_or(BlockTag::Latest))?;
+                    let header = header.ok_or_else(|| RpcError::server("unknown block"))?;
+                    Ok(header.id.number)
+                }
+            }
+        };
+        let (from, to) = (number(self.from_block)?, number(self.to_block)?);
+        if from > to {
+            return Err(RpcError::invalid_params("invalid block range params"));
+        }
+        if to > backend.chain().head().id.number {
+            let message = "block range extends beyond current head block";
+            return Err(RpcError::invalid_params(message));
+        }
+        let most = backend.options.max_logs_range;
+        if most > 0 && to - from >= most {
+            return Err(RpcError::limit(format!(
+                "Requested range exceeds maximum RPC range limit: {} blocks are asked for, {most} \
+                 are served (--rpc-max-logs-range)",
+                to - from + 1
+            )));
+        }
+        Ok((from, to))
+    }
+}
+
+pub(super) fn logs(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
+    let filter: LogFilter = params.required(0)?;
+    write_logs_of(backend, &filter, params, out)
+}
+
+/// Writes all logs that `filter` wants.
+pub(crate) fn write_logs_of(
+    backend: &Backend,
+    filter: &LogFilter,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
+    filter.check()?;
+    let masks = filter.masks();
+    let mut list = Array::new(out);
+    let mut count = 0;
+    if let Some(hash) = &filter.block_hash {
+        let block = backend.block(hash)?;
+        let block = block.ok_or_else(|| RpcError::server("unknown block"))?;
+        return write_block(backend, &block, filter, &masks, &mut list, &mut count);
+    }
+    let (from, to) = filter.range(backend)?;
+    for number in from..=to {
+        params.check_deadline()?;
+        let header = match number == backend.chain().head().id.number {
+            true => Some(backend.chain().head()),
+            false => backend.chain().header_at(number)?,
+        };
+        let Some(header) = header else {
+            continue; // Below the first block of an imported state there are none.
+        };
+        if !masks.may_be_in(&header.header.logs_bloom) {
+            continue;
+        }
+        if let Some(block) = backend.block_by_ref(BlockRef::Hash {
+            hash: header.id.hash,
+            require_canonical: false,
+        })? {
+            write_block(backend, &block, filter, &masks, &mut list, &mut count)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_block(
+    backend: &Backend,
+    block: &FullBlock,
+    filter: &LogFilter,
+    masks: &Masks,
+    list: &mut Array<'_>,
+    count: &mut usize,
+) -> Result<(), RpcError> {
+    if !masks.may_be_in(&block.header.logs_bloom) {
+        return Ok(());
+    }
+    each_log(block, backend, |log, place| {
+        if filter.matches(log) {
+            answers::log(list.item(), log, &place);
+            *count += 1;
+        }
+    })?;
+    if *count > MOST_LOGS {
+        let message = format!("query returned more than {MOST_LOGS} results; ask for fewer blocks");
+        return Err(RpcError::limit(message));
+    }
+    Ok(())
+}
+
+/// Gives each log of a block with its place.
+pub(crate) fn each_log(
+    block: &FullBlock,
+    backend: &Backend,
+    mut give: impl FnMut(&Log, LogPlace),
+) -> Result<(), RpcError> {
+    let receipts = block.receipts(backend.chain())?;
+    let mut log_index = 0;
+    for (index, (tx, receipt)) in block.body.transactions.iter().zip(receipts).enumerate() {
+        for log in &receipt.logs {
+            let place = LogPlace {
+                block: block.id,
+                timestamp: block.header.timestamp,
+                transaction: *tx.tx_hash(),
+                transaction_index: index,
+                log_index,
+                removed: false,
+            };
+            give(log, place);
+            log_index += 1;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(json: &str) -> LogFilter {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn log(address: u8, topics: &[u8]) -> Log {
+        let topics = topics.iter().map(|topic| B256::repeat_byte(*topic));
+        let address = Address::repeat_byte(address);
+        Log::new(address, topics.collect(), vec![1].into()).unwrap()
+    }
+
+    fn hex(byte: u8, count: usize) -> String {
+        format!("\"0x{}\"", format!("{byte:02x}").repeat(count))
+    }
+
+    #[test]
+    fn topics_are_matched_by_place_with_alternatives_and_wildcards() {
+        let (one, two) = (hex(1, 32), hex(2, 32));
+        for (json, topics, want) in [
+            ("{}".to_owned(), &[][..], true),
+            ("{\"topics\":[]}".to_owned(), &[1], true),
+            (format!("{{\"topics\":[{one}]}}"), &[1], true),
+            (format!("{{\"topics\":[{one}]}}"), &[1, 2], true),
+            (format!("{{\"topics\":[{one}]}}"), &[2], false),
+            (format!("{{\"topics\":[{one}]}}"), &[], false),
+            (format!("{{\"topics\":[null,{two}]}}"), &[9, 2], true),
+            (format!("{{\"topics\":[[],{two}]}}"), &[9, 2], true),
+            (format!("{{\"topics\":[null,{two}]}}"), &[2], false),
+            (format!("{{\"topics\":[[{one},{two}]]}}"), &[2], true),
+            (format!("{{\"topics\":[[{one},null]]}}"), &[7], true),
+        ] {
+            assert_eq!(
+                filter(&json).matches(&log(5, topics)),
+                want,
+                "{json} {topics:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_are_one_many_or_all() {
+        let (five, six) = (hex(5, 20), hex(6, 20));
+        for (json, want) in [
+            (format!("{{\"address\":{five}}}"), true),
+            (format!("{{\"address\":[{six},{five}]}}"), true),
+            (format!("{{\"address\":[{six}]}}"), false),
+            ("{\"address\":null}".to_owned(), true),
+            ("{\"address\":[]}".to_owned(), true),
+        ] {
+            assert_eq!(filter(&json).matches(&log(5, &[1])), want, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_matches_is_in_the_bloom() {
+        let held = log(5, &[1, 2]);
+        let mut bloom = Bloom::ZERO;
+        bloom.accrue_log(&held);
+        let (one, two) = (hex(1, 32), hex(2, 32));
+        for json in [
+            "{}".to_owned(),
+            format!("{{\"address\":{},\"topics\":[{one},[{two}]]}}", hex(5, 20)),
+        ] {
+            assert!(filter(&json).masks().may_be_in(&bloom), "{json}");
+        }
+        let other = filter(&format!("{{\"address\":{}}}", hex(6, 20)));
+        assert!(!other.masks().may_be_in(&bloom));
+    }
+}

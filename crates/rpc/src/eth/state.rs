@@ -1,0 +1,175 @@
+//! Accounts, slots and proofs after a block.
+
+use crate::backend::State;
+use crate::json::{self, Object};
+use crate::params::{BlockRef, BlockTag, Params, storage_key};
+use crate::{Backend, RpcError};
+use niwaki_primitives::{
+    Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
+};
+use niwaki_trie::TrieAccount;
+use std::collections::BTreeMap;
+
+type Answer = Result<(), RpcError>;
+
+/// Most slots of one request.
+const MOST_SLOTS: usize = 1024;
+
+/// The block parameter at `index`; the head where it is left out.
+fn block_at(params: &Params<'_>, index: usize) -> Result<BlockRef, RpcError> {
+    let latest = BlockRef::Tag(BlockTag::Latest);
+    Ok(params.optional(index)?.unwrap_or(latest))
+}
+
+pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(0)?;
+    let (_, state) = backend.state(block_at(params, 1)?)?;
+    let account = state.account(&address)?.unwrap_or_default();
+    json::quantity(out, &account.balance);
+    Ok(())
+}
+
+/// `pending` counts the transactions that wait in the pool without a gap.
+pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(0)?;
+    let block = block_at(params, 1)?;
+    let (_, state) = backend.state(block)?;
+    let mut nonce = state.account(&address)?.unwrap_or_default().nonce;
+    if block == BlockRef::Tag(BlockTag::Pending) {
+        nonce = backend
+            .pool
+            .next_nonce(&address)
+            .unwrap_or(nonce)
+            .max(nonce);
+    }
+    json::number(out, nonce);
+    Ok(())
+}
+
+pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(0)?;
+    let (_, state) = backend.state(block_at(params, 1)?)?;
+    let account = state.account(&address)?.unwrap_or_default();
+    let code = match account.has_code() {
+        true => state.code(&account.code_hash)?,
+        false => Bytes::new(),
+    };
+    json::data(out, &code);
+    Ok(())
+}
+
+pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(0)?;
+    let slot = storage_key(&params.required::<String>(1)?)?;
+    let (_, state) = backend.state(block_at(params, 2)?)?;
+    let value = state.storage(&address, &slot)?;
+    json::data(out, &value.to_be_bytes::<32>());
+    Ok(())
+}
+
+/// Slots of several accounts: `{address: [slot...]}`.
+pub(super) fn storage_values(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let wanted: BTreeMap<Address, Vec<String>> = params.required(0)?;
+    let slots: usize = wanted.values().map(Vec::len).sum();
+    if slots == 0 {
+        return Err(RpcError::invalid_params("empty request"));
+    }
+    if slots > MOST_SLOTS {
+        let message = format!("too many slots: {slots} (max {MOST_SLOTS})");
+        return Err(RpcError::invalid_params(message));
+    }
+    let (_, state) = backend.state(block_at(params, 1)?)?;
+    let mut object = Object::new(out);
+    for (address, slots) in wanted {
+        let name = address.to_string().to_lowercase();
+        let mut values = object.array(&name);
+        for slot in slots {
+            let value = state.storage(&address, &storage_key(&slot)?)?;
+            values.data(&value.to_be_bytes::<32>());
+        }
+    }
+    Ok(())
+}
+
+/// Spec: EIP-1186.
+pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(0)?;
+    let keys: Vec<String> = params.optional(1)?.unwrap_or_default();
+    if keys.len() > MOST_SLOTS {
+        let message = format!("too many keys: {} (max {MOST_SLOTS})", keys.len());
+        return Err(RpcError::invalid_params(message));
+    }
+    let slots = keys.iter().map(|key| storage_key(key));
+    let slots: Vec<U256> = slots.collect::<Result<_, _>>()?;
+    let (header, state) = backend.state(block_at(params, 2)?)?;
+
+    let account = trie_account(&state, &address)?.unwrap_or(TrieAccount {
+        nonce: 0,
+        balance: U256::ZERO,
+        storage_root: EMPTY_ROOT_HASH,
+        code_hash: EMPTY_CODE_HASH,
+    });
+    let number = header.id.number;
+    let mut object = Object::new(out);
+    object.data("address", address.as_slice());
+    nodes(
+        &mut object,
+        "accountProof",
+        prove(&state, &address, None, number)?,
+    );
+    object.quantity("balance", &account.balance);
+    object.data("codeHash", account.code_hash.as_slice());
+    object.number("nonce", account.nonce);
+    object.data("storageHash", account.storage_root.as_slice());
+    let mut storage = object.array("storageProof");
+    for (key, slot) in keys.iter().zip(&slots) {
+        let mut entry = storage.object();
+        // As it was asked: a whole word stays one, a number stays a number.
+        match key.len() {
+            66 => entry.data("key", B256::from(slot.to_be_bytes::<32>()).as_slice()),
+            _ => entry.quantity("key", slot),
+        }
+        entry.quantity("value", &state.storage(&address, slot)?);
+        nodes(
+            &mut entry,
+            "proof",
+            prove(&state, &address, Some(slot), number)?,
+        );
+    }
+    Ok(())
+}
+
+fn nodes(object: &mut Object<'_>, name: &str, proof: Vec<Bytes>) {
+    let mut list = object.array(name);
+    for node in proof {
+        list.data(&node);
+    }
+}
+
+fn trie_account(state: &State, address: &Address) -> Result<Option<TrieAccount>, Fault> {
+    match state {
+        State::Recent(view) => view.trie_account(address),
+        State::Past(view) => view.trie_account(address),
+    }
+}
+
+/// The nodes that prove the account, or one of its slots.
+fn prove(
+    state: &State,
+    address: &Address,
+    slot: Option<&U256>,
+    number: u64,
+) -> Result<Vec<Bytes>, RpcError> {
+    let proof = match (state, slot) {
+        (State::Recent(view), None) => view.prove_account(address)?,
+        (State::Recent(view), Some(slot)) => view.prove_slot(address, slot)?,
+        (State::Past(view), None) => Some(view.prove_account(address)?),
+        (State::Past(view), Some(slot)) => Some(view.prove_slot(address, slot)?),
+    };
+    proof.ok_or_else(|| {
+        RpcError::server(format!(
+            "proofs of block {number} are not available: below the head they need \
+             --data-storage-format=X_BONSAI_ARCHIVE"
+        ))
+    })
+}

@@ -1,0 +1,121 @@
+//! Workers for the calls that take longer than reading them.
+//!
+//! Each [`Lane`] has threads and a bounded queue of its own: what is slow never delays what is
+//! not, and a flood of calls is refused instead of remembered. The workers of calls that anybody
+//! may make run at a lower priority than those that a consensus client waits for.
+
+use crate::methods::Lane;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// How many calls may wait for a worker of a lane.
+const QUEUED: usize = 1024;
+
+/// Added to the niceness of workers whose calls nobody's block waits for.
+const NICE: i32 = 5;
+
+/// The workers of every lane; shared by all ways in.
+#[derive(Debug)]
+pub struct Lanes([SyncSender<Job>; Lane::QUEUED.len()]);
+
+impl Lanes {
+    /// Starts workers for `cores` processors.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn new(cores: usize) -> std::io::Result<Self> {
+        let mut queues = Vec::new();
+        for lane in Lane::QUEUED {
+            let (sender, receiver) = sync_channel(QUEUED);
+            let jobs = Arc::new(Mutex::new(receiver));
+            for index in 0..workers(lane, cores) {
+                let jobs = Arc::clone(&jobs);
+                thread::Builder::new()
+                    .name(format!("rpc-{lane:?}-{index}").to_lowercase())
+                    .spawn(move || work(lane, &jobs))?;
+            }
+            queues.push(sender);
+        }
+        let queues = queues.try_into().expect("one for each lane");
+        Ok(Self(queues))
+    }
+
+    /// Has a worker of `lane` do `job`, those of one lane in the order in which they are given;
+    /// `false` if too many wait already, or `lane` has no workers.
+    pub(crate) fn run(&self, lane: Lane, job: Job) -> bool {
+        let queue = Lane::QUEUED.iter().position(|queued| *queued == lane);
+        let Some(queue) = queue.and_then(|index| self.0.get(index)) else {
+            return false;
+        };
+        match queue.try_send(job) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+fn workers(lane: Lane, cores: usize) -> usize {
+    match lane {
+        Lane::Call => cores.max(2),
+        Lane::Heavy => cores.div_ceil(2),
+        Lane::Payload => 2,
+        Lane::Engine | Lane::Inline => 1,
+    }
+}
+
+fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
+    if matches!(lane, Lane::Call | Lane::Heavy) {
+        // Of the calling thread only, on Linux; elsewhere it is refused or harmless.
+        let _ = rustix::process::nice(NICE);
+    }
+    loop {
+        // One idle worker waits at the queue, the others for it.
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match job {
+            Ok(job) => job(),
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn jobs_of_the_engine_run_in_the_order_in_which_they_came() {
+        let lanes = Lanes::new(4).unwrap();
+        let (sender, receiver) = channel();
+        for number in 0..100 {
+            let sender = sender.clone();
+            assert!(lanes.run(Lane::Engine, Box::new(move || sender.send(number).unwrap())));
+        }
+        let order: Vec<i32> = receiver.iter().take(100).collect();
+        assert_eq!(order, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_lane_that_is_full_refuses_and_another_one_goes_on() {
+        let lanes = Lanes::new(1).unwrap();
+        let (release, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let hold = || {
+            let held = Arc::clone(&held);
+            Box::new(move || {
+                let _ = held.lock().unwrap().recv();
+            })
+        };
+        let taken = (0..QUEUED + 10)
+            .take_while(|_| lanes.run(Lane::Heavy, hold()))
+            .count();
+        assert!((QUEUED..=QUEUED + 1).contains(&taken), "{taken}");
+        let (sender, receiver) = channel();
+        assert!(lanes.run(Lane::Engine, Box::new(move || sender.send(1).unwrap())));
+        assert_eq!(receiver.recv(), Ok(1));
+        drop(release);
+    }
+}

@@ -1,0 +1,54 @@
+//! JSON-RPC and the Engine API over HTTP, WebSocket and IPC.
+//!
+//! A request comes in through `server`, is read and given a place to run by `dispatch`, and is
+//! answered by the function of its row in the tables of methods, which writes JSON straight into
+//! the answer. This room knows chain and pool, and nothing of peers.
+//!
+//! | file | what |
+//! |---|---|
+//! | `server` | HTTP, WebSocket, IPC: sockets, limits, who may ask |
+//! | `dispatch` | from the bytes of a request to those of its answer |
+//! | `lanes` | workers, so that what is slow delays nothing else |
+//! | `methods` | every method: name, lane, function |
+//! | `params`, `json` | what comes in, what goes out |
+//! | `backend` | what the methods are asked of |
+//! | `blocks` | blocks that were asked for lately |
+//! | `eth`, `debug`, `txpool`, `node` | the methods, by namespace |
+//! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
+//! | `filters`, `subscriptions`, `session` | news: on request, as it comes, and for whom |
+//! | `figures` | what is counted |
+#![forbid(unsafe_code)]
+
+mod backend;
+mod blocks;
+mod debug;
+mod dispatch;
+mod engine;
+mod error;
+mod eth;
+mod figures;
+mod filters;
+mod json;
+mod lanes;
+mod methods;
+mod node;
+mod params;
+mod payloads;
+mod server;
+mod session;
+mod subscriptions;
+mod txpool;
+
+pub use backend::{ApiOptions, Backend, Identity, State};
+pub use blocks::FullBlock;
+pub use dispatch::{Dispatcher, Limits};
+pub use error::RpcError;
+pub use figures::Figures;
+pub use lanes::Lanes;
+pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, all as methods};
+pub use params::{BlockRef, BlockTag, Params};
+pub use server::{
+    Access, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret, Origins, serve_text,
+};
+pub use session::Session;
+pub use subscriptions::Events;

@@ -1,0 +1,330 @@
+//! The parameters of a call, read one by one.
+//!
+//! The words of a refusal are geth's, since clients match on them.
+
+use crate::RpcError;
+use niwaki_primitives::{B256, U256};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::time::Instant;
+
+/// The parameters of one call.
+#[derive(Debug)]
+pub struct Params<'a> {
+    values: Vec<&'a RawValue>,
+    /// When the caller stops waiting.
+    pub deadline: Instant,
+}
+
+impl<'a> Params<'a> {
+    /// Reads the `params` member; one that is absent or null has no parameters.
+    ///
+    /// # Errors
+    /// -32602 if it is no array.
+    pub fn new(raw: Option<&'a str>, deadline: Instant) -> Result<Self, RpcError> {
+        let values = match raw {
+            None | Some("null") => Vec::new(),
+            Some(raw) => serde_json::from_str(raw)
+                .map_err(|_| RpcError::invalid_params("params must be an array"))?,
+        };
+        Ok(Self { values, deadline })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The parameter `index`, which must be there.
+    ///
+    /// # Errors
+    /// -32602 if it is missing, null or not what it must be.
+    pub fn required<T: Deserialize<'a>>(&self, index: usize) -> Result<T, RpcError> {
+        self.optional(index)?.ok_or_else(|| {
+            RpcError::invalid_params(format!("missing value for required argument {index}"))
+        })
+    }
+
+    /// The parameter `index`, if it is there and not null.
+    ///
+    /// # Errors
+    /// -32602 if it is not what it must be.
+    pub fn optional<T: Deserialize<'a>>(&self, index: usize) -> Result<Option<T>, RpcError> {
+        match self.raw(index) {
+            None => Ok(None),
+            Some(raw) => serde_json::from_str(raw).map(Some).map_err(|error| {
+                RpcError::invalid_params(format!("invalid argument {index}: {}", plain(&error)))
+            }),
+        }
+    }
+
+    /// The hash that is parameter `index`: 0x and 64 digits.
+    ///
+    /// # Errors
+    /// -32602 if it is missing or no hash.
+    pub fn hash(&self, index: usize) -> Result<B256, RpcError> {
+        let text: Cow<'_, str> = self.required(index)?;
+        let hash = text.strip_prefix("0x").map(str::parse);
+        let reason = match hash {
+            Some(Ok(hash)) => return Ok(hash),
+            Some(Err(_)) => "want 64 hex digits for a hash",
+            None => "hex string without 0x prefix",
+        };
+        let message = format!("invalid argument {index}: {reason}");
+        Err(RpcError::invalid_params(message))
+    }
+
+    /// The JSON of the parameter `index`, if it is there and not null.
+    pub fn raw(&self, index: usize) -> Option<&'a str> {
+        let raw = self.values.get(index)?.get();
+        (raw != "null").then_some(raw)
+    }
+
+    /// Refuses more parameters than the method has.
+    ///
+    /// # Errors
+    /// -32602.
+    pub fn at_most(&self, most: usize) -> Result<(), RpcError> {
+        if self.values.len() > most {
+            let message = format!("too many arguments, want at most {most}");
+            return Err(RpcError::invalid_params(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on after the caller has stopped waiting.
+    ///
+    /// # Errors
+    /// -32000.
+    pub fn check_deadline(&self) -> Result<(), RpcError> {
+        if Instant::now() > self.deadline {
+            return Err(RpcError::server("request timed out"));
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong, without the place in a text that the caller has never seen as such.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// Which block a caller means by number or tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockTag {
+    /// The block with this number.
+    Number(u64),
+    /// The genesis block.
+    Earliest,
+    /// The head.
+    Latest,
+    /// What would come upon the head.
+    Pending,
+    /// The last one that the consensus client calls safe.
+    Safe,
+    /// The last one that the consensus client calls finalized.
+    Finalized,
+}
+
+impl<'de> Deserialize<'de> for BlockTag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        parse_tag(&text).map_err(D::Error::custom)
+    }
+}
+
+fn parse_tag(text: &str) -> Result<BlockTag, String> {
+    Ok(match text {
+        "earliest" => BlockTag::Earliest,
+        "latest" | "" => BlockTag::Latest,
+        "pending" => BlockTag::Pending,
+        "safe" => BlockTag::Safe,
+        "finalized" => BlockTag::Finalized,
+        number => BlockTag::Number(parse_number(number)?),
+    })
+}
+
+/// Which block a caller means by number, tag or hash (EIP-1898).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockRef {
+    /// By number or tag.
+    Tag(BlockTag),
+    /// By hash.
+    Hash {
+        /// The hash.
+        hash: B256,
+        /// Whether a block that is not canonical is refused.
+        require_canonical: bool,
+    },
+}
+
+impl<'de> Deserialize<'de> for BlockRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ByObject {
+            block_number: Option<BlockTag>,
+            block_hash: Option<B256>,
+            #[serde(default)]
+            require_canonical: bool,
+        }
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Text(String),
+            Object(ByObject),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Text(text) if text.len() == 66 && text.starts_with("0x") => {
+                let hash = text.parse().map_err(D::Error::custom)?;
+                Ok(Self::Hash {
+                    hash,
+                    require_canonical: false,
+                })
+            }
+            Form::Text(text) => parse_tag(&text).map(Self::Tag).map_err(D::Error::custom),
+            Form::Object(by) => match (by.block_hash, by.block_number) {
+                (Some(hash), None) => Ok(Self::Hash {
+                    hash,
+                    require_canonical: by.require_canonical,
+                }),
+                (None, Some(tag)) => Ok(Self::Tag(tag)),
+                _ => Err(D::Error::custom(
+                    "cannot specify both BlockHash and BlockNumber, choose one or the other",
+                )),
+            },
+        }
+    }
+}
+
+/// A number, given as a QUANTITY; a JSON number is taken too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Text(String),
+            Number(u64),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Text(text) => parse_number(&text).map(Self).map_err(D::Error::custom),
+            Form::Number(number) => Ok(Self(number)),
+        }
+    }
+}
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    let Some(digits) = text.strip_prefix("0x") else {
+        return Err("hex string without 0x prefix".to_owned());
+    };
+    if digits.is_empty() {
+        return Err("hex string \"0x\"".to_owned());
+    }
+    u64::from_str_radix(digits, 16).map_err(|_| match digits.len() {
+        17.. => "hex number > 64 bits".to_owned(),
+        _ => "invalid hex string".to_owned(),
+    })
+}
+
+/// A storage key: up to 32 bytes, leading zeros or not.
+///
+/// # Errors
+/// -32602.
+pub(crate) fn storage_key(text: &str) -> Result<U256, RpcError> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let message = format!("invalid hex in storage key: {text:?}");
+        return Err(RpcError::invalid_params(message));
+    }
+    if digits.len() > 64 {
+        let message = format!("storage key too long (want at most 32 bytes): {text:?}");
+        return Err(RpcError::invalid_params(message));
+    }
+    U256::from_str_radix(digits, 16)
+        .map_err(|error| RpcError::invalid_params(format!("invalid storage key: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(json: &str) -> Params<'_> {
+        Params::new(Some(json), Instant::now()).unwrap()
+    }
+
+    #[test]
+    fn blocks_are_named_by_number_tag_hash_or_object() {
+        let hash = B256::repeat_byte(7);
+        for (json, want) in [
+            ("[\"0x10\"]", BlockRef::Tag(BlockTag::Number(16))),
+            ("[\"latest\"]", BlockRef::Tag(BlockTag::Latest)),
+            ("[\"finalized\"]", BlockRef::Tag(BlockTag::Finalized)),
+            (
+                "[{\"blockNumber\":\"0x1\"}]",
+                BlockRef::Tag(BlockTag::Number(1)),
+            ),
+            (
+                &format!("[\"{hash}\"]"),
+                BlockRef::Hash {
+                    hash,
+                    require_canonical: false,
+                },
+            ),
+            (
+                &format!("[{{\"blockHash\":\"{hash}\",\"requireCanonical\":true}}]"),
+                BlockRef::Hash {
+                    hash,
+                    require_canonical: true,
+                },
+            ),
+        ] {
+            assert_eq!(params(json).required::<BlockRef>(0), Ok(want), "{json}");
+        }
+        for (json, word) in [
+            ("[\"2h\"]", "without 0x prefix"),
+            ("[\"12\"]", "without 0x prefix"),
+            ("[\"0x\"]", "hex string"),
+            ("[\"0x1ffffffffffffffff\"]", "> 64 bits"),
+            ("[{}]", "cannot specify both"),
+            ("[7]", "did not match"),
+            ("[null]", "missing value for required argument 0"),
+            ("[]", "missing value for required argument 0"),
+        ] {
+            let error = params(json).required::<BlockRef>(0).unwrap_err();
+            assert_eq!(error.code, -32602, "{json}");
+            assert!(error.message.contains(word), "{json}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn params_that_are_no_array_are_refused() {
+        for json in ["{}", "7", "\"x\"", "[1", ""] {
+            let refused = Params::new(Some(json), Instant::now()).unwrap_err();
+            assert_eq!(refused.code, -32602, "{json}");
+        }
+        assert_eq!(Params::new(None, Instant::now()).unwrap().len(), 0);
+        assert!(params("[1,2]").at_most(1).is_err());
+    }
+
+    #[test]
+    fn storage_keys_are_short_or_long_and_never_more_than_a_word() {
+        assert_eq!(storage_key("0x1"), Ok(U256::from(1)));
+        assert_eq!(storage_key(&format!("0x{:064x}", 5)), Ok(U256::from(5)));
+        for key in ["0xasdf", "", "0x", &format!("0x{:065x}", 1)] {
+            assert_eq!(storage_key(key).unwrap_err().code, -32602, "{key}");
+        }
+    }
+}

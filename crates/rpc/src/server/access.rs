@@ -1,0 +1,114 @@
+//! Who may ask: hosts, origins, tokens.
+
+use crate::server::jwt::JwtSecret;
+
+/// The host names under which a browser may reach the server; what guards against DNS rebinding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostList {
+    /// All.
+    Any,
+    /// These, without ports.
+    These(Vec<String>),
+}
+
+impl HostList {
+    /// Reads the items of `--host-allowlist`: `*` or `all` is everything.
+    pub fn new(items: &[String]) -> Self {
+        if items.iter().any(|item| item == "*" || item == "all") {
+            return Self::Any;
+        }
+        Self::These(items.iter().map(|item| item.to_ascii_lowercase()).collect())
+    }
+
+    /// Whether a `Host` header is allowed. A request without one comes from no browser.
+    pub fn allows(&self, host: Option<&str>) -> bool {
+        let (Self::These(items), Some(host)) = (self, host) else {
+            return true;
+        };
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host,
+        };
+        items.iter().any(|item| item.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The web pages whose scripts may read answers (CORS).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// All.
+    Any,
+    /// These; none if the list is empty.
+    These(Vec<String>),
+}
+
+impl Origins {
+    /// Reads the items of `--rpc-http-cors-origins`: `*` or `all` is everything, `none` nothing.
+    pub fn new(items: &[String]) -> Self {
+        if items.iter().any(|item| item == "*" || item == "all") {
+            return Self::Any;
+        }
+        let items = items.iter().filter(|item| *item != "none");
+        Self::These(items.cloned().collect())
+    }
+
+    /// What `Access-Control-Allow-Origin` is to say to `origin`, if it is allowed.
+    pub fn allowed(&self, origin: &str) -> Option<String> {
+        match self {
+            Self::Any => Some("*".to_owned()),
+            Self::These(items) => {
+                let same = |item: &&String| item.eq_ignore_ascii_case(origin);
+                items.iter().find(same).map(|_| origin.to_owned())
+            }
+        }
+    }
+}
+
+/// All of it, for one way in.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Host names.
+    pub hosts: HostList,
+    /// Web pages.
+    pub origins: Origins,
+    /// The secret that tokens must be made with, if tokens are asked for.
+    pub jwt: Option<JwtSecret>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(items: &[&str]) -> Vec<String> {
+        items.iter().map(|item| (*item).to_owned()).collect()
+    }
+
+    #[test]
+    fn hosts_are_compared_without_port_and_case() {
+        let hosts = HostList::new(&list(&["localhost", "127.0.0.1", "[::1]"]));
+        for host in ["localhost", "LocalHost:8545", "127.0.0.1:80", "[::1]:8545"] {
+            assert!(hosts.allows(Some(host)), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:8545", ""] {
+            assert!(!hosts.allows(Some(host)), "{host}");
+        }
+        assert!(hosts.allows(None));
+        assert!(HostList::new(&list(&["*"])).allows(Some("evil.example")));
+        assert!(!HostList::new(&[]).allows(Some("localhost")));
+    }
+
+    #[test]
+    fn origins_are_named_all_or_none() {
+        let origins = Origins::new(&list(&["https://a.example"]));
+        assert_eq!(
+            origins.allowed("https://a.example"),
+            Some("https://a.example".to_owned())
+        );
+        assert_eq!(origins.allowed("https://b.example"), None);
+        assert_eq!(Origins::new(&list(&["none"])).allowed("x"), None);
+        assert_eq!(
+            Origins::new(&list(&["*"])).allowed("x"),
+            Some("*".to_owned())
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! HTTP/1.1: requests by POST, health by GET, WebSocket by upgrade.
+//!
+//! Bounded in every way a peer can push: connections, bytes of headers and body, and the time in
+//! which each must have come.
+
+use crate::dispatch::Dispatcher;
+use crate::server::access::Access;
+use crate::server::socket;
+use crate::session::Session;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// What a server offers and within what limits.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Whether requests by POST are answered.
+    pub http: bool,
+    /// Whether a connection may become a WebSocket.
+    pub websocket: bool,
+    /// Who may ask.
+    pub access: Access,
+    /// Connections at a time; more are closed at once.
+    pub max_connections: usize,
+    /// Bytes of a request's body, or of a message.
+    pub max_body_bytes: usize,
+    /// How long headers or a body may take to come, and a connection may be idle.
+    pub read_timeout: Duration,
+}
+
+/// A server that is bound and not yet serving.
+#[derive(Debug)]
+pub struct HttpServer {
+    listener: TcpListener,
+    dispatcher: Arc<Dispatcher>,
+    options: Arc<HttpOptions>,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl HttpServer {
+    /// Binds `address`.
+    ///
+    /// # Errors
+    /// As the system gives it.
+    pub async fn bind(
+        address: SocketAddr,
+        dispatcher: Arc<Dispatcher>,
+        options: HttpOptions,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            dispatcher,
+            options: Arc::new(options),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// As the system gives it.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is true, then lets the requests at hand be answered.
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) {
+        let connections = Arc::new(Semaphore::new(self.options.max_connections));
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, most of the time: a moment later there may be some.
+                    tracing::warn!(%error, "can't accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+                self.dispatcher.backend().figures().connection_refused();
+                continue;
+            };
+            let connection = Connection {
+                dispatcher: Arc::clone(&self.dispatcher),
+                options: Arc::clone(&self.options),
+                stop: stop.clone(),
+            };
+            tokio::spawn(connection.serve(stream, permit));
+        }
+    }
+}
+
+/// One connection.
+#[derive(Clone)]
+struct Connection {
+    dispatcher: Arc<Dispatcher>,
+    options: Arc<HttpOptions>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let _ = stream.set_nodelay(true);
+        let mut stop = self.stop.clone();
+        // A WebSocket outlives the HTTP connection that it began as.
+        let permit = Arc::new(permit);
+        let timeout = self.options.read_timeout;
+        let figures = *self.dispatcher.backend().figures();
+        let _counted = figures.http_connection();
+        let service = service_fn(move |request| {
+            let (this, permit) = (self.clone(), Arc::clone(&permit));
+            async move { Ok::<_, Infallible>(this.answer(request, permit).await) }
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(timeout)
+            .max_buf_size(64 << 10)
+            .pipeline_flush(true)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        tokio::pin!(serving);
+        tokio::select! {
+            _ = serving.as_mut() => return,
+            _ = stop.wait_for(|stop| *stop) => serving.as_mut().graceful_shutdown(),
+        }
+        let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Answer {
+        let access = &self.options.access;
+        let text = |name| header_text(request.headers(), name);
+        if !access.hosts.allows(text(header::HOST)) {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "{\"message\":\"Host not authorized.\"}",
+            );
+        }
+        let origin = text(header::ORIGIN).map(str::to_owned);
+        let allowed = origin
+            .as_deref()
+            .map(|origin| access.origins.allowed(origin));
+        if let Some(None) = allowed {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "{\"message\":\"Origin not allowed.\"}",
+            );
+        }
+        let mut answer = self.route(request, permit).await;
+        if let Some(allowed) = allowed.flatten().and_then(|text| text.parse().ok()) {
+            allow_origin(answer.headers_mut(), allowed);
+        }
+        answer
+    }
+
+    async fn route(&self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Answer {
+        match *request.method() {
+            Method::OPTIONS => plain(StatusCode::NO_CONTENT, ""),
+            Method::GET if socket::is_upgrade(&request) && self.options.websocket => {
+                match self.authorize(request.headers()) {
+                    Some(refused) => refused,
+                    None => self.upgrade(request, permit),
+                }
+            }
+            Method::GET => self.health(request.uri().path(), request.uri().query()),
+            Method::POST if self.options.http => match self.authorize(request.headers()) {
+                Some(refused) => refused,
+                None => self.post(request).await,
+            },
+            _ => plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        }
+    }
+
+    /// The refusal of a request without a good token, where tokens are asked for.
+    fn authorize(&self, headers: &HeaderMap) -> Option<Answer> {
+        let secret = self.options.access.jwt.as_ref()?;
+        let error = secret
+            .check(header_text(headers, header::AUTHORIZATION))
+            .err()?;
+        self.dispatcher.backend().figures().token_refused();
+        Some(plain(StatusCode::UNAUTHORIZED, &error.to_string()))
+    }
+
+    fn health(&self, path: &str, query: Option<&str>) -> Answer {
+        let backend = self.dispatcher.backend();
+        let (status, body) = match path {
+            "/liveness" => (StatusCode::OK, "{\"status\":\"UP\"}".to_owned()),
+            "/readiness" => match backend.readiness(query.unwrap_or_default()) {
+                Ok(()) => (StatusCode::OK, "{\"status\":\"UP\"}".to_owned()),
+                Err(why) => {
+                    let mut body = Vec::new();
+                    let mut object = crate::json::Object::new(&mut body);
+                    object.string("status", "DOWN");
+                    object.string("reason", &why);
+                    drop(object);
+                    let body = String::from_utf8(body).unwrap_or_default();
+                    (StatusCode::SERVICE_UNAVAILABLE, body)
+                }
+            },
+            _ => (StatusCode::NOT_FOUND, String::new()),
+        };
+        json(status, body)
+    }
+
+    async fn post(&self, request: Request<Incoming>) -> Answer {
+        let body = Limited::new(request.into_body(), self.options.max_body_bytes);
+        let body = match tokio::time::timeout(self.options.read_timeout, body.collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let message = format!(
+                    "the request is longer than {} bytes",
+                    self.options.max_body_bytes
+                );
+                return plain(StatusCode::PAYLOAD_TOO_LARGE, &message);
+            }
+            Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the request did not come whole"),
+            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request came too slowly"),
+        };
+        let answer = self.dispatcher.answer(body, &Session::default()).await;
+        json(StatusCode::OK, answer.unwrap_or_default())
+    }
+
+    fn upgrade(&self, mut request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Answer {
+        let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
+            return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing");
+        };
+        let accept = socket::accept_key(key.as_bytes());
+        let this = self.clone();
+        let upgraded = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let _permit = permit;
+            if let Ok(upgraded) = upgraded.await {
+                let limit = this.options.max_body_bytes;
+                socket::serve(TokioIo::new(upgraded), this.dispatcher, limit, this.stop).await;
+            }
+        });
+        let mut answer = plain(StatusCode::SWITCHING_PROTOCOLS, "");
+        let headers = answer.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        if let Ok(accept) = HeaderValue::from_str(&accept) {
+            headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        answer
+    }
+}
+
+fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    let allow = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Content-Type, Authorization, Accept, Origin, X-Requested-With",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    for (name, value) in allow {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    answer
+}
+
+/// An answer of plain text.
+pub(super) fn plain(status: StatusCode, text: &str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,254 @@
+//! The tokens by which a consensus client shows that it holds the secret of the Engine API.
+//!
+//! HS256 only, with an issue time within a minute of now. Spec: execution-apis
+//! `engine/authentication.md`, RFC 7519.
+
+use hmac::{Hmac, Mac};
+use niwaki_primitives::hex;
+use serde::Deserialize;
+use sha2::Sha256;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How far the issue time of a token may be from now, seconds.
+const WINDOW_SECONDS: u64 = 60;
+
+/// Why a token was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JwtError {
+    /// No `Authorization: Bearer` header.
+    #[error("missing token")]
+    Missing,
+    /// Not three parts of base64url, or not JSON inside.
+    #[error("malformed token: {0}")]
+    Malformed(&'static str),
+    /// Signed in a way that is not HS256.
+    #[error("the token's algorithm must be HS256")]
+    Algorithm,
+    /// Signed with another secret.
+    #[error("the token's signature is not made with this node's secret")]
+    Signature,
+    /// Issued too long ago, or in the future.
+    #[error("stale token: issued at {issued}, it is {now}; compare the two machines' clocks")]
+    Stale {
+        /// Seconds, by the token.
+        issued: u64,
+        /// Seconds, by this machine.
+        now: u64,
+    },
+}
+
+/// The 32 bytes that both clients hold.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JwtSecret([u8; 32]);
+
+impl fmt::Debug for JwtSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JwtSecret(..)")
+    }
+}
+
+#[derive(Deserialize)]
+struct Head {
+    alg: String,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iat: u64,
+}
+
+impl JwtSecret {
+    /// A secret of these bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads 64 hexadecimal digits, with or without 0x, and blanks around them.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.trim();
+        let digits = digits.strip_prefix("0x").unwrap_or(digits);
+        let bytes = hex::decode_to_array::<_, 32>(digits);
+        bytes.map(Self).map_err(|_| {
+            format!(
+                "not 64 hexadecimal digits but {} characters; `openssl rand -hex 32` makes a secret",
+                digits.len()
+            )
+        })
+    }
+
+    /// The secret in hexadecimal, as its file holds it.
+    pub fn to_hex(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// A token issued `now`, seconds since 1970.
+    pub fn token(&self, now: u64) -> String {
+        let head = encode(b"{\"alg\":\"HS256\",\"typ\":\"JWT\"}");
+        let claims = encode(format!("{{\"iat\":{now}}}").as_bytes());
+        let signed = format!("{head}.{claims}");
+        let signature = encode(&self.mac(&signed).finalize().into_bytes());
+        format!("{signed}.{signature}")
+    }
+
+    /// Checks the value of an `Authorization` header.
+    ///
+    /// # Errors
+    /// [`JwtError`].
+    pub fn check(&self, header: Option<&str>) -> Result<(), JwtError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.check_at(header, now.map_or(0, |now| now.as_secs()))
+    }
+
+    fn check_at(&self, header: Option<&str>, now: u64) -> Result<(), JwtError> {
+        let token = header
+            .and_then(|header| header.strip_prefix("Bearer "))
+            .ok_or(JwtError::Missing)?
+            .trim();
+        let (signed, signature) = token
+            .rsplit_once('.')
+            .ok_or(JwtError::Malformed("it has no three parts"))?;
+        let (head, claims) = signed
+            .split_once('.')
+            .ok_or(JwtError::Malformed("it has no three parts"))?;
+
+        let head: Head = parse(head)?;
+        if head.alg != "HS256" {
+            return Err(JwtError::Algorithm);
+        }
+        let signature = decode(signature).ok_or(JwtError::Malformed("no base64url"))?;
+        // Compared in constant time.
+        self.mac(signed)
+            .verify_slice(&signature)
+            .map_err(|_| JwtError::Signature)?;
+        let Claims { iat: issued } = parse(claims)?;
+        if issued.abs_diff(now) > WINDOW_SECONDS {
+            return Err(JwtError::Stale { issued, now });
+        }
+        Ok(())
+    }
+
+    fn mac(&self, text: &str) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes any key length");
+        mac.update(text.as_bytes());
+        mac
+    }
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, JwtError> {
+    let bytes = decode(part).ok_or(JwtError::Malformed("no base64url"))?;
+    serde_json::from_slice(&bytes).map_err(|_| JwtError::Malformed("a field is missing"))
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Base64url without padding (RFC 4648).
+fn encode(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let mut group = [0u8; 3];
+        group[..chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
+        for index in 0..=chunk.len() {
+            let digit = (bits >> (18 - 6 * index)) & 63;
+            out.push(char::from(ALPHABET[digit as usize]));
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    for chunk in text.as_bytes().chunks(4) {
+        let mut bits = 0u32;
+        for (index, byte) in chunk.iter().enumerate() {
+            let digit = ALPHABET.iter().position(|letter| letter == byte)?;
+            bits |= u32::try_from(digit).ok()? << (18 - 6 * index);
+        }
+        let bytes = bits.to_be_bytes();
+        let whole = chunk.len().checked_sub(1).filter(|whole| *whole > 0)?;
+        out.extend_from_slice(&bytes[1..=whole]);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_790_000_000;
+
+    fn check(secret: &JwtSecret, token: &str) -> Result<(), JwtError> {
+        secret.check_at(Some(&format!("Bearer {token}")), NOW)
+    }
+
+    #[test]
+    fn a_token_of_the_secret_passes_for_a_minute_either_way() {
+        let secret = JwtSecret::new([7; 32]);
+        for issued in [NOW - 60, NOW, NOW + 60] {
+            assert_eq!(check(&secret, &secret.token(issued)), Ok(()));
+        }
+        for issued in [0, NOW - 61, NOW + 61, u64::MAX] {
+            let stale = check(&secret, &secret.token(issued));
+            assert_eq!(stale, Err(JwtError::Stale { issued, now: NOW }));
+        }
+    }
+
+    #[test]
+    fn other_secrets_other_algorithms_and_torn_tokens_are_refused() {
+        let secret = JwtSecret::new([7; 32]);
+        let other = JwtSecret::new([8; 32]).token(NOW);
+        assert_eq!(check(&secret, &other), Err(JwtError::Signature));
+        let claims = encode(format!("{{\"iat\":{NOW}}}").as_bytes());
+        for head in [
+            "{\"alg\":\"none\"}",
+            "{\"alg\":\"RS256\"}",
+            "{\"alg\":\"hs256\"}",
+        ] {
+            let signed = format!("{}.{claims}", encode(head.as_bytes()));
+            let signature = encode(&secret.mac(&signed).finalize().into_bytes());
+            let token = format!("{signed}.{signature}");
+            assert_eq!(check(&secret, &token), Err(JwtError::Algorithm), "{head}");
+        }
+        let good = secret.token(NOW);
+        for end in 0..good.len() {
+            assert!(check(&secret, &good[..end]).is_err(), "{end} characters");
+        }
+        for at in 0..good.len() {
+            let mut bad = good.clone().into_bytes();
+            bad[at] = if bad[at] == b'A' { b'Q' } else { b'A' };
+            let bad = String::from_utf8(bad).unwrap();
+            assert!(
+                check(&secret, &bad).is_err() || bad == good,
+                "character {at}"
+            );
+        }
+        assert_eq!(secret.check_at(None, NOW), Err(JwtError::Missing));
+        assert_eq!(
+            secret.check_at(Some("Basic x"), NOW),
+            Err(JwtError::Missing)
+        );
+    }
+
+    #[test]
+    fn the_example_of_rfc_7519_is_encoded_as_there() {
+        let text = b"{\"typ\":\"JWT\",\r\n \"alg\":\"HS256\"}";
+        let coded = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9";
+        assert_eq!(encode(text), coded);
+        assert_eq!(decode(coded).unwrap(), text);
+    }
+
+    #[test]
+    fn a_secret_is_read_with_blanks_and_prefix_and_refused_by_its_length() {
+        let text = "ab".repeat(32);
+        for form in [text.clone(), format!("0x{text}\n"), format!("  {text}")] {
+            assert_eq!(JwtSecret::parse(&form), Ok(JwtSecret::new([0xab; 32])));
+        }
+        let error = JwtSecret::parse("abcd").unwrap_err();
+        assert!(error.contains("4 characters"), "{error}");
+        assert!(JwtSecret::parse(&"zz".repeat(32)).is_err());
+    }
+}

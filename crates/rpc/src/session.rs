@@ -1,0 +1,112 @@
+//! What belongs to one connection: its subscriptions.
+
+use crate::dispatch::Dispatcher;
+use crate::subscriptions::{self, Wanted};
+use crate::{Params, RpcError};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use tokio::sync::mpsc::Sender;
+use tokio::task::AbortHandle;
+
+/// Most subscriptions of one connection.
+const MOST: usize = 256;
+
+/// A connection. One over HTTP has no way to be told anything later, and so no subscriptions.
+#[derive(Debug, Default)]
+pub struct Session {
+    notify: Option<Sender<Vec<u8>>>,
+    subscriptions: Mutex<HashMap<String, AbortHandle>>,
+}
+
+impl Session {
+    /// A connection that can be told of events, through `notify`.
+    pub fn with_events(notify: Sender<Vec<u8>>) -> Self {
+        Self {
+            notify: Some(notify),
+            subscriptions: Mutex::default(),
+        }
+    }
+
+    /// The answer to a call that is about the connection; `None` for all others.
+    pub(crate) fn answer(
+        &self,
+        dispatcher: &Dispatcher,
+        method: &str,
+        params: Option<&str>,
+        deadline: Instant,
+    ) -> Option<Result<Vec<u8>, RpcError>> {
+        if !matches!(method, "eth_subscribe" | "eth_unsubscribe")
+            || !dispatcher.offers("eth_blockNumber")
+        {
+            return None;
+        }
+        let Some(notify) = &self.notify else {
+            let error = RpcError::new(-32601, "notifications not supported");
+            return Some(Err(error));
+        };
+        let params = match Params::new(params, deadline) {
+            Ok(params) => params,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(match method {
+            "eth_subscribe" => self.subscribe(dispatcher, &params, notify),
+            _ => self.unsubscribe(&params),
+        })
+    }
+
+    fn subscribe(
+        &self,
+        dispatcher: &Dispatcher,
+        params: &Params<'_>,
+        notify: &Sender<Vec<u8>>,
+    ) -> Result<Vec<u8>, RpcError> {
+        let wanted = Wanted::read(params)?;
+        let mut subscriptions = self
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        subscriptions.retain(|_, task| !task.is_finished());
+        if subscriptions.len() >= MOST {
+            let message = format!("at most {MOST} subscriptions for one connection");
+            return Err(RpcError::limit(message));
+        }
+        let backend = dispatcher.backend().clone();
+        let id = backend.next_id();
+        let task = tokio::spawn(subscriptions::follow(
+            backend,
+            wanted,
+            id.clone(),
+            notify.clone(),
+        ));
+        subscriptions.insert(id.clone(), task.abort_handle());
+        Ok(format!("\"{id}\"").into_bytes())
+    }
+
+    fn unsubscribe(&self, params: &Params<'_>) -> Result<Vec<u8>, RpcError> {
+        let id: String = params.required(0)?;
+        let mut subscriptions = self
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match subscriptions.remove(&id) {
+            Some(task) => {
+                task.abort();
+                Ok(b"true".to_vec())
+            }
+            None => Err(RpcError::server("subscription not found")),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let subscriptions = self
+            .subscriptions
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for task in subscriptions.values() {
+            task.abort();
+        }
+    }
+}

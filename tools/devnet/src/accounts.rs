@@ -1,0 +1,229 @@
+//! Accounts of known keys, and the transactions they send: every type, one after the other.
+
+use crate::genesis::CHAIN_ID;
+use alloy_consensus::{SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy};
+use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
+use alloy_primitives::{Signature, keccak256};
+use eyre::{Result, WrapErr};
+use niwaki_crypto::{address_of_secret_key, blob_commitment, cell_proofs, sha256, sign};
+use niwaki_primitives::{
+    AccessList, AccessListItem, Address, Authorization, B256, Bytes, SignedAuthorization,
+    TxEnvelope, TxKind, U256, address,
+};
+use niwaki_txpool::encode_network;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use std::sync::Arc;
+
+/// Where the counter lies.
+pub(crate) const CONTRACT: Address = address!("00000000000000000000000000000000000c0de0");
+
+/// The kinds of transactions, each as often as the others; blobs are dear to make, so they come from
+/// a stock.
+pub(crate) const KINDS: [&str; 7] = [
+    "legacy",
+    "access list",
+    "dynamic fee",
+    "blob",
+    "set code",
+    "create",
+    "revert",
+];
+
+/// Init code that deploys one byte, STOP.
+const DEPLOYS_STOP: Bytes = Bytes::from_static(&[0x60, 0x01, 0x60, 0x00, 0xf3]);
+
+/// An account of a known key.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    key: B256,
+    pub(crate) address: Address,
+    /// Of its next transaction.
+    pub(crate) nonce: u64,
+}
+
+/// `count` accounts, the same ones every time.
+pub(crate) fn make(count: u64) -> Result<Vec<Account>> {
+    (0..count)
+        .map(|index| {
+            let key = keccak256(format!("niwaki devnet {index}"));
+            let address = address_of_secret_key(&key).wrap_err("a key")?;
+            Ok(Account {
+                key,
+                address,
+                nonce: 0,
+            })
+        })
+        .collect()
+}
+
+/// A transaction in the form in which it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) hash: B256,
+    pub(crate) kind: &'static str,
+    pub(crate) sender: usize,
+    pub(crate) raw: Bytes,
+}
+
+/// Blobs with commitments and proofs, made once.
+#[derive(Clone, Debug)]
+pub(crate) struct Stock(Vec<Arc<BlobTransactionSidecarVariant>>);
+
+impl Stock {
+    /// `count` sidecars of one blob each, about 0.3 s each.
+    pub(crate) fn new(count: u8) -> Result<Self> {
+        let make = |number: u8| -> Result<_> {
+            let mut blob = Box::new(alloy_eips::eip4844::Blob::repeat_byte(0));
+            for (value, element) in (0..=250_u8).cycle().zip(blob.chunks_mut(32)) {
+                // The first byte of each element stays zero, so that it is below the modulus.
+                element[1..].fill(number.wrapping_add(value));
+            }
+            let commitment = blob_commitment(&blob)?;
+            let proofs = cell_proofs(&blob)?;
+            let sidecar = BlobTransactionSidecarEip7594::new(vec![*blob], vec![commitment], proofs);
+            Ok(Arc::new(BlobTransactionSidecarVariant::Eip7594(sidecar)))
+        };
+        (0..count).map(make).collect::<Result<_>>().map(Self)
+    }
+}
+
+/// The slot in which the counter counts.
+fn counter_slot() -> AccessList {
+    AccessList(vec![AccessListItem {
+        address: CONTRACT,
+        storage_keys: vec![B256::ZERO],
+    }])
+}
+
+/// Spec: EIP-4844, `kzg_to_versioned_hash`.
+pub(crate) fn versioned_hash(commitment: &[u8]) -> B256 {
+    let mut hash = sha256(commitment);
+    hash[0] = 1;
+    hash
+}
+
+impl Account {
+    /// The next transaction of `kind`, an index into [`KINDS`].
+    pub(crate) fn send(
+        &mut self,
+        sender: usize,
+        kind: usize,
+        stock: &Stock,
+        random: &mut SmallRng,
+    ) -> Result<Sent> {
+        let nonce = self.nonce;
+        self.nonce += 1;
+        let value = U256::from(random.random_range(1..1_000_u64));
+        let to = TxKind::Call(CONTRACT);
+        let input = Bytes::from(vec![random.random_range(0..200_u8); 8]);
+        let max_fee = 200_000_000_000_u128;
+        let tip = random.random_range(1_000_000_000..3_000_000_000_u128);
+        let kind = KINDS[kind];
+        let mut sidecar = None;
+        let dynamic = |to, input, gas_limit| TxEip1559 {
+            chain_id: CHAIN_ID,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: max_fee,
+            max_priority_fee_per_gas: tip,
+            to,
+            value: U256::ZERO,
+            access_list: AccessList::default(),
+            input,
+        };
+        let tx = match kind {
+            "legacy" => self.sign(TxLegacy {
+                chain_id: Some(CHAIN_ID),
+                nonce,
+                gas_price: max_fee,
+                gas_limit: 100_000,
+                to,
+                value,
+                input,
+            })?,
+            "access list" => self.sign(TxEip2930 {
+                chain_id: CHAIN_ID,
+                nonce,
+                gas_price: max_fee,
+                gas_limit: 100_000,
+                to,
+                value,
+                access_list: counter_slot(),
+                input,
+            })?,
+            "dynamic fee" => self.sign(TxEip1559 {
+                value,
+                ..dynamic(to, input, 100_000)
+            })?,
+            "blob" => {
+                let picked = &stock.0[random.random_range(0..stock.0.len())];
+                sidecar = Some(Arc::clone(picked));
+                let commitments = picked.commitments().iter();
+                self.sign(TxEip4844 {
+                    chain_id: CHAIN_ID,
+                    nonce,
+                    gas_limit: 100_000,
+                    max_fee_per_gas: max_fee,
+                    max_priority_fee_per_gas: tip,
+                    to: CONTRACT,
+                    value,
+                    access_list: AccessList::default(),
+                    blob_versioned_hashes: commitments
+                        .map(|point| versioned_hash(point.as_slice()))
+                        .collect(),
+                    max_fee_per_blob_gas: 1_000_000_000_000,
+                    input,
+                })?
+            }
+            "set code" => {
+                let authorization = self.authorization(nonce + 1)?;
+                self.nonce += 1;
+                self.sign(TxEip7702 {
+                    chain_id: CHAIN_ID,
+                    nonce,
+                    gas_limit: 200_000,
+                    max_fee_per_gas: max_fee,
+                    max_priority_fee_per_gas: tip,
+                    to: self.address,
+                    value,
+                    access_list: AccessList::default(),
+                    authorization_list: vec![authorization],
+                    input,
+                })?
+            }
+            "create" => self.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 200_000))?,
+            _ => self.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000))?,
+        };
+        Ok(Sent {
+            hash: *tx.tx_hash(),
+            kind,
+            sender,
+            raw: encode_network(&tx, sidecar.as_deref()).into(),
+        })
+    }
+
+    /// Lets the counter act for this account; `nonce` is after the sender's own has gone up.
+    fn authorization(&self, nonce: u64) -> Result<SignedAuthorization> {
+        let authorization = Authorization {
+            chain_id: U256::from(CHAIN_ID),
+            address: CONTRACT,
+            nonce,
+        };
+        let signature = self.signature(&authorization.signature_hash())?;
+        Ok(authorization.into_signed(signature))
+    }
+
+    fn signature(&self, hash: &B256) -> Result<Signature> {
+        let (r, s, y_parity) = sign(hash, &self.key).wrap_err("a signature")?;
+        Ok(Signature::new(r, s, y_parity))
+    }
+
+    fn sign<T: SignableTransaction<Signature>>(&self, tx: T) -> Result<TxEnvelope>
+    where
+        TxEnvelope: From<alloy_consensus::Signed<T>>,
+    {
+        let signature = self.signature(&tx.signature_hash())?;
+        Ok(tx.into_signed(signature).into())
+    }
+}

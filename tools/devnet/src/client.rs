@@ -1,0 +1,87 @@
+//! An execution client seen from outside: its Engine API and its JSON-RPC.
+
+use eyre::{Result, WrapErr, eyre};
+use niwaki_rpc::JwtSecret;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// How to ask a client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    agent: ureq::Agent,
+    rpc: String,
+    engine: String,
+    secret: JwtSecret,
+}
+
+impl Client {
+    pub(crate) fn new(name: &'static str, rpc: u16, engine: u16, secret: JwtSecret) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(30)))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        Self {
+            name,
+            agent,
+            rpc: format!("http://127.0.0.1:{rpc}"),
+            engine: format!("http://127.0.0.1:{engine}"),
+            secret,
+        }
+    }
+
+    /// Asks the public port.
+    pub(crate) fn ask(&self, method: &str, params: Value) -> Result<Value> {
+        self.call(&self.rpc, None, method, params)
+    }
+
+    /// Asks the Engine API, and says how long that took.
+    pub(crate) fn drive(&self, method: &str, params: Value) -> Result<(Value, Duration)> {
+        let now = UNIX_EPOCH.elapsed()?.as_secs();
+        let token = format!("Bearer {}", self.secret.token(now));
+        let began = Instant::now();
+        let result = self.call(&self.engine, Some(&token), method, params)?;
+        Ok((result, began.elapsed()))
+    }
+
+    fn call(&self, url: &str, token: Option<&str>, method: &str, params: Value) -> Result<Value> {
+        let at = || format!("{} {method}", self.name);
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let mut request = self
+            .agent
+            .post(url)
+            .header("content-type", "application/json");
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let mut answer = request.send(body.to_string()).wrap_err_with(at)?;
+        let limit = 256 << 20;
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(limit)
+            .read_to_string();
+        let text = text.wrap_err_with(at)?;
+        let mut answer: Value =
+            serde_json::from_str(&text).wrap_err_with(|| format!("{}: not JSON: {text}", at()))?;
+        match answer.get("error") {
+            Some(error) => Err(eyre!("{}: {error}", at())),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    /// Waits until the public port answers.
+    pub(crate) fn wait_until_ready(&self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            match self.ask("eth_blockNumber", json!([])) {
+                Ok(_) => return Ok(()),
+                Err(error) if began.elapsed() > Duration::from_secs(60) => {
+                    return Err(error.wrap_err("it does not begin to answer"));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+}

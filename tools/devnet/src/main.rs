@@ -1,0 +1,87 @@
+//! `niwaki-devnet`: a consensus client for two execution clients at once.
+//!
+//! Plays slots on a chain of its own through the real Engine API, with tokens: blocks that either
+//! client builds go to both, with transactions of every type in them, and both must agree on every
+//! head. Slots are missed, payloads come late and twice, the two are parted and brought together
+//! again, and this client is stopped and killed. It refuses to know anything of the inside of either.
+
+mod accounts;
+mod client;
+mod genesis;
+mod play;
+mod process;
+mod report;
+
+use clap::Parser;
+use eyre::{Result, ensure};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Plays the consensus client over niwaki and geth at once.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+struct Options {
+    /// The binary of niwaki.
+    #[arg(long, value_name = "FILE")]
+    niwaki: PathBuf,
+    /// The binary of geth 1.17; `cargo xtask peers` builds it. Without it niwaki plays against itself.
+    #[arg(long, value_name = "FILE")]
+    geth: Option<PathBuf>,
+    /// How many slots.
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    slots: u64,
+    /// How long a slot lasts, milliseconds. Timestamps go by 4 seconds a slot whatever this says.
+    #[arg(long, value_name = "MS", default_value_t = 4_000)]
+    slot_ms: u64,
+    /// Transactions sent in each slot.
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    transactions: u64,
+    /// Where chance begins; the same number gives the same events.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Folder for the data of both; kept afterwards. Must not exist [default: a temporary one].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Write what was measured as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("niwaki-devnet: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
+    let temporary = tempfile::tempdir()?;
+    let folder = match &options.folder {
+        Some(folder) => {
+            ensure!(
+                !folder.exists(),
+                "{} exists; name a folder to be made",
+                folder.display()
+            );
+            std::fs::create_dir_all(folder)?;
+            folder.clone()
+        }
+        None => temporary.path().to_owned(),
+    };
+    let mut play = play::Play::begin(options, &folder)?;
+    let slot = Duration::from_millis(options.slot_ms);
+    for number in 1..=options.slots {
+        play.slot(number, slot)?;
+    }
+    let report = play.finish()?;
+    report.print();
+    if let Some(path) = &options.json {
+        std::fs::write(path, report.to_json())?;
+    }
+    Ok(())
+}

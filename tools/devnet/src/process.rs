@@ -1,0 +1,184 @@
+//! The clients' processes: started, asked to stop, killed, started again.
+
+use crate::client::Client;
+use eyre::{Result, WrapErr, ensure};
+use niwaki_rpc::JwtSecret;
+use std::fs::OpenOptions;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Which client a process is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Niwaki,
+    Geth,
+}
+
+/// A client that runs.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) kind: Kind,
+    pub(crate) client: Client,
+    binary: PathBuf,
+    folder: PathBuf,
+    ports: [u16; 2],
+    child: Child,
+}
+
+impl Process {
+    /// Starts `binary` in `folder`, which is made, upon the genesis file.
+    pub(crate) fn start(
+        kind: Kind,
+        name: &'static str,
+        binary: &Path,
+        folder: PathBuf,
+        genesis: &Path,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        std::fs::copy(genesis, folder.join("genesis.json"))?;
+        let mut secret = [0; 32];
+        secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        let secret = JwtSecret::new(secret);
+        std::fs::write(folder.join("secret"), secret.to_hex())?;
+        if kind == Kind::Geth {
+            prepare_geth(binary, &folder)?;
+        }
+        let ports = [free_port()?, free_port()?];
+        let child = spawn(kind, binary, &folder, ports)?;
+        let client = Client::new(name, ports[0], ports[1], secret);
+        let process = Self {
+            kind,
+            client,
+            binary: binary.to_owned(),
+            folder,
+            ports,
+            child,
+        };
+        process.client.wait_until_ready()?;
+        Ok(process)
+    }
+
+    pub(crate) fn data_path(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// The file of the chain's genesis.
+    pub(crate) fn genesis(&self) -> PathBuf {
+        self.folder.join("genesis.json")
+    }
+
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to end, and waits.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let id = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &id]).status()?;
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(
+                began.elapsed() < Duration::from_secs(60),
+                "{} does not stop",
+                self.client.name
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Starts it again after it has ended.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.child = spawn(self.kind, &self.binary, &self.folder, self.ports)?;
+        self.client.wait_until_ready()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
+    // On loopback only, even where nobody is to connect.
+    let config = "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n";
+    std::fs::write(folder.join("geth.toml"), config)?;
+    let output = Command::new(binary)
+        .args(["--datadir", "data", "init", "genesis.json"])
+        .current_dir(folder)
+        .output()
+        .wrap_err_with(|| format!("can't run {}", binary.display()))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "geth init: {errors}");
+    Ok(())
+}
+
+fn spawn(kind: Kind, binary: &Path, folder: &Path, [rpc, engine]: [u16; 2]) -> Result<Child> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))?;
+    let (rpc, engine) = (rpc.to_string(), engine.to_string());
+    let flags: Vec<&str> = match kind {
+        Kind::Niwaki => vec![
+            "--data-path",
+            "data",
+            "--genesis-file",
+            "genesis.json",
+            "--rpc-http-enabled",
+            "--rpc-http-port",
+            &rpc,
+            "--rpc-http-api",
+            "ETH,NET,WEB3,TXPOOL,DEBUG",
+            "--engine-rpc-port",
+            &engine,
+            "--engine-jwt-secret",
+            "secret",
+            "--memory-budget",
+            "512M",
+        ],
+        Kind::Geth => vec![
+            "--config",
+            "geth.toml",
+            "--datadir",
+            "data",
+            "--http",
+            "--http.port",
+            &rpc,
+            "--http.api",
+            "eth,net,web3,txpool,debug",
+            "--authrpc.port",
+            &engine,
+            "--authrpc.jwtsecret",
+            "secret",
+            "--syncmode",
+            "full",
+            "--ipcdisable",
+            "--nat",
+            "none",
+        ],
+    };
+    Command::new(binary)
+        .args(flags)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .wrap_err_with(|| format!("can't run {}", binary.display()))
+}
