@@ -4,6 +4,7 @@ mod big_state;
 mod chain_file;
 mod compare;
 mod disk;
+mod engine;
 mod gen_genesis;
 mod import;
 mod keccak;
@@ -59,6 +60,8 @@ enum Command {
     Keccak(keccak::Options),
     /// Random reads of slots of a large state, beside bare RocksDB and MDBX.
     Sload(sload::Options),
+    /// Options of the storage engine and ways to ask it, beside what was chosen.
+    Engine(engine::Options),
     /// A large state moved back by many blocks at once.
     Rollback(rollback::Options),
     /// Blocks beside the head, each executed upon the one before, timed by depth.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::StateRoot(options) => state_root::run(&options),
         Command::Keccak(options) => keccak::run(&options),
         Command::Sload(options) => sload::run(&options),
+        Command::Engine(options) => engine::run(&options),
         Command::Rollback(options) => rollback::run(&options),
         Command::SideChain(options) => side_chain::run(&options),
         Command::Soak(options) => soak::run(&options),
