@@ -11,6 +11,7 @@ mod database;
 mod format_file;
 mod ingest;
 mod log_guard;
+mod marks;
 mod options;
 mod pending;
 mod queue;

@@ -4,6 +4,7 @@
 //! the writer's thread if that comes first: seldom on the thread that made it.
 
 use crate::batch::{ChangeRef, Then};
+use crate::marks::Marks;
 use crate::{Batch, Later, Segment};
 use niwaki_primitives::map::{DefaultHashBuilder, HashMap};
 use std::collections::BTreeMap;
@@ -23,11 +24,46 @@ pub(crate) fn find<'a>(
     if stack.is_empty() {
         return None;
     }
-    let hash = hash(segment, key);
-    stack.iter().rev().find_map(|batch| {
-        let index = batch.find(hash, segment, key)?;
-        Some(batch.change(index).2)
-    })
+    let (batch, index) = newest(stack, hash(segment, key), segment, key)?;
+    Some(batch.change(index).2)
+}
+
+/// The last batch of a stack that has `key`, whose [`hash`] is given, and the change that holds in it.
+fn newest<'a>(
+    stack: &'a [Arc<Pending>],
+    hash: u64,
+    segment: Segment,
+    key: &[u8],
+) -> Option<(&'a Pending, u32)> {
+    // To ask so few is quicker than to look which.
+    const FEW: usize = 3;
+    let mut named = match stack {
+        [first, .., _] if stack.len() > FEW => {
+            let Place { marks, number } = &first.place;
+            marks.may_have(hash, *number, stack.len())
+        }
+        _ => (1 << stack.len()) - 1,
+    };
+    while named != 0 {
+        let last = named.ilog2();
+        let batch = &stack[last as usize];
+        if let Some(index) = batch.find(hash, segment, key) {
+            return Some((batch, index));
+        }
+        named ^= 1 << last;
+    }
+    None
+}
+
+/// Takes `group`, the first of those that wait, out of the table of marks. The engine has them.
+pub(crate) fn clear_marks(group: &[Arc<Pending>]) {
+    if let Some(Place { marks, number }) = group.last().map(|batch| &batch.place) {
+        marks.keep_from(number + 1);
+    }
+    for batch in group {
+        let hashes = batch.index().last.keys().copied();
+        batch.place.marks.clear(batch.place.number, hashes);
+    }
 }
 
 /// Keys with their values, or `None` for those that are deleted.
@@ -58,9 +94,16 @@ pub(crate) struct Pending {
     then: Mutex<Option<Then>>,
     /// What it counts for, as far as that was known when it came.
     held: Held,
+    place: Place,
     index: OnceLock<Index>,
     /// Per segment, its changes in the order of their keys, of each key the one that holds.
     sorted: [OnceLock<Vec<u32>>; Segment::ALL.len()],
+}
+
+/// The number of a batch, counted from the first that ever came, and the table of all that wait.
+pub(crate) struct Place {
+    pub(crate) marks: Arc<Marks>,
+    pub(crate) number: u64,
 }
 
 /// Bytes in memory, counted in a total until this is dropped.
@@ -102,7 +145,12 @@ fn hash(segment: Segment, key: &[u8]) -> u64 {
 
 impl Pending {
     /// `total` counts it as long as anybody has it.
-    pub(crate) fn new(batch: Batch, mut later: Later, total: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(
+        batch: Batch,
+        mut later: Later,
+        place: Place,
+        total: &Arc<AtomicUsize>,
+    ) -> Self {
         let held = Held::new(batch.bytes() + later.bytes, total);
         let then = later.then.take();
         Self {
@@ -110,6 +158,7 @@ impl Pending {
             whole: OnceLock::new(),
             then: Mutex::new(then),
             held,
+            place,
             index: OnceLock::new(),
             sorted: Default::default(),
         }
@@ -137,7 +186,7 @@ impl Pending {
 
     /// Completes and indexes it, if nobody has, and does what is to be done then.
     pub(crate) fn make_ready(&self) {
-        self.index.get_or_init(|| Index::of(self.batch()));
+        self.index();
         let mut place = self.then.lock().unwrap_or_else(PoisonError::into_inner);
         let then = place.take();
         drop(place);
@@ -150,13 +199,22 @@ impl Pending {
     pub(crate) fn holds(&self, index: u32, later: &[Arc<Self>]) -> bool {
         let (segment, key, _) = self.change(index);
         let hash = hash(segment, key);
-        let is_gone = |later: &Arc<Self>| later.find(hash, segment, key).is_some();
-        self.find(hash, segment, key) == Some(index) && !later.iter().any(is_gone)
+        self.find(hash, segment, key) == Some(index) && newest(later, hash, segment, key).is_none()
+    }
+
+    /// Where its keys are; the first who asks enters it in the table of marks.
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            let index = Index::of(self.batch());
+            let Place { marks, number } = &self.place;
+            marks.enter(*number, index.last.keys().copied());
+            index
+        })
     }
 
     /// The change that holds for `key`, whose [`hash`] is given.
     fn find(&self, hash: u64, segment: Segment, key: &[u8]) -> Option<u32> {
-        let index = self.index.get_or_init(|| Index::of(self.batch()));
+        let index = self.index();
         let mut at = *index.last.get(&hash)?;
         while at != NONE {
             let (own_segment, own_key, _) = self.change(at);
@@ -211,3 +269,6 @@ impl Index {
         index
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,8 @@
 
 use crate::batch::ChangeRef;
 use crate::database::engine_fault;
-use crate::pending::{Pending, Stack};
+use crate::marks::{MOST_BATCHES, Marks};
+use crate::pending::{Pending, Place, Stack, clear_marks};
 use crate::snapshot::Moment;
 use crate::{Batch, Later, Segment};
 use niwaki_primitives::Fault;
@@ -24,8 +25,6 @@ const GROUP_BYTES: usize = 8 << 20;
 const GROUP_TIME: Duration = Duration::from_secs(1);
 /// A batch of so many bytes is worth waking the writer, who makes it ready for readers.
 const READY_BYTES: usize = 64 << 10;
-/// No more batches wait; a reader may have to ask each.
-const MOST_BATCHES: usize = 64;
 
 /// The batches on their way to an engine.
 pub(crate) struct Queue {
@@ -38,6 +37,8 @@ struct Shared {
     most_bytes: usize,
     /// Bytes of all batches in memory: of those that wait, and of those that snapshots keep.
     held_bytes: Arc<AtomicUsize>,
+    /// Of the batches that wait.
+    marks: Arc<Marks>,
     state: Mutex<State>,
     /// Something may be due.
     work: Condvar,
@@ -83,6 +84,7 @@ impl Queue {
             engine,
             most_bytes,
             held_bytes: Arc::default(),
+            marks: Arc::new(Marks::new()),
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -99,9 +101,13 @@ impl Queue {
     /// Takes `batch`, to be completed by `later`; readers see all of it when this returns. With
     /// `durable` it survives a power cut by then.
     pub(crate) fn push(&self, batch: Batch, later: Later, durable: bool) -> Result<(), Fault> {
-        let batch = Arc::new(Pending::new(batch, later, &self.shared.held_bytes));
-        let bytes = batch.bytes();
         let mut state = self.room()?;
+        let place = Place {
+            marks: Arc::clone(&self.shared.marks),
+            number: state.taken,
+        };
+        let batch = Arc::new(Pending::new(batch, later, place, &self.shared.held_bytes));
+        let bytes = batch.bytes();
         if state.stack.is_empty() {
             state.since = Instant::now();
         }
@@ -254,6 +260,10 @@ impl Shared {
 
             let outcome = self.write(&group, sync);
 
+            if outcome.is_ok() {
+                // While they still count as waiting, so that nobody else has their bits.
+                clear_marks(&group);
+            }
             let mut state = self.lock();
             if let Err(fault) = outcome {
                 state.failure = Some(fault);

@@ -164,3 +164,62 @@ fn what_is_done_then_finds_the_batch_complete_and_is_done_once() {
         }
     }
 }
+
+/// What round `round` leaves of key `key`: each round sets its own key and removes one of before.
+fn of_round(round: u64, key: u64) -> Option<u64> {
+    const KEYS: u64 = 50;
+    let last = |first: u64| (first <= round).then(|| round - (round - first) % KEYS);
+    let (set, removed) = (last(key), last((key + KEYS - 20) % KEYS));
+    set.filter(|set| removed.is_none_or(|removed| removed < *set))
+}
+
+#[test]
+fn old_snapshots_see_their_own_batches_while_new_ones_come_and_go() {
+    const ROUNDS: u64 = 600;
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let get = |snapshot: &crate::Snapshot, segment, key: u64| {
+        let row = snapshot.get(segment, &key.to_be_bytes()).unwrap();
+        row.map(|row| u64::from_be_bytes(row.try_into().unwrap()))
+    };
+    let compare = |snapshot: &crate::Snapshot| {
+        let round = get(snapshot, Segment::Meta, 0);
+        for key in 0..50 {
+            let expected = round.and_then(|round| of_round(round, key));
+            assert_eq!(
+                get(snapshot, SEGMENT, key),
+                expected,
+                "key {key} in {round:?}"
+            );
+        }
+        round
+    };
+    std::thread::scope(|scope| {
+        for kept in [0, 1, 30] {
+            let (database, compare) = (&database, &compare);
+            scope.spawn(move || {
+                let mut snapshots = std::collections::VecDeque::new();
+                let mut last = None;
+                while last.is_none_or(|round| round < ROUNDS - 1) {
+                    snapshots.push_back(database.snapshot());
+                    last = snapshots.iter().map(compare).max().flatten();
+                    if snapshots.len() > kept {
+                        snapshots.pop_front();
+                    }
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            let bytes = |number: u64| number.to_be_bytes();
+            let mut batch = put(Segment::Meta, &bytes(0), &bytes(round));
+            batch.delete(SEGMENT, &bytes((round + 20) % 50));
+            let later = Later::new(16, move |batch| {
+                batch.put(SEGMENT, &bytes(round % 50), &bytes(round));
+            });
+            database.write_completed(batch, later, false).unwrap();
+            if round % 200 == 150 {
+                database.flush().unwrap();
+            }
+        }
+    });
+}
