@@ -1,7 +1,7 @@
 //! `niwaki-bench engine`: options of the storage engine and ways to ask it, beside what was chosen.
 //!
-//! The rows of one segment of a large state are copied into two databases of their own that differ
-//! in the filter of their tables only: Bloom, as chosen, and Ribbon. Their making is timed. Then
+//! The rows of one segment of a large state are copied into databases of their own that differ in
+//! one option of their tables each. Their making is timed. Then
 //! every contender reads the same rows, in batches, with the engine just opened for each case, the
 //! order turned around from round to round: rows as bytes, past everything of ours. Last, rows are
 //! looked up while batches wait for the engine, through our own snapshots.
@@ -15,7 +15,7 @@ use crate::disk;
 use crate::machine::Machine;
 use crate::stats::Spread;
 use eyre::{Result, ensure};
-use files::{Filter, Made};
+use files::{Made, Tables};
 use niwaki_storage::Segment;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
@@ -124,10 +124,10 @@ struct Report {
     waiting: Vec<Waiting>,
 }
 
-/// What the copies of one filter took and have.
+/// What the copies with such tables took, and what they have.
 #[derive(Debug, Serialize)]
 struct Copies {
-    filter: Filter,
+    tables: Tables,
     wall_s: Spread,
     cpu_s: Spread,
     rows: u64,
@@ -153,10 +153,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     world.database().sync()?;
     drop(world);
 
-    let mut made: Vec<(Filter, Vec<Made>)> = Filter::ALL.map(|filter| (filter, Vec::new())).into();
+    let mut made: Vec<(Tables, Vec<Made>)> = Tables::ALL.map(|tables| (tables, Vec::new())).into();
     for load in 0..options.loads {
-        in_turn(load, &mut made, |(filter, made)| {
-            made.push(files::make(options, *filter)?);
+        in_turn(load, &mut made, |(tables, made)| {
+            made.push(files::make(options, *tables)?);
             Ok(())
         })?;
     }
@@ -212,8 +212,8 @@ impl Options {
         })
     }
 
-    fn copy_folder(&self, filter: Filter) -> PathBuf {
-        self.copies_folder().join(filter.name())
+    fn copy_folder(&self, tables: Tables) -> PathBuf {
+        self.copies_folder().join(tables.name())
     }
 
     /// Rows that a round asks for: those that are measured, and as many to warm with.
@@ -270,7 +270,7 @@ fn measure(
     (keys, others): &(&[Key], &[Key]),
     (contender, case): (Contender, Case),
 ) -> Result<f64> {
-    let folder = options.copy_folder(contender.filter());
+    let folder = options.copy_folder(contender.tables());
     match case {
         Case::Cold => disk::drop_cached(&folder)?,
         _ => disk::read_through(&folder)?,
@@ -307,10 +307,10 @@ fn measure(
     Ok(time.as_nanos() as f64 / count as f64)
 }
 
-fn copies((filter, made): &(Filter, Vec<Made>)) -> Option<Copies> {
+fn copies((tables, made): &(Tables, Vec<Made>)) -> Option<Copies> {
     let last = made.last()?;
     Some(Copies {
-        filter: *filter,
+        tables: *tables,
         wall_s: Spread::of(made.iter().map(|made| made.wall_s)),
         cpu_s: Spread::of(made.iter().map(|made| made.cpu_s)),
         rows: last.rows,
@@ -339,9 +339,9 @@ fn print(report: &Report) {
     for copies in &report.copies {
         let Spread { median, min, max } = copies.wall_s;
         println!(
-            "{:<6} {} rows in {median:.1} s ({min:.1}..{max:.1}), {:.1} s of the processor \
-             ({:.1}..{:.1}); filters {} B, tables {} B",
-            copies.filter.name(),
+            "{:<12} {} rows in {median:.2} s ({min:.2}..{max:.2}), {:.2} s of the processor \
+             ({:.2}..{:.2}); filters {} B, tables {} B",
+            copies.tables.name(),
             copies.rows,
             copies.cpu_s.median,
             copies.cpu_s.min,

@@ -3,7 +3,7 @@
 //!
 //! Every contender is asked for the same slots by address and slot number, and hashes both inside
 //! the clock. RocksDB reads the files of our own database, opened a second time for reading with
-//! the options they were written with; MDBX has a copy of the same rows in a folder beside. Three
+//! filters and cache as ours; MDBX has a copy of the same rows in a folder beside. Three
 //! cases, each with the engine just opened: `hit` (slots that were asked for just before), `file`
 //! (slots that were not, after all files were read through and other slots asked for), `cold` (slots
 //! that were not, the files dropped from the system's cache).

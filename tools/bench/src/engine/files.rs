@@ -1,5 +1,5 @@
-//! The copies of one segment: made with the options of the state's own database, but for the
-//! filter, and opened for reading.
+//! The copies of one segment: made with the options of the state's own database but for one, and
+//! opened for reading.
 
 use super::{Key, Options};
 use eyre::{Context, Result, eyre};
@@ -8,29 +8,48 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
 
-/// The filter of a copy's tables.
+/// How the tables of a copy are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Filter {
-    Bloom,
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Tables {
+    /// As the storage has them.
+    Chosen,
+    /// With Ribbon filters that take as many keys for others as Bloom filters of 10 bits.
     Ribbon,
+    /// With blocks of 16 KiB.
+    LargeBlocks,
+    /// With index and filter in one part each.
+    OneLevel,
 }
 
-impl Filter {
-    pub(super) const ALL: [Self; 2] = [Self::Bloom, Self::Ribbon];
+impl Tables {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Chosen,
+        Self::Ribbon,
+        Self::LargeBlocks,
+        Self::OneLevel,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Bloom => "bloom",
+            Self::Chosen => "chosen",
             Self::Ribbon => "ribbon",
+            Self::LargeBlocks => "large-blocks",
+            Self::OneLevel => "one-level",
         }
     }
 
-    /// What the engine is told: as many keys taken for others as by a Bloom filter of 10 bits.
+    /// What the engine is told besides. The filter is told each time, since the file of options
+    /// that the others are read from does not keep how many bits it has.
     fn told(self) -> &'static str {
         match self {
-            Self::Bloom => "{filter_policy=bloomfilter:10:false;}",
+            Self::Chosen => "{filter_policy=bloomfilter:10:false;}",
             Self::Ribbon => "{filter_policy=ribbonfilter:10:-1;}",
+            Self::LargeBlocks => "{filter_policy=bloomfilter:10:false;block_size=16384;}",
+            Self::OneLevel => {
+                "{filter_policy=bloomfilter:10:false;index_type=kBinarySearch;\
+                 partition_filters=false;}"
+            }
         }
     }
 }
@@ -47,11 +66,11 @@ pub(super) struct Made {
 /// Rows that are written at once.
 const ROWS_AT_ONCE: usize = 10_000;
 
-/// Copies the segment, all its rows in key order, into tables with `filter`.
-pub(super) fn make(options: &Options, filter: Filter) -> Result<Made> {
+/// Copies the segment, all its rows in key order, into such tables.
+pub(super) fn make(options: &Options, tables: Tables) -> Result<Made> {
     let segment = options.rows.segment().name();
     let from = state(options)?;
-    let folder = options.copy_folder(filter);
+    let folder = options.copy_folder(tables);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)
             .wrap_err_with(|| format!("can't remove {}", folder.display()))?;
@@ -67,7 +86,7 @@ pub(super) fn make(options: &Options, filter: Filter) -> Result<Made> {
         from.cf_handle(segment).ok_or_else(absent_segment)?,
         to.cf_handle(segment).ok_or_else(absent_segment)?,
     );
-    to.set_options_cf(family, &[("block_based_table_factory", filter.told())])?;
+    to.set_options_cf(family, &[("block_based_table_factory", tables.told())])?;
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     let (mut batch, mut rows) = (WriteBatch::default(), 0);
@@ -84,13 +103,13 @@ pub(super) fn make(options: &Options, filter: Filter) -> Result<Made> {
     to.compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
     let wall_s = clock.elapsed().as_secs_f64();
     let cpu_s = cpu_seconds()? - cpu_s;
-    let tables = to.property_value_cf(family, "rocksdb.aggregated-table-properties")?;
-    let tables = tables.unwrap_or_default();
+    let figures = to.property_value_cf(family, "rocksdb.aggregated-table-properties")?;
+    let figures = figures.unwrap_or_default();
     Ok(Made {
         wall_s,
         cpu_s,
         rows,
-        filter_bytes: figure(&tables, "filter block size")?,
+        filter_bytes: figure(&figures, "filter block size")?,
         table_bytes: to
             .property_int_value_cf(family, "rocksdb.total-sst-files-size")?
             .unwrap_or(0),

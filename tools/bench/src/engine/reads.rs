@@ -1,6 +1,6 @@
 //! The contenders: which files they read, and how they ask for many rows.
 
-use super::files::{self, Filter};
+use super::files::{self, Tables};
 use super::{Key, Options};
 use eyre::{Result, eyre};
 use niwaki_storage::Segment;
@@ -16,7 +16,7 @@ pub(super) struct Contender {
     pub(super) name: &'static str,
     ask: Ask,
     threads: usize,
-    filter: Filter,
+    tables: Tables,
     is_direct: bool,
 }
 
@@ -39,15 +39,25 @@ impl Contender {
         name: "one by one",
         ask: Ask::Get,
         threads: 1,
-        filter: Filter::Bloom,
+        tables: Tables::Chosen,
         is_direct: false,
     };
 
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::ONE,
         Self {
             name: "Ribbon",
-            filter: Filter::Ribbon,
+            tables: Tables::Ribbon,
+            ..Self::ONE
+        },
+        Self {
+            name: "blocks of 16 KiB",
+            tables: Tables::LargeBlocks,
+            ..Self::ONE
+        },
+        Self {
+            name: "one level",
+            tables: Tables::OneLevel,
             ..Self::ONE
         },
         Self {
@@ -84,8 +94,8 @@ impl Contender {
         },
     ];
 
-    pub(super) fn filter(&self) -> Filter {
-        self.filter
+    pub(super) fn tables(&self) -> Tables {
+        self.tables
     }
 
     /// The files in `folder`, opened as this contender reads them.

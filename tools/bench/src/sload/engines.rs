@@ -7,7 +7,7 @@ use eyre::{Context, Result, eyre};
 use niwaki_primitives::{Address, B256, StateView, U256};
 use niwaki_state::{View, WorldState, decode_value};
 use niwaki_storage::Segment;
-use rocksdb::{Cache, DB, Env};
+use rocksdb::{BlockBasedOptions, Cache, DB};
 use signet_libmdbx::tx::aliases::RoTxUnsync;
 use signet_libmdbx::{DatabaseFlags, Environment, EnvironmentFlags, Geometry, Mode, WriteFlags};
 use std::borrow::Cow;
@@ -113,15 +113,22 @@ fn row_key(address: &Address, slot: &U256) -> [u8; 64] {
     key
 }
 
-/// Our own database opened for reading, past everything of ours, with the options it has.
+/// Our own database opened for reading, past everything of ours. A table says itself how it was
+/// written; what a reader does with it is told here as the storage does. The file of options that
+/// lies beside the tables is of no use for that: it does not keep the filters.
 fn rocksdb(folder: &Path, budget: &Budget) -> Result<DB> {
     let path = folder.join("database");
-    let open = || {
-        let cache = Cache::new_lru_cache(budget.storage_bytes);
-        let (options, families) = rocksdb::Options::load_latest(&path, Env::new()?, true, cache)?;
-        DB::open_cf_descriptors_read_only(&options, &path, families, false)
-    };
-    open().wrap_err_with(|| format!("can't open {} for reading", path.display()))
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(budget.storage_bytes));
+    table.set_bloom_filter(10.0, false);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_top_level_index_and_filter(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    let mut options = rocksdb::Options::default();
+    options.set_block_based_table_factory(&table);
+    let families = Segment::ALL.map(|segment| (segment.name(), options.clone()));
+    DB::open_cf_with_opts_for_read_only(&options, &path, families, false)
+        .wrap_err_with(|| format!("can't open {} for reading", path.display()))
 }
 
 fn mdbx(folder: &Path, mode: Mode) -> Result<Environment> {
