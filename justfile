@@ -33,3 +33,10 @@ corpus dir:
 # the documentation, as a reader sees it
 doc:
     cargo doc --workspace --no-deps --open
+
+# 500 slots of a consensus client over niwaki and geth at once, 4 s each: 35 minutes
+devnet slots="500" ms="4000":
+    cargo build --release --workspace --bins
+    cargo xtask peers
+    "${CARGO_TARGET_DIR:-target}/release/niwaki-devnet" play --niwaki "${CARGO_TARGET_DIR:-target}/release/niwaki" \
+      --geth "${CARGO_TARGET_DIR:-target}/peers/geth" --slots {{slots}} --slot-ms {{ms}}

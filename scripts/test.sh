@@ -18,6 +18,11 @@ step cargo xtask deps
 step cargo clippy --release --workspace --all-targets -- -D warnings
 step cargo test --release --workspace
 step cargo build --release --workspace --bins
-step "$CARGO_TARGET_DIR/release/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
+bin="$CARGO_TARGET_DIR/release"
+# Beside geth where `cargo xtask peers` has built it, else beside itself.
+peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
+[ -x "${peer[1]}" ] || peer=()
+step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --slot-ms 150
+step "$bin/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
 
 printf '\nall passed in %d s\n' "$SECONDS"

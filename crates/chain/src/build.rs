@@ -264,9 +264,15 @@ impl Chain {
         let excess_blob_gas = spec
             .blob_params_at(timestamp)
             .map(|params| next_excess_blob_gas(&parent.header, fork, &params));
+        // The first block with a base fee counts its parent's limit twice (EIP-1559).
+        let first_london = since(Fork::London) && parent.header.base_fee_per_gas.is_none();
+        let before = match first_london {
+            true => parent.header.gas_limit.saturating_mul(2),
+            false => parent.header.gas_limit,
+        };
         let gas_limit = match template.target_gas_limit {
-            Some(target) => toward_gas_limit(parent.header.gas_limit, target),
-            None => parent.header.gas_limit,
+            Some(target) => toward_gas_limit(before, target),
+            None => before,
         };
         let header = Header {
             parent_hash: parent.id.hash,

@@ -56,6 +56,19 @@ pub struct ChainConfig {
     pub state: StateOptions,
 }
 
+/// What a storage holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageFigures {
+    /// Batches on their way to the disk.
+    pub waiting_batches: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// Bytes that snapshots keep in memory.
+    pub pinned_bytes: usize,
+    /// Bytes on the disk, by segment; those of one that can't be asked are left out.
+    pub segments: Vec<(&'static str, u64)>,
+}
+
 /// Why a chain did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -180,6 +193,21 @@ impl Chain {
     /// What the caches of the state hold and how often it was asked for.
     pub fn cache_figures(&self) -> CacheFigures {
         self.world.cache_figures()
+    }
+
+    /// What the storage holds, on the disk and on the way there.
+    pub fn storage_figures(&self) -> StorageFigures {
+        let database = self.database();
+        let sizes = Segment::ALL.into_iter().filter_map(|segment| {
+            let bytes = database.size_bytes(segment).ok()?;
+            Some((segment.name(), bytes))
+        });
+        StorageFigures {
+            waiting_batches: database.waiting_batches(),
+            waiting_bytes: database.waiting_bytes(),
+            pinned_bytes: database.pinned_bytes(),
+            segments: sizes.collect(),
+        }
     }
 
     pub(crate) fn world(&self) -> &WorldState {

@@ -7,6 +7,8 @@ mod metrics;
 mod secret;
 mod servers;
 
+pub(crate) use servers::OPERATOR_SOCKET;
+
 use crate::Ending;
 use crate::open::{data_path, open_chain};
 use crate::options::{NodeOptions, Options, PoolFlavor};
@@ -42,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
-    let metrics = metrics::install(node, &chain)?;
+    let metrics = metrics::install(node)?;
     let pool = Arc::new(open_pool(node, &chain)?);
     restore_pool(node, &data_path, &pool)?;
 
@@ -102,7 +104,8 @@ fn now() -> u64 {
 
 fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
     let node = &options.node;
-    let is_driven = chain.spec().terminal_total_difficulty.is_some();
+    let is_driven =
+        chain.spec().terminal_total_difficulty.is_some() && options.network != Some(Network::Dev);
     let extra_data = node.miner.miner_extra_data.clone();
     let own = || Bytes::from_static(concat!("niwaki ", env!("CARGO_PKG_VERSION")).as_bytes());
     ApiOptions {

@@ -174,6 +174,11 @@ impl Backend {
             .map(|payload| payload.built)
     }
 
+    /// The height that this chain is behind, if it is.
+    pub fn target(&self) -> Option<u64> {
+        self.consensus.target()
+    }
+
     /// What is counted.
     pub fn figures(&self) -> &Figures {
         &self.figures

@@ -2,6 +2,7 @@
 
 use crate::RpcError;
 use metrics::{counter, gauge, histogram};
+use niwaki_chain::Imported;
 use std::time::Duration;
 
 /// Counts calls and connections.
@@ -29,6 +30,42 @@ impl Figures {
         }
     }
 
+    /// A block was taken in.
+    pub fn block(&self, imported: &Imported) {
+        let timings = &imported.timings;
+        for (name, took) in [
+            ("niwaki_block_check_seconds", timings.check),
+            ("niwaki_block_recover_seconds", timings.recover),
+            ("niwaki_block_execute_seconds", timings.execute),
+            ("niwaki_block_root_seconds", timings.root),
+            ("niwaki_block_compare_seconds", timings.compare),
+            ("niwaki_block_commit_seconds", timings.commit),
+            ("niwaki_block_total_seconds", timings.total()),
+        ] {
+            histogram!(name).record(took);
+        }
+        let per_second = mgas_per_second(imported);
+        histogram!("niwaki_block_mgas_per_second").record(per_second);
+        let transactions = imported.transactions as u64;
+        counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
+        counter!("besu_blockchain_chain_head_transaction_count_counter_total")
+            .increment(transactions);
+        let ms = |took: Duration| took.as_secs_f64() * 1e3;
+        tracing::info!(
+            number = imported.id.number,
+            hash = %imported.id.hash,
+            txs = transactions,
+            gas = imported.gas_used,
+            ms = format_args!("{:.2}", ms(timings.total())),
+            mgas_s = format_args!("{per_second:.0}"),
+            recover = format_args!("{:.2}", ms(timings.recover)),
+            execute = format_args!("{:.2}", ms(timings.execute)),
+            root = format_args!("{:.2}", ms(timings.root)),
+            commit = format_args!("{:.2}", ms(timings.commit)),
+            "block"
+        );
+    }
+
     /// A connection over HTTP was opened.
     pub fn http_connection(&self) -> Counted {
         Self::connection("besu_rpc_active_http_connection_count")
@@ -52,5 +89,14 @@ impl Figures {
     /// A request came without a good token.
     pub fn token_refused(&self) {
         counter!("niwaki_rpc_tokens_refused_total").increment(1);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn mgas_per_second(imported: &Imported) -> f64 {
+    let seconds = imported.timings.total().as_secs_f64();
+    match seconds > 0.0 {
+        true => imported.gas_used as f64 / 1e6 / seconds,
+        false => 0.0,
     }
 }

@@ -62,12 +62,12 @@ fn workers(lane: Lane, cores: usize) -> usize {
         Lane::Call => cores.max(2),
         Lane::Heavy => cores.div_ceil(2),
         Lane::Payload => 2,
-        Lane::Engine | Lane::Inline => 1,
+        Lane::Engine | Lane::Inline | Lane::Long => 1,
     }
 }
 
 fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
-    if matches!(lane, Lane::Call | Lane::Heavy) {
+    if matches!(lane, Lane::Call | Lane::Heavy | Lane::Long) {
         // Of the calling thread only, on Linux; elsewhere it is refused or harmless.
         let _ = rustix::process::nice(NICE);
     }

@@ -5,11 +5,13 @@ use crate::methods::{Lane, Method, row};
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use niwaki_primitives::Bytes;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 type Answer = Result<(), RpcError>;
 
 pub(crate) const METHODS: &[Method] = &[
+    row("admin_backup", Lane::Long, backup),
     row("admin_nodeInfo", Lane::Inline, node_info),
     row("admin_peers", Lane::Inline, peers),
     row("net_listening", Lane::Inline, listening),
@@ -78,5 +80,41 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     eth.data("genesis", chain.genesis_hash().as_slice());
     eth.data("head", head.id.hash.as_slice());
     eth.decimal("chainId", chain.spec().chain_id);
+    Ok(())
+}
+
+/// Adds a backup of the database to a folder of this machine, and keeps only the latest few if a
+/// number is given; blocks go on meanwhile.
+fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let folder: PathBuf = params.required(0)?;
+    if !folder.is_absolute() {
+        let message = format!("{} must be an absolute path", folder.display());
+        return Err(RpcError::invalid_params(message));
+    }
+    let keep = match params.optional::<u32>(1)? {
+        Some(0) => return Err(RpcError::invalid_params("at least one backup must be kept")),
+        keep => keep.map(|keep| keep as usize),
+    };
+    let head = backend.chain().head();
+    tracing::info!(folder = %folder.display(), number = head.id.number, "a backup begins");
+    let made = backend.chain().backup(&folder, keep, &mut |_, _| true);
+    let made = made.map_err(|error| RpcError::server(error.to_string()))?;
+    tracing::info!(
+        id = made.backup.id,
+        bytes = made.backup.bytes,
+        "the backup is whole"
+    );
+    let mut object = Object::new(out);
+    object.decimal("id", u64::from(made.backup.id));
+    object.decimal("bytes", made.backup.bytes);
+    object.decimal("addedBytes", made.added_bytes);
+    object.decimal("number", head.id.number);
+    object.data("hash", head.id.hash.as_slice());
+    object.data("stateRoot", head.header.state_root.as_slice());
+    let mut kept = object.array("kept");
+    for one in &made.kept {
+        let id = one.id.to_string();
+        kept.item().extend_from_slice(id.as_bytes());
+    }
     Ok(())
 }

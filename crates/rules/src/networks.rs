@@ -14,7 +14,7 @@ pub enum Network {
     Hoodi,
     /// The former test network for staking.
     Holesky,
-    /// A chain on one machine, of fixed difficulty, with three funded accounts.
+    /// A chain on one machine, of Osaka's rules from its first block, with three funded accounts.
     Dev,
 }
 
@@ -62,7 +62,7 @@ impl Network {
                 b256!("b5f7f912443c940f21fd611f12828d75b534364ed9e95ca4e307729a4661bde4")
             }
             Self::Dev => {
-                b256!("2f2a939c2cdd8918be11a55a1e7db412861ed477ed927d8f122b55ccd0f8bbcb")
+                b256!("19587a7c71efd066779769965c237c87f70c8408c9369b95a9e4b886cad5c987")
             }
         }
     }

@@ -38,14 +38,37 @@ impl Client {
 
     /// Asks the Engine API, and says how long that took.
     pub(crate) fn drive(&self, method: &str, params: Value) -> Result<(Value, Duration)> {
-        let now = UNIX_EPOCH.elapsed()?.as_secs();
-        let token = format!("Bearer {}", self.secret.token(now));
+        let token = self.token()?;
         let began = Instant::now();
         let result = self.call(&self.engine, Some(&token), method, params)?;
         Ok((result, began.elapsed()))
     }
 
+    /// Asks the Engine API, for an answer that may be an error.
+    pub(crate) fn drive_raw(&self, method: &str, params: Value) -> Result<Value> {
+        self.exchange(&self.engine, Some(&self.token()?), method, params)
+    }
+
+    fn token(&self) -> Result<String> {
+        let now = UNIX_EPOCH.elapsed()?.as_secs();
+        Ok(format!("Bearer {}", self.secret.token(now)))
+    }
+
     fn call(&self, url: &str, token: Option<&str>, method: &str, params: Value) -> Result<Value> {
+        let mut answer = self.exchange(url, token, method, params)?;
+        match answer.get("error") {
+            Some(error) => Err(eyre!("{} {method}: {error}", self.name)),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    fn exchange(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<Value> {
         let at = || format!("{} {method}", self.name);
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let mut request = self
@@ -80,7 +103,7 @@ impl Client {
                 Err(error) if began.elapsed() > Duration::from_secs(60) => {
                     return Err(error.wrap_err("it does not begin to answer"));
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }

@@ -1,27 +1,39 @@
-//! `niwaki-devnet`: a consensus client for two execution clients at once.
+//! `niwaki-devnet`: two execution clients driven from outside, side by side.
 //!
-//! Plays slots on a chain of its own through the real Engine API, with tokens: blocks that either
+//! `load` sends both the same requests, `fixtures` plays known cases. `play` is a consensus client for both at once: it plays slots on a chain of its own through the real Engine API, with tokens: blocks that either
 //! client builds go to both, with transactions of every type in them, and both must agree on every
 //! head. Slots are missed, payloads come late and twice, the two are parted and brought together
 //! again, and this client is stopped and killed. It refuses to know anything of the inside of either.
 
 mod accounts;
 mod client;
+mod fixtures;
 mod genesis;
+mod load;
 mod play;
 mod process;
 mod report;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use eyre::{Result, ensure};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Plays the consensus client over niwaki and geth at once.
+/// Drives niwaki and geth from outside, side by side.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
-struct Options {
+enum Command {
+    /// Plays the consensus client over both at once.
+    Play(PlayOptions),
+    /// Sends both the same JSON-RPC requests, in turn.
+    Load(load::LoadOptions),
+    /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
+    Fixtures(fixtures::FixtureOptions),
+}
+
+#[derive(Debug, Args)]
+struct PlayOptions {
     /// The binary of niwaki.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
@@ -49,7 +61,12 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let done = match Command::parse() {
+        Command::Play(options) => play(&options),
+        Command::Load(options) => load::run(&options),
+        Command::Fixtures(options) => fixtures::run(&options),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("niwaki-devnet: {error:#}");
@@ -58,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<()> {
+fn play(options: &PlayOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     let temporary = tempfile::tempdir()?;
     let folder = match &options.folder {

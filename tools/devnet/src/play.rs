@@ -2,9 +2,10 @@
 
 mod check;
 
-use crate::Options;
+use crate::PlayOptions;
 use crate::accounts::{self, Account, Sent, Stock};
 use crate::genesis::{GENESIS_TIME, SLOT_S, genesis};
+use crate::load::number;
 use crate::process::{Kind, Process};
 use crate::report::Report;
 use eyre::{Result, WrapErr, ensure, eyre};
@@ -60,18 +61,20 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    pub(crate) fn begin(options: &Options, folder: &Path) -> Result<Self> {
+    pub(crate) fn begin(options: &PlayOptions, folder: &Path) -> Result<Self> {
         let accounts = accounts::make(ACCOUNTS)?;
         let file = folder.join("genesis.json");
         std::fs::write(&file, genesis(&accounts))?;
         let niwaki = std::path::absolute(&options.niwaki)?;
         let start = |kind, name: &'static str, binary: &Path| {
-            Process::start(kind, name, binary, folder.join(name), &file).wrap_err_with(|| {
-                format!(
-                    "{name} does not start; see {}",
-                    folder.join(name).join("log").display()
-                )
-            })
+            Process::start(kind, name, binary, folder.join(name), (&file, None)).wrap_err_with(
+                || {
+                    format!(
+                        "{name} does not start; see {}",
+                        folder.join(name).join("log").display()
+                    )
+                },
+            )
         };
         let second = match &options.geth {
             Some(geth) => start(Kind::Geth, "geth", &std::path::absolute(geth)?)?,
@@ -455,12 +458,6 @@ impl Play {
 fn text(value: &Value) -> Result<String> {
     let text = value.as_str().map(str::to_owned);
     text.ok_or_else(|| eyre!("{value} is no text"))
-}
-
-fn number(value: &Value) -> Result<u64> {
-    let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
-    let digits = digits.ok_or_else(|| eyre!("{value} is no number"))?;
-    u64::from_str_radix(digits, 16).wrap_err_with(|| value.to_string())
 }
 
 fn versioned_hash(commitment: &Value) -> Result<String> {

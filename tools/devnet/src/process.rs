@@ -28,13 +28,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `binary` in `folder`, which is made, upon the genesis file.
+    /// Starts `binary` in `folder`, which is made, upon the genesis file and the blocks of a file.
     pub(crate) fn start(
         kind: Kind,
         name: &'static str,
         binary: &Path,
         folder: PathBuf,
-        genesis: &Path,
+        (genesis, chain): (&Path, Option<&Path>),
     ) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         std::fs::copy(genesis, folder.join("genesis.json"))?;
@@ -44,6 +44,9 @@ impl Process {
         std::fs::write(folder.join("secret"), secret.to_hex())?;
         if kind == Kind::Geth {
             prepare_geth(binary, &folder)?;
+        }
+        if let Some(chain) = chain {
+            import(kind, binary, &folder, chain)?;
         }
         let ports = [free_port()?, free_port()?];
         let child = spawn(kind, binary, &folder, ports)?;
@@ -62,6 +65,11 @@ impl Process {
 
     pub(crate) fn data_path(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    /// Of JSON-RPC and of the Engine API.
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        self.ports
     }
 
     /// The file of the chain's genesis.
@@ -125,6 +133,31 @@ fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
         .wrap_err_with(|| format!("can't run {}", binary.display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "geth init: {errors}");
+    Ok(())
+}
+
+fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
+    let chain = std::path::absolute(chain)?;
+    let words: &[&str] = match kind {
+        Kind::Niwaki => &[
+            "--data-path",
+            "data",
+            "--genesis-file",
+            "genesis.json",
+            "blocks",
+            "import",
+            "--from",
+        ],
+        Kind::Geth => &["--datadir", "data", "import"],
+    };
+    let mut command = Command::new(binary);
+    let output = command
+        .args(words)
+        .arg(chain)
+        .current_dir(folder)
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "import of the chain: {errors}");
     Ok(())
 }
 

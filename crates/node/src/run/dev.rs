@@ -81,7 +81,10 @@ fn make(backend: &Backend, also_empty: bool) -> Result<()> {
         return Ok(());
     }
     match backend.chain().import(built.block) {
-        Ok(_) => Ok(()),
+        Ok(imported) => {
+            backend.figures().block(&imported);
+            Ok(())
+        }
         Err(error @ ImportError::Fault(_)) => Err(error.into()),
         Err(error) => Err(eyre::eyre!("a block made here was refused: {error}")),
     }

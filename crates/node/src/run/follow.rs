@@ -9,7 +9,7 @@ use niwaki_txpool::{HeadChange as PoolChange, Pool};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use tracing::{error, info, warn};
+use tracing::{debug, error, warn};
 
 /// Heads that may wait; one that does not fit is made up for by the next.
 const WAITING: usize = 1024;
@@ -122,11 +122,5 @@ fn log(change: &HeadChange) {
             "the chain was reorganised"
         );
     }
-    info!(
-        number = head.id.number,
-        hash = %head.id.hash,
-        gas = head.header.gas_used,
-        base_fee = head.header.base_fee_per_gas.unwrap_or(0),
-        "head"
-    );
+    debug!(number = head.id.number, hash = %head.id.hash, "head");
 }

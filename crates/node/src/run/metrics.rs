@@ -1,14 +1,18 @@
 //! Figures for Prometheus, under Besu's names where Besu has them.
 
-use crate::memory::peak_rss_bytes;
+mod table;
+
 use crate::options::NodeOptions;
 use eyre::{Result, WrapErr, eyre};
-use metrics::{counter, gauge};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use niwaki_chain::{Chain, HitRate};
-use niwaki_rpc::serve_text;
+use niwaki_chain::{Chain, HitRate, StoredHeader};
+use niwaki_primitives::{Fault, U256};
+use niwaki_rpc::{Backend, serve_text};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use table::{Kind, METRICS};
+use tikv_jemalloc_ctl::{epoch, stats};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing::info;
@@ -16,78 +20,212 @@ use tracing::info;
 /// The recorder of all figures.
 pub(super) struct Metrics {
     recorder: PrometheusHandle,
-    chain: Arc<Chain>,
+    process: metrics_process::Collector,
 }
 
 /// Records from now on, if metrics are asked for.
-pub(super) fn install(node: &NodeOptions, chain: &Arc<Chain>) -> Result<Option<Metrics>> {
+pub(super) fn install(node: &NodeOptions) -> Result<Option<Metrics>> {
     if node.operation.metrics_enabled != Some(true) {
         return Ok(None);
     }
     let recorder = PrometheusBuilder::new()
         .install_recorder()
         .map_err(|error| eyre!("can't record metrics: {error}"))?;
-    let chain = Arc::clone(chain);
-    Ok(Some(Metrics { recorder, chain }))
+    for row in METRICS {
+        match row.kind {
+            Kind::Gauge => describe_gauge!(row.name, row.help),
+            Kind::Counter => describe_counter!(row.name, row.help),
+            Kind::Summary => describe_histogram!(row.name, row.help),
+        }
+    }
+    let process = metrics_process::Collector::default();
+    Ok(Some(Metrics { recorder, process }))
 }
 
 impl Metrics {
+    /// Serves them on `address`.
     pub(super) fn serve(
         self,
         runtime: &Runtime,
         address: SocketAddr,
+        backend: &Arc<Backend>,
         stopped: watch::Receiver<bool>,
     ) -> Result<()> {
+        let backend = Arc::clone(backend);
         let render = move || {
-            self.sample();
+            self.process.collect();
+            sample_chain(&backend);
+            sample_state(backend.chain());
+            sample_pool(&backend);
+            sample_allocator();
             self.recorder.run_upkeep();
             self.recorder.render()
         };
         let server = runtime.block_on(serve_text(address, "/metrics", Arc::new(render), stopped));
-        let server = server.wrap_err_with(|| {
+        let (bound, server) = server.wrap_err_with(|| {
             format!("can't listen on {address} for metrics; choose another --metrics-port")
         })?;
-        info!(%address, "metrics for Prometheus");
+        info!(address = %bound, "metrics for Prometheus");
         runtime.spawn(server);
         Ok(())
     }
+}
 
-    /// What is looked up when it is asked for.
-    fn sample(&self) {
-        let head = self.chain.head();
-        let marked = |block: Result<Option<niwaki_chain::StoredHeader>, _>| {
-            block.ok().flatten().map_or(0, |block| block.id.number)
-        };
-        let header = &head.header;
-        for (name, value) in [
-            ("ethereum_blockchain_height", head.id.number),
-            ("ethereum_best_known_block_number", head.id.number),
-            (
-                "ethereum_blockchain_finalized_block",
-                marked(self.chain.finalized()),
-            ),
-            ("ethereum_blockchain_safe_block", marked(self.chain.safe())),
-            ("ethereum_peer_count", 0),
-            ("besu_blockchain_chain_head_timestamp", header.timestamp),
-            ("besu_blockchain_chain_head_gas_used", header.gas_used),
-            ("besu_blockchain_chain_head_gas_limit", header.gas_limit),
-        ] {
-            #[expect(clippy::cast_precision_loss, reason = "a gauge")]
-            gauge!(name).set(value as f64);
-        }
-        let figures = self.chain.cache_figures();
-        let rates = [
-            ("accounts", figures.accounts),
-            ("slots", figures.slots),
-            ("codes", figures.codes),
-        ];
-        for (kind, HitRate { hits, misses }) in rates {
-            counter!("niwaki_cache_hits_total", "cache" => kind).absolute(hits);
-            counter!("niwaki_cache_misses_total", "cache" => kind).absolute(misses);
-        }
-        if let Some(bytes) = peak_rss_bytes() {
-            #[expect(clippy::cast_precision_loss, reason = "a gauge")]
-            gauge!("niwaki_process_peak_resident_bytes").set(bytes as f64);
+#[expect(clippy::cast_precision_loss, reason = "a gauge")]
+fn set(name: &'static str, value: u64) {
+    gauge!(name).set(value as f64);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge")]
+fn set_for(name: &'static str, label: &'static str, of: &'static str, value: usize) {
+    gauge!(name, label => of).set(value as f64);
+}
+
+fn sample_chain(backend: &Backend) {
+    let chain = backend.chain();
+    let head = chain.head();
+    let marked = |block: Result<Option<StoredHeader>, Fault>| {
+        block.ok().flatten().map_or(0, |block| block.id.number)
+    };
+    let target = backend.target();
+    for (name, value) in [
+        ("ethereum_blockchain_height", head.id.number),
+        (
+            "ethereum_best_known_block_number",
+            target.unwrap_or(0).max(head.id.number),
+        ),
+        (
+            "ethereum_blockchain_finalized_block",
+            marked(chain.finalized()),
+        ),
+        ("ethereum_blockchain_safe_block", marked(chain.safe())),
+        ("ethereum_peer_count", 0),
+        ("ethereum_peer_limit", 0),
+        ("besu_peers_pending_peer_requests_current", 0),
+        ("besu_synchronizer_in_sync", u64::from(target.is_none())),
+        (
+            "besu_blockchain_chain_head_timestamp",
+            head.header.timestamp,
+        ),
+        ("besu_blockchain_chain_head_gas_used", head.header.gas_used),
+        (
+            "besu_blockchain_chain_head_gas_limit",
+            head.header.gas_limit,
+        ),
+    ] {
+        set(name, value);
+    }
+    if let Ok(Some(block)) = backend.block(&head.id.hash) {
+        let transactions = block.body.transactions.len() as u64;
+        set("besu_blockchain_chain_head_transaction_count", transactions);
+        let ommers = block.body.ommers.len() as u64;
+        set("besu_blockchain_chain_head_ommer_count", ommers);
+    }
+    let difficulty = float(&head.total_difficulty);
+    gauge!("besu_blockchain_difficulty").set(difficulty);
+    gauge!("besu_blockchain_difficulty_total").set(difficulty);
+}
+
+/// A gauge has 53 bits; a total difficulty has more.
+fn float(value: &U256) -> f64 {
+    value.to_string().parse().unwrap_or(f64::INFINITY)
+}
+
+fn sample_state(chain: &Chain) {
+    let figures = chain.cache_figures();
+    for (cache, HitRate { hits, misses }) in [
+        ("accounts", figures.accounts),
+        ("slots", figures.slots),
+        ("codes", figures.codes),
+    ] {
+        counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
+        counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);
+    }
+    counter!("niwaki_trie_nodes_read_total").absolute(figures.trie_nodes_read);
+    set("niwaki_trie_bytes", figures.trie_bytes as u64);
+    let storage = chain.storage_figures();
+    set(
+        "niwaki_storage_waiting_batches",
+        storage.waiting_batches as u64,
+    );
+    set("niwaki_storage_waiting_bytes", storage.waiting_bytes as u64);
+    set("niwaki_storage_pinned_bytes", storage.pinned_bytes as u64);
+    for (segment, bytes) in storage.segments {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        set_for("niwaki_storage_size_bytes", "segment", segment, bytes);
+    }
+}
+
+fn sample_pool(backend: &Backend) {
+    let pool = backend.pool();
+    let figures = pool.figures();
+    let all = figures.pending + figures.queued;
+    set("besu_transaction_pool_transactions", all as u64);
+    let price = pool.config().min_gas_price;
+    set(
+        "ethereum_min_gas_price",
+        u64::try_from(price).unwrap_or(u64::MAX),
+    );
+    for (layer, count) in [("prioritized", figures.pending), ("sparse", figures.queued)] {
+        set_for(
+            "besu_transaction_pool_number_of_transactions",
+            "layer",
+            layer,
+            count,
+        );
+    }
+    for (layer, bytes) in [("all", figures.bytes), ("blobs", figures.blob_bytes)] {
+        set_for("besu_transaction_pool_space_used", "layer", layer, bytes);
+    }
+    set_for(
+        "besu_transaction_pool_unique_senders",
+        "layer",
+        "all",
+        figures.senders,
+    );
+    let types = [
+        "FRONTIER",
+        "ACCESS_LIST",
+        "EIP1559",
+        "BLOB",
+        "DELEGATE_CODE",
+    ];
+    for (kind, count) in types.into_iter().zip(figures.by_type) {
+        set_for(
+            "besu_transaction_pool_number_of_transactions_by_type",
+            "type",
+            kind,
+            count,
+        );
+    }
+    let added = figures.added_local + figures.added_remote;
+    counter!("besu_transaction_pool_transactions_added_total").absolute(added);
+    for (source, count) in [
+        ("local", figures.added_local),
+        ("remote", figures.added_remote),
+    ] {
+        counter!("besu_transaction_pool_added_total", "source" => source).absolute(count);
+    }
+    for (reason, count) in figures.removed {
+        counter!("besu_transaction_pool_removed_total", "operation" => reason.label())
+            .absolute(count);
+    }
+    for (reason, count) in figures.rejected {
+        counter!("besu_transaction_pool_rejected_total", "reason" => reason).absolute(count);
+    }
+}
+
+fn sample_allocator() {
+    // Figures are as of the last epoch.
+    if epoch::advance().is_err() {
+        return;
+    }
+    for (name, bytes) in [
+        ("niwaki_allocator_allocated_bytes", stats::allocated::read()),
+        ("niwaki_allocator_resident_bytes", stats::resident::read()),
+    ] {
+        if let Ok(bytes) = bytes {
+            set(name, bytes as u64);
         }
     }
 }

@@ -11,6 +11,7 @@ use niwaki_rpc::{
     Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
     Lanes, Limits, NAMESPACES, Origins,
 };
+use niwaki_rules::Network;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -19,6 +20,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
+
+/// In the data path: for its owner only.
+pub(crate) const OPERATOR_SOCKET: &str = "operator.ipc";
 
 /// Bytes of a message to the Engine API: a block with its blobs fits many times.
 const ENGINE_BYTES: usize = 256 << 20;
@@ -60,11 +64,12 @@ impl Servers {
         start.http(&servers.public)?;
         start.websocket(&servers.public)?;
         start.ipc(&servers.public, data_path)?;
+        start.operator(&servers.public, data_path)?;
         start.engine(&servers.engine, data_path)?;
         if let Some(metrics) = metrics {
             let flags = &options.node.operation;
             let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);
-            metrics.serve(&servers.public, address, start.stopped.clone())?;
+            metrics.serve(&servers.public, address, backend, start.stopped.clone())?;
         }
         Ok(servers)
     }
@@ -162,11 +167,25 @@ impl Start<'_> {
         Ok(())
     }
 
+    /// The socket by which this program's own commands reach the node that has the data path.
+    fn operator(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
+        let dispatcher = self.dispatcher(&["ADMIN".to_owned()], &[])?;
+        let path = data_path.join(OPERATOR_SOCKET);
+        let _inside = runtime.enter();
+        match IpcServer::bind(&path, dispatcher, 1 << 20) {
+            Ok(server) => drop(runtime.spawn(server.serve(self.stopped.clone()))),
+            // Paths of sockets are short: without it the node runs as well.
+            Err(error) => warn!(%error, path = %path.display(), "no commands reach this node"),
+        }
+        Ok(())
+    }
+
     fn engine(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
         let flags = &self.options.node.engine;
         let spec = self.backend.chain().spec();
-        let has_stake = spec.terminal_total_difficulty.is_some();
-        if !flags.engine_rpc_enabled.unwrap_or(has_stake) {
+        let is_driven =
+            spec.terminal_total_difficulty.is_some() && self.options.network != Some(Network::Dev);
+        if !flags.engine_rpc_enabled.unwrap_or(is_driven) {
             return Ok(());
         }
         let jwt = match flags.engine_jwt_disabled {

@@ -305,3 +305,38 @@ fn one_data_path_has_one_node_and_a_taken_port_is_named() {
     let refused = other.run(&format!("--rpc-http-enabled --rpc-http-port={port}"), &[]);
     refused.failed(&["--rpc-http-port", &port]);
 }
+
+#[test]
+fn a_running_node_makes_a_backup_that_is_restored_to_its_head() {
+    let node = Node::with_chain();
+    let built = build(&node, HEAD, 600);
+    give(&node, &built);
+    assert_eq!(choose(&node, &hash(&built)), "VALID");
+    let folder = node.place.path("backups");
+    let made = node
+        .place
+        .run("storage backup --keep 2 --to", &[&folder])
+        .succeeded();
+    assert!(
+        made.errors.contains("the node that has the data path"),
+        "{made:?}"
+    );
+    assert_eq!(made.head(), (55, hash(&built)));
+    let again = node
+        .place
+        .run("storage backup --to", &[&folder])
+        .succeeded();
+    assert!(again.out.contains("the folder has 1, 2"), "{again:?}");
+    assert_eq!(
+        node.result("eth_blockNumber", json!([])),
+        "0x37",
+        "it goes on"
+    );
+
+    let other = Place::new();
+    other.run("storage restore --from", &[&folder]).succeeded();
+    assert_eq!(other.checked_head(), (55, hash(&built)));
+    let relative = node.place.file("no folder", b"");
+    let refused = node.place.run("storage backup --to", &[&relative]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}

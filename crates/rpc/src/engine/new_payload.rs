@@ -46,6 +46,9 @@ fn new_payload(
             return Err(RpcError::new(code, error.to_string()));
         }
     };
+    if let (Verdict::Valid(Some(imported)), _) = &verdict {
+        backend.figures().block(imported);
+    }
     write_verdict(out, &verdict);
     Ok(())
 }

@@ -19,8 +19,8 @@ const CONNECTIONS: usize = 32;
 
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Serves what `page` makes at `path`, until `stop` is true. The address is bound when this returns;
-/// what it gives is to be run.
+/// Serves what `page` makes at `path`, until `stop` is true. The address, which it gives, is bound
+/// when this returns; the rest is to be run.
 ///
 /// # Errors
 /// As the system gives it.
@@ -29,9 +29,10 @@ pub async fn serve_text(
     path: &'static str,
     page: Page,
     mut stop: watch::Receiver<bool>,
-) -> std::io::Result<impl Future<Output = ()> + Send> {
+) -> std::io::Result<(SocketAddr, impl Future<Output = ()> + Send)> {
     let listener = TcpListener::bind(address).await?;
-    Ok(async move {
+    let bound = listener.local_addr()?;
+    let serving = async move {
         let connections = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let accepted = tokio::select! {
@@ -57,7 +58,8 @@ pub async fn serve_text(
                 let _ = serving.await;
             });
         }
-    })
+    };
+    Ok((bound, serving))
 }
 
 fn answer(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Full<Bytes>> {

@@ -1,8 +1,9 @@
 //! What must hold whatever happens: both agree, nothing waits for too long, and at the end everything
 //! is equal and niwaki's database is whole.
 
-use super::{Event, Play, number, text};
+use super::{Event, Play, text};
 use crate::accounts::KINDS;
+use crate::load::number;
 use crate::report::Report;
 use eyre::{Result, WrapErr, ensure, eyre};
 use serde_json::{Value, json};

@@ -1,0 +1,277 @@
+//! The same JSON-RPC requests to both clients, in turn: how many a second, and how long each takes.
+//!
+//! The mix is that of the traffic generator that Besu was measured with: arguments are drawn from
+//! the blocks of the chain and their transactions. A fixed number of connections, each with one
+//! request at a time.
+
+mod requests;
+
+use crate::process::{Kind, Process};
+use clap::Args;
+use eyre::{Result, WrapErr, ensure, eyre};
+use requests::Requests;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[derive(Debug, Args)]
+pub(crate) struct LoadOptions {
+    /// The binary of niwaki.
+    #[arg(long, value_name = "FILE")]
+    niwaki: PathBuf,
+    /// The binary of geth 1.17; without it niwaki is measured alone.
+    #[arg(long, value_name = "FILE")]
+    geth: Option<PathBuf>,
+    /// The genesis file of the chain.
+    #[arg(long, value_name = "FILE")]
+    genesis: PathBuf,
+    /// The blocks of the chain.
+    #[arg(long, value_name = "FILE")]
+    chain: PathBuf,
+    /// Requests of each measurement.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    requests: usize,
+    /// Connections; several numbers make several measurements.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4,64")]
+    connections: Vec<usize>,
+    /// Alternating rounds of each measurement.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Measure each method by itself too.
+    #[arg(long)]
+    methods: bool,
+    /// Write what was measured as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// One round of one client.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    requests_per_second: f64,
+    p50: Duration,
+    p99: Duration,
+    errors: usize,
+}
+
+/// Measures as the options say.
+pub(crate) fn run(options: &LoadOptions) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let start = |kind, name: &'static str, binary: &PathBuf| {
+        let files = (options.genesis.as_path(), Some(options.chain.as_path()));
+        let binary = std::path::absolute(binary)?;
+        Process::start(kind, name, &binary, folder.path().join(name), files)
+    };
+    let mut clients = vec![start(Kind::Niwaki, "niwaki", &options.niwaki)?];
+    if let Some(geth) = &options.geth {
+        clients.push(start(Kind::Geth, "geth", geth)?);
+    }
+    let requests = Requests::of(&clients[0].client)?;
+    let mut mixes = vec![("mix".to_owned(), requests.mix(options.requests))];
+    if options.methods {
+        for (method, bodies) in requests.by_method() {
+            let count = options.requests / 5;
+            mixes.push((
+                method.to_owned(),
+                bodies.iter().cycle().take(count).cloned().collect(),
+            ));
+        }
+    }
+    let mut report = Vec::new();
+    for (name, bodies) in mixes {
+        let bodies: Arc<[String]> = bodies.into();
+        for &connections in &options.connections {
+            report.push(measure(
+                &clients,
+                &name,
+                &bodies,
+                connections,
+                options.rounds,
+            )?);
+        }
+    }
+    if let Some(path) = &options.json {
+        std::fs::write(path, format!("{:#}\n", Value::from(report)))?;
+    }
+    Ok(())
+}
+
+/// Alternating rounds, printed as they end.
+fn measure(
+    clients: &[Process],
+    name: &str,
+    bodies: &Arc<[String]>,
+    connections: usize,
+    count: usize,
+) -> Result<Value> {
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); clients.len()];
+    for _ in 0..count {
+        for (process, rounds) in clients.iter().zip(&mut rounds) {
+            rounds.push(round(process.ports()[0], bodies, connections)?);
+        }
+    }
+    let mut value = json!({ "requests": name, "connections": connections, "n": count });
+    for (process, rounds) in clients.iter().zip(&rounds) {
+        let of = |figure: &dyn Fn(&Round) -> f64| spread(rounds.iter().map(figure).collect());
+        let per_second = of(&|round| round.requests_per_second);
+        let (p50, p99) = (
+            of(&|round| round.p50.as_secs_f64() * 1e3),
+            of(&|round| round.p99.as_secs_f64() * 1e3),
+        );
+        let errors: usize = rounds.iter().map(|round| round.errors).sum();
+        println!(
+            "{name:<28} {connections:>3} connections, {:<8} {:>9.0} ({:.0}..{:.0}) a second, \
+             P50 {:.2} ms, P99 {:.2} ms, {errors} errors",
+            process.client.name, per_second[0], per_second[1], per_second[2], p50[0], p99[0],
+        );
+        value[process.client.name] = json!({
+            "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "errors": errors,
+        });
+    }
+    if let [first, second] = &rounds[..] {
+        let pairs = first.iter().zip(second);
+        let ratio = spread(
+            pairs
+                .map(|(a, b)| a.requests_per_second / b.requests_per_second)
+                .collect(),
+        );
+        println!(
+            "{name:<28} ratio {:.2} ({:.2}..{:.2}), n = {count}",
+            ratio[0], ratio[1], ratio[2]
+        );
+        value["ratio"] = json!(ratio);
+    }
+    Ok(value)
+}
+
+/// Median, least and most.
+fn spread(mut figures: Vec<f64>) -> [f64; 3] {
+    figures.sort_unstable_by(f64::total_cmp);
+    let at = |index: usize| figures.get(index).copied().unwrap_or(0.0);
+    [
+        at(figures.len() / 2),
+        at(0),
+        at(figures.len().saturating_sub(1)),
+    ]
+}
+
+/// Sends every body once, over so many connections.
+fn round(port: u16, bodies: &Arc<[String]>, connections: usize) -> Result<Round> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let next = Arc::new(AtomicUsize::new(0));
+        let began = Instant::now();
+        let tasks: Vec<_> = (0..connections)
+            .map(|_| tokio::spawn(connection(port, Arc::clone(bodies), Arc::clone(&next))))
+            .collect();
+        let (mut times, mut errors) = (Vec::with_capacity(bodies.len()), 0);
+        for task in tasks {
+            let (mut of_one, failed) = task.await??;
+            times.append(&mut of_one);
+            errors += failed;
+        }
+        let took = began.elapsed();
+        ensure!(times.len() == bodies.len(), "{} answers", times.len());
+        times.sort_unstable();
+        let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let requests_per_second = times.len() as f64 / took.as_secs_f64();
+        Ok(Round {
+            requests_per_second,
+            p50: at(50),
+            p99: at(99),
+            errors,
+        })
+    })
+}
+
+/// One connection: the next request when the answer to the one before has come.
+async fn connection(
+    port: u16,
+    bodies: Arc<[String]>,
+    next: Arc<AtomicUsize>,
+) -> Result<(Vec<Duration>, usize)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    stream.set_nodelay(true)?;
+    let (mut times, mut errors) = (Vec::new(), 0);
+    let (mut request, mut buffer) = (Vec::new(), Vec::new());
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(body) = bodies.get(index) else {
+            return Ok((times, errors));
+        };
+        request.clear();
+        let head = format!(
+            "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        request.extend_from_slice(head.as_bytes());
+        request.extend_from_slice(body.as_bytes());
+        let began = Instant::now();
+        stream.write_all(&request).await?;
+        let is_error = answer(&mut stream, &mut buffer)
+            .await
+            .wrap_err_with(|| format!("the answer to {body}"))?;
+        times.push(began.elapsed());
+        errors += usize::from(is_error);
+    }
+}
+
+/// Reads one answer, and says whether it is an error.
+async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
+    buffer.clear();
+    let mut whole = None;
+    while whole.is_none_or(|whole| buffer.len() < whole) {
+        ensure!(
+            stream.read_buf(buffer).await? > 0,
+            "the connection was closed"
+        );
+        if whole.is_none()
+            && let Some(end) = find(buffer, b"\r\n\r\n")
+        {
+            let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
+            ensure!(head.starts_with("http/1.1 200"), "{head}");
+            match length(&head) {
+                Some(length) => whole = Some(end + 4 + length),
+                // Chunks end with an empty one.
+                None => {
+                    while !buffer.ends_with(b"0\r\n\r\n") {
+                        ensure!(
+                            stream.read_buf(buffer).await? > 0,
+                            "the connection was closed"
+                        );
+                    }
+                    whole = Some(buffer.len());
+                }
+            }
+        }
+    }
+    Ok(find(&buffer[..buffer.len().min(400)], b"\"error\":").is_some())
+}
+
+fn length(head: &str) -> Option<usize> {
+    let line = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"))?;
+    line.trim().parse().ok()
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
+}
+
+/// The number that a QUANTITY is.
+pub(crate) fn number(value: &Value) -> Result<u64> {
+    let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
+    let digits = digits.ok_or_else(|| eyre!("{value} is no number"))?;
+    u64::from_str_radix(digits, 16).wrap_err_with(|| value.to_string())
+}

@@ -1,0 +1,98 @@
+//! What is asked, and how often.
+
+use super::number;
+use crate::client::Client;
+use eyre::Result;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Each method's share of the traffic.
+const WEIGHTS: [(&str, u32); 9] = [
+    ("eth_call", 2000),
+    ("eth_getTransactionReceipt", 600),
+    ("eth_getBalance", 550),
+    ("eth_getBlockByNumber", 400),
+    ("eth_getTransactionCount", 400),
+    ("eth_blockNumber", 350),
+    ("eth_getLogs", 250),
+    ("eth_getTransactionByHash", 250),
+    ("eth_getCode", 100),
+];
+
+/// Methods that are measured by themselves beside those of the mix.
+const ALSO: [&str; 2] = ["eth_getProof", "eth_chainId"];
+
+/// Blocks below the head that arguments are drawn from.
+const RECENT: u64 = 32;
+
+/// Different requests of each method.
+const EACH: usize = 200;
+
+/// Requests of each method.
+pub(crate) struct Requests(BTreeMap<&'static str, Vec<String>>);
+
+impl Requests {
+    /// Drawn from the latest blocks of the chain that `client` has.
+    pub(crate) fn of(client: &Client) -> Result<Self> {
+        let head = number(&client.ask("eth_blockNumber", json!([]))?)?;
+        let (mut blocks, mut transactions) = (Vec::new(), Vec::new());
+        for at in head.saturating_sub(RECENT)..=head {
+            let block = client.ask("eth_getBlockByNumber", json!([format!("{at:#x}"), true]))?;
+            let all = block["transactions"].as_array().into_iter().flatten();
+            transactions.extend(all.cloned());
+            blocks.push(block);
+        }
+        let mut random = SmallRng::seed_from_u64(1);
+        let methods = WEIGHTS.iter().map(|(method, _)| *method).chain(ALSO);
+        let requests = methods.map(|method| {
+            let bodies = (0..EACH).map(|id| {
+                let params = params(method, &blocks, &transactions, &mut random);
+                json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+                    .to_string()
+            });
+            (method, bodies.collect())
+        });
+        Ok(Self(requests.collect()))
+    }
+
+    /// `count` requests of all methods by their weights, the same ones every time.
+    pub(crate) fn mix(&self, count: usize) -> Vec<String> {
+        let mut random = SmallRng::seed_from_u64(2);
+        let draw = |_| {
+            let (method, _) = WEIGHTS
+                .choose_weighted(&mut random, |(_, weight)| *weight)
+                .expect("weights above zero");
+            let bodies = &self.0[method];
+            bodies[random.random_range(0..bodies.len())].clone()
+        };
+        (0..count).map(draw).collect()
+    }
+
+    pub(crate) fn by_method(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        self.0.iter().map(|(method, bodies)| (*method, &bodies[..]))
+    }
+}
+
+fn params(method: &str, blocks: &[Value], transactions: &[Value], random: &mut SmallRng) -> Value {
+    let transaction = transactions.choose(random).unwrap_or(&Value::Null);
+    let block = blocks.choose(random).unwrap_or(&Value::Null);
+    let account = match transaction["to"].is_string() && random.random() {
+        true => &transaction["to"],
+        false => &transaction["from"],
+    };
+    match method {
+        "eth_call" => json!([
+            { "from": transaction["from"], "to": transaction["to"], "data": transaction["input"] },
+            "latest"
+        ]),
+        "eth_getTransactionReceipt" | "eth_getTransactionByHash" => json!([transaction["hash"]]),
+        "eth_getBalance" | "eth_getTransactionCount" | "eth_getCode" => json!([account, "latest"]),
+        "eth_getBlockByNumber" => json!([block["number"], random.random::<bool>()]),
+        "eth_getLogs" => json!([{ "fromBlock": block["number"], "toBlock": block["number"] }]),
+        "eth_getProof" => json!([account, ["0x0"], "latest"]),
+        _ => json!([]),
+    }
+}
