@@ -40,6 +40,14 @@ pub enum KzgError {
     NotCompiled,
 }
 
+/// Loads the trusted setup, so that the first proof need not wait for it. About half a second.
+///
+/// # Errors
+/// [`KzgError::NotCompiled`] without native cryptography.
+pub fn load_kzg_setup() -> Result<(), KzgError> {
+    library::load_setup()
+}
+
 /// Checks one proof per blob (EIP-4844). About 2 ms each.
 ///
 /// # Errors
@@ -131,6 +139,11 @@ mod library {
         c_kzg::ethereum_kzg_settings(0)
     }
 
+    pub(super) fn load_setup() -> Result<(), KzgError> {
+        settings();
+        Ok(())
+    }
+
     fn malformed(_: Error) -> KzgError {
         KzgError::Malformed
     }
@@ -216,6 +229,10 @@ mod library {
 #[cfg(not(feature = "native"))]
 mod library {
     use super::{Blob, Cell, KzgError, KzgPoint};
+
+    pub(super) fn load_setup() -> Result<(), KzgError> {
+        Err(KzgError::NotCompiled)
+    }
 
     pub(super) fn verify_blob_proofs(
         _: &[Blob],

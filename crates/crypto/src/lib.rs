@@ -3,6 +3,7 @@
 //! Every primitive has a pure Rust implementation that is always compiled, and, with the feature
 //! `native` (on by default), a C or assembly one. Which of them is in force is decided once, at
 //! start, by [`install`]: the native one is tried on known vectors first and dropped if it fails.
+//! The one exception are the KZG proofs of whole blobs, which only pools need: native or none.
 //! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
 
 mod bls_pure;
@@ -17,7 +18,7 @@ pub use alloy_primitives::{Keccak256, keccak256};
 pub use keccak::{KeccakLanes, keccak256_batch, keccak256_batch_by};
 pub use kzg::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
-    cell_proofs, verify_blob_proofs, verify_cell_proofs,
+    cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs,
 };
 pub use precompile::{PrecompileHalt, PrecompileSet, Precompiled};
 pub use provider::{Backend, InstallError, Preference, backend, install};

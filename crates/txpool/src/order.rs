@@ -4,6 +4,8 @@
 //! is the smaller one compare by tip, the others by fee, and neither order depends on the base
 //! fee. So a new base fee moves only the bids that change sides, and the whole order is the two
 //! halves merged.
+//!
+//! Fees are held in 63 bits: above 9.2 ether per gas they count as equal.
 
 use niwaki_primitives::Address;
 use std::cmp::Reverse;
@@ -16,10 +18,10 @@ pub(crate) struct Bid {
     pub(crate) priority: bool,
     /// Higher is better, before any fee.
     pub(crate) score: i8,
-    /// Tip per gas, wei.
-    pub(crate) tip: u128,
-    /// Fee per gas, wei.
-    pub(crate) fee: u128,
+    /// Tip per gas, wei; see [`held`].
+    pub(crate) tip: i64,
+    /// Fee per gas, wei; see [`held`].
+    pub(crate) fee: i64,
     /// Arrival; unique in an order.
     pub(crate) seq: u64,
 }
@@ -30,18 +32,18 @@ pub(crate) struct Rank {
     priority: bool,
     score: i8,
     /// Wei per gas; negative below the base fee.
-    tip: i128,
+    tip: i64,
     older: Reverse<u64>,
 }
 
 impl Bid {
     /// What this is worth at `base_fee`.
     pub(crate) fn rank(&self, base_fee: u64) -> Rank {
-        let room = clamp(self.fee).saturating_sub(i128::from(base_fee));
-        self.keyed(clamp(self.tip).min(room))
+        let room = self.fee.saturating_sub(held(u128::from(base_fee)));
+        self.keyed(self.tip.min(room))
     }
 
-    fn keyed(&self, tip: i128) -> Rank {
+    fn keyed(&self, tip: i64) -> Rank {
         Rank {
             priority: self.priority,
             score: self.score,
@@ -51,13 +53,14 @@ impl Bid {
     }
 
     /// The base fee above which the fee, not the tip, is what counts.
-    fn turning_point(&self) -> u128 {
+    fn turning_point(&self) -> i64 {
         self.fee.saturating_sub(self.tip)
     }
 }
 
-fn clamp(fee: u128) -> i128 {
-    i128::try_from(fee).unwrap_or(i128::MAX)
+/// A fee as orders hold it.
+pub(crate) fn held(fee: u128) -> i64 {
+    i64::try_from(fee).unwrap_or(i64::MAX)
 }
 
 /// Senders by their bids.
@@ -66,7 +69,7 @@ pub(crate) struct FeeOrder {
     base_fee: u64,
     by_tip: BTreeMap<Rank, (Bid, Address)>,
     by_fee: BTreeMap<Rank, (Bid, Address)>,
-    by_turning_point: BTreeMap<(u128, u64), (Bid, Address)>,
+    by_turning_point: BTreeMap<(i64, u64), (Bid, Address)>,
 }
 
 impl FeeOrder {
@@ -78,10 +81,10 @@ impl FeeOrder {
     }
 
     fn place(&mut self, bid: Bid, sender: Address) {
-        if bid.turning_point() >= u128::from(self.base_fee) {
-            self.by_tip.insert(bid.keyed(clamp(bid.tip)), (bid, sender));
+        if bid.turning_point() >= held(u128::from(self.base_fee)) {
+            self.by_tip.insert(bid.keyed(bid.tip), (bid, sender));
         } else {
-            self.by_fee.insert(bid.keyed(clamp(bid.fee)), (bid, sender));
+            self.by_fee.insert(bid.keyed(bid.fee), (bid, sender));
         }
     }
 
@@ -89,10 +92,10 @@ impl FeeOrder {
     pub(crate) fn remove(&mut self, bid: &Bid) {
         self.by_turning_point
             .remove(&(bid.turning_point(), bid.seq));
-        if bid.turning_point() >= u128::from(self.base_fee) {
-            self.by_tip.remove(&bid.keyed(clamp(bid.tip)));
+        if bid.turning_point() >= held(u128::from(self.base_fee)) {
+            self.by_tip.remove(&bid.keyed(bid.tip));
         } else {
-            self.by_fee.remove(&bid.keyed(clamp(bid.fee)));
+            self.by_fee.remove(&bid.keyed(bid.fee));
         }
     }
 
@@ -104,15 +107,16 @@ impl FeeOrder {
     /// Compares by `base_fee` from now on. Cost: logarithmic for each bid that changes sides.
     pub(crate) fn set_base_fee(&mut self, base_fee: u64) {
         let (low, high) = (self.base_fee.min(base_fee), self.base_fee.max(base_fee));
-        let range = (u128::from(low), 0)..(u128::from(high), 0);
+        let point = |fee| (held(u128::from(fee)), 0);
+        let range = point(low)..point(high);
         let moved: Vec<_> = self
             .by_turning_point
             .range(range)
             .map(|(_, value)| *value)
             .collect();
         for (bid, _) in &moved {
-            self.by_tip.remove(&bid.keyed(clamp(bid.tip)));
-            self.by_fee.remove(&bid.keyed(clamp(bid.fee)));
+            self.by_tip.remove(&bid.keyed(bid.tip));
+            self.by_fee.remove(&bid.keyed(bid.fee));
         }
         self.base_fee = base_fee;
         for (bid, sender) in moved {
@@ -165,9 +169,9 @@ mod tests {
     }
 
     fn bids() -> impl Strategy<Value = Vec<Bid>> {
-        let bid = (any::<bool>(), -1_i8..2, 0_u128..20, 0_u128..40);
+        let bid = (any::<bool>(), -1_i8..2, 0_i64..20, 0_i64..40);
         proptest::collection::vec(bid, 0..60).prop_map(|all| {
-            let bid = |(seq, (priority, score, tip, more)): (usize, (bool, i8, u128, u128))| Bid {
+            let bid = |(seq, (priority, score, tip, more)): (usize, (bool, i8, i64, i64))| Bid {
                 priority,
                 score,
                 tip,

@@ -9,7 +9,7 @@ use crate::dump::{Restored, read_dump, write_dump};
 use crate::error::PoolError;
 use crate::events::{DropReason, Outbox, PoolEvent};
 use crate::head::{Head, HeadChange, Returning, SharedView};
-use crate::sender::SenderAccount;
+use crate::sender::{SenderAccount, Slot};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
 use crate::transaction::{
@@ -339,7 +339,7 @@ impl Pool {
         let queue = store.senders.get(sender);
         queue.map_or_else(SenderContent::default, |queue| {
             let (pending, queued) = queue.slots.values().partition(|slot| slot.pending);
-            let txs = |slots: Vec<&crate::sender::Slot>| {
+            let txs = |slots: Vec<&Box<Slot>>| {
                 let txs = slots.into_iter().map(|slot| Arc::clone(&slot.tx));
                 txs.collect()
             };

@@ -1,7 +1,7 @@
 //! The transactions of one sender: by nonce, a run that blocks could take now, and the rest.
 
 use crate::error::PoolError;
-use crate::order::Bid;
+use crate::order::{Bid, held};
 use crate::transaction::PooledTransaction;
 use niwaki_primitives::{Address, EMPTY_CODE_HASH, Fault, Fork, StateView, U256};
 use std::collections::BTreeMap;
@@ -95,11 +95,10 @@ impl Slot {
     }
 
     fn bid(&self, by_arrival: bool) -> Bid {
-        let (tip, fee) = (self.tx.tip(), self.tx.max_fee());
         let (tip, fee) = if by_arrival {
-            (0, u128::MAX)
+            (0, i64::MAX)
         } else {
-            (tip, fee)
+            (held(self.tx.tip()), held(self.tx.max_fee()))
         };
         Bid {
             priority: self.tx.priority,
@@ -116,24 +115,24 @@ impl Slot {
 struct Run {
     cost: U256,
     score: i8,
-    tip: u128,
-    fee: u128,
+    tip: i64,
+    fee: i64,
 }
 
 impl Run {
     const EMPTY: Self = Self {
         cost: U256::ZERO,
         score: i8::MAX,
-        tip: u128::MAX,
-        fee: u128::MAX,
+        tip: i64::MAX,
+        fee: i64::MAX,
     };
 
     fn with(self, tx: &PooledTransaction, score: i8) -> Self {
         Self {
             cost: self.cost.saturating_add(tx.cost),
             score: self.score.min(score),
-            tip: self.tip.min(tx.tip()),
-            fee: self.fee.min(tx.max_fee()),
+            tip: self.tip.min(held(tx.tip())),
+            fee: self.fee.min(held(tx.max_fee())),
         }
     }
 }
@@ -149,7 +148,8 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct SenderQueue {
     pub(crate) account: SenderAccount,
-    pub(crate) slots: BTreeMap<u64, Slot>,
+    /// By nonce; boxed, since most senders have one and a map's node has room for eleven.
+    pub(crate) slots: BTreeMap<u64, Box<Slot>>,
     /// One past the last nonce of the run; the account's nonce if there is none.
     pub(crate) run_end: u64,
     /// The first of the run, as it stands in the order of heads.

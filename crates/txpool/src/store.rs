@@ -29,7 +29,7 @@ pub(crate) struct Store {
     pub(crate) config: Arc<PoolConfig>,
     pub(crate) head: Arc<Head>,
     pub(crate) txs: HashMap<B256, Arc<PooledTransaction>>,
-    pub(crate) senders: HashMap<Address, SenderQueue>,
+    pub(crate) senders: HashMap<Address, Box<SenderQueue>>,
     /// Senders by the first of their run: the order in which blocks take them.
     pub(crate) heads: FeeOrder,
     /// Senders by the worst of their run: the order in which runs lose their last.
@@ -105,7 +105,8 @@ impl Store {
         if queue.slots.is_empty() {
             queue.account = account;
         }
-        queue.slots.insert(tx.nonce(), Slot::new(Arc::clone(tx)));
+        let slot = Box::new(Slot::new(Arc::clone(tx)));
+        queue.slots.insert(tx.nonce(), slot);
         self.txs.insert(tx.hash, Arc::clone(tx));
         self.by_age.insert(tx.seq, tx.hash);
         self.totals.add(tx);
@@ -231,7 +232,7 @@ impl Store {
     }
 
     pub(crate) fn slot(&self, sender: &Address, nonce: u64) -> Option<&Slot> {
-        self.senders.get(sender)?.slots.get(&nonce)
+        self.senders.get(sender)?.slots.get(&nonce).map(Box::as_ref)
     }
 }
 

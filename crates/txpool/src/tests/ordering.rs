@@ -185,25 +185,24 @@ fn what_is_penalized_goes_after_the_others_and_then_goes_at_all() {
 }
 
 #[test]
-fn fees_beyond_127_bits_are_ordered_too() {
+fn fees_beyond_63_bits_count_as_equal_and_are_the_best() {
     let huge = |n: u64, fee: u128| {
         let tx = TxEip1559 {
             max_fee_per_gas: fee,
             max_priority_fee_per_gas: fee,
-            gas_limit: 21_000,
             ..dynamic(0)
         };
         TxEnvelope::from(signed(tx, &wallet(n)))
     };
     let mut chain = Chain::new(PoolConfig::default());
-    for n in 0..2 {
+    for n in 0..3 {
         let account = chain.state.accounts.entry(wallet(n).address).or_default();
         account.balance = alloy_primitives::U256::MAX >> 1;
     }
     chain.mine(&[]);
-    let (low, high) = (huge(0, u128::MAX >> 2), huge(1, u128::MAX));
-    for tx in [&low, &high] {
+    let txs = [huge(0, 1 << 62), huge(1, 1 << 63), huge(2, u128::MAX)];
+    for tx in &txs {
         chain.remote(tx.clone()).expect("paid for");
     }
-    assert_eq!(chain.offered(), hashes(&[&high, &low]));
+    assert_eq!(chain.offered(), hashes(&[&txs[1], &txs[2], &txs[0]]));
 }

@@ -97,7 +97,7 @@ fn soak(config: PoolConfig, seed: u64, operations: usize) {
 #[test]
 fn a_hundred_thousand_random_operations_keep_every_law() {
     let layered = PoolConfig {
-        layer_max_capacity_bytes: 60_000,
+        layer_max_capacity_bytes: 120_000,
         ..PoolConfig::default()
     };
     soak(layered, 1, 70_000);
@@ -108,6 +108,33 @@ fn a_hundred_thousand_random_operations_keep_every_law() {
         ..PoolConfig::default()
     };
     soak(sequenced, 2, 30_000);
+}
+
+/// Resident memory, KiB, where the system tells.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let digits = line.and_then(|line| line.split_whitespace().next());
+    digits.and_then(|kib| kib.parse().ok()).unwrap_or(0)
+}
+
+/// Ten million operations: `cargo test --release -- --ignored --nocapture ten_million`.
+#[test]
+#[ignore = "takes a quarter of an hour"]
+fn ten_million_operations_leave_memory_flat() {
+    let config = PoolConfig {
+        layer_max_capacity_bytes: 120_000,
+        ..PoolConfig::default()
+    };
+    let mut after_one = 0;
+    for round in 0..100 {
+        soak(config.clone(), round, 100_000);
+        println!("round {round}: {} KiB resident", resident_kib());
+        if round == 9 {
+            after_one = resident_kib();
+        }
+    }
+    assert!(resident_kib() < after_one + after_one / 5 + 8_192);
 }
 
 /// Figures, not a test: `cargo test --release -- --ignored --nocapture what_it_costs`.
@@ -133,11 +160,15 @@ fn what_it_costs() {
         let chain = Chain::upon(spec.clone(), state.clone(), PoolConfig::default());
         let incoming: Vec<Incoming> = txs.iter().map(|tx| tx.clone().into()).collect();
         let count = incoming.len();
+        let resident = resident_kib();
         let start = Instant::now();
         for tx in incoming {
             chain.pool.add(tx, Origin::Remote, NOW).expect("paid for");
         }
         let took = start.elapsed();
+        let grown = resident_kib().saturating_sub(resident);
+        let counted = chain.pool.figures().bytes >> 10;
+        println!("round {round}: {counted} KiB counted, {grown} KiB more resident");
         let per_tx = took.as_nanos() / count as u128;
         println!("round {round}: {count} added, {per_tx} ns each, with recovery of the sender");
         measure_best(&chain);
@@ -153,6 +184,50 @@ fn what_it_costs() {
         let per_tx = start.elapsed().as_nanos() / count as u128;
         println!("round {round}: known or stale ones refused in {per_tx} ns each");
     }
+}
+
+/// What one transaction really takes, where each has a sender of its own: the worst case for the
+/// pool's tables. Figures, not a test.
+#[test]
+#[ignore = "prints figures"]
+fn what_it_weighs() {
+    const WALLETS: u64 = 60_000;
+    let wallets: Vec<Wallet> = (0..WALLETS).map(wallet).collect();
+    let mut state = MemoryState::default();
+    for wallet in &wallets {
+        state.insert(wallet.address, funds(ETHER));
+    }
+    let config = PoolConfig {
+        layer_max_capacity_bytes: 1 << 30,
+        ..PoolConfig::default()
+    };
+    let chain = Chain::upon(ChainSpec::single(CHAIN_ID, Fork::Osaka), state, config);
+    let bytes: Vec<Vec<u8>> = wallets
+        .iter()
+        .map(|wallet| crate::encode_network(&paid(wallet, 0, GWEI, 20 * GWEI), None))
+        .collect();
+    let resident = resident_kib();
+    for bytes in &bytes {
+        let incoming = Incoming::decode(bytes).expect("it was just encoded");
+        chain
+            .pool
+            .add(incoming, Origin::Remote, NOW)
+            .expect("paid for");
+    }
+    let grown = resident_kib().saturating_sub(resident);
+    println!("{} bytes each", (grown << 10) / WALLETS);
+    let best = chain.pool.best(chain.pool.next_fees().0, 1);
+    println!("{} offered", best.count());
+    let all: Vec<_> = chain.pool.all();
+    for wallet in &wallets {
+        chain.pool.read().senders[&wallet.address].candidates(false);
+    }
+    let grown = resident_kib().saturating_sub(resident);
+    let counted = chain.pool.figures().bytes / all.len();
+    println!(
+        "{} bytes each once offered, {counted} counted",
+        (grown << 10) / WALLETS
+    );
 }
 
 fn measure_best(chain: &Chain) {
