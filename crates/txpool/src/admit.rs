@@ -21,6 +21,15 @@ pub struct Added {
     pub replaced: Option<B256>,
 }
 
+/// How a transaction comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// From a user or a peer.
+    New,
+    /// From a block that left the chain: what was good enough for a block may be several at once.
+    Returning,
+}
+
 impl Store {
     /// Checks `tx` against its sender's `account` and all that is here, and gives the one that it
     /// would replace.
@@ -31,6 +40,7 @@ impl Store {
         &self,
         tx: &PooledTransaction,
         account: &SenderAccount,
+        entry: Entry,
     ) -> Result<Option<B256>, PoolError> {
         if self.txs.contains_key(&tx.hash) {
             return Err(PoolError::AlreadyKnown);
@@ -45,10 +55,12 @@ impl Store {
         let replaced = self.slot(&tx.sender, tx.nonce()).map(|slot| &slot.tx);
         if let Some(old) = replaced {
             self.check_bump(old, tx)?;
-        } else {
+        } else if entry == Entry::New {
             self.check_delegation(tx, account)?;
         }
-        self.check_authorities(tx)?;
+        if entry == Entry::New {
+            self.check_authorities(tx)?;
+        }
         self.check_overdraft(tx, account)?;
         self.check_room(tx)?;
         if replaced.is_none() {
@@ -205,8 +217,9 @@ impl Store {
         tx: Arc<PooledTransaction>,
         account: SenderAccount,
         sidecar: Option<Arc<Sidecar>>,
+        entry: Entry,
     ) -> Result<Added, PoolError> {
-        let replaced = self.admit(&tx, &account)?;
+        let replaced = self.admit(&tx, &account, entry)?;
         if let Some(old) = &replaced {
             self.unlink(old, DropReason::Replaced, Some(tx.hash));
         }

@@ -1,5 +1,6 @@
 //! The head that the pool stands on, and what a new one does to its transactions.
 
+use crate::admit::Entry;
 use crate::error::PoolError;
 use crate::events::DropReason;
 use crate::sender::SenderAccount;
@@ -203,7 +204,8 @@ impl Store {
             tx: returning.tx,
         };
         // One that was replaced meanwhile, or that its sender can't pay any more, stays out too.
-        let _: Result<_, PoolError> = self.insert(Arc::new(pooled), account, sidecar);
+        let _: Result<_, PoolError> =
+            self.insert(Arc::new(pooled), account, sidecar, Entry::Returning);
     }
 
     /// Drops what no block of the new fork can hold. Cost: linear in all transactions.

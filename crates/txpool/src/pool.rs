@@ -1,7 +1,7 @@
 //! The pool: what the rest of the node calls. One short lock; signatures, proofs and state are
 //! looked at before it is taken.
 
-use crate::admit::Added;
+use crate::admit::{Added, Entry};
 use crate::best::Best;
 use crate::blobs::BlobFigures;
 use crate::config::PoolConfig;
@@ -9,7 +9,7 @@ use crate::dump::{Restored, read_dump, write_dump};
 use crate::error::PoolError;
 use crate::events::{DropReason, Outbox, PoolEvent};
 use crate::head::{Head, HeadChange, Returning, SharedView};
-use crate::sender::{SenderAccount, Slot};
+use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
 use crate::transaction::{
@@ -50,6 +50,21 @@ pub struct SenderContent {
     pub pending: Vec<Arc<PooledTransaction>>,
     /// Those that wait for a nonce or for funds.
     pub queued: Vec<Arc<PooledTransaction>>,
+}
+
+impl SenderContent {
+    fn of(queue: &SenderQueue) -> Self {
+        let mut content = Self::default();
+        for slot in queue.slots.values() {
+            let side = if slot.pending {
+                &mut content.pending
+            } else {
+                &mut content.queued
+            };
+            side.push(Arc::clone(&slot.tx));
+        }
+        content
+    }
 }
 
 /// How much a pool holds, and what has happened to it.
@@ -152,7 +167,7 @@ impl Pool {
 
         let mut account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
         let (sidecar, tx) = self.pooled(incoming, sender, origin, now);
-        self.read().admit(&tx, &account)?;
+        self.read().admit(&tx, &account, Entry::New)?;
         if let Some(sidecar) = &sidecar {
             check_proofs(sidecar)?;
         }
@@ -168,13 +183,26 @@ impl Pool {
                 Ok(added) => return added,
                 Err(moved) => moved,
             };
-            account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
+            account = self.check_again(&tx, sidecar.as_deref(), &head, now)?;
         }
         self.write(|store| {
             let head = Arc::clone(&store.head);
-            let account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
+            let account = self.check_again(&tx, sidecar.as_deref(), &head, now)?;
             store.insert_settled(&tx, account, sidecar)
         })
+    }
+
+    /// Checks against a head that came meanwhile what depends on it, and reads the account anew.
+    fn check_again(
+        &self,
+        tx: &PooledTransaction,
+        sidecar: Option<&Sidecar>,
+        head: &Head,
+        now: u64,
+    ) -> Result<SenderAccount, PoolError> {
+        let rules = head.next_rules(&self.spec, now);
+        check_stateless(&tx.tx, sidecar, &rules, head.header.gas_limit)?;
+        SenderAccount::read(&*head.view, &tx.sender, rules.fork)
     }
 
     fn pooled(
@@ -337,25 +365,15 @@ impl Pool {
     pub fn content_of(&self, sender: &Address) -> SenderContent {
         let store = self.read();
         let queue = store.senders.get(sender);
-        queue.map_or_else(SenderContent::default, |queue| {
-            let (pending, queued) = queue.slots.values().partition(|slot| slot.pending);
-            let txs = |slots: Vec<&Box<Slot>>| {
-                let txs = slots.into_iter().map(|slot| Arc::clone(&slot.tx));
-                txs.collect()
-            };
-            SenderContent {
-                pending: txs(pending),
-                queued: txs(queued),
-            }
-        })
+        queue.map_or_else(SenderContent::default, |queue| SenderContent::of(queue))
     }
 
     /// All transactions of all senders. Cost: linear in all transactions.
     pub fn content(&self) -> BTreeMap<Address, SenderContent> {
-        let senders: Vec<Address> = self.read().senders.keys().copied().collect();
-        let content = senders.into_iter().map(|s| (s, self.content_of(&s)));
-        content
-            .filter(|(_, c)| !c.pending.is_empty() || !c.queued.is_empty())
+        let store = self.read();
+        let senders = store.senders.iter();
+        senders
+            .map(|(sender, queue)| (*sender, SenderContent::of(queue)))
             .collect()
     }
 
@@ -453,7 +471,7 @@ impl Store {
         sidecar: Option<Arc<Sidecar>>,
     ) -> Result<Added, PoolError> {
         self.settle(tx.sender, account, &HashSet::default());
-        self.insert(Arc::clone(tx), account, sidecar)
+        self.insert(Arc::clone(tx), account, sidecar, Entry::New)
     }
 
     /// Takes one transaction out; those after it wait, as far as there is room.

@@ -82,3 +82,14 @@ fn an_authority_with_transactions_of_its_own_is_reserved() {
         "its own"
     );
 }
+
+#[test]
+fn blocks_that_leave_give_back_more_than_one() {
+    let mut chain = chain(PoolConfig::default());
+    let txs: Vec<_> = (0..3)
+        .map(|nonce| transfer(&wallet(0), nonce, 1, 10))
+        .collect();
+    chain.mine(&txs);
+    chain.reorganise(1, &[]);
+    assert_eq!(chain.nonces(&wallet(0)), (vec![0, 1, 2], vec![]));
+}

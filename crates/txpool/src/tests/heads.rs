@@ -1,10 +1,10 @@
 //! New heads: what a block took goes, what a reorganisation gives back returns.
 
 use super::support::{
-    Chain, ETHER, NOW, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet,
+    Chain, ETHER, NOW, Unreadable, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet,
 };
 use crate::{DropReason, HeadChange, Origin, PoolConfig, PoolMode};
-use niwaki_primitives::{Fork, TxEip1559, TxEnvelope, U256};
+use niwaki_primitives::{Fault, Fork, TxEip1559, TxEnvelope, U256};
 use niwaki_rules::{Activation, ChainSpec};
 use niwaki_testkit::MemoryState;
 use std::sync::Arc;
@@ -217,4 +217,31 @@ fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
         assert_eq!(queue.account.balance, U256::from(1_000 * ETHER));
         assert_eq!(queue.run_end, 60);
     }
+}
+
+#[test]
+fn a_fault_is_told_and_costs_no_transaction_but_those_that_were_included() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let from = wallet(0);
+    let txs: Vec<_> = (0..3).map(|nonce| transfer(&from, nonce, 1, 50)).collect();
+    for tx in &txs {
+        chain.remote(tx.clone()).expect("paid for");
+    }
+    let change = HeadChange {
+        header: chain.header.clone(),
+        view: Arc::new(Unreadable),
+        removed: &[],
+        included: &[(*txs[0].tx_hash(), from.address)],
+        changed: None,
+    };
+    let fault = chain.pool.head_changed(&change, NOW);
+    assert!(matches!(fault, Err(Fault::Missing { .. })));
+    chain.pool.read().check();
+    assert_eq!(
+        chain.nonces(&from),
+        (vec![], vec![1, 2]),
+        "they wait for a state"
+    );
+    chain.mine(&txs[..1]);
+    assert_eq!(chain.nonces(&from), (vec![1, 2], vec![]));
 }

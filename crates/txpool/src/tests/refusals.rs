@@ -1,14 +1,14 @@
 //! Every refusal that needs no other transaction, with its text.
 
 use super::support::{
-    CHAIN_ID, Chain, GWEI, NOW, blob_fields, blob_tx, dynamic, funds, legacy, proven_sidecar,
-    set_code, signed, text, transfer, wallet,
+    CHAIN_ID, Chain, GWEI, NOW, Unreadable, blob_fields, blob_tx, dynamic, funds, legacy,
+    proven_sidecar, set_code, signed, text, transfer, wallet,
 };
 use crate::{Incoming, Origin, Pool, PoolConfig, PoolError};
 use alloy_primitives::Signature;
 use niwaki_primitives::{
-    AccessList, Account, Address, B256, Bytes, Fault, Fork, Header, StateView, TxEip1559,
-    TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    AccessList, Address, B256, Bytes, Fork, Header, TxEip1559, TxEip2930, TxEip4844, TxEip7702,
+    TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
@@ -371,34 +371,6 @@ fn a_sidecar_has_the_form_of_the_next_block() {
     assert!(chain.remote(blob_tx(&from, 0, 10, &old)).is_ok());
 }
 
-/// A state that can't be read.
-struct Broken;
-
-impl StateView for Broken {
-    fn account(&self, _: &Address) -> Result<Option<Account>, Fault> {
-        Err(Fault::Missing {
-            segment: "accounts",
-            key: "00".to_owned(),
-        })
-    }
-
-    fn storage(&self, _: &Address, _: &U256) -> Result<U256, Fault> {
-        Ok(U256::ZERO)
-    }
-
-    fn has_storage(&self, _: &Address) -> Result<bool, Fault> {
-        Ok(false)
-    }
-
-    fn code(&self, _: &B256) -> Result<Bytes, Fault> {
-        Ok(Bytes::new())
-    }
-
-    fn block_hash(&self, _: u64) -> Result<B256, Fault> {
-        Ok(B256::ZERO)
-    }
-}
-
 #[test]
 fn a_fault_of_the_state_is_no_verdict_on_the_transaction() {
     let spec = Arc::new(ChainSpec::single(CHAIN_ID, Fork::Osaka));
@@ -406,7 +378,13 @@ fn a_fault_of_the_state_is_no_verdict_on_the_transaction() {
         gas_limit: 30_000_000,
         ..Header::default()
     };
-    let pool = Pool::new(PoolConfig::default(), spec, header, Arc::new(Broken), NOW);
+    let pool = Pool::new(
+        PoolConfig::default(),
+        spec,
+        header,
+        Arc::new(Unreadable),
+        NOW,
+    );
     let tx = transfer(&wallet(0), 0, 1, 10);
     let refused = pool.add(tx.into(), Origin::Remote, NOW);
     let refused = refused.expect_err("nothing is known of the sender");

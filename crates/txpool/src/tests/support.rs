@@ -8,8 +8,8 @@ use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use alloy_primitives::Signature;
 use niwaki_crypto::{Blob, address_of_secret_key, blob_commitment, blob_proof, cell_proofs, sign};
 use niwaki_primitives::{
-    Address, Authorization, B256, Bytes, Fork, Header, SignedAuthorization, Transaction, TxEip1559,
-    TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    Account, Address, Authorization, B256, Bytes, Fault, Fork, Header, SignedAuthorization,
+    StateView, Transaction, TxEip1559, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -325,6 +325,34 @@ pub(crate) fn funds(wei: u128) -> MemoryAccount {
     MemoryAccount {
         balance: U256::from(wei),
         ..MemoryAccount::default()
+    }
+}
+
+/// A state of which nothing can be read.
+pub(crate) struct Unreadable;
+
+impl StateView for Unreadable {
+    fn account(&self, _: &Address) -> Result<Option<Account>, Fault> {
+        Err(Fault::Missing {
+            segment: "accounts",
+            key: "00".to_owned(),
+        })
+    }
+
+    fn storage(&self, _: &Address, _: &U256) -> Result<U256, Fault> {
+        Ok(U256::ZERO)
+    }
+
+    fn has_storage(&self, _: &Address) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    fn code(&self, _: &B256) -> Result<Bytes, Fault> {
+        Ok(Bytes::new())
+    }
+
+    fn block_hash(&self, _: u64) -> Result<B256, Fault> {
+        Ok(B256::ZERO)
     }
 }
 
