@@ -89,10 +89,10 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// How far above its account's nonce a transaction's may be.
+    /// How many nonces from its account's on a sender can use; at least one.
     pub fn nonce_window(&self) -> u64 {
         match self.mode {
-            PoolMode::Layered => self.max_future_by_sender,
+            PoolMode::Layered => self.max_future_by_sender.max(1),
             PoolMode::Sequenced => self.sequenced_window(),
         }
     }
@@ -123,6 +123,8 @@ mod tests {
     fn the_window_of_a_sequenced_pool_is_a_share_of_its_size() {
         let mut config = PoolConfig::default();
         assert_eq!(config.nonce_window(), 200);
+        config.max_future_by_sender = 0;
+        assert_eq!(config.nonce_window(), 1);
         config.mode = PoolMode::Sequenced;
         assert_eq!(config.nonce_window(), 5);
         config.limit_by_account = 0.15;

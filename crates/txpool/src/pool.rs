@@ -90,6 +90,8 @@ pub struct PoolFigures {
     pub added_local: u64,
     /// Transactions added so far, of peers.
     pub added_remote: u64,
+    /// Points of score that transactions lost so far.
+    pub penalized: u64,
     /// Transactions removed so far, by reason.
     pub removed: BTreeMap<DropReason, u64>,
     /// Transactions refused so far, by [`PoolError::name`].
@@ -415,6 +417,7 @@ impl Pool {
             blobs: store.blobs.figures(),
             added_local: counters.added_local,
             added_remote: counters.added_remote,
+            penalized: counters.penalized,
             removed: counters.removed.clone(),
             rejected,
         }
@@ -493,6 +496,7 @@ impl Store {
             return false;
         };
         slot.score = slot.score.saturating_sub(1);
+        self.counters.penalized = self.counters.penalized.saturating_add(1);
         if slot.score < self.config.min_score {
             self.remove_alone(hash, DropReason::Penalized);
             return false;

@@ -68,6 +68,7 @@ pub(crate) struct Totals {
 pub(crate) struct Counters {
     pub(crate) added_local: u64,
     pub(crate) added_remote: u64,
+    pub(crate) penalized: u64,
     pub(crate) removed: BTreeMap<DropReason, u64>,
 }
 

@@ -13,3 +13,4 @@ mod ordering;
 mod refusals;
 mod soak;
 mod support;
+mod wire;

@@ -174,6 +174,7 @@ fn what_is_penalized_goes_after_the_others_and_then_goes_at_all() {
     assert_eq!(chain.offered(), hashes(&[&good, &bad]));
     assert!(!chain.pool.penalize(bad.tx_hash()), "below the least");
     assert!(!chain.pool.penalize(bad.tx_hash()), "gone");
+    assert_eq!(chain.pool.figures().penalized, 2);
     assert_eq!(chain.offered(), hashes(&[&good]));
 
     let forever = Chain::new(PoolConfig::default());
