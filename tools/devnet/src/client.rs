@@ -56,10 +56,11 @@ impl Client {
 
     fn call(&self, url: &str, token: Option<&str>, method: &str, params: Value) -> Result<Value> {
         let mut answer = self.exchange(url, token, method, params)?;
-        match answer.get("error") {
-            Some(error) => Err(eyre!("{} {method}: {error}", self.name)),
-            None => Ok(answer["result"].take()),
+        if let Some(error) = answer.get("error") {
+            return Err(eyre!("{} {method}: {error}", self.name));
         }
+        let result = answer.get_mut("result").map(Value::take);
+        result.ok_or_else(|| eyre!("{} {method}: no answer but {answer}", self.name))
     }
 
     fn exchange(
@@ -86,12 +87,7 @@ impl Client {
             .limit(limit)
             .read_to_string();
         let text = text.wrap_err_with(at)?;
-        let mut answer: Value =
-            serde_json::from_str(&text).wrap_err_with(|| format!("{}: not JSON: {text}", at()))?;
-        match answer.get("error") {
-            Some(error) => Err(eyre!("{}: {error}", at())),
-            None => Ok(answer["result"].take()),
-        }
+        serde_json::from_str(&text).wrap_err_with(|| format!("{}: not JSON: {text}", at()))
     }
 
     /// Waits until the public port answers.

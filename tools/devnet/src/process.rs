@@ -1,12 +1,13 @@
 //! The clients' processes: started, asked to stop, killed, started again.
 
 use crate::client::Client;
-use eyre::{Result, WrapErr, ensure};
+use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_rpc::JwtSecret;
 use std::fs::OpenOptions;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Which client a process is of.
@@ -118,8 +119,21 @@ impl Drop for Process {
     }
 }
 
+/// A port that nobody has, and that this process gives out once.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Below the range of which the system gives ports to whoever connects.
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    for _ in 0..COUNT {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = std::process::id().wrapping_mul(97).wrapping_add(next) % COUNT;
+        let port = u16::try_from(FIRST + place)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(eyre!("every port is taken"))
 }
 
 fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {

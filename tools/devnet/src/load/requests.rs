@@ -78,6 +78,11 @@ impl Requests {
 
 fn params(method: &str, blocks: &[Value], transactions: &[Value], random: &mut SmallRng) -> Value {
     let transaction = transactions.choose(random).unwrap_or(&Value::Null);
+    let calls: Vec<&Value> = transactions
+        .iter()
+        .filter(|tx| tx["to"].is_string())
+        .collect();
+    let call = calls.choose(random).copied().unwrap_or(&Value::Null);
     let block = blocks.choose(random).unwrap_or(&Value::Null);
     let account = match transaction["to"].is_string() && random.random() {
         true => &transaction["to"],
@@ -85,7 +90,7 @@ fn params(method: &str, blocks: &[Value], transactions: &[Value], random: &mut S
     };
     match method {
         "eth_call" => json!([
-            { "from": transaction["from"], "to": transaction["to"], "data": transaction["input"] },
+            { "from": call["from"], "to": call["to"], "gas": call["gas"], "data": call["input"] },
             "latest"
         ]),
         "eth_getTransactionReceipt" | "eth_getTransactionByHash" => json!([transaction["hash"]]),
