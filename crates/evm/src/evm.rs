@@ -10,13 +10,17 @@ use crate::{
     frame::{Exit, Frame, Halt, Kind, Request},
     interpreter::{self, Dispatch},
     table::Table,
-    tracer::Tracer,
+    tracer::{Failure, Left, Tracer},
     word::Word,
     world::{AccountId, CodeId, World},
 };
 use niwaki_crypto::PrecompileHalt;
-use niwaki_primitives::{Address, Bytes, Fault, StateView};
+use niwaki_primitives::{Address, Bytes, Fault, StateView, U256};
 use std::ptr::NonNull;
+
+mod telling;
+
+use telling::tell_destroyed;
 
 /// What all frames of a run share.
 #[derive(Debug)]
@@ -27,6 +31,10 @@ pub(crate) struct Shared<'v> {
     pub(crate) arena: Arena,
     /// What the last call returned.
     pub(crate) return_data: Vec<u8>,
+    /// Who got how much by the last SELFDESTRUCT.
+    pub(crate) heir: (Address, U256),
+    /// Logs of the transaction that the tracer knows of.
+    told_logs: usize,
     /// Why the state could not be read.
     pub(crate) fault: Option<Fault>,
 }
@@ -63,6 +71,8 @@ impl<'v> Evm<'v> {
             tx: TxEnv::default(),
             arena: Arena::new(),
             return_data: Vec::new(),
+            heir: Default::default(),
+            told_logs: 0,
             fault: None,
         });
         let shared = NonNull::from(Box::leak(shared));
@@ -94,6 +104,11 @@ impl<'v> Evm<'v> {
         &self.shared().block
     }
 
+    /// Sets the price of blob gas, wei, for a simulation.
+    pub fn set_blob_base_fee(&mut self, fee: u128) {
+        self.shared().block.blob_base_fee = U256::from(fee);
+    }
+
     /// The opcodes and prices in force.
     pub fn table(&self) -> &'static Table {
         self.table
@@ -113,25 +128,33 @@ impl<'v> Evm<'v> {
     pub fn run(
         &mut self,
         message: &Message,
-        tracer: Option<&mut dyn Tracer>,
+        mut tracer: Option<&mut dyn Tracer>,
     ) -> Result<Outcome, Fault> {
         self.frames.clear();
         self.shared().return_data.clear();
         // More gas than an i64 can't be spent by any block; it comes back unspent.
         let gas = i64::try_from(message.gas).unwrap_or(i64::MAX);
         let beyond = message.gas - gas.unsigned_abs();
-        let started = match message.target {
-            Target::Call(address) => {
-                let request = self.request_from(message, address, gas)?;
-                self.start_call(&request)?
-            }
-            Target::Create(address) => {
-                let request = self.request_from(message, address, gas)?;
-                self.start_creation(&request)?
-            }
+        let (Target::Call(address) | Target::Create(address)) = message.target;
+        let request = self.request_from(message, address, gas)?;
+        let exit = match message.target {
+            Target::Call(_) => Exit::Call,
+            Target::Create(_) => Exit::Create,
+        };
+        if let Some(tracer) = tracer.as_deref_mut() {
+            self.tell_entered(tracer, &request, exit);
+        }
+        let started = match exit {
+            Exit::Create => self.start_creation(&request)?,
+            _ => self.start_call(&request)?,
         };
         let ended = match started {
-            Some(done) => done,
+            Some(done) => {
+                if let Some(tracer) = tracer {
+                    self.tell_done(tracer, &request, &done);
+                }
+                done
+            }
             None => self.drive(tracer)?,
         };
         let shared = self.shared();
@@ -188,13 +211,29 @@ impl<'v> Evm<'v> {
             let frame: *mut Frame = self.frames.last_mut().expect("a frame was started");
             // SAFETY: the frame's code, stack, memory and shared state live as long as self.
             unsafe {
-                match tracer.as_deref_mut() {
+                match tracer.as_deref_mut().filter(|tracer| tracer.wants_steps()) {
                     Some(tracer) => interpreter::run_traced(frame, self.table, tracer),
                     None => interpreter::run(frame, self.table, self.dispatch),
                 }
             }
             // SAFETY: nothing else refers to the frame here.
             let (exit, request) = unsafe { ((*frame).exit, (*frame).request.take()) };
+            let interrupted = Ended {
+                exit: Exit::Interrupted,
+                gas: 0,
+            };
+            if exit == Exit::Interrupted {
+                return Ok(interrupted);
+            }
+            if let Some(tracer) = tracer.as_deref_mut() {
+                if tracer.stops() {
+                    return Ok(interrupted);
+                }
+                self.tell_logs(tracer);
+                if let Some(request) = &request {
+                    self.tell_entered(tracer, request, exit);
+                }
+            }
             let Some(request) = request else {
                 if exit == Exit::Fault {
                     return Err(self
@@ -216,6 +255,9 @@ impl<'v> Evm<'v> {
             };
             // No frame was needed: a precompiled contract, no code, or a refusal.
             if let Some(done) = done {
+                if let Some(tracer) = tracer.as_deref_mut() {
+                    self.tell_done(tracer, &request, &done);
+                }
                 let kind = match exit {
                     Exit::Create => Kind::Create {
                         address: request.code_address,
@@ -400,6 +442,7 @@ impl<'v> Evm<'v> {
             ip: start,
             sp,
             gas: request.gas,
+            given: request.gas,
             memory,
             memory_len: 0,
             memory_cost: 0,
@@ -427,7 +470,7 @@ impl<'v> Evm<'v> {
     /// Takes the ended frame off and settles it; its output is in the return data.
     fn finish(&mut self, tracer: Option<&mut (dyn Tracer + '_)>) -> (Kind, Ended) {
         let frame = self.frames.pop().expect("a frame has ended");
-        let prices = self.table.schedule();
+        let (table, prices) = (self.table, self.table.schedule());
         let shared = self.shared();
         let (mut exit, mut gas) = (frame.exit, frame.gas);
         // SAFETY: the range lies in the frame's memory, which nothing has used since.
@@ -436,6 +479,7 @@ impl<'v> Evm<'v> {
         if matches!(exit, Exit::Return | Exit::Revert) {
             shared.return_data.extend_from_slice(output);
         }
+        let mut unpaid = false;
         if matches!(frame.kind, Kind::Create { .. }) && exit.is_success() {
             let length = shared.return_data.len();
             let deposit = prices.code_deposit.saturating_mul(length as i64);
@@ -443,6 +487,7 @@ impl<'v> Evm<'v> {
                 exit = Exit::Halt(Halt::InvalidContractPrefix);
             } else if deposit > gas && prices.deposit_must_be_paid {
                 exit = Exit::Halt(Halt::OutOfGas);
+                unpaid = true;
             } else if length > prices.max_code_bytes {
                 exit = Exit::Halt(Halt::CodeTooLong);
             } else if deposit <= gas {
@@ -467,7 +512,22 @@ impl<'v> Evm<'v> {
                 Exit::Revert => Some("execution reverted".into()),
                 _ => None,
             };
+            if exit == Exit::SelfDestruct {
+                tell_destroyed(tracer, &frame, shared.heir);
+            }
             tracer.frame_end(frame.depth + 1, frame.gas, &shared.return_data, error);
+            let failure = Failure::of(exit, &frame, table);
+            tracer.leave(&Left {
+                depth: frame.depth,
+                output: &shared.return_data,
+                gas_used: (frame.given - gas).unsigned_abs(),
+                failure: if unpaid {
+                    Some(Failure::CodeDeposit)
+                } else {
+                    failure
+                },
+            });
+            shared.told_logs = shared.world.logs().len();
         }
         (frame.kind, Ended { exit, gas })
     }

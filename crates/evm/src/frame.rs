@@ -74,6 +74,8 @@ pub enum Exit {
     Create,
     /// The state could not be read; the run has no outcome.
     Fault,
+    /// The tracer wanted the run to end; what it did is good for nothing.
+    Interrupted,
 }
 
 impl Exit {
@@ -127,6 +129,8 @@ pub(crate) struct Frame {
     pub(crate) ip: *const u8,
     pub(crate) sp: *mut Word,
     pub(crate) gas: i64,
+    /// Gas it began with.
+    pub(crate) given: i64,
     /// Start of this frame's memory.
     pub(crate) memory: *mut u8,
     /// Its length in bytes, a multiple of 32.

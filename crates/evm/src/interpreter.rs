@@ -276,6 +276,10 @@ pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (
             if !goes_on {
                 break;
             }
+            if tracer.stops() {
+                (*frame).exit = Exit::Interrupted;
+                break;
+            }
         }
         r.save();
     }

@@ -36,6 +36,6 @@ pub use frame::{Exit, Halt};
 pub use gas::{GasSchedule, Sstore};
 pub use interpreter::Dispatch;
 pub use table::Table;
-pub use tracer::{Step, Tracer};
+pub use tracer::{CallKind, Entered, Failure, Left, Step, Tracer};
 pub use word::Word;
 pub use world::{AccountId, CodeId, SlotId, World};

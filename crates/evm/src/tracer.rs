@@ -1,14 +1,52 @@
-//! Watching a run opcode by opcode.
+//! Watching a run: opcode by opcode, or call by call.
 
-use crate::{arena::HEIGHT_MASK, frame::Frame, table::Table, word::Word};
-use niwaki_primitives::{Address, U256};
+use crate::{
+    arena::HEIGHT_MASK,
+    frame::{Exit, Frame, Halt},
+    table::Table,
+    word::Word,
+};
+use niwaki_primitives::{Address, Log, U256};
+use std::fmt;
 
-/// Told of every opcode before and after it runs, and of every frame as it ends.
+/// Told of every opcode before and after it runs, and of every call as it begins and ends.
 ///
-/// A run with a tracer uses the loop form of the interpreter; one without pays nothing for it.
+/// A run with a tracer that wants opcodes uses the loop form of the interpreter; one without a
+/// tracer pays nothing for it.
 pub trait Tracer {
     /// An opcode is about to run.
-    fn step(&mut self, step: &Step<'_>);
+    fn step(&mut self, step: &Step<'_>) {
+        let _ = step;
+    }
+
+    /// Whether opcodes are told at all; asked at the start of every frame. A run whose tracer
+    /// wants calls only is as fast as one without.
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    /// Whether the run is to end now, without result; asked after every opcode that is told, and
+    /// wherever a call begins or ends.
+    fn stops(&mut self) -> bool {
+        false
+    }
+
+    /// A call, a creation or a SELFDESTRUCT begins, also one that is refused at once. It ends with
+    /// [`Tracer::leave`]; what begins in between is within it.
+    fn enter(&mut self, entered: &Entered<'_>) {
+        let _ = entered;
+    }
+
+    /// What was entered last and has not ended ends.
+    fn leave(&mut self, left: &Left<'_>) {
+        let _ = left;
+    }
+
+    /// The call that runs has emitted these logs since it was entered, or since its last callee
+    /// ended. What it does may be taken back yet.
+    fn logs(&mut self, logs: &[Log]) {
+        let _ = logs;
+    }
 
     /// The opcode has run: gas left in its frame, below zero if it ran out or failed, and gas that
     /// it has handed to a callee (stipend included), which is gone from the former.
@@ -20,6 +58,180 @@ pub trait Tracer {
     /// its failure, if it failed.
     fn frame_end(&mut self, depth: usize, gas_left: i64, output: &[u8], error: Option<String>) {
         let _ = (depth, gas_left, output, error);
+    }
+}
+
+/// What is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// CALL, or the message of a transaction.
+    Call,
+    /// CALLCODE.
+    CallCode,
+    /// DELEGATECALL.
+    DelegateCall,
+    /// STATICCALL.
+    StaticCall,
+    /// CREATE, or the creation of a transaction.
+    Create,
+    /// CREATE2.
+    Create2,
+    /// SELFDESTRUCT, which moves a balance.
+    SelfDestruct,
+}
+
+impl CallKind {
+    /// The mnemonic.
+    pub const fn mnemonic(self) -> &'static str {
+        match self {
+            Self::Call => "CALL",
+            Self::CallCode => "CALLCODE",
+            Self::DelegateCall => "DELEGATECALL",
+            Self::StaticCall => "STATICCALL",
+            Self::Create => "CREATE",
+            Self::Create2 => "CREATE2",
+            Self::SelfDestruct => "SELFDESTRUCT",
+        }
+    }
+
+    /// Whether a contract is created.
+    pub const fn creates(self) -> bool {
+        matches!(self, Self::Create | Self::Create2)
+    }
+
+    pub(crate) const fn of_opcode(opcode: u8) -> Self {
+        match opcode {
+            0xf0 => Self::Create,
+            0xf5 => Self::Create2,
+            0xf2 => Self::CallCode,
+            0xf4 => Self::DelegateCall,
+            0xfa => Self::StaticCall,
+            _ => Self::Call,
+        }
+    }
+}
+
+/// A call, a creation or a SELFDESTRUCT as it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered<'a> {
+    /// Which.
+    pub kind: CallKind,
+    /// Who calls: the account that runs, whatever its callee will see as its caller.
+    pub from: Address,
+    /// Account whose code runs, the new account, or the beneficiary.
+    pub to: Address,
+    /// Wei; what the callee will see, moved or not.
+    pub value: U256,
+    /// Input or init code.
+    pub input: &'a [u8],
+    /// Gas given, stipend included.
+    pub gas: u64,
+    /// 0 for the transaction's own.
+    pub depth: usize,
+    /// Whether `to` is a precompiled contract.
+    pub is_precompiled: bool,
+}
+
+/// How a call or creation ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// 0 for the transaction's own.
+    pub depth: usize,
+    /// What it returned or reverted with; of a creation: the code.
+    pub output: &'a [u8],
+    /// Gas it used of what it was given.
+    pub gas_used: u64,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// Why a call or creation failed. Shown in the words that clients of geth know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// REVERT.
+    Revert,
+    /// An exceptional halt.
+    Halt(Halt),
+    /// An opcode took more words than the stack held.
+    StackUnderflow {
+        /// Words there were.
+        height: usize,
+        /// Words it takes.
+        takes: usize,
+    },
+    /// An opcode would have left more than 1024 words.
+    StackOverflow {
+        /// Words there were.
+        height: usize,
+    },
+    /// A contract could not pay for its code.
+    CodeDeposit,
+    /// The caller has less than the value.
+    Balance,
+    /// The callee would be deeper than 1024.
+    Depth,
+    /// The creator's nonce is at its end.
+    Nonce,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Revert => "execution reverted",
+            Self::StackUnderflow { height, takes } => {
+                return write!(f, "stack underflow ({height} <=> {takes})");
+            }
+            Self::StackOverflow { height } => {
+                return write!(f, "stack limit reached {height} (1023)");
+            }
+            Self::CodeDeposit => "contract creation code storage out of gas",
+            Self::Balance => "insufficient balance for transfer",
+            Self::Depth => "max call depth exceeded",
+            Self::Nonce => "nonce uint64 overflow",
+            Self::Halt(halt) => match halt {
+                Halt::UndefinedOpcode(0xfe) => "invalid opcode: INVALID",
+                Halt::UndefinedOpcode(opcode) => {
+                    return write!(f, "invalid opcode: opcode {opcode:#x} not defined");
+                }
+                Halt::StackOverflow => "stack limit reached",
+                Halt::WriteInStaticContext => "write protection",
+                Halt::AddressCollision => "contract address collision",
+                Halt::InvalidContractPrefix => "invalid code: must not begin with 0xef",
+                Halt::CodeTooLong => "max code size exceeded",
+                other => return other.fmt(f),
+            },
+        };
+        f.write_str(text)
+    }
+}
+
+impl Failure {
+    /// How a frame's end failed, if it did. `frame` is as it was left.
+    pub(crate) fn of(exit: Exit, frame: &Frame, table: &Table) -> Option<Self> {
+        let height = (frame.sp as usize & HEIGHT_MASK) / size_of::<Word>();
+        Some(match exit {
+            Exit::Revert => Self::Revert,
+            Exit::Halt(Halt::StackOverflow) => Self::StackOverflow { height },
+            Exit::Halt(Halt::StackUnderflow) => {
+                // A jump stands where it is, any other opcode is behind.
+                // SAFETY: both bytes lie in the padded code.
+                let bytes = unsafe {
+                    let at = |ip: *const u8| (ip >= frame.code_start).then(|| *ip);
+                    [at(frame.ip.wrapping_sub(1)), at(frame.ip)]
+                };
+                let metas = bytes.into_iter().flatten();
+                let takes = metas
+                    .filter_map(|opcode| table.meta(opcode))
+                    .map(|meta| meta.input)
+                    .find(|takes| *takes > height);
+                Self::StackUnderflow {
+                    height,
+                    takes: takes.unwrap_or(height + 1),
+                }
+            }
+            Exit::Halt(halt) => Self::Halt(halt),
+            _ => return None,
+        })
     }
 }
 
@@ -86,6 +298,32 @@ impl<'a> Step<'a> {
             // SAFETY: `height` words lie below the stack pointer.
             .map(|depth| unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
             .collect()
+    }
+
+    /// How many words the stack holds.
+    pub fn stack_len(&self) -> usize {
+        (self.frame.sp as usize & HEIGHT_MASK) / size_of::<Word>()
+    }
+
+    /// The word `depth` below the top, if it is there.
+    pub fn peek(&self, depth: usize) -> Option<U256> {
+        // SAFETY: so many words lie below the stack pointer.
+        (depth < self.stack_len()).then(|| unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
+    }
+
+    /// The value of a slot of the account whose storage is used; zero if it can't be read, which
+    /// the opcode that reads it will find out too.
+    pub fn slot(&self, key: U256) -> U256 {
+        // SAFETY: shared state outlives the run, and nothing else refers to it meanwhile.
+        let world = unsafe { &mut (*self.frame.shared).world };
+        let slot = world.slot(self.frame.account, key);
+        slot.map_or(U256::ZERO, |slot| world.slot_value(slot))
+    }
+
+    /// The nonce of the account that runs.
+    pub fn nonce(&self) -> u64 {
+        // SAFETY: as in `slot`.
+        unsafe { (*self.frame.shared).world.nonce(self.frame.account) }
     }
 
     /// The memory.

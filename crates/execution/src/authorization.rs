@@ -58,7 +58,7 @@ pub(crate) fn set_delegations(
 }
 
 /// Who signed the authorization, if anybody did.
-fn authority(signed: &SignedAuthorization) -> Option<Address> {
+pub fn authority(signed: &SignedAuthorization) -> Option<Address> {
     let y_parity = match signed.y_parity() {
         0 => false,
         1 => true,

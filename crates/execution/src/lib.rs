@@ -10,10 +10,14 @@ mod authorization;
 mod body;
 mod dao;
 mod executor;
+mod overlay;
 mod requests;
+mod simulate;
 mod system;
 mod transaction;
 
+pub use authorization::authority;
 pub use body::{Executed, PostState, apply_body, recover_block, recover_sender};
 pub use executor::{ExecuteError, Executor, block_env};
+pub use overlay::Overlay;
 pub use transaction::{TransactionError, TransactionResult};

@@ -26,6 +26,8 @@ pub struct TransactionResult {
     pub exit: Exit,
     /// Gas paid for, after refunds and the floor.
     pub gas_used: u64,
+    /// Gas needed before refunds, and after the floor.
+    pub gas_before_refund: u64,
     /// Returned data.
     pub output: Bytes,
     /// Logs in order.
@@ -54,6 +56,18 @@ impl Executor<'_> {
         self.check_sender(tx, sender)?;
 
         let price = effective_gas_price(tx, self.rules.base_fee);
+        let result = self.finish_transaction(tx, sender, (gas, price), tracer)?;
+        Ok(result)
+    }
+
+    /// Runs a transaction that has been checked, and settles what it used.
+    pub(crate) fn finish_transaction(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+        (gas, price): (IntrinsicGas, u128),
+        tracer: Option<&mut dyn Tracer>,
+    ) -> Result<TransactionResult, Fault> {
         let outcome = self.run_transaction(tx, sender, (gas, price), tracer)?;
         let refund = self.evm.world().refund();
         let gas_used = self.settle(tx, sender, (gas, price), outcome.gas_left, refund)?;
@@ -67,6 +81,10 @@ impl Executor<'_> {
         Ok(TransactionResult {
             exit: outcome.exit,
             gas_used,
+            gas_before_refund: tx
+                .gas_limit()
+                .saturating_sub(outcome.gas_left)
+                .max(gas.floor),
             output: outcome.output,
             logs,
             created: created.then(|| sender.create(tx.nonce())),

@@ -14,7 +14,7 @@ mod view;
 
 pub use account::{Account, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
 pub use alloy_consensus::{
-    EMPTY_OMMER_ROOT_HASH, Header, Transaction, TxType, Typed2718,
+    EMPTY_OMMER_ROOT_HASH, Header, SignableTransaction, Signed, Transaction, TxType, Typed2718,
     transaction::{TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy},
 };
 pub use alloy_eips::{
@@ -25,8 +25,8 @@ pub use alloy_eips::{
     eip7702::{Authorization, SignedAuthorization},
 };
 pub use alloy_primitives::{
-    Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, TxKind, U256, address,
-    b256, bytes, hex, map, uint,
+    Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, Signature, TxKind,
+    U256, address, b256, bytes, hex, map, uint,
 };
 pub use alloy_rlp as rlp;
 pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};

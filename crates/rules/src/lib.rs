@@ -56,6 +56,6 @@ pub use payload::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
 pub use requests::requests_hash;
 pub use rewards::{BlockReward, block_reward, ommer_reward};
 pub use transaction::{
-    IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, effective_gas_price,
-    intrinsic_gas, max_init_code_bytes, upfront_cost,
+    IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,
+    effective_gas_price, intrinsic_gas, max_init_code_bytes, upfront_cost,
 };

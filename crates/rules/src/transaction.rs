@@ -171,6 +171,63 @@ pub fn check_transaction(
     Ok(gas)
 }
 
+/// Checks a transaction that nobody has signed, as far as a simulation asks for it: prices, blobs,
+/// authorizations, what `pays` says of the sender's funds, and gas. Gives its intrinsic gas.
+///
+/// One without any price need not reach the base fee, and one without a price of blob gas not
+/// that of blobs.
+///
+/// # Errors
+/// Any [`InvalidTransaction`] but those on signature, nonce, code and the block's limits.
+pub fn check_unsigned(
+    tx: &TxEnvelope,
+    rules: &BlockRules,
+    pays: impl FnOnce() -> Result<(), InvalidTransaction>,
+) -> Result<IntrinsicGas, InvalidTransaction> {
+    check_type(tx, rules.fork)?;
+    if tx.max_fee_per_gas() > 0 || tx.max_priority_fee_per_gas().is_some_and(|tip| tip > 0) {
+        check_fees(tx, rules)?;
+    }
+    let free_blobs = BlockRules {
+        blob_base_fee: 0,
+        ..*rules
+    };
+    check_blobs(
+        tx,
+        match tx.max_fee_per_blob_gas() {
+            Some(0) => &free_blobs,
+            _ => rules,
+        },
+    )?;
+    check_authorizations(tx)?;
+    pays()?;
+
+    let gas = intrinsic_gas(tx, rules.fork);
+    let limit = tx.gas_limit();
+    if gas.intrinsic > limit {
+        return Err(InvalidTransaction::IntrinsicGasTooLow {
+            got: limit,
+            needed: gas.intrinsic,
+        });
+    }
+    if gas.floor > limit {
+        return Err(InvalidTransaction::GasBelowFloor {
+            got: limit,
+            floor: gas.floor,
+        });
+    }
+    check_init_code(tx, rules)?;
+    Ok(gas)
+}
+
+fn check_init_code(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
+    let (got, max) = (tx.input().len(), max_init_code_bytes(rules));
+    if rules.fork >= Fork::Shanghai && tx.is_create() && got > max {
+        return Err(InvalidTransaction::InitCodeTooLarge { got, max });
+    }
+    Ok(())
+}
+
 fn check_type(tx: &TxEnvelope, fork: Fork) -> Result<(), InvalidTransaction> {
     let since = match tx.ty() {
         0 => Fork::Frontier,
@@ -209,13 +266,7 @@ fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, Invali
         return Err(InvalidTransaction::NonceIsMax);
     }
 
-    let max = max_init_code_bytes(rules);
-    if rules.fork >= Fork::Shanghai && tx.is_create() && tx.input().len() > max {
-        return Err(InvalidTransaction::InitCodeTooLarge {
-            got: tx.input().len(),
-            max,
-        });
-    }
+    check_init_code(tx, rules)?;
 
     if rules.fork >= Fork::Osaka && limit > TX_MAX_GAS_LIMIT {
         return Err(InvalidTransaction::GasLimitAboveCap {

@@ -328,6 +328,7 @@ fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedu
         return frame.fail(Halt::WriteInStaticContext);
     }
     let account = frame.account;
+    let heir = beneficiary;
     let world = &mut frame.shared().world;
     let beneficiary = match world.load(&beneficiary) {
         Ok(beneficiary) => beneficiary,
@@ -348,9 +349,11 @@ fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedu
     if left < 0 {
         return frame.fail(Halt::OutOfGas);
     }
+    let inherited = world.balance(account);
     if world.self_destruct(account, beneficiary, prices.selfdestruct_only_new) {
         world.add_refund(prices.selfdestruct_refund);
     }
+    frame.shared().heir = (heir, inherited);
     frame.exit = Exit::SelfDestruct;
     left
 }

@@ -93,7 +93,7 @@ impl World<'_> {
             created_tx: 0,
             destroyed_tx: 0,
             first_slot: None,
-            precompiled: self.precompiles.get(address),
+            precompiled: self.precompiled_at(address),
         });
         self.account_ids.insert(*address, id);
         Ok(id)

@@ -17,7 +17,7 @@ pub use slots::SlotId;
 use crate::code::Code;
 use accounts::AccountRecord;
 use journal::Change;
-use niwaki_crypto::PrecompileSet;
+use niwaki_crypto::{PrecompileSet, Precompiled};
 use niwaki_primitives::{
     Account, Address, B256, Fault, Fork, Log, StateView, U256,
     map::{HashMap, HashSet},
@@ -30,6 +30,8 @@ pub struct World<'v> {
     view: &'v dyn StateView,
     clears_empty: bool,
     precompiles: PrecompileSet,
+    /// Addresses that hold another precompiled contract than the set says, or none.
+    moved: HashMap<Address, Option<Precompiled>>,
     account_ids: HashMap<Address, AccountId>,
     accounts: Vec<AccountRecord>,
     slot_ids: HashMap<(AccountId, U256), SlotId>,
@@ -58,6 +60,7 @@ impl<'v> World<'v> {
             view,
             clears_empty: fork >= Fork::SpuriousDragon,
             precompiles,
+            moved: HashMap::default(),
             account_ids: HashMap::default(),
             accounts: Vec::new(),
             slot_ids: HashMap::default(),
@@ -120,6 +123,19 @@ impl<'v> World<'v> {
     /// The precompiled contracts in force.
     pub fn precompiles(&self) -> PrecompileSet {
         self.precompiles
+    }
+
+    /// Puts another precompiled contract at `address`, or none, for a simulation. To be called
+    /// before anything has looked at the account.
+    pub fn move_precompiled(&mut self, address: &Address, contract: Option<Precompiled>) {
+        self.moved.insert(*address, contract);
+    }
+
+    pub(super) fn precompiled_at(&self, address: &Address) -> Option<Precompiled> {
+        match self.moved.get(address) {
+            Some(moved) => *moved,
+            None => self.precompiles.get(address),
+        }
     }
 
     /// Logs of the transaction so far.

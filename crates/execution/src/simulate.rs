@@ -1,0 +1,75 @@
+//! Transactions that nobody has signed: calls, estimates and simulated blocks.
+//!
+//! They run as those of a block do; only what is checked before differs.
+
+use crate::executor::Executor;
+use crate::transaction::{TransactionError, TransactionResult};
+use niwaki_evm::Tracer;
+use niwaki_primitives::{Address, Header, StateView, Transaction, TxEnvelope};
+use niwaki_rules::{
+    ChainSpec, InvalidTransaction, check_unsigned, effective_gas_price, upfront_cost,
+};
+
+impl<'v> Executor<'v> {
+    /// As [`Executor::new`], after transactions that used so much gas and blob gas.
+    pub fn resumed(
+        spec: &ChainSpec,
+        header: &Header,
+        view: &'v dyn StateView,
+        (gas_used, blob_gas_used): (u64, u64),
+    ) -> Self {
+        let mut executor = Self::new(spec, header, view);
+        executor.gas_used = gas_used;
+        executor.blob_gas_used = blob_gas_used;
+        executor
+    }
+
+    /// Blob gas used so far.
+    pub fn blob_gas_used(&self) -> u64 {
+        self.blob_gas_used
+    }
+
+    /// Sets the price of blob gas, wei, whatever the header says of it.
+    pub fn set_blob_base_fee(&mut self, fee: u128) {
+        self.rules.blob_base_fee = fee;
+        self.evm.set_blob_base_fee(fee);
+    }
+
+    /// Runs a transaction that nobody has signed. Signature and code of the sender are not looked
+    /// at; its nonce only if `checks_nonce` says so; the limits of the block are the caller's to
+    /// check. One without any price pays nothing, whatever the base fee.
+    ///
+    /// # Errors
+    /// As [`Executor::process_transaction`].
+    pub fn simulate_transaction(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+        checks_nonce: bool,
+        tracer: Option<&mut dyn Tracer>,
+    ) -> Result<TransactionResult, TransactionError> {
+        let world = self.evm.world();
+        let account = world.load(&sender)?;
+        if checks_nonce {
+            let (got, expected) = (tx.nonce(), world.nonce(account));
+            if got < expected {
+                return Err(InvalidTransaction::NonceTooLow { got, expected }.into());
+            }
+            if got > expected {
+                return Err(InvalidTransaction::NonceTooHigh { got, expected }.into());
+            }
+            if got == u64::MAX {
+                return Err(InvalidTransaction::NonceIsMax.into());
+            }
+        }
+        let balance = world.balance(account);
+        let cost = upfront_cost(tx);
+        let gas = check_unsigned(tx, &self.rules, || match cost {
+            Some(cost) if balance >= cost => Ok(()),
+            _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
+        })?;
+        let price = effective_gas_price(tx, self.rules.base_fee).min(tx.max_fee_per_gas());
+        self.finish_transaction(tx, sender, (gas, price), tracer)
+            .map_err(TransactionError::Fault)
+    }
+}
