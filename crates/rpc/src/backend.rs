@@ -50,7 +50,7 @@ pub struct ApiOptions {
 impl Default for ApiOptions {
     fn default() -> Self {
         Self {
-            gas_cap: 100_000_000,
+            gas_cap: 50_000_000,
             max_logs_range: 5_000,
             gas_price_blocks: 100,
             gas_price_percentile: 50.0,

@@ -14,6 +14,7 @@
 //! | `backend` | what the methods are asked of |
 //! | `blocks` | blocks that were asked for lately |
 //! | `eth`, `debug`, `txpool`, `node` | the methods, by namespace |
+//! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
 //! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
 //! | `filters`, `subscriptions`, `session` | news: on request, as it comes, and for whom |
 //! | `figures` | what is counted |
@@ -36,6 +37,7 @@ mod params;
 mod payloads;
 mod server;
 mod session;
+mod simulation;
 mod subscriptions;
 mod txpool;
 

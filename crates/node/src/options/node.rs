@@ -132,7 +132,7 @@ pub(crate) struct EngineFlags {
 #[command(next_help_heading = "What calls may cost")]
 pub(crate) struct ApiFlags {
     /// Most gas of a simulated call.
-    #[arg(long, value_name = "GAS", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "GAS", default_value_t = 50_000_000)]
     pub(crate) rpc_gas_cap: u64,
     /// Most blocks of one search for logs; 0 for no bound.
     #[arg(long, value_name = "BLOCKS", default_value_t = 5_000)]

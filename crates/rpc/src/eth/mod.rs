@@ -1,8 +1,11 @@
 //! The namespace `eth`.
 
+mod access_list;
 pub(crate) mod answers;
 mod blocks;
+mod call;
 mod config;
+mod estimate;
 mod fees;
 mod logs;
 mod send;
@@ -19,9 +22,12 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_blobBaseFee", Lane::Inline, fees::blob_base_fee),
     row("eth_blockNumber", Lane::Inline, blocks::block_number),
     row("eth_capabilities", Lane::Inline, config::capabilities),
+    row("eth_call", Lane::Call, call::call),
     row("eth_chainId", Lane::Inline, config::chain_id),
     row("eth_coinbase", Lane::Inline, config::coinbase),
     row("eth_config", Lane::Inline, config::config),
+    row("eth_createAccessList", Lane::Call, access_list::create),
+    row("eth_estimateGas", Lane::Call, estimate::estimate),
     row("eth_feeHistory", Lane::Call, fees::fee_history),
     row("eth_gasPrice", Lane::Call, fees::gas_price),
     row("eth_getBalance", Lane::Inline, state::balance),

@@ -1,0 +1,225 @@
+//! The block that a simulation runs in.
+
+use super::message::Message;
+use super::overrides::{BlockOverrides, StateOverrides};
+use super::refusal;
+use super::watched::Watched;
+use crate::backend::State;
+use crate::{Backend, RpcError};
+use niwaki_crypto::Precompiled;
+use niwaki_evm::{Failure, Table, Tracer};
+use niwaki_execution::{Executor, Overlay, TransactionError, TransactionResult};
+use niwaki_primitives::{Address, Header, StateDiff, StateView, TxEnvelope};
+use niwaki_rules::{ChainSpec, InvalidTransaction};
+use std::time::Instant;
+
+/// A block and the state that its next transaction runs upon.
+#[derive(Debug)]
+pub(crate) struct SimulatedBlock<'v> {
+    spec: &'v ChainSpec,
+    /// As code sees it.
+    pub(crate) header: Header,
+    overlay: Overlay<'v>,
+    /// The price of blob gas, where it does not follow from the header.
+    pub(crate) blob_base_fee: Option<u128>,
+    moved: Vec<(Address, Option<Precompiled>)>,
+    /// Gas and blob gas of the transactions so far.
+    pub(crate) used: (u64, u64),
+}
+
+/// What a transaction came to.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) result: TransactionResult,
+    /// Why its message failed, if it did.
+    pub(crate) failure: Option<Failure>,
+    /// What it changed.
+    pub(crate) diff: StateDiff,
+}
+
+impl<'v> SimulatedBlock<'v> {
+    /// The block of `header`, upon `state`, the state after the block `base_number`.
+    pub(crate) fn new(
+        spec: &'v ChainSpec,
+        header: Header,
+        state: &'v dyn StateView,
+        base_number: u64,
+    ) -> Self {
+        Self {
+            spec,
+            header,
+            overlay: Overlay::new(state, base_number),
+            blob_base_fee: None,
+            moved: Vec::new(),
+            used: (0, 0),
+        }
+    }
+
+    /// For a call upon the state after the block of `header`, as overridden.
+    ///
+    /// # Errors
+    /// For overrides that contradict themselves.
+    pub(crate) fn for_call(
+        backend: &'v Backend,
+        (header, state): (&Header, &'v State),
+        overrides: &StateOverrides,
+        block: &BlockOverrides,
+    ) -> Result<Self, RpcError> {
+        block.check_for_call()?;
+        let spec = backend.chain().spec();
+        let mut simulated = Self::new(spec, header.clone(), state, header.number);
+        block.apply(&mut simulated.header, spec)?;
+        simulated.blob_base_fee = block.blob_fee();
+        overrides.apply(&mut simulated)?;
+        Ok(simulated)
+    }
+
+    /// The rules of the chain.
+    pub(crate) fn spec(&self) -> &'v ChainSpec {
+        self.spec
+    }
+
+    /// The state, to change it.
+    pub(crate) fn overlay(&mut self) -> &mut Overlay<'v> {
+        &mut self.overlay
+    }
+
+    /// The state that the next transaction runs upon.
+    pub(crate) fn state(&self) -> &Overlay<'v> {
+        &self.overlay
+    }
+
+    /// Leaves the block for the next one, whose header this is.
+    pub(crate) fn next(&mut self, header: Header) {
+        self.header = header;
+        self.blob_base_fee = None;
+        self.moved.clear();
+        self.used = (0, 0);
+    }
+
+    /// The opcodes and prices in force.
+    pub(crate) fn table(&self) -> &'static Table {
+        Table::of(self.spec.fork_of(&self.header))
+    }
+
+    /// The precompiled contract at `address`.
+    pub(crate) fn precompiled(&self, address: &Address) -> Option<Precompiled> {
+        let moved = self.moved.iter().rev().find(|(moved, _)| moved == address);
+        match moved {
+            Some((_, contract)) => *contract,
+            None => self.table().precompiles().get(address),
+        }
+    }
+
+    pub(crate) fn move_precompiled(&mut self, to: Address, contract: Option<Precompiled>) {
+        self.moved.push((to, contract));
+    }
+
+    fn executor(&self, is_free: bool) -> Executor<'_> {
+        let mut header = self.header.clone();
+        if is_free && header.base_fee_per_gas.is_some() {
+            header.base_fee_per_gas = Some(0);
+        }
+        let mut executor = Executor::resumed(self.spec, &header, &self.overlay, self.used);
+        if let Some(fee) = self.blob_base_fee {
+            executor.set_blob_base_fee(fee);
+        }
+        for (address, contract) in &self.moved {
+            executor.evm().world().move_precompiled(address, *contract);
+        }
+        executor
+    }
+
+    /// Runs `tx` with `run`, and gives what came of it; the overlay stays as it is.
+    fn run(
+        &self,
+        is_free: bool,
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+        run: impl FnOnce(
+            &mut Executor<'_>,
+            &mut dyn Tracer,
+        ) -> Result<TransactionResult, TransactionError>,
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        let mut executor = self.executor(is_free);
+        let mut watched = Watched::new(tracer, deadline);
+        let result = match run(&mut executor, &mut watched) {
+            Ok(result) => result,
+            Err(TransactionError::Invalid(reason)) => return Ok(Err(reason)),
+            Err(TransactionError::Fault(fault)) => return Err(fault.into()),
+        };
+        if watched.is_late {
+            return Err(RpcError::server("execution aborted (timeout)"));
+        }
+        let failure = watched.failure;
+        let diff = executor.diff();
+        Ok(Ok(Run {
+            result,
+            failure,
+            diff,
+        }))
+    }
+
+    /// Runs a message with this gas as a call does: it pays nothing if it names no price, and its
+    /// nonce is the sender's.
+    ///
+    /// # Errors
+    /// A fault, or that time ran out. What refuses the message is the inner error.
+    pub(crate) fn call(
+        &self,
+        message: &Message,
+        gas: u64,
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        let sender = message.sender();
+        let nonce = self.overlay.account(&sender)?.unwrap_or_default().nonce;
+        let tx = message.transaction((nonce, gas), self.spec.chain_id, 0);
+        self.run(message.is_free(), (tracer, deadline), |executor, tracer| {
+            let names_price = message
+                .max_fee_per_blob_gas
+                .is_some_and(|fee| !fee.is_zero());
+            if message.blob_versioned_hashes.is_some() && !names_price {
+                executor.set_blob_base_fee(0);
+            }
+            executor.simulate_transaction(&tx, sender, false, Some(tracer))
+        })
+    }
+
+    /// Runs an unsigned transaction of a simulated block.
+    ///
+    /// # Errors
+    /// As [`SimulatedBlock::call`].
+    pub(crate) fn simulate(
+        &self,
+        tx: &TxEnvelope,
+        sender: Address,
+        is_strict: bool,
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.run(false, (tracer, deadline), |executor, tracer| {
+            executor.simulate_transaction(tx, sender, is_strict, Some(tracer))
+        })
+    }
+
+    /// Runs a transaction that stands in a block.
+    ///
+    /// # Errors
+    /// As [`SimulatedBlock::call`]; one that breaks the protocol is one too.
+    pub(crate) fn replay(
+        &self,
+        tx: &TxEnvelope,
+        sender: Address,
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Run, RpcError> {
+        let run = self.run(false, (tracer, deadline), |executor, tracer| {
+            executor.process_transaction(tx, sender, Some(tracer))
+        })?;
+        run.map_err(|reason| RpcError::server(refusal::words(&reason, sender)))
+    }
+
+    /// Keeps what a run has changed, for those after it.
+    pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
+        self.overlay.apply(run.diff.clone());
+        self.used.0 = self.used.0.saturating_add(run.result.gas_used);
+        self.used.1 = self.used.1.saturating_add(blob_gas);
+    }
+}

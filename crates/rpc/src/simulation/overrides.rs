@@ -1,0 +1,180 @@
+//! What a caller wants to be different from the chain: accounts, and the block itself.
+
+use super::block::SimulatedBlock;
+use crate::RpcError;
+use crate::params::Number;
+use niwaki_primitives::{Address, B256, Bytes, Fork, Header, U256};
+use niwaki_rules::ChainSpec;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Accounts that are different.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct StateOverrides(BTreeMap<Address, AccountOverride>);
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AccountOverride {
+    nonce: Option<Number>,
+    balance: Option<U256>,
+    code: Option<Bytes>,
+    /// The whole storage.
+    state: Option<BTreeMap<B256, B256>>,
+    /// Some slots.
+    state_diff: Option<BTreeMap<B256, B256>>,
+    #[serde(alias = "movePrecompileTo")]
+    move_precompile_to_address: Option<Address>,
+}
+
+impl StateOverrides {
+    /// Lays the overrides upon the state of `block`, and moves its precompiled contracts.
+    ///
+    /// # Errors
+    /// -32000 for what contradicts itself; a fault as -32603.
+    pub(crate) fn apply(&self, block: &mut SimulatedBlock<'_>) -> Result<(), RpcError> {
+        for (address, account) in &self.0 {
+            self.move_precompiled(block, address, account.move_precompile_to_address)?;
+            account.apply(block, address)?;
+        }
+        Ok(())
+    }
+
+    /// A precompiled contract whose account is overridden is gone from there.
+    fn move_precompiled(
+        &self,
+        block: &mut SimulatedBlock<'_>,
+        from: &Address,
+        to: Option<Address>,
+    ) -> Result<(), RpcError> {
+        let name = |address: &Address| address.to_string().to_lowercase();
+        let contract = block.precompiled(from);
+        if let Some(to) = to {
+            if contract.is_none() {
+                let message = format!("account {} is not a precompile", name(from));
+                return Err(RpcError::server(message));
+            }
+            if self.0.contains_key(&to) {
+                let message = format!("account {} is already overridden", name(&to));
+                return Err(RpcError::server(message));
+            }
+            block.move_precompiled(to, contract);
+        }
+        if contract.is_some() {
+            block.move_precompiled(*from, None);
+        }
+        Ok(())
+    }
+}
+
+impl AccountOverride {
+    fn apply(&self, block: &mut SimulatedBlock<'_>, address: &Address) -> Result<(), RpcError> {
+        if self.state.is_some() && self.state_diff.is_some() {
+            let name = address.to_string().to_lowercase();
+            let message = format!("account {name} has both 'state' and 'stateDiff'");
+            return Err(RpcError::server(message));
+        }
+        let overlay = block.overlay();
+        if let Some(Number(nonce)) = self.nonce {
+            overlay.change_account(address, |account| account.nonce = nonce)?;
+        }
+        if let Some(code) = &self.code {
+            overlay.set_code(address, code.clone())?;
+        }
+        if let Some(balance) = self.balance {
+            overlay.change_account(address, |account| account.balance = balance)?;
+        }
+        if self.state.is_some() {
+            overlay.clear_storage(address)?;
+        }
+        for (slot, value) in self.state.iter().chain(&self.state_diff).flatten() {
+            let slot = U256::from_be_bytes(slot.0);
+            overlay.set_slot(address, slot, U256::from_be_bytes(value.0))?;
+        }
+        Ok(())
+    }
+}
+
+/// A block that is different.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct BlockOverrides {
+    pub(crate) number: Option<U256>,
+    difficulty: Option<U256>,
+    pub(crate) time: Option<Number>,
+    gas_limit: Option<Number>,
+    fee_recipient: Option<Address>,
+    prev_randao: Option<B256>,
+    pub(crate) base_fee_per_gas: Option<U256>,
+    blob_base_fee: Option<U256>,
+    pub(crate) beacon_root: Option<B256>,
+    pub(crate) withdrawals: Option<Vec<WithdrawalItem>>,
+}
+
+/// A withdrawal of a simulated block.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WithdrawalItem {
+    pub(crate) index: Number,
+    pub(crate) validator_index: Number,
+    pub(crate) address: Address,
+    pub(crate) amount: Number,
+}
+
+impl BlockOverrides {
+    /// Refuses what a single call can't have.
+    ///
+    /// # Errors
+    /// -32000.
+    pub(crate) fn check_for_call(&self) -> Result<(), RpcError> {
+        let name = match (&self.beacon_root, &self.withdrawals) {
+            (Some(_), _) => "beaconRoot",
+            (_, Some(_)) => "withdrawals",
+            _ => return Ok(()),
+        };
+        let message = format!("block override \"{name}\" is not supported for this RPC method");
+        Err(RpcError::server(message))
+    }
+
+    /// Makes `header` what it is to be.
+    ///
+    /// # Errors
+    /// -32602 for a number that no header holds.
+    pub(crate) fn apply(&self, header: &mut Header, spec: &ChainSpec) -> Result<(), RpcError> {
+        let small = |name: &str, value: U256| {
+            let message = format!("block override {name}: {value} does not fit 64 bits");
+            u64::try_from(value).map_err(|_| RpcError::invalid_params(message))
+        };
+        if let Some(number) = self.number {
+            header.number = small("number", number)?;
+        }
+        if let Some(Number(time)) = self.time {
+            header.timestamp = time;
+        }
+        if let Some(Number(limit)) = self.gas_limit {
+            header.gas_limit = limit;
+        }
+        if let Some(address) = self.fee_recipient {
+            header.beneficiary = address;
+        }
+        if let Some(mix) = self.prev_randao {
+            header.mix_hash = mix;
+        }
+        if let Some(fee) = self.base_fee_per_gas {
+            header.base_fee_per_gas = Some(small("baseFeePerGas", fee)?);
+        }
+        // From Paris on it is zero, and says so.
+        if let Some(difficulty) = self.difficulty
+            && spec.fork_of(header) < Fork::Paris
+        {
+            header.difficulty = difficulty;
+        }
+        Ok(())
+    }
+
+    /// The price of blob gas, if it is overridden, wei.
+    pub(crate) fn blob_fee(&self) -> Option<u128> {
+        let fee = self.blob_base_fee?;
+        Some(u128::try_from(fee).unwrap_or(u128::MAX))
+    }
+}
