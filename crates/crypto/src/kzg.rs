@@ -1,9 +1,10 @@
 //! KZG proofs of blobs: that a blob is what its commitment says (EIP-4844, EIP-7594).
 //!
 //! Takes blobs, commitments and proofs as bytes. The trusted setup of Ethereum's ceremony is
-//! compiled in and loaded by the first call (about half a second). Without the feature `native`
-//! there is no library that can do this, and every call says so.
+//! compiled in; the native library loads it with the first call. Verifying and computing cells
+//! work without the feature `native` too; making commitments and proofs does not, and says so.
 
+use crate::{kzg_pure, provider::kzg_is_native};
 use alloy_primitives::FixedBytes;
 
 /// A blob: 4,096 field elements of 32 bytes.
@@ -35,17 +36,16 @@ pub enum KzgError {
     /// The proof does not hold.
     #[error("the proof does not match blob and commitment")]
     Mismatch,
-    /// This build has no library for it.
+    /// This build has no library that makes commitments and proofs.
     #[error("this build has no KZG library; use one with native cryptography")]
     NotCompiled,
 }
 
-/// Loads the trusted setup, so that the first proof need not wait for it. About half a second.
-///
-/// # Errors
-/// [`KzgError::NotCompiled`] without native cryptography.
-pub fn load_kzg_setup() -> Result<(), KzgError> {
-    library::load_setup()
+/// Loads the trusted setup, so that the first proof need not wait for it.
+pub fn load_kzg_setup() {
+    if kzg_is_native() {
+        library::load_setup();
+    }
 }
 
 /// Checks one proof per blob (EIP-4844). About 2 ms each.
@@ -60,7 +60,11 @@ pub fn verify_blob_proofs(
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
     check_counts(blobs, commitments, proofs, 1)?;
-    library::verify_blob_proofs(blobs, commitments, proofs)
+    if kzg_is_native() {
+        library::verify_blob_proofs(blobs, commitments, proofs)
+    } else {
+        kzg_pure::verify_blob_proofs(blobs, commitments, proofs)
+    }
 }
 
 /// Checks the 128 cell proofs of each blob, in the order of the cells, blob after blob (EIP-7594).
@@ -77,7 +81,11 @@ pub fn verify_cell_proofs(
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
     check_counts(blobs, commitments, proofs, CELLS_PER_EXT_BLOB)?;
-    library::verify_cell_proofs(blobs, commitments, proofs)
+    if kzg_is_native() {
+        library::verify_cell_proofs(blobs, commitments, proofs)
+    } else {
+        kzg_pure::verify_cell_proofs(blobs, commitments, proofs)
+    }
 }
 
 /// The commitment to a blob.
@@ -101,7 +109,11 @@ pub fn blob_proof(blob: &Blob, commitment: &KzgPoint) -> Result<KzgPoint, KzgErr
 /// # Errors
 /// [`KzgError::Malformed`] if an element is not below the field's modulus.
 pub fn blob_cells(blob: &Blob) -> Result<Vec<Cell>, KzgError> {
-    library::blob_cells(blob)
+    if kzg_is_native() {
+        library::blob_cells(blob)
+    } else {
+        kzg_pure::blob_cells(blob)
+    }
 }
 
 /// The 128 cell proofs of a blob (EIP-7594), about 200 ms.
@@ -139,9 +151,8 @@ mod library {
         c_kzg::ethereum_kzg_settings(0)
     }
 
-    pub(super) fn load_setup() -> Result<(), KzgError> {
+    pub(super) fn load_setup() {
         settings();
-        Ok(())
     }
 
     fn malformed(_: Error) -> KzgError {
@@ -226,33 +237,19 @@ mod library {
     }
 }
 
+/// What only the native library can do; the rest is never asked of this one.
 #[cfg(not(feature = "native"))]
 mod library {
-    use super::{Blob, Cell, KzgError, KzgPoint};
+    use super::{Blob, KzgError, KzgPoint};
+    pub(super) use crate::kzg_pure::{blob_cells, verify_blob_proofs, verify_cell_proofs};
 
-    pub(super) fn load_setup() -> Result<(), KzgError> {
-        Err(KzgError::NotCompiled)
-    }
-
-    pub(super) fn verify_blob_proofs(
-        _: &[Blob],
-        _: &[KzgPoint],
-        _: &[KzgPoint],
-    ) -> Result<(), KzgError> {
-        Err(KzgError::NotCompiled)
-    }
-
-    pub(super) use verify_blob_proofs as verify_cell_proofs;
+    pub(super) fn load_setup() {}
 
     pub(super) fn blob_commitment(_: &Blob) -> Result<KzgPoint, KzgError> {
         Err(KzgError::NotCompiled)
     }
 
     pub(super) fn blob_proof(_: &Blob, _: &KzgPoint) -> Result<KzgPoint, KzgError> {
-        Err(KzgError::NotCompiled)
-    }
-
-    pub(super) fn blob_cells(_: &Blob) -> Result<Vec<Cell>, KzgError> {
         Err(KzgError::NotCompiled)
     }
 
@@ -274,43 +271,88 @@ mod tests {
         Blob::from_slice(&bytes)
     }
 
+    type Verify = fn(&[Blob], &[KzgPoint], &[KzgPoint]) -> Result<(), KzgError>;
+
     #[test]
     fn a_blob_proof_holds_for_its_blob_and_no_other() {
         let (one, two) = (blob(1), blob(2));
         let commitment = blob_commitment(&one).unwrap();
         let proof = blob_proof(&one, &commitment).unwrap();
-        let verify =
-            |blob: &Blob| verify_blob_proofs(std::slice::from_ref(blob), &[commitment], &[proof]);
-        assert_eq!(verify(&one), Ok(()));
-        assert_eq!(verify(&two), Err(KzgError::Mismatch));
-        assert_eq!(
-            verify(&Blob::repeat_byte(0xff)),
-            Err(KzgError::Malformed),
-            "no element is below the modulus"
-        );
+        let libraries: [Verify; 2] = [library::verify_blob_proofs, kzg_pure::verify_blob_proofs];
+        for verify in libraries {
+            let verify = |blob: &Blob, commitment, proof| {
+                verify(std::slice::from_ref(blob), &[commitment], &[proof])
+            };
+            assert_eq!(verify(&one, commitment, proof), Ok(()));
+            assert_eq!(verify(&two, commitment, proof), Err(KzgError::Mismatch));
+            assert_eq!(verify(&one, proof, commitment), Err(KzgError::Mismatch));
+            let malformed = Err(KzgError::Malformed);
+            let no_blob = Blob::repeat_byte(0xff);
+            assert_eq!(verify(&no_blob, commitment, proof), malformed);
+            for no_point in [0x00, 0x80, 0xc0, 0xff].map(KzgPoint::repeat_byte) {
+                assert_eq!(verify(&one, no_point, proof), malformed);
+                assert_eq!(verify(&one, commitment, no_point), malformed);
+            }
+        }
     }
 
     #[test]
     fn cell_proofs_hold_in_their_order_only() {
-        let one = blob(3);
-        let commitment = blob_commitment(&one).unwrap();
+        let (one, two) = (blob(3), blob(4));
+        let commitments = [&one, &two].map(|blob| blob_commitment(blob).unwrap());
         let mut proofs = cell_proofs(&one).unwrap();
-        assert_eq!(blob_cells(&one).unwrap().len(), CELLS_PER_EXT_BLOB);
-        let blobs = [one];
-        assert_eq!(verify_cell_proofs(&blobs, &[commitment], &proofs), Ok(()));
-        proofs.swap(0, 1);
-        assert_eq!(
-            verify_cell_proofs(&blobs, &[commitment], &proofs),
-            Err(KzgError::Mismatch)
-        );
+        proofs.extend(cell_proofs(&two).unwrap());
+        let blobs = [one, two];
+        let libraries: [Verify; 2] = [library::verify_cell_proofs, kzg_pure::verify_cell_proofs];
+        for verify in libraries {
+            assert_eq!(verify(&blobs, &commitments, &proofs), Ok(()));
+            let mut swapped = proofs.clone();
+            swapped.swap(0, 1);
+            let mismatch = Err(KzgError::Mismatch);
+            assert_eq!(verify(&blobs, &commitments, &swapped), mismatch);
+            let [a, b] = commitments;
+            assert_eq!(verify(&blobs, &[b, a], &proofs), mismatch);
+            swapped = proofs.clone();
+            swapped[255] = KzgPoint::repeat_byte(0xff);
+            let malformed = Err(KzgError::Malformed);
+            assert_eq!(verify(&blobs, &commitments, &swapped), malformed);
+        }
         let counts = KzgError::Counts {
-            blobs: 1,
-            commitments: 1,
-            proofs: 127,
+            blobs: 2,
+            commitments: 2,
+            proofs: 255,
         };
-        assert_eq!(
-            verify_cell_proofs(&blobs, &[commitment], &proofs[1..]),
-            Err(counts)
-        );
+        let short = verify_cell_proofs(&blobs, &commitments, &proofs[1..]);
+        assert_eq!(short, Err(counts));
+        assert_eq!(verify_cell_proofs(&blobs, &commitments, &proofs), Ok(()));
+    }
+
+    #[test]
+    fn a_blob_of_a_constant_opens_to_the_point_at_infinity() {
+        let constant = Blob::from_slice(&[&[0; 31][..], &[5]].concat().repeat(4_096));
+        let commitment = blob_commitment(&constant).unwrap();
+        let infinity = {
+            let mut point = KzgPoint::ZERO;
+            point.0[0] = 0xc0;
+            point
+        };
+        let libraries: [Verify; 2] = [library::verify_blob_proofs, kzg_pure::verify_blob_proofs];
+        for verify in libraries {
+            assert_eq!(verify(&[constant], &[commitment], &[infinity]), Ok(()));
+        }
+        let libraries: [Verify; 2] = [library::verify_cell_proofs, kzg_pure::verify_cell_proofs];
+        for verify in libraries {
+            assert_eq!(verify(&[constant], &[commitment], &[infinity; 128]), Ok(()));
+        }
+    }
+
+    #[test]
+    fn both_libraries_compute_the_same_cells() {
+        let one = blob(5);
+        let cells = library::blob_cells(&one).unwrap();
+        assert_eq!(cells.len(), CELLS_PER_EXT_BLOB);
+        assert!(cells == kzg_pure::blob_cells(&one).unwrap());
+        let malformed = kzg_pure::blob_cells(&Blob::repeat_byte(0xff));
+        assert_eq!(malformed.map(|_| ()), Err(KzgError::Malformed));
     }
 }

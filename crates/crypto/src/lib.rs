@@ -3,12 +3,14 @@
 //! Every primitive has a pure Rust implementation that is always compiled, and, with the feature
 //! `native` (on by default), a C or assembly one. Which of them is in force is decided once, at
 //! start, by [`install`]: the native one is tried on known vectors first and dropped if it fails.
-//! The one exception are the KZG proofs of whole blobs, which only pools need: native or none.
+//! The one exception: commitments and proofs of blobs are made by the native library only.
 //! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
 
 mod bls_pure;
 mod keccak;
 mod kzg;
+mod kzg_pure;
+mod kzg_setup;
 mod precompile;
 mod provider;
 mod self_test;

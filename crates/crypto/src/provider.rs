@@ -80,6 +80,11 @@ pub fn backend() -> &'static [Backend] {
     install(Preference::Auto).expect("pure Rust passes its known vectors")
 }
 
+/// Whether KZG proofs are verified by the native library.
+pub(crate) fn kzg_is_native() -> bool {
+    backend().iter().any(|b| b.primitive == KZG && b.native)
+}
+
 /// The address, left-padded to 32 bytes, that signed `hash`.
 pub(crate) fn ecrecover(
     signature: &[u8; 64],
@@ -254,7 +259,7 @@ use kzg_point_evaluation::blst::verify_kzg_proof as native_kzg;
 #[cfg(not(feature = "native"))]
 use pure_kzg as native_kzg;
 
-use kzg_point_evaluation::arkworks::verify_kzg_proof as pure_kzg;
+pub(crate) use kzg_point_evaluation::arkworks::verify_kzg_proof as pure_kzg;
 
 const NATIVE: bool = cfg!(feature = "native");
 
