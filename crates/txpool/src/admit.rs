@@ -235,7 +235,8 @@ impl Store {
 
         let kept = (replaced.is_some() || tx.priority).then_some(tx.hash);
         self.evict(kept, replaced.is_some());
-        if self.is_over() {
+        // A replacement stays until the next addition makes room: the one before it is gone.
+        if replaced.is_none() && self.is_over() {
             self.remove(&tx.hash, DropReason::Evicted);
         }
         if !self.txs.contains_key(&tx.hash) {

@@ -3,11 +3,14 @@
 use super::support::{
     Chain, ETHER, NOW, Unreadable, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet,
 };
-use crate::{DropReason, HeadChange, Origin, PoolConfig, PoolMode};
-use niwaki_primitives::{Fault, Fork, TxEip1559, TxEnvelope, U256};
+use crate::{DropReason, HeadChange, Origin, Pool, PoolConfig, PoolMode, SharedView};
+use niwaki_primitives::{
+    Account, Address, B256, Bytes, Fault, Fork, Header, StateView, TxEip1559, TxEnvelope, U256,
+};
 use niwaki_rules::{Activation, ChainSpec};
 use niwaki_testkit::MemoryState;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 #[test]
 fn what_a_block_took_goes_with_all_that_is_stale() {
@@ -244,4 +247,81 @@ fn a_fault_is_told_and_costs_no_transaction_but_those_that_were_included() {
     );
     chain.mine(&txs[..1]);
     assert_eq!(chain.nonces(&from), (vec![1, 2], vec![]));
+}
+
+/// A state whose first reader finds that the head has moved meanwhile.
+struct Overtaken {
+    state: MemoryState,
+    pool: OnceLock<(Weak<Pool>, Header)>,
+    moved: AtomicBool,
+}
+
+impl StateView for Overtaken {
+    fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
+        if let Some((pool, header)) = self.pool.get()
+            && !self.moved.swap(true, Ordering::Relaxed)
+        {
+            let mut next = self.state.clone();
+            next.accounts.entry(*address).or_default().nonce += 1;
+            let change = HeadChange {
+                header: header.clone(),
+                view: Arc::new(next),
+                removed: &[],
+                included: &[],
+                changed: None,
+            };
+            let pool = pool.upgrade().expect("the test holds it");
+            pool.head_changed(&change, NOW)?;
+        }
+        self.state.account(address)
+    }
+
+    fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
+        self.state.storage(address, slot)
+    }
+
+    fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
+        self.state.has_storage(address)
+    }
+
+    fn code(&self, hash: &B256) -> Result<Bytes, Fault> {
+        self.state.code(hash)
+    }
+
+    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        self.state.block_hash(number)
+    }
+}
+
+#[test]
+fn an_addition_that_a_head_overtakes_is_held_against_that_head() {
+    for (nonce, taken) in [(0, false), (1, true)] {
+        let chain = Chain::new(PoolConfig::default());
+        let view = Arc::new(Overtaken {
+            state: chain.state.clone(),
+            pool: OnceLock::new(),
+            moved: AtomicBool::new(false),
+        });
+        let spec = Arc::new(ChainSpec::single(1337, Fork::Osaka));
+        let shared: SharedView = Arc::clone(&view) as SharedView;
+        let pool = Pool::new(
+            PoolConfig::default(),
+            spec,
+            chain.header.clone(),
+            shared,
+            NOW,
+        );
+        let pool = Arc::new(pool);
+        let hook = (Arc::downgrade(&pool), chain.header.clone());
+        assert!(view.pool.set(hook).is_ok());
+        let tx = transfer(&wallet(0), nonce, 1, 50);
+        let added = pool.add(tx.into(), Origin::Remote, NOW);
+        if taken {
+            assert!(added.expect("its nonce is next").pending);
+        } else {
+            let text = super::support::text(added);
+            assert_eq!(text, "nonce too low: next nonce 1, tx nonce 0");
+        }
+        pool.read().check();
+    }
 }
