@@ -17,7 +17,7 @@ use crate::transaction::{
 };
 use crate::validate::{check_policy, check_stateless};
 use niwaki_primitives::{
-    Address, B256, Fault, Fork, Header, U256,
+    Address, B256, Fault, Fork, Header, TxEnvelope, U256,
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{BlockRules, ChainSpec, upfront_cost};
@@ -215,6 +215,7 @@ impl Pool {
         now: u64,
     ) -> (Option<Arc<Sidecar>>, Arc<PooledTransaction>) {
         let Incoming { tx, sidecar } = incoming;
+        let sidecar = sidecar.filter(|_| matches!(tx, TxEnvelope::Eip4844(_)));
         let authorities = authorities(&tx, sender);
         let pooled = PooledTransaction {
             hash: *tx.tx_hash(),

@@ -1,6 +1,6 @@
 //! Blobs by hash, in both forms, and through the network form.
 
-use super::support::{Chain, blob, blob_tx, proven_sidecar, wallet};
+use super::support::{Chain, blob, blob_tx, proven_sidecar, transfer, wallet};
 use crate::{Incoming, PoolConfig, encode_network};
 use niwaki_primitives::{B256, Encodable2718, Fork, Transaction};
 
@@ -73,4 +73,16 @@ fn blobs_are_found_after_their_block_and_not_after_their_eviction() {
     chain.reorganise(1, &[]);
     assert!(chain.pool.remove_invalid(kept.tx.tx_hash()));
     assert!(chain.pool.blobs(&hashes)[0].is_none());
+}
+
+#[test]
+fn a_sidecar_beside_a_transaction_without_blobs_is_not_kept() {
+    let chain = Chain::new(PoolConfig::default());
+    let sidecar = blob_tx(&wallet(0), 0, 10, &proven_sidecar(&[1], 1)).sidecar;
+    let tx = transfer(&wallet(0), 0, 1, 50);
+    let incoming = Incoming { tx, sidecar };
+    let added = chain.remote(incoming).expect("paid for");
+    assert!(chain.pool.sidecar(&added.hash).is_none());
+    assert_eq!(chain.pool.figures().blob_bytes, 0);
+    chain.pool.read().check();
 }

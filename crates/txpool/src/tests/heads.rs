@@ -249,29 +249,37 @@ fn a_fault_is_told_and_costs_no_transaction_but_those_that_were_included() {
     assert_eq!(chain.nonces(&from), (vec![1, 2], vec![]));
 }
 
-/// A state whose first reader finds that the head has moved meanwhile.
-struct Overtaken {
+/// What a state does to the pool when its first account is read.
+type Hook = Box<dyn Fn(&Pool) + Send + Sync>;
+
+/// A state during whose first read something else happens.
+struct Interrupted {
     state: MemoryState,
-    pool: OnceLock<(Weak<Pool>, Header)>,
-    moved: AtomicBool,
+    hook: OnceLock<(Weak<Pool>, Hook)>,
+    done: AtomicBool,
 }
 
-impl StateView for Overtaken {
+impl Interrupted {
+    fn new(state: MemoryState) -> Arc<Self> {
+        Arc::new(Self {
+            state,
+            hook: OnceLock::new(),
+            done: AtomicBool::new(false),
+        })
+    }
+
+    fn then(&self, pool: &Arc<Pool>, hook: impl Fn(&Pool) + Send + Sync + 'static) {
+        let hook = (Arc::downgrade(pool), Box::new(hook) as Hook);
+        assert!(self.hook.set(hook).is_ok());
+    }
+}
+
+impl StateView for Interrupted {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
-        if let Some((pool, header)) = self.pool.get()
-            && !self.moved.swap(true, Ordering::Relaxed)
+        if let Some((pool, hook)) = self.hook.get()
+            && !self.done.swap(true, Ordering::Relaxed)
         {
-            let mut next = self.state.clone();
-            next.accounts.entry(*address).or_default().nonce += 1;
-            let change = HeadChange {
-                header: header.clone(),
-                view: Arc::new(next),
-                removed: &[],
-                included: &[],
-                changed: None,
-            };
-            let pool = pool.upgrade().expect("the test holds it");
-            pool.head_changed(&change, NOW)?;
+            hook(&pool.upgrade().expect("the test holds it"));
         }
         self.state.account(address)
     }
@@ -293,27 +301,30 @@ impl StateView for Overtaken {
     }
 }
 
+fn pool_upon(view: SharedView, header: &Header) -> Arc<Pool> {
+    let spec = Arc::new(ChainSpec::single(1337, Fork::Osaka));
+    let config = PoolConfig::default();
+    Arc::new(Pool::new(config, spec, header.clone(), view, NOW))
+}
+
 #[test]
 fn an_addition_that_a_head_overtakes_is_held_against_that_head() {
     for (nonce, taken) in [(0, false), (1, true)] {
-        let chain = Chain::new(PoolConfig::default());
-        let view = Arc::new(Overtaken {
-            state: chain.state.clone(),
-            pool: OnceLock::new(),
-            moved: AtomicBool::new(false),
+        let Chain { state, header, .. } = Chain::new(PoolConfig::default());
+        let view = Interrupted::new(state.clone());
+        let pool = pool_upon(Arc::clone(&view) as SharedView, &header);
+        view.then(&pool, move |pool| {
+            let mut next = state.clone();
+            next.accounts.entry(wallet(0).address).or_default().nonce = 1;
+            let change = HeadChange {
+                header: header.clone(),
+                view: Arc::new(next),
+                removed: &[],
+                included: &[],
+                changed: None,
+            };
+            pool.head_changed(&change, NOW).expect("memory");
         });
-        let spec = Arc::new(ChainSpec::single(1337, Fork::Osaka));
-        let shared: SharedView = Arc::clone(&view) as SharedView;
-        let pool = Pool::new(
-            PoolConfig::default(),
-            spec,
-            chain.header.clone(),
-            shared,
-            NOW,
-        );
-        let pool = Arc::new(pool);
-        let hook = (Arc::downgrade(&pool), chain.header.clone());
-        assert!(view.pool.set(hook).is_ok());
         let tx = transfer(&wallet(0), nonce, 1, 50);
         let added = pool.add(tx.into(), Origin::Remote, NOW);
         if taken {
@@ -324,4 +335,32 @@ fn an_addition_that_a_head_overtakes_is_held_against_that_head() {
         }
         pool.read().check();
     }
+}
+
+#[test]
+fn whoever_comes_while_a_head_is_read_is_held_against_it_too() {
+    let Chain { state, header, .. } = Chain::new(PoolConfig::default());
+    let pool = pool_upon(Arc::new(state.clone()), &header);
+    let (early, late) = (wallet(0), wallet(1));
+    let add = |from| pool.add(transfer(from, 0, 1, 50).into(), Origin::Remote, NOW);
+    add(&early).expect("paid for");
+    let mut next = state;
+    next.accounts.entry(late.address).or_default().nonce = 1;
+    let view = Interrupted::new(next);
+    view.then(&pool, move |pool| {
+        let tx = transfer(&late, 0, 1, 50);
+        pool.add(tx.into(), Origin::Remote, NOW)
+            .expect("the old head takes it");
+    });
+    let change = HeadChange {
+        header,
+        view,
+        removed: &[],
+        included: &[],
+        changed: Some(&[early.address, late.address]),
+    };
+    pool.head_changed(&change, NOW).expect("memory");
+    let left: Vec<_> = pool.all().iter().map(|tx| tx.sender).collect();
+    assert_eq!(left, vec![early.address]);
+    assert_eq!(pool.figures().removed.get(&DropReason::Stale), Some(&1));
 }

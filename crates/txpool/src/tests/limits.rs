@@ -55,6 +55,24 @@ fn a_run_is_worth_what_its_worst_transaction_pays_and_loses_its_last() {
 }
 
 #[test]
+fn a_run_is_worth_no_more_than_the_base_fee_leaves_of_its_lowest_fee() {
+    let mut chain = Chain::new(room_for(1));
+    chain.set_base_fee(10_000_000_000);
+    let (a, b) = (wallet(0), wallet(1));
+    for (nonce, fee) in [(0, 11), (1, 90)] {
+        chain
+            .remote(transfer(&a, nonce, 5, fee))
+            .expect("there is room");
+    }
+    for nonce in 0..2 {
+        let added = chain.remote(transfer(&b, nonce, 3, 90));
+        added.expect("there is room, or better than 1");
+    }
+    assert_eq!(chain.nonces(&a), (vec![0], vec![]));
+    assert_eq!(chain.nonces(&b), (vec![0, 1], vec![]));
+}
+
+#[test]
 fn what_waits_goes_before_anything_that_a_block_could_take() {
     let chain = Chain::new(room_for(2));
     for n in 0..3 {
