@@ -158,7 +158,11 @@ fn what_it_costs() {
         }
     }
     for round in 0..5 {
-        let chain = Chain::upon(spec.clone(), state.clone(), PoolConfig::default());
+        let config = PoolConfig {
+            layer_max_capacity_bytes: 1 << 30,
+            ..PoolConfig::default()
+        };
+        let chain = Chain::upon(spec.clone(), state.clone(), config);
         let incoming: Vec<Incoming> = txs.iter().map(|tx| tx.clone().into()).collect();
         let count = incoming.len();
         let resident = resident_kib();
