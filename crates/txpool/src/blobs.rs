@@ -25,7 +25,7 @@ struct Held {
     included: Option<u64>,
 }
 
-/// How much a [`BlobStore`] holds.
+/// How many blobs a pool holds beside those that it counts as pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobFigures {
     /// Sidecars of included transactions.
