@@ -148,7 +148,8 @@ impl Store {
                 }
             }
         }
-        if reason == DropReason::Included {
+        // A nonce that was used unseen may have been used by this one.
+        if matches!(reason, DropReason::Included | DropReason::Stale) {
             self.blobs.include(hash, self.config.included_blob_bytes);
         } else {
             self.blobs.remove(hash);

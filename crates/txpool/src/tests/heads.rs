@@ -80,6 +80,32 @@ fn blobs_come_back_while_they_are_kept() {
 }
 
 #[test]
+fn blobs_are_kept_of_what_was_included_unseen() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let tx = blob_tx(&wallet(0), 0, 10, &proven_sidecar(&[1], 1));
+    let hash = chain.remote(tx.clone()).expect("paid for").hash;
+    let before = chain.state.clone();
+    chain
+        .state
+        .accounts
+        .entry(wallet(0).address)
+        .or_default()
+        .nonce = 1;
+    chain.mine(&[]);
+    assert!(!chain.pool.contains(&hash) && chain.pool.sidecar(&hash).is_some());
+    let change = HeadChange {
+        header: chain.header.clone(),
+        view: Arc::new(before),
+        removed: &[(tx.tx, wallet(0).address)],
+        included: &[],
+        changed: None,
+    };
+    chain.pool.head_changed(&change, NOW).expect("memory");
+    assert!(chain.pool.contains(&hash) && chain.pool.sidecar(&hash).is_some());
+    chain.pool.read().check();
+}
+
+#[test]
 fn only_senders_that_are_named_are_looked_at() {
     let chain = Chain::new(PoolConfig::default());
     let (named, unnamed) = (wallet(0), wallet(1));
