@@ -23,6 +23,10 @@ bin="$CARGO_TARGET_DIR/release"
 peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
 [ -x "${peer[1]}" ] || peer=()
 step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --slot-ms 150
+step scripts/wallets.sh
+if [ -n "${NIWAKI_CORPUS:-}" ]; then
+  step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"
+fi
 step "$bin/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
 
 printf '\nall passed in %d s\n' "$SECONDS"

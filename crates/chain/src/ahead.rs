@@ -6,7 +6,7 @@
 //! is not told here: a block that nobody signed comes out without senders, and the import names the
 //! first rule it breaks.
 
-use crate::import::recover;
+use niwaki_execution::recover_sender;
 use niwaki_primitives::{Address, B256, Block};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,14 @@ impl BlockAhead {
     pub fn new(block: Block) -> Self {
         Self {
             hash: block.header.hash_slow(),
-            senders: recover(&block).ok(),
+            // One thread for each lot: the workers are as many as there are processors.
+            senders: block
+                .body
+                .transactions
+                .iter()
+                .map(recover_sender)
+                .collect::<Result<_, _>>()
+                .ok(),
             block,
         }
     }

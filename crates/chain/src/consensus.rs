@@ -10,7 +10,7 @@
 use crate::forkchoice::Marks;
 use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, Imported, SetHeadError};
-use niwaki_primitives::{B256, Block, Fault};
+use niwaki_primitives::{Address, B256, Block, Fault};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -162,11 +162,17 @@ impl Consensus {
     }
 
     /// Judges a block, whose hash is `hash`, and stores it beside the canonical chain if it is
-    /// valid.
+    /// valid. The senders that are `known`, one place for each
+    /// transaction, are not recovered again.
     ///
     /// # Errors
     /// A [`Fault`]: nothing is known of the block.
-    pub fn new_payload(&self, block: Block, hash: B256) -> Result<Verdict, Fault> {
+    pub fn new_payload(
+        &self,
+        block: Block,
+        hash: B256,
+        known: Vec<Option<Address>>,
+    ) -> Result<Verdict, Fault> {
         if let Some(refused) = self.refused(&hash) {
             return Ok(Verdict::Invalid(refused));
         }
@@ -191,7 +197,7 @@ impl Consensus {
                 }
             }
         }
-        self.judge(block, hash)
+        self.judge(block, hash, known)
     }
 
     /// Follows a fork choice. The head becomes the head only by [`Verdict::Valid`].
@@ -277,7 +283,7 @@ impl Consensus {
             let Some(block) = self.waiting().take(&hash) else {
                 return Ok(None);
             };
-            let judged = self.judge(block, hash)?;
+            let judged = self.judge(block, hash, Vec::new())?;
             let is_valid = matches!(judged, Verdict::Valid(_));
             verdict = Some(judged);
             if !is_valid {
@@ -288,9 +294,14 @@ impl Consensus {
     }
 
     /// Judges a block whose parent is stored.
-    fn judge(&self, block: Block, hash: B256) -> Result<Verdict, Fault> {
+    fn judge(
+        &self,
+        block: Block,
+        hash: B256,
+        known: Vec<Option<Address>>,
+    ) -> Result<Verdict, Fault> {
         let parent = block.header.parent_hash;
-        match self.chain.import_payload(block, hash) {
+        match self.chain.import_payload(block, hash, known) {
             Ok(imported) => Ok(Verdict::Valid(Some(imported))),
             Err(ImportError::Fault(fault)) => Err(fault),
             Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),

@@ -2,8 +2,9 @@
 
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
+use niwaki_primitives::Address;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The head moved.
 #[derive(Clone, Debug)]
@@ -15,6 +16,9 @@ pub struct HeadChange {
     /// The blocks that became canonical, lowest first; the last one is the head, unless the head
     /// went back.
     pub added: Vec<BlockId>,
+    /// Every account that differs between the two heads, where that is known: where the new head is a
+    /// child of the old one.
+    pub changed: Option<Arc<[Address]>>,
 }
 
 /// What is called with every move of the head, in order, by the thread that moved it. It holds the

@@ -6,8 +6,9 @@ use crate::indices::{abandon, adopt};
 use crate::rows::{corrupt, missing};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_primitives::{B256, Fault};
+use niwaki_primitives::{Address, B256, Fault};
 use niwaki_storage::{Batch, Database, Segment};
+use std::sync::Arc;
 
 /// Why the head was not moved.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -60,6 +61,8 @@ impl Marks {
 pub(crate) struct Route {
     pub(crate) removed: Vec<BlockId>,
     pub(crate) added: Vec<BlockId>,
+    /// The accounts that the one block that was added changes, if it is one and they are known.
+    pub(crate) changed: Option<Arc<[Address]>>,
 }
 
 impl Chain {
@@ -124,13 +127,16 @@ impl Chain {
 
     /// Makes the stored `block` the head, together with what `batch` holds.
     fn lead_with(&self, block: StoredHeader, mut batch: Batch) -> Result<(), SetHeadError> {
-        let route = self.reroute(&block, &mut batch)?;
+        let mut route = self.reroute(&block, &mut batch)?;
         let pending = self
             .pending()
             .take()
-            .filter(|(id, prepared)| *id == block.id && self.world().is_current(prepared));
+            .filter(|(id, prepared, _)| *id == block.id && self.world().is_current(prepared));
         match pending {
-            Some((id, prepared)) => {
+            Some((id, prepared, changed)) => {
+                // What was prepared is upon the head as it was.
+                route.changed =
+                    (route.removed.is_empty() && route.added == [id]).then_some(changed);
                 let ids = (id, block.header.parent_hash);
                 self.world().commit(prepared, ids, batch, false)?;
             }
@@ -185,17 +191,23 @@ impl Chain {
         Ok(Route {
             removed,
             added: adopted,
+            changed: None,
         })
     }
 
     /// Puts `head` in force and tells who listens; `route` is how the canonical chain came there.
     pub(crate) fn put_head(&self, head: StoredHeader, route: Route) {
         self.replace_head(head.clone());
-        let Route { removed, added } = route;
+        let Route {
+            removed,
+            added,
+            changed,
+        } = route;
         self.tell(&HeadChange {
             head,
             removed,
             added,
+            changed,
         });
     }
 

@@ -11,12 +11,13 @@ use niwaki_primitives::{
     Withdrawal,
 };
 use niwaki_rules::{
-    BlockRules, BodyRoots, InvalidBlock, Parent, check_body, check_header, check_ommers,
-    requests_hash,
+    BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, check_body, check_header,
+    check_ommers, requests_hash,
 };
 use niwaki_state::{Prepared, View};
 use niwaki_storage::Batch;
 use niwaki_trie::ordered_root;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What became of a block.
@@ -148,7 +149,7 @@ impl Chain {
     /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
     pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, None, true)
+        self.take_in(block, hash, Vec::new(), true)
     }
 
     /// Like [`Chain::import`], with the senders of the transactions already recovered.
@@ -161,7 +162,7 @@ impl Chain {
             hash,
             senders,
         } = block;
-        self.take_in(block, hash, Some(senders), true)
+        self.take_in(block, hash, senders.into_iter().map(Some).collect(), true)
     }
 
     /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
@@ -169,7 +170,8 @@ impl Chain {
     /// # Errors
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
-        self.take_in(ahead.block, ahead.hash, ahead.senders, true)
+        let senders = ahead.senders.unwrap_or_default().into_iter().map(Some);
+        self.take_in(ahead.block, ahead.hash, senders.collect(), true)
     }
 
     /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
@@ -178,19 +180,25 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, None, false)
+        self.take_in(block, hash, Vec::new(), false)
     }
 
-    /// Like [`Chain::import_beside`], of a block whose hash has been computed already.
-    pub(crate) fn import_payload(&self, block: Block, hash: B256) -> Result<Imported, ImportError> {
-        self.take_in(block, hash, None, false)
+    /// Like [`Chain::import_beside`], of a block whose hash has been computed already, and the
+    /// senders that are known, one place for each transaction.
+    pub(crate) fn import_payload(
+        &self,
+        block: Block,
+        hash: B256,
+        known: Vec<Option<Address>>,
+    ) -> Result<Imported, ImportError> {
+        self.take_in(block, hash, known, false)
     }
 
     fn take_in(
         &self,
         block: Block,
         hash: B256,
-        senders: Option<Vec<Address>>,
+        known: Vec<Option<Address>>,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
         let _writer = self.writer();
@@ -199,7 +207,7 @@ impl Chain {
         if let Some(stored) = self.header(&hash)? {
             return self.take_known(stored, block.body.transactions.len(), may_lead);
         }
-        self.try_take_in(block, hash, senders, may_lead)
+        self.try_take_in(block, hash, known, may_lead)
             .map_err(|refusal| match refusal {
                 Refusal::Invalid(reason) => ImportError::Invalid {
                     number,
@@ -254,7 +262,7 @@ impl Chain {
         &self,
         block: Block,
         hash: B256,
-        senders: Option<Vec<Address>>,
+        known: Vec<Option<Address>>,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
         let mut timings = Timings::default();
@@ -271,10 +279,7 @@ impl Chain {
         self.check_block(&block, &parent)?;
         lap(&mut timings.check);
 
-        let senders = match senders {
-            Some(senders) => senders,
-            None => recover(&block)?,
-        };
+        let senders = recover_senders(&block, known)?;
         let block = RecoveredBlock {
             block,
             hash,
@@ -363,15 +368,19 @@ impl Chain {
         let mut batch = Batch::new();
         add_block(&stored, &body, &executed.receipts, &mut batch);
         let ids = (stored.id, parent.id.hash);
+        let accounts = executed.diff.accounts.iter();
+        let changed: Arc<[Address]> = accounts.map(|(address, _)| *address).collect();
         if !may_lead || !self.is_better(&stored) {
             self.world().keep_beside(&view, &prepared, ids, &mut batch);
             self.database().write(batch, false)?;
-            *self.pending() = Some((stored.id, prepared));
+            *self.pending() = Some((stored.id, prepared, changed));
             return Ok(ImportStatus::Side);
         }
         drop(view);
         let mut route = Route::default();
-        if self.head().id != parent.id {
+        if self.head().id == parent.id {
+            route.changed = Some(changed);
+        } else {
             route = self.reroute(parent, &mut batch)?;
         }
         route.added.push(stored.id);
@@ -382,13 +391,47 @@ impl Chain {
     }
 }
 
-pub(crate) fn recover(block: &Block) -> Result<Vec<Address>, InvalidBlock> {
-    let transactions = block.body.transactions.iter().enumerate();
-    transactions
-        .map(|(index, tx)| {
-            recover_sender(tx).map_err(|reason| InvalidBlock::Transaction { index, reason })
-        })
-        .collect()
+/// So many signatures are recovered before another thread pays.
+const RECOVERED_BY_ONE: usize = 16;
+
+/// The senders of a block's transactions; those that are `known`, one place for each transaction,
+/// are taken as they are, the others recovered from their signatures, many of them on all threads.
+///
+/// # Errors
+/// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.
+pub(crate) fn recover_senders(
+    block: &Block,
+    mut known: Vec<Option<Address>>,
+) -> Result<Vec<Address>, InvalidBlock> {
+    let transactions = &block.body.transactions;
+    known.resize(transactions.len(), None);
+    let missing: Vec<usize> = (0..known.len()).filter(|at| known[*at].is_none()).collect();
+    let threads = match missing.len() > RECOVERED_BY_ONE {
+        true => std::thread::available_parallelism().map_or(1, usize::from),
+        false => 1,
+    };
+    let recover = |indices: &[usize]| -> Vec<(usize, Result<Address, InvalidTransaction>)> {
+        let each = indices.iter();
+        each.map(|index| (*index, recover_sender(&transactions[*index])))
+            .collect()
+    };
+    let recovered = std::thread::scope(|scope| {
+        let mut parts = missing.chunks(missing.len().div_ceil(threads).max(1));
+        let first = parts.next().unwrap_or_default();
+        let others: Vec<_> = parts
+            .map(|part| scope.spawn(move || recover(part)))
+            .collect();
+        let mut all = recover(first);
+        for other in others {
+            all.extend(other.join().expect("recovering a signature does not panic"));
+        }
+        all
+    });
+    for (index, sender) in recovered {
+        let sender = sender.map_err(|reason| InvalidBlock::Transaction { index, reason })?;
+        known[index] = Some(sender);
+    }
+    Ok(known.into_iter().flatten().collect())
 }
 
 /// The roots that the header gives for the body.

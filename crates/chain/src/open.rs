@@ -113,6 +113,9 @@ pub enum OpenError {
     Fault(#[from] Fault),
 }
 
+/// A block that is not the head yet, what it does to the state, and which accounts it changes.
+type Pending = (BlockId, Prepared, Arc<[Address]>);
+
 /// The chain: blocks, state, head. One at a time may write; reading never waits for it.
 pub struct Chain {
     spec: Arc<ChainSpec>,
@@ -122,7 +125,7 @@ pub struct Chain {
     writer: Mutex<()>,
     /// The block taken in last without becoming the head, so that making it the head does not
     /// compute its root again.
-    pending: Mutex<Option<(BlockId, Prepared)>>,
+    pending: Mutex<Option<Pending>>,
     listeners: Listeners,
     /// The safe and the finalized block, as the consensus client last said.
     marks: Mutex<Marks>,
@@ -228,7 +231,7 @@ impl Chain {
         *self.head_guard() = head;
     }
 
-    pub(crate) fn pending(&self) -> MutexGuard<'_, Option<(BlockId, Prepared)>> {
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -131,6 +131,7 @@ fn open_pool(node: &NodeOptions, chain: &Chain) -> Result<Pool> {
         },
         layer_max_capacity_bytes: flags.tx_pool_layer_max_capacity,
         max_prioritized: flags.tx_pool_max_prioritized,
+        max_prioritized_by_type: flags.by_type(),
         max_future_by_sender: flags.tx_pool_max_future_by_sender,
         min_score: flags.tx_pool_min_score,
         balance_check: flags.tx_pool_enable_balance_check == Some(true),
@@ -161,7 +162,15 @@ fn restore_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()>
     }
     let file = File::open(&path).wrap_err_with(|| format!("can't open {}", path.display()))?;
     match pool.restore(&mut BufReader::new(file), now()) {
-        Ok(restored) => info!(?restored, "restored the transaction pool"),
+        Ok(restored) => {
+            for (line, reason) in &restored.skipped {
+                warn!(line, %reason, "a saved transaction is left out");
+            }
+            info!(
+                transactions = restored.restored,
+                "restored the transaction pool"
+            );
+        }
         Err(error) => warn!(%error, path = %path.display(), "can't read the saved pool"),
     }
     Ok(())

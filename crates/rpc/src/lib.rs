@@ -41,6 +41,9 @@ mod simulation;
 mod subscriptions;
 mod txpool;
 
+#[cfg(test)]
+mod tests;
+
 pub use backend::{ApiOptions, Backend, Identity, State};
 pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};

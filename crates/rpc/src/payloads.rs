@@ -220,6 +220,8 @@ impl Builder {
         let header = self.chain.next_header(template.clone())?;
         let rules = niwaki_rules::BlockRules::new(self.chain.spec(), &header);
         let base_fee = header.base_fee_per_gas.unwrap_or(0);
+        // What the pool says of its transactions holds upon the head only.
+        let is_upon_head = self.chain.head().id.hash == template.parent;
         let mut best = self.pool.best(base_fee, rules.blob_base_fee);
         let mut sidecars: HashMap<B256, Arc<Sidecar>> = HashMap::new();
         let mut last = None;
@@ -228,9 +230,12 @@ impl Builder {
             match (refused, last) {
                 // The pool has not heard of the head yet; the next nonce may be right.
                 (Some(InvalidTransaction::NonceTooLow { .. }), _) | (None, _) => misfits = 0,
-                (Some(_), Some(hash)) => {
+                (Some(reason), Some(hash)) => {
                     best.skip_sender_of(&hash);
                     misfits += 1;
+                    if is_upon_head && is_final(reason) {
+                        self.pool.remove_invalid(&hash);
+                    }
                 }
                 (Some(_), None) => {}
             }
@@ -265,4 +270,23 @@ impl Builder {
         let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
         Ok(Payload { built, sidecars })
     }
+}
+
+/// Whether a transaction was refused for what it is, not for the room that was left or for what came
+/// before it in the block.
+fn is_final(reason: &InvalidTransaction) -> bool {
+    matches!(
+        reason,
+        InvalidTransaction::SenderNotEoa { .. }
+            | InvalidTransaction::TypeNotSupported { .. }
+            | InvalidTransaction::IntrinsicGasTooLow { .. }
+            | InvalidTransaction::GasBelowFloor { .. }
+            | InvalidTransaction::NonceIsMax
+            | InvalidTransaction::InitCodeTooLarge { .. }
+            | InvalidTransaction::GasLimitAboveCap { .. }
+            | InvalidTransaction::ChainId { .. }
+            | InvalidTransaction::SignatureRange { .. }
+            | InvalidTransaction::SignatureRecovery
+            | InvalidTransaction::PriorityAboveMaxFee { .. }
+    )
 }

@@ -16,7 +16,9 @@ fn hash(block: &Block) -> B256 {
 }
 
 fn new_payload(consensus: &Consensus, block: &Block) -> Verdict {
-    consensus.new_payload(block.clone(), hash(block)).unwrap()
+    consensus
+        .new_payload(block.clone(), hash(block), Vec::new())
+        .unwrap()
 }
 
 /// Marks the head alone.
@@ -215,6 +217,18 @@ fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
     choose(&consensus, hash(&side)).unwrap();
     choose(&consensus, hash(&side)).unwrap();
     choose(&consensus, hash(&blocks[50])).unwrap();
+    let coinbase = blocks[51].header.beneficiary;
+    {
+        let upon = empty_upon(chain, hash(&blocks[50]), 9);
+        new_payload(&consensus, &upon);
+        choose(&consensus, hash(&upon)).unwrap();
+        let last = heard.lock().unwrap().pop().unwrap();
+        let changed = last.changed.expect("a child of the head");
+        assert!(
+            !changed.is_empty() && !changed.contains(&coinbase),
+            "{changed:?}"
+        );
+    }
     let heard = heard.lock().unwrap();
     let told: Vec<_> = heard
         .iter()
@@ -227,6 +241,12 @@ fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
             )
         })
         .collect();
+    // A child of the head says which accounts it changes, whichever way it became the head.
+    let known: Vec<bool> = heard
+        .iter()
+        .map(|change| change.changed.is_some())
+        .collect();
+    assert_eq!(known, [true, false, false]);
     let [b50, b51, b52, side] = [&blocks[50], &blocks[51], &blocks[52], &side].map(hash);
     assert_eq!(
         told,
@@ -280,4 +300,34 @@ fn a_block_of_offered_transactions_is_the_block_that_was_made_of_them() {
         }
         import(&chain, block);
     }
+}
+
+#[test]
+fn senders_are_recovered_the_same_by_one_thread_and_by_all_and_known_ones_are_believed() {
+    let blocks = blocks();
+    let template = blocks
+        .iter()
+        .max_by_key(|block| block.body.transactions.len())
+        .unwrap();
+    let mut block = template.clone();
+    let all = blocks.iter().flat_map(|block| &block.body.transactions);
+    block.body.transactions = all.cloned().collect();
+    assert!(
+        block.body.transactions.len() > 100,
+        "enough for all threads"
+    );
+    let one_by_one: Vec<_> = block
+        .body
+        .transactions
+        .iter()
+        .map(|tx| recover_sender(tx).unwrap())
+        .collect();
+    let recover = |known| crate::import::recover_senders(&block, known).unwrap();
+    assert_eq!(recover(Vec::new()), one_by_one);
+    let told = alloy_primitives::Address::repeat_byte(7);
+    let mut known = vec![None; block.body.transactions.len()];
+    known[5] = Some(told);
+    let mut expected = one_by_one.clone();
+    expected[5] = told;
+    assert_eq!(recover(known), expected);
 }

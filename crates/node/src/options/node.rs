@@ -161,6 +161,9 @@ pub(crate) struct PoolFlags {
     /// Most transactions that one block is offered.
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     pub(crate) tx_pool_max_prioritized: usize,
+    /// The same for a type: FRONTIER, ACCESS_LIST, EIP1559, BLOB or DELEGATE_CODE, as in BLOB=72.
+    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = type_limit, default_value = "BLOB=72")]
+    pub(crate) tx_pool_max_prioritized_by_type: Vec<(usize, usize)>,
     /// How far above its account's a nonce may be. Layered only.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) tx_pool_max_future_by_sender: u64,
@@ -213,6 +216,41 @@ pub(crate) struct PoolFlags {
     /// Refuse transactions by JSON-RPC that name no chain (EIP-155) [default: false].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) strict_tx_replay_protection_enabled: Option<bool>,
+}
+
+impl PoolFlags {
+    /// The most prioritized transactions of each EIP-2718 type.
+    pub(crate) fn by_type(&self) -> [usize; 5] {
+        let mut limits = [usize::MAX; 5];
+        for (kind, limit) in &self.tx_pool_max_prioritized_by_type {
+            limits[*kind] = *limit;
+        }
+        limits
+    }
+}
+
+/// Besu's names of the types, in the order of their numbers.
+const TYPES: [&str; 5] = [
+    "FRONTIER",
+    "ACCESS_LIST",
+    "EIP1559",
+    "BLOB",
+    "DELEGATE_CODE",
+];
+
+fn type_limit(text: &str) -> Result<(usize, usize), String> {
+    let (name, number) = text
+        .split_once('=')
+        .ok_or("write a type and a number, as in BLOB=72")?;
+    let kind = TYPES
+        .iter()
+        .position(|known| known.eq_ignore_ascii_case(name));
+    let kind = kind.ok_or_else(|| format!("{name} is no type; choose of {}", TYPES.join(", ")))?;
+    let number = number.parse();
+    Ok((
+        kind,
+        number.map_err(|_| "the limit is no number".to_owned())?,
+    ))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use tracing::{debug, error, warn};
 
 /// Heads that may wait; one that does not fit is made up for by the next.
-const WAITING: usize = 1024;
+const WAITING: usize = 16 << 10;
 
 /// The thread that follows the head.
 pub(super) struct Follower {
@@ -54,6 +54,31 @@ impl Follower {
     }
 }
 
+/// What the pool has not been told yet.
+#[derive(Default)]
+struct Owed {
+    /// Lowest first.
+    removed: Vec<BlockId>,
+    added: Vec<BlockId>,
+    /// Of one change only.
+    changed: Option<Arc<[Address]>>,
+}
+
+impl Owed {
+    fn add(&mut self, change: &HeadChange) {
+        let is_first = self.removed.is_empty() && self.added.is_empty();
+        self.changed = change.changed.clone().filter(|_| is_first);
+        // What came and went meanwhile was never told.
+        for id in &change.removed {
+            match self.added.iter().position(|added| added == id) {
+                Some(at) => drop(self.added.remove(at)),
+                None => self.removed.insert(0, *id),
+            }
+        }
+        self.added.extend(&change.added);
+    }
+}
+
 struct Following {
     chain: Arc<Chain>,
     backend: Arc<Backend>,
@@ -62,26 +87,31 @@ struct Following {
 
 impl Following {
     fn run(&self, heads: &Receiver<Option<Arc<HeadChange>>>) {
+        let mut owed = Owed::default();
         while let Ok(Some(change)) = heads.recv() {
             self.backend.head_moved();
-            if let Err(fault) = self.tell_pool(&change) {
-                error!(%fault, "the pool can't follow the head");
+            owed.add(&change);
+            match self.tell_pool(&change, &owed) {
+                Ok(true) => owed = Owed::default(),
+                Ok(false) => {} // Told with the next head.
+                Err(fault) => error!(%fault, "the pool can't follow the head"),
             }
             log(&change);
             self.backend.events().head(change);
         }
     }
 
-    fn tell_pool(&self, change: &HeadChange) -> Result<(), Fault> {
+    /// Says whether the state after the head was still there to stand on.
+    fn tell_pool(&self, change: &HeadChange, owed: &Owed) -> Result<bool, Fault> {
         let Some(view) = self.chain.view_at(&change.head.id.hash)? else {
-            return Ok(()); // The head has moved on: the next news tells.
+            return Ok(false);
         };
         let mut removed: Vec<(TxEnvelope, Address)> = Vec::new();
-        for id in change.removed.iter().rev() {
+        for id in &owed.removed {
             removed.extend(self.signed(id)?);
         }
         let mut included: Vec<(B256, Address)> = Vec::new();
-        for id in &change.added {
+        for id in &owed.added {
             let signed = self.signed(id)?;
             included.extend(signed.map(|(tx, sender)| (*tx.tx_hash(), sender)));
         }
@@ -90,9 +120,10 @@ impl Following {
             view: Arc::new(view),
             removed: &removed,
             included: &included,
-            changed: None,
+            changed: owed.changed.as_deref(),
         };
-        self.pool.head_changed(&change, super::now())
+        self.pool.head_changed(&change, super::now())?;
+        Ok(true)
     }
 
     /// The transactions of a block, with their senders: from the pool where it knows them.
@@ -123,4 +154,48 @@ fn log(change: &HeadChange) {
         );
     }
     debug!(number = head.id.number, hash = %head.id.hash, "head");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_chain::StoredHeader;
+    use niwaki_primitives::{Header, U256};
+
+    fn id(number: u64, mark: u8) -> BlockId {
+        BlockId {
+            number,
+            hash: B256::repeat_byte(mark),
+        }
+    }
+
+    fn change(removed: &[BlockId], added: &[BlockId]) -> HeadChange {
+        HeadChange {
+            head: StoredHeader {
+                id: added[added.len() - 1],
+                header: Header::default(),
+                total_difficulty: U256::ZERO,
+            },
+            removed: removed.to_vec(),
+            added: added.to_vec(),
+            changed: Some(Arc::from([Address::ZERO])),
+        }
+    }
+
+    #[test]
+    fn what_came_and_went_untold_is_not_told_and_all_else_is_in_order() {
+        let mut owed = Owed::default();
+        owed.add(&change(&[id(2, 2), id(1, 1)], &[id(1, 11), id(2, 12)]));
+        assert!(owed.changed.is_some());
+        owed.add(&change(&[id(2, 12)], &[id(2, 22), id(3, 23)]));
+        assert_eq!(owed.removed, [id(1, 1), id(2, 2)]);
+        assert_eq!(owed.added, [id(1, 11), id(2, 22), id(3, 23)]);
+        assert!(owed.changed.is_none(), "of two changes nothing is known");
+        owed.add(&change(
+            &[id(3, 23), id(2, 22), id(1, 11), id(0, 7)],
+            &[id(0, 8)],
+        ));
+        assert_eq!(owed.removed, [id(0, 7), id(1, 1), id(2, 2)]);
+        assert_eq!(owed.added, [id(0, 8)]);
+    }
 }

@@ -4,7 +4,7 @@ use super::forkchoice::write_status;
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use niwaki_chain::Verdict;
-use niwaki_primitives::{B256, Bytes};
+use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_trie::ordered_root;
 
@@ -35,7 +35,10 @@ fn new_payload(
     };
     let root = |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
     let verdict = match decode_payload(backend.chain().spec(), version, input, root) {
-        Ok((block, hash)) => (backend.consensus.new_payload(block, hash)?, hash),
+        Ok((block, hash)) => {
+            let known = known_senders(backend, &block);
+            (backend.consensus.new_payload(block, hash, known)?, hash)
+        }
         Err(PayloadError::Invalid(reason)) => {
             // Nothing is known of what came before it.
             write_status(out, "INVALID", None, Some(&reason.to_string()));
@@ -51,6 +54,13 @@ fn new_payload(
     }
     write_verdict(out, &verdict);
     Ok(())
+}
+
+/// The senders of transactions that waited in the pool.
+fn known_senders(backend: &Backend, block: &Block) -> Vec<Option<Address>> {
+    let transactions = block.body.transactions.iter();
+    let hashes: Vec<B256> = transactions.map(|tx| *tx.tx_hash()).collect();
+    backend.pool.senders_of(&hashes)
 }
 
 fn write_verdict(out: &mut Vec<u8>, (verdict, hash): &(Verdict, B256)) {

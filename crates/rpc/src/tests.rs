@@ -1,0 +1,157 @@
+//! The dispatcher upon a chain in memory: whatever comes in, an answer goes out that is JSON, and
+//! the next call is answered as if nothing had been.
+
+use crate::{
+    ApiOptions, Backend, Dispatcher, Identity, Lanes, Limits, NAMESPACES, Session, methods,
+};
+use bytes::Bytes;
+use niwaki_chain::{Chain, ChainConfig, Consensus, GenesisBlock, StateOptions, StorageOptions};
+use niwaki_rules::Network;
+use niwaki_txpool::{Pool, PoolConfig};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::sync::{Arc, LazyLock};
+use tokio::runtime::Runtime;
+
+struct Rig {
+    dispatcher: Arc<Dispatcher>,
+    runtime: Runtime,
+}
+
+/// One for all cases: nothing that is asked here changes it.
+static RIG: LazyLock<Rig> = LazyLock::new(|| {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
+    let genesis = Network::Dev.genesis();
+    let chain = Chain::open(ChainConfig {
+        data_path: None,
+        genesis: GenesisBlock::from(&genesis),
+        spec: Arc::new(genesis.spec),
+        storage: StorageOptions::default(),
+        state: StateOptions {
+            cache_bytes: 1 << 20,
+            ..StateOptions::default()
+        },
+    });
+    let chain = Arc::new(chain.unwrap());
+    let view = Arc::new(chain.view_at_head().unwrap());
+    let spec = Arc::new(chain.spec().clone());
+    let pool = Pool::new(PoolConfig::default(), spec, chain.head().header, view, 0);
+    let identity = Identity {
+        client_version: "niwaki/test".to_owned(),
+        version: "v0".to_owned(),
+        commit: [0; 4],
+    };
+    let consensus = Arc::new(Consensus::new(chain));
+    let options = ApiOptions::default();
+    let backend = Backend::new(consensus, Arc::new(pool), identity, options);
+    let limits = Limits {
+        batch_requests: 8,
+        batch_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let namespaces = NAMESPACES.map(str::to_owned).into();
+    let lanes = Arc::new(Lanes::new(2).unwrap());
+    let dispatcher = Dispatcher::new(Arc::new(backend), lanes, &namespaces, &[], limits);
+    Rig {
+        dispatcher: Arc::new(dispatcher),
+        runtime: tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap(),
+    }
+});
+
+fn ask(body: &[u8]) -> Option<Vec<u8>> {
+    let body = Bytes::copy_from_slice(body);
+    let session = Session::default();
+    RIG.runtime.block_on(RIG.dispatcher.answer(body, &session))
+}
+
+fn is_answer(value: &Value) -> bool {
+    let has = |name: &str| value.get(name).is_some();
+    value["jsonrpc"] == "2.0" && has("id") && has("result") != has("error")
+}
+
+/// JSON of any shape, a little of it such as callers send.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(|number| Value::from(format!("{number:#x}"))),
+        "0x[0-9a-f]{0,70}".prop_map(Value::from),
+        "latest|pending|safe|finalized|earliest".prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 5, |inner| {
+        let names = prop_oneof![
+            "from|to|data|input|gas|value|fromBlock|toBlock|blockHash|topics|address|nonce",
+            "[a-z]{1,8}",
+        ];
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map(names, inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Any method but those that change the chain or write to the disk.
+fn method() -> impl Strategy<Value = &'static str> {
+    let names: Vec<&'static str> = methods()
+        .map(|method| method.name)
+        .filter(|name| !["admin_backup", "debug_setHead"].contains(name))
+        .filter(|name| !name.starts_with("engine_forkchoice"))
+        .collect();
+    proptest::sample::select(names)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_call_of_any_method_is_answered(method in method(), params in value(), id in value()) {
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let answer = ask(body.to_string().as_bytes()).expect("an id asks for an answer");
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        prop_assert!(is_answer(&answer), "{answer}");
+        prop_assert!(answer["error"]["message"] != "method handler crashed", "{body}");
+    }
+
+    #[test]
+    fn any_call_with_a_list_of_parameters_is_answered(
+        method in method(),
+        params in proptest::collection::vec(value(), 0..4),
+    ) {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let answer = ask(body.to_string().as_bytes()).expect("an id asks for an answer");
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        prop_assert!(is_answer(&answer), "{answer}");
+        prop_assert!(answer["error"]["message"] != "method handler crashed", "{body}");
+    }
+
+    #[test]
+    fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Some(answer) = ask(&bytes) {
+            let _: Value = serde_json::from_slice(&answer).expect("JSON");
+        }
+    }
+
+    #[test]
+    fn a_good_request_with_a_few_bytes_changed_is_answered(
+        at in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let good = br#"[{"jsonrpc":"2.0","id":7,"method":"eth_getBalance","params":["0xfe3b557e8fb62b89f4916b721be55ceb828dbd73","latest"]}]"#;
+        let mut bytes = good.to_vec();
+        for (index, byte) in at {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        if let Some(answer) = ask(&bytes) {
+            let _: Value = serde_json::from_slice(&answer).expect("JSON");
+        }
+        let answer = ask(good).expect("as if nothing had been");
+        let answers: Vec<Value> = serde_json::from_slice(&answer).expect("JSON");
+        prop_assert!(answers[0]["result"].is_string(), "{answers:?}");
+    }
+}
