@@ -1,7 +1,7 @@
 //! Views of the state after a block of the chain.
 
 use crate::Chain;
-use niwaki_primitives::{B256, Fault};
+use niwaki_primitives::{B256, Fault, StateDiff};
 use niwaki_state::{PastView, StateHead, TRIE_LOGS_KEPT, View};
 
 /// The state after a block; see [`niwaki_state::View`]. It may outlive the chain it is of.
@@ -14,6 +14,14 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn view_at_head(&self) -> Result<ChainView, Fault> {
         self.world().view_at_head()
+    }
+
+    /// The state root after changes that no block has made upon `view`.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage, or if the head has moved so far that the state is out of reach.
+    pub fn root_after(&self, view: &ChainView, diff: &StateDiff) -> Result<B256, Fault> {
+        Ok(self.world().prepare(view, diff)?.root())
     }
 
     /// Whether every past state is kept.

@@ -479,7 +479,7 @@ impl<'v> Evm<'v> {
         if matches!(exit, Exit::Return | Exit::Revert) {
             shared.return_data.extend_from_slice(output);
         }
-        let mut unpaid = false;
+        let (mut unpaid, mut has_no_code) = (false, false);
         if matches!(frame.kind, Kind::Create { .. }) && exit.is_success() {
             let length = shared.return_data.len();
             let deposit = prices.code_deposit.saturating_mul(length as i64);
@@ -496,7 +496,7 @@ impl<'v> Evm<'v> {
                 shared.world.set_code(frame.account, &code);
             } else {
                 // Before EIP-2, a contract that can't pay for its code has none.
-                shared.return_data.clear();
+                has_no_code = true;
             }
         }
         if matches!(exit, Exit::Halt(_)) {
@@ -528,6 +528,9 @@ impl<'v> Evm<'v> {
                 },
             });
             shared.told_logs = shared.world.logs().len();
+        }
+        if has_no_code {
+            shared.return_data.clear();
         }
         (frame.kind, Ended { exit, gas })
     }

@@ -36,8 +36,8 @@ impl<'v> Executor<'v> {
     }
 
     /// Runs a transaction that nobody has signed. Signature and code of the sender are not looked
-    /// at; its nonce only if `checks_nonce` says so; the limits of the block are the caller's to
-    /// check. One without any price pays nothing, whatever the base fee.
+    /// at, and the limits of the block are the caller's to check. Unless it `is_strict`, neither is
+    /// the nonce, and a transaction without any price pays nothing, whatever the base fee.
     ///
     /// # Errors
     /// As [`Executor::process_transaction`].
@@ -45,12 +45,12 @@ impl<'v> Executor<'v> {
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
-        checks_nonce: bool,
+        is_strict: bool,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, TransactionError> {
         let world = self.evm.world();
         let account = world.load(&sender)?;
-        if checks_nonce {
+        if is_strict {
             let (got, expected) = (tx.nonce(), world.nonce(account));
             if got < expected {
                 return Err(InvalidTransaction::NonceTooLow { got, expected }.into());
@@ -64,7 +64,7 @@ impl<'v> Executor<'v> {
         }
         let balance = world.balance(account);
         let cost = upfront_cost(tx);
-        let gas = check_unsigned(tx, &self.rules, || match cost {
+        let gas = check_unsigned(tx, &self.rules, !is_strict, || match cost {
             Some(cost) if balance >= cost => Ok(()),
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;

@@ -147,7 +147,9 @@ impl Executor<'_> {
         let coinbase = self.evm.block().coinbase;
         let world = self.evm.world();
         let payer = world.load(&sender)?;
-        world.set_nonce(payer, tx.nonce().saturating_add(1));
+        // That of the transaction, unless it is a simulated one whose nonce nobody looks at.
+        let nonce = world.nonce(payer);
+        world.set_nonce(payer, nonce.wrapping_add(1));
         let rest = world
             .balance(payer)
             .saturating_sub(fee)
@@ -156,7 +158,7 @@ impl Executor<'_> {
 
         let target = match tx.to() {
             Some(to) => Target::Call(to),
-            None => Target::Create(sender.create(tx.nonce())),
+            None => Target::Create(sender.create(nonce)),
         };
         let (Target::Call(first) | Target::Create(first)) = target;
         warm_up(world, tx, [sender, first]);

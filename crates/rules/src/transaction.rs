@@ -174,18 +174,20 @@ pub fn check_transaction(
 /// Checks a transaction that nobody has signed, as far as a simulation asks for it: prices, blobs,
 /// authorizations, what `pays` says of the sender's funds, and gas. Gives its intrinsic gas.
 ///
-/// One without any price need not reach the base fee, and one without a price of blob gas not
-/// that of blobs.
+/// If `is_free_allowed`, one without any price need not reach the base fee, and one without a price
+/// of blob gas not that of blobs.
 ///
 /// # Errors
 /// Any [`InvalidTransaction`] but those on signature, nonce, code and the block's limits.
 pub fn check_unsigned(
     tx: &TxEnvelope,
     rules: &BlockRules,
+    is_free_allowed: bool,
     pays: impl FnOnce() -> Result<(), InvalidTransaction>,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
-    if tx.max_fee_per_gas() > 0 || tx.max_priority_fee_per_gas().is_some_and(|tip| tip > 0) {
+    let tip = tx.max_priority_fee_per_gas().unwrap_or(0);
+    if !is_free_allowed || tx.max_fee_per_gas() > 0 || tip > 0 {
         check_fees(tx, rules)?;
     }
     let free_blobs = BlockRules {
@@ -195,7 +197,7 @@ pub fn check_unsigned(
     check_blobs(
         tx,
         match tx.max_fee_per_blob_gas() {
-            Some(0) => &free_blobs,
+            Some(0) if is_free_allowed => &free_blobs,
             _ => rules,
         },
     )?;

@@ -42,6 +42,8 @@ pub(super) struct AccountRecord {
     /// Most recently interned slot; the slots form a list.
     pub(super) first_slot: Option<SlotId>,
     pub(super) precompiled: Option<Precompiled>,
+    /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
+    pub(super) is_always_warm: bool,
 }
 
 impl World<'_> {
@@ -72,6 +74,7 @@ impl World<'_> {
     fn intern(&mut self, address: &Address) -> Result<AccountId, Fault> {
         let parent = self.view.account(address)?;
         let current = parent.unwrap_or_default();
+        let own_precompiled = self.precompiles.get(address);
         let id = AccountId(u32::try_from(self.accounts.len()).expect("gas bounds the accounts"));
         self.accounts.push(AccountRecord {
             address: *address,
@@ -93,7 +96,11 @@ impl World<'_> {
             created_tx: 0,
             destroyed_tx: 0,
             first_slot: None,
-            precompiled: self.precompiled_at(address),
+            precompiled: match self.moved.get(address) {
+                Some(moved) => *moved,
+                None => own_precompiled,
+            },
+            is_always_warm: own_precompiled.is_some(),
         });
         self.account_ids.insert(*address, id);
         Ok(id)
@@ -189,8 +196,7 @@ impl World<'_> {
     pub(crate) fn warm_account(&mut self, id: AccountId) -> bool {
         let tx = self.tx;
         let record = self.record_mut(id);
-        // Precompiled contracts are always warm (EIP-2929).
-        if record.warm_tx == tx || record.precompiled.is_some() {
+        if record.warm_tx == tx || record.is_always_warm {
             return false;
         }
         record.warm_tx = tx;

@@ -131,13 +131,6 @@ impl<'v> World<'v> {
         self.moved.insert(*address, contract);
     }
 
-    pub(super) fn precompiled_at(&self, address: &Address) -> Option<Precompiled> {
-        match self.moved.get(address) {
-            Some(moved) => *moved,
-            None => self.precompiles.get(address),
-        }
-    }
-
     /// Logs of the transaction so far.
     pub fn logs(&self) -> &[Log] {
         &self.logs
