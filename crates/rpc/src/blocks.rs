@@ -54,6 +54,12 @@ impl FullBlock {
         })
     }
 
+    /// Says who sent each transaction of a block that nobody has signed.
+    pub(crate) fn set_senders(&self, senders: Vec<Address>) {
+        // Set once, before anybody asks.
+        let _ = self.senders.set(senders);
+    }
+
     /// Who signed transaction `index`, without recovering the others.
     pub fn sender(&self, index: usize) -> Address {
         if self.senders.get().is_none() && self.body.transactions.len() > 8 {

@@ -125,6 +125,11 @@ impl<'o> Array<'o> {
         self.out
     }
 
+    /// Everything that has been written to the same place.
+    pub(crate) fn written(&self) -> &[u8] {
+        self.out
+    }
+
     /// Bytes as DATA.
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         data(self.item(), bytes);

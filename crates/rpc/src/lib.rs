@@ -15,6 +15,7 @@
 //! | `blocks` | blocks that were asked for lately |
 //! | `eth`, `debug`, `txpool`, `node` | the methods, by namespace |
 //! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
+//! | `trace` | transactions run again and watched: `debug_trace*`, `trace_*` |
 //! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
 //! | `filters`, `subscriptions`, `session` | news: on request, as it comes, and for whom |
 //! | `figures` | what is counted |
@@ -39,6 +40,7 @@ mod server;
 mod session;
 mod simulation;
 mod subscriptions;
+mod trace;
 mod txpool;
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::engine::METHODS,
         crate::node::METHODS,
         crate::debug::METHODS,
+        crate::trace::DEBUG_METHODS,
+        crate::trace::TRACE_METHODS,
         crate::txpool::METHODS,
     ]
     .into_iter()
@@ -71,8 +73,8 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
 }
 
 /// The namespaces that there are.
-pub const NAMESPACES: [&str; 9] = [
-    "admin", "debug", "engine", "eth", "miner", "net", "testing", "txpool", "web3",
+pub const NAMESPACES: [&str; 10] = [
+    "admin", "debug", "engine", "eth", "miner", "net", "testing", "trace", "txpool", "web3",
 ];
 
 /// What a consensus client may ask beside the Engine API.

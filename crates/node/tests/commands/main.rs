@@ -15,3 +15,4 @@ mod moving;
 mod rpc;
 mod running;
 mod support;
+mod tracing;

@@ -25,9 +25,9 @@ pub(crate) struct Node {
 
 const FLAGS: &str = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc-ws-port=0 \
                      --engine-rpc-port=0 --Xrpc-ipc-enabled --logging-format=JSON \
-                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN \
-                     --rpc-ws-api=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN \
-                     --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TXPOOL,TESTING,ADMIN";
+                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN \
+                     --rpc-ws-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN \
+                     --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN";
 
 impl Node {
     /// Upon the data path of `place`, with `flags` beside those that every test has.
@@ -58,9 +58,14 @@ impl Node {
 
     /// With the 54 blocks of the execution-apis chain.
     pub(crate) fn with_chain() -> Self {
+        Self::with_chain_and("")
+    }
+
+    /// With that chain, and with `flags`.
+    pub(crate) fn with_chain_and(flags: &str) -> Self {
         let place = Place::new();
         place.import(&chain_file()).succeeded();
-        Self::start(place, "")
+        Self::start(place, flags)
     }
 
     fn wait_until_ready(&mut self) {

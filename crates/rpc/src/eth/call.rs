@@ -25,6 +25,17 @@ impl Asked {
         params: &Params<'_>,
         or_else: BlockTag,
     ) -> Result<Self, RpcError> {
+        let asked = Self::upon(backend, params, or_else)?;
+        let overrides = params.optional(2)?.unwrap_or_default();
+        Ok(asked.overridden(overrides, params.optional(3)?.unwrap_or_default()))
+    }
+
+    /// Reads message and block.
+    pub(crate) fn upon(
+        backend: &Backend,
+        params: &Params<'_>,
+        or_else: BlockTag,
+    ) -> Result<Self, RpcError> {
         let message: Message = params.required(0)?;
         message.check(backend.chain().spec().chain_id)?;
         let block = params.optional(1)?.unwrap_or(BlockRef::Tag(or_else));
@@ -33,9 +44,15 @@ impl Asked {
             message,
             header,
             state,
-            overrides: params.optional(2)?.unwrap_or_default(),
-            block: params.optional(3)?.unwrap_or_default(),
+            overrides: StateOverrides::default(),
+            block: BlockOverrides::default(),
         })
+    }
+
+    /// With these overrides.
+    pub(crate) fn overridden(mut self, overrides: StateOverrides, block: BlockOverrides) -> Self {
+        (self.overrides, self.block) = (overrides, block);
+        self
     }
 
     /// The block that the message runs in.

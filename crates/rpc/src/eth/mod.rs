@@ -9,11 +9,13 @@ mod estimate;
 mod fees;
 mod logs;
 mod send;
+mod simulate;
 mod state;
 
 use crate::methods::{Lane, Method, row};
 
-pub(crate) use blocks::find;
+pub(crate) use blocks::{find, null};
+pub(crate) use call::Asked;
 pub(crate) use logs::{LogFilter, each_log, write_logs_of};
 
 pub(crate) const METHODS: &[Method] = &[
@@ -120,6 +122,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_sendRawTransaction", Lane::Call, send::raw),
     row("eth_sendTransaction", Lane::Inline, send::unsigned),
     row("eth_sign", Lane::Inline, send::unsigned),
+    row("eth_simulateV1", Lane::Heavy, simulate::simulate),
     row("eth_syncing", Lane::Inline, config::syncing),
     row(
         "eth_uninstallFilter",

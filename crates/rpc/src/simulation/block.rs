@@ -5,11 +5,13 @@ use super::overrides::{BlockOverrides, StateOverrides};
 use super::refusal;
 use super::watched::Watched;
 use crate::backend::State;
-use crate::{Backend, RpcError};
+use crate::{Backend, Params, RpcError};
 use niwaki_crypto::Precompiled;
 use niwaki_evm::{Failure, Table, Tracer};
-use niwaki_execution::{Executor, Overlay, TransactionError, TransactionResult};
-use niwaki_primitives::{Address, Header, StateDiff, StateView, TxEnvelope};
+use niwaki_execution::{
+    ExecuteError, Executed, Executor, Overlay, TransactionError, TransactionResult,
+};
+use niwaki_primitives::{Address, BlockBody, Header, Receipt, StateDiff, StateView, TxEnvelope};
 use niwaki_rules::{ChainSpec, InvalidTransaction};
 use std::time::Instant;
 
@@ -65,13 +67,68 @@ impl<'v> SimulatedBlock<'v> {
         overrides: &StateOverrides,
         block: &BlockOverrides,
     ) -> Result<Self, RpcError> {
-        block.check_for_call()?;
         let spec = backend.chain().spec();
         let mut simulated = Self::new(spec, header.clone(), state, header.number);
-        block.apply(&mut simulated.header, spec)?;
-        simulated.blob_base_fee = block.blob_fee();
-        overrides.apply(&mut simulated)?;
+        simulated.override_with(overrides, block)?;
         Ok(simulated)
+    }
+
+    /// Overrides accounts and the block itself, for a call.
+    ///
+    /// # Errors
+    /// For overrides that contradict themselves.
+    pub(crate) fn override_with(
+        &mut self,
+        overrides: &StateOverrides,
+        block: &BlockOverrides,
+    ) -> Result<(), RpcError> {
+        block.check_for_call()?;
+        block.apply(&mut self.header, self.spec)?;
+        self.blob_base_fee = block.blob_fee();
+        overrides.apply(self)
+    }
+
+    /// Does what a block does before its first transaction.
+    ///
+    /// # Errors
+    /// A fault.
+    pub(crate) fn begin(&mut self) -> Result<(), RpcError> {
+        let mut executor = self.executor(false);
+        executor.begin_block(self.spec, &self.header)?;
+        let diff = executor.diff();
+        drop(executor);
+        self.overlay.apply(diff);
+        Ok(())
+    }
+
+    /// Runs the next transactions of a stored block, untraced.
+    ///
+    /// # Errors
+    /// A fault, or that time ran out.
+    pub(crate) fn replay_all<'t>(
+        &mut self,
+        transactions: impl Iterator<Item = (&'t TxEnvelope, Address)>,
+        params: &Params<'_>,
+    ) -> Result<(), RpcError> {
+        let mut executor = self.executor(false);
+        for (tx, sender) in transactions {
+            params.check_deadline()?;
+            match executor.process_transaction(tx, sender, None) {
+                Ok(_) => {}
+                Err(TransactionError::Invalid(reason)) => {
+                    return Err(RpcError::server(refusal::words(&reason, sender)));
+                }
+                Err(TransactionError::Fault(fault)) => return Err(fault.into()),
+            }
+        }
+        let (diff, used) = (
+            executor.diff(),
+            (executor.gas_used(), executor.blob_gas_used()),
+        );
+        drop(executor);
+        self.overlay.apply(diff);
+        self.used = used;
+        Ok(())
     }
 
     /// The rules of the chain.
@@ -214,6 +271,27 @@ impl<'v> SimulatedBlock<'v> {
             executor.process_transaction(tx, sender, Some(tracer))
         })?;
         run.map_err(|reason| RpcError::server(refusal::words(&reason, sender)))
+    }
+
+    /// Does what a block does after its last transaction, whose receipts are `receipts`.
+    ///
+    /// # Errors
+    /// A fault, or that a system contract is missing or fails.
+    pub(crate) fn finish(
+        &mut self,
+        body: &BlockBody,
+        receipts: Vec<Receipt>,
+    ) -> Result<Executed, RpcError> {
+        let finished = self
+            .executor(false)
+            .finish_block(self.spec, &self.header, body, receipts);
+        let executed = match finished {
+            Ok(executed) => executed,
+            Err(ExecuteError::Fault(fault)) => return Err(fault.into()),
+            Err(ExecuteError::Invalid(reason)) => return Err(RpcError::server(reason.to_string())),
+        };
+        self.overlay.apply(executed.diff.clone());
+        Ok(executed)
     }
 
     /// Keeps what a run has changed, for those after it.

@@ -5,8 +5,6 @@
 //! that loops without calling ends by its gas, within seconds for the most that an operator
 //! usually grants. Runs that are told opcode by opcode look at the time between opcodes too.
 
-#![expect(dead_code, reason = "traces and simulated blocks come next")]
-
 mod block;
 mod message;
 mod overrides;
@@ -16,5 +14,5 @@ mod watched;
 pub(crate) use block::{Run, SimulatedBlock};
 pub(crate) use message::{AccessItem, Message};
 pub(crate) use overrides::{BlockOverrides, StateOverrides};
-pub(crate) use refusal::{invalid, reverted, words};
+pub(crate) use refusal::{invalid, revert_reason, reverted, simulation_code, words};
 pub(crate) use watched::Nothing;

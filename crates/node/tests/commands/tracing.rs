@@ -1,0 +1,315 @@
+//! Calls and traces as a client sees them: what different methods say of the same run, overrides,
+//! bounds, and what is refused.
+
+use crate::running::Node;
+use serde_json::{Value, json};
+
+/// A contract that spends all its gas.
+const LOOPS: &str = "0x5b600056";
+/// Gives back the word in its slot 1.
+const GIVES_SLOT_1: &str = "0x60015460005260206000f3";
+/// Gives back the gas that it was left with.
+const GIVES_GAS: &str = "0x5a60005260206000f3";
+/// Reverts unless it was left with more than 100,000 gas.
+const WANTS_GAS: &str = "0x620186a05a11600a57fe5b00";
+
+const CONTRACT: &str = "0xc000000000000000000000000000000000000000";
+
+fn with_code(code: &str) -> Value {
+    json!({CONTRACT: {"code": code}})
+}
+
+fn error(node: &Node, method: &str, params: Value) -> (i64, String) {
+    let answer = node.ask(method, params);
+    let error = &answer["error"];
+    assert!(error.is_object(), "{method}: {answer}");
+    let message = error["message"].as_str().unwrap();
+    (error["code"].as_i64().unwrap(), message.to_owned())
+}
+
+/// The blocks of the chain that have transactions, as `[number, hashes]`.
+fn blocks(node: &Node) -> Vec<(String, Vec<String>)> {
+    let numbers = 1..=0x36;
+    let blocks = numbers.map(|number| {
+        let number = format!("{number:#x}");
+        let block = node.result("eth_getBlockByNumber", json!([number, false]));
+        let hashes = block["transactions"].as_array().unwrap().iter();
+        let hashes = hashes.map(|hash| hash.as_str().unwrap().to_owned());
+        (number, hashes.collect())
+    });
+    blocks
+        .filter(|(_, hashes): &(String, Vec<String>)| !hashes.is_empty())
+        .collect()
+}
+
+#[test]
+fn every_trace_of_a_block_agrees_with_the_receipts_and_with_the_others() {
+    let node = Node::with_chain();
+    let mut traces = 0;
+    for (number, hashes) in blocks(&node) {
+        let receipts = node.result("eth_getBlockReceipts", json!([number]));
+        let lines = node.result("debug_traceBlockByNumber", json!([number, {"limit": 1}]));
+        let calls = json!({"tracer": "callTracer", "tracerConfig": {"withLog": true}});
+        let calls = node.result("debug_traceBlockByNumber", json!([number, calls]));
+        let flat = node.result("trace_block", json!([number]));
+        let replayed = json!([number, ["trace", "stateDiff"]]);
+        let replayed = node.result("trace_replayBlockTransactions", replayed);
+        for (index, hash) in hashes.iter().enumerate() {
+            let receipt = &receipts[index];
+            let failed = receipt["status"] == "0x0";
+            assert_eq!(lines[index]["txHash"], json!(hash));
+            assert_eq!(lines[index]["result"]["failed"], failed, "{hash}");
+            let gas = format!("{:#x}", lines[index]["result"]["gas"].as_u64().unwrap());
+            assert_eq!(json!(gas), receipt["gasUsed"], "{hash}");
+
+            let call = &calls[index]["result"];
+            assert_eq!(call["gasUsed"], receipt["gasUsed"], "{hash}");
+            assert_eq!(call["from"], receipt["from"]);
+            assert_eq!(call.get("error").is_some(), failed);
+            assert_eq!(
+                logs_of(call),
+                receipt["logs"].as_array().unwrap().len(),
+                "{hash}"
+            );
+
+            let own = node.result("trace_transaction", json!([hash]));
+            let of_block: Vec<&Value> = flat
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|trace| trace["transactionHash"] == json!(hash))
+                .collect();
+            assert_eq!(own.as_array().unwrap().iter().collect::<Vec<_>>(), of_block);
+            assert_eq!(node.result("trace_get", json!([hash, []])), own[0]);
+            traces += of_block.len();
+
+            let one = json!([hash, ["trace", "stateDiff"]]);
+            let one = node.result("trace_replayTransaction", one);
+            assert_eq!(one["stateDiff"], replayed[index]["stateDiff"]);
+            assert_eq!(replayed[index]["transactionHash"], json!(hash));
+            let nonce = &one["stateDiff"][receipt["from"].as_str().unwrap()]["nonce"];
+            assert!(nonce["*"].is_object(), "{hash}: {nonce}");
+        }
+    }
+    let all = json!([{"fromBlock": "earliest", "toBlock": "latest"}]);
+    let all = node.result("trace_filter", all);
+    assert_eq!(all.as_array().unwrap().len(), traces);
+    let some = json!([{"fromBlock": "0x0", "after": "0x3", "count": "0x5"}]);
+    let some = node.result("trace_filter", some);
+    let want = &all.as_array().unwrap()[3..8];
+    assert_eq!(some.as_array().unwrap().as_slice(), want);
+}
+
+fn logs_of(call: &Value) -> usize {
+    let own = call["logs"].as_array().map_or(0, Vec::len);
+    let calls = call["calls"].as_array().into_iter().flatten();
+    own + calls.map(logs_of).sum::<usize>()
+}
+
+#[test]
+fn overrides_are_seen_by_the_call_and_leave_nothing() {
+    let node = Node::with_chain();
+    let call = json!({"to": CONTRACT});
+    let word = |value: u64| json!(format!("{value:#066x}"));
+    let mut overrides = with_code(GIVES_SLOT_1);
+    let slot = format!("{:#066x}", 1);
+    overrides[CONTRACT]["stateDiff"] = json!({&slot: word(7)});
+    let params = json!([call, "latest", overrides]);
+    assert_eq!(node.result("eth_call", params), word(7));
+    assert_eq!(node.result("eth_call", json!([call, "latest"])), "0x");
+    // NUMBER, TIMESTAMP, GASLIMIT in turn.
+    for (opcode, name, value) in [
+        ("43", "number", 99),
+        ("42", "time", 5),
+        ("45", "gasLimit", 8),
+    ] {
+        let code = with_code(&format!("0x{opcode}60005260206000f3"));
+        let block = json!({name: format!("{value:#x}")});
+        let params = json!([call, "latest", code, block]);
+        assert_eq!(node.result("eth_call", params), word(value), "{name}");
+    }
+    let both = json!({CONTRACT: {"state": {}, "stateDiff": {}}});
+    let refused = error(&node, "eth_call", json!([call, "latest", both]));
+    assert!(
+        refused.1.contains("both 'state' and 'stateDiff'"),
+        "{refused:?}"
+    );
+    let moved = json!({CONTRACT: {"movePrecompileToAddress": CONTRACT}});
+    let refused = error(&node, "eth_call", json!([call, "latest", moved]));
+    assert!(refused.1.contains("is not a precompile"), "{refused:?}");
+    let root = json!([call, "latest", {}, {"beaconRoot": slot}]);
+    assert!(error(&node, "eth_call", root).1.contains("beaconRoot"));
+}
+
+#[test]
+fn a_call_is_bounded_by_the_operators_gas_and_says_how_it_failed() {
+    let node = Node::with_chain_and("--rpc-gas-cap=1000000");
+    let call = json!({"to": CONTRACT, "gas": "0xffffffffffff"});
+    for (code, want) in [
+        (LOOPS, "out of gas"),
+        ("0xfe", "invalid opcode: INVALID"),
+        ("0x0c", "invalid opcode: opcode 0xc not defined"),
+        ("0x01", "stack underflow (0 <=> 2)"),
+        ("0x56", "stack underflow (0 <=> 1)"),
+        ("0x5b6000600056", "stack limit reached 1024 (1023)"),
+        ("0x600056", "invalid jump destination"),
+        ("0x3d60013d3e", "return data out of bounds"),
+    ] {
+        let params = json!([call, "latest", with_code(code)]);
+        let (number, message) = error(&node, "eth_call", params);
+        assert_eq!((number, message.as_str()), (-32000, want), "{code}");
+    }
+    let params = json!([call, "latest", with_code("0x60006000fd")]);
+    assert_eq!(
+        error(&node, "eth_call", params),
+        (3, "execution reverted".to_owned())
+    );
+    let params = json!([call, "latest", with_code(GIVES_GAS)]);
+    let gas = node.result("eth_call", params);
+    let gas = u64::from_str_radix(gas.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+    assert!((900_000..1_000_000).contains(&gas), "{gas}");
+    let poor = json!([{"from": CONTRACT, "to": CONTRACT, "value": "0x1"}, "latest"]);
+    let refused = error(&node, "eth_call", poor);
+    assert!(
+        refused
+            .1
+            .contains("insufficient funds for gas * price + value"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn an_estimate_is_enough_and_little_more_than_enough() {
+    let node = Node::with_chain();
+    let call = json!({"to": CONTRACT});
+    let code = with_code(WANTS_GAS);
+    let gas = node.result("eth_estimateGas", json!([call, "latest", code]));
+    let gas = u64::from_str_radix(&gas.as_str().unwrap()[2..], 16).unwrap();
+    let with = |gas: u64| json!([{"to": CONTRACT, "gas": format!("{gas:#x}")}, "latest", code]);
+    assert_eq!(node.result("eth_call", with(gas)), "0x");
+    let less = gas - gas * 2 / 100;
+    assert!(
+        node.ask("eth_call", with(less)).get("error").is_some(),
+        "{gas}"
+    );
+
+    let little = json!([{"to": CONTRACT, "gas": "0xc350"}, "latest", with_code(LOOPS)]);
+    let refused = error(&node, "eth_estimateGas", little);
+    assert_eq!(
+        refused,
+        (-32000, "gas required exceeds allowance (50000)".to_owned())
+    );
+    let poor =
+        json!([{"from": CONTRACT, "to": CONTRACT, "value": "0x1", "gasPrice": "0xffffffffff"}]);
+    let refused = error(&node, "eth_estimateGas", poor);
+    assert_eq!(
+        refused,
+        (-32000, "insufficient funds for transfer".to_owned())
+    );
+}
+
+#[test]
+fn what_can_not_be_traced_is_refused_with_words() {
+    let node = Node::with_chain();
+    let call = json!({"to": CONTRACT});
+    let hash = format!("{:#066x}", 1);
+    for (method, params, code, word) in [
+        (
+            "debug_traceTransaction",
+            json!([hash]),
+            -32000,
+            "transaction not found",
+        ),
+        (
+            "debug_traceCall",
+            json!([call, "latest", {"tracer": "nope"}]),
+            -32000,
+            "callTracer",
+        ),
+        (
+            "debug_traceCall",
+            json!([call, "0x1000"]),
+            -32000,
+            "header not found",
+        ),
+        (
+            "debug_traceBlock",
+            json!(["0x01"]),
+            -32000,
+            "could not decode block",
+        ),
+        (
+            "debug_traceBlockByNumber",
+            json!(["0x1000"]),
+            -32000,
+            "block #4096 not found",
+        ),
+        (
+            "trace_replayTransaction",
+            json!([hash, ["vmTrace"]]),
+            -32602,
+            "vmTrace is not offered",
+        ),
+        (
+            "trace_call",
+            json!([call, ["nope"]]),
+            -32602,
+            "want trace or stateDiff",
+        ),
+        (
+            "trace_rawTransaction",
+            json!(["0x00", ["trace"]]),
+            -32000,
+            "could not decode",
+        ),
+        (
+            "trace_filter",
+            json!([{"fromBlock": "0x5", "toBlock": "0x4"}]),
+            -32602,
+            "is after",
+        ),
+    ] {
+        let (number, message) = error(&node, method, params);
+        assert_eq!(number, code, "{method}: {message}");
+        assert!(message.contains(word), "{method}: {message}");
+    }
+    assert_eq!(node.result("trace_transaction", json!([hash])), Value::Null);
+    assert_eq!(node.result("trace_block", json!(["0x1000"])), Value::Null);
+    assert_eq!(node.result("trace_block", json!(["earliest"])), json!([]));
+}
+
+#[test]
+fn calls_are_traced_upon_a_state_and_one_upon_another() {
+    let node = Node::with_chain();
+    // Counts in its slot 1 and gives the count back.
+    let counts = "0x6001546001018060015560005260206000f3";
+    let options = json!({
+        "tracer": "muxTracer",
+        "tracerConfig": {"callTracer": {}, "prestateTracer": {"diffMode": true}, "4byteTracer": {}},
+        "stateOverrides": with_code(counts),
+    });
+    let call = json!({"to": CONTRACT, "data": "0x0102030405"});
+    let traced = node.result("debug_traceCall", json!([call, "latest", options]));
+    assert_eq!(
+        traced["callTracer"]["output"],
+        json!(format!("{:#066x}", 1))
+    );
+    assert_eq!(traced["4byteTracer"], json!({"0x01020304-1": 1}));
+    let slots = &traced["prestateTracer"]["post"][CONTRACT]["storage"];
+    assert_eq!(slots[format!("{:#066x}", 1)], json!(format!("{:#066x}", 1)));
+
+    // A creation, then a call of what it has created.
+    let nobody = "0x0000000000000000000000000000000000000000";
+    let nonce = node.result("eth_getTransactionCount", json!([nobody, "latest"]));
+    assert_eq!(nonce, "0x0");
+    let created = "0xbd770416a3345f91e4b34576cb804a576fa48eb1";
+    let init = format!("0x6012600c60003960126000f3{}", &counts[2..]);
+    let create = json!([{"data": init}, ["trace", "stateDiff"]]);
+    let first = json!([{"to": created}, ["trace"]]);
+    let many = json!([[create, first, first], "latest"]);
+    let many = node.result("trace_callMany", many);
+    assert_eq!(many[0]["trace"][0]["result"]["address"], json!(created));
+    assert!(many[0]["stateDiff"][created]["code"]["+"].is_string());
+    assert_eq!(many[1]["output"], json!(format!("{:#066x}", 1)));
+    assert_eq!(many[2]["output"], json!(format!("{:#066x}", 2)));
+}

@@ -1,0 +1,258 @@
+//! One simulated block: its calls, what it comes to, and how it is written.
+
+use super::transfers::Transfers;
+use super::{WantedBlock, view_of};
+use crate::backend::State;
+use crate::blocks::FullBlock;
+use crate::eth::answers::{self, LogPlace};
+use crate::json::{self, Array, Object};
+use crate::simulation::{self, BlockOverrides, Message, Run, SimulatedBlock};
+use crate::{Backend, RpcError};
+use niwaki_evm::Failure;
+use niwaki_execution::Executed;
+use niwaki_primitives::{
+    Address, B256, Block, BlockBody, Encodable2718, Fork, Header, Log, Receipt, StateView,
+    Transaction, TxEnvelope, Typed2718, Withdrawal, Withdrawals, rlp,
+};
+use niwaki_rules::{blob_gas_of, next_base_fee, next_excess_blob_gas, requests_hash};
+use niwaki_trie::ordered_root;
+use std::time::Instant;
+
+/// -32015: the code ended with an exceptional halt.
+const VM_ERROR: i64 = -32015;
+
+/// Blocks being simulated.
+pub(super) struct Simulation<'s> {
+    pub(super) backend: &'s Backend,
+    pub(super) state: &'s State,
+    pub(super) block: SimulatedBlock<'s>,
+    pub(super) is_strict: bool,
+    pub(super) traces_transfers: bool,
+    /// Gas that all calls together may still use.
+    pub(super) gas_left: u64,
+    pub(super) deadline: Instant,
+}
+
+/// A block that was simulated.
+pub(super) struct Done {
+    pub(super) block: FullBlock,
+    senders: Vec<Address>,
+    calls: Vec<CallDone>,
+}
+
+struct CallDone {
+    run: Run,
+    logs: Vec<(Log, usize)>,
+}
+
+impl Simulation<'_> {
+    /// Runs a block upon `parent`, given by hash and header.
+    pub(super) fn process(
+        &mut self,
+        wanted: WantedBlock,
+        mut header: Header,
+        (parent_hash, parent): &(B256, Header),
+    ) -> Result<Done, RpcError> {
+        let overrides = wanted.overrides();
+        header.parent_hash = *parent_hash;
+        self.price(&mut header, parent);
+        self.block.next(header);
+        self.block.blob_base_fee = overrides.blob_fee();
+        if let Some(state) = &wanted.state_overrides {
+            state.apply(&mut self.block)?;
+        }
+        self.block.begin()?;
+
+        let (mut transactions, mut senders) = (Vec::new(), Vec::new());
+        let (mut calls, mut receipts) = (Vec::new(), Vec::new());
+        let mut next_log = 0;
+        for message in wanted.calls.unwrap_or_default() {
+            let tx = self.transaction(&message)?;
+            let mut tracer = Transfers::new(self.traces_transfers, next_log);
+            let run = self.run(&tx, message.sender(), &mut tracer)?;
+            self.block.keep(&run, blob_gas_of(&tx));
+            self.gas_left = self.gas_left.saturating_sub(run.result.gas_used);
+            receipts.push(Receipt {
+                tx_type: tx.ty(),
+                status: Some(run.failure.is_none()),
+                post_state: None,
+                cumulative_gas_used: self.block.used.0,
+                logs: run.result.logs.clone(),
+            });
+            let (logs, next) = tracer.into_logs();
+            next_log = next;
+            calls.push(CallDone { run, logs });
+            transactions.push(tx);
+            senders.push(message.sender());
+        }
+        let block = self.finish(&overrides, transactions, receipts)?;
+        Ok(Done {
+            block,
+            senders,
+            calls,
+        })
+    }
+
+    /// Base fee and excess blob gas, which follow from the parent.
+    fn price(&self, header: &mut Header, parent: &Header) {
+        let spec = self.block.spec();
+        let fork = spec.fork_of(header);
+        if fork >= Fork::London && header.base_fee_per_gas.is_none() {
+            let is_free = !self.is_strict || spec.zero_base_fee;
+            header.base_fee_per_gas = Some(if is_free { 0 } else { next_base_fee(parent) });
+        }
+        if fork >= Fork::Cancun {
+            let params = spec.blob_params_at(header.timestamp);
+            let excess = params.map(|params| next_excess_blob_gas(parent, fork, &params));
+            header.excess_blob_gas = Some(excess.unwrap_or(0));
+        }
+    }
+
+    fn transaction(&self, message: &Message) -> Result<TxEnvelope, RpcError> {
+        let spec = self.block.spec();
+        message.check(spec.chain_id)?;
+        let nonce = match message.nonce {
+            Some(nonce) => nonce.0,
+            None => {
+                let account = self.block.state().account(&message.sender())?;
+                account.unwrap_or_default().nonce
+            }
+        };
+        let limit = self.block.header.gas_limit;
+        let left = limit.saturating_sub(self.block.used.0);
+        let gas = message.gas.map_or(left, |gas| gas.0);
+        if gas > left {
+            let message = format!("block gas limit reached: {} >= {limit}", self.block.used.0);
+            return Err(RpcError::new(-38015, message));
+        }
+        Ok(message.transaction((nonce, gas.min(self.gas_left)), spec.chain_id, 2))
+    }
+
+    fn run(
+        &self,
+        tx: &TxEnvelope,
+        sender: Address,
+        tracer: &mut Transfers,
+    ) -> Result<Run, RpcError> {
+        let watch = (tracer as &mut dyn niwaki_evm::Tracer, self.deadline);
+        let run = self.block.simulate(tx, sender, self.is_strict, watch)?;
+        run.map_err(|reason| {
+            let message = simulation::invalid(&reason, sender, tx.gas_limit()).message;
+            RpcError::new(simulation::simulation_code(&reason), message)
+        })
+    }
+
+    /// Withdrawals, requests, and the roots.
+    fn finish(
+        &mut self,
+        overrides: &BlockOverrides,
+        transactions: Vec<TxEnvelope>,
+        receipts: Vec<Receipt>,
+    ) -> Result<FullBlock, RpcError> {
+        let mut header = self.block.header.clone();
+        let fork = self.block.spec().fork_of(&header);
+        let since = |first: Fork| fork >= first;
+        let items = overrides.withdrawals.iter().flatten();
+        let withdrawals: Vec<Withdrawal> = items
+            .map(|item| Withdrawal {
+                index: item.index.0,
+                validator_index: item.validator_index.0,
+                address: item.address,
+                amount: item.amount.0,
+            })
+            .collect();
+        let body = BlockBody {
+            transactions,
+            ommers: Vec::new(),
+            withdrawals: since(Fork::Shanghai).then(|| Withdrawals::new(withdrawals)),
+        };
+        let executed = self.block.finish(&body, receipts)?;
+        header.gas_used = executed.gas_used;
+        header.blob_gas_used = since(Fork::Cancun).then_some(executed.blob_gas_used);
+        header.requests_hash = since(Fork::Prague).then(|| requests_hash(&executed.requests));
+        fill_roots(&mut header, &body, &executed);
+        header.state_root = match view_of(self.state) {
+            Some(view) => {
+                let diff = self.block.state().diff();
+                self.backend.chain().root_after(view, &diff)?
+            }
+            // An archive has the values of a past state, not its trie.
+            None => B256::ZERO,
+        };
+        let hash = header.hash_slow();
+        self.block.overlay().set_block_hash(header.number, hash);
+        Ok(FullBlock::new(Block { header, body }, hash))
+    }
+}
+
+fn fill_roots(header: &mut Header, body: &BlockBody, executed: &Executed) {
+    header.transactions_root = ordered_root(&body.transactions, |tx, out| tx.encode_2718(out));
+    header.withdrawals_root = body.withdrawals.as_ref().map(|list| {
+        ordered_root(list, |withdrawal, out| {
+            rlp::Encodable::encode(withdrawal, out)
+        })
+    });
+    let receipts: Vec<_> = executed
+        .receipts
+        .iter()
+        .zip(&executed.receipt_blooms)
+        .collect();
+    header.receipts_root = ordered_root(&receipts, |(receipt, bloom), out| {
+        receipt.encode_2718_with(bloom, out);
+    });
+    header.logs_bloom = executed.logs_bloom;
+}
+
+/// Writes a block with what its calls gave.
+pub(super) fn write_block(out: &mut Vec<u8>, done: &Done, whole: bool) {
+    done.block.set_senders(done.senders.clone());
+    answers::block(out, &done.block, whole);
+    // The calls are one more member of the block.
+    out.pop();
+    out.extend_from_slice(b",\"calls\":");
+    let mut list = Array::new(out);
+    for (index, call) in done.calls.iter().enumerate() {
+        write_call(list.item(), &done.block, index, call);
+    }
+    drop(list);
+    out.push(b'}');
+}
+
+fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &CallDone) {
+    let CallDone { run, logs } = call;
+    let mut object = Object::new(out);
+    match run.failure {
+        None => object.data("returnData", &run.result.output),
+        Some(_) => object.data("returnData", &[]),
+    }
+    let mut list = object.array("logs");
+    for (log, number) in logs {
+        let place = LogPlace {
+            block: block.id,
+            timestamp: block.header.timestamp,
+            transaction: *block.body.transactions[index].tx_hash(),
+            transaction_index: index,
+            log_index: *number,
+            removed: false,
+        };
+        answers::log(list.item(), log, &place);
+    }
+    drop(list);
+    object.number("gasUsed", run.result.gas_used);
+    object.number("maxUsedGas", run.result.gas_before_refund);
+    object.number("status", u64::from(run.failure.is_none()));
+    if let Some(error) = simulation::reverted(run) {
+        let mut member = object.object("error");
+        let code = match run.failure {
+            Some(Failure::Revert) => error.code,
+            _ => VM_ERROR,
+        };
+        json::string(member.field("message"), &error.message);
+        member
+            .field("code")
+            .extend_from_slice(code.to_string().as_bytes());
+        if let Some(data) = &error.data {
+            member.field("data").extend_from_slice(data.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The logs of a simulated call, with transfers of ether among them if they are asked for.
+
+use niwaki_evm::{CallKind, Entered, Left, Tracer};
+use niwaki_primitives::{Address, B256, Bytes, Log, LogData, address, b256};
+
+/// Who seems to emit the log of a transfer.
+const EMITTER: Address = address!("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee");
+/// `Transfer(address,address,uint256)`.
+const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+
+/// Keeps the logs of calls that did not fail, each with its number in the block.
+#[derive(Debug)]
+pub(super) struct Transfers {
+    traces_transfers: bool,
+    open: Vec<Vec<(Log, usize)>>,
+    kept: Vec<(Log, usize)>,
+    /// Number of the block's next log; one that is taken back keeps its number.
+    next: usize,
+}
+
+impl Transfers {
+    /// For a call before which the block has emitted `next` logs.
+    pub(super) fn new(traces_transfers: bool, next: usize) -> Self {
+        Self {
+            traces_transfers,
+            open: Vec::new(),
+            kept: Vec::new(),
+            next,
+        }
+    }
+
+    /// The logs, and the number of the next one.
+    pub(super) fn into_logs(self) -> (Vec<(Log, usize)>, usize) {
+        (self.kept, self.next)
+    }
+
+    fn add(&mut self, log: Log) {
+        let number = self.next;
+        self.next += 1;
+        if let Some(open) = self.open.last_mut() {
+            open.push((log, number));
+        }
+    }
+}
+
+impl Tracer for Transfers {
+    fn wants_steps(&self) -> bool {
+        false
+    }
+
+    fn enter(&mut self, entered: &Entered<'_>) {
+        self.open.push(Vec::new());
+        let moves = entered.kind != CallKind::DelegateCall && !entered.value.is_zero();
+        if !self.traces_transfers || !moves {
+            return;
+        }
+        let topics = vec![TRANSFER, entered.from.into_word(), entered.to.into_word()];
+        let data = Bytes::copy_from_slice(&entered.value.to_be_bytes::<32>());
+        let Some(data) = LogData::new(topics, data) else {
+            return; // Three topics are never too many.
+        };
+        self.add(Log {
+            address: EMITTER,
+            data,
+        });
+    }
+
+    fn leave(&mut self, left: &Left<'_>) {
+        let Some(logs) = self.open.pop() else { return };
+        if left.failure.is_some() {
+            return;
+        }
+        match self.open.last_mut() {
+            Some(caller) => caller.extend(logs),
+            None => self.kept = logs,
+        }
+    }
+
+    fn logs(&mut self, logs: &[Log]) {
+        for log in logs {
+            self.add(log.clone());
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! prestateTracer: the accounts and slots that a transaction looks at, as they were before it,
+//! and, on request, what it made of them.
+
+use crate::RpcError;
+use crate::json::Object;
+use niwaki_evm::{Step, Tracer};
+use niwaki_execution::{Overlay, authority};
+use niwaki_primitives::{
+    Account, Address, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction, TxEnvelope, U256,
+    hex,
+};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PrestateOptions {
+    diff_mode: bool,
+    disable_code: bool,
+    disable_storage: bool,
+    include_empty: bool,
+}
+
+/// Keeps which accounts and slots are looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    accounts: BTreeMap<Address, BTreeSet<U256>>,
+    /// Those that code has called; whose code runs for them is looked at too (EIP-7702).
+    called: BTreeSet<Address>,
+}
+
+impl Looked {
+    /// What a transaction looks at before any code runs: sender, target, `coinbase`, and who has
+    /// signed authorizations.
+    pub(crate) fn of(
+        tx: &TxEnvelope,
+        (sender, nonce): (Address, u64),
+        coinbase: Address,
+        state: &Overlay<'_>,
+    ) -> Result<Self, RpcError> {
+        let to = tx.to().unwrap_or_else(|| sender.create(nonce));
+        let signed = tx.authorization_list().unwrap_or_default();
+        let mut looked = Self::default();
+        for address in [sender, to, coinbase]
+            .into_iter()
+            .chain(signed.iter().filter_map(authority))
+        {
+            looked.account(address);
+        }
+        if let Some(delegate) = delegate_of(state, &to)? {
+            looked.account(delegate);
+        }
+        Ok(looked)
+    }
+
+    fn account(&mut self, address: Address) {
+        self.accounts.entry(address).or_default();
+    }
+
+    /// Adds the delegates of what was called, as they were and as the transaction made them.
+    fn with_delegates(mut self, state: &Overlay<'_>, diff: &StateDiff) -> Result<Self, RpcError> {
+        for address in std::mem::take(&mut self.called) {
+            let before = delegate_of(state, &address)?;
+            let after = code_after(diff, &address).and_then(|code| niwaki_evm::delegation(code));
+            for delegate in before.into_iter().chain(after) {
+                self.account(delegate);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The code that the transaction gave the account at `address`, if it did.
+fn code_after<'d>(diff: &'d StateDiff, address: &Address) -> Option<&'d Bytes> {
+    let at = diff
+        .accounts
+        .binary_search_by_key(address, |(address, _)| *address);
+    let new = diff.accounts[at.ok()?].1.new?;
+    let at = diff
+        .codes
+        .binary_search_by_key(&new.code_hash, |(hash, _)| *hash);
+    Some(&diff.codes[at.ok()?].1)
+}
+
+/// Whose code runs for the account at `address` (EIP-7702).
+fn delegate_of(state: &Overlay<'_>, address: &Address) -> Result<Option<Address>, RpcError> {
+    let account = state.account(address)?.unwrap_or_default();
+    if !account.has_code() {
+        return Ok(None);
+    }
+    Ok(niwaki_evm::delegation(&state.code(&account.code_hash)?))
+}
+
+impl Tracer for Looked {
+    fn step(&mut self, step: &Step<'_>) {
+        let word = |word: U256| Address::from_word(word.into());
+        match (step.opcode(), step.peek(0), step.peek(1)) {
+            // SLOAD, SSTORE.
+            (0x54 | 0x55, Some(slot), _) => {
+                let slots = self.accounts.entry(step.address()).or_default();
+                slots.insert(slot);
+            }
+            // BALANCE, EXTCODESIZE, EXTCODECOPY, EXTCODEHASH, SELFDESTRUCT.
+            (0x31 | 0x3b | 0x3c | 0x3f | 0xff, Some(address), _) => self.account(word(address)),
+            // CALL, CALLCODE, DELEGATECALL, STATICCALL.
+            (0xf1 | 0xf2 | 0xf4 | 0xfa, _, Some(address)) if step.stack_len() >= 5 => {
+                self.account(word(address));
+                self.called.insert(word(address));
+            }
+            (0xf0, Some(_), Some(_)) => self.account(step.address().create(step.nonce())),
+            (0xf5, Some(_), Some(offset)) if step.stack_len() >= 4 => {
+                let words = (step.peek(2), step.peek(3));
+                if let Some(init_code) = init_code(step, offset, words.0) {
+                    let salt = words.1.unwrap_or_default().to_be_bytes::<32>();
+                    self.account(step.address().create2_from_code(salt, init_code));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The init code of CREATE2, with the zeros that memory will be extended by.
+fn init_code(step: &Step<'_>, offset: U256, length: Option<U256>) -> Option<Vec<u8>> {
+    /// Beyond it the opcode fails.
+    const MOST: usize = 1 << 20;
+    let length = usize::try_from(length?)
+        .ok()
+        .filter(|length| *length <= MOST)?;
+    let mut code = vec![0; length];
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+    let there = step.memory().get(offset..).unwrap_or_default();
+    let there = there.get(..length).unwrap_or(there);
+    code[..there.len()].copy_from_slice(there);
+    Some(code)
+}
+
+/// What is shown of one account.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    balance: Option<U256>,
+    nonce: u64,
+    code: Option<Bytes>,
+    has_code_hash: bool,
+    code_hash: niwaki_primitives::B256,
+    storage: BTreeMap<U256, U256>,
+}
+
+impl Shown {
+    fn of(
+        state: &Overlay<'_>,
+        address: &Address,
+        slots: &BTreeSet<U256>,
+        options: &PrestateOptions,
+    ) -> Result<(Self, bool), RpcError> {
+        let account = state.account(address)?.unwrap_or_default();
+        let mut shown = Self {
+            balance: Some(account.balance),
+            nonce: account.nonce,
+            ..Self::default()
+        };
+        if account.has_code() {
+            if !options.disable_code {
+                shown.code = Some(state.code(&account.code_hash)?);
+            }
+            shown.has_code_hash = true;
+            shown.code_hash = account.code_hash;
+        }
+        if !options.disable_storage {
+            for slot in slots {
+                shown.storage.insert(*slot, state.storage(address, slot)?);
+            }
+        }
+        Ok((shown, account.is_empty()))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        if let Some(balance) = &self.balance {
+            object.quantity("balance", balance);
+        }
+        if let Some(code) = &self.code {
+            object.data("code", code);
+        }
+        if self.has_code_hash {
+            object.data("codeHash", self.code_hash.as_slice());
+        }
+        if self.nonce > 0 {
+            object.decimal("nonce", self.nonce);
+        }
+        if !self.storage.is_empty() {
+            let mut slots = object.object("storage");
+            for (slot, value) in &self.storage {
+                let name = hex::encode_prefixed(slot.to_be_bytes::<32>());
+                slots.data(&name, &value.to_be_bytes::<32>());
+            }
+        }
+    }
+}
+
+/// Writes what was looked at: `before` is the state before the transaction, `diff` what it changed.
+pub(crate) fn write(
+    out: &mut Vec<u8>,
+    looked: Looked,
+    (before, diff): (&Overlay<'_>, &StateDiff),
+    options: &PrestateOptions,
+) -> Result<(), RpcError> {
+    let looked = looked.with_delegates(before, diff)?;
+    let mut pre = BTreeMap::new();
+    let mut post = BTreeMap::new();
+    for (address, slots) in &looked.accounts {
+        let (mut shown, is_empty) = Shown::of(before, address, slots, options)?;
+        if options.diff_mode {
+            let found = diff
+                .accounts
+                .binary_search_by_key(address, |(address, _)| *address);
+            let Ok(at) = found else { continue };
+            let change = &diff.accounts[at].1;
+            let new = change.new;
+            if let Some(new) = new {
+                let changed: BTreeMap<U256, U256> = change
+                    .slots
+                    .iter()
+                    .map(|(slot, values)| (*slot, values.new))
+                    .collect();
+                let Some(after) = difference(&mut shown, &new, &changed, (diff, options)) else {
+                    continue;
+                };
+                post.insert(*address, after);
+            }
+        }
+        if options.include_empty || !is_empty || !shown.storage.is_empty() && !options.diff_mode {
+            pre.insert(*address, shown);
+        }
+    }
+    if !options.diff_mode {
+        write_all(out, &pre);
+        return Ok(());
+    }
+    let mut object = Object::new(out);
+    write_all(object.field("post"), &post);
+    write_all(object.field("pre"), &pre);
+    Ok(())
+}
+
+fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, Shown>) {
+    let mut object = Object::new(out);
+    for (address, shown) in accounts {
+        let name = hex::encode_prefixed(address);
+        shown.write(object.field(&name));
+    }
+}
+
+/// What of an account is different after; slots that are not go from what was before.
+fn difference(
+    before: &mut Shown,
+    new: &Account,
+    changed: &BTreeMap<U256, U256>,
+    (diff, options): (&StateDiff, &PrestateOptions),
+) -> Option<Shown> {
+    let mut after = Shown::default();
+    let mut is_changed = false;
+    if before.balance != Some(new.balance) {
+        after.balance = Some(new.balance);
+        is_changed = true;
+    }
+    if before.nonce != new.nonce {
+        after.nonce = new.nonce;
+        is_changed = true;
+    }
+    let code_before = match before.has_code_hash {
+        true => before.code_hash,
+        false => EMPTY_CODE_HASH,
+    };
+    if code_before != new.code_hash {
+        let at = diff
+            .codes
+            .binary_search_by_key(&new.code_hash, |(hash, _)| *hash);
+        let code = at.map(|at| diff.codes[at].1.clone());
+        after.code = (!options.disable_code).then(|| code.unwrap_or_default());
+        after.has_code_hash = true;
+        after.code_hash = new.code_hash;
+        is_changed = true;
+    }
+    before.storage.retain(|slot, value| {
+        let now = changed.get(slot).copied();
+        if let Some(now) = now.filter(|now| !now.is_zero()) {
+            after.storage.insert(*slot, now);
+        }
+        is_changed |= now.is_some();
+        now.is_some() && !value.is_zero()
+    });
+    is_changed.then_some(after)
+}

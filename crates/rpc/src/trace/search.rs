@@ -1,0 +1,114 @@
+//! `trace_filter`: traces of a range of blocks, by who acted and upon whom.
+
+use super::MOST_ANSWER_BYTES;
+use super::calls::Call;
+use super::flat::{self, FlatOptions};
+use super::parity::CALLS;
+use super::subject::PastBlock;
+use super::too_large;
+use super::tracers::calls;
+use crate::json::Array;
+use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::{Backend, RpcError};
+use niwaki_primitives::Address;
+use serde::Deserialize;
+
+/// Most blocks of one search.
+const MOST_BLOCKS: u64 = 1_000;
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Filter {
+    from_block: Option<BlockTag>,
+    to_block: Option<BlockTag>,
+    from_address: Option<Vec<Address>>,
+    to_address: Option<Vec<Address>>,
+    after: Option<Count>,
+    count: Option<Count>,
+}
+
+/// A number as a QUANTITY or in decimal.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(transparent)]
+struct Count(Number);
+
+impl Filter {
+    fn takes(&self, call: &Call) -> bool {
+        let (from, to) = flat::parties(call);
+        let named = |list: &Option<Vec<Address>>, address| {
+            let list = list.as_ref().filter(|list| !list.is_empty());
+            list.is_none_or(|list| list.contains(address))
+        };
+        named(&self.from_address, &from) && named(&self.to_address, &to)
+    }
+
+    fn range(&self, backend: &Backend) -> Result<(u64, u64), RpcError> {
+        let number = |tag: Option<BlockTag>| {
+            let header = backend.header_by_tag(tag.unwrap_or(BlockTag::Latest))?;
+            let header = header.ok_or_else(|| RpcError::server("block not found"))?;
+            Ok::<u64, RpcError>(header.id.number)
+        };
+        let (from, to) = (number(self.from_block)?, number(self.to_block)?);
+        if from > to {
+            return Err(RpcError::invalid_params(format!(
+                "invalid block range: {from} is after {to}"
+            )));
+        }
+        if to - from >= MOST_BLOCKS {
+            return Err(RpcError::invalid_params(format!(
+                "requested range of {} blocks exceeds maximum range limit of {MOST_BLOCKS}",
+                to - from + 1
+            )));
+        }
+        Ok((from, to))
+    }
+}
+
+pub(super) fn filter(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
+    let filter: Filter = params.required(0)?;
+    let (from, to) = filter.range(backend)?;
+    let number = |count: Option<Count>| count.map(|Count(Number(count))| count);
+    let mut skip = number(filter.after).unwrap_or(0);
+    let mut left = number(filter.count).unwrap_or(u64::MAX);
+    let mut list = Array::new(out);
+    // The genesis has no transactions.
+    for number in from.max(1)..=to {
+        if left == 0 {
+            break;
+        }
+        let tag = BlockRef::Tag(BlockTag::Number(number));
+        let block = backend.block_by_ref(tag)?;
+        let block = block.ok_or_else(|| RpcError::server(format!("block #{number} not found")))?;
+        if block.body.transactions.is_empty() {
+            continue;
+        }
+        let past = PastBlock::new(backend, block, true)?;
+        past.each(backend, params, |block, subject| {
+            let (root, run) = calls(CALLS, block, subject, params.deadline)?;
+            let options = FlatOptions {
+                parity_errors: true,
+                place: subject.place(),
+            };
+            flat::each(&root, |call, at| {
+                if left == 0 || !filter.takes(call) {
+                    return;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                    return;
+                }
+                left -= 1;
+                flat::write(list.item(), call, at, &options);
+            });
+            match list.written().len() > MOST_ANSWER_BYTES {
+                true => Err(too_large()),
+                false => Ok(run),
+            }
+        })?;
+    }
+    Ok(())
+}

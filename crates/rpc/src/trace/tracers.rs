@@ -1,0 +1,339 @@
+//! The tracers by name, as geth has them, and running one.
+
+use super::calls::{Call, CallOptions, CallTree};
+use super::flat::{self, FlatOptions};
+use super::prestate::{self, Looked, PrestateOptions};
+use super::struct_log::{StructLogger, StructOptions};
+use super::subject::Subject;
+use super::{MOST_ANSWER_BYTES, call_tracer, too_large};
+use crate::RpcError;
+use crate::json::{self, Array, Object};
+use crate::simulation::{Nothing, Run, SimulatedBlock};
+use niwaki_evm::{Exit, Failure};
+use niwaki_primitives::Transaction;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const NAMES: &str =
+    "4byteTracer, callTracer, flatCallTracer, muxTracer, noopTracer, prestateTracer";
+
+/// A tracer and what it is to show.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Struct(StructOptions),
+    Call(CallOptions),
+    Flat {
+        options: CallOptions,
+        parity_errors: bool,
+    },
+    Prestate(PrestateOptions),
+    Selectors,
+    Nothing,
+    Several(Vec<(String, Kind)>),
+}
+
+/// What a caller says of a trace.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wanted {
+    tracer: Option<String>,
+    tracer_config: Option<Box<RawValue>>,
+    timeout: Option<String>,
+}
+
+/// A tracer, and when it has to be done.
+#[derive(Clone, Debug)]
+pub(super) struct Tracing {
+    pub(super) kind: Kind,
+    pub(super) deadline: Instant,
+}
+
+impl Tracing {
+    /// Reads the options `raw`.
+    ///
+    /// # Errors
+    /// -32602 for what is no option, -32000 for a tracer that is not known.
+    pub(super) fn read(raw: Option<&str>, deadline: Instant) -> Result<Self, RpcError> {
+        let raw = raw.unwrap_or("{}");
+        let wanted: Wanted = options(raw)?;
+        let kind = match &wanted.tracer {
+            None => Kind::Struct(options(raw)?),
+            Some(name) => {
+                let config = wanted.tracer_config.as_deref().map_or("{}", RawValue::get);
+                Kind::named(name, config)?
+            }
+        };
+        let timeout = wanted.timeout.as_deref().map(duration).transpose()?;
+        let most = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Ok(Self {
+            kind,
+            deadline: most.map_or(deadline, |most| most.min(deadline)),
+        })
+    }
+
+    /// Runs `subject` in `block` and writes the trace.
+    pub(super) fn write(
+        &self,
+        block: &SimulatedBlock<'_>,
+        subject: &Subject<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Run, RpcError> {
+        let run = self.kind.write(block, subject, self.deadline, out)?;
+        match out.len() > MOST_ANSWER_BYTES {
+            true => Err(too_large()),
+            false => Ok(run),
+        }
+    }
+}
+
+fn options<'a, T: Deserialize<'a> + Default>(raw: &'a str) -> Result<T, RpcError> {
+    let read: Option<T> = serde_json::from_str(raw)
+        .map_err(|error| RpcError::invalid_params(format!("invalid trace options: {error}")))?;
+    Ok(read.unwrap_or_default())
+}
+
+/// A duration such as `10s` or `500ms`.
+fn duration(text: &str) -> Result<Duration, RpcError> {
+    let refuse = || {
+        RpcError::invalid_params(format!(
+            "invalid timeout {text:?}: want a number and ms, s, m or h, such as \"10s\""
+        ))
+    };
+    let at = text
+        .find(|c: char| !c.is_ascii_digit())
+        .ok_or_else(refuse)?;
+    let number: u64 = text[..at].parse().map_err(|_| refuse())?;
+    let unit_ms = match &text[at..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(refuse()),
+    };
+    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
+}
+
+impl Kind {
+    fn named(name: &str, config: &str) -> Result<Self, RpcError> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct CallConfig {
+            only_top_call: bool,
+            with_log: bool,
+            convert_parity_errors: bool,
+            include_precompiles: bool,
+        }
+        let calls = |config: &CallConfig| CallOptions {
+            only_top: config.only_top_call,
+            with_logs: config.with_log,
+            without_precompiled: false,
+        };
+        Ok(match name {
+            "callTracer" => Self::Call(calls(&options(config)?)),
+            "flatCallTracer" => {
+                let config: CallConfig = options(config)?;
+                let options = CallOptions {
+                    without_precompiled: !config.include_precompiles,
+                    ..CallOptions::default()
+                };
+                Self::Flat {
+                    options,
+                    parity_errors: config.convert_parity_errors,
+                }
+            }
+            "prestateTracer" => Self::Prestate(options(config)?),
+            "4byteTracer" => Self::Selectors,
+            "noopTracer" => Self::Nothing,
+            "muxTracer" => {
+                let inner: BTreeMap<String, Box<RawValue>> = options(config)?;
+                let inner = inner.into_iter().map(|(name, config)| {
+                    if name == "muxTracer" {
+                        let message = "a muxTracer holds no other muxTracer";
+                        return Err(RpcError::server(message));
+                    }
+                    let config = match config.get() {
+                        "null" => "{}",
+                        config => config,
+                    };
+                    Ok((name.clone(), Self::named(&name, config)?))
+                });
+                Self::Several(inner.collect::<Result<_, _>>()?)
+            }
+            other => {
+                let other: String = other.chars().take(100).collect();
+                return Err(RpcError::server(format!(
+                    "tracer {other:?} is not known: this node has {NAMES}, and the struct logger \
+                     where no tracer is named; JavaScript is not run"
+                )));
+            }
+        })
+    }
+
+    fn write(
+        &self,
+        block: &SimulatedBlock<'_>,
+        subject: &Subject<'_>,
+        deadline: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<Run, RpcError> {
+        match self {
+            Self::Struct(options) => write_struct(*options, block, subject, deadline, out),
+            Self::Call(options) => {
+                let (root, run) = calls(*options, block, subject, deadline)?;
+                call_tracer::write(out, &whole(root, subject, &run), false);
+                Ok(run)
+            }
+            Self::Flat {
+                options,
+                parity_errors,
+            } => {
+                let (root, run) = calls(*options, block, subject, deadline)?;
+                let options = FlatOptions {
+                    parity_errors: *parity_errors,
+                    place: subject.place(),
+                };
+                let root = whole(root, subject, &run);
+                let mut list = Array::new(out);
+                flat::each(&root, |call, at| {
+                    flat::write(list.item(), call, at, &options)
+                });
+                Ok(run)
+            }
+            Self::Prestate(options) => {
+                let tx = subject.transaction(block)?;
+                let sender = (subject.sender(), tx.nonce());
+                let coinbase = block.header.beneficiary;
+                let mut looked = Looked::of(&tx, sender, coinbase, block.state())?;
+                let run = subject.run(block, (&mut looked, deadline))?;
+                prestate::write(out, looked, (block.state(), &run.diff), options)?;
+                Ok(run)
+            }
+            Self::Selectors => {
+                let (root, run) = calls(CallOptions::default(), block, subject, deadline)?;
+                call_tracer::write_selectors(out, &root);
+                Ok(run)
+            }
+            Self::Nothing => {
+                out.extend_from_slice(b"{}");
+                subject.run(block, (&mut Nothing, deadline))
+            }
+            Self::Several(kinds) => write_several(kinds, block, subject, deadline, out),
+        }
+    }
+}
+
+/// One run for each: they are all the same run.
+fn write_several(
+    kinds: &[(String, Kind)],
+    block: &SimulatedBlock<'_>,
+    subject: &Subject<'_>,
+    deadline: Instant,
+    out: &mut Vec<u8>,
+) -> Result<Run, RpcError> {
+    let mut last = None;
+    let mut object = Object::new(out);
+    for (name, kind) in kinds {
+        let run = kind.write(block, subject, deadline, object.field(name))?;
+        last = Some(run);
+    }
+    match last {
+        Some(run) => Ok(run),
+        None => subject.run(block, (&mut Nothing, deadline)),
+    }
+}
+
+/// The calls of `subject`.
+pub(super) fn calls(
+    options: CallOptions,
+    block: &SimulatedBlock<'_>,
+    subject: &Subject<'_>,
+    deadline: Instant,
+) -> Result<(Call, Run), RpcError> {
+    let mut tree = CallTree::new(options);
+    let run = subject.run(block, (&mut tree, deadline))?;
+    if tree.is_too_large() {
+        return Err(too_large());
+    }
+    let root = tree.into_root();
+    let root = root.ok_or_else(|| RpcError::internal("a run without a call"))?;
+    Ok((root, run))
+}
+
+/// The first call with the gas of the whole transaction, as geth shows it.
+fn whole(mut root: Call, subject: &Subject<'_>, run: &Run) -> Call {
+    root.gas = subject.gas_limit();
+    root.gas_used = run.result.gas_used;
+    root
+}
+
+fn write_struct(
+    options: StructOptions,
+    block: &SimulatedBlock<'_>,
+    subject: &Subject<'_>,
+    deadline: Instant,
+    out: &mut Vec<u8>,
+) -> Result<Run, RpcError> {
+    out.extend_from_slice(b"{\"structLogs\":");
+    let room = MOST_ANSWER_BYTES.saturating_sub(out.len());
+    let mut logger = StructLogger::new(out, options, room);
+    let run = subject.run(block, (&mut logger, deadline))?;
+    let is_too_large = logger.is_too_large() || run.result.exit == Exit::Interrupted;
+    drop(logger);
+    if is_too_large {
+        return Err(too_large());
+    }
+    out.extend_from_slice(format!(",\"gas\":{}", run.result.gas_used).as_bytes());
+    let failed = run.failure.is_some();
+    out.extend_from_slice(format!(",\"failed\":{failed},\"returnValue\":").as_bytes());
+    match run.failure {
+        None | Some(Failure::Revert) => json::data(out, &run.result.output),
+        Some(_) => json::data(out, &[]),
+    }
+    out.push(b'}');
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracers_and_their_options_are_named_as_geth_names_them() {
+        let read = |raw| Tracing::read(Some(raw), Instant::now()).map(|tracing| tracing.kind);
+        assert!(matches!(read("{}"), Ok(Kind::Struct(_))));
+        assert!(matches!(read("null"), Ok(Kind::Struct(_))));
+        let raw = "{\"tracer\":\"callTracer\",\"tracerConfig\":{\"onlyTopCall\":true}}";
+        assert!(matches!(read(raw), Ok(Kind::Call(options)) if options.only_top));
+        let raw = "{\"tracer\":\"muxTracer\",\"tracerConfig\":{\"noopTracer\":null}}";
+        assert!(matches!(read(raw), Ok(Kind::Several(inner)) if inner.len() == 1));
+    }
+
+    #[test]
+    fn unknown_tracers_and_bad_options_are_refused_with_words() {
+        for (raw, word) in [
+            ("{\"tracer\":\"function() {}\"}", "JavaScript is not run"),
+            ("{\"enableMemory\":7}", "invalid trace options"),
+            ("{\"timeout\":\"soon\"}", "such as \\\"10s\\\""),
+            (
+                "{\"tracer\":\"muxTracer\",\"tracerConfig\":{\"muxTracer\":{}}}",
+                "no other",
+            ),
+        ] {
+            let error = Tracing::read(Some(raw), Instant::now()).unwrap_err();
+            assert!(
+                error.message.contains(&word.replace('\\', "")),
+                "{raw}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_timeout_can_only_be_shorter_than_the_servers() {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let read = |raw| Tracing::read(Some(raw), deadline).unwrap().deadline;
+        assert!(read("{\"timeout\":\"500ms\"}") < deadline);
+        assert_eq!(read("{\"timeout\":\"2h\"}"), deadline);
+    }
+}
