@@ -188,6 +188,8 @@ fn spawn(kind: Kind, binary: &Path, folder: &Path, [rpc, engine]: [u16; 2]) -> R
             "--genesis-file",
             "genesis.json",
             "--rpc-http-enabled",
+            "--rpc-http-max-active-connections",
+            "1024",
             "--rpc-http-port",
             &rpc,
             "--rpc-http-api",
