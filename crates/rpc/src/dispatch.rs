@@ -8,6 +8,7 @@
 use crate::backend::Backend;
 use crate::lanes::Lanes;
 use crate::methods::{self, Lane, Method};
+use crate::outlet::{Outlet, Part};
 use crate::session::Session;
 use crate::{Params, RpcError, json};
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How much is served at once and at a time.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +72,22 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(raw: D) -> Result<Option<&'a Raw
 enum Answer {
     Ready(Vec<u8>),
     Later(oneshot::Receiver<Vec<u8>>),
+    Parts(mpsc::Receiver<Part>),
     None,
+}
+
+/// An answer that need not be whole.
+pub(crate) enum InParts {
+    /// It is; `None` where only notifications were sent.
+    Whole(Option<Vec<u8>>),
+    /// A first part, and where the others come from.
+    Parts(Vec<u8>, mpsc::Receiver<Part>),
+}
+
+/// How a worker gives its answer.
+enum Reply {
+    Whole(oneshot::Sender<Vec<u8>>),
+    Parts(Outlet),
 }
 
 impl Dispatcher {
@@ -126,12 +142,32 @@ impl Dispatcher {
                 let Ok(text) = std::str::from_utf8(&body) else {
                     return Some(refusal(None, &RpcError::parse("the body is not UTF-8")));
                 };
-                match self.begin(&body, text, session) {
-                    Answer::Ready(answer) => Some(answer),
-                    Answer::Later(task) => Some(finished(task).await),
-                    Answer::None => None,
-                }
+                finished(self.begin(&body, text, session, false)).await
             }
+        }
+    }
+
+    /// As [`Dispatcher::answer`], for a way in that can send a long answer while it is made.
+    pub(crate) async fn answer_in_parts(
+        self: &Arc<Self>,
+        body: Bytes,
+        session: &Session,
+    ) -> InParts {
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        let text = std::str::from_utf8(&body)
+            .ok()
+            .filter(|_| first != Some(&b'['));
+        let Some(text) = text else {
+            return InParts::Whole(self.answer(body, session).await);
+        };
+        let mut parts = match self.begin(&body, text, session, true) {
+            Answer::Parts(parts) => parts,
+            answer => return InParts::Whole(finished(answer).await),
+        };
+        match parts.recv().await {
+            Some(Part::More(first)) => InParts::Parts(first, parts),
+            Some(Part::Last(whole)) => InParts::Whole(Some(whole)),
+            None => InParts::Whole(Some(stopping())),
         }
     }
 
@@ -159,13 +195,11 @@ impl Dispatcher {
         for part in requests.chunks(16) {
             let begun: Vec<Answer> = part
                 .iter()
-                .map(|request| self.begin(body, request.get(), session))
+                .map(|request| self.begin(body, request.get(), session, false))
                 .collect();
             for answer in begun {
-                let answer = match answer {
-                    Answer::Ready(answer) => answer,
-                    Answer::Later(task) => finished(task).await,
-                    Answer::None => continue,
+                let Some(answer) = finished(answer).await else {
+                    continue;
                 };
                 if out.len() > 1 {
                     out.push(b',');
@@ -187,8 +221,15 @@ impl Dispatcher {
         Some(out)
     }
 
-    /// Begins to answer the request `text`, which is a part of `body`.
-    fn begin(self: &Arc<Self>, body: &Bytes, text: &str, session: &Session) -> Answer {
+    /// Begins to answer the request `text`, which is a part of `body`; in parts, if that may be
+    /// and the method is one of long answers.
+    fn begin(
+        self: &Arc<Self>,
+        body: &Bytes,
+        text: &str,
+        session: &Session,
+        in_parts: bool,
+    ) -> Answer {
         let request: Request<'_> = match serde_json::from_str(text) {
             Ok(request) => request,
             Err(error) if error.is_data() => {
@@ -226,10 +267,14 @@ impl Dispatcher {
             return Answer::None; // A notification asks for nothing that these methods do.
         }
         match found.lane {
-            Lane::Inline => Answer::Ready(run(&self.backend, found, id, params, deadline)),
-            _ => {
+            Lane::Inline => {
+                let answer = run(&self.backend, found, (id, params), deadline, None);
+                answer.map_or(Answer::None, Answer::Ready)
+            }
+            lane => {
                 let part = |text: &str| body.slice_ref(text.as_bytes());
-                self.later(found, id.map(part), params.map(part), deadline)
+                let asked = (id.map(part), params.map(part));
+                self.later(found, asked, deadline, in_parts && lane == Lane::Heavy)
             }
         }
     }
@@ -238,27 +283,39 @@ impl Dispatcher {
     fn later(
         &self,
         method: &'static Method,
-        id: Option<Bytes>,
-        params: Option<Bytes>,
+        (id, params): (Option<Bytes>, Option<Bytes>),
         deadline: Instant,
+        in_parts: bool,
     ) -> Answer {
-        let (sender, receiver) = oneshot::channel();
+        let (reply, answer) = if in_parts {
+            let (outlet, parts) = Outlet::new();
+            (Reply::Parts(outlet), Answer::Parts(parts))
+        } else {
+            let (sender, receiver) = oneshot::channel();
+            (Reply::Whole(sender), Answer::Later(receiver))
+        };
         let backend = Arc::clone(&self.backend);
         let refused = id.clone();
         let job = move || {
             let (id, params) = (id.as_deref().map(text), params.as_deref().map(text));
-            let answer = if sender.is_closed() {
+            let outlet = match &reply {
+                Reply::Parts(outlet) => Some(outlet),
+                Reply::Whole(_) => None,
+            };
+            let answer = if reply.is_closed() {
                 return; // Nobody waits any more.
             } else if Instant::now() > deadline {
                 let error = RpcError::limit("timed out while waiting for a worker; try again");
-                refusal(id, &error)
+                Some(refusal(id, &error))
             } else {
-                run(&backend, method, id, params, deadline)
+                run(&backend, method, (id, params), deadline, outlet)
             };
-            let _ = sender.send(answer); // Whoever asked may have gone.
+            if let Some(answer) = answer {
+                reply.send(answer, deadline);
+            }
         };
         if self.lanes.run(method.lane, Box::new(job)) {
-            return Answer::Later(receiver);
+            return answer;
         }
         let message = format!("too many calls like {} are waiting; try again", method.name);
         let refused = refused.as_deref().map(text);
@@ -275,26 +332,53 @@ fn is_version_2(version: &Option<Cow<'_, str>>) -> bool {
     version.as_deref() == Some("2.0")
 }
 
-async fn finished(task: oneshot::Receiver<Vec<u8>>) -> Vec<u8> {
-    task.await
-        .unwrap_or_else(|_| refusal(None, &RpcError::internal("the server is stopping")))
+impl Reply {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Whole(sender) => sender.is_closed(),
+            Self::Parts(outlet) => outlet.is_closed(),
+        }
+    }
+
+    /// Gives the end of the answer; whoever asked may have gone.
+    fn send(self, answer: Vec<u8>, deadline: Instant) {
+        match self {
+            Self::Whole(sender) => drop(sender.send(answer)),
+            Self::Parts(outlet) => drop(outlet.finish(answer, deadline)),
+        }
+    }
 }
 
-/// Runs `method` and wraps what it gives. A panic of ours is an error to this caller and to nobody
-/// else.
+fn stopping() -> Vec<u8> {
+    refusal(None, &RpcError::internal("the server is stopping"))
+}
+
+/// The answer as a whole; nothing for a notification.
+async fn finished(answer: Answer) -> Option<Vec<u8>> {
+    match answer {
+        Answer::Ready(answer) => Some(answer),
+        Answer::Later(task) => Some(task.await.unwrap_or_else(|_| stopping())),
+        // Only [`Dispatcher::answer_in_parts`] asks for such a one, and takes it.
+        Answer::Parts(_) | Answer::None => None,
+    }
+}
+
+/// Runs `method` and wraps what it gives, or the end of it where `outlet` has the rest; nothing if
+/// it failed after that. A panic of ours is an error to this caller and to nobody else.
 fn run(
     backend: &Backend,
     method: &Method,
-    id: Option<&str>,
-    params: Option<&str>,
+    (id, params): (Option<&str>, Option<&str>),
     deadline: Instant,
-) -> Vec<u8> {
+    outlet: Option<&Outlet>,
+) -> Option<Vec<u8>> {
     let began = Instant::now();
     let mut out = Vec::with_capacity(256);
     open(&mut out, id);
     out.extend_from_slice(b"\"result\":");
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let params = Params::new(params, deadline)?;
+        let mut params = Params::new(params, deadline)?;
+        params.outlet = outlet;
         (method.run)(backend, &params, &mut out)
     }));
     let result = result.unwrap_or_else(|_| {
@@ -307,9 +391,10 @@ fn run(
     match result {
         Ok(()) => {
             out.push(b'}');
-            out
+            Some(out)
         }
-        Err(error) => refusal(id, &error),
+        Err(_) if outlet.is_some_and(Outlet::has_begun) => None,
+        Err(error) => Some(refusal(id, &error)),
     }
 }
 

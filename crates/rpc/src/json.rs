@@ -125,7 +125,12 @@ impl<'o> Array<'o> {
         self.out
     }
 
-    /// Everything that has been written to the same place.
+    /// Where it is written, to send on what is there; not to write to.
+    pub(crate) fn place(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// What has been written to the same place, and not been sent on.
     pub(crate) fn written(&self) -> &[u8] {
         self.out
     }

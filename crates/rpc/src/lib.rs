@@ -9,6 +9,7 @@
 //! | `server` | HTTP, WebSocket, IPC: sockets, limits, who may ask |
 //! | `dispatch` | from the bytes of a request to those of its answer |
 //! | `lanes` | workers, so that what is slow delays nothing else |
+//! | `outlet` | where a long answer goes while it is being made |
 //! | `methods` | every method: name, lane, function |
 //! | `params`, `json` | what comes in, what goes out |
 //! | `backend` | what the methods are asked of |
@@ -34,6 +35,7 @@ mod json;
 mod lanes;
 mod methods;
 mod node;
+mod outlet;
 mod params;
 mod payloads;
 mod server;

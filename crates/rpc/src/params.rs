@@ -3,6 +3,7 @@
 //! The words of a refusal are geth's, since clients match on them.
 
 use crate::RpcError;
+use crate::outlet::Outlet;
 use niwaki_primitives::{B256, U256};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
@@ -15,6 +16,8 @@ pub struct Params<'a> {
     values: Vec<&'a RawValue>,
     /// When the caller stops waiting.
     pub deadline: Instant,
+    /// Where the answer may go while it is being made.
+    pub(crate) outlet: Option<&'a Outlet>,
 }
 
 impl<'a> Params<'a> {
@@ -28,7 +31,11 @@ impl<'a> Params<'a> {
             Some(raw) => serde_json::from_str(raw)
                 .map_err(|_| RpcError::invalid_params("params must be an array"))?,
         };
-        Ok(Self { values, deadline })
+        Ok(Self {
+            values,
+            deadline,
+            outlet: None,
+        })
     }
 
     /// How many there are.
@@ -96,6 +103,17 @@ impl<'a> Params<'a> {
             return Err(RpcError::invalid_params(message));
         }
         Ok(())
+    }
+
+    /// Sends on what `out` holds, if that is much and the caller's way in takes parts.
+    ///
+    /// # Errors
+    /// -32000 if nobody reads it.
+    pub(crate) fn flush(&self, out: &mut Vec<u8>) -> Result<(), RpcError> {
+        match self.outlet {
+            Some(outlet) => outlet.flush(out, self.deadline),
+            None => Ok(()),
+        }
     }
 
     /// Refuses to go on after the caller has stopped waiting.

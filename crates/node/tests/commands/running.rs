@@ -223,5 +223,23 @@ pub(crate) fn request(
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
-    (status.unwrap_or(0), body.to_owned())
+    let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
+        true => joined(body),
+        false => body.to_owned(),
+    };
+    (status.unwrap_or(0), body)
+}
+
+/// The data of all chunks, as far as they came.
+fn joined(mut chunks: &str) -> String {
+    let mut data = String::new();
+    while let Some((length, rest)) = chunks.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        let Some((chunk, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
+        data += chunk;
+        chunks = rest.trim_start_matches("\r\n");
+    }
+    data
 }

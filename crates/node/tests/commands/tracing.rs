@@ -1,7 +1,7 @@
 //! Calls and traces as a client sees them: what different methods say of the same run, overrides,
 //! bounds, and what is refused.
 
-use crate::running::Node;
+use crate::running::{Node, post};
 use serde_json::{Value, json};
 
 /// A contract that spends all its gas.
@@ -276,6 +276,39 @@ fn what_can_not_be_traced_is_refused_with_words() {
     assert_eq!(node.result("trace_transaction", json!([hash])), Value::Null);
     assert_eq!(node.result("trace_block", json!(["0x1000"])), Value::Null);
     assert_eq!(node.result("trace_block", json!(["earliest"])), json!([]));
+}
+
+#[test]
+fn a_long_trace_goes_out_while_it_is_made_and_says_the_same_as_a_whole_one() {
+    let node = Node::with_chain();
+    let call = json!({"to": CONTRACT, "gas": "0x30d40"});
+    let options = json!({"stateOverrides": with_code(LOOPS), "disableStack": true});
+    let params = json!([call, "latest", options]);
+    let traced = node.result("debug_traceCall", params.clone());
+    let lines = traced["structLogs"].as_array().unwrap();
+    assert!(lines.len() > 40_000, "{}", lines.len());
+    assert_eq!(lines.last().unwrap()["error"], "out of gas");
+    assert_eq!(
+        (&traced["failed"], &traced["gas"]),
+        (&json!(true), &json!(200_000))
+    );
+    let request = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "debug_traceCall", "params": params,
+    });
+    let mut ipc = node.ipc();
+    ipc.send(&request.to_string());
+    assert_eq!(ipc.receive()["result"], traced);
+
+    // One that can't be finished in time has no end, and no other call suffers.
+    let call = json!({"to": CONTRACT, "gas": "0x2faf080"});
+    let options = json!({"stateOverrides": with_code(LOOPS), "timeout": "200ms"});
+    let request = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "debug_traceCall", "params": [call, "latest", options],
+    });
+    let (status, body) = post(node.http, &request.to_string(), &[]);
+    assert_eq!(status, 200);
+    assert!(serde_json::from_str::<Value>(&body).is_err());
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x36");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! Bounded in every way a peer can push: connections, bytes of headers and body, and the time in
 //! which each must have come.
 
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, InParts};
 use crate::server::access::Access;
+use crate::server::body::AnswerBody;
 use crate::server::socket;
 use crate::session::Session;
 use bytes::Bytes;
@@ -47,7 +48,7 @@ pub struct HttpServer {
     options: Arc<HttpOptions>,
 }
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<AnswerBody>;
 
 impl HttpServer {
     /// Binds `address`.
@@ -234,8 +235,17 @@ impl Connection {
             Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the request did not come whole"),
             Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request came too slowly"),
         };
-        let answer = self.dispatcher.answer(body, &Session::default()).await;
-        json(StatusCode::OK, answer.unwrap_or_default())
+        let session = Session::default();
+        match self.dispatcher.answer_in_parts(body, &session).await {
+            InParts::Whole(answer) => json(StatusCode::OK, answer.unwrap_or_default()),
+            InParts::Parts(first, rest) => json_body(
+                StatusCode::OK,
+                AnswerBody::Parts {
+                    first: Some(first.into()),
+                    rest: Some(rest),
+                },
+            ),
+        }
     }
 
     fn upgrade(&self, mut request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Answer {
@@ -284,7 +294,11 @@ fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    json_body(status, AnswerBody::Whole(Full::new(body.into())))
+}
+
+fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(
         header::CONTENT_TYPE,
@@ -294,8 +308,9 @@ fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 }
 
 /// An answer of plain text.
-pub(super) fn plain(status: StatusCode, text: &str) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+pub(super) fn plain<B: From<Full<Bytes>>>(status: StatusCode, text: &str) -> Response<B> {
+    let body = Full::new(Bytes::copy_from_slice(text.as_bytes()));
+    let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
     answer
 }

@@ -1,6 +1,7 @@
 //! The ways in: HTTP, WebSocket and IPC.
 
 mod access;
+mod body;
 mod http;
 mod ipc;
 mod jwt;

@@ -26,7 +26,7 @@ pub(crate) const METHODS: &[Method] = &[
 
 fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let hash = params.hash(0)?;
-    let tracing = Tracing::read(params.raw(1), params.deadline)?;
+    let tracing = Tracing::of(params, 1)?;
     let found = find(backend, &hash)?;
     let (block, index) = found.ok_or_else(|| RpcError::server("transaction not found"))?;
     let past = PastBlock::new(backend, block, true)?;
@@ -36,7 +36,7 @@ fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Ans
 
 /// By hash or by number: the parameter tells.
 fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let tracing = Tracing::read(params.raw(1), params.deadline)?;
+    let tracing = Tracing::of(params, 1)?;
     let past = PastBlock::of_params(backend, params, 0)?;
     write_block(backend, params, (&past, &tracing), out)
 }
@@ -44,7 +44,7 @@ fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
 /// A block that need not be stored, upon a parent that is.
 fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let bytes: Bytes = params.required(0)?;
-    let tracing = Tracing::read(params.raw(1), params.deadline)?;
+    let tracing = Tracing::of(params, 1)?;
     let block = Block::decode(&mut bytes.as_ref());
     let block =
         block.map_err(|error| RpcError::server(format!("could not decode block: {error}")))?;
@@ -56,7 +56,7 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
 fn write_block(
     backend: &Backend,
     params: &Params<'_>,
-    (past, tracing): (&PastBlock, &Tracing),
+    (past, tracing): (&PastBlock, &Tracing<'_>),
     out: &mut Vec<u8>,
 ) -> Answer {
     let mut list = Array::new(out);
@@ -66,7 +66,10 @@ fn write_block(
         index += 1;
         let mut object = list.object();
         object.data("txHash", hash.as_slice());
-        tracing.write(block, subject, object.field("result"))
+        let run = tracing.write(block, subject, object.field("result"))?;
+        drop(object);
+        params.flush(list.place())?;
+        Ok(run)
     })
 }
 
@@ -79,7 +82,7 @@ fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
         block_overrides: Option<BlockOverrides>,
         tx_index: Option<Number>,
     }
-    let tracing = Tracing::read(params.raw(2), params.deadline)?;
+    let tracing = Tracing::of(params, 2)?;
     let place: Place = params.optional(2)?.unwrap_or_default();
     let overrides = place.state_overrides.unwrap_or_default();
     let block_overrides = place.block_overrides.unwrap_or_default();

@@ -199,7 +199,9 @@ pub(super) fn write_block(
     list: &mut Array<'_>,
 ) -> Answer {
     past.each(backend, params, |block, subject| {
-        write_traces(block, subject, params.deadline, list)
+        let run = write_traces(block, subject, params.deadline, list)?;
+        params.flush(list.place())?;
+        Ok(run)
     })?;
     write_rewards(backend, past, list);
     Ok(())
@@ -263,6 +265,8 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
         let mut object = list.object();
         let run = wanted.write(block, subject, params.deadline, &mut object)?;
         object.data("transactionHash", hash.as_slice());
+        drop(object);
+        params.flush(list.place())?;
         Ok(run)
     })?;
     drop(list);
@@ -332,6 +336,7 @@ fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
         let run = wanted.write(&block, &subject, params.deadline, &mut object)?;
         drop(object);
         block.keep(&run, 0);
+        params.flush(list.place())?;
         check_length(list.written())?;
     }
     Ok(())

@@ -230,7 +230,7 @@ pub(crate) fn write(
                 post.insert(*address, after);
             }
         }
-        if options.include_empty || !is_empty || !shown.storage.is_empty() && !options.diff_mode {
+        if options.include_empty || !is_empty {
             pre.insert(*address, shown);
         }
     }

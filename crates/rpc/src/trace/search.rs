@@ -104,6 +104,7 @@ pub(super) fn filter(
                 left -= 1;
                 flat::write(list.item(), call, at, &options);
             });
+            params.flush(list.place())?;
             match list.written().len() > MOST_ANSWER_BYTES {
                 true => Err(too_large()),
                 false => Ok(run),

@@ -1,12 +1,15 @@
 //! The struct logger: every opcode, with stack, memory and storage, as geth writes them.
 //!
-//! Lines go out as they come: what is held is one line, and what the caller is sent.
+//! Lines go out as they come: what is held is one line, and what has not been sent yet.
 
+use crate::RpcError;
 use crate::json::{self, Array, Object};
+use crate::outlet::Outlet;
 use niwaki_evm::{Entered, Failure, Halt, Left, Step, Tracer};
 use niwaki_primitives::{Address, U256, hex};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 /// What of the machine is shown.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -25,8 +28,11 @@ pub(crate) struct StructLogger<'o> {
     lines: Array<'o>,
     options: StructOptions,
     written: u64,
-    /// Bytes that all lines together may take.
+    /// Bytes that all lines together may take, if they are not sent on.
     room: usize,
+    outlet: Option<(&'o Outlet, Instant)>,
+    /// Why no line can be sent any more.
+    cut: Option<RpcError>,
     pending: Option<Line>,
     /// What is known of the storage of each account.
     storage: HashMap<Address, BTreeMap<U256, U256>>,
@@ -45,24 +51,34 @@ struct Line {
 }
 
 impl<'o> StructLogger<'o> {
-    pub(crate) fn new(out: &'o mut Vec<u8>, options: StructOptions, room: usize) -> Self {
+    /// Writes to `out` at most `room` bytes, or any number of bytes by way of `outlet`.
+    pub(crate) fn new(
+        out: &'o mut Vec<u8>,
+        options: StructOptions,
+        room: usize,
+        outlet: Option<(&'o Outlet, Instant)>,
+    ) -> Self {
         Self {
             lines: Array::new(out),
             options,
             written: 0,
             room,
+            outlet,
+            cut: None,
             pending: None,
             storage: HashMap::new(),
         }
     }
 
-    /// Whether the run was ended because it had more to say than may be sent.
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.room == 0
+    /// Why the run was ended before its end, if it was: it had more to say than may be sent, or
+    /// nobody reads it.
+    pub(crate) fn into_cut(self) -> Option<RpcError> {
+        let is_full = self.room == 0;
+        self.cut.or_else(|| is_full.then(super::too_large))
     }
 
     fn flush(&mut self, error: Option<Failure>) {
-        let Some(line) = self.pending.take() else {
+        let Some(line) = self.pending.take().filter(|_| self.cut.is_none()) else {
             return;
         };
         self.written += 1;
@@ -83,7 +99,13 @@ impl<'o> StructLogger<'o> {
             out.extend_from_slice(&line.machine);
             out.push(b'}');
         }
-        self.room = self.room.saturating_sub(out.len() - before);
+        let bytes = out.len() - before;
+        match self.outlet {
+            Some((outlet, deadline)) => {
+                self.cut = outlet.flush(self.lines.place(), deadline).err();
+            }
+            None => self.room = self.room.saturating_sub(bytes),
+        }
     }
 
     /// Stack, return data, memory, storage and refund, each with a comma before it.
@@ -169,7 +191,7 @@ impl Tracer for StructLogger<'_> {
     }
 
     fn stops(&mut self) -> bool {
-        self.is_too_large()
+        self.room == 0 || self.cut.is_some()
     }
 
     fn enter(&mut self, _: &Entered<'_>) {

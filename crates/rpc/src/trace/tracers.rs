@@ -6,10 +6,11 @@ use super::prestate::{self, Looked, PrestateOptions};
 use super::struct_log::{StructLogger, StructOptions};
 use super::subject::Subject;
 use super::{MOST_ANSWER_BYTES, call_tracer, too_large};
-use crate::RpcError;
 use crate::json::{self, Array, Object};
+use crate::outlet::Outlet;
 use crate::simulation::{Nothing, Run, SimulatedBlock};
-use niwaki_evm::{Exit, Failure};
+use crate::{Params, RpcError};
+use niwaki_evm::Failure;
 use niwaki_primitives::Transaction;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -43,14 +44,30 @@ struct Wanted {
     timeout: Option<String>,
 }
 
-/// A tracer, and when it has to be done.
+/// A tracer, when it has to be done, and where what it writes may go before.
 #[derive(Clone, Debug)]
-pub(super) struct Tracing {
+pub(super) struct Tracing<'p> {
     pub(super) kind: Kind,
-    pub(super) deadline: Instant,
+    bounds: Bounds<'p>,
 }
 
-impl Tracing {
+#[derive(Clone, Copy, Debug)]
+struct Bounds<'p> {
+    deadline: Instant,
+    outlet: Option<&'p Outlet>,
+}
+
+impl<'p> Tracing<'p> {
+    /// Reads the options that are the parameter `index`.
+    ///
+    /// # Errors
+    /// As [`Tracing::read`].
+    pub(super) fn of(params: &Params<'p>, index: usize) -> Result<Self, RpcError> {
+        let mut tracing = Self::read(params.raw(index), params.deadline)?;
+        tracing.bounds.outlet = params.outlet;
+        Ok(tracing)
+    }
+
     /// Reads the options `raw`.
     ///
     /// # Errors
@@ -67,10 +84,12 @@ impl Tracing {
         };
         let timeout = wanted.timeout.as_deref().map(duration).transpose()?;
         let most = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Ok(Self {
-            kind,
-            deadline: most.map_or(deadline, |most| most.min(deadline)),
-        })
+        let deadline = most.map_or(deadline, |most| most.min(deadline));
+        let bounds = Bounds {
+            deadline,
+            outlet: None,
+        };
+        Ok(Self { kind, bounds })
     }
 
     /// Runs `subject` in `block` and writes the trace.
@@ -80,7 +99,7 @@ impl Tracing {
         subject: &Subject<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Run, RpcError> {
-        let run = self.kind.write(block, subject, self.deadline, out)?;
+        let run = self.kind.write(block, subject, self.bounds, out)?;
         match out.len() > MOST_ANSWER_BYTES {
             true => Err(too_large()),
             false => Ok(run),
@@ -175,11 +194,12 @@ impl Kind {
         &self,
         block: &SimulatedBlock<'_>,
         subject: &Subject<'_>,
-        deadline: Instant,
+        bounds: Bounds<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Run, RpcError> {
+        let deadline = bounds.deadline;
         match self {
-            Self::Struct(options) => write_struct(*options, block, subject, deadline, out),
+            Self::Struct(options) => write_struct(*options, block, subject, bounds, out),
             Self::Call(options) => {
                 let (root, run) = calls(*options, block, subject, deadline)?;
                 call_tracer::write(out, &whole(root, subject, &run), false);
@@ -219,7 +239,7 @@ impl Kind {
                 out.extend_from_slice(b"{}");
                 subject.run(block, (&mut Nothing, deadline))
             }
-            Self::Several(kinds) => write_several(kinds, block, subject, deadline, out),
+            Self::Several(kinds) => write_several(kinds, block, subject, bounds, out),
         }
     }
 }
@@ -229,18 +249,18 @@ fn write_several(
     kinds: &[(String, Kind)],
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
-    deadline: Instant,
+    bounds: Bounds<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Run, RpcError> {
     let mut last = None;
     let mut object = Object::new(out);
     for (name, kind) in kinds {
-        let run = kind.write(block, subject, deadline, object.field(name))?;
+        let run = kind.write(block, subject, bounds, object.field(name))?;
         last = Some(run);
     }
     match last {
         Some(run) => Ok(run),
-        None => subject.run(block, (&mut Nothing, deadline)),
+        None => subject.run(block, (&mut Nothing, bounds.deadline)),
     }
 }
 
@@ -272,17 +292,16 @@ fn write_struct(
     options: StructOptions,
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
-    deadline: Instant,
+    bounds: Bounds<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Run, RpcError> {
     out.extend_from_slice(b"{\"structLogs\":");
     let room = MOST_ANSWER_BYTES.saturating_sub(out.len());
-    let mut logger = StructLogger::new(out, options, room);
-    let run = subject.run(block, (&mut logger, deadline))?;
-    let is_too_large = logger.is_too_large() || run.result.exit == Exit::Interrupted;
-    drop(logger);
-    if is_too_large {
-        return Err(too_large());
+    let outlet = bounds.outlet.map(|outlet| (outlet, bounds.deadline));
+    let mut logger = StructLogger::new(out, options, room, outlet);
+    let run = subject.run(block, (&mut logger, bounds.deadline))?;
+    if let Some(error) = logger.into_cut() {
+        return Err(error);
     }
     out.extend_from_slice(format!(",\"gas\":{}", run.result.gas_used).as_bytes());
     let failed = run.failure.is_some();
@@ -332,7 +351,7 @@ mod tests {
     #[test]
     fn a_timeout_can_only_be_shorter_than_the_servers() {
         let deadline = Instant::now() + Duration::from_secs(30);
-        let read = |raw| Tracing::read(Some(raw), deadline).unwrap().deadline;
+        let read = |raw| Tracing::read(Some(raw), deadline).unwrap().bounds.deadline;
         assert!(read("{\"timeout\":\"500ms\"}") < deadline);
         assert_eq!(read("{\"timeout\":\"2h\"}"), deadline);
     }

@@ -75,6 +75,7 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
         let done = simulation.process(block, header, &parent)?;
         write_block(list.item(), &done, wanted.return_full_transactions);
         parent = (done.block.id.hash, done.block.header.clone());
+        params.flush(list.place())?;
         if list.written().len() > crate::trace::MOST_ANSWER_BYTES {
             return Err(RpcError::limit(
                 "the simulated blocks are longer than an answer may be",
