@@ -100,11 +100,7 @@ impl Dispatcher {
         limits: Limits,
     ) -> Self {
         let methods = methods::all()
-            .filter(|method| {
-                namespaces.contains(method.namespace())
-                    || also.contains(&method.name)
-                    || method.name == "rpc_modules"
-            })
+            .filter(|method| namespaces.contains(method.namespace()) || also.contains(&method.name))
             .map(|method| (method.name, method))
             .collect();
         Self {
@@ -126,6 +122,17 @@ impl Dispatcher {
             .values()
             .map(|method| method.namespace())
             .collect()
+    }
+
+    /// The answer to `rpc_modules`: the namespaces that are offered here.
+    fn modules(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut object = json::Object::new(&mut out);
+        for namespace in self.namespaces() {
+            object.string(namespace, "1.0");
+        }
+        drop(object);
+        out
     }
 
     /// Whether the method `name` is offered here.
@@ -254,6 +261,12 @@ impl Dispatcher {
         if let Some(answer) = session.answer(self, &method, params, deadline) {
             return match id {
                 Some(_) => Answer::Ready(envelope(id, answer)),
+                None => Answer::None,
+            };
+        }
+        if method == "rpc_modules" {
+            return match id {
+                Some(_) => Answer::Ready(envelope(id, Ok(self.modules()))),
                 None => Answer::None,
             };
         }

@@ -102,11 +102,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for method in all() {
             assert!(seen.insert(method.name), "{} twice", method.name);
-            assert!(
-                NAMESPACES.contains(&method.namespace()) || method.name == "rpc_modules",
-                "{}",
-                method.name
-            );
+            assert!(NAMESPACES.contains(&method.namespace()), "{}", method.name);
         }
         // eth_call comes with simulation.
         for name in BESIDE_ENGINE.into_iter().filter(|name| *name != "eth_call") {

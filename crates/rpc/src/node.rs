@@ -1,4 +1,4 @@
-//! The namespaces about this node rather than the chain: `net`, `web3`, `admin`, `miner`, `rpc`.
+//! The namespaces about this node rather than the chain: `net`, `web3`, `admin`.
 
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
@@ -17,7 +17,6 @@ pub(crate) const METHODS: &[Method] = &[
     row("net_listening", Lane::Inline, listening),
     row("net_peerCount", Lane::Inline, peer_count),
     row("net_version", Lane::Inline, network_id),
-    row("rpc_modules", Lane::Inline, modules),
     row("web3_clientVersion", Lane::Inline, client_version),
     row("web3_sha3", Lane::Inline, sha3),
 ];
@@ -56,14 +55,6 @@ fn client_version(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answe
 fn sha3(_: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let bytes: Bytes = params.required(0)?;
     json::data(out, niwaki_crypto::keccak256(&bytes).as_slice());
-    Ok(())
-}
-
-fn modules(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let mut object = Object::new(out);
-    for namespace in crate::methods::NAMESPACES {
-        object.string(namespace, "1.0");
-    }
     Ok(())
 }
 

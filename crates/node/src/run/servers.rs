@@ -61,11 +61,12 @@ impl Servers {
             lanes,
             stopped,
         };
+        // First the one that must not be refused once any other answers.
+        start.engine(&servers.engine, data_path)?;
         start.http(&servers.public)?;
         start.websocket(&servers.public)?;
         start.ipc(&servers.public, data_path)?;
         start.operator(&servers.public, data_path)?;
-        start.engine(&servers.engine, data_path)?;
         if let Some(metrics) = metrics {
             let flags = &options.node.operation;
             let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);

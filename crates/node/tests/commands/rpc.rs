@@ -201,6 +201,25 @@ fn malformed_requests_are_refused_with_the_codes_of_json_rpc() {
 }
 
 #[test]
+fn each_way_in_names_the_namespaces_that_it_offers() {
+    let node = Node::start(crate::support::Place::new(), "");
+    let modules = node.result("rpc_modules", json!([]));
+    let names: Vec<&String> = modules.as_object().unwrap().keys().collect();
+    assert_eq!(
+        names,
+        [
+            "admin", "debug", "eth", "net", "testing", "trace", "txpool", "web3"
+        ]
+    );
+    let engine = node.drive("rpc_modules", json!([]));
+    let engine = engine["result"].as_object().unwrap();
+    assert!(
+        engine.contains_key("engine") && !engine.contains_key("debug"),
+        "{engine:?}"
+    );
+}
+
+#[test]
 fn a_batch_is_answered_in_order_without_its_notifications_and_within_bounds() {
     let node = Node::with_chain();
     let call = |id: Value, method: &str| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": []});
