@@ -148,6 +148,10 @@ fn check_attributes(
         Version::V3 => Fork::Cancun..=Fork::Bpo5,
         Version::V4 => Fork::Amsterdam..=Fork::Amsterdam,
     };
+    if fork >= Fork::Amsterdam {
+        let message = format!("Unsupported fork: this version has no rules for {fork}; update it");
+        return Err(RpcError::new(-38005, message));
+    }
     if !window.contains(&fork) {
         let message = format!(
             "Unsupported fork: engine_forkchoiceUpdated{version:?} takes no payload of timestamp \

@@ -4,7 +4,7 @@ use super::forkchoice::write_status;
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use niwaki_chain::Verdict;
-use niwaki_primitives::{Address, B256, Block, Bytes};
+use niwaki_primitives::{Address, B256, Block, Bytes, Fork};
 use niwaki_rules::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_trie::ordered_root;
 
@@ -33,6 +33,7 @@ fn new_payload(
         parent_beacon_block_root: params.optional::<B256>(2)?,
         execution_requests: params.optional::<Vec<Bytes>>(3)?,
     };
+    refuse_amsterdam(backend, &input)?;
     let root = |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
     let verdict = match decode_payload(backend.chain().spec(), version, input, root) {
         Ok((block, hash)) => {
@@ -54,6 +55,18 @@ fn new_payload(
     }
     write_verdict(out, &verdict);
     Ok(())
+}
+
+/// The rules of Amsterdam are not here: to judge its blocks by others would call good ones invalid.
+fn refuse_amsterdam(backend: &Backend, input: &PayloadInput) -> Answer {
+    let payload = input.payload.as_v1();
+    let spec = backend.chain().spec();
+    let fork = spec.fork_at(payload.block_number, payload.timestamp, true);
+    if fork < Fork::Amsterdam {
+        return Ok(());
+    }
+    let message = format!("Unsupported fork: this version has no rules for {fork}; update it");
+    Err(RpcError::new(-38005, message))
 }
 
 /// The senders of transactions that waited in the pool.
