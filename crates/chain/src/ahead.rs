@@ -6,8 +6,8 @@
 //! is not told here: a block that nobody signed comes out without senders, and the import names the
 //! first rule it breaks.
 
-use niwaki_execution::recover_sender;
 use niwaki_primitives::{Address, B256, Block};
+use niwaki_rules::recover_sender;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

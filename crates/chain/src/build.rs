@@ -7,14 +7,15 @@
 use crate::import::{body_roots, receipts_root};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError, recover_sender};
+use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Encodable2718, Fault, Fork, Header, Receipt,
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
     InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, block_difficulty,
-    effective_gas_price, next_base_fee, next_excess_blob_gas, requests_hash, toward_gas_limit,
+    effective_gas_price, next_base_fee, next_excess_blob_gas, recover_sender, requests_hash,
+    toward_gas_limit,
 };
 use niwaki_state::View;
 

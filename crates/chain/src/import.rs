@@ -5,14 +5,14 @@ use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, SetHeadError};
-use niwaki_execution::{ExecuteError, Executed, apply_body, recover_sender};
+use niwaki_execution::{ExecuteError, Executed, apply_body};
 use niwaki_primitives::{
     Address, B256, Block, Bloom, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
     Withdrawal,
 };
 use niwaki_rules::{
     BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, check_body, check_header,
-    check_ommers, requests_hash,
+    check_ommers, recover_sender, requests_hash,
 };
 use niwaki_state::{Prepared, View};
 use niwaki_storage::Batch;

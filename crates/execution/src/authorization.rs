@@ -1,12 +1,8 @@
 //! EIP-7702: accounts that let another account's code act for them.
 
-use niwaki_crypto::recover_signer;
 use niwaki_evm::World;
-use niwaki_primitives::{Address, Bytes, Fault, SignedAuthorization, U256, uint};
-
-/// Half the order of secp256k1; a higher `s` is refused (EIP-2).
-const SECP256K1_HALF_ORDER: U256 =
-    uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
+use niwaki_primitives::{Address, Bytes, Fault, SignedAuthorization, U256};
+use niwaki_rules::recover_authority;
 
 /// Paid by the intrinsic gas for an account that may be new, less the price of one that is not.
 const REFUND_FOR_EXISTING: i64 = 25_000 - 12_500;
@@ -29,7 +25,7 @@ pub(crate) fn set_delegations(
         if authorization.nonce == u64::MAX {
             continue;
         }
-        let Some(authority) = authority(authorization) else {
+        let Some(authority) = recover_authority(authorization) else {
             continue;
         };
         let account = world.warm_from_start(&authority)?;
@@ -55,17 +51,4 @@ pub(crate) fn set_delegations(
         world.set_nonce(account, authorization.nonce.saturating_add(1));
     }
     Ok(())
-}
-
-/// Who signed the authorization, if anybody did.
-pub fn authority(signed: &SignedAuthorization) -> Option<Address> {
-    let y_parity = match signed.y_parity() {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
-    if signed.s() > SECP256K1_HALF_ORDER {
-        return None;
-    }
-    recover_signer(&signed.signature_hash(), &signed.r(), &signed.s(), y_parity).ok()
 }

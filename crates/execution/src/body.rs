@@ -5,12 +5,11 @@ use crate::{
     executor::{ExecuteError, Executor},
     transaction::{TransactionError, TransactionResult},
 };
-use niwaki_crypto::recover_signer;
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock,
-    StateDiff, StateView, TxEnvelope, Typed2718, U256, Withdrawal,
+    B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock, StateDiff,
+    StateView, Typed2718, U256, Withdrawal,
 };
-use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, block_reward, ommer_reward};
+use niwaki_rules::{ChainSpec, InvalidBlock, block_reward, ommer_reward, recover_sender};
 
 /// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
 pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
@@ -32,21 +31,6 @@ pub struct Executed {
     pub logs_bloom: Bloom,
     /// Bloom of each receipt's logs.
     pub receipt_blooms: Vec<Bloom>,
-}
-
-/// The sender of a transaction.
-///
-/// # Errors
-/// [`InvalidTransaction::SignatureRecovery`] if no key made the signature.
-pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
-    let signature = tx.signature();
-    recover_signer(
-        &tx.signature_hash(),
-        &signature.r(),
-        &signature.s(),
-        signature.v(),
-    )
-    .map_err(|_| InvalidTransaction::SignatureRecovery)
 }
 
 /// Recovers the senders of all transactions. About 30 us each.

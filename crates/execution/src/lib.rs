@@ -16,8 +16,7 @@ mod simulate;
 mod system;
 mod transaction;
 
-pub use authorization::authority;
-pub use body::{Executed, PostState, apply_body, recover_block, recover_sender};
+pub use body::{Executed, PostState, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, block_env};
 pub use overlay::Overlay;
 pub use transaction::{TransactionError, TransactionResult};

@@ -1,9 +1,9 @@
 //! Blocks as they are asked for: decoded once, senders recovered once, and kept for a while.
 
 use niwaki_chain::{BlockId, Chain};
-use niwaki_execution::recover_sender;
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Block, BlockBody, Fault, Header, Receipt};
+use niwaki_rules::recover_sender;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

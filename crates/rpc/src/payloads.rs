@@ -66,6 +66,8 @@ struct Job {
     moved: Condvar,
     /// Whether somebody has asked, so that building is to end.
     is_asked: AtomicBool,
+    /// Whether another payload is wanted by now: this one stays as it is once it has been filled.
+    is_superseded: AtomicBool,
 }
 
 impl Job {
@@ -135,6 +137,12 @@ impl Payloads {
             .name("payload".to_owned())
             .spawn(move || worker.end(builder.improve(&template, &worker).err()))
             .map_err(|error| RpcError::internal(format!("no thread to build with: {error}")))?;
+        // A consensus client wants one payload at a time; improving the others would only take the
+        // processor from blocks.
+        for (_, other) in jobs.iter() {
+            other.is_superseded.store(true, Ordering::Relaxed);
+            other.moved.notify_all();
+        }
         jobs.push_back((id, job));
         while jobs.len() > KEPT {
             if let Some((_, old)) = jobs.pop_front() {
@@ -195,20 +203,35 @@ impl Builder {
             },
             false,
         );
+        let mut seen = None;
         while began.elapsed() < IMPROVED_FOR {
             let round = Instant::now();
             let ends = || job.is_asked() || round.elapsed() > FILLED_FOR;
-            job.publish(self.fill(template.clone(), &ends)?, true);
+            // Of the same transactions the same block would come.
+            let arrived = self.arrived();
+            if seen.replace(arrived) != Some(arrived) {
+                job.publish(self.fill(template.clone(), &ends)?, true);
+            }
             // Asked for, or time for another look at the pool.
             let rest = REPEAT.saturating_sub(round.elapsed());
-            let waits = |_: &mut Progress| !job.is_asked();
+            let is_wanted = || !job.is_asked() && !job.is_superseded.load(Ordering::Relaxed);
             let progress = job.progress();
-            drop(job.moved.wait_timeout_while(progress, rest, waits));
-            if job.is_asked() {
+            let waited = job
+                .moved
+                .wait_timeout_while(progress, rest, |_| is_wanted());
+            drop(waited);
+            if !is_wanted() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// How many transactions have come into the pool so far, and how many blocks could take now.
+    fn arrived(&self) -> (u64, usize) {
+        let figures = self.pool.figures();
+        let added = figures.added_local.saturating_add(figures.added_remote);
+        (added, figures.pending)
     }
 
     /// One block of the best that the pool has, until it is full or `ends`.

@@ -34,6 +34,7 @@ mod ommers;
 mod payload;
 mod requests;
 mod rewards;
+mod signer;
 mod transaction;
 
 pub use block_rules::BlockRules;
@@ -55,6 +56,7 @@ pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
 pub use payload::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
 pub use requests::requests_hash;
 pub use rewards::{BlockReward, block_reward, ommer_reward};
+pub use signer::{recover_authority, recover_sender};
 pub use transaction::{
     IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,
     effective_gas_price, intrinsic_gas, max_init_code_bytes, upfront_cost,

@@ -25,7 +25,7 @@ const VERSIONED_HASH_VERSION_KZG: u8 = 1;
 
 const SECP256K1_N: U256 =
     uint!(0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141_U256);
-const SECP256K1_HALF_N: U256 =
+pub(crate) const SECP256K1_HALF_N: U256 =
     uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
 
 /// Gas that a transaction pays before its first instruction, and the least it pays in all.
@@ -204,20 +204,7 @@ pub fn check_unsigned(
     check_authorizations(tx)?;
     pays()?;
 
-    let gas = intrinsic_gas(tx, rules.fork);
-    let limit = tx.gas_limit();
-    if gas.intrinsic > limit {
-        return Err(InvalidTransaction::IntrinsicGasTooLow {
-            got: limit,
-            needed: gas.intrinsic,
-        });
-    }
-    if gas.floor > limit {
-        return Err(InvalidTransaction::GasBelowFloor {
-            got: limit,
-            floor: gas.floor,
-        });
-    }
+    let gas = check_intrinsic_gas(tx, rules)?;
     check_init_code(tx, rules)?;
     Ok(gas)
 }
@@ -247,8 +234,11 @@ fn check_type(tx: &TxEnvelope, fork: Fork) -> Result<(), InvalidTransaction> {
     Ok(())
 }
 
-/// Spec: execution-specs `osaka/transactions.py`, `validate_transaction`.
-fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, InvalidTransaction> {
+/// The gas that is spent before any code runs, and the floor of EIP-7623, within the limit.
+fn check_intrinsic_gas(
+    tx: &TxEnvelope,
+    rules: &BlockRules,
+) -> Result<IntrinsicGas, InvalidTransaction> {
     let gas = intrinsic_gas(tx, rules.fork);
     let limit = tx.gas_limit();
     if gas.intrinsic > limit {
@@ -263,6 +253,12 @@ fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, Invali
             floor: gas.floor,
         });
     }
+    Ok(gas)
+}
+
+/// Spec: execution-specs `osaka/transactions.py`, `validate_transaction`.
+fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, InvalidTransaction> {
+    let gas = check_intrinsic_gas(tx, rules)?;
 
     if tx.nonce() == u64::MAX {
         return Err(InvalidTransaction::NonceIsMax);
@@ -270,6 +266,7 @@ fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, Invali
 
     check_init_code(tx, rules)?;
 
+    let limit = tx.gas_limit();
     if rules.fork >= Fork::Osaka && limit > TX_MAX_GAS_LIMIT {
         return Err(InvalidTransaction::GasLimitAboveCap {
             got: limit,

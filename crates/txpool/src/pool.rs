@@ -12,15 +12,13 @@ use crate::head::{Head, HeadChange, Returning, SharedView};
 use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
-use crate::transaction::{
-    Incoming, Origin, PooledTransaction, authorities, memory_bytes, recover_sender,
-};
+use crate::transaction::{Incoming, Origin, PooledTransaction, authorities, memory_bytes};
 use crate::validate::{check_policy, check_stateless};
 use niwaki_primitives::{
     Address, B256, Fault, Fork, Header, TxEnvelope, U256,
     map::{HashMap, HashSet},
 };
-use niwaki_rules::{BlockRules, ChainSpec, upfront_cost};
+use niwaki_rules::{BlockRules, ChainSpec, recover_sender, upfront_cost};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +160,7 @@ impl Pool {
         check_stateless(tx, sidecar, &rules, head.header.gas_limit)?;
         let sender = match known_sender {
             Some((sender, _)) => sender,
-            None => recover_sender(tx)?,
+            None => recover_sender(tx).map_err(|_| PoolError::InvalidSender)?,
         };
         let priority = self.config.has_priority(origin == Origin::Local, &sender);
         check_policy(tx, origin, priority, &self.config)?;

@@ -2,18 +2,14 @@
 
 use crate::{Sidecar, error::PoolError};
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844WithSidecar};
-use niwaki_crypto::recover_signer;
 use niwaki_primitives::{
     Address, B256, Decodable2718, Encodable2718, SignedAuthorization, Transaction, TxEnvelope,
-    Typed2718, U256, uint,
+    Typed2718, U256,
 };
+use niwaki_rules::recover_authority;
 use std::sync::Arc;
 
 type NetworkForm = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
-
-/// Half the order of secp256k1; a higher `s` is refused (EIP-2).
-const SECP256K1_HALF_ORDER: U256 =
-    uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
 
 /// What the pool's tables take for one transaction beside its own bytes, measured where each has a
 /// sender of its own (`what_it_weighs` in the tests); less for those that share one.
@@ -178,39 +174,16 @@ pub(crate) fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
         .saturating_add(authorities.len().saturating_mul(2 * size_of::<Address>()))
 }
 
-/// Who signed `tx`. About 30 us.
-///
-/// # Errors
-/// [`PoolError::InvalidSender`] if nobody did.
-pub(crate) fn recover_sender(tx: &TxEnvelope) -> Result<Address, PoolError> {
-    let signature = tx.signature();
-    let (r, s) = (signature.r(), signature.s());
-    recover_signer(&tx.signature_hash(), &r, &s, signature.v())
-        .map_err(|_| PoolError::InvalidSender)
-}
-
 /// Whose code `tx` sets, other than its sender's; each once. About 30 us for each authorization.
 pub(crate) fn authorities(tx: &TxEnvelope, sender: Address) -> Box<[Address]> {
     let mut found: Vec<Address> = tx
         .authorization_list()
         .unwrap_or_default()
         .iter()
-        .filter_map(authority)
+        .filter_map(recover_authority)
         .filter(|authority| *authority != sender)
         .collect();
     found.sort_unstable();
     found.dedup();
     found.into_boxed_slice()
-}
-
-fn authority(signed: &SignedAuthorization) -> Option<Address> {
-    let y_parity = match signed.y_parity() {
-        0 => false,
-        1 => true,
-        _ => return None,
-    };
-    if signed.s() > SECP256K1_HALF_ORDER {
-        return None;
-    }
-    recover_signer(&signed.signature_hash(), &signed.r(), &signed.s(), y_parity).ok()
 }

@@ -1,6 +1,7 @@
 //! Engine fixtures of execution-spec-tests through the real port: for each case a node of its own,
 //! begun with the case's genesis, given its payloads with tokens.
 
+use crate::genesis::BLOCK_FORKS;
 use crate::process::{Kind, Process};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
@@ -194,19 +195,7 @@ fn genesis_of(case: &Value) -> Result<Value> {
 /// The forks of a fixture's network: all up to the first from the beginning, the second at its time.
 fn config_of(network: &str) -> Result<Value> {
     let mut config = json!({ "terminalTotalDifficulty": 0 });
-    for fork in [
-        "homestead",
-        "eip150",
-        "eip155",
-        "eip158",
-        "byzantium",
-        "constantinople",
-        "petersburg",
-        "istanbul",
-        "berlin",
-        "london",
-        "mergeNetsplit",
-    ] {
+    for fork in BLOCK_FORKS {
         config[format!("{fork}Block")] = json!(0);
     }
     let (first, second) = match network.strip_suffix("AtTime15k") {

@@ -10,6 +10,21 @@ pub(crate) const GENESIS_TIME: u64 = 1_790_000_000;
 pub(crate) const SLOT_S: u64 = 4;
 pub(crate) const CHAIN_ID: u64 = 7_014;
 
+/// The forks that begin at a block, by their names in a genesis file.
+pub(crate) const BLOCK_FORKS: [&str; 11] = [
+    "homestead",
+    "eip150",
+    "eip155",
+    "eip158",
+    "byzantium",
+    "constantinople",
+    "petersburg",
+    "istanbul",
+    "berlin",
+    "london",
+    "mergeNetsplit",
+];
+
 /// Adds the call's value to a counter, logs it, and reverts where the first byte of the input is 0xff.
 const COUNTER: &str = "0x60003560f81c60ff14601e5734600054018060005560005260206000a0005b60006000fd";
 
@@ -60,19 +75,7 @@ pub(crate) fn genesis(accounts: &[Account]) -> String {
             "osaka": blobs(6, 9, 5_007_716),
         },
     });
-    for fork in [
-        "homestead",
-        "eip150",
-        "eip155",
-        "eip158",
-        "byzantium",
-        "constantinople",
-        "petersburg",
-        "istanbul",
-        "berlin",
-        "london",
-        "mergeNetsplit",
-    ] {
+    for fork in BLOCK_FORKS {
         config[format!("{fork}Block")] = Value::from(0);
     }
     for fork in ["shanghai", "cancun", "prague", "osaka"] {

@@ -4,9 +4,9 @@
 
 use alloy_primitives::{Bytes, U512, keccak256};
 use alloy_rlp::{Decodable, Encodable};
-use niwaki_execution::recover_sender;
 use niwaki_primitives::{Address, B256, Block, Decodable2718, Encodable2718, TxEnvelope};
 use niwaki_rules::Network;
+use niwaki_rules::recover_sender;
 use niwaki_testkit::corpus;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Verdict,
 };
-use niwaki_execution::recover_sender;
+use niwaki_rules::recover_sender;
 use std::sync::Mutex;
 
 fn driven() -> (Consensus, Vec<Block>) {

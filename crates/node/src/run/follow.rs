@@ -136,7 +136,7 @@ impl Following {
         let known = self.pool.senders_of(&hashes);
         let senders = transactions.into_iter().zip(known);
         Ok(senders.filter_map(|(tx, known)| {
-            let sender = known.or_else(|| niwaki_execution::recover_sender(&tx).ok())?;
+            let sender = known.or_else(|| niwaki_rules::recover_sender(&tx).ok())?;
             Some((tx, sender))
         }))
     }

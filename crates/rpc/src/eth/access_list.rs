@@ -81,7 +81,7 @@ fn excluded(block: &SimulatedBlock<'_>, message: &Message) -> Result<BTreeSet<Ad
     excluded.extend(block.table().precompiles().addresses());
     let tx = message.transaction((nonce, 0), block.spec().chain_id, 0);
     let signed = tx.authorization_list().unwrap_or_default();
-    excluded.extend(signed.iter().filter_map(niwaki_execution::authority));
+    excluded.extend(signed.iter().filter_map(niwaki_rules::recover_authority));
     Ok(excluded)
 }
 

@@ -348,7 +348,7 @@ fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     let wanted = Wanted::read(params, 1)?;
     let tx = TxEnvelope::decode_2718(&mut bytes.as_ref());
     let tx = tx.map_err(|error| RpcError::server(format!("could not decode: {error}")))?;
-    let sender = niwaki_execution::recover_sender(&tx);
+    let sender = niwaki_rules::recover_sender(&tx);
     let sender = sender.map_err(|error| RpcError::server(error.to_string()))?;
     let (header, state) = state(backend, params, 2)?;
     let block = upon(backend, (&header, &state))?;

@@ -4,11 +4,12 @@
 use crate::RpcError;
 use crate::json::Object;
 use niwaki_evm::{Step, Tracer};
-use niwaki_execution::{Overlay, authority};
+use niwaki_execution::Overlay;
 use niwaki_primitives::{
     Account, Address, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction, TxEnvelope, U256,
     hex,
 };
+use niwaki_rules::recover_authority;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,7 @@ impl Looked {
         let mut looked = Self::default();
         for address in [sender, to, coinbase]
             .into_iter()
-            .chain(signed.iter().filter_map(authority))
+            .chain(signed.iter().filter_map(recover_authority))
         {
             looked.account(address);
         }

@@ -147,7 +147,7 @@ fn trace(case: &Value, tracer: &str) -> Value {
     let block = SimulatedBlock::new(&spec, header, &state, before);
     let input = bytes(&case["input"]);
     let tx = TxEnvelope::decode_2718(&mut input.as_ref()).unwrap();
-    let sender = niwaki_execution::recover_sender(&tx).unwrap();
+    let sender = niwaki_rules::recover_sender(&tx).unwrap();
     let subject = Subject::Transaction {
         tx: &tx,
         sender,

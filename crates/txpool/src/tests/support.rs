@@ -275,7 +275,7 @@ impl Chain {
         let before = self.state.clone();
         let mut included = Vec::new();
         for tx in txs {
-            let sender = crate::transaction::recover_sender(tx).expect("signed by a wallet");
+            let sender = niwaki_rules::recover_sender(tx).expect("signed by a wallet");
             let account = self.state.accounts.entry(sender).or_default();
             assert_eq!(account.nonce, tx.nonce(), "a block holds nonces in order");
             account.nonce += 1;
@@ -289,7 +289,7 @@ impl Chain {
         self.header.number += 1;
         self.header.timestamp += 12;
         let sender =
-            |tx: &TxEnvelope| crate::transaction::recover_sender(tx).expect("signed by a wallet");
+            |tx: &TxEnvelope| niwaki_rules::recover_sender(tx).expect("signed by a wallet");
         let included: Vec<_> = txs.iter().map(|tx| (*tx.tx_hash(), sender(tx))).collect();
         let change = HeadChange {
             header: self.header.clone(),
