@@ -29,6 +29,9 @@ const IMPROVED_FOR: Duration = Duration::from_secs(12);
 /// How long one block may take to be filled.
 const FILLED_FOR: Duration = Duration::from_secs(5);
 
+/// How long it may be filled in any case, even if it is asked for at once: less than is waited.
+const FILLED_AT_LEAST: Duration = Duration::from_millis(200);
+
 /// How long whoever asks is kept waiting for a first block with transactions.
 const WAIT: Duration = Duration::from_millis(800);
 
@@ -206,10 +209,16 @@ impl Builder {
         let mut seen = None;
         while began.elapsed() < IMPROVED_FOR {
             let round = Instant::now();
-            let ends = || job.is_asked() || round.elapsed() > FILLED_FOR;
+            let ends = || {
+                let most = match job.is_asked() {
+                    true => FILLED_AT_LEAST,
+                    false => FILLED_FOR,
+                };
+                round.elapsed() > most
+            };
             // Of the same transactions the same block would come.
-            let arrived = self.arrived();
-            if seen.replace(arrived) != Some(arrived) {
+            let moved = self.moved();
+            if seen.replace(moved) != Some(moved) {
                 job.publish(self.fill(template.clone(), &ends)?, true);
             }
             // Asked for, or time for another look at the pool.
@@ -227,11 +236,12 @@ impl Builder {
         Ok(())
     }
 
-    /// How many transactions have come into the pool so far, and how many blocks could take now.
-    fn arrived(&self) -> (u64, usize) {
+    /// How many transactions have come into the pool and left it so far, and how many blocks could take
+    /// now: the same while nothing happens to it.
+    fn moved(&self) -> (u64, u64, usize) {
         let figures = self.pool.figures();
         let added = figures.added_local.saturating_add(figures.added_remote);
-        (added, figures.pending)
+        (added, figures.removed.values().sum(), figures.pending)
     }
 
     /// One block of the best that the pool has, until it is full or `ends`.
