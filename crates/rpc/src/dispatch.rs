@@ -2,8 +2,8 @@
 //!
 //! A request is read without copying: method, id and parameters are slices of the body. Cheap
 //! methods are answered by the thread that read the request; the others wait for a worker of
-//! their [`Lane`], in a queue that is bounded. A batch is answered in the order of its requests,
-//! those of the queues at the same time.
+//! their [`Lane`], in a queue that is bounded. The requests of a batch are answered one after the
+//! other.
 
 use crate::backend::Backend;
 use crate::lanes::Lanes;
@@ -28,7 +28,7 @@ pub struct Limits {
     pub batch_requests: usize,
     /// Bytes of all answers to a batch.
     pub batch_bytes: usize,
-    /// How long a call may take.
+    /// How long a call, or a batch of calls, may take.
     pub timeout: Duration,
 }
 
@@ -149,7 +149,8 @@ impl Dispatcher {
                 let Ok(text) = std::str::from_utf8(&body) else {
                     return Some(refusal(None, &RpcError::parse("the body is not UTF-8")));
                 };
-                finished(self.begin(&body, text, session, false)).await
+                let deadline = Instant::now() + self.limits.timeout;
+                finished(self.begin(&body, text, session, deadline, false)).await
             }
         }
     }
@@ -167,7 +168,8 @@ impl Dispatcher {
         let Some(text) = text else {
             return InParts::Whole(self.answer(body, session).await);
         };
-        let mut parts = match self.begin(&body, text, session, true) {
+        let deadline = Instant::now() + self.limits.timeout;
+        let mut parts = match self.begin(&body, text, session, deadline, true) {
             Answer::Parts(parts) => parts,
             answer => return InParts::Whole(finished(answer).await),
         };
@@ -197,22 +199,18 @@ impl Dispatcher {
             );
             return Some(refusal(None, &RpcError::invalid_request(message)));
         }
-        // Few at a time, so that the answers of a batch are not all held before the first is used.
+        // One after the other: a request may count on what the one before it did.
+        let deadline = Instant::now() + self.limits.timeout;
         let mut out = vec![b'['];
-        for part in requests.chunks(16) {
-            let begun: Vec<Answer> = part
-                .iter()
-                .map(|request| self.begin(body, request.get(), session, false))
-                .collect();
-            for answer in begun {
-                let Some(answer) = finished(answer).await else {
-                    continue;
-                };
-                if out.len() > 1 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(&answer);
+        for request in requests {
+            let answer = self.begin(body, request.get(), session, deadline, false);
+            let Some(answer) = finished(answer).await else {
+                continue;
+            };
+            if out.len() > 1 {
+                out.push(b',');
             }
+            out.extend_from_slice(&answer);
             if out.len() > self.limits.batch_bytes {
                 let message = format!(
                     "the answers are longer than {} bytes; ask for fewer at once",
@@ -235,6 +233,7 @@ impl Dispatcher {
         body: &Bytes,
         text: &str,
         session: &Session,
+        deadline: Instant,
         in_parts: bool,
     ) -> Answer {
         let request: Request<'_> = match serde_json::from_str(text) {
@@ -256,7 +255,6 @@ impl Dispatcher {
         let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
             return Answer::Ready(refusal(id, &RpcError::invalid_request("invalid request")));
         };
-        let deadline = Instant::now() + self.limits.timeout;
         let params = request.params.map(RawValue::get);
         if let Some(answer) = session.answer(self, &method, params, deadline) {
             return match id {

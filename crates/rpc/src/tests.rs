@@ -6,6 +6,10 @@ use crate::{
 };
 use bytes::Bytes;
 use niwaki_chain::{Chain, ChainConfig, Consensus, GenesisBlock, StateOptions, StorageOptions};
+use niwaki_primitives::{
+    Address, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, b256,
+    hex,
+};
 use niwaki_rules::Network;
 use niwaki_txpool::{Pool, PoolConfig};
 use proptest::prelude::*;
@@ -18,7 +22,7 @@ struct Rig {
     runtime: Runtime,
 }
 
-/// One for all cases: nothing that is asked here changes it.
+/// One for all cases: nothing that is asked here changes it but for what waits in its pool.
 static RIG: LazyLock<Rig> = LazyLock::new(|| {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
     let genesis = Network::Dev.genesis();
@@ -65,6 +69,45 @@ fn ask(body: &[u8]) -> Option<Vec<u8>> {
     let body = Bytes::copy_from_slice(body);
     let session = Session::default();
     RIG.runtime.block_on(RIG.dispatcher.answer(body, &session))
+}
+
+/// The transaction `nonce` of the dev network's first account.
+fn transaction(nonce: u64) -> Bytes {
+    let key = b256!("8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63");
+    let unsigned = TxEip1559 {
+        chain_id: Network::Dev.genesis().spec.chain_id,
+        nonce,
+        gas_limit: 21_000,
+        max_fee_per_gas: 100_000_000_000,
+        max_priority_fee_per_gas: 1_000_000_000,
+        to: TxKind::Call(Address::ZERO),
+        ..TxEip1559::default()
+    };
+    let (r, s, y_parity) = niwaki_crypto::sign(&unsigned.signature_hash(), &key).unwrap();
+    let signed = unsigned.into_signed(Signature::new(r, s, y_parity));
+    TxEnvelope::from(signed).encoded_2718().into()
+}
+
+#[test]
+fn a_request_of_a_batch_sees_what_those_before_it_did() {
+    let sender = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
+    let call = |id: u64, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    for nonce in (0..40).step_by(4) {
+        let pairs = (nonce..nonce + 4).flat_map(|nonce| {
+            let raw = hex::encode_prefixed(transaction(nonce));
+            [
+                call(0, "eth_sendRawTransaction", json!([raw])),
+                call(1, "eth_getTransactionCount", json!([sender, "pending"])),
+            ]
+        });
+        let batch = Value::from(pairs.collect::<Vec<_>>());
+        let answers = ask(batch.to_string().as_bytes()).unwrap();
+        let answers: Vec<Value> = serde_json::from_slice(&answers).unwrap();
+        for (nonce, answers) in (nonce..).zip(answers.chunks(2)) {
+            let want = format!("{:#x}", nonce + 1);
+            assert_eq!(answers[1]["result"], want, "{answers:?}");
+        }
+    }
 }
 
 fn is_answer(value: &Value) -> bool {
