@@ -203,6 +203,29 @@ impl Account {
         })
     }
 
+    /// A call that sends one wei; the tip in wei per gas, a hundredth of the fee.
+    pub(crate) fn call(
+        &self,
+        nonce: u64,
+        to: Address,
+        input: Bytes,
+        gas_limit: u64,
+        tip: u128,
+    ) -> Result<Bytes> {
+        let tx = self.sign(TxEip1559 {
+            chain_id: CHAIN_ID,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: 100 * tip,
+            max_priority_fee_per_gas: tip,
+            to: TxKind::Call(to),
+            value: U256::from(1),
+            access_list: AccessList::default(),
+            input,
+        })?;
+        Ok(encode_network(&tx, None).into())
+    }
+
     /// Lets the counter act for this account; `nonce` is after the sender's own has gone up.
     fn authorization(&self, nonce: u64) -> Result<SignedAuthorization> {
         let authorization = Authorization {

@@ -1,9 +1,13 @@
 //! An execution client seen from outside: its Engine API and its JSON-RPC.
 
-use eyre::{Result, WrapErr, eyre};
+use eyre::{Result, WrapErr, ensure, eyre};
+use niwaki_primitives::Bytes;
 use niwaki_rpc::JwtSecret;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// A client with a large genesis file reads it first.
+const READY_WITHIN: Duration = Duration::from_secs(300);
 
 /// How to ask a client.
 #[derive(Debug)]
@@ -70,8 +74,12 @@ impl Client {
         method: &str,
         params: Value,
     ) -> Result<Value> {
-        let at = || format!("{} {method}", self.name);
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        self.post(url, token, method, &body)
+    }
+
+    fn post(&self, url: &str, token: Option<&str>, what: &str, body: &Value) -> Result<Value> {
+        let at = || format!("{} {what}", self.name);
         let mut request = self
             .agent
             .post(url)
@@ -90,13 +98,28 @@ impl Client {
         serde_json::from_str(&text).wrap_err_with(|| format!("{}: not JSON: {text}", at()))
     }
 
+    /// Sends transactions in one batch to the public port; for each, in order, its error, if any.
+    pub(crate) fn send_all(&self, raw: &[Bytes]) -> Result<Vec<Option<String>>> {
+        let one = |raw: &Bytes| json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [raw] });
+        let body = Value::from(raw.iter().map(one).collect::<Vec<_>>());
+        let answers = self.post(&self.rpc, None, "a batch of transactions", &body)?;
+        let answers = answers.as_array();
+        let answers = answers.ok_or_else(|| eyre!("{}: a batch is no list", self.name))?;
+        ensure!(answers.len() == raw.len(), "{} answers", answers.len());
+        let error = |answer: &Value| {
+            let error = answer.get("error")?;
+            Some(error["message"].as_str().unwrap_or_default().to_owned())
+        };
+        Ok(answers.iter().map(error).collect())
+    }
+
     /// Waits until the public port answers.
     pub(crate) fn wait_until_ready(&self) -> Result<()> {
         let began = Instant::now();
         loop {
             match self.ask("eth_blockNumber", json!([])) {
                 Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > Duration::from_secs(60) => {
+                Err(error) if began.elapsed() > READY_WITHIN => {
                     return Err(error.wrap_err("it does not begin to answer"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),

@@ -2,7 +2,7 @@
 //! begun with the case's genesis, given its payloads with tokens.
 
 use crate::genesis::BLOCK_FORKS;
-use crate::process::{Kind, Process};
+use crate::process::{Given, Kind, Process};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use serde_json::{Map, Value, json};
@@ -98,7 +98,13 @@ fn play(niwaki: &Path, case: &Value) -> Result<()> {
     let genesis = folder.path().join("genesis.json");
     std::fs::write(&genesis, genesis_of(case)?.to_string())?;
     let place = folder.path().join("node");
-    let node = Process::start(Kind::Niwaki, "niwaki", niwaki, place, (&genesis, None))?;
+    let node = Process::start(
+        Kind::Niwaki,
+        "niwaki",
+        niwaki,
+        place,
+        Given::genesis(&genesis),
+    )?;
     let client = &node.client;
     let first = client.ask("eth_getBlockByNumber", json!(["0x0", false]))?;
     let want = &case["genesisBlockHeader"]["hash"];

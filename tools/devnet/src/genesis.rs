@@ -10,6 +10,9 @@ pub(crate) const GENESIS_TIME: u64 = 1_790_000_000;
 pub(crate) const SLOT_S: u64 = 4;
 pub(crate) const CHAIN_ID: u64 = 7_014;
 
+/// As mainnet had it until 2025.
+pub(crate) const GAS_LIMIT: u64 = 36_000_000;
+
 /// The forks that begin at a block, by their names in a genesis file.
 pub(crate) const BLOCK_FORKS: [&str; 11] = [
     "homestead",
@@ -49,7 +52,7 @@ const SYSTEM: [(&str, &str); 4] = [
 ];
 
 /// The genesis file that both clients read.
-pub(crate) fn genesis(accounts: &[Account]) -> String {
+pub(crate) fn genesis(accounts: &[Account], gas_limit: u64) -> String {
     let mut alloc = serde_json::Map::new();
     for account in accounts {
         let balance = json!({ "balance": "0x200000000000000000000000000000000000000000000" });
@@ -87,7 +90,7 @@ pub(crate) fn genesis(accounts: &[Account]) -> String {
         "nonce": "0x0",
         "timestamp": format!("{GENESIS_TIME:#x}"),
         "extraData": "0x",
-        "gasLimit": "0x2255100",
+        "gasLimit": format!("{gas_limit:#x}"),
         "difficulty": "0x0",
         "mixHash": "0x0000000000000000000000000000000000000000000000000000000000000000",
         "coinbase": "0x0000000000000000000000000000000000000000",

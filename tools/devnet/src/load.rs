@@ -6,10 +6,10 @@
 
 mod requests;
 
-use crate::process::{Kind, Process};
+use crate::process::{Given, Kind, Process};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
-use requests::Requests;
+pub(crate) use requests::Requests;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+/// Blocks below the head that arguments are drawn from.
+const RECENT: u64 = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadOptions {
@@ -56,21 +59,26 @@ struct Round {
     p50: Duration,
     p99: Duration,
     errors: usize,
+    /// What the client's processors did for one request, us.
+    processor_us: f64,
 }
 
 /// Measures as the options say.
 pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let start = |kind, name: &'static str, binary: &PathBuf| {
-        let files = (options.genesis.as_path(), Some(options.chain.as_path()));
+        let given = Given {
+            chain: Some(&options.chain),
+            ..Given::genesis(&options.genesis)
+        };
         let binary = std::path::absolute(binary)?;
-        Process::start(kind, name, &binary, folder.path().join(name), files)
+        Process::start(kind, name, &binary, folder.path().join(name), given)
     };
     let mut clients = vec![start(Kind::Niwaki, "niwaki", &options.niwaki)?];
     if let Some(geth) = &options.geth {
         clients.push(start(Kind::Geth, "geth", geth)?);
     }
-    let requests = Requests::of(&clients[0].client)?;
+    let requests = Requests::of(&clients[0].client, RECENT)?;
     let mut mixes = vec![("mix".to_owned(), requests.mix(options.requests))];
     if options.methods {
         for (method, bodies) in requests.by_method() {
@@ -83,7 +91,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     }
     let mut report = Vec::new();
     for (name, bodies) in mixes {
-        let bodies: Arc<[String]> = bodies.into();
+        let bodies: Arc<[Vec<u8>]> = bodies.iter().map(|body| post(body)).collect();
         for &connections in &options.connections {
             report.push(measure(
                 &clients,
@@ -104,14 +112,14 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
 fn measure(
     clients: &[Process],
     name: &str,
-    bodies: &Arc<[String]>,
+    bodies: &Arc<[Vec<u8>]>,
     connections: usize,
     count: usize,
 ) -> Result<Value> {
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); clients.len()];
     for _ in 0..count {
         for (process, rounds) in clients.iter().zip(&mut rounds) {
-            rounds.push(round(process.ports()[0], bodies, connections)?);
+            rounds.push(round(process, bodies, connections)?);
         }
     }
     let mut value = json!({ "requests": name, "connections": connections, "n": count });
@@ -123,13 +131,20 @@ fn measure(
             of(&|round| round.p99.as_secs_f64() * 1e3),
         );
         let errors: usize = rounds.iter().map(|round| round.errors).sum();
+        let processor = of(&|round| round.processor_us);
         println!(
             "{name:<28} {connections:>3} connections, {:<8} {:>9.0} ({:.0}..{:.0}) a second, \
-             P50 {:.2} ms, P99 {:.2} ms, {errors} errors",
-            process.client.name, per_second[0], per_second[1], per_second[2], p50[0], p99[0],
+             P50 {:.2} ms, P99 {:.2} ms, {:.1} us of its processors, {errors} errors",
+            process.client.name,
+            per_second[0],
+            per_second[1],
+            per_second[2],
+            p50[0],
+            p99[0],
+            processor[0],
         );
         value[process.client.name] = json!({
-            "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "errors": errors,
+            "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "processor_us": processor, "errors": errors,
         });
     }
     if let [first, second] = &rounds[..] {
@@ -160,7 +175,9 @@ fn spread(mut figures: Vec<f64>) -> [f64; 3] {
 }
 
 /// Sends every body once, over so many connections.
-fn round(port: u16, bodies: &Arc<[String]>, connections: usize) -> Result<Round> {
+fn round(process: &Process, bodies: &Arc<[Vec<u8>]>, connections: usize) -> Result<Round> {
+    let port = process.ports()[0];
+    let processor = process.processor_time()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -181,9 +198,11 @@ fn round(port: u16, bodies: &Arc<[String]>, connections: usize) -> Result<Round>
         times.sort_unstable();
         let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
-        let requests_per_second = times.len() as f64 / took.as_secs_f64();
+        let count = times.len() as f64;
+        let processor = process.processor_time()?.saturating_sub(processor);
         Ok(Round {
-            requests_per_second,
+            processor_us: processor.as_secs_f64() * 1e6 / count,
+            requests_per_second: count / took.as_secs_f64(),
             p50: at(50),
             p99: at(99),
             errors,
@@ -194,73 +213,108 @@ fn round(port: u16, bodies: &Arc<[String]>, connections: usize) -> Result<Round>
 /// One connection: the next request when the answer to the one before has come.
 async fn connection(
     port: u16,
-    bodies: Arc<[String]>,
+    bodies: Arc<[Vec<u8>]>,
     next: Arc<AtomicUsize>,
 ) -> Result<(Vec<Duration>, usize)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    stream.set_nodelay(true)?;
+    let mut connection = Connection::open(port).await?;
     let (mut times, mut errors) = (Vec::new(), 0);
-    let (mut request, mut buffer) = (Vec::new(), Vec::new());
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some(body) = bodies.get(index) else {
+        let Some(request) = bodies.get(index) else {
             return Ok((times, errors));
         };
-        request.clear();
-        let head = format!(
-            "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n",
-            body.len()
-        );
-        request.extend_from_slice(head.as_bytes());
-        request.extend_from_slice(body.as_bytes());
-        let began = Instant::now();
-        stream.write_all(&request).await?;
-        let is_error = answer(&mut stream, &mut buffer)
-            .await
-            .wrap_err_with(|| format!("the answer to {body}"))?;
-        times.push(began.elapsed());
+        let (took, is_error) = connection.ask(request).await?;
+        times.push(took);
         errors += usize::from(is_error);
     }
+}
+
+/// A connection that asks one thing at a time.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(port: u16) -> Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            buffer: Vec::with_capacity(1 << 16),
+        })
+    }
+
+    /// How long the answer to `request`, made by [`post`], took, and whether it is an error.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<(Duration, bool)> {
+        let began = Instant::now();
+        self.stream.write_all(request).await?;
+        let is_error = answer(&mut self.stream, &mut self.buffer)
+            .await
+            .wrap_err_with(|| String::from_utf8_lossy(request).into_owned())?;
+        Ok((began.elapsed(), is_error))
+    }
+}
+
+/// The request that has `body`, as it goes over the wire.
+pub(crate) fn post(body: &str) -> Vec<u8> {
+    format!(
+        "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }
 
 /// Reads one answer, and says whether it is an error.
 async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
     buffer.clear();
-    let mut whole = None;
-    while whole.is_none_or(|whole| buffer.len() < whole) {
-        ensure!(
-            stream.read_buf(buffer).await? > 0,
-            "the connection was closed"
-        );
-        if whole.is_none()
-            && let Some(end) = find(buffer, b"\r\n\r\n")
-        {
-            let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
-            ensure!(head.starts_with("http/1.1 200"), "{head}");
-            match length(&head) {
-                Some(length) => whole = Some(end + 4 + length),
-                // Chunks end with an empty one.
-                None => {
-                    while !buffer.ends_with(b"0\r\n\r\n") {
-                        ensure!(
-                            stream.read_buf(buffer).await? > 0,
-                            "the connection was closed"
-                        );
-                    }
-                    whole = Some(buffer.len());
-                }
+    let mut read = async |buffer: &mut Vec<u8>| -> Result<()> {
+        let count = stream.read_buf(buffer).await?;
+        ensure!(count > 0, "the connection was closed");
+        Ok(())
+    };
+    let head = loop {
+        read(buffer).await?;
+        if let Some(end) = find(buffer, b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    ensure!(
+        buffer.starts_with(b"HTTP/1.1 200"),
+        "{}",
+        String::from_utf8_lossy(&buffer[..head])
+    );
+    match length(&buffer[..head]) {
+        Some(length) => {
+            while buffer.len() < head + length {
+                read(buffer).await?;
+            }
+        }
+        // Chunks end with an empty one.
+        None => {
+            while !buffer.ends_with(b"0\r\n\r\n") {
+                read(buffer).await?;
             }
         }
     }
-    Ok(find(&buffer[..buffer.len().min(400)], b"\"error\":").is_some())
+    let first = &buffer[head..buffer.len().min(head + 200)];
+    Ok(find(first, b"\"error\":").is_some())
 }
 
-fn length(head: &str) -> Option<usize> {
-    let line = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length:"))?;
-    line.trim().parse().ok()
+/// What the head says of the body's length.
+fn length(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"content-length:";
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| {
+        line.get(..NAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(NAME))
+    })?;
+    std::str::from_utf8(&line[NAME.len()..])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

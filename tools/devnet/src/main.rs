@@ -1,9 +1,11 @@
 //! `niwaki-devnet`: two execution clients driven from outside, side by side.
 //!
-//! `load` sends both the same requests, `fixtures` plays known cases. `play` is a consensus client for both at once: it plays slots on a chain of its own through the real Engine API, with tokens: blocks that either
-//! client builds go to both, with transactions of every type in them, and both must agree on every
-//! head. Slots are missed, payloads come late and twice, the two are parted and brought together
-//! again, and this client is stopped and killed. It refuses to know anything of the inside of either.
+//! `load` sends both the same requests, `fixtures` plays known cases, `soak` keeps niwaki busy for
+//! long. `play` is a consensus client for both at once: it plays slots on a chain of its own through
+//! the real Engine API, with tokens: blocks that either client builds go to both, with transactions
+//! of every type in them, and both must agree on every head. Slots are missed, payloads come late
+//! and twice, the two are parted and brought together again, and this client is stopped and killed.
+//! It refuses to know anything of the inside of either.
 
 mod accounts;
 mod client;
@@ -13,6 +15,7 @@ mod load;
 mod play;
 mod process;
 mod report;
+mod soak;
 
 use clap::{Args, Parser};
 use eyre::{Result, ensure};
@@ -28,6 +31,8 @@ enum Command {
     Play(PlayOptions),
     /// Sends both the same JSON-RPC requests, in turn.
     Load(load::LoadOptions),
+    /// Keeps niwaki busy for long over a large state, and watches its memory.
+    Soak(soak::SoakOptions),
     /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
     Fixtures(fixtures::FixtureOptions),
 }
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Play(options) => play(&options),
         Command::Load(options) => load::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     };
     match done {
@@ -98,7 +104,7 @@ fn play(options: &PlayOptions) -> Result<()> {
     let report = play.finish()?;
     report.print();
     if let Some(path) = &options.json {
-        std::fs::write(path, report.to_json())?;
+        std::fs::write(path, format!("{:#}\n", report.to_json()))?;
     }
     Ok(())
 }

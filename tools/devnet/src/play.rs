@@ -4,9 +4,9 @@ mod check;
 
 use crate::PlayOptions;
 use crate::accounts::{self, Account, Sent, Stock};
-use crate::genesis::{GENESIS_TIME, SLOT_S, genesis};
+use crate::genesis::{GAS_LIMIT, GENESIS_TIME, SLOT_S, genesis};
 use crate::load::number;
-use crate::process::{Kind, Process};
+use crate::process::{Given, Kind, Process};
 use crate::report::Report;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_crypto::keccak256;
@@ -64,17 +64,16 @@ impl Play {
     pub(crate) fn begin(options: &PlayOptions, folder: &Path) -> Result<Self> {
         let accounts = accounts::make(ACCOUNTS)?;
         let file = folder.join("genesis.json");
-        std::fs::write(&file, genesis(&accounts))?;
+        std::fs::write(&file, genesis(&accounts, GAS_LIMIT))?;
         let niwaki = std::path::absolute(&options.niwaki)?;
         let start = |kind, name: &'static str, binary: &Path| {
-            Process::start(kind, name, binary, folder.join(name), (&file, None)).wrap_err_with(
-                || {
+            Process::start(kind, name, binary, folder.join(name), Given::genesis(&file))
+                .wrap_err_with(|| {
                     format!(
                         "{name} does not start; see {}",
                         folder.join(name).join("log").display()
                     )
-                },
-            )
+                })
         };
         let second = match &options.geth {
             Some(geth) => start(Kind::Geth, "geth", &std::path::absolute(geth)?)?,

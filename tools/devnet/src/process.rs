@@ -17,6 +17,30 @@ pub(crate) enum Kind {
     Geth,
 }
 
+/// What a client is started upon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) genesis: &'a Path,
+    /// A file of blocks that it imports first.
+    pub(crate) chain: Option<&'a Path>,
+    /// Of niwaki.
+    pub(crate) memory_budget: &'a str,
+    /// More flags for niwaki.
+    pub(crate) flags: &'a [&'a str],
+}
+
+impl<'a> Given<'a> {
+    /// A genesis file and nothing else.
+    pub(crate) fn genesis(genesis: &'a Path) -> Self {
+        Self {
+            genesis,
+            chain: None,
+            memory_budget: "512M",
+            flags: &[],
+        }
+    }
+}
+
 /// A client that runs.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -25,20 +49,24 @@ pub(crate) struct Process {
     binary: PathBuf,
     folder: PathBuf,
     ports: [u16; 2],
+    flags: Vec<String>,
     child: Child,
 }
 
 impl Process {
-    /// Starts `binary` in `folder`, which is made, upon the genesis file and the blocks of a file.
+    /// Starts `binary` in `folder`, which is made.
     pub(crate) fn start(
         kind: Kind,
         name: &'static str,
         binary: &Path,
         folder: PathBuf,
-        (genesis, chain): (&Path, Option<&Path>),
+        given: Given<'_>,
     ) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        std::fs::copy(genesis, folder.join("genesis.json"))?;
+        let genesis = folder.join("genesis.json");
+        if given.genesis != genesis {
+            std::fs::copy(given.genesis, genesis)?;
+        }
         let mut secret = [0; 32];
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let secret = JwtSecret::new(secret);
@@ -46,11 +74,16 @@ impl Process {
         if kind == Kind::Geth {
             prepare_geth(binary, &folder)?;
         }
-        if let Some(chain) = chain {
+        if let Some(chain) = given.chain {
             import(kind, binary, &folder, chain)?;
         }
         let ports = [free_port()?, free_port()?];
-        let child = spawn(kind, binary, &folder, ports)?;
+        let flags = match kind {
+            Kind::Niwaki => [&["--memory-budget", given.memory_budget], given.flags].concat(),
+            Kind::Geth => Vec::new(),
+        };
+        let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
+        let child = spawn(kind, binary, &folder, ports, &flags)?;
         let client = Client::new(name, ports[0], ports[1], secret);
         let process = Self {
             kind,
@@ -58,6 +91,7 @@ impl Process {
             binary: binary.to_owned(),
             folder,
             ports,
+            flags,
             child,
         };
         process.client.wait_until_ready()?;
@@ -71,6 +105,26 @@ impl Process {
     /// Of JSON-RPC and of the Engine API.
     pub(crate) fn ports(&self) -> [u16; 2] {
         self.ports
+    }
+
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has used of the processors.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // Fields 14 and 15, user and system time, in hundredths of a second; the second is a name
+        // in brackets.
+        let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        let ticks: u64 = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(str::parse::<u64>)
+            .sum::<Result<_, _>>()?;
+        Ok(Duration::from_millis(ticks * 10))
     }
 
     /// The file of the chain's genesis.
@@ -107,7 +161,13 @@ impl Process {
 
     /// Starts it again after it has ended.
     pub(crate) fn start_again(&mut self) -> Result<()> {
-        self.child = spawn(self.kind, &self.binary, &self.folder, self.ports)?;
+        self.child = spawn(
+            self.kind,
+            &self.binary,
+            &self.folder,
+            self.ports,
+            &self.flags,
+        )?;
         self.client.wait_until_ready()
     }
 }
@@ -175,7 +235,13 @@ fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> 
     Ok(())
 }
 
-fn spawn(kind: Kind, binary: &Path, folder: &Path, [rpc, engine]: [u16; 2]) -> Result<Child> {
+fn spawn(
+    kind: Kind,
+    binary: &Path,
+    folder: &Path,
+    [rpc, engine]: [u16; 2],
+    more: &[String],
+) -> Result<Child> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -198,8 +264,6 @@ fn spawn(kind: Kind, binary: &Path, folder: &Path, [rpc, engine]: [u16; 2]) -> R
             &engine,
             "--engine-jwt-secret",
             "secret",
-            "--memory-budget",
-            "512M",
         ],
         Kind::Geth => vec![
             "--config",
@@ -224,6 +288,7 @@ fn spawn(kind: Kind, binary: &Path, folder: &Path, [rpc, engine]: [u16; 2]) -> R
     };
     Command::new(binary)
         .args(flags)
+        .args(more)
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

@@ -56,7 +56,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> Value {
         let times = self.times.iter().map(|(what, times)| {
             let [p50, p95, p99, longest] = Self::percentiles(times);
             let figures = json!({
@@ -65,13 +65,12 @@ impl Report {
             (what.clone(), figures)
         });
         let times: serde_json::Map<String, Value> = times.collect();
-        let value = json!({
+        json!({
             "head": self.head,
             "head_hash": self.head_hash,
             "state_root": self.state_root,
             "counts": self.counts,
             "times": times,
-        });
-        format!("{value:#}\n")
+        })
     }
 }

@@ -25,9 +25,6 @@ const WEIGHTS: [(&str, u32); 9] = [
 /// Methods that are measured by themselves beside those of the mix.
 const ALSO: [&str; 2] = ["eth_getProof", "eth_chainId"];
 
-/// Blocks below the head that arguments are drawn from.
-const RECENT: u64 = 32;
-
 /// Different requests of each method.
 const EACH: usize = 200;
 
@@ -35,11 +32,11 @@ const EACH: usize = 200;
 pub(crate) struct Requests(BTreeMap<&'static str, Vec<String>>);
 
 impl Requests {
-    /// Drawn from the latest blocks of the chain that `client` has.
-    pub(crate) fn of(client: &Client) -> Result<Self> {
+    /// Drawn from the head and so many blocks below it, of the chain that `client` has.
+    pub(crate) fn of(client: &Client, recent: u64) -> Result<Self> {
         let head = number(&client.ask("eth_blockNumber", json!([]))?)?;
         let (mut blocks, mut transactions) = (Vec::new(), Vec::new());
-        for at in head.saturating_sub(RECENT)..=head {
+        for at in head.saturating_sub(recent)..=head {
             let block = client.ask("eth_getBlockByNumber", json!([format!("{at:#x}"), true]))?;
             let all = block["transactions"].as_array().into_iter().flatten();
             transactions.extend(all.cloned());

@@ -1,0 +1,118 @@
+//! The node's memory, second by second.
+
+use super::Shared;
+use eyre::{Result, eyre};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// One second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    at_s: f64,
+    rss_bytes: u64,
+    /// Since the beginning.
+    included: u64,
+    requests: u64,
+}
+
+impl Sample {
+    pub(super) fn to_json(self) -> Value {
+        json!([self.at_s, self.rss_bytes, self.included, self.requests])
+    }
+}
+
+/// Takes samples until it is over.
+pub(super) fn watch(process: u32, shared: &Shared) -> Result<Vec<Sample>> {
+    let began = Instant::now();
+    let mut samples = Vec::new();
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let sample = Sample {
+            at_s: began.elapsed().as_secs_f64(),
+            rss_bytes: memory(process, "VmRSS:")?,
+            included: shared.included.load(Ordering::Relaxed),
+            requests: shared.requests.load(Ordering::Relaxed),
+        };
+        samples.push(sample);
+        if samples.len() % 60 == 0 {
+            eprintln!(
+                "{:.0} s: {} MiB, {} transactions in the chain, {} requests",
+                sample.at_s,
+                sample.rss_bytes >> 20,
+                sample.included,
+                sample.requests
+            );
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok(samples)
+}
+
+/// A line of the process's status, bytes.
+pub(super) fn memory(process: u32, name: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&path)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10)
+        .ok_or_else(|| eyre!("{path} has no {name}"))
+}
+
+/// Bytes a minute of the line with the least squares through the second half.
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+pub(super) fn slope_of_second_half(samples: &[Sample]) -> f64 {
+    let samples = &samples[samples.len() / 2..];
+    let count = samples.len() as f64;
+    let mean = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / count;
+    let (at, rss) = (mean(|s| s.at_s), mean(|s| s.rss_bytes as f64));
+    let (mut up, mut down) = (0.0, 0.0);
+    for sample in samples {
+        up += (sample.at_s - at) * (sample.rss_bytes as f64 - rss);
+        down += (sample.at_s - at).powi(2);
+    }
+    if down > 0.0 { up / down * 60.0 } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+pub(super) fn print(samples: &[Sample], peak_bytes: u64) {
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    if let Some(last) = samples.last() {
+        println!(
+            "{:.0} s: {:.0} transactions and {:.0} requests a second; resident at most {:.0} MiB, {:+.2} MiB a minute",
+            last.at_s,
+            last.included as f64 / last.at_s,
+            last.requests as f64 / last.at_s,
+            mib(peak_bytes as f64),
+            mib(slope_of_second_half(samples)),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_is_that_of_the_second_half() {
+        let sample = |at: u32, rss_bytes: u64| Sample {
+            at_s: f64::from(at),
+            rss_bytes,
+            included: 0,
+            requests: 0,
+        };
+        let steep = (0..60).map(|at| sample(at, u64::from(at) * 1_000_000));
+        let then = (60..120).map(|at| sample(at, 60_000_000 + u64::from(at) * 50));
+        let samples: Vec<_> = steep.chain(then).collect();
+        assert!((slope_of_second_half(&samples) - 3_000.0).abs() < 1e-6);
+        assert_eq!(slope_of_second_half(&samples[..1]), 0.0);
+        assert_eq!(slope_of_second_half(&[]), 0.0);
+    }
+
+    #[test]
+    fn memory_is_in_bytes_and_a_line_that_is_not_there_is_named() {
+        let own = std::process::id();
+        assert!(memory(own, "VmHWM:").unwrap() > 1 << 20);
+        let error = memory(own, "VmNothing:").unwrap_err().to_string();
+        assert!(error.contains("has no VmNothing:"), "{error}");
+    }
+}
