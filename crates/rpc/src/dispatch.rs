@@ -1,8 +1,8 @@
 //! From the bytes of a request to the bytes of its answer.
 //!
 //! A request is read without copying: method, id and parameters are slices of the body. Cheap
-//! methods are answered by the thread that read the request; the others wait for a worker of
-//! their [`Lane`], in a queue that is bounded. The requests of a batch are answered one after the
+//! methods are answered by the thread that read the request, and so are calls while enough threads
+//! are left to read; the others wait for a worker of their [`Lane`], in a queue that is bounded. The requests of a batch are answered one after the
 //! other.
 
 use crate::backend::Backend;
@@ -277,17 +277,15 @@ impl Dispatcher {
         if id.is_none() {
             return Answer::None; // A notification asks for nothing that these methods do.
         }
-        match found.lane {
-            Lane::Inline => {
-                let answer = run(&self.backend, found, (id, params), deadline, None);
-                answer.map_or(Answer::None, Answer::Ready)
-            }
-            lane => {
-                let part = |text: &str| body.slice_ref(text.as_bytes());
-                let asked = (id.map(part), params.map(part));
-                self.later(found, asked, deadline, in_parts && lane == Lane::Heavy)
-            }
+        let place = self.lanes.run_by_reader(found.lane);
+        if found.lane == Lane::Inline || place.is_some() {
+            let answer = run(&self.backend, found, (id, params), deadline, None);
+            return answer.map_or(Answer::None, Answer::Ready);
         }
+        let part = |text: &str| body.slice_ref(text.as_bytes());
+        let asked = (id.map(part), params.map(part));
+        let in_parts = in_parts && found.lane == Lane::Heavy;
+        self.later(found, asked, deadline, in_parts)
     }
 
     /// Has a worker of the method's lane answer.

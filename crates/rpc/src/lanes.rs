@@ -5,6 +5,7 @@
 //! may make run at a lower priority than those that a consensus client waits for.
 
 use crate::methods::Lane;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,7 +20,21 @@ const NICE: i32 = 5;
 
 /// The workers of every lane; shared by all ways in.
 #[derive(Debug)]
-pub struct Lanes([SyncSender<Job>; Lane::QUEUED.len()]);
+pub struct Lanes {
+    queues: [SyncSender<Job>; Lane::QUEUED.len()],
+    /// Places for calls that the threads that read requests may answer themselves.
+    readers: AtomicUsize,
+}
+
+/// A place taken by [`Lanes::run_by_reader`], given back with it.
+#[derive(Debug)]
+pub(crate) struct ReaderPlace<'a>(&'a AtomicUsize);
+
+impl Drop for ReaderPlace<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 impl Lanes {
     /// Starts workers for `cores` processors.
@@ -40,14 +55,30 @@ impl Lanes {
             queues.push(sender);
         }
         let queues = queues.try_into().expect("one for each lane");
-        Ok(Self(queues))
+        Ok(Self {
+            queues,
+            readers: AtomicUsize::new(cores / 2),
+        })
+    }
+
+    /// Lets the thread that read a request of `lane` answer it: most take less than handing them to
+    /// a worker does, and while some are long, half of the threads go on reading.
+    pub(crate) fn run_by_reader(&self, lane: Lane) -> Option<ReaderPlace<'_>> {
+        let one_less = |free: usize| free.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        let taken = lane == Lane::Call
+            && self
+                .readers
+                .fetch_update(relaxed, relaxed, one_less)
+                .is_ok();
+        taken.then(|| ReaderPlace(&self.readers))
     }
 
     /// Has a worker of `lane` do `job`, those of one lane in the order in which they are given;
     /// `false` if too many wait already, or `lane` has no workers.
     pub(crate) fn run(&self, lane: Lane, job: Job) -> bool {
         let queue = Lane::QUEUED.iter().position(|queued| *queued == lane);
-        let Some(queue) = queue.and_then(|index| self.0.get(index)) else {
+        let Some(queue) = queue.and_then(|index| self.queues.get(index)) else {
             return false;
         };
         match queue.try_send(job) {
@@ -55,6 +86,12 @@ impl Lanes {
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
     }
+}
+
+/// Lowers the priority of the calling thread, which serves what no block waits for.
+pub fn yield_to_blocks() {
+    // Of the calling thread only, on Linux; elsewhere it is refused or harmless.
+    let _ = rustix::process::nice(NICE);
 }
 
 fn workers(lane: Lane, cores: usize) -> usize {
@@ -68,8 +105,7 @@ fn workers(lane: Lane, cores: usize) -> usize {
 
 fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
     if matches!(lane, Lane::Call | Lane::Heavy | Lane::Long) {
-        // Of the calling thread only, on Linux; elsewhere it is refused or harmless.
-        let _ = rustix::process::nice(NICE);
+        yield_to_blocks();
     }
     loop {
         // One idle worker waits at the queue, the others for it.
@@ -96,6 +132,22 @@ mod tests {
         }
         let order: Vec<i32> = receiver.iter().take(100).collect();
         assert_eq!(order, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn half_of_the_readers_may_answer_calls_and_nothing_else() {
+        let lanes = Lanes::new(4).unwrap();
+        let first = lanes.run_by_reader(Lane::Call);
+        let second = lanes.run_by_reader(Lane::Call);
+        assert!(first.is_some() && second.is_some());
+        assert!(lanes.run_by_reader(Lane::Call).is_none());
+        drop(first);
+        for lane in [Lane::Heavy, Lane::Engine, Lane::Payload, Lane::Long] {
+            assert!(lanes.run_by_reader(lane).is_none(), "{lane:?}");
+        }
+        assert!(lanes.run_by_reader(Lane::Call).is_some());
+        let single = Lanes::new(1).unwrap();
+        assert!(single.run_by_reader(Lane::Call).is_none());
     }
 
     #[test]

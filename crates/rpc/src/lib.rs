@@ -53,7 +53,7 @@ pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
 pub use figures::Figures;
-pub use lanes::Lanes;
+pub use lanes::{Lanes, yield_to_blocks};
 pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, all as methods};
 pub use params::{BlockRef, BlockTag, Params};
 pub use server::{

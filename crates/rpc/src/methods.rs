@@ -11,7 +11,7 @@ pub(crate) type Handler = fn(&Backend, &Params<'_>, &mut Vec<u8>) -> Result<(), 
 pub enum Lane {
     /// Microseconds: answered by the thread that read it.
     Inline,
-    /// Runs code, or reads many rows.
+    /// Runs code, or reads many rows; most are short.
     Call,
     /// Reads or runs many blocks: logs, traces.
     Heavy,

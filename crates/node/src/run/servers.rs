@@ -9,7 +9,7 @@ use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
     Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
-    Lanes, Limits, NAMESPACES, Origins,
+    Lanes, Limits, NAMESPACES, Origins, yield_to_blocks,
 };
 use niwaki_rules::Network;
 use std::collections::BTreeSet;
@@ -43,17 +43,18 @@ impl Servers {
         metrics: Option<Metrics>,
     ) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let runtime = |name: &str| {
+        let runtime = |name: &str, on_start: fn()| {
             let built = Builder::new_multi_thread()
                 .thread_name(name)
+                .on_thread_start(on_start)
                 .enable_all()
                 .build();
             built.wrap_err("can't start the threads of the servers")
         };
         let servers = Self {
             stop,
-            public: runtime("rpc-io")?,
-            engine: runtime("engine-io")?,
+            public: runtime("rpc-io", yield_to_blocks)?,
+            engine: runtime("engine-io", || ())?,
         };
         let start = Start {
             options,
