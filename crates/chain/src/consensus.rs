@@ -8,10 +8,12 @@
 //! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
 
 use crate::forkchoice::Marks;
+use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, Imported, SetHeadError};
 use niwaki_primitives::{Address, B256, Block, Fault};
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many invalid blocks are remembered.
@@ -138,17 +140,78 @@ pub struct Consensus {
     /// The number of the head that was chosen last, if it could not be followed; zero if even the
     /// number is not known.
     target: Mutex<Option<u64>>,
+    journal: Option<Mutex<Journal>>,
 }
 
 impl Consensus {
-    /// Drives `chain`.
+    /// Drives `chain`; what it answers is forgotten with the process as far as it has not reached the
+    /// disk.
     pub fn new(chain: Arc<Chain>) -> Self {
         Self {
             chain,
             waiting: Mutex::default(),
             invalid: Mutex::default(),
             target: Mutex::default(),
+            journal: None,
         }
+    }
+
+    /// Drives `chain`, and remembers in `folder` what it answers. First the blocks and the fork
+    /// choice that a process before this one has left there are taken in; how many blocks.
+    ///
+    /// # Errors
+    /// A [`Fault`], of the chain or of the folder.
+    pub fn with_journal(chain: Arc<Chain>, folder: &Path) -> Result<(Self, usize), Fault> {
+        let mut this = Self::new(chain);
+        let taken = this.take_in_journal(folder)?;
+        this.chain.sync()?;
+        this.journal = Some(Mutex::new(Journal::begin(folder)?));
+        Ok((this, taken))
+    }
+
+    fn take_in_journal(&self, folder: &Path) -> Result<usize, Fault> {
+        let (mut taken, mut chosen) = (0, None);
+        Journal::read(folder, &mut |record| {
+            let block = match record {
+                Record::Block(block) => block,
+                Record::Choice(choice) => {
+                    chosen = Some(choice);
+                    return Ok(true);
+                }
+            };
+            let hash = block.header.hash_slow();
+            if self.chain.header(&hash)?.is_some() {
+                return Ok(true);
+            }
+            match self.chain.import_payload(*block, hash, Vec::new()) {
+                Ok(_) => taken += 1,
+                Err(ImportError::Fault(fault)) => return Err(fault),
+                // Another chain's, or too long ago.
+                Err(ImportError::UnknownParent { .. } | ImportError::OutOfReach { .. }) => {}
+                // It was valid once: this is not what was written.
+                Err(ImportError::Invalid { .. }) => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        if let Some(choice) = chosen
+            && let Some(head) = self.chain.header(&choice.head)?
+        {
+            // Only forward: where the database is ahead, or elsewhere by now, it is right.
+            let present = self.chain.head().id.hash;
+            let is_ahead = self.check_ancestor("present", present, &head).is_ok();
+            if is_ahead && let Err(ForkChoiceError::Fault(fault)) = self.choose(choice) {
+                return Err(fault);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Writes to the journal, if there is one.
+    fn note(&self, write: impl FnOnce(&mut Journal) -> Result<(), Fault>) -> Result<(), Fault> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        write(&mut journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The height that this chain is behind: that of a chosen head whose blocks have not all come.
@@ -206,6 +269,9 @@ impl Consensus {
     /// [`ForkChoiceError`]; then nothing changed.
     pub fn fork_choice(&self, choice: ForkChoice) -> Result<Verdict, ForkChoiceError> {
         let verdict = self.choose(choice)?;
+        if matches!(verdict, Verdict::Valid(_)) {
+            self.note(|journal| journal.choice(choice))?;
+        }
         let target = match &verdict {
             Verdict::Syncing | Verdict::Accepted => {
                 let waiting = self.waiting();
@@ -301,8 +367,13 @@ impl Consensus {
         known: Vec<Option<Address>>,
     ) -> Result<Verdict, Fault> {
         let parent = block.header.parent_hash;
+        let encoded = self.journal.as_ref().map(|_| journal::encode(&block));
         match self.chain.import_payload(block, hash, known) {
-            Ok(imported) => Ok(Verdict::Valid(Some(imported))),
+            Ok(imported) => {
+                let encoded = encoded.unwrap_or_default();
+                self.note(|journal| journal.block(&encoded))?;
+                Ok(Verdict::Valid(Some(imported)))
+            }
             Err(ImportError::Fault(fault)) => Err(fault),
             Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),
             Err(ImportError::OutOfReach { .. }) => Ok(Verdict::Accepted),

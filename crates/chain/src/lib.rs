@@ -36,6 +36,7 @@ mod forkchoice;
 mod genesis_file;
 mod import;
 mod indices;
+mod journal;
 mod open;
 mod persist;
 mod repair;

@@ -16,6 +16,7 @@ mod checking;
 mod consensus;
 mod crash;
 mod fixtures;
+mod journal;
 mod kept_import;
 mod repairing;
 mod resuming;

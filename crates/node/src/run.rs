@@ -45,10 +45,17 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
         return Ok(Ending::Interrupted);
     };
     let metrics = metrics::install(node)?;
+    let (consensus, taken) = Consensus::with_journal(chain.clone(), &data_path.join("journal"))?;
+    if taken > 0 {
+        info!(
+            blocks = taken,
+            "blocks that had not reached the database are taken in again"
+        );
+    }
     let pool = Arc::new(open_pool(node, &chain)?);
     restore_pool(node, &data_path, &pool)?;
 
-    let consensus = Arc::new(Consensus::new(Arc::clone(&chain)));
+    let consensus = Arc::new(consensus);
     let api = api_options(options, &chain);
     let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
     let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;

@@ -23,6 +23,7 @@ pub use backup::{Backup, BackupError, BackupMade, BackupReport, restore};
 pub use batch::{Batch, ChangeRef, Later};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;
+pub use marks::MOST_BATCHES as MOST_WAITING_BATCHES;
 pub use options::{Options, SyncPolicy};
 pub use read::{Row, Rows};
 pub use segment::Segment;

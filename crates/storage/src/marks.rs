@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No more batches wait, so that each has a bit of its own.
-pub(crate) const MOST_BATCHES: usize = 64;
+pub const MOST_BATCHES: usize = 64;
 
 /// 512 KiB of words. Where a million rows wait, a look-up asks some batches in vain.
 const WORD_BITS: u32 = 16;

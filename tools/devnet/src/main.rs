@@ -15,6 +15,7 @@ mod load;
 mod play;
 mod process;
 mod report;
+mod send;
 mod soak;
 
 use clap::{Args, Parser};
@@ -33,6 +34,8 @@ enum Command {
     Load(load::LoadOptions),
     /// Keeps niwaki busy for long over a large state, and watches its memory.
     Soak(soak::SoakOptions),
+    /// Sends transactions of every type to a node that somebody else drives.
+    Send(send::SendOptions),
     /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
     Fixtures(fixtures::FixtureOptions),
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Play(options) => play(&options),
         Command::Load(options) => load::run(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::Send(options) => send::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     };
     match done {

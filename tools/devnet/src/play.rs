@@ -182,6 +182,7 @@ impl Play {
             }
             Event::Parted(depth) => self.part(builder, depth)?,
             Event::Stopped | Event::Killed => {
+                let had = self.head().clone();
                 match event {
                     Event::Stopped => self.clients[0].stop()?,
                     _ => self.clients[0].kill()?,
@@ -193,11 +194,26 @@ impl Play {
                 let began = Instant::now();
                 self.clients[0].start_again()?;
                 self.report.took("niwaki: starting again", began.elapsed());
+                self.forgot_nothing(&had)?;
                 self.catch_up(0)?;
                 self.resend(0)?;
             }
         }
         self.agree()
+    }
+
+    /// What niwaki had said of a block holds after it was stopped or killed: nobody says it again.
+    fn forgot_nothing(&self, had: &Built) -> Result<()> {
+        let params = json!(["latest", false]);
+        let head = self.clients[0].client.ask("eth_getBlockByNumber", params)?;
+        ensure!(
+            head["hash"] == had.hash,
+            "niwaki begins again at {} and had {} {}",
+            head["number"],
+            had.number,
+            had.hash
+        );
+        Ok(())
     }
 
     /// Each builds `depth` blocks that the other does not hear of; then the way of one becomes the

@@ -11,18 +11,18 @@ fn driven() -> (Consensus, Vec<Block>) {
     (Consensus::new(Arc::new(open(None))), blocks())
 }
 
-fn hash(block: &Block) -> B256 {
+pub(super) fn hash(block: &Block) -> B256 {
     block.header.hash_slow()
 }
 
-fn new_payload(consensus: &Consensus, block: &Block) -> Verdict {
+pub(super) fn new_payload(consensus: &Consensus, block: &Block) -> Verdict {
     consensus
         .new_payload(block.clone(), hash(block), Vec::new())
         .unwrap()
 }
 
 /// Marks the head alone.
-fn choose(consensus: &Consensus, head: B256) -> Result<Verdict, ForkChoiceError> {
+pub(super) fn choose(consensus: &Consensus, head: B256) -> Result<Verdict, ForkChoiceError> {
     consensus.fork_choice(ForkChoice {
         head,
         safe: B256::ZERO,
@@ -30,7 +30,7 @@ fn choose(consensus: &Consensus, head: B256) -> Result<Verdict, ForkChoiceError>
     })
 }
 
-fn empty_upon(chain: &Chain, parent: B256, extra: u8) -> Block {
+pub(super) fn empty_upon(chain: &Chain, parent: B256, extra: u8) -> Block {
     let timestamp = chain.header(&parent).unwrap().unwrap().header.timestamp + 10;
     let template = BlockTemplate {
         parent,

@@ -1,0 +1,220 @@
+//! What a consensus client was told, kept for a process that dies.
+//!
+//! Blocks reach the database behind the answer. A consensus client does not send again what was
+//! called valid, so a node that forgets its last block can't go on without peers. Each valid block
+//! and each fork choice is therefore appended to a file before it is answered. When the process dies
+//! the system still writes the file; when the machine does, its end may be lost.
+//!
+//! Format: [`MAGIC`], then records: kind (1 byte), length (4 bytes, little-endian), body. A block is its
+//! RLP; a fork choice is the hashes of head, safe and finalized block. There are no checksums: a
+//! block is judged again like any other, and a choice counts only if its blocks are known. Reading
+//! ends at the first record that is none.
+
+use crate::ForkChoice;
+use alloy_rlp::{Decodable, Encodable};
+use niwaki_primitives::{B256, Block, Fault};
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file begins.
+const MAGIC: &[u8; 16] = b"niwaki journal 1";
+
+/// Blocks of a file; two files are kept. More than the batches that may wait for the disk, so that
+/// what a removed file holds is there.
+const BLOCKS: usize = 2 * niwaki_storage::MOST_WAITING_BATCHES;
+
+/// No block is longer.
+const RECORD_BYTES: usize = 64 << 20;
+
+const BLOCK: u8 = b'B';
+const CHOICE: u8 = b'F';
+
+/// One thing that was answered.
+pub(crate) enum Record {
+    Block(Box<Block>),
+    Choice(ForkChoice),
+}
+
+/// The files, and the one that is written to.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    folder: PathBuf,
+    file: File,
+    number: u64,
+    /// In the file.
+    blocks: usize,
+    chosen: Option<ForkChoice>,
+}
+
+impl Journal {
+    /// Gives what the files of `folder` hold to `each`, oldest first, until it says that it is
+    /// enough.
+    pub(crate) fn read(
+        folder: &Path,
+        each: &mut dyn FnMut(Record) -> Result<bool, Fault>,
+    ) -> Result<(), Fault> {
+        for number in numbers(folder)? {
+            let path = path(folder, number);
+            let file = File::open(&path).map_err(|error| fault("open", &path, error))?;
+            let mut file = BufReader::new(file);
+            let mut magic = [0; MAGIC.len()];
+            if file.read_exact(&mut magic).is_err() || magic != *MAGIC {
+                continue;
+            }
+            while let Some(record) = next(&mut file) {
+                if !each(record)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is there, and begins anew.
+    pub(crate) fn begin(folder: &Path) -> Result<Self, Fault> {
+        fs::create_dir_all(folder).map_err(|error| fault("create", folder, error))?;
+        let old = numbers(folder)?;
+        let number = old.last().map_or(1, |last| last + 1);
+        for number in old {
+            remove(folder, number)?;
+        }
+        Ok(Self {
+            file: create(folder, number)?,
+            folder: folder.to_owned(),
+            number,
+            blocks: 0,
+            chosen: None,
+        })
+    }
+
+    /// Appends a valid block, as [`encode`] gives it.
+    pub(crate) fn block(&mut self, record: &[u8]) -> Result<(), Fault> {
+        if self.blocks >= BLOCKS {
+            let next = self.number + 1;
+            self.file = create(&self.folder, next)?;
+            if self.number > 1 {
+                remove(&self.folder, self.number - 1)?;
+            }
+            (self.number, self.blocks) = (next, 0);
+        }
+        self.append(record)?;
+        self.blocks += 1;
+        Ok(())
+    }
+
+    /// Appends a fork choice that was followed.
+    pub(crate) fn choice(&mut self, choice: ForkChoice) -> Result<(), Fault> {
+        if self.chosen == Some(choice) {
+            return Ok(());
+        }
+        let hashes = [choice.head, choice.safe, choice.finalized];
+        let mut record = head(CHOICE, 96);
+        record.extend_from_slice(hashes.map(|hash| hash.0).as_flattened());
+        self.append(&record)?;
+        self.chosen = Some(choice);
+        Ok(())
+    }
+
+    fn append(&mut self, record: &[u8]) -> Result<(), Fault> {
+        let written = self.file.write_all(record);
+        written.map_err(|error| fault("write", &path(&self.folder, self.number), error))
+    }
+}
+
+/// The record of a block.
+pub(crate) fn encode(block: &Block) -> Vec<u8> {
+    let mut record = head(BLOCK, block.length());
+    block.encode(&mut record);
+    record
+}
+
+/// How a record begins, with room for the rest.
+fn head(kind: u8, length: usize) -> Vec<u8> {
+    let mut record = Vec::with_capacity(5 + length);
+    record.push(kind);
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    record.extend_from_slice(&length.to_le_bytes());
+    record
+}
+
+fn next(file: &mut impl Read) -> Option<Record> {
+    let mut head = [0; 5];
+    file.read_exact(&mut head).ok()?;
+    let [kind, length @ ..] = head;
+    let length = usize::try_from(u32::from_le_bytes(length)).ok()?;
+    if length > RECORD_BYTES {
+        return None;
+    }
+    let mut body = Vec::new();
+    let read = file.take(length as u64).read_to_end(&mut body).ok()?;
+    if read < length {
+        return None;
+    }
+    match kind {
+        BLOCK => {
+            let mut rest = &body[..];
+            let block = Block::decode(&mut rest).ok()?;
+            rest.is_empty().then(|| Record::Block(Box::new(block)))
+        }
+        CHOICE => {
+            let (hashes, []) = body.as_chunks::<32>() else {
+                return None;
+            };
+            let [head, safe, finalized] = hashes else {
+                return None;
+            };
+            Some(Record::Choice(ForkChoice {
+                head: B256::from(head),
+                safe: B256::from(safe),
+                finalized: B256::from(finalized),
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// Of the files, ascending; none where there is no folder.
+fn numbers(folder: &Path) -> Result<Vec<u64>, Fault> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fault("list", folder, error)),
+    };
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_suffix(".journal")?.parse().ok()
+    };
+    let mut numbers: Vec<u64> = entries.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.journal"))
+}
+
+fn create(folder: &Path, number: u64) -> Result<File, Fault> {
+    let path = path(folder, number);
+    let made = File::create(&path).and_then(|mut file| file.write_all(MAGIC).map(|()| file));
+    made.map_err(|error| fault("create", &path, error))
+}
+
+fn remove(folder: &Path, number: u64) -> Result<(), Fault> {
+    let path = path(folder, number);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(fault("remove", &path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
+    Fault::Io {
+        operation,
+        path: path.display().to_string(),
+        source: Arc::new(error),
+    }
+}
