@@ -207,13 +207,21 @@ impl Chain {
         if let Some(stored) = self.header(&hash)? {
             return self.take_known(stored, block.body.transactions.len(), may_lead);
         }
-        self.try_take_in(block, hash, known, may_lead)
+        let mut block = RecoveredBlock {
+            block,
+            hash,
+            senders: Vec::new(),
+        };
+        self.try_take_in(&mut block, known, may_lead)
             .map_err(|refusal| match refusal {
-                Refusal::Invalid(reason) => ImportError::Invalid {
-                    number,
-                    hash,
-                    reason,
-                },
+                Refusal::Invalid(reason) => {
+                    self.bad_blocks().put(block.block, hash);
+                    ImportError::Invalid {
+                        number,
+                        hash,
+                        reason,
+                    }
+                }
                 Refusal::UnknownParent => ImportError::UnknownParent {
                     number,
                     hash,
@@ -258,10 +266,10 @@ impl Chain {
         Ok(imported)
     }
 
+    /// Leaves the block as it is unless it is written.
     fn try_take_in(
         &self,
-        block: Block,
-        hash: B256,
+        block: &mut RecoveredBlock,
         known: Vec<Option<Address>>,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
@@ -273,18 +281,13 @@ impl Chain {
             clock = now;
         };
         let parent = self
-            .header(&block.header.parent_hash)
+            .header(&block.block.header.parent_hash)
             .map_err(fault)?
             .ok_or(Refusal::UnknownParent)?;
-        self.check_block(&block, &parent)?;
+        self.check_block(&block.block, &parent)?;
         lap(&mut timings.check);
 
-        let senders = recover_senders(&block, known)?;
-        let block = RecoveredBlock {
-            block,
-            hash,
-            senders,
-        };
+        block.senders = recover_senders(&block.block, known)?;
         lap(&mut timings.recover);
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
@@ -292,8 +295,8 @@ impl Chain {
         let executed = match block.block.header.gas_used {
             PREFETCH_GAS.. => self
                 .world()
-                .with_prefetch(&mut view, |view| self.execute(&block, view))?,
-            _ => self.execute(&block, &view)?,
+                .with_prefetch(&mut view, |view| self.execute(block, view))?,
+            _ => self.execute(block, &view)?,
         };
         lap(&mut timings.execute);
 
@@ -306,10 +309,11 @@ impl Chain {
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
         let id = BlockId {
             number: block.block.header.number,
-            hash,
+            hash: block.hash,
         };
+        let written = std::mem::take(&mut block.block);
         let status = self
-            .write(block, &parent, (view, executed, prepared), may_lead)
+            .write((written, id), &parent, (view, executed, prepared), may_lead)
             .map_err(fault)?;
         lap(&mut timings.commit);
         Ok(Imported {
@@ -351,17 +355,14 @@ impl Chain {
 
     fn write(
         &self,
-        block: RecoveredBlock,
+        (block, id): (Block, BlockId),
         parent: &StoredHeader,
         (view, executed, prepared): (View, Executed, Prepared),
         may_lead: bool,
     ) -> Result<ImportStatus, Fault> {
-        let Block { header, body } = block.block;
+        let Block { header, body } = block;
         let stored = StoredHeader {
-            id: BlockId {
-                number: header.number,
-                hash: block.hash,
-            },
+            id,
             total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
             header,
         };

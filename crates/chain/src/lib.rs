@@ -17,6 +17,7 @@
 //! | `events` | who is told that the head moved |
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
+//! | `bad_blocks` | the last ones that were refused |
 //! | `check` | the whole database against itself |
 //! | `repair` | what a check finds, made anew from what is right |
 //! | `trie_logs` | trie logs counted, pruned, taken out and put back |
@@ -27,6 +28,7 @@
 
 mod ahead;
 mod backup;
+mod bad_blocks;
 mod build;
 mod check;
 mod chunks;
@@ -58,7 +60,7 @@ pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
 pub use niwaki_state::{
     BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
-    StateOptions,
+    StateOptions, Visit,
 };
 pub use niwaki_storage::{
     BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,

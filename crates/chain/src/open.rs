@@ -1,5 +1,6 @@
 //! Opening a chain, and its genesis block.
 
+use crate::bad_blocks::BadBlocks;
 use crate::events::Listeners;
 use crate::forkchoice::Marks;
 use crate::indices::adopt;
@@ -129,6 +130,7 @@ pub struct Chain {
     listeners: Listeners,
     /// The safe and the finalized block, as the consensus client last said.
     marks: Mutex<Marks>,
+    bad_blocks: Mutex<BadBlocks>,
 }
 
 impl Chain {
@@ -167,6 +169,7 @@ impl Chain {
             pending: Mutex::new(None),
             listeners: Listeners::default(),
             marks: Mutex::new(marks),
+            bad_blocks: Mutex::default(),
         })
     }
 
@@ -241,6 +244,12 @@ impl Chain {
 
     pub(crate) fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn bad_blocks(&self) -> MutexGuard<'_, BadBlocks> {
+        self.bad_blocks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held by whoever writes.

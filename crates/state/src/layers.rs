@@ -102,6 +102,29 @@ impl Layers {
         slots
     }
 
+    /// The first account from `from` on that any layer names, as it is on top.
+    pub(crate) fn account_from(&self, from: &B256) -> Option<(B256, Option<TrieAccount>)> {
+        let first = |changes: &Changes| {
+            let at = changes
+                .accounts
+                .partition_point(|change| change.key < *from);
+            changes.accounts.get(at).map(|change| change.key)
+        };
+        let key = self.downwards().filter_map(first).min()?;
+        Some((key, self.account(&key).flatten()))
+    }
+
+    /// The first slot of an account from `from` on that any layer names, and its value on top.
+    pub(crate) fn slot_from(&self, account: &B256, from: &B256) -> Option<(B256, U256)> {
+        let first = |changes: &Changes| {
+            let slots = &changes.account(account)?.slots;
+            let at = slots.partition_point(|change| change.key < *from);
+            slots.get(at).map(|change| change.key)
+        };
+        let key = self.downwards().filter_map(first).min()?;
+        Some((key, self.slot(account, &key).unwrap_or_default()))
+    }
+
     fn downwards(&self) -> impl Iterator<Item = &Changes> {
         self.joined.iter().rev().map(|(_, changes)| &**changes)
     }

@@ -25,6 +25,7 @@ mod repair;
 mod root;
 mod tries;
 mod view;
+mod visit;
 mod world;
 
 pub use cache::{CacheFigures, HitRate};
@@ -38,6 +39,7 @@ pub use past::PastView;
 pub use repair::{RepairError, RepairReport, StateRepair};
 pub use root::Prepared;
 pub use view::View;
+pub use visit::Visit;
 pub use world::{BlockId, StateHead, StateOptions, TRIE_LOGS_KEPT, WorldState};
 
 #[cfg(test)]

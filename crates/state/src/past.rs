@@ -39,7 +39,7 @@ impl PastView {
         self.account_by_key(&keccak256(address))
     }
 
-    fn account_by_key(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
+    pub(crate) fn account_by_key(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
         let slim = self.row(Segment::Accounts, key.as_slice(), &[])?;
         let decode = |slim: Vec<u8>| {
             decode_account(&slim)
@@ -48,7 +48,7 @@ impl PastView {
         slim.map(decode).transpose()
     }
 
-    fn slot_by_key(&self, key: &[u8]) -> Result<U256, Fault> {
+    pub(crate) fn slot_by_key(&self, key: &[u8]) -> Result<U256, Fault> {
         match self.row(Segment::Slots, key, &[])? {
             None => Ok(U256::ZERO),
             Some(value) => decode_value(&value).map_err(|e| corrupt(Segment::Slots, key, e)),
@@ -113,7 +113,7 @@ impl PastView {
         }
     }
 
-    fn snapshot(&self) -> &Snapshot {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
         self.now.snapshot()
     }
 }

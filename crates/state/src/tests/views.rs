@@ -110,3 +110,86 @@ fn a_clone_of_a_view_that_tells_does_not_hold_up_who_listens() {
     });
     assert_same(&clone, &state);
 }
+
+type Found<T> = Vec<(B256, T)>;
+
+/// What a visit gives that is there, at most `most` of it.
+fn visited<T>(
+    most: usize,
+    visit: impl FnOnce(&mut crate::Visit<'_, T>) -> Result<(), niwaki_primitives::Fault>,
+) -> Found<T> {
+    let mut found = Found::new();
+    let mut last = None;
+    visit(&mut |key, value| {
+        assert!(
+            last.replace(*key).is_none_or(|last| last < *key),
+            "ascending"
+        );
+        found.extend(value.map(|value| (*key, value)));
+        found.len() < most
+    })
+    .unwrap();
+    found
+}
+
+/// Whoever goes through the state by the two visits finds it, from wherever they begin.
+fn assert_visited(
+    state: &MemoryState,
+    accounts: &dyn Fn(&B256, usize) -> Found<TrieAccount>,
+    slots: &dyn Fn(&B256, &B256, usize) -> Found<U256>,
+) {
+    let mut held: Vec<_> = state.accounts.iter().collect();
+    held.sort_by_key(|(address, _)| keccak256(address));
+    let all = accounts(&B256::ZERO, usize::MAX);
+    let keys = |list: &[(B256, TrieAccount)]| list.iter().map(|(key, _)| *key).collect::<Vec<_>>();
+    let want: Vec<B256> = held.iter().map(|(address, _)| keccak256(address)).collect();
+    assert_eq!(keys(&all), want);
+    for at in [0, want.len() / 2, want.len() - 1] {
+        assert_eq!(
+            keys(&accounts(&want[at], 3)),
+            want[at..want.len().min(at + 3)]
+        );
+    }
+    assert!(accounts(&B256::repeat_byte(0xff), 1).is_empty());
+    for ((address, held), (key, account)) in held.into_iter().zip(all) {
+        assert_eq!(Some(account.account()), state.account(address).unwrap());
+        let slot = |(slot, value): (&U256, &U256)| (keccak256(B256::from(*slot)), *value);
+        let mut want: Vec<_> = held.storage.iter().map(slot).collect();
+        want.sort_unstable();
+        assert_eq!(slots(&key, &B256::ZERO, usize::MAX), want);
+        if let Some((middle, _)) = want.get(want.len() / 2) {
+            assert_eq!(slots(&key, middle, usize::MAX), want[want.len() / 2..]);
+            assert_eq!(slots(&key, middle, 1).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_visit_goes_through_what_a_view_holds_at_the_head_beside_it_and_in_the_past() {
+    for seed in 730..734 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (world, mut state) = world(&mut rng, &archive());
+        let mut past = Vec::new();
+        for _ in 0..12 {
+            past.push((world.head().unwrap(), state.clone()));
+            advance(&mut rng, &world, &mut state, 0);
+        }
+        let assert_view = |view: &View, state: &MemoryState| {
+            assert_visited(
+                state,
+                &|from, most| visited(most, |visit| view.accounts_from(from, visit)),
+                &|key, from, most| visited(most, |visit| view.slots_from(key, from, visit)),
+            );
+        };
+        assert_view(&world.view_at_head().unwrap(), &state);
+        for (head, state) in past {
+            assert_view(&world.view_at(head.block).unwrap().unwrap(), &state);
+            let view = world.view_of_past(head).unwrap().unwrap();
+            assert_visited(
+                &state,
+                &|from, most| visited(most, |visit| view.accounts_from(from, visit)),
+                &|key, from, most| visited(most, |visit| view.slots_from(key, from, visit)),
+            );
+        }
+    }
+}
