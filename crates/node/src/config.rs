@@ -34,7 +34,6 @@ const WITHOUT_MEANING: &[(&str, bool)] = &[
     ("max-peers", true),
     ("metrics-category", true),
     ("metrics-protocol", true),
-    ("min-priority-fee", true),
     ("nat-method", true),
     ("node-private-key-file", true),
     ("p2p-enabled", true),

@@ -37,7 +37,7 @@ const STAKERS_GAS_LIMIT: u64 = 60_000_000;
 /// Runs the node.
 pub(crate) fn run(options: &Options) -> Result<Ending> {
     let node = &options.node;
-    logs::install(&node.operation)?;
+    let log_switch = logs::install(&node.operation)?;
     let stop = Stop::listen()?;
     info!(version = %identity().client_version, "niwaki begins");
     let data_path = data_path(options)?;
@@ -58,6 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let consensus = Arc::new(consensus);
     let api = api_options(options, &chain);
     let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
+    backend.operator().set_log_switch(log_switch);
     let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let lanes = Arc::new(Lanes::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
@@ -126,6 +127,7 @@ fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
             .target_gas_limit
             .or(is_driven.then_some(STAKERS_GAS_LIMIT)),
         extra_data: extra_data.unwrap_or_else(own),
+        min_priority_fee: node.miner.min_priority_fee,
     }
 }
 

@@ -2,16 +2,19 @@
 
 use crate::RpcError;
 use crate::blocks::{FullBlock, RecentBlocks};
+use crate::choices::{Choices, Chosen};
 use crate::figures::Figures;
 use crate::filters::Filters;
+use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::Payloads;
 use crate::subscriptions::Events;
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, PastView, StateHead,
-    StoredHeader,
+    StoredHeader, Visit,
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
+use niwaki_trie::TrieAccount;
 use niwaki_txpool::Pool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +48,8 @@ pub struct ApiOptions {
     pub target_gas_limit: Option<u64>,
     /// Extra data of blocks made here.
     pub extra_data: Bytes,
+    /// What a transaction without priority must tip to be taken into a block made here, wei a gas.
+    pub min_priority_fee: u128,
 }
 
 impl Default for ApiOptions {
@@ -57,6 +62,7 @@ impl Default for ApiOptions {
             gas_price_max: U256::from(500_000_000_000_u64),
             target_gas_limit: None,
             extra_data: Bytes::new(),
+            min_priority_fee: 0,
         }
     }
 }
@@ -71,6 +77,31 @@ pub enum State {
 }
 
 impl State {
+    /// Gives `visit` the accounts from a hashed address on; see [`ChainView::accounts_from`].
+    pub(crate) fn accounts_from(
+        &self,
+        from: &B256,
+        visit: &mut Visit<'_, TrieAccount>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Recent(view) => view.accounts_from(from, visit),
+            Self::Past(view) => view.accounts_from(from, visit),
+        }
+    }
+
+    /// Gives `visit` the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
+    pub(crate) fn slots_from(
+        &self,
+        key: &B256,
+        from: &B256,
+        visit: &mut Visit<'_, U256>,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Recent(view) => view.slots_from(key, from, visit),
+            Self::Past(view) => view.slots_from(key, from, visit),
+        }
+    }
+
     fn view(&self) -> &dyn StateView {
         match self {
             Self::Recent(view) => view,
@@ -109,10 +140,13 @@ pub struct Backend {
     pub(crate) payloads: Payloads,
     pub(crate) identity: Identity,
     pub(crate) options: ApiOptions,
+    /// What of the options may change.
+    pub(crate) chosen: Arc<Chosen>,
     pub(crate) filters: Filters,
     pub(crate) events: Events,
     recent: RecentBlocks,
     figures: Figures,
+    operator: Operator,
     /// The state after the head, so that not every call takes a snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
     ids: AtomicU64,
@@ -128,17 +162,25 @@ impl Backend {
         identity: Identity,
         options: ApiOptions,
     ) -> Self {
-        let payloads = Payloads::new(Arc::clone(consensus.chain()), Arc::clone(&pool));
+        let chosen = Arc::new(Chosen::new(Choices {
+            extra_data: options.extra_data.clone(),
+            target_gas_limit: options.target_gas_limit,
+            min_priority_fee: options.min_priority_fee,
+        }));
+        let chain = Arc::clone(consensus.chain());
+        let payloads = Payloads::new(chain, Arc::clone(&pool), Arc::clone(&chosen));
         Self {
             consensus,
             pool,
             payloads,
             identity,
             options,
+            chosen,
             filters: Filters::default(),
             events: Events::default(),
             recent: RecentBlocks::default(),
             figures: Figures,
+            operator: Operator::default(),
             head_state: Mutex::default(),
             ids: AtomicU64::new(first_id()),
             consensus_heard: Mutex::default(),
@@ -157,9 +199,10 @@ impl Backend {
 
     /// What the operator's choices say of a block made here.
     pub fn block_template(&self) -> BlockTemplate {
+        let chosen = self.chosen.read();
         BlockTemplate {
-            extra_data: self.options.extra_data.clone(),
-            target_gas_limit: self.options.target_gas_limit,
+            extra_data: chosen.extra_data.clone(),
+            target_gas_limit: chosen.target_gas_limit,
             ..BlockTemplate::default()
         }
     }
@@ -182,6 +225,11 @@ impl Backend {
     /// What is counted.
     pub fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// What the program around this server does for its operator.
+    pub fn operator(&self) -> &Operator {
+        &self.operator
     }
 
     /// Who is told of new blocks and transactions.

@@ -13,8 +13,10 @@
 //! | `methods` | every method: name, lane, function |
 //! | `params`, `json` | what comes in, what goes out |
 //! | `backend` | what the methods are asked of |
+//! | `operator` | what the program around does for them |
 //! | `blocks` | blocks that were asked for lately |
-//! | `eth`, `debug`, `txpool`, `node` | the methods, by namespace |
+//! | `choices` | what the operator chooses of blocks made here |
+//! | `eth`, `debug`, `txpool`, `miner`, `node` | the methods, by namespace |
 //! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
 //! | `trace` | transactions run again and watched: `debug_trace*`, `trace_*` |
 //! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
@@ -24,6 +26,7 @@
 
 mod backend;
 mod blocks;
+mod choices;
 mod debug;
 mod dispatch;
 mod engine;
@@ -34,7 +37,9 @@ mod filters;
 mod json;
 mod lanes;
 mod methods;
+mod miner;
 mod node;
+mod operator;
 mod outlet;
 mod params;
 mod payloads;
@@ -55,6 +60,7 @@ pub use error::RpcError;
 pub use figures::Figures;
 pub use lanes::{Lanes, yield_to_blocks};
 pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, all as methods};
+pub use operator::{FiguresSource, LogLevel, LogSwitch, Operator};
 pub use params::{BlockRef, BlockTag, Params};
 pub use server::{
     Access, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret, Origins, serve_text,

@@ -3,7 +3,7 @@
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::Params;
-use crate::{Backend, RpcError};
+use crate::{Backend, LogLevel, RpcError};
 use niwaki_primitives::Bytes;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,10 +12,13 @@ type Answer = Result<(), RpcError>;
 
 pub(crate) const METHODS: &[Method] = &[
     row("admin_backup", Lane::Long, backup),
+    row("admin_changeLogLevel", Lane::Call, change_log_level),
     row("admin_nodeInfo", Lane::Inline, node_info),
     row("admin_peers", Lane::Inline, peers),
+    row("net_enode", Lane::Inline, enode),
     row("net_listening", Lane::Inline, listening),
     row("net_peerCount", Lane::Inline, peer_count),
+    row("net_services", Lane::Inline, services),
     row("net_version", Lane::Inline, network_id),
     row("web3_clientVersion", Lane::Inline, client_version),
     row("web3_sha3", Lane::Inline, sha3),
@@ -34,6 +37,24 @@ fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
 
 fn listening(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     out.extend_from_slice(b"false");
+    Ok(())
+}
+
+/// Without a network there is no name that peers could find this node by.
+fn enode(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> Answer {
+    Err(RpcError::server(
+        "P2P has been disabled. This functionality is not available",
+    ))
+}
+
+/// What listens, and where.
+fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let mut object = Object::new(out);
+    for (service, address) in backend.operator().services() {
+        let mut service = object.object(service);
+        service.string("host", &address.ip().to_string());
+        service.string("port", &address.port().to_string());
+    }
     Ok(())
 }
 
@@ -71,6 +92,27 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     eth.data("genesis", chain.genesis_hash().as_slice());
     eth.data("head", head.id.hash.as_slice());
     eth.decimal("chainId", chain.spec().chain_id);
+    Ok(())
+}
+
+/// A level, and the targets that it is for: modules such as `niwaki_rpc`; all, if there is no list.
+fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let name: String = params.required(0)?;
+    let level = LogLevel::named(&name).ok_or_else(|| {
+        let name: String = name.chars().take(50).collect();
+        RpcError::invalid_params(format!(
+            "Invalid log level params (missing or incorrect): {name:?} is none of OFF, ERROR, \
+             WARN, INFO, DEBUG, TRACE, ALL"
+        ))
+    })?;
+    let targets: Option<Vec<String>> = params.optional(1)?;
+    // Besu's: a list that is empty names nothing to change.
+    if targets.as_ref().is_none_or(|targets| !targets.is_empty()) {
+        backend
+            .operator()
+            .change_log(level, &targets.unwrap_or_default())?;
+    }
+    json::string(out, "Success");
     Ok(())
 }
 

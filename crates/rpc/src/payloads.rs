@@ -6,6 +6,7 @@
 //! what is in it.
 
 use crate::RpcError;
+use crate::choices::{Chosen, Floor};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Candidate, Chain};
 use niwaki_primitives::{B256, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
@@ -115,12 +116,17 @@ pub(crate) struct Payloads {
 struct Builder {
     chain: Arc<Chain>,
     pool: Arc<Pool>,
+    chosen: Arc<Chosen>,
 }
 
 impl Payloads {
-    pub(crate) fn new(chain: Arc<Chain>, pool: Arc<Pool>) -> Self {
+    pub(crate) fn new(chain: Arc<Chain>, pool: Arc<Pool>, chosen: Arc<Chosen>) -> Self {
         Self {
-            builder: Builder { chain, pool },
+            builder: Builder {
+                chain,
+                pool,
+                chosen,
+            },
             jobs: Mutex::default(),
         }
     }
@@ -236,12 +242,21 @@ impl Builder {
         Ok(())
     }
 
-    /// How many transactions have come into the pool and left it so far, and how many blocks could take
-    /// now: the same while nothing happens to it.
-    fn moved(&self) -> (u64, u64, usize) {
+    /// How many transactions have come into the pool and left it so far, how many blocks could take
+    /// now, and what they must pay: the same while nothing happens to it.
+    fn moved(&self) -> (u64, u64, usize, Floor) {
         let figures = self.pool.figures();
         let added = figures.added_local.saturating_add(figures.added_remote);
-        (added, figures.removed.values().sum(), figures.pending)
+        let removed = figures.removed.values().sum();
+        (added, removed, figures.pending, self.floor())
+    }
+
+    /// What the operator asks of transactions without priority.
+    fn floor(&self) -> Floor {
+        Floor {
+            gas_price: self.pool.min_gas_price(),
+            priority_fee: self.chosen.read().min_priority_fee,
+        }
     }
 
     /// One block of the best that the pool has, until it is full or `ends`.
@@ -256,6 +271,7 @@ impl Builder {
         // What the pool says of its transactions holds upon the head only.
         let is_upon_head = self.chain.head().id.hash == template.parent;
         let mut best = self.pool.best(base_fee, rules.blob_base_fee);
+        let floor = self.floor();
         let mut sidecars: HashMap<B256, Arc<Sidecar>> = HashMap::new();
         let mut last = None;
         let mut misfits = 0;
@@ -277,6 +293,10 @@ impl Builder {
             }
             let pooled = loop {
                 let pooled = best.next()?;
+                if !pooled.priority && !floor.takes(&pooled.tx, base_fee) {
+                    best.skip_sender_of(&pooled.hash);
+                    continue;
+                }
                 if !matches!(pooled.tx, TxEnvelope::Eip4844(_)) {
                     break pooled;
                 }

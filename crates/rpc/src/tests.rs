@@ -10,36 +10,27 @@ use niwaki_primitives::{
     Address, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, b256,
     hex,
 };
-use niwaki_rules::Network;
+use niwaki_rules::{Genesis, Network};
 use niwaki_txpool::{Pool, PoolConfig};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use tokio::runtime::Runtime;
 
+mod blocks;
+mod operating;
+
 struct Rig {
     dispatcher: Arc<Dispatcher>,
     runtime: Runtime,
 }
 
-/// One for all cases: nothing that is asked here changes it but for what waits in its pool.
-static RIG: LazyLock<Rig> = LazyLock::new(|| {
-    niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
-    let genesis = Network::Dev.genesis();
-    let chain = Chain::open(ChainConfig {
-        data_path: None,
-        genesis: GenesisBlock::from(&genesis),
-        spec: Arc::new(genesis.spec),
-        storage: StorageOptions::default(),
-        state: StateOptions {
-            cache_bytes: 1 << 20,
-            ..StateOptions::default()
-        },
-    });
-    let chain = Arc::new(chain.unwrap());
+/// A way in to every namespace, upon `chain`, with a pool of `config`.
+fn rig(chain: Chain, config: PoolConfig) -> Rig {
+    let chain = Arc::new(chain);
     let view = Arc::new(chain.view_at_head().unwrap());
     let spec = Arc::new(chain.spec().clone());
-    let pool = Pool::new(PoolConfig::default(), spec, chain.head().header, view, 0);
+    let pool = Pool::new(config, spec, chain.head().header, view, 0);
     let identity = Identity {
         client_version: "niwaki/test".to_owned(),
         version: "v0".to_owned(),
@@ -63,12 +54,65 @@ static RIG: LazyLock<Rig> = LazyLock::new(|| {
             .build()
             .unwrap(),
     }
+}
+
+fn chain_of(genesis: &Genesis) -> Chain {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
+    let config = ChainConfig {
+        data_path: None,
+        genesis: GenesisBlock::from(genesis),
+        spec: Arc::new(genesis.spec.clone()),
+        storage: StorageOptions::default(),
+        state: StateOptions {
+            cache_bytes: 1 << 20,
+            ..StateOptions::default()
+        },
+    };
+    Chain::open(config).unwrap()
+}
+
+impl Rig {
+    fn send(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let body = Bytes::copy_from_slice(body);
+        let session = Session::default();
+        self.runtime
+            .block_on(self.dispatcher.answer(body, &session))
+    }
+
+    /// Asks `method`, and gives the whole answer.
+    fn answer(&self, method: &str, params: Value) -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let answer = self.send(body.to_string().as_bytes()).expect("an id asks");
+        serde_json::from_slice(&answer).expect("JSON")
+    }
+
+    /// Asks `method`, which must be answered.
+    #[track_caller]
+    fn result(&self, method: &str, params: Value) -> Value {
+        let answer = self.answer(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Asks `method`, which must be refused: the code and the words.
+    #[track_caller]
+    fn refusal(&self, method: &str, params: Value) -> (i64, String) {
+        let answer = self.answer(method, params);
+        let error = &answer["error"];
+        assert!(error.is_object(), "{method}: {answer}");
+        let words = error["message"].as_str().unwrap().to_owned();
+        (error["code"].as_i64().unwrap(), words)
+    }
+}
+
+/// One for all cases: nothing that is asked here changes it.
+static RIG: LazyLock<Rig> = LazyLock::new(|| {
+    let genesis = Network::Dev.genesis();
+    rig(chain_of(&genesis), PoolConfig::default())
 });
 
 fn ask(body: &[u8]) -> Option<Vec<u8>> {
-    let body = Bytes::copy_from_slice(body);
-    let session = Session::default();
-    RIG.runtime.block_on(RIG.dispatcher.answer(body, &session))
+    RIG.send(body)
 }
 
 /// The transaction `nonce` of the dev network's first account.

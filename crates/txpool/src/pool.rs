@@ -13,7 +13,7 @@ use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
 use crate::transaction::{Incoming, Origin, PooledTransaction, authorities, memory_bytes};
-use crate::validate::{check_policy, check_stateless};
+use crate::validate::{check_policy, check_price, check_stateless};
 use niwaki_primitives::{
     Address, B256, Fault, Fork, Header, TxEnvelope, U256,
     map::{HashMap, HashSet},
@@ -39,6 +39,8 @@ pub struct Pool {
     /// The fork of the next block at the last head; held while the head changes.
     head_change: Mutex<Fork>,
     next_seq: AtomicU64,
+    /// In the place of the option, which is what it was at the beginning.
+    min_gas_price: RwLock<u128>,
 }
 
 /// Transactions of one sender, by nonce.
@@ -106,6 +108,7 @@ impl Pool {
         view: SharedView,
         now: u64,
     ) -> Self {
+        let min_gas_price = RwLock::new(config.min_gas_price);
         let config = Arc::new(config);
         let head = Arc::new(Head::new(&spec, header, view, now));
         let fork = head.next_rules(&spec, now).fork;
@@ -117,12 +120,30 @@ impl Pool {
             rejected: Mutex::default(),
             head_change: Mutex::new(fork),
             next_seq: AtomicU64::new(0),
+            min_gas_price,
         }
     }
 
-    /// The options in force.
+    /// The options that it was made with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
+    }
+
+    /// The least price of gas that is taken, wei, for all but priority transactions.
+    pub fn min_gas_price(&self) -> u128 {
+        *self
+            .min_gas_price
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes it from now on; transactions that are here stay.
+    pub fn set_min_gas_price(&self, price: u128) {
+        let mut least = self
+            .min_gas_price
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *least = price;
     }
 
     /// Hears of everything that happens from now on, in order, on the threads that change the
@@ -163,7 +184,8 @@ impl Pool {
             None => recover_sender(tx).map_err(|_| PoolError::InvalidSender)?,
         };
         let priority = self.config.has_priority(origin == Origin::Local, &sender);
-        check_policy(tx, origin, priority, &self.config)?;
+        check_policy(tx, origin, &self.config)?;
+        check_price(tx, priority, self.min_gas_price())?;
 
         let mut account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
         let (sidecar, tx) = self.pooled(incoming, sender, origin, now);

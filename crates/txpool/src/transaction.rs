@@ -110,7 +110,7 @@ pub struct PooledTransaction {
     /// When it was added, seconds since 1970, as the caller said.
     pub added_at: u64,
     /// Whether it goes before others and is never evicted.
-    pub(crate) priority: bool,
+    pub priority: bool,
     /// Order of arrival.
     pub(crate) seq: u64,
     /// The most it can take from its sender, wei.

@@ -62,15 +62,13 @@ fn blobs_as_count(reason: InvalidTransaction) -> PoolError {
     }
 }
 
-/// Checks what the operator asks of a transaction, priority or not.
+/// Checks what the operator asks of local transactions.
 ///
 /// # Errors
-/// [`PoolError::ReplayProtectionRequired`], [`PoolError::FeeCapExceeded`],
-/// [`PoolError::GasPriceTooLow`].
+/// [`PoolError::ReplayProtectionRequired`], [`PoolError::FeeCapExceeded`].
 pub(crate) fn check_policy(
     tx: &TxEnvelope,
     origin: Origin,
-    priority: bool,
     config: &PoolConfig,
 ) -> Result<(), PoolError> {
     if origin == Origin::Local {
@@ -83,7 +81,15 @@ pub(crate) fn check_policy(
             return Err(PoolError::FeeCapExceeded { fee, cap });
         }
     }
-    let (got, needed) = (tx.max_fee_per_gas(), config.min_gas_price);
+    Ok(())
+}
+
+/// Checks that a transaction without priority pays what the operator asks for.
+///
+/// # Errors
+/// [`PoolError::GasPriceTooLow`].
+pub(crate) fn check_price(tx: &TxEnvelope, priority: bool, needed: u128) -> Result<(), PoolError> {
+    let got = tx.max_fee_per_gas();
     if !priority && got < needed {
         return Err(PoolError::GasPriceTooLow { got, needed });
     }

@@ -271,6 +271,9 @@ pub(crate) struct MinerFlags {
     /// else the parent's].
     #[arg(long, value_name = "GAS")]
     pub(crate) target_gas_limit: Option<u64>,
+    /// What a transaction without priority must tip to be taken into a block, wei a gas.
+    #[arg(long, value_name = "WEI", default_value_t = 0)]
+    pub(crate) min_priority_fee: u128,
     /// Seconds between blocks of --network=dev; 0 makes one for each transaction that comes.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) dev_period: u64,

@@ -1,5 +1,5 @@
 //! Blocks of `--network=dev`, which nobody but this node makes: for each transaction that comes, or
-//! at a period.
+//! at a period, unless `miner_stop` has stopped it.
 
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockTemplate, ImportError};
@@ -26,6 +26,7 @@ impl Producer {
                 let _ = ring.try_send(true); // One call waiting is enough.
             });
         }
+        backend.operator().set_makes_blocks(true);
         let backend = Arc::clone(backend);
         let period = match period_s {
             // Nothing is missed: a look now and then beside the calls.
@@ -45,6 +46,9 @@ impl Producer {
                                 continue;
                             }
                         }
+                    }
+                    if !backend.operator().makes_blocks() {
+                        continue;
                     }
                     if let Err(failure) = make(&backend, period_s > 0) {
                         error!(%failure, "no block could be made");

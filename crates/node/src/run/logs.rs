@@ -1,11 +1,21 @@
-//! Where log lines go and how they look.
+//! Where log lines go, how they look, and which of them are written.
 
 use crate::options::{LogFormat, LogLevel, OperationFlags};
 use eyre::{Result, eyre};
-use tracing_subscriber::filter::LevelFilter;
+use niwaki_rpc::LogSwitch;
+use std::sync::{Mutex, PoisonError};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Has everything from now on logged as the flags say, to standard error.
-pub(super) fn install(flags: &OperationFlags) -> Result<()> {
+/// Most targets that can have a level of their own.
+const MOST_TARGETS: usize = 256;
+
+/// Has everything from now on logged as the flags say, to standard error; gives what changes the
+/// level.
+pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let level = match flags.logging {
         LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
@@ -14,13 +24,86 @@ pub(super) fn install(flags: &OperationFlags) -> Result<()> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(level)
+    let targets = Targets::new().with_default(level);
+    let (filter, handle) = reload::Layer::new(targets.clone());
+    let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
         .with_writer(std::io::stderr);
-    let installed = match flags.logging_format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().try_init(),
+    let lines = match flags.logging_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
     };
-    installed.map_err(|error| eyre!("can't begin to log: {error}"))
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    let installed = subscriber.try_init();
+    installed.map_err(|error| eyre!("can't begin to log: {error}"))?;
+    Ok(switch(targets, handle))
+}
+
+fn switch(targets: Targets, handle: Handle<Targets, Registry>) -> LogSwitch {
+    let targets = Mutex::new(targets);
+    Box::new(move |level, names| {
+        let mut targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = changed(targets.clone(), level, names)?;
+        let taken = handle.reload(changed.clone());
+        taken.map_err(|error| format!("the level can't be changed: {error}"))?;
+        *targets = changed;
+        Ok(())
+    })
+}
+
+/// `targets` with another level for those of `names`, or for all.
+fn changed(
+    mut targets: Targets,
+    level: niwaki_rpc::LogLevel,
+    names: &[String],
+) -> Result<Targets, String> {
+    let level = match level {
+        niwaki_rpc::LogLevel::Off => LevelFilter::OFF,
+        niwaki_rpc::LogLevel::Error => LevelFilter::ERROR,
+        niwaki_rpc::LogLevel::Warn => LevelFilter::WARN,
+        niwaki_rpc::LogLevel::Info => LevelFilter::INFO,
+        niwaki_rpc::LogLevel::Debug => LevelFilter::DEBUG,
+        niwaki_rpc::LogLevel::Trace => LevelFilter::TRACE,
+    };
+    if names.is_empty() {
+        return Ok(Targets::new().with_default(level));
+    }
+    for name in names {
+        targets = match name.as_str() {
+            "" => targets.with_default(level),
+            name => targets.with_target(name, level),
+        };
+    }
+    match targets.iter().count() {
+        0..=MOST_TARGETS => Ok(targets),
+        count => Err(format!(
+            "{count} targets would have a level of their own, at most {MOST_TARGETS} may; change \
+             the level of all first, without targets"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_level_is_for_all_or_for_the_targets_that_are_named() {
+        let all = Targets::new().with_default(LevelFilter::INFO);
+        let debug = niwaki_rpc::LogLevel::Debug;
+        let one = changed(all.clone(), debug, &names(&["niwaki_rpc"])).unwrap();
+        assert!(one.would_enable("niwaki_rpc::dispatch", &Level::DEBUG));
+        assert!(!one.would_enable("niwaki_chain", &Level::DEBUG));
+        let off = changed(one.clone(), niwaki_rpc::LogLevel::Off, &[]).unwrap();
+        assert!(!off.would_enable("niwaki_rpc", &Level::ERROR));
+        let rest = changed(one, debug, &names(&[""])).unwrap();
+        assert!(rest.would_enable("niwaki_chain", &Level::DEBUG));
+        let many: Vec<String> = (0..=MOST_TARGETS).map(|n| format!("t{n}")).collect();
+        assert!(changed(all, debug, &many).unwrap_err().contains("at most"));
+    }
 }

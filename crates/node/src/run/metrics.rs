@@ -51,8 +51,12 @@ impl Metrics {
         backend: &Arc<Backend>,
         stopped: watch::Receiver<bool>,
     ) -> Result<()> {
-        let backend = Arc::clone(backend);
-        let render = move || {
+        // The backend holds on to what is handed to it, and must not hold on to itself.
+        let sampled = Arc::downgrade(backend);
+        let render = Arc::new(move || {
+            let Some(backend) = sampled.upgrade() else {
+                return String::new();
+            };
             self.process.collect();
             sample_chain(&backend);
             sample_state(backend.chain());
@@ -60,11 +64,14 @@ impl Metrics {
             sample_allocator();
             self.recorder.run_upkeep();
             self.recorder.render()
-        };
-        let server = runtime.block_on(serve_text(address, "/metrics", Arc::new(render), stopped));
+        });
+        let figures = Arc::clone(&render);
+        backend.operator().set_figures(Box::new(move || figures()));
+        let server = runtime.block_on(serve_text(address, "/metrics", render, stopped));
         let (bound, server) = server.wrap_err_with(|| {
             format!("can't listen on {address} for metrics; choose another --metrics-port")
         })?;
+        backend.operator().add_service("metrics", bound);
         info!(address = %bound, "metrics for Prometheus");
         runtime.spawn(server);
         Ok(())
@@ -161,7 +168,7 @@ fn sample_pool(backend: &Backend) {
     let figures = pool.figures();
     let all = figures.pending + figures.queued;
     set("besu_transaction_pool_transactions", all as u64);
-    let price = pool.config().min_gas_price;
+    let price = pool.min_gas_price();
     set(
         "ethereum_min_gas_price",
         u64::try_from(price).unwrap_or(u64::MAX),

@@ -262,7 +262,16 @@ impl Start<'_> {
             .wrap_err_with(|| {
                 format!("can't listen on {address} for {what}; choose another {flag}")
             })?;
-        info!(address = %server.address()?, "{what}");
+        let address = server.address()?;
+        let service = match flag {
+            "--rpc-http-port" => Some("jsonrpc"),
+            "--rpc-ws-port" => Some("ws"),
+            _ => None,
+        };
+        if let Some(service) = service {
+            self.backend.operator().add_service(service, address);
+        }
+        info!(%address, "{what}");
         runtime.spawn(server.serve(self.stopped.clone()));
         Ok(())
     }

@@ -12,6 +12,7 @@ mod import;
 mod json;
 mod kill;
 mod moving;
+mod operating;
 mod rpc;
 mod running;
 mod support;

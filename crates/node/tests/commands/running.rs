@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tungstenite::Message;
@@ -25,18 +25,29 @@ pub(crate) struct Node {
 
 const FLAGS: &str = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc-ws-port=0 \
                      --engine-rpc-port=0 --Xrpc-ipc-enabled --logging-format=JSON \
-                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN \
-                     --rpc-ws-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN \
-                     --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN";
+                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER \
+                     --rpc-ws-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER \
+                     --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER";
 
 impl Node {
     /// Upon the data path of `place`, with `flags` beside those that every test has.
     pub(crate) fn start(place: Place, flags: &str) -> Self {
-        let mut child = place
-            .command(&format!("{FLAGS} {flags}"), &[])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let command = place.command(&format!("{FLAGS} {flags}"), &[]);
+        Self::spawn(place, command)
+    }
+
+    /// Upon a new chain of `--network=dev`, with `flags`.
+    pub(crate) fn dev(flags: &str) -> Self {
+        let place = Place::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
+        command.args(["--network", "dev", "--data-path"]);
+        command.arg(place.data_path());
+        command.args(format!("{FLAGS} {flags}").split_whitespace());
+        Self::spawn(place, command)
+    }
+
+    fn spawn(place: Place, mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
@@ -84,6 +95,18 @@ impl Node {
                 _ => {}
             }
             seen.push(line);
+        }
+    }
+
+    /// Waits for a line of the log with this message, and gives it.
+    pub(crate) fn line(&self, message: &str) -> Value {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no line says {message}"));
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            if value["fields"]["message"] == message {
+                return value;
+            }
         }
     }
 

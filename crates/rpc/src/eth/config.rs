@@ -25,8 +25,10 @@ pub(super) fn coinbase(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> Answer {
     ))
 }
 
-pub(super) fn mining(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    out.extend_from_slice(b"false");
+/// Whether blocks are made here without being asked for.
+pub(super) fn mining(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let makes = backend.operator().makes_blocks();
+    out.extend_from_slice(if makes { b"true" } else { b"false" });
     Ok(())
 }
 

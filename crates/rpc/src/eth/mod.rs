@@ -17,6 +17,7 @@ use crate::methods::{Lane, Method, row};
 pub(crate) use blocks::{find, null};
 pub(crate) use call::Asked;
 pub(crate) use logs::{LogFilter, each_log, write_logs_of};
+pub(crate) use send::many as send_many;
 
 pub(crate) const METHODS: &[Method] = &[
     row("eth_accounts", Lane::Inline, config::accounts),

@@ -1,27 +1,48 @@
 //! Transactions that come by JSON-RPC.
 
+use crate::json::{self, Array};
 use crate::params::Params;
-use crate::{Backend, RpcError, json};
-use niwaki_primitives::Bytes;
-use niwaki_txpool::{Incoming, Origin};
+use crate::{Backend, RpcError};
+use niwaki_primitives::{B256, Bytes};
+use niwaki_txpool::{Incoming, Origin, PoolError};
 
 type Answer = Result<(), RpcError>;
 
 pub(super) fn raw(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let bytes: Bytes = params.required(0)?;
-    let incoming = Incoming::decode(&bytes).map_err(|error| refused(&error))?;
-    let hash = *incoming.tx.tx_hash();
-    let now = crate::node::now();
-    backend
-        .pool
-        .add(incoming, Origin::Local, now)
-        .map_err(|error| refused(&error))?;
+    let hash = take_in(backend, &bytes);
+    let hash = hash.map_err(|error| RpcError::server(error.to_string()))?;
     json::data(out, hash.as_slice());
     Ok(())
 }
 
-fn refused(error: &niwaki_txpool::PoolError) -> RpcError {
-    RpcError::server(error.to_string())
+fn take_in(backend: &Backend, bytes: &Bytes) -> Result<B256, PoolError> {
+    let incoming = Incoming::decode(bytes)?;
+    let hash = *incoming.tx.tx_hash();
+    backend
+        .pool
+        .add(incoming, Origin::Local, crate::node::now())?;
+    Ok(hash)
+}
+
+/// `debug_batchSendRawTransaction`: each parameter is a transaction; one that is refused does not
+/// keep the others out.
+pub(crate) fn many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let mut list = Array::new(out);
+    for index in 0..params.len() {
+        params.check_deadline()?;
+        let added = params.required::<Bytes>(index);
+        let added = added.map_err(|error| error.message);
+        let added =
+            added.and_then(|bytes| take_in(backend, &bytes).map_err(|error| error.to_string()));
+        let mut object = list.object();
+        object.decimal("index", index as u64);
+        object.boolean("success", added.is_ok());
+        if let Err(reason) = added {
+            object.string("errorMessage", &reason);
+        }
+    }
+    Ok(())
 }
 
 /// Keys are for wallets to keep: whatever would need one is refused.

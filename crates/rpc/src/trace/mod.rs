@@ -20,6 +20,7 @@ mod tracers;
 
 pub(crate) use debug::METHODS as DEBUG_METHODS;
 pub(crate) use parity::METHODS as TRACE_METHODS;
+pub(crate) use subject::PastBlock;
 
 /// Most bytes of an answer, or of a part of it, that are held at a time.
 pub(crate) const MOST_ANSWER_BYTES: usize = 512 << 20;

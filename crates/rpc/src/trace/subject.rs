@@ -74,16 +74,16 @@ impl Subject<'_> {
 }
 
 /// A block that was, and the state before it.
-pub(super) struct PastBlock {
-    pub(super) block: Arc<FullBlock>,
-    parent: State,
+pub(crate) struct PastBlock {
+    pub(crate) block: Arc<FullBlock>,
+    pub(crate) parent: State,
     /// Whether the chain has it, so that its transactions have a place.
     is_stored: bool,
 }
 
 impl PastBlock {
     /// Finds the state before `block`.
-    pub(super) fn new(
+    pub(crate) fn new(
         backend: &Backend,
         block: Arc<FullBlock>,
         is_stored: bool,
@@ -104,7 +104,7 @@ impl PastBlock {
     }
 
     /// The block that the parameter `index` names.
-    pub(super) fn of_params(
+    pub(crate) fn of_params(
         backend: &Backend,
         params: &Params<'_>,
         index: usize,
@@ -135,7 +135,7 @@ impl PastBlock {
     }
 
     /// Before its transaction `index`.
-    pub(super) fn before<'v>(
+    pub(crate) fn before<'v>(
         &'v self,
         backend: &'v Backend,
         index: usize,

@@ -1,4 +1,9 @@
-//! The namespace `debug`: the bytes behind blocks and transactions.
+//! The namespace `debug` but for traces: the bytes behind blocks and transactions, what a state
+//! holds, what was refused.
+
+mod bad_blocks;
+mod metrics;
+mod ranges;
 
 use crate::eth::answers;
 use crate::json::{self, Array};
@@ -11,11 +16,25 @@ use niwaki_primitives::rlp::encode;
 type Answer = Result<(), RpcError>;
 
 pub(crate) const METHODS: &[Method] = &[
+    row("debug_accountAt", Lane::Heavy, ranges::account_at),
+    row("debug_accountRange", Lane::Heavy, ranges::account_range),
+    row(
+        "debug_batchSendRawTransaction",
+        Lane::Call,
+        crate::eth::send_many,
+    ),
+    row("debug_getBadBlocks", Lane::Heavy, bad_blocks::bad_blocks),
     row("debug_getRawBlock", Lane::Call, raw_block),
     row("debug_getRawHeader", Lane::Inline, raw_header),
     row("debug_getRawReceipts", Lane::Call, raw_receipts),
     row("debug_getRawTransaction", Lane::Inline, raw_transaction),
+    row("debug_metrics", Lane::Call, metrics::metrics),
     row("debug_setHead", Lane::Engine, set_head),
+    row(
+        "debug_storageRangeAt",
+        Lane::Heavy,
+        ranges::storage_range_at,
+    ),
 ];
 
 fn missing() -> RpcError {
@@ -61,7 +80,7 @@ fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Sets the head back to a canonical block.
+/// Makes a stored block the head, whose state must be within reach.
 fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let header = backend.header_by_ref(params.required(0)?)?;
     let header = header.ok_or_else(missing)?;

@@ -1,0 +1,109 @@
+//! What an operator asks of a node that runs: that the binary is wired to what it offers.
+
+use crate::running::Node;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// A transfer of the first account of `--network=dev`, its nonce 0.
+fn transfer(node: &Node, nonce: u64) -> String {
+    use niwaki_primitives::{
+        Address, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
+    };
+    let chain_id = node.result("eth_chainId", json!([]));
+    let chain_id = chain_id.as_str().unwrap().trim_start_matches("0x");
+    let tx = TxEip1559 {
+        chain_id: u64::from_str_radix(chain_id, 16).unwrap(),
+        nonce,
+        gas_limit: 21_000,
+        max_fee_per_gas: 20_000_000_000,
+        max_priority_fee_per_gas: 1_000_000_000,
+        to: TxKind::Call(Address::repeat_byte(5)),
+        value: U256::from(1),
+        ..TxEip1559::default()
+    };
+    let key = "0x8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63";
+    let (r, s, parity) = niwaki_crypto::sign(&tx.signature_hash(), &key.parse().unwrap()).unwrap();
+    let tx: TxEnvelope = tx.into_signed(Signature::new(r, s, parity)).into();
+    niwaki_primitives::hex::encode_prefixed(tx.encoded_2718())
+}
+
+fn wait_for_head(node: &Node, number: &str) {
+    let began = Instant::now();
+    while node.result("eth_blockNumber", json!([])) != number {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no block {number}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_dev_chain_stops_making_blocks_and_starts_again() {
+    let node = Node::dev("");
+    assert_eq!(node.result("miner_setExtraData", json!(["0xc0ffee"])), true);
+    node.result("eth_sendRawTransaction", json!([transfer(&node, 0)]));
+    wait_for_head(&node, "0x1");
+    let head = node.result("eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(head["extraData"], "0xc0ffee");
+    assert_eq!(node.result("miner_stop", json!([])), true);
+    assert_eq!(node.result("eth_mining", json!([])), false);
+    let batch = json!([transfer(&node, 1), transfer(&node, 2)]);
+    let sent = node.result("debug_batchSendRawTransaction", batch);
+    assert_eq!(
+        (&sent[0]["success"], &sent[1]["success"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(node.result("txpool_status", json!([]))["pending"], "0x2");
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x1");
+    assert_eq!(node.result("miner_start", json!([])), true);
+    wait_for_head(&node, "0x2");
+    let taken = node.result("eth_getBlockTransactionCountByNumber", json!(["0x2"]));
+    assert_eq!(taken, "0x2");
+}
+
+#[test]
+fn the_log_says_more_from_the_moment_it_is_asked_to() {
+    let node = Node::dev("");
+    assert_eq!(
+        node.result("admin_changeLogLevel", json!(["DEBUG", ["niwaki"]])),
+        "Success"
+    );
+    node.result("eth_sendRawTransaction", json!([transfer(&node, 0)]));
+    let line = node.line("head");
+    assert_eq!(
+        (&line["level"], &line["fields"]["number"]),
+        (&json!("DEBUG"), &json!(1))
+    );
+    let refused = node.ask("admin_changeLogLevel", json!(["LOUD"]));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+}
+
+#[test]
+fn figures_states_and_storage_are_shown_by_the_binary() {
+    let node = Node::with_chain_and("--metrics-enabled --metrics-port=0");
+    node.result("eth_chainId", json!([]));
+    let figures = node.result("debug_metrics", json!([]));
+    assert_eq!(figures["ethereum"]["blockchain_height"], 54, "{figures}");
+    assert!(figures["rpc"]["request_time"].is_object(), "{figures}");
+    let services = node.result("net_services", json!([]));
+    assert_eq!(services["jsonrpc"]["port"], node.http.port().to_string());
+    assert!(
+        services["ws"].is_object() && services["metrics"].is_object(),
+        "{services}"
+    );
+    let page = node.result("debug_accountRange", json!(["latest", "0x", 5]));
+    assert_eq!(
+        page["accounts"].as_object().map(serde_json::Map::len),
+        Some(5)
+    );
+    let next: &Value = &page["next"];
+    let more = node.result("debug_accountRange", json!(["latest", next, 1]));
+    let (_, account) = more["accounts"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(&account["key"], next);
+    assert_eq!(node.result("debug_getBadBlocks", json!([])), json!([]));
+    assert_eq!(node.result("debug_setHead", json!(["0x20"])), Value::Null);
+    assert_eq!(node.result("eth_blockNumber", json!([])), "0x20");
+    let refused = node.ask("miner_start", json!([]));
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+}

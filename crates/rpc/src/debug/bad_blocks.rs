@@ -1,0 +1,33 @@
+//! `debug_getBadBlocks`: the last blocks that broke the protocol.
+
+use crate::blocks::FullBlock;
+use crate::eth::answers;
+use crate::json::{self, Array};
+use crate::params::Params;
+use crate::{Backend, RpcError};
+use niwaki_primitives::rlp::encode;
+
+/// Highest first, whole and as RLP.
+pub(super) fn bad_blocks(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
+    if params.raw(0).is_some() {
+        return Err(RpcError::invalid_params(
+            "a file is not written: take the blocks from the answer",
+        ));
+    }
+    let mut list = Array::new(out);
+    for refused in backend.chain().refused_blocks() {
+        let (hash, block) = &*refused;
+        let full = FullBlock::new(block.clone(), *hash);
+        let mut object = list.object();
+        object.data("hash", hash.as_slice());
+        answers::block(object.field("block"), &full, true);
+        json::data(object.field("rlp"), &encode(block));
+        drop(object);
+        params.flush(list.place())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! What a state holds: one account within a block, accounts and slots in the order of their hashes.
+//!
+//! The disk knows accounts and slots by their hashes. So an account is shown by the hash of its
+//! address, as geth shows one whose address it does not know; a slot's number is known where the
+//! block itself has written it.
+
+use crate::backend::State;
+use crate::json::Object;
+use crate::params::{BlockRef, Number, Params};
+use crate::trace::PastBlock;
+use crate::{Backend, RpcError};
+use niwaki_chain::StoredHeader;
+use niwaki_primitives::{Account, AccountDiff, Address, B256, Bytes, StateView, U256};
+use niwaki_trie::TrieAccount;
+use std::collections::BTreeMap;
+
+type Answer = Result<(), RpcError>;
+
+/// Most accounts of an answer, as geth has it.
+const MOST_ACCOUNTS: usize = 256;
+
+/// Most slots of an answer.
+const MOST_SLOTS: usize = 4_096;
+
+/// Keys that are visited between two looks at the time.
+const LOOK: usize = 1_024;
+
+/// Counts what is visited, and says when to stop.
+struct Watch<'p> {
+    params: &'p Params<'p>,
+    visited: usize,
+    late: Option<RpcError>,
+}
+
+impl<'p> Watch<'p> {
+    fn new(params: &'p Params<'p>) -> Self {
+        Self {
+            params,
+            visited: 0,
+            late: None,
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.visited += 1;
+        if self.visited.is_multiple_of(LOOK) {
+            self.late = self.params.check_deadline().err();
+        }
+        self.late.is_none()
+    }
+
+    fn end(self) -> Answer {
+        self.late.map_or(Ok(()), Err)
+    }
+}
+
+/// The state before a transaction of a block, or after its last one.
+struct Within {
+    /// The state before the block.
+    state: State,
+    /// What the account that is asked for has become of since.
+    change: Option<AccountDiff>,
+    codes: Vec<(B256, Bytes)>,
+}
+
+impl Within {
+    /// Of the block and the index that are the first two parameters, looking at `address`.
+    fn read(backend: &Backend, params: &Params<'_>, address: &Address) -> Result<Self, RpcError> {
+        let named: BlockRef = params.required(0)?;
+        let Number(index) = params.required(1)?;
+        let header = header(backend, named)?;
+        if header.id.number == 0 {
+            check_index(index, 0, &header)?;
+            return Ok(Self {
+                state: backend.state_after(&header)?,
+                change: None,
+                codes: Vec::new(),
+            });
+        }
+        let block = backend.block(&header.id.hash)?;
+        let block = block.ok_or_else(|| RpcError::server("block not found"))?;
+        check_index(index, block.body.transactions.len(), &header)?;
+        let past = PastBlock::new(backend, block, true)?;
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let diff = past.before(backend, index, params)?.state().diff();
+        let mut accounts = diff.accounts.into_iter();
+        let change = accounts.find(|(changed, _)| changed == address);
+        Ok(Self {
+            change: change.map(|(_, change)| change),
+            codes: diff.codes,
+            state: past.parent,
+        })
+    }
+
+    fn account(&self, address: &Address) -> Result<Option<Account>, RpcError> {
+        match &self.change {
+            Some(change) => Ok(change.new),
+            None => Ok(self.state.account(address)?),
+        }
+    }
+
+    fn code(&self, hash: &B256) -> Result<Bytes, RpcError> {
+        let made = self.codes.iter().find(|(made, _)| made == hash);
+        match made {
+            Some((_, code)) => Ok(code.clone()),
+            None => Ok(self.state.code(hash)?),
+        }
+    }
+}
+
+fn header(backend: &Backend, named: BlockRef) -> Result<StoredHeader, RpcError> {
+    let header = backend.header_by_ref(named)?;
+    header.ok_or_else(|| RpcError::server("block not found"))
+}
+
+fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> Answer {
+    if index <= transactions as u64 {
+        return Ok(());
+    }
+    Err(RpcError::server(format!(
+        "transaction index {index} out of range for block {:#x}, which has {transactions}",
+        block.id.hash
+    )))
+}
+
+/// Block, index of a transaction and address: the account before that transaction.
+pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let address: Address = params.required(2)?;
+    let within = Within::read(backend, params, &address)?;
+    let account = within.account(&address)?;
+    let account = account.ok_or_else(|| RpcError::server("Account not found"))?;
+    let code = within.code(&account.code_hash)?;
+    let mut object = Object::new(out);
+    match code.is_empty() {
+        true => object.string("code", "0x0"), // As Besu says it.
+        false => object.data("code", &code),
+    }
+    object.number("nonce", account.nonce);
+    object.quantity("balance", &account.balance);
+    object.data("codehash", account.code_hash.as_slice());
+    Ok(())
+}
+
+/// Up to 32 bytes, zeros before shorter ones.
+fn key(params: &Params<'_>, index: usize) -> Result<B256, RpcError> {
+    let bytes: Bytes = params.optional(index)?.unwrap_or_default();
+    if bytes.len() > 32 {
+        return Err(RpcError::invalid_params(format!(
+            "invalid argument {index}: a key has at most 32 bytes, got {}",
+            bytes.len()
+        )));
+    }
+    Ok(B256::left_padding_from(&bytes))
+}
+
+/// How many are wanted, within 1 and `most`.
+fn count(params: &Params<'_>, index: usize, most: usize) -> Result<usize, RpcError> {
+    let wanted: Option<i64> = params.optional(index)?;
+    let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
+    Ok(wanted
+        .filter(|wanted| *wanted > 0)
+        .map_or(most, |wanted| wanted.min(most)))
+}
+
+/// Block, first hashed address, most accounts, whether codes are left out.
+pub(super) fn account_range(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let header = header(backend, params.required(0)?)?;
+    let from = key(params, 1)?;
+    let most = count(params, 2, MOST_ACCOUNTS)?;
+    let without_code = params.optional(3)?.unwrap_or(false);
+    let state = backend.state_after(&header)?;
+    let mut watch = Watch::new(params);
+    let mut found: Vec<(B256, TrieAccount)> = Vec::new();
+    let mut next = None;
+    state.accounts_from(&from, &mut |key, account| {
+        if let Some(account) = account {
+            match found.len() < most {
+                true => found.push((*key, account)),
+                false => next = Some(*key),
+            }
+        }
+        next.is_none() && watch.goes_on()
+    })?;
+    watch.end()?;
+
+    let mut object = Object::new(out);
+    let root = niwaki_primitives::hex::encode(header.header.state_root);
+    object.string("root", &root);
+    let mut accounts = object.object("accounts");
+    for (key, account) in &found {
+        params.check_deadline()?;
+        let mut object = accounts.object(&format!("pre({key:#x})"));
+        object.string("balance", &account.balance.to_string());
+        object.decimal("nonce", account.nonce);
+        object.data("root", account.storage_root.as_slice());
+        object.data("codeHash", account.code_hash.as_slice());
+        if account.account().has_code() && !without_code {
+            object.data("code", &state.code(&account.code_hash)?);
+        }
+        object.data("key", key.as_slice());
+    }
+    drop(accounts);
+    if let Some(next) = next {
+        object.data("next", next.as_slice());
+    }
+    Ok(())
+}
+
+/// Block, index of a transaction, address, first hashed slot, most slots: the account's storage
+/// before that transaction.
+pub(super) fn storage_range_at(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let address: Address = params.required(2)?;
+    let from = key(params, 3)?;
+    let most = count(params, 4, MOST_SLOTS)?;
+    let within = Within::read(backend, params, &address)?;
+    let slots = slots(&within, &address, &from, (most, params))?;
+
+    let mut object = Object::new(out);
+    let mut storage = object.object("storage");
+    for (key, (slot, value)) in slots.iter().take(most) {
+        let mut object = storage.object(&format!("{key:#x}"));
+        let slot = slot.map(B256::from);
+        object.data_or_null("key", slot.as_ref().map(|slot| slot.as_slice()));
+        object.data("value", B256::from(*value).as_slice());
+    }
+    drop(storage);
+    let next = slots.keys().nth(most);
+    object.data_or_null("nextKey", next.map(|next| next.as_slice()));
+    Ok(())
+}
+
+type Slots = BTreeMap<B256, (Option<U256>, U256)>;
+
+/// The first slots from `from` on that are not zero, one more than `most` of them if there are so
+/// many; their numbers are known if the block has written them.
+fn slots(
+    within: &Within,
+    address: &Address,
+    from: &B256,
+    (most, params): (usize, &Params<'_>),
+) -> Result<Slots, RpcError> {
+    let mut slots = Slots::new();
+    let change = within.change.as_ref();
+    let written = change.map_or(&[][..], |change| &change.slots);
+    let written = written.iter().map(|(slot, values)| {
+        let key = niwaki_crypto::keccak256(B256::from(*slot));
+        (key, (Some(*slot), values.new))
+    });
+    let written: Slots = written.filter(|(key, _)| key >= from).collect();
+    let is_gone = change.is_some_and(|change| change.storage_wiped || change.prior.is_none());
+    if !is_gone {
+        let mut watch = Watch::new(params);
+        let key = niwaki_crypto::keccak256(address);
+        within.state.slots_from(&key, from, &mut |key, value| {
+            let value = value.filter(|_| !written.contains_key(key));
+            slots.extend(value.map(|value| (*key, (None, value))));
+            slots.len() <= most && watch.goes_on()
+        })?;
+        watch.end()?;
+    }
+    slots.extend(
+        written
+            .into_iter()
+            .filter(|(_, (_, value))| !value.is_zero()),
+    );
+    Ok(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn keys_are_padded_and_counts_kept_within_their_bound() {
+        let params = |json: &'static str| Params::new(Some(json), Instant::now()).unwrap();
+        assert_eq!(key(&params("[\"0x01\"]"), 0), Ok(B256::with_last_byte(1)));
+        assert_eq!(key(&params("[]"), 0), Ok(B256::ZERO));
+        let long = format!("[\"0x{}\"]", "00".repeat(33));
+        let refused = key(&Params::new(Some(&long), Instant::now()).unwrap(), 0);
+        assert_eq!(refused.unwrap_err().code, -32602);
+        for (json, want) in [("[-1]", 9), ("[0]", 9), ("[3]", 3), ("[10]", 9), ("[]", 9)] {
+            assert_eq!(count(&params(json), 0, 9), Ok(want), "{json}");
+        }
+        assert!(count(&params("[\"x\"]"), 0, 9).is_err());
+    }
+}
