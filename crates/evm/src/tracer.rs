@@ -259,6 +259,12 @@ impl<'a> Step<'a> {
         unsafe { (*self.frame.code).bytes().is_empty() }
     }
 
+    /// The code that runs.
+    pub fn code(&self) -> &[u8] {
+        // SAFETY: the code outlives the frame.
+        unsafe { (*self.frame.code).bytes() }
+    }
+
     /// The opcode.
     pub fn opcode(&self) -> u8 {
         // SAFETY: `ip` points into padded code.

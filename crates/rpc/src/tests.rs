@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod blocks;
 mod operating;
+mod vm_trace;
 
 struct Rig {
     dispatcher: Arc<Dispatcher>,

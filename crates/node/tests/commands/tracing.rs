@@ -52,7 +52,7 @@ fn every_trace_of_a_block_agrees_with_the_receipts_and_with_the_others() {
         let calls = json!({"tracer": "callTracer", "tracerConfig": {"withLog": true}});
         let calls = node.result("debug_traceBlockByNumber", json!([number, calls]));
         let flat = node.result("trace_block", json!([number]));
-        let replayed = json!([number, ["trace", "stateDiff"]]);
+        let replayed = json!([number, ["trace", "stateDiff", "vmTrace"]]);
         let replayed = node.result("trace_replayBlockTransactions", replayed);
         for (index, hash) in hashes.iter().enumerate() {
             let receipt = &receipts[index];
@@ -246,9 +246,9 @@ fn what_can_not_be_traced_is_refused_with_words() {
         ),
         (
             "trace_replayTransaction",
-            json!([hash, ["vmTrace"]]),
+            json!([hash, ["vmtrace"]]),
             -32602,
-            "vmTrace is not offered",
+            "want trace, stateDiff or vmTrace",
         ),
         (
             "trace_call",

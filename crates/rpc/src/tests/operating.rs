@@ -12,7 +12,7 @@ const KEY: &str = "0x8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c69
 const GWEI: u128 = 1_000_000_000;
 
 /// With a pool to which local transactions are as any others.
-fn dev() -> Rig {
+pub(super) fn dev() -> Rig {
     let config = PoolConfig {
         no_local_priority: true,
         ..PoolConfig::default()

@@ -17,6 +17,7 @@ mod state_diff;
 mod struct_log;
 mod subject;
 mod tracers;
+mod vm_trace;
 
 pub(crate) use debug::METHODS as DEBUG_METHODS;
 pub(crate) use parity::METHODS as TRACE_METHODS;

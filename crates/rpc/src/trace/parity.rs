@@ -6,6 +6,7 @@ use super::search;
 use super::state_diff;
 use super::subject::{PastBlock, Subject};
 use super::tracers::calls;
+use super::vm_trace::VmTracer;
 use super::{MOST_ANSWER_BYTES, too_large};
 use crate::backend::State;
 use crate::eth::find;
@@ -49,6 +50,7 @@ pub(super) const CALLS: CallOptions = CallOptions {
 struct Wanted {
     trace: bool,
     state_diff: bool,
+    vm_trace: bool,
 }
 
 impl Wanted {
@@ -58,14 +60,11 @@ impl Wanted {
             match name.as_str() {
                 "trace" => wanted.trace = true,
                 "stateDiff" => wanted.state_diff = true,
-                "vmTrace" => {
-                    return Err(RpcError::invalid_params(
-                        "vmTrace is not offered: ask debug_traceTransaction for opcodes",
-                    ));
-                }
+                "vmTrace" => wanted.vm_trace = true,
                 other => {
                     let other: String = other.chars().take(50).collect();
-                    let message = format!("invalid trace type {other:?}: want trace or stateDiff");
+                    let message =
+                        format!("invalid trace type {other:?}: want trace, stateDiff or vmTrace");
                     return Err(RpcError::invalid_params(message));
                 }
             }
@@ -77,15 +76,15 @@ impl Wanted {
         Self::of(&params.required::<Vec<String>>(index)?)
     }
 
-    /// Runs `subject` and writes its output, state changes and traces into `object`.
+    /// Runs `subject` and writes its output, state changes, calls and opcodes into `object`.
     fn write(
         self,
         block: &SimulatedBlock<'_>,
         subject: &Subject<'_>,
-        deadline: Instant,
+        params: &Params<'_>,
         object: &mut Object<'_>,
     ) -> Result<Run, RpcError> {
-        let (root, run) = calls(CALLS, block, subject, deadline)?;
+        let (root, run) = calls(CALLS, block, subject, params.deadline)?;
         object.data("output", &run.result.output);
         match self.state_diff {
             true => state_diff::write(object.field("stateDiff"), &run.diff, block.state())?,
@@ -102,9 +101,25 @@ impl Wanted {
             });
         }
         drop(list);
-        object.null("vmTrace");
+        match self.vm_trace {
+            true => write_opcodes(block, subject, params, object.field("vmTrace"))?,
+            false => object.null("vmTrace"),
+        }
         Ok(run)
     }
+}
+
+/// Runs `subject` once more and writes its opcodes.
+fn write_opcodes(
+    block: &SimulatedBlock<'_>,
+    subject: &Subject<'_>,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let way = params.outlet.map(|outlet| (outlet, params.deadline));
+    let mut tracer = VmTracer::new(out, way);
+    let run = subject.run(block, (&mut tracer, params.deadline));
+    tracer.into_cut().map_or(run.map(drop), Err)
 }
 
 /// Writes the traces of one transaction into `list`.
@@ -249,7 +264,7 @@ fn replay_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>)
     let past = PastBlock::new(backend, block, true)?;
     let before = past.before(backend, index, params)?;
     let mut object = Object::new(out);
-    wanted.write(&before, &past.subject(index)?, params.deadline, &mut object)?;
+    wanted.write(&before, &past.subject(index)?, params, &mut object)?;
     drop(object);
     check_length(out)
 }
@@ -263,7 +278,7 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
         let hash = past.block.body.transactions[index].tx_hash();
         index += 1;
         let mut object = list.object();
-        let run = wanted.write(block, subject, params.deadline, &mut object)?;
+        let run = wanted.write(block, subject, params, &mut object)?;
         object.data("transactionHash", hash.as_slice());
         drop(object);
         params.flush(list.place())?;
@@ -307,7 +322,7 @@ fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
         gas: gas_of(backend, &message),
     };
     let mut object = Object::new(out);
-    wanted.write(&block, &subject, params.deadline, &mut object)?;
+    wanted.write(&block, &subject, params, &mut object)?;
     drop(object);
     check_length(out)
 }
@@ -333,7 +348,7 @@ fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
         };
         let mut object = list.object();
         let wanted = Wanted::of(names)?;
-        let run = wanted.write(&block, &subject, params.deadline, &mut object)?;
+        let run = wanted.write(&block, &subject, params, &mut object)?;
         drop(object);
         block.keep(&run, 0);
         params.flush(list.place())?;
@@ -358,7 +373,7 @@ fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
         place: None,
     };
     let mut object = Object::new(out);
-    wanted.write(&block, &subject, params.deadline, &mut object)?;
+    wanted.write(&block, &subject, params, &mut object)?;
     drop(object);
     check_length(out)
 }

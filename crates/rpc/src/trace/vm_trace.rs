@@ -1,0 +1,342 @@
+//! `vmTrace`: opcode by opcode what it cost and what it did to stack, memory and storage, each call
+//! within its opcode, as Parity had it.
+//!
+//! It is written while the run goes on: what an opcode left is known when the next one of its frame
+//! is told, or when the frame ends. An opcode that failed has no `ex`; one that could not begin,
+//! because it is undefined or the stack does not hold what it takes, is not listed.
+
+use super::{MOST_ANSWER_BYTES, too_large};
+use crate::RpcError;
+use crate::json::{self, Array, Object};
+use crate::outlet::Outlet;
+use niwaki_evm::{CallKind, Entered, Failure, Halt, Left, Step, Tracer};
+use niwaki_primitives::U256;
+use std::time::Instant;
+
+/// What an opcode is about to do, as far as its operands say it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Effect {
+    /// How many words from the top down it leaves.
+    pushes: usize,
+    /// Offset and length of the memory that it reads or writes.
+    memory: Option<(U256, U256)>,
+    /// Slot and value.
+    store: Option<(U256, U256)>,
+}
+
+impl Effect {
+    fn of(step: &Step<'_>) -> Self {
+        let word = |depth| step.peek(depth).unwrap_or_default();
+        let part = |offset: usize, length: usize| Some((word(offset), word(length)));
+        let opcode = step.opcode();
+        let memory = match opcode {
+            // CALLDATACOPY, CODECOPY, RETURNDATACOPY, MCOPY.
+            0x37 | 0x39 | 0x3e | 0x5e => part(0, 2),
+            // EXTCODECOPY.
+            0x3c => part(1, 3),
+            // MLOAD, MSTORE.
+            0x51 | 0x52 => Some((word(0), U256::from(32))),
+            // MSTORE8.
+            0x53 => Some((word(0), U256::from(1))),
+            // CALL, CALLCODE.
+            0xf1 | 0xf2 => part(5, 6),
+            // DELEGATECALL, STATICCALL.
+            0xf4 | 0xfa => part(4, 5),
+            _ => None,
+        };
+        Self {
+            pushes: pushes(opcode),
+            memory: memory.filter(|(_, length)| !length.is_zero()),
+            store: (opcode == 0x55).then(|| (word(0), word(1))),
+        }
+    }
+}
+
+/// How many words of the stack an opcode leaves; DUP and SWAP all that they touch.
+fn pushes(opcode: u8) -> usize {
+    match opcode {
+        0x80..=0x8f => usize::from(opcode - 0x80) + 2,
+        0x90..=0x9f => usize::from(opcode - 0x90) + 2,
+        // STOP, the copies, POP, MSTORE and MSTORE8, SSTORE and jumps, JUMPDEST, TSTORE and MCOPY,
+        // LOG, RETURN, REVERT to SELFDESTRUCT.
+        0x00 | 0x37 | 0x39 | 0x3c | 0x3e | 0x50 | 0x52..=0x53 | 0x55..=0x57 => 0,
+        0x5b | 0x5d..=0x5e | 0xa0..=0xa4 | 0xf3 | 0xfd..=0xff => 0,
+        _ => 1,
+    }
+}
+
+/// An opcode that is not written to its end.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    pc: usize,
+    effect: Effect,
+    gas: i64,
+    static_gas: i64,
+    cost: i64,
+    /// Whether its object has been begun: it has a call in it.
+    is_begun: bool,
+    has_sub: bool,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Frame {
+    /// A SELFDESTRUCT is told as a call and is none.
+    is_call: bool,
+    /// Whether its object has been begun: it has code.
+    is_begun: bool,
+    ops: usize,
+    open: Option<Open>,
+}
+
+/// Where an answer may go before it is whole, and until when.
+pub(super) type Way<'o> = Option<(&'o Outlet, Instant)>;
+
+/// Writes a transaction's opcodes.
+pub(super) struct VmTracer<'o> {
+    out: &'o mut Vec<u8>,
+    frames: Vec<Frame>,
+    way: Way<'o>,
+    cut: Option<RpcError>,
+}
+
+impl<'o> VmTracer<'o> {
+    pub(super) fn new(out: &'o mut Vec<u8>, way: Way<'o>) -> Self {
+        Self {
+            out,
+            frames: Vec::new(),
+            way,
+            cut: None,
+        }
+    }
+
+    /// Why the run was ended before its end, if it was.
+    pub(super) fn into_cut(self) -> Option<RpcError> {
+        self.cut
+    }
+
+    fn send(&mut self) {
+        if self.cut.is_some() {
+            return;
+        }
+        self.cut = match self.way {
+            Some((outlet, deadline)) => outlet.flush(self.out, deadline).err(),
+            None => (self.out.len() > MOST_ANSWER_BYTES).then(too_large),
+        };
+    }
+
+    /// Begins the object of the opcode at hand, if there is one and it is not begun.
+    fn begin_op(&mut self) {
+        let Some(frame) = self.frames.last_mut() else {
+            return;
+        };
+        let Some(open) = frame.open.as_mut().filter(|open| !open.is_begun) else {
+            return;
+        };
+        open.is_begun = true;
+        if frame.ops > 0 {
+            self.out.push(b',');
+        }
+        frame.ops += 1;
+        let text = format!("{{\"cost\":{},\"pc\":{}", open.cost.max(0), open.pc);
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Begins the object of the call that was entered last, in the opcode that makes it.
+    fn begin_frame(&mut self, code: &[u8]) {
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
+        self.begin_sub();
+        self.frames.push(Frame {
+            is_begun: true,
+            ..frame
+        });
+        self.out.extend_from_slice(b"{\"code\":");
+        json::data(self.out, code);
+        self.out.extend_from_slice(b",\"ops\":[");
+    }
+
+    /// Where a call stands in the opcode at hand; the transaction's own stands alone.
+    fn begin_sub(&mut self) {
+        self.begin_op();
+        if let Some(frame) = self.frames.last_mut() {
+            self.out.extend_from_slice(b",\"sub\":");
+            if let Some(open) = &mut frame.open {
+                open.has_sub = true;
+            }
+        }
+    }
+
+    /// Ends the opcode at hand with what it left; `None` if it failed.
+    fn end_op(&mut self, after: Option<&After<'_, '_>>) {
+        self.begin_op();
+        let Some(open) = self.frames.last_mut().and_then(|frame| frame.open.take()) else {
+            return;
+        };
+        if !open.has_sub {
+            self.out.extend_from_slice(b",\"sub\":null");
+        }
+        self.out.extend_from_slice(b",\"ex\":");
+        match after {
+            Some(after) => write_effect(self.out, &open, after),
+            None => self.out.extend_from_slice(b"null"),
+        }
+        self.out.push(b'}');
+        self.send();
+    }
+}
+
+/// The machine after an opcode.
+enum After<'s, 'm> {
+    /// Before the next one.
+    Step(&'s Step<'m>),
+    /// The frame has ended with it.
+    End,
+}
+
+fn write_effect(out: &mut Vec<u8>, open: &Open, after: &After<'_, '_>) {
+    let mut object = Object::new(out);
+    let effect = open.effect;
+    let memory = match after {
+        After::Step(step) => effect.memory.and_then(|part| memory(step, part)),
+        After::End => None,
+    };
+    match memory {
+        Some((offset, bytes)) => {
+            let mut object = object.object("mem");
+            object.data("data", bytes);
+            object.decimal("off", offset);
+        }
+        None => object.null("mem"),
+    }
+    let mut list: Array<'_> = object.array("push");
+    if let After::Step(step) = after {
+        for depth in (0..effect.pushes).rev() {
+            if let Some(word) = step.peek(depth) {
+                json::quantity(list.item(), &word);
+            }
+        }
+    }
+    drop(list);
+    match effect.store {
+        Some((slot, value)) => {
+            let mut object = object.object("store");
+            object.quantity("key", &slot);
+            object.quantity("val", &value);
+        }
+        None => object.null("store"),
+    }
+    let used = match after {
+        After::Step(step) => step.gas(),
+        After::End => open.gas - open.cost,
+    };
+    object.decimal("used", u64::try_from(used).unwrap_or(0));
+}
+
+/// A part of the memory, and its offset, if it is there.
+fn memory<'s>(step: &'s Step<'_>, (offset, length): (U256, U256)) -> Option<(u64, &'s [u8])> {
+    let from = usize::try_from(offset).ok()?;
+    let to = from.checked_add(usize::try_from(length).ok()?)?;
+    Some((u64::try_from(offset).ok()?, step.memory().get(from..to)?))
+}
+
+/// Whether the last opcode of a call that ended so has done what it does.
+fn has_run(failure: Option<Failure>) -> bool {
+    use Failure::{CodeDeposit, Halt as Halted, Revert};
+    matches!(
+        failure,
+        None | Some(Revert | CodeDeposit | Halted(Halt::CodeTooLong | Halt::InvalidContractPrefix))
+    )
+}
+
+/// Whether the last opcode of a call that ended so could not even begin.
+fn is_unlisted(failure: Option<Failure>) -> bool {
+    use Failure::{Halt as Halted, StackOverflow, StackUnderflow};
+    matches!(
+        failure,
+        Some(StackUnderflow { .. } | StackOverflow { .. } | Halted(Halt::UndefinedOpcode(_)))
+    )
+}
+
+/// Whether a call that ended so has not begun.
+fn is_refused(failure: Option<Failure>) -> bool {
+    matches!(
+        failure,
+        Some(Failure::Balance | Failure::Depth | Failure::Nonce)
+    )
+}
+
+impl Tracer for VmTracer<'_> {
+    fn step(&mut self, step: &Step<'_>) {
+        if step.is_code_empty() {
+            return;
+        }
+        match self.frames.last() {
+            Some(frame) if frame.is_begun => self.end_op(Some(&After::Step(step))),
+            _ => self.begin_frame(step.code()),
+        }
+        if let Some(frame) = self.frames.last_mut() {
+            frame.open = Some(Open {
+                pc: step.pc(),
+                effect: Effect::of(step),
+                gas: step.gas(),
+                static_gas: step.static_gas(),
+                cost: 0,
+                is_begun: false,
+                has_sub: false,
+            });
+        }
+    }
+
+    fn step_end(&mut self, gas_left: i64, _: i64) {
+        let open = self.frames.last_mut().and_then(|frame| frame.open.as_mut());
+        if let Some(open) = open {
+            open.cost = open.gas - gas_left;
+        }
+    }
+
+    fn stops(&mut self) -> bool {
+        self.cut.is_some()
+    }
+
+    fn enter(&mut self, entered: &Entered<'_>) {
+        self.frames.push(Frame {
+            is_call: entered.kind != CallKind::SelfDestruct,
+            is_begun: false,
+            ops: 0,
+            open: None,
+        });
+    }
+
+    fn leave(&mut self, left: &Left<'_>) {
+        let failure = left.failure;
+        let frame = self.frames.last_mut();
+        if let Some(open) = frame.and_then(|frame| frame.open.as_mut()) {
+            match failure {
+                _ if has_run(failure) => self.end_op(Some(&After::End)),
+                _ if is_unlisted(failure) && !open.is_begun => {}
+                Some(Failure::Halt(Halt::OutOfGas)) => self.end_op(None),
+                _ => {
+                    open.cost = open.static_gas;
+                    self.end_op(None);
+                }
+            }
+        }
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
+        match frame.is_begun {
+            true => self.out.extend_from_slice(b"]}"),
+            false if !frame.is_call => {}
+            false => {
+                self.begin_sub();
+                let sub: &[u8] = match is_refused(failure) {
+                    true => b"null",
+                    false => b"{\"code\":\"0x\",\"ops\":[]}",
+                };
+                self.out.extend_from_slice(sub);
+            }
+        }
+    }
+}
