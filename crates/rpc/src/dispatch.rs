@@ -135,6 +135,16 @@ impl Dispatcher {
         out
     }
 
+    /// The answer to `rpc.discover`: the methods that are offered here.
+    fn discover(&self) -> Vec<u8> {
+        let mut names: Vec<&str> = self.methods.keys().copied().collect();
+        names.sort_unstable();
+        let mut out = Vec::new();
+        let version = self.backend.identity.version.as_str();
+        crate::discover::write(&mut out, &names, ("Niwaki JSON-RPC", version));
+        out
+    }
+
     /// Whether the method `name` is offered here.
     pub fn offers(&self, name: &str) -> bool {
         self.methods.contains_key(name)
@@ -262,9 +272,14 @@ impl Dispatcher {
                 None => Answer::None,
             };
         }
-        if method == "rpc_modules" {
+        let own = match &*method {
+            "rpc_modules" => Some(Self::modules as fn(&Self) -> Vec<u8>),
+            "rpc.discover" => Some(Self::discover as _),
+            _ => None,
+        };
+        if let Some(own) = own {
             return match id {
-                Some(_) => Answer::Ready(envelope(id, Ok(self.modules()))),
+                Some(_) => Answer::Ready(envelope(id, Ok(own(self)))),
                 None => Answer::None,
             };
         }

@@ -11,6 +11,7 @@
 //! | `lanes` | workers, so that what is slow delays nothing else |
 //! | `outlet` | where a long answer goes while it is being made |
 //! | `methods` | every method: name, lane, function |
+//! | `discover` | the methods as an OpenRPC document |
 //! | `params`, `json` | what comes in, what goes out |
 //! | `backend` | what the methods are asked of |
 //! | `operator` | what the program around does for them |
@@ -28,6 +29,7 @@ mod backend;
 mod blocks;
 mod choices;
 mod debug;
+mod discover;
 mod dispatch;
 mod engine;
 mod error;

@@ -18,6 +18,7 @@ use std::sync::{Arc, LazyLock};
 use tokio::runtime::Runtime;
 
 mod blocks;
+mod filling;
 mod operating;
 mod vm_trace;
 

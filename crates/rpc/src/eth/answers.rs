@@ -216,7 +216,7 @@ pub(crate) fn access_list(out: &mut Vec<u8>, list: &niwaki_primitives::AccessLis
     }
 }
 
-fn authorizations(out: &mut Vec<u8>, list: &[SignedAuthorization]) {
+pub(crate) fn authorizations(out: &mut Vec<u8>, list: &[SignedAuthorization]) {
     let mut items = json::Array::new(out);
     for signed in list {
         let mut object = items.object();

@@ -30,6 +30,17 @@ impl Asked {
         Ok(asked.overridden(overrides, params.optional(3)?.unwrap_or_default()))
     }
 
+    /// A message upon the state after the block of `header`.
+    pub(crate) fn of(message: Message, header: StoredHeader, state: State) -> Self {
+        Self {
+            message,
+            header,
+            state,
+            overrides: StateOverrides::default(),
+            block: BlockOverrides::default(),
+        }
+    }
+
     /// Reads message and block.
     pub(crate) fn upon(
         backend: &Backend,
@@ -40,13 +51,7 @@ impl Asked {
         message.check(backend.chain().spec().chain_id)?;
         let block = params.optional(1)?.unwrap_or(BlockRef::Tag(or_else));
         let (header, state) = backend.state(block)?;
-        Ok(Self {
-            message,
-            header,
-            state,
-            overrides: StateOverrides::default(),
-            block: BlockOverrides::default(),
-        })
+        Ok(Self::of(message, header, state))
     }
 
     /// With these overrides.

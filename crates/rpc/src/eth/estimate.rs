@@ -21,15 +21,27 @@ const TOLERANCE: (u64, u64) = (15, 1_000);
 /// Spec: execution-apis `eth/execute.yaml`; the steps of geth, whose answers tools expect.
 pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let asked = Asked::read(backend, params, BlockTag::Latest)?;
+    json::number(out, least_gas(backend, &asked, params.deadline)?);
+    Ok(())
+}
+
+/// The estimate for a message.
+///
+/// # Errors
+/// Why it fails whatever gas it has.
+pub(super) fn least_gas(
+    backend: &Backend,
+    asked: &Asked,
+    deadline: Instant,
+) -> Result<u64, RpcError> {
     let block = asked.block(backend)?;
     let search = Search {
         block: &block,
         message: &asked.message,
-        deadline: params.deadline,
+        deadline,
     };
     let most = search.most(backend.options.gas_cap)?;
-    json::number(out, search.least(most)?);
-    Ok(())
+    search.least(most)
 }
 
 struct Search<'s> {

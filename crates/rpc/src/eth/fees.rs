@@ -73,7 +73,7 @@ fn next_blob_fee(chain: &Chain, header: &Header) -> u128 {
 }
 
 /// The percentile of the lowest tips of recent blocks, wei.
-fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
+pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
     let options = &backend.options;
     let mut tips = Vec::new();
     let head = backend.chain().head().id.number;

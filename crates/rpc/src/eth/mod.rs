@@ -7,6 +7,7 @@ mod call;
 mod config;
 mod estimate;
 mod fees;
+mod fill;
 mod logs;
 mod send;
 mod simulate;
@@ -32,6 +33,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_createAccessList", Lane::Call, access_list::create),
     row("eth_estimateGas", Lane::Call, estimate::estimate),
     row("eth_feeHistory", Lane::Call, fees::fee_history),
+    row("eth_fillTransaction", Lane::Call, fill::fill),
     row("eth_gasPrice", Lane::Call, fees::gas_price),
     row("eth_getBalance", Lane::Inline, state::balance),
     row("eth_getBlockByHash", Lane::Inline, blocks::by_hash),

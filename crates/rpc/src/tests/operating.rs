@@ -3,7 +3,7 @@
 use super::*;
 use crate::LogLevel;
 use niwaki_primitives::{
-    Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
+    Bytes, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
 };
 use std::sync::Mutex;
 
@@ -21,22 +21,33 @@ pub(super) fn dev() -> Rig {
 }
 
 /// A transfer that pays up to 20 gwei, of which `tip` for the coinbase; as it is sent.
-fn transfer(rig: &Rig, nonce: u64, tip: u128) -> Value {
+pub(super) fn transfer(rig: &Rig, nonce: u64, tip: u128) -> Value {
+    let to = TxKind::Call(niwaki_primitives::Address::repeat_byte(5));
+    let tx = signed(rig, (nonce, 21_000), tip, (to, Bytes::new()));
+    let bytes = niwaki_primitives::hex::encode(tx.encoded_2718());
+    json!(format!("0x{bytes}"))
+}
+
+fn signed(
+    rig: &Rig,
+    (nonce, gas_limit): (u64, u64),
+    tip: u128,
+    (to, input): (TxKind, Bytes),
+) -> TxEnvelope {
     let tx = TxEip1559 {
         chain_id: rig.dispatcher.backend().chain().spec().chain_id,
         nonce,
-        gas_limit: 21_000,
+        gas_limit,
         max_fee_per_gas: 20 * GWEI,
         max_priority_fee_per_gas: tip,
-        to: TxKind::Call(niwaki_primitives::Address::repeat_byte(5)),
+        to,
         value: U256::from(1),
+        input,
         ..TxEip1559::default()
     };
     let hash = tx.signature_hash();
     let (r, s, parity) = niwaki_crypto::sign(&hash, &KEY.parse().unwrap()).unwrap();
-    let tx: TxEnvelope = tx.into_signed(Signature::new(r, s, parity)).into();
-    let bytes = niwaki_primitives::hex::encode(tx.encoded_2718());
-    json!(format!("0x{bytes}"))
+    tx.into_signed(Signature::new(r, s, parity)).into()
 }
 
 /// The transactions, gas limit and extra data of the block that would be made now.
