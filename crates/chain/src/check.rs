@@ -90,6 +90,7 @@ impl Chain {
         };
         check.head();
         check.blocks()?;
+        check.log_index()?;
         Ok(check.summary)
     }
 }
@@ -160,6 +161,14 @@ impl Check<'_> {
             );
         }
         Ok(())
+    }
+
+    /// The index of logs is that of the canonical headers.
+    fn log_index(&mut self) -> Result<(), Fault> {
+        let chain = self.chain;
+        let mut bad = |key: &[u8], what: String| self.problem(Segment::LogIndex, key, &what);
+        let outcome = chain.check_log_index(&mut bad);
+        self.found(outcome)
     }
 
     fn header(&mut self, block: &StoredHeader, parent: Option<&StoredHeader>) -> Result<(), Fault> {

@@ -183,6 +183,9 @@ impl Chain {
                 removed.push(id);
             }
         }
+        if !removed.is_empty() {
+            self.strike_logs(ancestor.id.number.saturating_add(1), batch)?;
+        }
         for id in &adopted {
             adopt(id, &self.read_body(id)?, batch);
         }

@@ -18,6 +18,7 @@
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
 //! | `bad_blocks` | the last ones that were refused |
+//! | `log_index` | which blocks may hold a log |
 //! | `check` | the whole database against itself |
 //! | `repair` | what a check finds, made anew from what is right |
 //! | `trie_logs` | trie logs counted, pruned, taken out and put back |
@@ -39,6 +40,7 @@ mod genesis_file;
 mod import;
 mod indices;
 mod journal;
+mod log_index;
 mod open;
 mod persist;
 mod repair;
@@ -58,6 +60,7 @@ pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
+pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
     BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
     StateOptions, Visit,

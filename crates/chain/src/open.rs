@@ -4,6 +4,7 @@ use crate::bad_blocks::BadBlocks;
 use crate::events::Listeners;
 use crate::forkchoice::Marks;
 use crate::indices::adopt;
+use crate::log_index::LogIndexing;
 use crate::persist::add_block;
 use crate::tree::{StoredHeader, read_header};
 use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, Withdrawals};
@@ -131,6 +132,7 @@ pub struct Chain {
     /// The safe and the finalized block, as the consensus client last said.
     marks: Mutex<Marks>,
     bad_blocks: Mutex<BadBlocks>,
+    log_indexing: LogIndexing,
 }
 
 impl Chain {
@@ -170,6 +172,7 @@ impl Chain {
             listeners: Listeners::default(),
             marks: Mutex::new(marks),
             bad_blocks: Mutex::default(),
+            log_indexing: LogIndexing::default(),
         })
     }
 
@@ -244,6 +247,10 @@ impl Chain {
 
     pub(crate) fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn log_indexing(&self) -> &LogIndexing {
+        &self.log_indexing
     }
 
     pub(crate) fn bad_blocks(&self) -> MutexGuard<'_, BadBlocks> {

@@ -113,6 +113,7 @@ impl Chain {
         run.numbers()?;
         run.canonical()?;
         run.blocks()?;
+        self.forget_log_index(&mut run.batch)?;
         self.database()
             .write(std::mem::take(&mut run.batch), true)?;
         Ok(run.repair)

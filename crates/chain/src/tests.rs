@@ -18,6 +18,7 @@ mod crash;
 mod fixtures;
 mod journal;
 mod kept_import;
+mod log_index;
 mod repairing;
 mod resuming;
 mod state_file;

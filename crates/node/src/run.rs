@@ -2,6 +2,7 @@
 
 mod dev;
 mod follow;
+mod log_index;
 mod logs;
 mod metrics;
 mod secret;
@@ -15,6 +16,7 @@ use crate::options::{NodeOptions, Options, PoolFlavor};
 use crate::stop::Stop;
 use eyre::{Result, WrapErr, eyre};
 use follow::Follower;
+use log_index::LogIndexer;
 use niwaki_chain::{Chain, Consensus};
 use niwaki_primitives::Bytes;
 use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes};
@@ -60,6 +62,8 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
     backend.operator().set_log_switch(log_switch);
     let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
+    let wants_index = node.api.auto_log_bloom_caching_enabled != Some(false);
+    let indexer = LogIndexer::start(&chain, wants_index)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let lanes = Arc::new(Lanes::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let servers = Servers::start(options, &data_path, &backend, &lanes, metrics)?;
@@ -77,6 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     info!("stopping");
     drop(producer);
     servers.stop();
+    drop(indexer);
     follower.stop();
     save_pool(node, &data_path, &pool)?;
     chain.sync()?;

@@ -12,6 +12,9 @@ const OPENRPC: &str = "1.3.2";
 const PARAMS: &[(&str, &str)] = &[
     ("admin_backup", "folder keep?"),
     ("admin_changeLogLevel", "level targets?"),
+    ("admin_generateLogBloomCache", "startBlock? stopBlock?"),
+    ("admin_logsRemoveCache", "startBlock? stopBlock?"),
+    ("admin_logsRepairCache", "block?"),
     ("admin_nodeInfo", ""),
     ("admin_peers", ""),
     ("debug_accountAt", "block txIndex address"),

@@ -16,6 +16,7 @@
 //! | `backend` | what the methods are asked of |
 //! | `operator` | what the program around does for them |
 //! | `blocks` | blocks that were asked for lately |
+//! | `log_index` | the index of logs made and removed |
 //! | `choices` | what the operator chooses of blocks made here |
 //! | `eth`, `debug`, `txpool`, `miner`, `node` | the methods, by namespace |
 //! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
@@ -38,6 +39,7 @@ mod figures;
 mod filters;
 mod json;
 mod lanes;
+mod log_index;
 mod methods;
 mod miner;
 mod node;

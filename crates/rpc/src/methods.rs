@@ -64,6 +64,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::engine::METHODS,
         crate::node::METHODS,
         crate::debug::METHODS,
+        crate::log_index::METHODS,
         crate::miner::METHODS,
         crate::trace::DEBUG_METHODS,
         crate::trace::TRACE_METHODS,

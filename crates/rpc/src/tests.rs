@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod blocks;
 mod filling;
+mod logs;
 mod operating;
 mod vm_trace;
 

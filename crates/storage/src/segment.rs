@@ -38,11 +38,13 @@ pub enum Segment {
     AccountTrieHistory,
     /// Hashed address, nibble path and block number to the inner node before that block.
     StorageTrieHistory,
+    /// Bit of a bloom and first block of a section to which of its blocks have that bit.
+    LogIndex,
 }
 
 impl Segment {
     /// Every segment.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Accounts,
         Self::Slots,
         Self::Code,
@@ -60,6 +62,7 @@ impl Segment {
         Self::SlotHistory,
         Self::AccountTrieHistory,
         Self::StorageTrieHistory,
+        Self::LogIndex,
     ];
 
     /// The name on disk and in messages.
@@ -82,14 +85,20 @@ impl Segment {
             Self::SlotHistory => "slot_history",
             Self::AccountTrieHistory => "account_trie_history",
             Self::StorageTrieHistory => "storage_trie_history",
+            Self::LogIndex => "log_index",
         }
     }
 
-    /// Whether values are worth compressing: texts and lists are, hashes and short numbers not.
+    /// Whether values are worth compressing: texts, lists and sparse bits are, hashes and short numbers not.
     pub(crate) const fn is_compressed(self) -> bool {
         matches!(
             self,
-            Self::Code | Self::TrieLogs | Self::Headers | Self::Bodies | Self::Receipts
+            Self::Code
+                | Self::TrieLogs
+                | Self::Headers
+                | Self::Bodies
+                | Self::Receipts
+                | Self::LogIndex
         )
     }
 

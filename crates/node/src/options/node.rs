@@ -137,6 +137,9 @@ pub(crate) struct ApiFlags {
     /// Most blocks of one search for logs; 0 for no bound.
     #[arg(long, value_name = "BLOCKS", default_value_t = 5_000)]
     pub(crate) rpc_max_logs_range: u64,
+    /// Make the index of logs behind the head [default: true].
+    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) auto_log_bloom_caching_enabled: Option<bool>,
     /// Blocks that the price oracle looks at.
     #[arg(long, value_name = "BLOCKS", default_value_t = 100)]
     pub(crate) api_gas_price_blocks: u64,

@@ -104,6 +104,11 @@ fn figures_states_and_storage_are_shown_by_the_binary() {
     assert_eq!(node.result("debug_getBadBlocks", json!([])), json!([]));
     assert_eq!(node.result("debug_setHead", json!(["0x20"])), Value::Null);
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x20");
+    let made = node.result("admin_generateLogBloomCache", json!(["0x0", "latest"]));
+    assert_eq!(
+        (&made["requestAccepted"], &made["currentBlock"]),
+        (&json!(true), &json!("0x0"))
+    );
     let refused = node.ask("miner_start", json!([]));
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
 }

@@ -3,8 +3,9 @@
 use super::answers::{self, LogPlace};
 use crate::blocks::FullBlock;
 use crate::json::Array;
-use crate::params::{BlockRef, BlockTag, Params};
+use crate::params::{BlockTag, Params};
 use crate::{Backend, RpcError};
+use niwaki_chain::SECTION_BLOCKS;
 use niwaki_primitives::{Address, B256, Bloom, BloomInput, Log};
 use serde::{Deserialize, Deserializer};
 
@@ -66,6 +67,17 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
+    /// Whether nothing is looked for.
+    fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.topics.iter().all(Vec::is_empty)
+    }
+
+    /// What a bloom must contain one of, at each place.
+    fn places(&self) -> Vec<&[Bloom]> {
+        let topics = self.topics.iter().map(Vec::as_slice);
+        std::iter::once(&self.addresses[..]).chain(topics).collect()
+    }
+
     /// Whether a block or receipt with this bloom may have such logs.
     fn may_be_in(&self, bloom: &Bloom) -> bool {
         let any =
@@ -175,58 +187,92 @@ pub(crate) fn write_logs_of(
 ) -> Result<(), RpcError> {
     filter.check()?;
     let masks = filter.masks();
-    let mut list = Array::new(out);
-    let mut count = 0;
+    let mut found = Found {
+        backend,
+        filter,
+        masks: &masks,
+        list: Array::new(out),
+        count: 0,
+    };
     if let Some(hash) = &filter.block_hash {
         let block = backend.block(hash)?;
         let block = block.ok_or_else(|| RpcError::server("unknown block"))?;
-        return write_block(backend, &block, filter, &masks, &mut list, &mut count);
+        return found.write_block(&block);
     }
     let (from, to) = filter.range(backend)?;
-    for number in from..=to {
-        params.check_deadline()?;
-        let header = match number == backend.chain().head().id.number {
-            true => Some(backend.chain().head()),
-            false => backend.chain().header_at(number)?,
-        };
-        let Some(header) = header else {
-            continue; // Below the first block of an imported state there are none.
-        };
-        if !masks.may_be_in(&header.header.logs_bloom) {
-            continue;
+    let index = match masks.is_empty() {
+        true => None, // Every block with logs is wanted.
+        false => Some(backend.chain().log_index()?),
+    };
+    let mut number = from;
+    while number <= to {
+        let section = number - number % SECTION_BLOCKS;
+        let last = section.saturating_add(SECTION_BLOCKS - 1).min(to);
+        match index.as_ref().filter(|index| section < index.below()) {
+            Some(index) => {
+                params.check_deadline()?;
+                let blocks = index.search(section, &masks.places())?;
+                for number in (number..=last).filter(|number| blocks.contains(number - section)) {
+                    params.check_deadline()?;
+                    found.write_number(number)?;
+                }
+            }
+            None => {
+                for number in number..=last {
+                    params.check_deadline()?;
+                    found.write_number(number)?;
+                }
+            }
         }
-        if let Some(block) = backend.block_by_ref(BlockRef::Hash {
-            hash: header.id.hash,
-            require_canonical: false,
-        })? {
-            write_block(backend, &block, filter, &masks, &mut list, &mut count)?;
-        }
+        number = last.saturating_add(1);
     }
     Ok(())
 }
 
-fn write_block(
-    backend: &Backend,
-    block: &FullBlock,
-    filter: &LogFilter,
-    masks: &Masks,
-    list: &mut Array<'_>,
-    count: &mut usize,
-) -> Result<(), RpcError> {
-    if !masks.may_be_in(&block.header.logs_bloom) {
-        return Ok(());
-    }
-    each_log(block, backend, |log, place| {
-        if filter.matches(log) {
-            answers::log(list.item(), log, &place);
-            *count += 1;
+/// The logs that were found so far.
+struct Found<'f, 'o> {
+    backend: &'f Backend,
+    filter: &'f LogFilter,
+    masks: &'f Masks,
+    list: Array<'o>,
+    count: usize,
+}
+
+impl Found<'_, '_> {
+    /// Adds those of the canonical block `number`, if its bloom does not say that there are none.
+    /// Below the first block of an imported state there is no block.
+    fn write_number(&mut self, number: u64) -> Result<(), RpcError> {
+        let tag = BlockTag::Number(number);
+        let Some(header) = self.backend.header_by_tag(tag)? else {
+            return Ok(());
+        };
+        if !self.masks.may_be_in(&header.header.logs_bloom) {
+            return Ok(());
         }
-    })?;
-    if *count > MOST_LOGS {
-        let message = format!("query returned more than {MOST_LOGS} results; ask for fewer blocks");
-        return Err(RpcError::limit(message));
+        match self.backend.block(&header.id.hash)? {
+            Some(block) => self.write_block(&block),
+            None => Ok(()),
+        }
     }
-    Ok(())
+
+    fn write_block(&mut self, block: &FullBlock) -> Result<(), RpcError> {
+        if !self.masks.may_be_in(&block.header.logs_bloom) {
+            return Ok(());
+        }
+        let (list, count) = (&mut self.list, &mut self.count);
+        each_log(block, self.backend, |log, place| {
+            if self.filter.matches(log) {
+                answers::log(list.item(), log, &place);
+                *count += 1;
+            }
+        })?;
+        if self.count > MOST_LOGS {
+            let message =
+                format!("query returned more than {MOST_LOGS} results; ask for fewer blocks");
+            return Err(RpcError::limit(message));
+        }
+        Ok(())
+    }
 }
 
 /// Gives each log of a block with its place.

@@ -28,6 +28,11 @@ pub(super) fn transfer(rig: &Rig, nonce: u64, tip: u128) -> Value {
     json!(format!("0x{bytes}"))
 }
 
+/// A transaction of the first account that pays enough.
+pub(super) fn send_to(rig: &Rig, nonce: u64, to: TxKind, input: Bytes) -> TxEnvelope {
+    signed(rig, (nonce, 100_000), GWEI, (to, input))
+}
+
 fn signed(
     rig: &Rig,
     (nonce, gas_limit): (u64, u64),

@@ -1,0 +1,392 @@
+//! The index of logs: the blooms of canonical headers, turned around, so that a search reads a few
+//! short rows for 4,096 blocks instead of their headers.
+//!
+//! It follows from the headers alone, and is made behind the head, a section at a time, by whoever
+//! calls [`Chain::index_logs`]. What a reorganisation takes back is struck from it with the same
+//! write. Where it ends, headers are read.
+
+use crate::Chain;
+use crate::rows::corrupt;
+use niwaki_primitives::{Bloom, Fault};
+use niwaki_storage::{Batch, Segment, Snapshot};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Blocks of a section.
+pub const SECTION_BLOCKS: u64 = 4_096;
+
+/// Bytes of a row: a bit for each block.
+const ROW_BYTES: usize = 512;
+
+/// Bits of a bloom.
+const BITS: u16 = 2_048;
+
+/// A section is made when so many blocks stand upon it, so that it is rarely made twice.
+const CONFIRMATIONS: u64 = 64;
+
+/// The row of `meta` that says how far the index goes.
+const PROGRESS: &[u8] = b"log index";
+
+/// Which blocks of a section: block `n` is bit `0x80 >> (n % 8)` of byte `n / 8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionBlocks([u8; ROW_BYTES]);
+
+impl SectionBlocks {
+    const NONE: Self = Self([0; ROW_BYTES]);
+    const ALL: Self = Self([0xff; ROW_BYTES]);
+
+    /// Whether the block with this offset in the section is one of them.
+    pub fn contains(&self, offset: u64) -> bool {
+        let at = usize::try_from(offset / 8).ok();
+        let byte = at.and_then(|at| self.0.get(at));
+        byte.is_some_and(|byte| byte & (0x80 >> (offset % 8)) != 0)
+    }
+
+    fn insert(&mut self, offset: u64) {
+        let at = usize::try_from(offset / 8).ok();
+        if let Some(byte) = at.and_then(|at| self.0.get_mut(at)) {
+            *byte |= 0x80 >> (offset % 8);
+        }
+    }
+
+    fn keep(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|byte| *byte == 0)
+    }
+}
+
+/// The bits of a bloom that are set: bit `n` is `0x80 >> (n % 8)` of byte `n / 8`.
+fn bits(bloom: &Bloom) -> impl Iterator<Item = u16> + '_ {
+    let bytes = (0_u16..).step_by(8).zip(bloom.0.0);
+    let bytes = bytes.filter(|(_, byte)| *byte != 0);
+    bytes.flat_map(|(first, byte)| {
+        let set = (0..8_u16).filter(move |bit| byte & (0x80 >> bit) != 0);
+        set.map(move |bit| first + bit)
+    })
+}
+
+fn key(bit: u16, first_block: u64) -> [u8; 10] {
+    let mut key = [0; 10];
+    key[..2].copy_from_slice(&bit.to_be_bytes());
+    key[2..].copy_from_slice(&first_block.to_be_bytes());
+    key
+}
+
+/// How far the index goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// Canonical blocks below this one are in it; a multiple of [`SECTION_BLOCKS`].
+    below: u64,
+    /// No row is of a block from here on.
+    written: u64,
+}
+
+impl Progress {
+    fn read(row: Option<Vec<u8>>) -> Result<Self, Fault> {
+        let Some(row) = row else {
+            return Ok(Self::default());
+        };
+        let numbers = row.split_first_chunk::<8>().and_then(|(below, written)| {
+            let written = u64::from_be_bytes(written.try_into().ok()?);
+            Some((u64::from_be_bytes(*below), written))
+        });
+        match numbers {
+            Some((below, written)) if below % SECTION_BLOCKS == 0 => Ok(Self { below, written }),
+            _ => Err(corrupt(Segment::Meta, PROGRESS, "not two numbers")),
+        }
+    }
+
+    fn put(self, batch: &mut Batch) {
+        let written = self.written.max(self.below).to_be_bytes();
+        let parts: [&[u8]; 2] = [&self.below.to_be_bytes(), &written];
+        batch.put_parts(Segment::Meta, &[PROGRESS], &parts);
+    }
+}
+
+/// The index at one moment, to search in.
+#[derive(Clone, Debug)]
+pub struct LogIndex {
+    snapshot: Snapshot,
+    below: u64,
+}
+
+impl LogIndex {
+    /// Blocks below this one are in it; a multiple of [`SECTION_BLOCKS`].
+    pub fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// The blocks of the section that begins with `first_block` whose blooms, at each of the places,
+    /// contain one of the masks; a place without masks asks for nothing.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn search(&self, first_block: u64, places: &[&[Bloom]]) -> Result<SectionBlocks, Fault> {
+        let mut found = SectionBlocks::ALL;
+        for masks in places.iter().filter(|masks| !masks.is_empty()) {
+            let mut any = SectionBlocks::NONE;
+            for mask in *masks {
+                any.add(&self.with_bits(first_block, mask)?);
+            }
+            found.keep(&any);
+            if found.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The blocks whose blooms contain `mask`.
+    fn with_bits(&self, first_block: u64, mask: &Bloom) -> Result<SectionBlocks, Fault> {
+        let mut found = SectionBlocks::ALL;
+        for bit in bits(mask) {
+            match self.row(bit, first_block)? {
+                Some(row) => found.keep(&row),
+                None => return Ok(SectionBlocks::NONE),
+            }
+        }
+        Ok(found)
+    }
+
+    fn row(&self, bit: u16, first_block: u64) -> Result<Option<SectionBlocks>, Fault> {
+        let key = key(bit, first_block);
+        let row = self.snapshot.get(Segment::LogIndex, &key)?;
+        let row = row.map(|row| {
+            let row = row.try_into().map(SectionBlocks);
+            row.map_err(|_| corrupt(Segment::LogIndex, &key, "a row has 512 bytes"))
+        });
+        row.transpose()
+    }
+}
+
+/// Whoever makes or removes the index, one at a time, and how far it is to go.
+#[derive(Debug, Default)]
+pub(crate) struct LogIndexing {
+    maker: Mutex<()>,
+    wanted: AtomicU64,
+}
+
+impl LogIndexing {
+    fn only_maker(&self) -> MutexGuard<'_, ()> {
+        self.maker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far the index goes, and is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogIndexState {
+    /// Blocks below this one are in it.
+    pub below: u64,
+    /// Blocks below this one are to be in it, as soon as they are deep enough.
+    pub wanted: u64,
+    /// Whether there is a section to be made now.
+    pub is_behind: bool,
+}
+
+impl Chain {
+    /// The index as it is now.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn log_index(&self) -> Result<LogIndex, Fault> {
+        let snapshot = self.database().snapshot();
+        let Progress { below, .. } = Progress::read(snapshot.get(Segment::Meta, PROGRESS)?)?;
+        Ok(LogIndex { snapshot, below })
+    }
+
+    /// How far the index goes, and is to go.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn log_index_state(&self) -> Result<LogIndexState, Fault> {
+        let Progress { below, .. } = self.log_progress()?;
+        let wanted = self.log_indexing().wanted.load(Ordering::Relaxed);
+        Ok(LogIndexState {
+            below,
+            wanted,
+            is_behind: self.is_next_section_due(below, wanted),
+        })
+    }
+
+    /// Has blocks below `number` indexed from now on, and none above; whoever calls
+    /// [`Chain::index_logs`] does it.
+    pub fn want_log_index(&self, number: u64) {
+        self.log_indexing().wanted.store(number, Ordering::Relaxed);
+    }
+
+    /// Makes the next section of the index, if there is one to make; says whether it did.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn index_logs(&self) -> Result<bool, Fault> {
+        let _maker = self.log_indexing().only_maker();
+        let progress = self.log_progress()?;
+        let wanted = self.log_indexing().wanted.load(Ordering::Relaxed);
+        if !self.is_next_section_due(progress.below, wanted) {
+            return Ok(false);
+        }
+        let first = progress.below;
+        let last = first + (SECTION_BLOCKS - 1);
+        let last_hash = self.canonical_hash(last)?;
+        let rows = self.section(first)?;
+
+        let mut batch = Batch::new();
+        for (bit, row) in (0..BITS).zip(&rows) {
+            let key = key(bit, first);
+            match row.is_empty() {
+                false => batch.put(Segment::LogIndex, &key, &row.0),
+                // Of a chain that was left there may be one.
+                true if first < progress.written => batch.delete(Segment::LogIndex, &key),
+                true => {}
+            }
+        }
+        let _writer = self.writer();
+        // A block's hash stands for all before it.
+        if self.log_progress()? != progress || self.canonical_hash(last)? != last_hash {
+            return Ok(true);
+        }
+        Progress {
+            below: first + SECTION_BLOCKS,
+            ..progress
+        }
+        .put(&mut batch);
+        self.database().write(batch, false)?;
+        Ok(true)
+    }
+
+    /// Strikes the blocks from `number` on, and those of its section, from the index, and removes
+    /// their rows. Blocks are taken in meanwhile.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn remove_log_index(&self, number: u64) -> Result<(), Fault> {
+        let _maker = self.log_indexing().only_maker();
+        let written = self.change_progress(|progress| {
+            let below = progress.below.min(number - number % SECTION_BLOCKS);
+            Progress { below, ..progress }
+        })?;
+        let first = written.below;
+        for first_block in (first..written.written).step_by(to_usize(SECTION_BLOCKS)) {
+            let mut batch = Batch::new();
+            for bit in 0..BITS {
+                batch.delete(Segment::LogIndex, &key(bit, first_block));
+            }
+            self.database().write(batch, false)?;
+        }
+        self.change_progress(|progress| Progress {
+            written: progress.below,
+            ..progress
+        })?;
+        Ok(())
+    }
+
+    /// Strikes the blocks from `number` on, and those of its section, from the index; their rows stay
+    /// until they are made anew.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn strike_log_index(&self, number: u64) -> Result<(), Fault> {
+        let below = number - number % SECTION_BLOCKS;
+        self.change_progress(|progress| Progress {
+            below: progress.below.min(below),
+            ..progress
+        })?;
+        Ok(())
+    }
+
+    fn change_progress(
+        &self,
+        change: impl FnOnce(Progress) -> Progress,
+    ) -> Result<Progress, Fault> {
+        let _writer = self.writer();
+        let changed = change(self.log_progress()?);
+        let mut batch = Batch::new();
+        changed.put(&mut batch);
+        self.database().write(batch, false)?;
+        Ok(changed)
+    }
+
+    /// Has `batch` say that the index is to be made anew.
+    pub(crate) fn forget_log_index(&self, batch: &mut Batch) -> Result<(), Fault> {
+        match self.log_progress() {
+            Ok(_) => self.strike_logs(0, batch),
+            Err(Fault::Corrupt { .. }) => {
+                let written = self.head().id.number.saturating_add(SECTION_BLOCKS);
+                Progress { below: 0, written }.put(batch);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Has `batch` say that blocks from `number` on are no longer in the index, if they were.
+    pub(crate) fn strike_logs(&self, number: u64, batch: &mut Batch) -> Result<(), Fault> {
+        let progress = self.log_progress()?;
+        let below = number - number % SECTION_BLOCKS;
+        if below < progress.below {
+            Progress { below, ..progress }.put(batch);
+        }
+        Ok(())
+    }
+
+    fn log_progress(&self) -> Result<Progress, Fault> {
+        Progress::read(self.database().get(Segment::Meta, PROGRESS)?)
+    }
+
+    fn is_next_section_due(&self, below: u64, wanted: u64) -> bool {
+        let end = below.saturating_add(SECTION_BLOCKS);
+        end <= wanted && end.saturating_add(CONFIRMATIONS) <= self.head().id.number
+    }
+
+    /// The rows of the section that begins with `first_block`, one for each bit. Blocks that are not
+    /// stored, as below the first one of an imported state, have no logs.
+    pub(crate) fn section(&self, first_block: u64) -> Result<Vec<SectionBlocks>, Fault> {
+        let mut rows = vec![SectionBlocks::NONE; usize::from(BITS)];
+        let end = first_block.saturating_add(SECTION_BLOCKS);
+        for number in first_block.max(self.first_block()?)..end {
+            let Some(block) = self.header_at(number)? else {
+                continue;
+            };
+            for bit in bits(&block.header.logs_bloom) {
+                if let Some(row) = rows.get_mut(usize::from(bit)) {
+                    row.insert(number - first_block);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Compares the index with the headers; gives the first row of each section that differs.
+    pub(crate) fn check_log_index(&self, bad: &mut dyn FnMut(&[u8], String)) -> Result<(), Fault> {
+        let index = self.log_index()?;
+        for first_block in (0..index.below).step_by(to_usize(SECTION_BLOCKS)) {
+            for (bit, want) in (0..BITS).zip(self.section(first_block)?) {
+                let got = match index.row(bit, first_block) {
+                    Ok(row) => row.unwrap_or(SectionBlocks::NONE),
+                    Err(fault @ Fault::Corrupt { .. }) => {
+                        bad(&key(bit, first_block), fault.to_string());
+                        break;
+                    }
+                    Err(fault) => return Err(fault),
+                };
+                if got != want {
+                    let what = "the row is not that of the headers' blooms".to_owned();
+                    bad(&key(bit, first_block), what);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
