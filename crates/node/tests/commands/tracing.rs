@@ -254,7 +254,7 @@ fn what_can_not_be_traced_is_refused_with_words() {
             "trace_call",
             json!([call, ["nope"]]),
             -32602,
-            "want trace or stateDiff",
+            "want trace, stateDiff or vmTrace",
         ),
         (
             "trace_rawTransaction",

@@ -88,12 +88,12 @@ fn a_call_stands_in_its_opcode_which_ends_with_what_comes_back() {
 fn what_failed_has_no_effect_and_what_could_not_begin_is_not_listed() {
     let rig = dev();
     let ops = |code: &str| created(&rig, code)["ops"].as_array().unwrap().clone();
+    assert_eq!(ops("0x6001").len(), 1, "no STOP behind the end");
     // A jump to nowhere; ADD of nothing; an opcode that there is not; MSTORE far beyond the gas.
     let jump = ops("0x600956");
-    assert_eq!(
-        (jump.len(), &jump[1]["ex"], &jump[1]["cost"]),
-        (2, &Value::Null, &json!(8))
-    );
+    assert_eq!((jump.len(), &jump[1]["cost"]), (2, &json!(8)));
+    let used = |op: &Value| op["ex"]["used"].as_u64().unwrap();
+    assert_eq!(used(&jump[0]) - used(&jump[1]), 8);
     assert_eq!(ops("0x600101").len(), 1);
     assert_eq!(ops("0x60010c").len(), 1);
     assert_eq!(ops("0x6001fe").len(), 1);
@@ -141,7 +141,17 @@ fn every_transaction_has_the_opcodes_that_the_struct_logger_gives() {
                 let op = line["op"].as_str().unwrap();
                 !words.starts_with("stack") && op != "INVALID" && !op.starts_with("opcode")
             };
-            let lines: Vec<&Value> = lines.iter().filter(is_listed).collect();
+            // Nor is the STOP behind the end of the code.
+            let mut listed = ops.iter().peekable();
+            let is_there = |line: &&Value| {
+                let op = listed
+                    .peek()
+                    .map(|(depth, pc, _)| (json!(depth), json!(pc)));
+                let is_there = op == Some((line["depth"].clone(), line["pc"].clone()));
+                assert!(is_there || line["op"] == "STOP", "{block}: {line}");
+                is_there && listed.next().is_some()
+            };
+            let lines: Vec<&Value> = lines.iter().filter(is_listed).filter(is_there).collect();
             assert_eq!(ops.len(), lines.len(), "{block}");
             for (index, ((depth, pc, op), line)) in ops.iter().zip(&lines).enumerate() {
                 assert_eq!(

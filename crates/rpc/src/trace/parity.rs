@@ -271,6 +271,14 @@ fn replay_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>)
 
 fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let wanted = Wanted::read(params, 1)?;
+    let is_genesis = matches!(
+        backend.header_by_ref(params.required(0)?)?,
+        Some(header) if header.id.number == 0
+    );
+    if is_genesis {
+        drop(Array::new(out)); // It has no transactions.
+        return Ok(());
+    }
     let past = PastBlock::of_params(backend, params, 0)?;
     let mut list = Array::new(out);
     let mut index = 0;

@@ -2,8 +2,10 @@
 //! within its opcode, as Parity had it.
 //!
 //! It is written while the run goes on: what an opcode left is known when the next one of its frame
-//! is told, or when the frame ends. An opcode that failed has no `ex`; one that could not begin,
-//! because it is undefined or the stack does not hold what it takes, is not listed.
+//! is told, or when the frame ends. An opcode that ran out of gas has no `ex`; one that could not
+//! begin, because it is undefined or the stack does not hold what it takes, is not listed, and
+//! neither is the STOP behind the end of the code. Besu's recorded answers decide where Parity's
+//! documents are silent.
 
 use super::{MOST_ANSWER_BYTES, too_large};
 use crate::RpcError;
@@ -83,6 +85,8 @@ struct Open {
 struct Frame {
     /// A SELFDESTRUCT is told as a call and is none.
     is_call: bool,
+    /// Of a creation, what may never run.
+    init_code: Vec<u8>,
     /// Whether its object has been begun: it has code.
     is_begun: bool,
     ops: usize,
@@ -276,6 +280,9 @@ impl Tracer for VmTracer<'_> {
             Some(frame) if frame.is_begun => self.end_op(Some(&After::Step(step))),
             _ => self.begin_frame(step.code()),
         }
+        if step.pc() >= step.code().len() {
+            return;
+        }
         if let Some(frame) = self.frames.last_mut() {
             frame.open = Some(Open {
                 pc: step.pc(),
@@ -303,6 +310,10 @@ impl Tracer for VmTracer<'_> {
     fn enter(&mut self, entered: &Entered<'_>) {
         self.frames.push(Frame {
             is_call: entered.kind != CallKind::SelfDestruct,
+            init_code: match entered.kind.creates() {
+                true => entered.input.to_vec(),
+                false => Vec::new(),
+            },
             is_begun: false,
             ops: 0,
             open: None,
@@ -319,7 +330,7 @@ impl Tracer for VmTracer<'_> {
                 Some(Failure::Halt(Halt::OutOfGas)) => self.end_op(None),
                 _ => {
                     open.cost = open.static_gas;
-                    self.end_op(None);
+                    self.end_op(Some(&After::End));
                 }
             }
         }
@@ -329,13 +340,15 @@ impl Tracer for VmTracer<'_> {
         match frame.is_begun {
             true => self.out.extend_from_slice(b"]}"),
             false if !frame.is_call => {}
+            false if is_refused(failure) => {
+                self.begin_sub();
+                self.out.extend_from_slice(b"null");
+            }
             false => {
                 self.begin_sub();
-                let sub: &[u8] = match is_refused(failure) {
-                    true => b"null",
-                    false => b"{\"code\":\"0x\",\"ops\":[]}",
-                };
-                self.out.extend_from_slice(sub);
+                let mut object = Object::new(self.out);
+                object.data("code", &frame.init_code);
+                drop(object.array("ops"));
             }
         }
     }
