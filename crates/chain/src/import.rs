@@ -122,6 +122,30 @@ enum Refusal {
     Fault(Fault),
 }
 
+impl Refusal {
+    /// Put to the block that was refused.
+    fn of(self, (number, hash): (u64, B256), parent: B256) -> ImportError {
+        match self {
+            Self::Invalid(reason) => ImportError::Invalid {
+                number,
+                hash,
+                reason,
+            },
+            Self::UnknownParent => ImportError::UnknownParent {
+                number,
+                hash,
+                parent,
+            },
+            Self::OutOfReach => ImportError::OutOfReach {
+                number,
+                hash,
+                parent,
+            },
+            Self::Fault(fault) => ImportError::Fault(fault),
+        }
+    }
+}
+
 impl<E: Into<InvalidBlock>> From<E> for Refusal {
     fn from(reason: E) -> Self {
         Self::Invalid(Box::new(reason.into()))
@@ -213,27 +237,44 @@ impl Chain {
             senders: Vec::new(),
         };
         self.try_take_in(&mut block, known, may_lead)
-            .map_err(|refusal| match refusal {
-                Refusal::Invalid(reason) => {
+            .map_err(|refusal| {
+                if matches!(refusal, Refusal::Invalid(_)) {
                     self.bad_blocks().put(block.block, hash);
-                    ImportError::Invalid {
-                        number,
-                        hash,
-                        reason,
-                    }
                 }
-                Refusal::UnknownParent => ImportError::UnknownParent {
-                    number,
-                    hash,
-                    parent,
-                },
-                Refusal::OutOfReach => ImportError::OutOfReach {
-                    number,
-                    hash,
-                    parent,
-                },
-                Refusal::Fault(fault) => ImportError::Fault(fault),
+                refusal.of((number, hash), parent)
             })
+    }
+
+    /// Judges a stored block once more, as if it had just come. Nothing changes.
+    ///
+    /// # Errors
+    /// [`ImportError`]: what such a block would be refused for.
+    pub fn replay(&self, stored: &StoredHeader) -> Result<(), ImportError> {
+        let parent = stored.header.parent_hash;
+        let block = Block {
+            header: stored.header.clone(),
+            body: self.read_body(&stored.id)?,
+        };
+        let BlockId { number, hash } = stored.id;
+        self.judge_again(block, hash)
+            .map_err(|refusal| refusal.of((number, hash), parent))
+    }
+
+    fn judge_again(&self, block: Block, hash: B256) -> Result<(), Refusal> {
+        let parent = self.header(&block.header.parent_hash).map_err(fault)?;
+        let parent = parent.ok_or(Refusal::UnknownParent)?;
+        self.check_block(&block, &parent)?;
+        let senders = recover_senders(&block, Vec::new())?;
+        let block = RecoveredBlock {
+            block,
+            hash,
+            senders,
+        };
+        let view = self.world().view_at(parent.id).map_err(fault)?;
+        let view = view.ok_or(Refusal::OutOfReach)?;
+        let executed = self.execute(&block, &view)?;
+        let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
+        Ok(compare(&block.block, &executed, prepared.root())?)
     }
 
     /// A stored block leads only if the head was set back, or never set to it.

@@ -29,6 +29,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("debug_getRawReceipts", "block"),
     ("debug_getRawTransaction", "hash"),
     ("debug_metrics", ""),
+    ("debug_replayBlock", "block"),
     ("debug_setHead", "block"),
     (
         "debug_storageRangeAt",

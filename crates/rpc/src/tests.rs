@@ -190,7 +190,7 @@ fn value() -> impl Strategy<Value = Value> {
 fn method() -> impl Strategy<Value = &'static str> {
     let names: Vec<&'static str> = methods()
         .map(|method| method.name)
-        .filter(|name| !["admin_backup", "debug_setHead"].contains(name))
+        .filter(|name| !["admin_backup", "debug_setHead", "debug_replayBlock"].contains(name))
         .filter(|name| !name.starts_with("engine_forkchoice"))
         .collect();
     proptest::sample::select(names)

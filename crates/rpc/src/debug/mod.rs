@@ -8,7 +8,7 @@ mod ranges;
 use crate::eth::answers;
 use crate::json::{self, Array};
 use crate::methods::{Lane, Method, row};
-use crate::params::Params;
+use crate::params::{BlockTag, Params};
 use crate::{Backend, RpcError};
 use niwaki_primitives::Block;
 use niwaki_primitives::rlp::encode;
@@ -29,6 +29,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("debug_getRawReceipts", Lane::Call, raw_receipts),
     row("debug_getRawTransaction", Lane::Inline, raw_transaction),
     row("debug_metrics", Lane::Call, metrics::metrics),
+    row("debug_replayBlock", Lane::Engine, replay_block),
     row("debug_setHead", Lane::Engine, set_head),
     row(
         "debug_storageRangeAt",
@@ -77,6 +78,23 @@ fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
         }
         None => json::data(out, &[]),
     }
+    Ok(())
+}
+
+/// Judges a canonical block once more upon the state before it, and makes it the head if it is valid
+/// still; then what came after it is to be imported again.
+fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let tag: BlockTag = params.required(0)?;
+    let header = backend.header_by_tag(tag)?.ok_or_else(missing)?;
+    if header.id.number == 0 {
+        return Err(RpcError::server("genesis can't be replayed"));
+    }
+    let chain = backend.chain();
+    let replayed = chain.replay(&header);
+    replayed.map_err(|error| RpcError::server(error.to_string()))?;
+    let set = chain.set_head(&header.id.hash);
+    set.map_err(|error| RpcError::server(error.to_string()))?;
+    json::string(out, "Success");
     Ok(())
 }
 

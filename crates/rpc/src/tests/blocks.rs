@@ -223,6 +223,21 @@ fn a_block_that_breaks_the_protocol_is_kept_with_its_bytes() {
 }
 
 #[test]
+fn a_block_is_judged_again_and_is_the_head_then() {
+    let rig = whole();
+    for block in ["0x36", "0x20", "0x1"] {
+        assert_eq!(rig.result("debug_replayBlock", json!([block])), "Success");
+        assert_eq!(rig.result("eth_blockNumber", json!([])), block);
+    }
+    assert_eq!(rig.result("debug_getBadBlocks", json!([])), json!([]));
+    let (_, words) = rig.refusal("debug_replayBlock", json!(["earliest"]));
+    assert_eq!(words, "genesis can't be replayed");
+    let (_, words) = rig.refusal("debug_replayBlock", json!(["0x2"]));
+    assert_eq!(words, "header not found");
+    assert_eq!(rig.refusal("debug_replayBlock", json!([])).0, -32602);
+}
+
+#[test]
 fn the_head_goes_back_and_forth_within_reach_and_nowhere_else() {
     let rig = whole();
     let head = rig.result("eth_getBlockByNumber", json!(["latest", false]));
