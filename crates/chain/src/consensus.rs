@@ -319,6 +319,25 @@ impl Consensus {
         }
     }
 
+    /// Makes a stored block the head, whatever the consensus client chose, and has that hold after a
+    /// crash too.
+    ///
+    /// # Errors
+    /// [`SetHeadError`]; then nothing changed.
+    pub fn set_head(&self, hash: &B256) -> Result<(), SetHeadError> {
+        self.chain.set_head(hash)?;
+        let marked = |block: Option<StoredHeader>| block.map_or(B256::ZERO, |block| block.id.hash);
+        let choice = ForkChoice {
+            head: *hash,
+            safe: marked(self.chain.safe()?),
+            finalized: marked(self.chain.finalized()?),
+        };
+        self.note(|journal| journal.choice(choice))?;
+        // At the next start a choice only leads forward.
+        self.chain.sync()?;
+        Ok(())
+    }
+
     /// Whether the head is an ancestor of a block that is finalized already: then nothing is to be
     /// done.
     fn is_behind_finalized(&self, head: &StoredHeader) -> Result<bool, Fault> {

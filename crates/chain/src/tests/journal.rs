@@ -114,6 +114,21 @@ fn a_database_that_is_ahead_or_of_another_chain_is_left_alone() {
 }
 
 #[test]
+fn a_head_that_was_set_back_stays_back() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let blocks = blocks();
+    let begin = || {
+        let chain = Arc::new(open(Some(data.path())));
+        Consensus::with_journal(chain, folder.path()).unwrap().0
+    };
+    let consensus = begin();
+    play(&consensus, &blocks);
+    consensus.set_head(&hash(&blocks[49])).unwrap();
+    drop(consensus);
+    assert_eq!(begin().chain().head().id.number, 50);
+}
+
+#[test]
 fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = crate::journal::Journal::begin(folder.path()).unwrap();

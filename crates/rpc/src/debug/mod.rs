@@ -92,7 +92,7 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
     let chain = backend.chain();
     let replayed = chain.replay(&header);
     replayed.map_err(|error| RpcError::server(error.to_string()))?;
-    let set = chain.set_head(&header.id.hash);
+    let set = backend.consensus.set_head(&header.id.hash);
     set.map_err(|error| RpcError::server(error.to_string()))?;
     json::string(out, "Success");
     Ok(())
@@ -102,7 +102,7 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
 fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let header = backend.header_by_ref(params.required(0)?)?;
     let header = header.ok_or_else(missing)?;
-    let set = backend.chain().set_head(&header.id.hash);
+    let set = backend.consensus.set_head(&header.id.hash);
     set.map_err(|error| RpcError::server(error.to_string()))?;
     out.extend_from_slice(b"null");
     Ok(())
