@@ -2,7 +2,9 @@
 //! bounds, and what is refused.
 
 use crate::running::{Node, post};
+use crate::support::Place;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// A contract that spends all its gas.
 const LOOPS: &str = "0x5b600056";
@@ -345,4 +347,84 @@ fn calls_are_traced_upon_a_state_and_one_upon_another() {
     assert!(many[0]["stateDiff"][created]["code"]["+"].is_string());
     assert_eq!(many[1]["output"], json!(format!("{:#066x}", 1)));
     assert_eq!(many[2]["output"], json!(format!("{:#066x}", 2)));
+}
+
+/// What Besu's own answers have of it differently: an opcode that ran out of gas costs what it had
+/// asked for before its memory, and messages of one `trace_callMany` are transactions of their own.
+const OTHER_COSTS: [&str; 7] = [
+    "trace_call_20_0_vmTrace.json",
+    "trace_rawTransaction_20_0_vmTrace.json",
+    "trace_callMany_04_vmTrace.json",
+    "trace_callMany_0e_vmTrace.json",
+    "trace_callMany_15_vmTrace.json",
+    "trace_callMany_16_vmTrace.json",
+    "trace_callMany_20_vmTrace.json",
+];
+
+/// Without the comments, of which blocks to make have none.
+fn without_comments(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let kept = object.iter().filter(|(name, _)| *name != "comment");
+            let kept = kept.map(|(name, value)| (name.clone(), without_comments(value)));
+            Value::Object(kept.collect())
+        }
+        Value::Array(list) => Value::Array(list.iter().map(without_comments).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The opcodes of an answer, of all its transactions.
+fn opcodes(answer: &Value) -> Vec<&Value> {
+    match &answer["result"] {
+        Value::Array(list) => list.iter().map(|one| &one["vmTrace"]).collect(),
+        one => vec![&one["vmTrace"]],
+    }
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_vm_trace_that_besu_has_recorded_comes_back() {
+    let Some(folder) = niwaki_testkit::corpus("besu-fixtures/api/jsonrpc/trace") else {
+        return;
+    };
+    let mut place = Place::new();
+    place.genesis = folder.join("chain-data/genesis.json");
+    let blocks = without_comments(&json_of(&folder.join("chain-data/blocks.json")));
+    let blocks = place.file("blocks.json", blocks.to_string().as_bytes());
+    place
+        .run("blocks import --format JSON --from", &[&blocks])
+        .succeeded();
+    let node = Node::start(place, "--engine-rpc-enabled=false");
+    let (mut passed, mut failed) = (0, Vec::new());
+    let kinds = [
+        "replay-trace-transaction/vm-trace",
+        "replay-trace-transaction/all",
+        "trace-call",
+        "trace-callMany",
+        "trace-raw-transaction",
+    ];
+    for kind in kinds {
+        for file in std::fs::read_dir(folder.join("specs").join(kind)).unwrap() {
+            let path = file.unwrap().path();
+            let case = json_of(&path);
+            let is_other = OTHER_COSTS.iter().any(|other| path.ends_with(other));
+            if is_other || !case["request"].to_string().contains("vmTrace") {
+                continue;
+            }
+            let got = node.ask(
+                case["request"]["method"].as_str().unwrap(),
+                case["request"]["params"].clone(),
+            );
+            match opcodes(&got) == opcodes(&case["response"]) {
+                true => passed += 1,
+                false => failed.push(path),
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{passed} passed, failed: {failed:#?}");
+    assert!(passed >= 150, "{passed}");
 }
