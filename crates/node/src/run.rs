@@ -60,7 +60,9 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let consensus = Arc::new(consensus);
     let api = api_options(options, &chain);
     let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
-    backend.operator().set_log_switch(log_switch);
+    let operator = backend.operator();
+    operator.set_log_switch(log_switch);
+    operator.set_traces_folder(data_path.join("traces"));
     let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
     let wants_index = node.api.auto_log_bloom_caching_enabled != Some(false);
     let indexer = LogIndexer::start(&chain, wants_index)?;

@@ -31,6 +31,8 @@ const PARAMS: &[(&str, &str)] = &[
     ("debug_metrics", ""),
     ("debug_replayBlock", "block"),
     ("debug_setHead", "block"),
+    ("debug_standardTraceBadBlockToFile", "hash options?"),
+    ("debug_standardTraceBlockToFile", "hash options?"),
     (
         "debug_storageRangeAt",
         "block txIndex address startKey? maxResults?",

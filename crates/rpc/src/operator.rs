@@ -1,5 +1,5 @@
 //! What the program around the server does for the methods that are its operator's: figures, the
-//! level of its log, whether it makes blocks, where it listens.
+//! level of its log, whether it makes blocks, where it listens and writes.
 //!
 //! Each is handed over once, when it is there; until then, and in a program that has none of it,
 //! the methods say so.
@@ -8,6 +8,7 @@ use crate::RpcError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -57,6 +58,7 @@ pub struct Operator {
     log_switch: OnceLock<LogSwitch>,
     /// Whether blocks are made here of their own accord; absent where they never are.
     makes_blocks: OnceLock<AtomicBool>,
+    traces: OnceLock<PathBuf>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -83,6 +85,11 @@ impl Operator {
         known.store(makes, Ordering::Relaxed);
     }
 
+    /// Says where traces may be written to.
+    pub fn set_traces_folder(&self, folder: PathBuf) {
+        let _ = self.traces.set(folder); // The first one stays.
+    }
+
     /// Says that `service` listens on `address`.
     pub fn add_service(&self, service: &'static str, address: SocketAddr) {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,6 +104,10 @@ impl Operator {
 
     pub(crate) fn figures(&self) -> Option<String> {
         self.figures.get().map(|source| source())
+    }
+
+    pub(crate) fn traces_folder(&self) -> Option<&Path> {
+        self.traces.get().map(PathBuf::as_path)
     }
 
     pub(crate) fn services(&self) -> BTreeMap<&'static str, SocketAddr> {

@@ -238,6 +238,75 @@ fn a_block_is_judged_again_and_is_the_head_then() {
 }
 
 #[test]
+fn a_block_is_traced_into_a_file_for_each_transaction() {
+    let rig = whole();
+    let (number, block) = (1..)
+        .zip(blocks())
+        .find(|(_, block)| block.body.transactions.len() > 1)
+        .unwrap();
+    let method = "debug_standardTraceBlockToFile";
+    let hash = block.header.hash_slow();
+    assert!(rig.refusal(method, json!([hash])).1.contains("no folder"));
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    let operator = rig.dispatcher.backend().operator();
+    operator.set_traces_folder(traces.clone());
+    let paths = rig.result(method, json!([hash]));
+    let paths = paths.as_array().unwrap();
+    assert_eq!(paths.len(), block.body.transactions.len());
+    let block_name = json!([hex(number), {"disableStorage": true}]);
+    let logs = rig.result("debug_traceBlockByNumber", block_name);
+    for (path, log) in paths.iter().zip(logs.as_array().unwrap()) {
+        let text = std::fs::read_to_string(path.as_str().unwrap()).unwrap();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let (last, lines) = lines.split_last().unwrap();
+        let used = last["gasUsed"].as_str().unwrap().trim_start_matches("0x");
+        assert_eq!(
+            u64::from_str_radix(used, 16).unwrap(),
+            log["result"]["gas"].as_u64().unwrap()
+        );
+        let want = log["result"]["structLogs"].as_array().unwrap();
+        assert_eq!(lines.len(), want.len());
+        for (line, want) in lines.iter().zip(want) {
+            let names = [
+                ("pc", "pc"),
+                ("depth", "depth"),
+                ("opName", "op"),
+                ("stack", "stack"),
+            ];
+            for (name, of) in names {
+                assert_eq!(line[name], want[of], "{line} {want}");
+            }
+            let gas = format!("{:#x}", want["gas"].as_u64().unwrap());
+            assert_eq!(line["gas"], json!(gas));
+        }
+    }
+    let one = block.body.transactions[1].tx_hash();
+    let one = rig.result(method, json!([hash, {"txHash": one, "enableMemory": true}]));
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let files = std::fs::read_dir(&traces).unwrap().count();
+    assert_eq!(files, paths.len() + 1);
+    for bad in [json!([B256::ZERO]), json!([hash, {"txHash": B256::ZERO}])] {
+        assert!(rig.refusal(method, bad).1.contains("not found"));
+    }
+
+    let mut bad = blocks()[number - 1].clone();
+    bad.header.gas_used += 1;
+    let hash = bad.header.hash_slow();
+    let consensus = &rig.dispatcher.backend().consensus;
+    let verdict = consensus.new_payload(bad, hash, Vec::new());
+    assert!(matches!(verdict, Ok(niwaki_chain::Verdict::Invalid(_))));
+    let traced = rig.result("debug_standardTraceBadBlockToFile", json!([hash]));
+    assert_eq!(traced.as_array().unwrap().len(), paths.len());
+    let unknown = json!([B256::ZERO]);
+    let (_, words) = rig.refusal("debug_standardTraceBadBlockToFile", unknown);
+    assert!(words.contains("bad block"), "{words}");
+}
+
+#[test]
 fn the_head_goes_back_and_forth_within_reach_and_nowhere_else() {
     let rig = whole();
     let head = rig.result("eth_getBlockByNumber", json!(["latest", false]));

@@ -1,5 +1,6 @@
 //! `debug_trace*`.
 
+use super::files;
 use super::subject::{PastBlock, Subject};
 use super::tracers::Tracing;
 use crate::blocks::FullBlock;
@@ -17,6 +18,12 @@ use std::sync::Arc;
 type Answer = Result<(), RpcError>;
 
 pub(crate) const METHODS: &[Method] = &[
+    row(
+        "debug_standardTraceBadBlockToFile",
+        Lane::Heavy,
+        files::bad_block,
+    ),
+    row("debug_standardTraceBlockToFile", Lane::Heavy, files::block),
     row("debug_traceBlock", Lane::Heavy, raw_block),
     row("debug_traceBlockByHash", Lane::Heavy, block),
     row("debug_traceBlockByNumber", Lane::Heavy, block),

@@ -9,6 +9,7 @@
 mod call_tracer;
 mod calls;
 mod debug;
+mod files;
 mod flat;
 mod parity;
 mod prestate;

@@ -1,0 +1,232 @@
+//! `debug_standardTraceBlockToFile`: a file for each transaction of a block, a line for each opcode
+//! (EIP-3155), in the folder `traces` of the data path.
+//!
+//! What is written is bounded by the time that the caller waits. Files that could not be written to
+//! their end are removed.
+
+use super::subject::{PastBlock, Subject};
+use crate::blocks::FullBlock;
+use crate::json::{self, Array, Object};
+use crate::params::Params;
+use crate::simulation::{Run, SimulatedBlock};
+use crate::{Backend, RpcError};
+use niwaki_evm::{Entered, Left, Step, Tracer};
+use niwaki_primitives::B256;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+type Answer = Result<(), RpcError>;
+
+/// Which transaction, if not all of them, and whether memory is in the lines.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Options {
+    tx_hash: Option<B256>,
+    /// geth's.
+    enable_memory: bool,
+    /// Besu's.
+    disable_memory: Option<bool>,
+}
+
+/// Of a block that is stored, by its hash.
+pub(super) fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let hash = params.hash(0)?;
+    let block = backend.block(&hash)?;
+    let block = block.ok_or_else(|| RpcError::server(format!("block {hash:#x} not found")))?;
+    write_files(backend, params, block, out)
+}
+
+/// Of one of the last blocks that broke the protocol, by its hash.
+pub(super) fn bad_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let hash = params.hash(0)?;
+    let refused = backend.chain().refused_blocks();
+    let found = refused.iter().find(|refused| refused.0 == hash);
+    let found = found.ok_or_else(|| RpcError::server(format!("bad block {hash:#x} not found")))?;
+    let block = FullBlock::new(found.1.clone(), hash);
+    write_files(backend, params, Arc::new(block), out)
+}
+
+fn write_files(
+    backend: &Backend,
+    params: &Params<'_>,
+    block: Arc<FullBlock>,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let options: Options = params.optional(1)?.unwrap_or_default();
+    let folder = backend.operator().traces_folder();
+    let folder = folder.ok_or_else(|| RpcError::server("this program has no folder for traces"))?;
+    let transactions = &block.body.transactions;
+    if let Some(wanted) = options.tx_hash
+        && !transactions.iter().any(|tx| *tx.tx_hash() == wanted)
+    {
+        return Err(RpcError::server(format!(
+            "transaction {wanted:#x} not found in block"
+        )));
+    }
+    fs::create_dir_all(folder).map_err(|error| cant("make the folder", folder, &error))?;
+    let past = PastBlock::new(backend, block, false)?;
+    let mut files = Files::default();
+    let mut index = 0;
+    past.each(backend, params, |block, subject| {
+        let hash = *past.block.body.transactions[index].tx_hash();
+        let at = index;
+        index += 1;
+        if options.tx_hash.is_some_and(|wanted| wanted != hash) {
+            return subject.run(block, (&mut crate::simulation::Nothing, params.deadline));
+        }
+        let short = |hash: &B256| niwaki_primitives::hex::encode(&hash[..4]);
+        let name = format!(
+            "block_0x{}-{at}-0x{}-{}",
+            short(&past.block.id.hash),
+            short(&hash),
+            backend.next_id()
+        );
+        let path = folder.join(name);
+        files.paths.push(path.clone());
+        let memory = options.enable_memory || options.disable_memory == Some(false);
+        write_file(&path, block, subject, (memory, params.deadline))
+    })?;
+    let mut list = Array::new(out);
+    for path in &files.paths {
+        json::string(list.item(), &path.display().to_string());
+    }
+    files.are_whole = true;
+    Ok(())
+}
+
+fn cant(what: &str, path: &Path, error: &std::io::Error) -> RpcError {
+    RpcError::server(format!("can't {what} {}: {error}", path.display()))
+}
+
+/// Files that are removed again unless all of them are whole.
+#[derive(Default)]
+struct Files {
+    paths: Vec<PathBuf>,
+    are_whole: bool,
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if !self.are_whole {
+            for path in &self.paths {
+                let _ = fs::remove_file(path); // It may not have been made.
+            }
+        }
+    }
+}
+
+fn write_file(
+    path: &Path,
+    block: &SimulatedBlock<'_>,
+    subject: &Subject<'_>,
+    (memory, deadline): (bool, Instant),
+) -> Result<Run, RpcError> {
+    let failed = |error: std::io::Error| cant("write", path, &error);
+    let file = File::create_new(path).map_err(failed)?;
+    let mut lines = Lines {
+        file: BufWriter::new(file),
+        memory,
+        line: Vec::new(),
+        open: None,
+        error: None,
+    };
+    let run = subject.run(block, (&mut lines, deadline));
+    if let Some(error) = lines.error {
+        return Err(failed(error));
+    }
+    let run = run?;
+    let mut last = Vec::new();
+    let mut object = Object::new(&mut last);
+    let output = niwaki_primitives::hex::encode(&run.result.output);
+    object.string("output", &output);
+    object.number("gasUsed", run.result.gas_used);
+    if let Some(failure) = run.failure {
+        object.string("error", &failure.to_string());
+    }
+    drop(object);
+    last.push(b'\n');
+    lines.file.write_all(&last).map_err(failed)?;
+    lines.file.flush().map_err(failed)?;
+    Ok(run)
+}
+
+/// Writes opcodes as lines.
+struct Lines {
+    file: BufWriter<File>,
+    memory: bool,
+    /// The line of the opcode at hand, but for what is known when it has run.
+    line: Vec<u8>,
+    /// Gas before it, and its mnemonic.
+    open: Option<(i64, String)>,
+    error: Option<std::io::Error>,
+}
+
+impl Lines {
+    fn end(&mut self, cost: i64) {
+        let Some((_, name)) = self.open.take() else {
+            return;
+        };
+        self.line.extend_from_slice(b",\"gasCost\":");
+        json::number(&mut self.line, u64::try_from(cost).unwrap_or(0));
+        self.line.extend_from_slice(b",\"opName\":");
+        json::string(&mut self.line, &name);
+        self.line.extend_from_slice(b"}\n");
+        let written = self.file.write_all(&self.line);
+        self.error = self.error.take().or(written.err());
+    }
+}
+
+impl Tracer for Lines {
+    fn step(&mut self, step: &Step<'_>) {
+        self.end(0);
+        if step.is_code_empty() {
+            return;
+        }
+        self.line.clear();
+        let mut object = Object::new(&mut self.line);
+        object.decimal("pc", step.pc() as u64);
+        object.decimal("op", u64::from(step.opcode()));
+        object.number("gas", step.gas().unsigned_abs());
+        if self.memory {
+            object.data("memory", step.memory());
+        }
+        object.decimal("memSize", step.memory_len() as u64);
+        let mut stack = object.array("stack");
+        for word in step.stack() {
+            json::quantity(stack.item(), &word);
+        }
+        drop(stack);
+        object.decimal("depth", step.depth() as u64);
+        object.decimal("refund", u64::try_from(step.refund()).unwrap_or(0));
+        drop(object);
+        self.line.pop(); // More follows before it closes.
+        let name = step.mnemonic().map_or_else(
+            || format!("opcode {:#x} not defined", step.opcode()),
+            str::to_owned,
+        );
+        self.open = Some((step.gas(), name));
+    }
+
+    fn step_end(&mut self, gas_left: i64, _: i64) {
+        if let Some((gas, _)) = &self.open {
+            let cost = gas - gas_left;
+            self.end(cost);
+        }
+    }
+
+    fn stops(&mut self) -> bool {
+        self.error.is_some()
+    }
+
+    fn enter(&mut self, _: &Entered<'_>) {
+        self.end(0);
+    }
+
+    fn leave(&mut self, _: &Left<'_>) {
+        self.end(0);
+    }
+}
