@@ -11,6 +11,7 @@ mod loading;
 mod memory;
 mod open;
 mod options;
+mod password;
 mod progress;
 mod run;
 mod stop;
@@ -20,7 +21,7 @@ mod summary;
 use clap::{CommandFactory, FromArgMatches};
 use eyre::{Result, eyre};
 use niwaki_crypto::Preference;
-use options::{BlocksCommand, Command, Options, StorageCommand};
+use options::{BlocksCommand, Command, Options, PasswordCommand, StorageCommand};
 use std::process::ExitCode;
 use tikv_jemallocator::Jemalloc;
 
@@ -72,6 +73,7 @@ fn run_command(options: &Options) -> Result<Ending> {
         None => run::run(options),
         Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
+        Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
         Some(Command::Storage(command)) => run_storage(options, command),
         Some(Command::ValidateConfig(validate)) => {
             config::validate(&Options::command(), &validate.config_file)?;

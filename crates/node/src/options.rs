@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are Besu's where Besu has them.
 
+mod access;
 mod node;
 mod storage;
 
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use niwaki_rules::Network;
 use std::path::PathBuf;
 
+pub(crate) use access::{HttpTokenFlags, SocketTokenFlags};
 pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlavor};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
@@ -111,6 +113,9 @@ pub(crate) enum Command {
     /// Imports and exports blocks.
     #[command(subcommand)]
     Blocks(BlocksCommand),
+    /// Hashes passwords for files of credentials.
+    #[command(subcommand)]
+    Password(PasswordCommand),
     /// Looks after the database.
     #[command(subcommand)]
     Storage(StorageCommand),
@@ -121,6 +126,20 @@ pub(crate) struct ValidateOptions {
     /// The file of flags.
     #[arg(long, value_name = "FILE")]
     pub(crate) config_file: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PasswordCommand {
+    /// Prints the bcrypt hash of a password, for a file of credentials.
+    Hash(PasswordOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PasswordOptions {
+    /// The password; other users of the machine may see it here [default: the first line of standard
+    /// input].
+    #[arg(long, value_name = "PASSWORD")]
+    pub(crate) password: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -73,6 +73,8 @@ enum Answer {
     Ready(Vec<u8>),
     Later(oneshot::Receiver<Vec<u8>>),
     Parts(mpsc::Receiver<Part>),
+    /// A refusal of a caller who may not call this.
+    Unauthorized(Vec<u8>),
     None,
 }
 
@@ -82,6 +84,8 @@ pub(crate) enum InParts {
     Whole(Option<Vec<u8>>),
     /// A first part, and where the others come from.
     Parts(Vec<u8>, mpsc::Receiver<Part>),
+    /// The refusal of a single request whose caller may not call this.
+    Unauthorized(Vec<u8>),
 }
 
 /// How a worker gives its answer.
@@ -150,6 +154,11 @@ impl Dispatcher {
         self.methods.contains_key(name)
     }
 
+    /// Whether a call of `name` would be answered with anything but that it is unknown.
+    fn knows(&self, name: &str) -> bool {
+        self.offers(name) || methods::OF_CONNECTIONS.contains(&name)
+    }
+
     /// Answers a request or a batch; `None` where only notifications were sent.
     pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -181,6 +190,7 @@ impl Dispatcher {
         let deadline = Instant::now() + self.limits.timeout;
         let mut parts = match self.begin(&body, text, session, deadline, true) {
             Answer::Parts(parts) => parts,
+            Answer::Unauthorized(refusal) => return InParts::Unauthorized(refusal),
             answer => return InParts::Whole(finished(answer).await),
         };
         match parts.recv().await {
@@ -265,6 +275,10 @@ impl Dispatcher {
         let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
             return Answer::Ready(refusal(id, &RpcError::invalid_request("invalid request")));
         };
+        if !session.permits(&method) && self.knows(&method) {
+            let refused = || Answer::Unauthorized(refusal(id, &RpcError::unauthorized()));
+            return id.map_or(Answer::None, |_| refused());
+        }
         let params = request.params.map(RawValue::get);
         if let Some(answer) = session.answer(self, &method, params, deadline) {
             return match id {
@@ -380,7 +394,7 @@ fn stopping() -> Vec<u8> {
 /// The answer as a whole; nothing for a notification.
 async fn finished(answer: Answer) -> Option<Vec<u8>> {
     match answer {
-        Answer::Ready(answer) => Some(answer),
+        Answer::Ready(answer) | Answer::Unauthorized(answer) => Some(answer),
         Answer::Later(task) => Some(task.await.unwrap_or_else(|_| stopping())),
         // Only [`Dispatcher::answer_in_parts`] asks for such a one, and takes it.
         Answer::Parts(_) | Answer::None => None,

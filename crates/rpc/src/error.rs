@@ -64,6 +64,11 @@ impl RpcError {
         Self::new(-32005, message)
     }
 
+    /// -40100, Besu's: the caller may not call this.
+    pub fn unauthorized() -> Self {
+        Self::new(-40100, "Unauthorized")
+    }
+
     /// 3: the call was reverted with these bytes.
     pub fn reverted(reason: Option<&str>, output: &[u8]) -> Self {
         let mut message = String::from("execution reverted");

@@ -63,11 +63,13 @@ pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
 pub use figures::Figures;
 pub use lanes::{Lanes, yield_to_blocks};
-pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, all as methods};
+pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, OF_CONNECTIONS, all as methods};
 pub use operator::{FiguresSource, LogLevel, LogSwitch, Operator};
 pub use params::{BlockRef, BlockTag, Params};
 pub use server::{
-    Access, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret, Origins, serve_text,
+    Access, Caller, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret, Login,
+    Origins, PasswordError, Proof, TokenAlgorithm, TokenError, TokenKey, Tokens, User, Users,
+    hash_password, serve_text,
 };
 pub use session::Session;
 pub use subscriptions::Events;

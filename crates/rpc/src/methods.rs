@@ -74,6 +74,9 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
     .flatten()
 }
 
+/// The methods that are about a connection, or about the server itself.
+pub const OF_CONNECTIONS: [&str; 3] = ["eth_subscribe", "eth_unsubscribe", "rpc_modules"];
+
 /// The namespaces that there are.
 pub const NAMESPACES: [&str; 10] = [
     "admin", "debug", "engine", "eth", "miner", "net", "testing", "trace", "txpool", "web3",

@@ -1,6 +1,7 @@
-//! What belongs to one connection: its subscriptions.
+//! What belongs to one connection: its subscriptions, and what its caller may do.
 
 use crate::dispatch::Dispatcher;
+use crate::server::Caller;
 use crate::subscriptions::{self, Wanted};
 use crate::{Params, RpcError};
 use std::collections::HashMap;
@@ -17,6 +18,8 @@ const MOST: usize = 256;
 pub struct Session {
     notify: Option<Sender<Vec<u8>>>,
     subscriptions: Mutex<HashMap<String, AbortHandle>>,
+    /// Nobody is asked who they are where there is none.
+    caller: Option<Caller>,
 }
 
 impl Session {
@@ -25,7 +28,20 @@ impl Session {
         Self {
             notify: Some(notify),
             subscriptions: Mutex::default(),
+            caller: None,
         }
+    }
+
+    /// The connection of a caller whose token was looked at.
+    #[must_use]
+    pub fn of(mut self, caller: Option<Caller>) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Whether the caller may call the method, now.
+    pub(crate) fn permits(&self, method: &str) -> bool {
+        self.caller.as_ref().is_none_or(|caller| caller.may(method))
     }
 
     /// The answer to a call that is about the connection; `None` for all others.

@@ -5,11 +5,12 @@
 
 use super::metrics::Metrics;
 use super::secret;
+use super::tokens::TokenFlags;
 use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
     Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
-    Lanes, Limits, NAMESPACES, Origins, yield_to_blocks,
+    Lanes, Limits, NAMESPACES, Origins, Proof, yield_to_blocks,
 };
 use niwaki_rules::Network;
 use std::collections::BTreeSet;
@@ -103,7 +104,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.host_allowlist),
                 origins: Origins::new(&flags.rpc_http_cors_origins),
-                jwt: None,
+                proof: TokenFlags::from(&self.options.node.http_tokens).proof()?,
             },
             max_connections: flags.rpc_http_max_active_connections,
             max_body_bytes: flags.rpc_http_max_request_content_length,
@@ -131,7 +132,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&self.options.node.http.host_allowlist),
                 origins: Origins::Any,
-                jwt: None,
+                proof: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
             },
             max_connections: flags.rpc_ws_max_active_connections,
             max_body_bytes: flags.rpc_ws_max_frame_size,
@@ -190,14 +191,17 @@ impl Start<'_> {
         if !flags.engine_rpc_enabled.unwrap_or(is_driven) {
             return Ok(());
         }
-        let jwt = match flags.engine_jwt_disabled {
+        let proof = match flags.engine_jwt_disabled {
             Some(true) => {
                 warn!(
                     "the Engine API asks for no tokens: whoever reaches its port drives this node"
                 );
-                None
+                Proof::None
             }
-            _ => Some(secret::load(flags.engine_jwt_secret.as_deref(), data_path)?),
+            _ => {
+                let file = flags.engine_jwt_secret.as_deref();
+                Proof::Secret(secret::load(file, data_path)?)
+            }
         };
         let options = HttpOptions {
             http: true,
@@ -205,7 +209,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.engine_host_allowlist),
                 origins: Origins::These(Vec::new()),
-                jwt,
+                proof,
             },
             max_connections: 64,
             max_body_bytes: ENGINE_BYTES,

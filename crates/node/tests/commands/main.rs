@@ -1,6 +1,7 @@
 //! The binary as an operator uses it: commands, files, exit codes, messages.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
+mod access;
 mod archive;
 mod backup;
 mod engine;

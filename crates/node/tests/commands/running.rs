@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use tungstenite::Message;
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{HandshakeError, Message};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -146,10 +147,35 @@ impl Node {
 
     /// Opens a WebSocket.
     pub(crate) fn socket(&self) -> Socket {
+        self.socket_of(None)
+    }
+
+    /// Opens a WebSocket with this value of `Authorization`.
+    pub(crate) fn socket_of(&self, token: Option<&str>) -> Socket {
+        self.shake_hands(token).expect("a WebSocket")
+    }
+
+    /// The status with which a WebSocket is refused.
+    pub(crate) fn refused_socket(&self, token: Option<&str>) -> u16 {
+        self.shake_hands(token).map(drop).unwrap_err()
+    }
+
+    fn shake_hands(&self, token: Option<&str>) -> Result<Socket, u16> {
         let stream = TcpStream::connect(self.ws).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("ws://{}/", self.ws);
-        Socket(tungstenite::client(url, stream).unwrap().0)
+        let mut request = url.into_client_request().unwrap();
+        if let Some(token) = token {
+            let headers = request.headers_mut();
+            headers.insert("authorization", token.parse().unwrap());
+        }
+        match tungstenite::client(request, stream) {
+            Ok((socket, _)) => Ok(Socket(socket)),
+            Err(HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
+                Err(answer.status().as_u16())
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Opens the socket in the file system.

@@ -1,6 +1,8 @@
 //! Who may ask: hosts, origins, tokens.
 
 use crate::server::jwt::JwtSecret;
+use crate::server::tokens::Tokens;
+use std::sync::Arc;
 
 /// The host names under which a browser may reach the server; what guards against DNS rebinding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +73,19 @@ pub struct Access {
     pub hosts: HostList,
     /// Web pages.
     pub origins: Origins,
-    /// The secret that tokens must be made with, if tokens are asked for.
-    pub jwt: Option<JwtSecret>,
+    /// What callers show.
+    pub proof: Proof,
+}
+
+/// By what callers show who they are.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    /// Nothing is asked for.
+    None,
+    /// Tokens made with a secret that both sides hold: the Engine API's.
+    Secret(JwtSecret),
+    /// Tokens that name permissions.
+    Tokens(Arc<Tokens>),
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! Bounded in every way a peer can push: connections, bytes of headers and body, and the time in
 //! which each must have come.
 
-use crate::dispatch::{Dispatcher, InParts};
-use crate::server::access::Access;
+use crate::RpcError;
+use crate::dispatch::{Dispatcher, InParts, refusal};
+use crate::server::access::{Access, Proof};
 use crate::server::body::AnswerBody;
-use crate::server::socket;
+use crate::server::tokens::Caller;
+use crate::server::{login, socket};
 use crate::session::Session;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -48,7 +50,7 @@ pub struct HttpServer {
     options: Arc<HttpOptions>,
 }
 
-type Answer = Response<AnswerBody>;
+pub(super) type Answer = Response<AnswerBody>;
 
 impl HttpServer {
     /// Binds `address`.
@@ -177,27 +179,61 @@ impl Connection {
             Method::OPTIONS => plain(StatusCode::NO_CONTENT, ""),
             Method::GET if socket::is_upgrade(&request) && self.options.websocket => {
                 match self.authorize(request.headers()) {
-                    Some(refused) => refused,
-                    None => self.upgrade(request, permit),
+                    Err(refused) => *refused,
+                    Ok(caller) => self.upgrade(request, permit, caller),
                 }
             }
             Method::GET => self.health(request.uri().path(), request.uri().query()),
+            Method::POST if request.uri().path() == login::PATH && !self.is_engine() => {
+                self.login(request).await
+            }
             Method::POST if self.options.http => match self.authorize(request.headers()) {
-                Some(refused) => refused,
-                None => self.post(request).await,
+                Err(refused) => *refused,
+                Ok(caller) => self.post(request, caller).await,
             },
             _ => plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
     }
 
-    /// The refusal of a request without a good token, where tokens are asked for.
-    fn authorize(&self, headers: &HeaderMap) -> Option<Answer> {
-        let secret = self.options.access.jwt.as_ref()?;
-        let error = secret
-            .check(header_text(headers, header::AUTHORIZATION))
-            .err()?;
+    /// Whether tokens are made with the secret of the Engine API.
+    fn is_engine(&self) -> bool {
+        matches!(self.options.access.proof, Proof::Secret(_))
+    }
+
+    /// Who asks, where tokens tell; or the refusal of a request without a good one.
+    fn authorize(&self, headers: &HeaderMap) -> Result<Option<Caller>, Box<Answer>> {
+        let token = header_text(headers, header::AUTHORIZATION);
+        let refused = match &self.options.access.proof {
+            Proof::None => return Ok(None),
+            Proof::Secret(secret) => match secret.check(token) {
+                Ok(()) => return Ok(None),
+                Err(error) => plain(StatusCode::UNAUTHORIZED, &error.to_string()),
+            },
+            Proof::Tokens(tokens) => match tokens.caller(token) {
+                Ok(caller) => return Ok(Some(caller)),
+                Err(error) => {
+                    tracing::debug!(%error, "a request is refused");
+                    unauthorized(refusal(None, &RpcError::unauthorized()))
+                }
+            },
+        };
         self.dispatcher.backend().figures().token_refused();
-        Some(plain(StatusCode::UNAUTHORIZED, &error.to_string()))
+        Err(Box::new(refused))
+    }
+
+    /// A token for whoever shows the password of a user.
+    async fn login(&self, request: Request<Incoming>) -> Answer {
+        let login = match &self.options.access.proof {
+            Proof::Tokens(tokens) => tokens.login(),
+            _ => None,
+        };
+        let Some(login) = login else {
+            return plain(StatusCode::BAD_REQUEST, "logins are not enabled");
+        };
+        match self.body(request, login::MOST_BYTES).await {
+            Ok(body) => login::answer(login, &body).await,
+            Err(refused) => *refused,
+        }
     }
 
     fn health(&self, path: &str, query: Option<&str>) -> Answer {
@@ -221,21 +257,27 @@ impl Connection {
         json(status, body)
     }
 
-    async fn post(&self, request: Request<Incoming>) -> Answer {
-        let body = Limited::new(request.into_body(), self.options.max_body_bytes);
-        let body = match tokio::time::timeout(self.options.read_timeout, body.collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
+    /// All of the request's body, or the refusal of one that is long, torn or slow.
+    async fn body(&self, request: Request<Incoming>, most: usize) -> Result<Bytes, Box<Answer>> {
+        let body = Limited::new(request.into_body(), most);
+        let refused = match tokio::time::timeout(self.options.read_timeout, body.collect()).await {
+            Ok(Ok(body)) => return Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let message = format!(
-                    "the request is longer than {} bytes",
-                    self.options.max_body_bytes
-                );
-                return plain(StatusCode::PAYLOAD_TOO_LARGE, &message);
+                let message = format!("the request is longer than {most} bytes");
+                plain(StatusCode::PAYLOAD_TOO_LARGE, &message)
             }
-            Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the request did not come whole"),
-            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request came too slowly"),
+            Ok(Err(_)) => plain(StatusCode::BAD_REQUEST, "the request did not come whole"),
+            Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "the request came too slowly"),
         };
-        let session = Session::default();
+        Err(Box::new(refused))
+    }
+
+    async fn post(&self, request: Request<Incoming>, caller: Option<Caller>) -> Answer {
+        let body = match self.body(request, self.options.max_body_bytes).await {
+            Ok(body) => body,
+            Err(refused) => return *refused,
+        };
+        let session = Session::default().of(caller);
         match self.dispatcher.answer_in_parts(body, &session).await {
             InParts::Whole(answer) => json(StatusCode::OK, answer.unwrap_or_default()),
             InParts::Parts(first, rest) => json_body(
@@ -245,10 +287,16 @@ impl Connection {
                     rest: Some(rest),
                 },
             ),
+            InParts::Unauthorized(refusal) => unauthorized(refusal),
         }
     }
 
-    fn upgrade(&self, mut request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Answer {
+    fn upgrade(
+        &self,
+        mut request: Request<Incoming>,
+        permit: Arc<OwnedSemaphorePermit>,
+        caller: Option<Caller>,
+    ) -> Answer {
         let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
             return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing");
         };
@@ -259,7 +307,8 @@ impl Connection {
             let _permit = permit;
             if let Ok(upgraded) = upgraded.await {
                 let limit = this.options.max_body_bytes;
-                socket::serve(TokioIo::new(upgraded), this.dispatcher, limit, this.stop).await;
+                let stream = TokioIo::new(upgraded);
+                socket::serve(stream, this.dispatcher, limit, caller, this.stop).await;
             }
         });
         let mut answer = plain(StatusCode::SWITCHING_PROTOCOLS, "");
@@ -293,7 +342,17 @@ fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     }
 }
 
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+/// Whoever asks may not.
+fn unauthorized(refusal: Vec<u8>) -> Answer {
+    let mut answer = json(StatusCode::UNAUTHORIZED, refusal);
+    let scheme = HeaderValue::from_static("Bearer");
+    answer
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, scheme);
+    answer
+}
+
+pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     json_body(status, AnswerBody::Whole(Full::new(body.into())))
 }
 

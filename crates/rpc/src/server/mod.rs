@@ -1,15 +1,24 @@
 //! The ways in: HTTP, WebSocket and IPC.
 
 mod access;
+mod base64url;
 mod body;
+mod der;
 mod http;
 mod ipc;
 mod jwt;
+mod login;
+mod pem;
 mod socket;
 mod text;
+mod tokens;
 
-pub use access::{Access, HostList, Origins};
+pub use access::{Access, HostList, Origins, Proof};
 pub use http::{HttpOptions, HttpServer};
 pub use ipc::IpcServer;
 pub use jwt::{JwtError, JwtSecret};
 pub use text::serve_text;
+pub use tokens::{
+    Caller, Login, PasswordError, TokenAlgorithm, TokenError, TokenKey, Tokens, User, Users,
+    hash_password,
+};

@@ -1,6 +1,7 @@
 //! WebSocket: a message is a request, an answer is a message; subscriptions send more.
 
 use crate::dispatch::Dispatcher;
+use crate::server::tokens::Caller;
 use crate::session::Session;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -42,6 +43,7 @@ pub(crate) async fn serve<S>(
     stream: S,
     dispatcher: Arc<Dispatcher>,
     max_message_bytes: usize,
+    caller: Option<Caller>,
     mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -73,7 +75,7 @@ pub(crate) async fn serve<S>(
         let _ = to_client.close().await;
     });
 
-    let session = Arc::new(Session::with_events(sender.clone()));
+    let session = Arc::new(Session::with_events(sender.clone()).of(caller));
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let message = tokio::select! {

@@ -1,0 +1,421 @@
+//! Who may ask: users with passwords, tokens of others, permissions.
+
+use crate::running::{Node, post, request};
+use crate::support::{Ended, Place};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const FOR_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Base64 without padding.
+fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let mut group = [0; 4];
+        group[1..=chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes(group);
+        for index in 0..=chunk.len() {
+            text.push(char::from(
+                alphabet[(bits >> (18 - 6 * index)) as usize & 63],
+            ));
+        }
+    }
+    text
+}
+
+/// Somebody else who makes tokens (ES256).
+struct Issuer(EcdsaKeyPair);
+
+impl Issuer {
+    fn new() -> Self {
+        let (kind, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
+        let pair = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+        Self(EcdsaKeyPair::from_pkcs8(kind, pair.as_ref(), &random).unwrap())
+    }
+
+    fn public_pem(&self) -> String {
+        let mut info = b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\
+                         \x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00"
+            .to_vec();
+        info.extend_from_slice(self.0.public_key().as_ref());
+        // 91 bytes: two digits are left for padding.
+        let base64 = base64(&info, STANDARD);
+        format!("-----BEGIN PUBLIC KEY-----\n{base64}==\n-----END PUBLIC KEY-----\n")
+    }
+
+    fn token(&self, seconds: i64, permissions: &[&str]) -> String {
+        let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+        let claims = json!({"exp": now + seconds, "permissions": permissions}).to_string();
+        let head = base64(b"{\"alg\":\"ES256\",\"typ\":\"JWT\"}", FOR_URLS);
+        let text = format!("{head}.{}", base64(claims.as_bytes(), FOR_URLS));
+        let signature = self.0.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+        format!("Bearer {text}.{}", base64(signature.as_ref(), FOR_URLS))
+    }
+}
+
+/// The hash that the command prints of what it reads.
+fn hash(password: &str) -> String {
+    let mut child = Place::new()
+        .command("password hash", &[])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(format!("{password}\n").as_bytes()).unwrap();
+    drop(stdin);
+    let ended = Ended::of(&child.wait_with_output().unwrap()).succeeded();
+    ended.out.trim().to_owned()
+}
+
+fn call(method: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": []})
+}
+
+/// Status and answer to a request by whoever has this header.
+fn ask(address: SocketAddr, body: &Value, token: Option<&str>) -> (u16, Value) {
+    let header = token.map(|token| ("authorization", token));
+    let (status, answer) = post(address, &body.to_string(), header.as_slice());
+    (status, serde_json::from_str(&answer).unwrap_or_default())
+}
+
+fn login(address: SocketAddr, name: &str, password: &str) -> (u16, String) {
+    let body = json!({"username": name, "password": password}).to_string();
+    request(address, "POST", "/login", &body, &[])
+}
+
+fn token_of(address: SocketAddr, name: &str, password: &str) -> String {
+    let (status, body) = login(address, name, password);
+    assert_eq!(status, 200, "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    format!("Bearer {}", body["token"].as_str().unwrap())
+}
+
+/// A node with the user `alice`, whose password is `secret`, and `flags`.
+fn with_alice(flags: &str) -> Node {
+    let place = Place::new();
+    let text = format!(
+        "[Users.alice]\npassword = \"{}\"\npermissions = [\"eth:*\", \"net:version\"]\n\
+         groups = [\"admin\"]\n[Groups.admin]\nroles = [\"all\"]\n",
+        hash("secret")
+    );
+    let file = place.file("auth.toml", text.as_bytes());
+    let file = file.display().to_string();
+    Node::start(place, &flags.replace("FILE", &file))
+}
+
+fn with_key(issuer: &Issuer, flags: &str) -> Node {
+    let place = Place::new();
+    let file = place.file("key.pem", issuer.public_pem().as_bytes());
+    let file = file.display().to_string();
+    Node::start(place, &flags.replace("FILE", &file))
+}
+
+fn is_unauthorized(answer: &Value, id: &Value) -> bool {
+    answer["error"]["code"] == -40100
+        && answer["error"]["message"] == "Unauthorized"
+        && answer["id"] == *id
+}
+
+#[test]
+fn users_log_in_and_call_what_they_are_permitted() {
+    let node = with_alice(
+        "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
+    );
+    let http = node.http;
+    let token = token_of(http, "alice", "secret");
+    for method in ["eth_blockNumber", "net_version", "eth_chainId"] {
+        let (status, answer) = ask(http, &call(method), Some(&token));
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer["result"].is_string(), "{method}: {answer}");
+    }
+    for method in ["net_listening", "debug_getRawHeader", "rpc_modules"] {
+        let (status, answer) = ask(http, &call(method), Some(&token));
+        assert_eq!(status, 401, "{method}: {answer}");
+        assert!(is_unauthorized(&answer, &json!(7)), "{method}: {answer}");
+    }
+    let (status, answer) = ask(http, &call("eth_unheardOf"), Some(&token));
+    assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32601)));
+
+    // What asks for no answer gets none.
+    let notification = json!({"jsonrpc": "2.0", "method": "net_listening"});
+    let (status, answer) = ask(http, &notification, Some(&token));
+    assert_eq!((status, answer), (200, Value::Null));
+    let batch = json!([
+        call("eth_chainId"),
+        call("net_listening"),
+        call("net_version"),
+        notification
+    ]);
+    let (status, answer) = ask(http, &batch, Some(&token));
+    assert_eq!((status, answer.as_array().map(Vec::len)), (200, Some(3)));
+    assert!(answer[0]["result"].is_string() && answer[2]["result"].is_string());
+    assert!(is_unauthorized(&answer[1], &json!(7)), "{answer}");
+}
+
+#[test]
+fn nobody_is_answered_without_a_good_token_and_health_needs_none() {
+    let node = with_alice(
+        "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
+    );
+    let http = node.http;
+    let good = token_of(http, "alice", "secret");
+    let other = Issuer::new().token(60, &["*:*"]);
+    let torn = &good[..good.len() - 4];
+    let basic = "Basic YWxpY2U6c2VjcmV0";
+    for token in [
+        None,
+        Some(&*other),
+        Some(torn),
+        Some(basic),
+        Some("Bearer "),
+        Some("Bearer a.b.c"),
+    ] {
+        for body in [call("eth_blockNumber"), json!([call("eth_blockNumber")])] {
+            let (status, answer) = ask(http, &body, token);
+            assert_eq!(status, 401, "{token:?}: {answer}");
+            assert!(
+                is_unauthorized(&answer, &Value::Null),
+                "{token:?}: {answer}"
+            );
+        }
+    }
+    for path in [
+        "/liveness",
+        "/readiness?minPeers=0&maxBlocksBehind=2000000000",
+    ] {
+        let (status, body) = request(http, "GET", path, "", &[]);
+        assert!(status == 200 || status == 503, "{path}: {status} {body}");
+        assert!(body.contains("status"), "{path}: {body}");
+    }
+    // The other ways in were not closed by these flags.
+    let mut socket = node.socket();
+    socket.send(&call("eth_chainId").to_string());
+    assert!(socket.receive()["result"].is_string());
+}
+
+#[test]
+fn wrong_logins_are_refused_alike_and_torn_ones_are_told() {
+    let node = with_alice(
+        "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
+    );
+    let wrong = login(node.http, "alice", "Secret");
+    assert_eq!(wrong.0, 401, "{wrong:?}");
+    for (name, password) in [
+        ("bob", "secret"),
+        ("", ""),
+        ("alice", ""),
+        ("Users.alice", "secret"),
+    ] {
+        assert_eq!(login(node.http, name, password), wrong, "{name} {password}");
+    }
+    for body in [
+        "",
+        "{}",
+        "{\"username\":\"alice\"}",
+        "[]",
+        "{\"username\":1,\"password\":2}",
+    ] {
+        let (status, text) = request(node.http, "POST", "/login", body, &[]);
+        assert_eq!(status, 400, "{body}: {text}");
+    }
+    let long = "x".repeat(1 << 20);
+    let (status, _) = request(node.http, "POST", "/login", &long, &[]);
+    assert_eq!(status, 413);
+    // A WebSocket port of its own has no users; nor has a node without tokens.
+    assert_eq!(login(node.ws, "alice", "secret").0, 400);
+    assert_eq!(
+        login(Node::start(Place::new(), "").http, "alice", "secret").0,
+        400
+    );
+}
+
+#[test]
+fn the_file_of_users_is_read_at_every_login() {
+    let node = with_alice(
+        "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
+    );
+    assert_eq!(login(node.http, "bob", "other").0, 401);
+    let text = format!(
+        "[Users.bob]\npassword = \"{}\"\npermissions = [\"*:*\"]\n",
+        hash("other")
+    );
+    node.place.file("auth.toml", text.as_bytes());
+    let bob = token_of(node.http, "bob", "other");
+    assert_eq!(
+        ask(node.http, &call("debug_chaindbProperty"), Some(&bob)).0,
+        200
+    );
+    assert_eq!(login(node.http, "alice", "secret").0, 401);
+    node.place.file("auth.toml", b"not TOML [");
+    assert_eq!(login(node.http, "bob", "other").0, 401);
+}
+
+#[test]
+fn tokens_of_others_are_taken_by_their_public_key() {
+    let issuer = Issuer::new();
+    let node = with_key(
+        &issuer,
+        "--rpc-http-authentication-enabled --rpc-http-authentication-jwt-public-key-file=FILE \
+         --rpc-http-authentication-jwt-algorithm=ES256 --rpc-http-api-methods-no-auth=eth_chainId,rpc_modules",
+    );
+    let http = node.http;
+    let asked = |method: &str, token: Option<&str>| ask(http, &call(method), token).0;
+    assert_eq!(
+        asked(
+            "eth_blockNumber",
+            Some(&issuer.token(60, &["eth:blockNumber"]))
+        ),
+        200
+    );
+    assert_eq!(
+        asked(
+            "eth_gasPrice",
+            Some(&issuer.token(60, &["eth:blockNumber"]))
+        ),
+        401
+    );
+    assert_eq!(
+        asked("eth_gasPrice", Some(&issuer.token(-1, &["*:*"]))),
+        401
+    );
+    assert_eq!(
+        asked("eth_gasPrice", Some(&Issuer::new().token(60, &["*:*"]))),
+        401
+    );
+    assert_eq!(asked("eth_gasPrice", None), 401);
+    // What needs no token is open to all.
+    for token in [None, Some("Bearer nonsense")] {
+        assert_eq!(asked("eth_chainId", token), 200);
+        assert_eq!(asked("rpc_modules", token), 200);
+    }
+    assert_eq!(login(http, "alice", "secret").0, 400);
+}
+
+#[test]
+fn a_socket_is_opened_with_a_token_and_answers_until_it_expires() {
+    let issuer = Issuer::new();
+    let node = with_key(
+        &issuer,
+        "--rpc-ws-authentication-enabled --rpc-ws-authentication-jwt-public-key-file=FILE \
+         --rpc-ws-authentication-jwt-algorithm=es256",
+    );
+    assert_eq!(node.refused_socket(None), 401);
+    assert_eq!(node.refused_socket(Some(&issuer.token(-1, &["*:*"]))), 401);
+    let mut socket = node.socket_of(Some(&issuer.token(60, &["eth:*"])));
+    for (method, is_permitted) in [
+        ("eth_chainId", true),
+        ("net_version", false),
+        ("eth_chainId", true),
+    ] {
+        socket.send(&call(method).to_string());
+        let answer = socket.receive();
+        assert_eq!(
+            is_unauthorized(&answer, &json!(7)),
+            !is_permitted,
+            "{method}: {answer}"
+        );
+    }
+    let mut socket = node.socket_of(Some(&issuer.token(3, &["eth:*"])));
+    let mut answers = 0;
+    loop {
+        socket.send(&call("eth_chainId").to_string());
+        let answer = socket.receive();
+        if is_unauthorized(&answer, &json!(7)) {
+            break;
+        }
+        assert!(answer["result"].is_string(), "{answer}");
+        answers += 1;
+    }
+    assert!(answers > 0);
+    socket.send(&json!([call("eth_subscribe")]).to_string());
+    assert!(is_unauthorized(&socket.receive()[0], &json!(7)));
+}
+
+#[test]
+fn users_log_in_at_the_port_of_sockets_too() {
+    let node = with_alice(
+        "--rpc-ws-authentication-enabled --rpc-ws-authentication-credentials-file=FILE \
+         --rpc-ws-api-methods-no-auth=net_version",
+    );
+    let mut socket = node.socket_of(None);
+    socket.send(&call("net_version").to_string());
+    assert!(socket.receive()["result"].is_string());
+    socket.send(&call("eth_chainId").to_string());
+    assert!(is_unauthorized(&socket.receive(), &json!(7)));
+    let mut socket = node.socket_of(Some(&token_of(node.ws, "alice", "secret")));
+    socket.send(&call("eth_chainId").to_string());
+    assert!(socket.receive()["result"].is_string());
+    // HTTP is another way in.
+    assert_eq!(ask(node.http, &call("eth_chainId"), None).0, 200);
+}
+
+#[test]
+fn flags_and_files_that_are_wrong_are_refused_by_name() {
+    let place = Place::new();
+    let refused = |flags: &str, file: &Path, words: &[&str]| {
+        let all = format!(
+            "--rpc-http-enabled --rpc-http-port=0 --engine-rpc-port=0 --rpc-http-authentication-enabled {flags}"
+        );
+        place.run(&all, &[file]).failed(words);
+    };
+    let users = "--rpc-http-authentication-credentials-file";
+    let key = "--rpc-http-authentication-jwt-public-key-file";
+    let file = |text: &str| place.file("file", text.as_bytes());
+    let missing = place.path("missing");
+    refused(users, &missing, &["credentials file", "missing"]);
+    refused(users, &file("\nx = ["), &["is not TOML: line 2: "]);
+    refused(users, &file(""), &["has no user", "[Users.NAME]"]);
+    refused(users, &file("[Users.bob]"), &["bob", "has no password"]);
+    refused(
+        users,
+        &file("[Users.bob]\npassword='x'"),
+        &["bob", "niwaki password hash"],
+    );
+    let hash = hash("x");
+    let with = |line: &str| file(&format!("[Users.bob]\npassword='{hash}'\n{line}"));
+    refused(users, &with("permissions='eth:*'"), &["bob", "no list"]);
+    refused(
+        users,
+        &with("permissions=['eth_call']"),
+        &["eth_call", "namespace:method"],
+    );
+    refused(users, &with("permision=['eth:call']"), &["permision"]);
+    refused(key, &missing, &["public key", "missing"]);
+    refused(key, &file("x"), &["no PEM public key", "openssl pkey"]);
+    let pem = file(&Issuer::new().public_pem());
+    refused(key, &pem, &["RS256 needs an RSA key"]);
+    let unknown =
+        "--rpc-http-api-methods-no-auth=eth_cal --rpc-http-authentication-jwt-public-key-file";
+    refused(unknown, &pem, &["eth_cal"]);
+    let ended = place.run(
+        "--rpc-http-enabled --rpc-http-port=0 --engine-rpc-port=0 --rpc-http-authentication-enabled",
+        &[],
+    );
+    ended.failed(&[
+        "needs --rpc-http-authentication-credentials-file",
+        "public-key-file",
+    ]);
+}
+
+#[test]
+fn hashes_are_of_besus_form() {
+    let hash = hash("secret");
+    assert!(hash.starts_with("$2a$10$") && hash.len() == 60, "{hash}");
+    let place = Place::new();
+    let given = place
+        .run("password hash --password=secret", &[])
+        .succeeded();
+    assert_ne!(given.out.trim(), hash);
+    place
+        .run("password hash --password=", &[])
+        .failed(&["empty"]);
+    let long = format!("password hash --password={}", "x".repeat(73));
+    place.run(&long, &[]).failed(&["73 bytes"]);
+}

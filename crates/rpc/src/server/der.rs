@@ -1,0 +1,102 @@
+//! As much of DER (X.690) as keys, certificates and key stores are written in.
+//!
+//! A reader walks over bytes of others without copying: whatever is not as it should be is `None`.
+
+/// The rest of what is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Der<'a>(&'a [u8]);
+
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OBJECT_ID: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+
+/// One element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element<'a> {
+    /// Its first byte.
+    pub(crate) tag: u8,
+    /// What is inside.
+    pub(crate) content: &'a [u8],
+}
+
+impl<'a> Der<'a> {
+    /// What reads `bytes` from their beginning.
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next element, of definite length.
+    pub(crate) fn element(&mut self) -> Option<Element<'a>> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (length, rest) = match first {
+            0..=0x7f => (usize::from(first), rest),
+            0x81..=0x84 => {
+                let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                let length = digits
+                    .iter()
+                    .fold(0u64, |all, digit| all << 8 | u64::from(*digit));
+                (usize::try_from(length).ok()?, rest)
+            }
+            _ => return None,
+        };
+        // The long form of tags is in none of what is read here.
+        let (content, rest) = rest
+            .split_at_checked(length)
+            .filter(|_| tag & 0x1f != 0x1f)?;
+        self.0 = rest;
+        Some(Element { tag, content })
+    }
+
+    /// The next element's contents, if it has this tag; else nothing is read.
+    pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let before = *self;
+        let element = self.element().filter(|element| element.tag == tag);
+        if element.is_none() {
+            *self = before;
+        }
+        element.map(|element| element.content)
+    }
+
+    /// A sequence.
+    pub(crate) fn sequence(&mut self) -> Option<Self> {
+        self.tagged(SEQUENCE).map(Self)
+    }
+
+    /// An integer, big-endian.
+    pub(crate) fn integer(&mut self) -> Option<&'a [u8]> {
+        self.tagged(INTEGER)
+    }
+
+    /// An object identifier, undecoded.
+    pub(crate) fn object_id(&mut self) -> Option<&'a [u8]> {
+        self.tagged(OBJECT_ID)
+    }
+
+    /// A string of bits that fill bytes.
+    pub(crate) fn bit_string(&mut self) -> Option<&'a [u8]> {
+        self.tagged(BIT_STRING)?.strip_prefix(&[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_read_in_turn_and_torn_or_odd_ones_are_not() {
+        let bytes = [0x30, 0x06, 0x02, 0x01, 0x05, 0x06, 0x01, 0xff];
+        let mut inner = Der::new(&bytes).sequence().unwrap();
+        assert_eq!(inner.object_id(), None);
+        assert_eq!(inner.integer(), Some(&[5][..]));
+        assert_eq!(inner.object_id(), Some(&[0xff][..]));
+        for end in 0..bytes.len() {
+            assert!(Der::new(&bytes[..end]).sequence().is_none(), "{end} bytes");
+        }
+        // Indefinite and absurd lengths, tags of several bytes.
+        for odd in [&[0x30, 0x80, 0, 0][..], &[0x1f, 0x01, 0x00]] {
+            assert!(Der::new(odd).element().is_none(), "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `POST /login`: a user's name and password for a token.
+
+use super::http::{Answer, json, plain};
+use super::tokens::Login;
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use serde::Deserialize;
+
+/// Where it is.
+pub(super) const PATH: &str = "/login";
+
+/// Bytes of a request; names and passwords are short.
+pub(super) const MOST_BYTES: usize = 16 << 10;
+
+#[derive(Deserialize)]
+struct Request {
+    username: String,
+    password: String,
+}
+
+/// The token, or why there is none.
+pub(super) async fn answer(login: &Login, body: &[u8]) -> Answer {
+    let Ok(Request { username, password }) = serde_json::from_slice(body) else {
+        let message = "Authentication failed: username and password are required.";
+        return plain(StatusCode::BAD_REQUEST, message);
+    };
+    match login.token(username, password).await {
+        // A token is base64url with dots: nothing in it needs an escape.
+        Ok(Some(token)) => json(StatusCode::OK, format!("{{\"token\":\"{token}\"}}")),
+        Ok(None) => {
+            let message = "Authentication failed: the username or password is incorrect.";
+            plain(StatusCode::UNAUTHORIZED, message)
+        }
+        Err(_) => {
+            let message = "too many logins at once; try again";
+            let mut answer: Answer = plain(StatusCode::SERVICE_UNAVAILABLE, message);
+            let headers = answer.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            answer
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! PEM (RFC 7468): DER as lines of text.
+
+use super::base64url;
+
+/// One block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// What it says that it holds, such as `CERTIFICATE`.
+    pub(crate) label: String,
+    /// What it holds.
+    pub(crate) der: Vec<u8>,
+}
+
+/// Every whole block of a text; what stands between them is left out.
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let label = line
+            .strip_prefix("-----BEGIN ")
+            .and_then(|line| line.strip_suffix("-----"));
+        let Some(label) = label else {
+            continue;
+        };
+        let end = format!("-----END {label}-----");
+        let mut base64 = String::new();
+        for line in lines.by_ref().take_while(|line| *line != end) {
+            base64 += line;
+        }
+        if let Some(der) = decode(&base64) {
+            let label = label.to_owned();
+            blocks.push(Block { label, der });
+        }
+    }
+    blocks
+}
+
+/// A block in lines of 76 characters that end as on Windows, as Java writes MIME.
+pub(crate) fn write(label: &str, der: &[u8]) -> String {
+    let mut base64 = base64url::encode(der).replace('-', "+").replace('_', "/");
+    while !base64.len().is_multiple_of(4) {
+        base64.push('=');
+    }
+    let mut text = format!("-----BEGIN {label}-----\r\n");
+    let mut rest = base64.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(76));
+        text += line;
+        text += "\r\n";
+        rest = more;
+    }
+    text + &format!("-----END {label}-----\r\n")
+}
+
+fn decode(base64: &str) -> Option<Vec<u8>> {
+    let text = base64.trim_end_matches('=');
+    if text.contains(['-', '_']) {
+        return None;
+    }
+    base64url::decode(&text.replace('+', "-").replace('/', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for length in [1, 2, 3, 56, 57, 58, 300] {
+            let der: Vec<u8> = (0..length).map(|byte: u32| byte.to_le_bytes()[0]).collect();
+            let text = write("PUBLIC KEY", &der);
+            let read = blocks(&text);
+            assert_eq!(read.len(), 1);
+            assert_eq!((read[0].label.as_str(), &read[0].der), ("PUBLIC KEY", &der));
+            assert!(text.lines().all(|line| line.len() <= 76));
+        }
+    }
+
+    #[test]
+    fn blocks_are_found_among_other_text_and_damaged_ones_are_left_out() {
+        let text = "a comment\n-----BEGIN A-----\nAQID\n-----END A-----\nmore\n\
+                    -----BEGIN B-----\nProc-Type: 4,ENCRYPTED\n\nAQID\n-----END B-----\n\
+                    -----BEGIN C-----\r\nBA==\r\n-----END C-----";
+        let read = blocks(text);
+        let labels: Vec<_> = read.iter().map(|block| block.label.as_str()).collect();
+        assert_eq!(labels, ["A", "C"]);
+        assert_eq!(
+            (&read[0].der[..], &read[1].der[..]),
+            (&[1, 2, 3][..], &[4][..])
+        );
+    }
+}
