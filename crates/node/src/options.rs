@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use niwaki_rules::Network;
 use std::path::PathBuf;
 
-pub(crate) use access::{HttpTokenFlags, SocketTokenFlags};
+pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
 pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlavor};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,

@@ -7,6 +7,7 @@ mod logs;
 mod metrics;
 mod secret;
 mod servers;
+mod tls;
 mod tokens;
 
 pub(crate) use servers::OPERATOR_SOCKET;

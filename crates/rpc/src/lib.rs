@@ -67,9 +67,9 @@ pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, OF_CONNECTIONS, all a
 pub use operator::{FiguresSource, LogLevel, LogSwitch, Operator};
 pub use params::{BlockRef, BlockTag, Params};
 pub use server::{
-    Access, Caller, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret, Login,
-    Origins, PasswordError, Proof, TokenAlgorithm, TokenError, TokenKey, Tokens, User, Users,
-    hash_password, serve_text,
+    Access, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret,
+    KeyStore, Login, Origins, PasswordError, Proof, StoreError, Tls, TlsOptions, TokenAlgorithm,
+    TokenError, TokenKey, Tokens, User, Users, hash_password, serve_text,
 };
 pub use session::Session;
 pub use subscriptions::Events;

@@ -1,6 +1,6 @@
 //! The command line of the node itself: `niwaki` without a command.
 
-use super::access::{HttpTokenFlags, SocketTokenFlags};
+use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
 use clap::{Args, ValueEnum};
 use niwaki_primitives::{Address, Bytes, U256};
 use std::net::IpAddr;
@@ -336,9 +336,13 @@ pub(crate) struct NodeOptions {
     #[command(flatten)]
     pub(crate) http_tokens: HttpTokenFlags,
     #[command(flatten)]
+    pub(crate) http_tls: HttpTlsFlags,
+    #[command(flatten)]
     pub(crate) sockets: SocketFlags,
     #[command(flatten)]
     pub(crate) socket_tokens: SocketTokenFlags,
+    #[command(flatten)]
+    pub(crate) socket_tls: SocketTlsFlags,
     #[command(flatten)]
     pub(crate) engine: EngineFlags,
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 use super::metrics::Metrics;
 use super::secret;
+use super::tls;
 use super::tokens::TokenFlags;
 use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
@@ -106,6 +107,7 @@ impl Start<'_> {
                 origins: Origins::new(&flags.rpc_http_cors_origins),
                 proof: TokenFlags::from(&self.options.node.http_tokens).proof()?,
             },
+            tls: tls::of_http(&self.options.node.http_tls)?,
             max_connections: flags.rpc_http_max_active_connections,
             max_body_bytes: flags.rpc_http_max_request_content_length,
             read_timeout: Duration::from_secs(30),
@@ -134,6 +136,7 @@ impl Start<'_> {
                 origins: Origins::Any,
                 proof: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
             },
+            tls: tls::of_sockets(&self.options.node.socket_tls)?,
             max_connections: flags.rpc_ws_max_active_connections,
             max_body_bytes: flags.rpc_ws_max_frame_size,
             read_timeout: Duration::from_secs(30),
@@ -211,6 +214,7 @@ impl Start<'_> {
                 origins: Origins::These(Vec::new()),
                 proof,
             },
+            tls: None,
             max_connections: 64,
             max_body_bytes: ENGINE_BYTES,
             read_timeout: Duration::from_secs(30),

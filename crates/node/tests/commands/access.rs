@@ -29,6 +29,15 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     text
 }
 
+/// Base64 as PEM has it.
+pub(crate) fn base64_padded(bytes: &[u8]) -> String {
+    let mut text = base64(bytes, STANDARD);
+    while !text.len().is_multiple_of(4) {
+        text.push('=');
+    }
+    text
+}
+
 /// Somebody else who makes tokens (ES256).
 struct Issuer(EcdsaKeyPair);
 
@@ -44,9 +53,8 @@ impl Issuer {
                          \x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00"
             .to_vec();
         info.extend_from_slice(self.0.public_key().as_ref());
-        // 91 bytes: two digits are left for padding.
-        let base64 = base64(&info, STANDARD);
-        format!("-----BEGIN PUBLIC KEY-----\n{base64}==\n-----END PUBLIC KEY-----\n")
+        let base64 = base64_padded(&info);
+        format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n")
     }
 
     fn token(&self, seconds: i64, permissions: &[&str]) -> String {

@@ -17,4 +17,5 @@ mod operating;
 mod rpc;
 mod running;
 mod support;
+mod tls;
 mod tracing;

@@ -8,6 +8,7 @@ pub(crate) struct Der<'a>(&'a [u8]);
 
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
 const OBJECT_ID: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 
@@ -18,6 +19,8 @@ pub(crate) struct Element<'a> {
     pub(crate) tag: u8,
     /// What is inside.
     pub(crate) content: &'a [u8],
+    /// All of its bytes.
+    pub(crate) whole: &'a [u8],
 }
 
 impl<'a> Der<'a> {
@@ -45,8 +48,13 @@ impl<'a> Der<'a> {
         let (content, rest) = rest
             .split_at_checked(length)
             .filter(|_| tag & 0x1f != 0x1f)?;
+        let whole = self.0.get(..self.0.len() - rest.len())?;
         self.0 = rest;
-        Some(Element { tag, content })
+        Some(Element {
+            tag,
+            content,
+            whole,
+        })
     }
 
     /// The next element's contents, if it has this tag; else nothing is read.
@@ -64,14 +72,36 @@ impl<'a> Der<'a> {
         self.tagged(SEQUENCE).map(Self)
     }
 
+    /// What is wrapped in the context's tag `number`.
+    pub(crate) fn context(&mut self, number: u8) -> Option<Self> {
+        self.tagged(0xa0 | number).map(Self)
+    }
+
     /// An integer, big-endian.
     pub(crate) fn integer(&mut self) -> Option<&'a [u8]> {
         self.tagged(INTEGER)
     }
 
+    /// An integer that is small and not negative.
+    pub(crate) fn number(&mut self) -> Option<u32> {
+        let bytes = self.integer()?;
+        let first = bytes.iter().position(|byte| *byte != 0);
+        let bytes = bytes.get(first.unwrap_or(bytes.len())..)?;
+        (bytes.len() <= 4).then(|| {
+            bytes
+                .iter()
+                .fold(0, |all, byte| all << 8 | u32::from(*byte))
+        })
+    }
+
     /// An object identifier, undecoded.
     pub(crate) fn object_id(&mut self) -> Option<&'a [u8]> {
         self.tagged(OBJECT_ID)
+    }
+
+    /// A string of bytes.
+    pub(crate) fn octets(&mut self) -> Option<&'a [u8]> {
+        self.tagged(OCTET_STRING)
     }
 
     /// A string of bits that fill bytes.
@@ -86,17 +116,34 @@ mod tests {
 
     #[test]
     fn elements_are_read_in_turn_and_torn_or_odd_ones_are_not() {
-        let bytes = [0x30, 0x06, 0x02, 0x01, 0x05, 0x06, 0x01, 0xff];
+        let bytes = [0x30, 0x06, 0x02, 0x01, 0x05, 0x04, 0x01, 0xff];
         let mut inner = Der::new(&bytes).sequence().unwrap();
-        assert_eq!(inner.object_id(), None);
-        assert_eq!(inner.integer(), Some(&[5][..]));
-        assert_eq!(inner.object_id(), Some(&[0xff][..]));
+        assert_eq!(inner.octets(), None);
+        assert_eq!(inner.number(), Some(5));
+        assert_eq!(inner.octets(), Some(&[0xff][..]));
+        assert!(inner.element().is_none());
         for end in 0..bytes.len() {
             assert!(Der::new(&bytes[..end]).sequence().is_none(), "{end} bytes");
         }
         // Indefinite and absurd lengths, tags of several bytes.
-        for odd in [&[0x30, 0x80, 0, 0][..], &[0x1f, 0x01, 0x00]] {
+        for odd in [
+            &[0x30, 0x80, 0, 0][..],
+            &[0x04, 0x85, 1, 1, 1, 1, 1],
+            &[0x1f, 0x01, 0x00],
+        ] {
             assert!(Der::new(odd).element().is_none(), "{odd:?}");
         }
+        assert!(
+            Der::new(&[0x04, 0x84, 0xff, 0xff, 0xff, 0xff])
+                .octets()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn lengths_of_several_bytes_are_read() {
+        let mut bytes = vec![0x04, 0x82, 0x01, 0x2c];
+        bytes.extend([7; 300]);
+        assert_eq!(Der::new(&bytes).octets().unwrap().len(), 300);
     }
 }

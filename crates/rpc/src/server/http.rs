@@ -7,6 +7,7 @@ use crate::RpcError;
 use crate::dispatch::{Dispatcher, InParts, refusal};
 use crate::server::access::{Access, Proof};
 use crate::server::body::AnswerBody;
+use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
 use crate::server::{login, socket};
 use crate::session::Session;
@@ -22,6 +23,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -34,6 +36,8 @@ pub struct HttpOptions {
     pub websocket: bool,
     /// Who may ask.
     pub access: Access,
+    /// How connections are secured, if they are.
+    pub tls: Option<Tls>,
     /// Connections at a time; more are closed at once.
     pub max_connections: usize,
     /// Bytes of a request's body, or of a message.
@@ -119,6 +123,20 @@ struct Connection {
 impl Connection {
     async fn serve(self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let _ = stream.set_nodelay(true);
+        match self.options.tls.clone() {
+            None => self.serve_stream(stream, permit).await,
+            Some(tls) => {
+                if let Some(stream) = tls.accept(stream).await {
+                    self.serve_stream(stream, permit).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_stream<S>(self, stream: S, permit: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let mut stop = self.stop.clone();
         // A WebSocket outlives the HTTP connection that it began as.
         let permit = Arc::new(permit);
