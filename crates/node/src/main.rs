@@ -14,6 +14,7 @@ mod options;
 mod password;
 mod progress;
 mod run;
+mod shell;
 mod stop;
 mod storage;
 mod summary;
@@ -74,6 +75,8 @@ fn run_command(options: &Options) -> Result<Ending> {
         Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
+        Some(Command::Completions(wanted)) => shell::completions(wanted),
+        Some(Command::Man(wanted)) => shell::man(wanted),
         Some(Command::Storage(command)) => run_storage(options, command),
         Some(Command::ValidateConfig(validate)) => {
             config::validate(&Options::command(), &validate.config_file)?;

@@ -119,6 +119,24 @@ pub(crate) enum Command {
     /// Looks after the database.
     #[command(subcommand)]
     Storage(StorageCommand),
+    /// Prints what a shell completes commands and flags with.
+    Completions(CompletionOptions),
+    /// Prints the manual's page.
+    Man(ManOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionOptions {
+    /// The shell.
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManOptions {
+    /// Write a page for each command into this folder instead; created if it is absent.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

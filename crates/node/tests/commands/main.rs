@@ -16,6 +16,7 @@ mod moving;
 mod operating;
 mod rpc;
 mod running;
+mod shell;
 mod support;
 mod tls;
 mod tracing;

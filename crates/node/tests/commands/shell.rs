@@ -1,0 +1,84 @@
+//! What shells and the manual are told.
+
+use crate::support::Place;
+use std::process::Command;
+
+#[test]
+fn completions_name_every_command_and_flag_for_each_shell() {
+    let help = Place::new().run("--help", &[]).succeeded().out;
+    let flags: Vec<&str> = help
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("--"))
+        .map(|word| {
+            word.split(['=', '[', ',', '.', ')', ';', ':'])
+                .next()
+                .unwrap_or(word)
+        })
+        .collect();
+    assert!(flags.len() > 50, "{flags:?}");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let words = format!("completions {shell}");
+        let text = Place::new().run(&words, &[]).succeeded().out;
+        for word in ["blocks", "storage", "validate-config", "restore"]
+            .iter()
+            .chain(&flags)
+        {
+            assert!(text.contains(word), "{shell} misses {word}");
+        }
+    }
+    let ended = Place::new().run("completions csh", &[]);
+    assert!(
+        ended.code == Some(2) && ended.errors.contains("bash"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn the_completions_of_bash_are_taken_by_bash() {
+    let place = Place::new();
+    let text = place.run("completions bash", &[]).succeeded().out;
+    let file = place.file("niwaki.bash", text.as_bytes());
+    let script = "source \"$1\"; COMP_WORDS=(niwaki stor); COMP_CWORD=1; \
+                  _niwaki niwaki stor niwaki; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash")
+        .args(["-c", script, "bash"])
+        .arg(file)
+        .output();
+    let Ok(output) = output else {
+        return; // No bash, nothing to show.
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        "storage",
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let place = Place::new();
+    let page = place.run("man", &[]).succeeded().out;
+    for word in [".TH niwaki 1", "rpc\\-http\\-port", "TLS"] {
+        assert!(page.contains(word), "no {word}");
+    }
+    let folder = place.path("pages");
+    place.run("man --to", &[&folder]).succeeded();
+    let names: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for name in [
+        "niwaki.1",
+        "niwaki-storage-backup.1",
+        "niwaki-blocks-import.1",
+    ] {
+        assert!(
+            names.iter().any(|found| found == name),
+            "no {name} in {names:?}"
+        );
+    }
+    let file = place.file("file", b"");
+    place
+        .run("man --to", &[&file])
+        .failed(&["can't write the manual", "file"]);
+}
