@@ -4,6 +4,7 @@
 mod access;
 mod archive;
 mod backup;
+mod compress;
 mod engine;
 mod era1;
 mod errors;

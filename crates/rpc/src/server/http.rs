@@ -5,11 +5,12 @@
 
 use crate::RpcError;
 use crate::dispatch::{Dispatcher, InParts, refusal};
+use crate::outlet::Part;
 use crate::server::access::{Access, Proof};
 use crate::server::body::AnswerBody;
 use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
-use crate::server::{login, socket};
+use crate::server::{gzip, login, socket};
 use crate::session::Session;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// What a server offers and within what limits.
@@ -38,6 +40,8 @@ pub struct HttpOptions {
     pub access: Access,
     /// How connections are secured, if they are.
     pub tls: Option<Tls>,
+    /// Whether long answers are compressed for whoever asks for that.
+    pub compress: bool,
     /// Connections at a time; more are closed at once.
     pub max_connections: usize,
     /// Bytes of a request's body, or of a message.
@@ -291,20 +295,28 @@ impl Connection {
     }
 
     async fn post(&self, request: Request<Incoming>, caller: Option<Caller>) -> Answer {
+        let compress = self.options.compress && gzip::is_accepted(request.headers());
         let body = match self.body(request, self.options.max_body_bytes).await {
             Ok(body) => body,
             Err(refused) => return *refused,
         };
         let session = Session::default().of(caller);
         match self.dispatcher.answer_in_parts(body, &session).await {
+            InParts::Whole(Some(answer)) if compress && answer.len() >= gzip::LEAST_BYTES => {
+                match gzip::whole(answer).await {
+                    Ok(shorter) => compressed(json(StatusCode::OK, shorter)),
+                    Err(_) => plain(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        "can't compress the answer",
+                    ),
+                }
+            }
             InParts::Whole(answer) => json(StatusCode::OK, answer.unwrap_or_default()),
-            InParts::Parts(first, rest) => json_body(
-                StatusCode::OK,
-                AnswerBody::Parts {
-                    first: Some(first.into()),
-                    rest: Some(rest),
-                },
-            ),
+            InParts::Parts(first, rest) if compress => {
+                let rest = gzip::parts(first, rest);
+                compressed(json_parts(None, rest))
+            }
+            InParts::Parts(first, rest) => json_parts(Some(first.into()), rest),
             InParts::Unauthorized(refusal) => unauthorized(refusal),
         }
     }
@@ -358,6 +370,18 @@ fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     for (name, value) in allow {
         headers.insert(name, HeaderValue::from_static(value));
     }
+}
+
+/// An answer that is sent while it is made.
+fn json_parts(first: Option<Bytes>, rest: Receiver<Part>) -> Answer {
+    let rest = Some(rest);
+    json_body(StatusCode::OK, AnswerBody::Parts { first, rest })
+}
+
+fn compressed(mut answer: Answer) -> Answer {
+    let gzip = HeaderValue::from_static("gzip");
+    answer.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+    answer
 }
 
 /// Whoever asks may not.

@@ -4,6 +4,7 @@ mod access;
 mod base64url;
 mod body;
 mod der;
+mod gzip;
 mod http;
 mod ipc;
 mod jwt;
