@@ -25,6 +25,7 @@ peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
 step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --slot-ms 150
 step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 10 --memory-budget 128M \
   --minutes 0 --transactions 20000 --slot-ms 100
+step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
 step scripts/wallets.sh
 if [ -n "${NIWAKI_CORPUS:-}" ]; then
   step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"

@@ -1,15 +1,16 @@
 //! `niwaki-devnet`: two execution clients driven from outside, side by side.
 //!
 //! `load` sends both the same requests, `fixtures` plays known cases, `soak` keeps niwaki busy for
-//! long. `play` is a consensus client for both at once: it plays slots on a chain of its own through
-//! the real Engine API, with tokens: blocks that either client builds go to both, with transactions
-//! of every type in them, and both must agree on every head. Slots are missed, payloads come late
-//! and twice, the two are parted and brought together again, and this client is stopped and killed.
-//! It refuses to know anything of the inside of either.
+//! long, `fuzz` sends it what nobody should. `play` is a consensus client for both at once: it plays
+//! slots on a chain of its own through the real Engine API, with tokens: blocks that either client
+//! builds go to both, with transactions of every type in them, and both must agree on every head.
+//! Slots are missed, payloads come late and twice, the two are parted and brought together again,
+//! and this client is stopped and killed. It refuses to know anything of the inside of either.
 
 mod accounts;
 mod client;
 mod fixtures;
+mod fuzz;
 mod genesis;
 mod load;
 mod play;
@@ -36,6 +37,8 @@ enum Command {
     Soak(soak::SoakOptions),
     /// Sends transactions of every type to a node that somebody else drives.
     Send(send::SendOptions),
+    /// Sends niwaki what nobody should, and sees whether it goes on answering.
+    Fuzz(fuzz::FuzzOptions),
     /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
     Fixtures(fixtures::FixtureOptions),
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Load(options) => load::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Send(options) => send::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     };
     match done {

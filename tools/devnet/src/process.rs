@@ -180,7 +180,7 @@ impl Drop for Process {
 }
 
 /// A port that nobody has, and that this process gives out once.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Below the range of which the system gives ports to whoever connects.
     const FIRST: u32 = 12_000;
@@ -210,7 +210,7 @@ fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
+pub(crate) fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
     let chain = std::path::absolute(chain)?;
     let words: &[&str] = match kind {
         Kind::Niwaki => &[
