@@ -50,6 +50,9 @@ struct Sweep {
     nibbles: u8,
 }
 
+/// Bytes of rows on the way from the head that are kept whatever the limit is.
+pub(crate) const LEAST_ROW_BYTES: usize = 1 << 20;
+
 /// Bytes of nodes that are looked at in one go, at least.
 const SWEPT_AT_ONCE_BYTES: usize = 1 << 20;
 /// And for each byte over the limit. About half of what is looked at goes, so what blocks bring
@@ -182,6 +185,13 @@ impl Tries {
     /// The rows that changed since the head or since they were taken.
     pub(crate) fn rows(&self) -> &Batch {
         &self.rows
+    }
+
+    /// Whether the rows on the way from the head are so many that the way is better begun again.
+    /// Every move adds to them, back and forth alike, and only a block that lands takes them:
+    /// without a bound, states that nothing comes of would fill the memory.
+    pub(crate) fn has_strayed(&self) -> bool {
+        self.rows.bytes() > LEAST_ROW_BYTES.max(self.limit_bytes / 4)
     }
 
     pub(crate) fn take_rows(&mut self) -> Batch {

@@ -269,6 +269,9 @@ impl WorldState {
         before: &Layers,
         last: &mut Changes,
     ) -> Result<B256, Fault> {
+        if tries.has_strayed() {
+            tries.reset(head.root);
+        }
         let moved = tries.move_to(&self.database, before, last);
         moved.inspect_err(|_| tries.reset(head.root))
     }

@@ -1,6 +1,7 @@
 //! The tries in memory go from state to state, whatever was computed upon them before.
 
 use super::*;
+use crate::tries::LEAST_ROW_BYTES;
 use niwaki_primitives::Fault;
 use std::collections::BTreeSet;
 
@@ -31,6 +32,32 @@ fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
             assert_clean(&world);
         }
     }
+}
+
+#[test]
+fn blocks_that_nothing_comes_of_hold_no_more_than_so_much_memory() {
+    let mut rng = StdRng::seed_from_u64(805);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    let (mut most, mut begun_again) = (0, 0);
+    let mut last = 0;
+    for _ in 0..2_000 {
+        let diff = random_diff(&mut rng, &state);
+        world
+            .prepare(&world.view_at_head().unwrap(), &diff)
+            .unwrap();
+        let bytes = world.tries().rows().bytes();
+        begun_again += usize::from(bytes < last);
+        (most, last) = (most.max(bytes), bytes);
+    }
+    assert!(
+        begun_again > 0,
+        "{most} bytes were too few to show anything"
+    );
+    assert!(most < 2 * LEAST_ROW_BYTES, "{most} bytes");
+    for _ in 0..3 {
+        advance(&mut rng, &world, &mut state, 0);
+    }
+    assert_clean(&world);
 }
 
 #[test]
