@@ -23,14 +23,26 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     for chunk in text.as_bytes().chunks(4) {
         let mut bits = 0u32;
         for (index, byte) in chunk.iter().enumerate() {
-            let digit = ALPHABET.iter().position(|letter| letter == byte)?;
-            bits |= u32::try_from(digit).ok()? << (18 - 6 * index);
+            bits |= digit(*byte)? << (18 - 6 * index);
         }
         let bytes = bits.to_be_bytes();
         let whole = chunk.len().checked_sub(1).filter(|whole| *whole > 0)?;
         out.extend_from_slice(&bytes[1..=whole]);
     }
     Some(out)
+}
+
+/// The place of a letter in the alphabet.
+fn digit(letter: u8) -> Option<u32> {
+    let digit = match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    };
+    Some(u32::from(digit))
 }
 
 #[cfg(test)]
@@ -50,6 +62,9 @@ mod tests {
         for length in 0..70u8 {
             let bytes: Vec<u8> = (0..length).map(|byte| byte.wrapping_mul(37)).collect();
             assert_eq!(decode(&encode(&bytes)).unwrap(), bytes);
+        }
+        for (place, letter) in ALPHABET.iter().enumerate() {
+            assert_eq!(digit(*letter), u32::try_from(place).ok());
         }
         for text in ["a", "ab+/", "ab==", "a b"] {
             assert_eq!(decode(text), None, "{text}");
