@@ -154,11 +154,6 @@ impl Dispatcher {
         self.methods.contains_key(name)
     }
 
-    /// Whether a call of `name` would be answered with anything but that it is unknown.
-    fn knows(&self, name: &str) -> bool {
-        self.offers(name) || methods::OF_CONNECTIONS.contains(&name)
-    }
-
     /// Answers a request or a batch; `None` where only notifications were sent.
     pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -275,7 +270,8 @@ impl Dispatcher {
         let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
             return Answer::Ready(refusal(id, &RpcError::invalid_request("invalid request")));
         };
-        if !session.permits(&method) && self.knows(&method) {
+        // Whatever the name: what is added below is closed until somebody opens it.
+        if !session.permits(&method) {
             let refused = || Answer::Unauthorized(refusal(id, &RpcError::unauthorized()));
             return id.map_or(Answer::None, |_| refused());
         }

@@ -75,7 +75,12 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
 }
 
 /// The methods that are about a connection, or about the server itself.
-pub const OF_CONNECTIONS: [&str; 3] = ["eth_subscribe", "eth_unsubscribe", "rpc_modules"];
+pub const OF_CONNECTIONS: [&str; 4] = [
+    "eth_subscribe",
+    "eth_unsubscribe",
+    "rpc.discover",
+    "rpc_modules",
+];
 
 /// The namespaces that there are.
 pub const NAMESPACES: [&str; 10] = [

@@ -143,7 +143,13 @@ fn users_log_in_and_call_what_they_are_permitted() {
         assert_eq!(status, 200, "{answer}");
         assert!(answer["result"].is_string(), "{method}: {answer}");
     }
-    for method in ["net_listening", "debug_getRawHeader", "rpc_modules"] {
+    for method in [
+        "net_listening",
+        "debug_getRawHeader",
+        "net_unheardOf",
+        "rpc_modules",
+        "rpc.discover",
+    ] {
         let (status, answer) = ask(http, &call(method), Some(&token));
         assert_eq!(status, 401, "{method}: {answer}");
         assert!(is_unauthorized(&answer, &json!(7)), "{method}: {answer}");
@@ -302,6 +308,7 @@ fn tokens_of_others_are_taken_by_their_public_key() {
     for token in [None, Some("Bearer nonsense")] {
         assert_eq!(asked("eth_chainId", token), 200);
         assert_eq!(asked("rpc_modules", token), 200);
+        assert_eq!(asked("rpc.discover", token), 401);
     }
     assert_eq!(login(http, "alice", "secret").0, 400);
 }

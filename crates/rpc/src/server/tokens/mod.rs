@@ -162,7 +162,7 @@ impl Caller {
 
 impl Token {
     fn permits(&self, method: &str) -> bool {
-        let (namespace, name) = method.split_once('_').unwrap_or((method, ""));
+        let (namespace, name) = method.split_once(['_', '.']).unwrap_or((method, ""));
         self.permissions
             .iter()
             .filter_map(|permission| permission.split_once(':'))

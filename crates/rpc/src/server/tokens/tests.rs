@@ -37,7 +37,11 @@ fn judged(header: &str) -> Result<Vec<String>, TokenError> {
 #[test]
 fn a_permission_is_for_all_for_a_namespace_or_for_a_method() {
     let cases: [(&[&str], &[&str], &[&str]); 6] = [
-        (&["*:*"], &["eth_call", "net_version", "rpc_modules"], &[]),
+        (
+            &["*:*"],
+            &["eth_call", "net_version", "rpc_modules", "rpc.discover"],
+            &[],
+        ),
         (
             &["eth:*"],
             &["eth_call", "eth_subscribe"],
