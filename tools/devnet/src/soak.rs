@@ -54,6 +54,9 @@ pub(crate) struct SoakOptions {
     /// How many transactions at least; with that many the sending ends [default: any number].
     #[arg(long, value_name = "N")]
     transactions: Option<u64>,
+    /// Transactions a second, at most; 0 for as many as the pool takes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    transactions_per_second: u64,
     /// From one block to the next, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
     slot_ms: u64,
@@ -158,6 +161,7 @@ impl Seen {
             "memory_budget": options.memory_budget,
             "slots": options.slots,
             "slot_ms": options.slot_ms,
+            "transactions_per_second_at_most": options.transactions_per_second,
             "requests_per_second_at_most": options.requests_per_second,
             "connections": options.connections,
             "peak_rss_bytes": self.peak_bytes,
@@ -179,8 +183,7 @@ fn soak(
     std::thread::scope(|scope| {
         let (shared, client) = (&*shared, &node.client);
         let feed = Feed::new(senders, storage, options.seed);
-        let most = options.transactions.unwrap_or(u64::MAX);
-        let feed = scope.spawn(move || feed.run(client, shared, most));
+        let feed = scope.spawn(move || feed.run(client, shared, options));
         let drawing = scope.spawn(|| asking.draw(client, storage));
         let answers = scope.spawn(|| asking.run());
         let watching = scope.spawn(|| watch::watch(node.id(), shared));

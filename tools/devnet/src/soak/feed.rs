@@ -1,8 +1,8 @@
 //! Whoever sends transactions: transfers to ever new accounts, writes to the large state, nonces out of order,
 //! replacements, and transactions that must be refused.
 
-use super::Shared;
 use super::state::{Storage, touch};
+use super::{Shared, SoakOptions};
 use crate::accounts::Account;
 use crate::client::Client;
 use eyre::{Result, ensure};
@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Transactions of one request.
 const BATCH: usize = 100;
@@ -66,13 +66,26 @@ impl<'a> Feed<'a> {
     }
 
     /// Sends until it is over or enough are sent; then fills the gaps that are left.
-    pub(super) fn run(mut self, client: &Client, shared: &Shared, most: u64) -> Result<Self> {
+    pub(super) fn run(
+        mut self,
+        client: &Client,
+        shared: &Shared,
+        options: &SoakOptions,
+    ) -> Result<Self> {
+        let most = options.transactions.unwrap_or(u64::MAX);
+        let a_second = match options.transactions_per_second {
+            0 => u64::MAX,
+            a_second => a_second,
+        };
+        let began = Instant::now();
         while !shared.is_sent.load(Ordering::Relaxed) {
             let sent = shared.sent.load(Ordering::Relaxed);
             if sent >= most {
                 break;
             }
-            if sent.saturating_sub(shared.included.load(Ordering::Relaxed)) > AHEAD {
+            let waiting = sent.saturating_sub(shared.included.load(Ordering::Relaxed));
+            let due = a_second.saturating_mul(began.elapsed().as_secs() + 1);
+            if waiting > AHEAD || sent >= due {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
