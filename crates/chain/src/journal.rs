@@ -14,7 +14,7 @@ use crate::ForkChoice;
 use alloy_rlp::{Decodable, Encodable};
 use niwaki_primitives::{B256, Block, Fault};
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,15 +45,16 @@ pub(crate) struct Journal {
     number: u64,
     /// In the file.
     blocks: usize,
+    /// Of whole records and what comes before them.
+    bytes: u64,
     chosen: Option<ForkChoice>,
 }
 
 impl Journal {
-    /// Gives what the files of `folder` hold to `each`, oldest first, until it says that it is
-    /// enough.
+    /// Gives what the files of `folder` hold to `each`, oldest first.
     pub(crate) fn read(
         folder: &Path,
-        each: &mut dyn FnMut(Record) -> Result<bool, Fault>,
+        each: &mut dyn FnMut(Record) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         for number in numbers(folder)? {
             let path = path(folder, number);
@@ -64,9 +65,7 @@ impl Journal {
                 continue;
             }
             while let Some(record) = next(&mut file) {
-                if !each(record)? {
-                    return Ok(());
-                }
+                each(record)?;
             }
         }
         Ok(())
@@ -76,7 +75,7 @@ impl Journal {
     pub(crate) fn begin(folder: &Path) -> Result<Self, Fault> {
         fs::create_dir_all(folder).map_err(|error| fault("create", folder, error))?;
         let old = numbers(folder)?;
-        let number = old.last().map_or(1, |last| last + 1);
+        let number = old.last().map_or(1, |last| last.saturating_add(1));
         for number in old {
             remove(folder, number)?;
         }
@@ -85,6 +84,7 @@ impl Journal {
             folder: folder.to_owned(),
             number,
             blocks: 0,
+            bytes: MAGIC.len() as u64,
             chosen: None,
         })
     }
@@ -92,12 +92,11 @@ impl Journal {
     /// Appends a valid block, as [`encode`] gives it.
     pub(crate) fn block(&mut self, record: &[u8]) -> Result<(), Fault> {
         if self.blocks >= BLOCKS {
-            let next = self.number + 1;
+            let (old, next) = (self.number.checked_sub(1), self.number.saturating_add(1));
             self.file = create(&self.folder, next)?;
-            if self.number > 1 {
-                remove(&self.folder, self.number - 1)?;
-            }
-            (self.number, self.blocks) = (next, 0);
+            (self.number, self.blocks, self.bytes) = (next, 0, MAGIC.len() as u64);
+            // One that stays goes at the next start.
+            let _ = old.map(|old| remove(&self.folder, old));
         }
         self.append(record)?;
         self.blocks += 1;
@@ -118,8 +117,18 @@ impl Journal {
     }
 
     fn append(&mut self, record: &[u8]) -> Result<(), Fault> {
-        let written = self.file.write_all(record);
-        written.map_err(|error| fault("write", &path(&self.folder, self.number), error))
+        if let Err(error) = self.file.write_all(record) {
+            // Reading ends at half a record: the next one takes its place.
+            let _ = self.cut();
+            return Err(fault("write", &path(&self.folder, self.number), error));
+        }
+        self.bytes += record.len() as u64;
+        Ok(())
+    }
+
+    fn cut(&mut self) -> std::io::Result<()> {
+        self.file.set_len(self.bytes)?;
+        self.file.seek(SeekFrom::Start(self.bytes)).map(drop)
     }
 }
 
@@ -184,7 +193,8 @@ fn numbers(folder: &Path) -> Result<Vec<u64>, Fault> {
     };
     let number = |entry: fs::DirEntry| {
         let name = entry.file_name();
-        name.to_str()?.strip_suffix(".journal")?.parse().ok()
+        let number = name.to_str()?.strip_suffix(".journal")?.parse().ok()?;
+        (path(folder, number) == entry.path()).then_some(number)
     };
     let mut numbers: Vec<u64> = entries.flatten().filter_map(number).collect();
     numbers.sort_unstable();
@@ -216,5 +226,45 @@ fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
         operation,
         path: path.display().to_string(),
         source: Arc::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_after_a_record_that_could_not_be_written_whole_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::begin(folder.path()).unwrap();
+        let choice = |byte| ForkChoice {
+            head: B256::repeat_byte(byte),
+            safe: B256::ZERO,
+            finalized: B256::ZERO,
+        };
+        journal.choice(choice(1)).unwrap();
+        journal.file.write_all(&[CHOICE, 96, 0, 0]).unwrap();
+        journal.cut().unwrap();
+        journal.choice(choice(2)).unwrap();
+        let mut heads = Vec::new();
+        Journal::read(folder.path(), &mut |record| {
+            if let Record::Choice(choice) = record {
+                heads.push(choice.head);
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(heads, [B256::repeat_byte(1), B256::repeat_byte(2)]);
+    }
+
+    #[test]
+    fn files_of_other_names_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["07.journal", "+7.journal", "x.journal", "7.log"] {
+            fs::write(folder.path().join(name), b"?").unwrap();
+        }
+        assert!(numbers(folder.path()).unwrap().is_empty());
+        Journal::begin(folder.path()).unwrap();
+        assert_eq!(numbers(folder.path()).unwrap(), [1]);
     }
 }

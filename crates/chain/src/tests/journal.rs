@@ -138,7 +138,7 @@ fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
         let mut held = 0;
         crate::journal::Journal::read(folder.path(), &mut |_| {
             held += 1;
-            Ok(true)
+            Ok(())
         })
         .unwrap();
         assert!(held >= count.min(niwaki_storage::MOST_WAITING_BATCHES + 1));
