@@ -219,6 +219,8 @@ impl Dispatcher {
         let mut out = vec![b'['];
         for request in requests {
             let answer = self.begin(body, request.get(), session, deadline, false);
+            // What is answered at once must not keep the thread from other connections.
+            tokio::task::yield_now().await;
             let Some(answer) = finished(answer).await else {
                 continue;
             };
