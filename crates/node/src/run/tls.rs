@@ -9,6 +9,11 @@ use tracing::warn;
 /// How connections over HTTP are secured, if they are.
 pub(super) fn of_http(flags: &HttpTlsFlags) -> Result<Option<Tls>> {
     if flags.rpc_http_tls_enabled != Some(true) {
+        if flags.rpc_http_tls_client_auth_enabled == Some(true) {
+            return Err(eyre!(
+                "--rpc-http-tls-client-auth-enabled needs --rpc-http-tls-enabled"
+            ));
+        }
         if flags.rpc_http_tls_keystore_file.is_some() {
             warn!("--rpc-http-tls-enabled is missing: nothing is encrypted");
         }
@@ -81,6 +86,11 @@ pub(super) fn of_sockets(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
     let keystore = flags.rpc_ws_ssl_keystore_file.as_deref();
     let key = flags.rpc_ws_ssl_key_file.as_deref();
     if flags.rpc_ws_ssl_enabled != Some(true) {
+        if flags.rpc_ws_ssl_client_auth_enabled == Some(true) {
+            return Err(eyre!(
+                "--rpc-ws-ssl-client-auth-enabled needs --rpc-ws-ssl-enabled"
+            ));
+        }
         if keystore.or(key).is_some() {
             warn!("--rpc-ws-ssl-enabled is missing: nothing is encrypted");
         }

@@ -406,6 +406,35 @@ fn a_trusted_certificate_is_let_in_itself() {
 }
 
 #[test]
+fn a_trusted_client_cannot_vouch_for_others() {
+    let mut params = client_params();
+    let name = (rcgen::DnType::CommonName, "a client");
+    params.distinguished_name.push(name.0, name.1);
+    let own =
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap());
+    let (node, client) = Server::new(Way::Http)
+        .with("--rpc-http-tls-client-auth-enabled")
+        .with_file("--rpc-http-tls-truststore-file", &own.pem())
+        .start();
+    assert!(!client.is_answered(&node, Some(&own.client())));
+}
+
+#[test]
+fn who_asks_for_clients_certificates_without_tls_is_told() {
+    for (auth, tls) in [
+        (
+            "--rpc-http-tls-client-auth-enabled",
+            "--rpc-http-tls-enabled",
+        ),
+        ("--rpc-ws-ssl-client-auth-enabled", "--rpc-ws-ssl-enabled"),
+    ] {
+        let flags = format!("--rpc-http-enabled --rpc-ws-enabled {auth}");
+        let ended = Place::new().run(&flags, &[]);
+        ended.failed(&[auth, "needs", tls]);
+    }
+}
+
+#[test]
 fn key_stores_of_openssl_and_keytool_are_served() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tls");
     let authority = std::fs::read_to_string(testdata.join("ca.pem")).unwrap();

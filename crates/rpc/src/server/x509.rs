@@ -39,6 +39,35 @@ impl<'a> Certificate<'a> {
     }
 }
 
+/// Whether a certificate may sign others: `cA` of its basic constraints (RFC 5280, 4.2.1.9).
+pub(crate) fn is_authority(der: &[u8]) -> bool {
+    fn says_so(der: &[u8]) -> Option<bool> {
+        const EXTENSIONS: u8 = 0xa3;
+        const BOOLEAN: u8 = 1;
+        /// 2.5.29.19
+        const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
+        let mut fields = Der::new(der).sequence()?.sequence()?;
+        let mut field = fields.element()?;
+        while field.tag != EXTENSIONS {
+            field = fields.element()?;
+        }
+        let mut extensions = Der::new(field.content).sequence()?;
+        loop {
+            let mut extension = extensions.sequence()?;
+            if extension.element()?.content != BASIC_CONSTRAINTS {
+                continue;
+            }
+            let mut value = extension.element()?;
+            if value.tag == BOOLEAN {
+                value = extension.element()?; // That was whether it is critical.
+            }
+            let first = Der::new(value.content).sequence()?.element()?;
+            return Some(first.tag == BOOLEAN && first.content == [0xff]);
+        }
+    }
+    says_so(der).unwrap_or(false)
+}
+
 /// `YYMMDDHHMMSSZ`, or with a year of four digits.
 fn time(der: &mut Der<'_>) -> Option<u64> {
     let element = der.element()?;

@@ -3,7 +3,7 @@
 //! One that is listed is trusted for itself, however it was signed, within its dates; any other
 //! needs a signature of a trusted authority.
 
-use crate::server::x509::Certificate;
+use crate::server::x509::{Certificate, is_authority};
 use niwaki_primitives::hex;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -63,7 +63,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets in whoever is signed by one of the certificates of `store`, or shows one of them.
+    /// Lets in whoever shows one of the certificates of `store`, or is signed by one that is an
+    /// authority's: the client that one of them belongs to can't vouch for others.
     ///
     /// # Errors
     /// If there is none, or one that is no certificate.
@@ -73,6 +74,9 @@ impl Clients {
         }
         for certificate in &store.certificates {
             self.known.insert(fingerprint(certificate));
+            if !is_authority(certificate) {
+                continue;
+            }
             let added = self.authorities.add(certificate.clone().into());
             added.map_err(|error| format!("it holds a certificate that can't be used: {error}"))?;
         }

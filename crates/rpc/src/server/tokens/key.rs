@@ -5,6 +5,7 @@
 
 use crate::server::der::Der;
 use crate::server::pem;
+use crate::server::x509::Certificate;
 use niwaki_primitives::hex;
 use p521::ecdsa::signature::Verifier;
 use ring::rand::SystemRandom;
@@ -206,9 +207,21 @@ fn rsa_bits(der: &[u8]) -> Option<usize> {
 }
 
 /// The secret of HS256: hexadecimal digits, or a PEM block, whose text, written anew in lines of 76
-/// characters under the label `PUBLIC KEY`, is the secret in Besu.
+/// characters under the label `PUBLIC KEY`, is the secret in Besu. What is public indeed is none.
 fn read_secret(text: &str) -> Result<hmac::Key, String> {
     let secret = match pem::blocks(text).first() {
+        Some(block)
+            if PublicKey::read(&block.der).is_some() || Certificate::read(&block.der).is_some() =>
+        {
+            return Err(
+                "a public key is no secret for HS256: whoever has it could make tokens; \
+                        choose RS256 or ES256, or make a secret with `openssl rand -hex 32`"
+                    .to_owned(),
+            );
+        }
+        Some(block) if block.der.len() < 32 => {
+            return Err("the secret for HS256 is too short: give at least 32 bytes".to_owned());
+        }
         Some(block) => pem::write("PUBLIC KEY", &block.der).into_bytes(),
         None => {
             let digits = text.trim();

@@ -102,11 +102,14 @@ fn signatures_on_p521_are_checked() {
 #[test]
 fn the_secret_of_hs256_is_hexadecimal_or_the_text_of_a_pem_block() {
     let digits = "5a".repeat(32);
-    let block = "-----BEGIN PUBLIC KEY-----\nAQID\n-----END PUBLIC KEY-----\n";
+    let block = format!(
+        "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+        "Wlpa".repeat(11)
+    );
     let as_besu_has_it = block.replace('\n', "\r\n");
     let forms = [
         (&*digits, vec![0x5a; 32]),
-        (block, as_besu_has_it.into_bytes()),
+        (&block, as_besu_has_it.into_bytes()),
     ];
     for (text, secret) in forms {
         let key = TokenKey::parse(text, TokenAlgorithm::Hs256).unwrap();
@@ -132,6 +135,7 @@ fn keys_of_another_kind_weak_keys_and_damaged_ones_are_refused_with_the_reason()
         assert!(error.contains(word), "{algorithm:?}: {error}");
     };
     let good = rsa_pem(2048);
+    refused(&good, TokenAlgorithm::Hs256, "a public key is no secret");
     refused(
         &good,
         TokenAlgorithm::Es256,
