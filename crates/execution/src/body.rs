@@ -6,8 +6,8 @@ use crate::{
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
-    B256, Block, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock, StateDiff,
-    StateView, Typed2718, U256, Withdrawal,
+    B256, Block, BlockAccessList, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt,
+    RecoveredBlock, StateDiff, StateView, Typed2718, U256, Withdrawal,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, block_reward, ommer_reward, recover_sender};
 
@@ -23,7 +23,10 @@ pub struct Executed {
     pub receipts: Vec<Receipt>,
     /// EIP-7685 requests, each a type byte and its data; empty before Prague.
     pub requests: Vec<Bytes>,
-    /// Gas used by all transactions.
+    /// What the block has touched and changed (EIP-7928); `None` before Amsterdam.
+    pub block_access_list: Option<BlockAccessList>,
+    /// The header's gas: that of all transactions; from Amsterdam on the larger of execution gas
+    /// before refunds and state gas (EIP-7778, EIP-8037).
     pub gas_used: u64,
     /// Blob gas used by all transactions.
     pub blob_gas_used: u64,
@@ -143,6 +146,7 @@ impl Executor<'_> {
             diff: self.diff(),
             receipts,
             requests,
+            block_access_list: None,
             gas_used: self.gas_used,
             blob_gas_used: self.blob_gas_used,
             logs_bloom,

@@ -23,6 +23,10 @@ pub use alloy_eips::{
     eip4895::{Withdrawal, Withdrawals},
     eip7685::Requests,
     eip7702::{Authorization, SignedAuthorization},
+    eip7928::{
+        AccountChanges, BalanceChange, BlockAccessIndex, BlockAccessList, CodeChange, NonceChange,
+        SlotChanges, StorageChange,
+    },
 };
 pub use alloy_primitives::{
     Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, Signature, TxKind,
