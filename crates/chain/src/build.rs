@@ -223,7 +223,7 @@ impl Chain {
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
-            if block.header.gas_limit.saturating_sub(executor.gas_used()) < LEAST_GAS {
+            if executor.gas_room().execution < LEAST_GAS {
                 break;
             }
         }

@@ -63,6 +63,7 @@ fn run_alone(code: &[u8]) -> Option<Exit> {
             value: U256::ZERO,
             input,
             gas,
+            reservoir: 0,
         },
         None,
     )

@@ -22,6 +22,8 @@ pub struct BlockEnv {
     pub blob_base_fee: U256,
     /// Chain id.
     pub chain_id: u64,
+    /// Slot of the beacon chain; 0 before Amsterdam.
+    pub slot_number: u64,
 }
 
 /// What code can ask about the transaction.
@@ -57,6 +59,8 @@ pub struct Message {
     pub input: Bytes,
     /// Gas for the first frame.
     pub gas: u64,
+    /// State gas set aside for it (EIP-8037); 0 before Amsterdam.
+    pub reservoir: u64,
 }
 
 /// How a message ended.
@@ -64,8 +68,15 @@ pub struct Message {
 pub struct Outcome {
     /// How the first frame ended.
     pub exit: Exit,
+    /// Whether the first frame began. From Amsterdam on, a new account for the value or the target
+    /// of a delegation is paid before it.
+    pub began: bool,
     /// Gas left, before any refund.
     pub gas_left: u64,
+    /// State gas left of what was set aside.
+    pub reservoir: u64,
+    /// State gas that was used (EIP-8037).
+    pub state_gas: u64,
     /// Returned data, or the revert's; of a creation: the deployed code.
     pub output: Bytes,
 }

@@ -5,19 +5,20 @@
 
 use crate::{
     arena::{Arena, FRAMES},
-    code::Code,
-    env::{BlockEnv, Message, Outcome, Target, TxEnv},
+    env::{BlockEnv, TxEnv},
     frame::{Exit, Frame, Halt, Kind, Request},
     interpreter::{self, Dispatch},
+    state_gas::StateGas,
     table::Table,
     tracer::{Failure, Left, Tracer},
     word::Word,
-    world::{AccountId, CodeId, World},
+    world::World,
 };
-use niwaki_crypto::PrecompileHalt;
 use niwaki_primitives::{Address, Bytes, Fault, StateView, U256};
 use std::ptr::NonNull;
 
+mod calls;
+mod message;
 mod telling;
 
 use telling::tell_destroyed;
@@ -53,6 +54,26 @@ pub struct Evm<'v> {
 struct Ended {
     exit: Exit,
     gas: i64,
+    state: StateGas,
+}
+
+impl Ended {
+    /// With all gas that was given.
+    fn untouched(exit: Exit, request: &Request) -> Self {
+        Self {
+            exit,
+            gas: request.gas,
+            state: StateGas::with_reservoir(request.reservoir),
+        }
+    }
+
+    /// With an exceptional halt, which leaves the state gas that was given.
+    fn halted(halt: Halt, request: &Request) -> Self {
+        Self {
+            gas: 0,
+            ..Self::untouched(Exit::Halt(halt), request)
+        }
+    }
 }
 
 impl Drop for Evm<'_> {
@@ -121,88 +142,17 @@ impl<'v> Evm<'v> {
         shared.world.begin_transaction();
     }
 
-    /// Runs a message to its end. What it changed stays in the world unless it failed.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the state; the world is then good for nothing.
-    pub fn run(
-        &mut self,
-        message: &Message,
-        mut tracer: Option<&mut dyn Tracer>,
-    ) -> Result<Outcome, Fault> {
-        self.frames.clear();
-        self.shared().return_data.clear();
-        // More gas than an i64 can't be spent by any block; it comes back unspent.
-        let gas = i64::try_from(message.gas).unwrap_or(i64::MAX);
-        let beyond = message.gas - gas.unsigned_abs();
-        let (Target::Call(address) | Target::Create(address)) = message.target;
-        let request = self.request_from(message, address, gas)?;
-        let exit = match message.target {
-            Target::Call(_) => Exit::Call,
-            Target::Create(_) => Exit::Create,
-        };
-        if let Some(tracer) = tracer.as_deref_mut() {
-            self.tell_entered(tracer, &request, exit);
+    /// Gives a caller what its callee has left of the state gas, and what a new account has cost if
+    /// the callee failed.
+    fn take_back(&self, ended: &Ended, new_account: bool, state: &mut StateGas, gas: &mut i64) {
+        if ended.exit.is_success() {
+            state.take_over(ended.state, gas);
+            return;
         }
-        let started = match exit {
-            Exit::Create => self.start_creation(&request)?,
-            _ => self.start_call(&request)?,
-        };
-        let ended = match started {
-            Some(done) => {
-                if let Some(tracer) = tracer {
-                    self.tell_done(tracer, &request, &done);
-                }
-                done
-            }
-            None => self.drive(tracer)?,
-        };
-        let shared = self.shared();
-        if !ended.exit.is_success() {
-            shared.world.forget_kept_touch();
+        state.reservoir = ended.state.reservoir;
+        if new_account {
+            state.refill(self.table.schedule().state.account, gas);
         }
-        let output = Bytes::from(std::mem::take(&mut shared.return_data));
-        shared.arena.trim();
-        let gas_left = ended.gas.unsigned_abs() + if ended.gas > 0 { beyond } else { 0 };
-        Ok(Outcome {
-            exit: ended.exit,
-            gas_left,
-            output,
-        })
-    }
-
-    fn request_from(
-        &mut self,
-        message: &Message,
-        address: Address,
-        gas: i64,
-    ) -> Result<Request, Fault> {
-        let delegates = self.table.schedule().delegates;
-        let world = self.world();
-        let target = world.load(&address)?;
-        let (mut code_account, mut delegated) = (target, false);
-        if delegates && matches!(message.target, Target::Call(_)) {
-            let code = world.code(target)?;
-            if let Some(delegate) = world.code_at(code).delegate() {
-                code_account = world.warm_from_start(&delegate)?;
-                delegated = true;
-            }
-        }
-        Ok(Request {
-            gas,
-            code_address: address,
-            code_account,
-            delegated,
-            target,
-            caller: message.caller,
-            value: message.value,
-            transfers: true,
-            is_static: false,
-            input: message.input.as_ptr(),
-            input_len: message.input.len(),
-            output: std::ptr::null_mut(),
-            output_len: 0,
-        })
     }
 
     /// Runs frames until the first one ends.
@@ -221,6 +171,7 @@ impl<'v> Evm<'v> {
             let interrupted = Ended {
                 exit: Exit::Interrupted,
                 gas: 0,
+                state: StateGas::default(),
             };
             if exit == Exit::Interrupted {
                 return Ok(interrupted);
@@ -242,11 +193,11 @@ impl<'v> Evm<'v> {
                         .take()
                         .expect("a fault is kept with its exit"));
                 }
-                let (kind, ended) = self.finish(tracer.as_deref_mut());
+                let (kind, new_account, ended) = self.finish(tracer.as_deref_mut());
                 if self.frames.is_empty() {
                     return Ok(ended);
                 }
-                self.resume(kind, &ended);
+                self.resume(kind, new_account, &ended);
                 continue;
             };
             let done = match exit {
@@ -258,16 +209,8 @@ impl<'v> Evm<'v> {
                 if let Some(tracer) = tracer.as_deref_mut() {
                     self.tell_done(tracer, &request, &done);
                 }
-                let kind = match exit {
-                    Exit::Create => Kind::Create {
-                        address: request.code_address,
-                    },
-                    _ => Kind::Call {
-                        output: request.output,
-                        output_len: request.output_len,
-                    },
-                };
-                self.resume(kind, &done);
+                let kind = Kind::of(exit, &request);
+                self.resume(kind, request.new_account, &done);
             }
         }
     }
@@ -277,199 +220,10 @@ impl<'v> Evm<'v> {
         self.frames.len() >= FRAMES
     }
 
-    /// Begins a call: pushes a frame, or says how it ended at once.
-    fn start_call(&mut self, request: &Request) -> Result<Option<Ended>, Fault> {
-        let refused = Ended {
-            exit: Exit::Revert,
-            gas: request.gas,
-        };
-        let too_deep = self.too_deep();
-        let shared = self.shared();
-        shared.return_data.clear();
-        if too_deep {
-            return Ok(Some(refused));
-        }
-        let world = &mut shared.world;
-        let checkpoint = world.checkpoint();
-        // The payer is not looked at unless it pays: the caller of a system call is nobody.
-        if request.transfers && !request.value.is_zero() {
-            let payer = world.load(&request.caller)?;
-            if world.balance(payer) < request.value {
-                return Ok(Some(refused));
-            }
-            world.touch(request.target);
-            let paid = world.transfer(payer, request.target, request.value);
-            assert!(paid, "the balance was looked at above");
-        } else {
-            world.touch(request.target);
-        }
-        if let Some(contract) = world
-            .precompiled(request.code_account)
-            .filter(|_| !request.delegated)
-        {
-            // SAFETY: the range lies in the caller's memory, or in the message.
-            let input = unsafe { std::slice::from_raw_parts(request.input, request.input_len) };
-            return match contract.run(input, request.gas.unsigned_abs()) {
-                Ok((used, output)) => {
-                    shared.return_data.extend_from_slice(&output);
-                    let left = request.gas - i64::try_from(used).unwrap_or(i64::MAX);
-                    Ok(Some(Ended {
-                        exit: Exit::Return,
-                        gas: left,
-                    }))
-                }
-                Err(PrecompileHalt::Fault(message)) => Err(Fault::Engine {
-                    operation: "run precompiled contract",
-                    segment: "crypto",
-                    message,
-                }),
-                Err(halt) => {
-                    world.revert(checkpoint);
-                    let halt = match halt {
-                        PrecompileHalt::OutOfGas => Halt::OutOfGas,
-                        _ => Halt::Precompile,
-                    };
-                    Ok(Some(Ended {
-                        exit: Exit::Halt(halt),
-                        gas: 0,
-                    }))
-                }
-            };
-        }
-        let code = world.code(request.code_account)?;
-        if code == CodeId::EMPTY {
-            return Ok(Some(Ended {
-                exit: Exit::Stop,
-                gas: request.gas,
-            }));
-        }
-        let code: *const Code = world.code_at(code);
-        let address = world.address(request.target);
-        let kind = Kind::Call {
-            output: request.output,
-            output_len: request.output_len,
-        };
-        self.push_frame(request, (address, request.target), code, kind);
-        let frame = self.frames.last_mut().expect("pushed");
-        frame.checkpoint = checkpoint;
-        Ok(None)
-    }
-
-    /// Begins a creation: pushes a frame, or says how it ended at once.
-    ///
-    /// Spec: execution-specs `vm/instructions/system.py`, `generic_create`; `vm/interpreter.py`,
-    /// `process_create_message`; EIP-684, EIP-7610.
-    fn start_creation(&mut self, request: &Request) -> Result<Option<Ended>, Fault> {
-        let (is_nested, too_deep) = (!self.frames.is_empty(), self.too_deep());
-        let prices = self.table.schedule();
-        let shared = self.shared();
-        shared.return_data.clear();
-        let world = &mut shared.world;
-        let creator = world.load(&request.caller)?;
-        if is_nested {
-            let nonce = world.nonce(creator);
-            let poor = world.balance(creator) < request.value;
-            if too_deep || poor || nonce == u64::MAX {
-                return Ok(Some(Ended {
-                    exit: Exit::Revert,
-                    gas: request.gas,
-                }));
-            }
-            world.set_nonce(creator, nonce + 1);
-        }
-        let created = world.load(&request.code_address)?;
-        world.warm_account(created);
-        if world.is_taken(created)? {
-            return Ok(Some(Ended {
-                exit: Exit::Halt(Halt::AddressCollision),
-                gas: 0,
-            }));
-        }
-        let checkpoint = world.checkpoint();
-        world.mark_created(created);
-        world.touch(created);
-        if prices.contract_nonce > 0 {
-            world.set_nonce(created, prices.contract_nonce);
-        }
-        if !request.value.is_zero() {
-            let paid = world.transfer(creator, created, request.value);
-            assert!(
-                paid,
-                "the balance was looked at above, or by the transaction's checks"
-            );
-        }
-        // SAFETY: the range lies in the caller's memory, or in the message.
-        let bytes = unsafe { std::slice::from_raw_parts(request.input, request.input_len) };
-        let init_code = Box::new(Code::init_code(bytes));
-        let runs = Request {
-            input_len: 0,
-            ..*request
-        };
-        let kind = Kind::Create {
-            address: request.code_address,
-        };
-        self.push_frame(
-            &runs,
-            (request.code_address, created),
-            &raw const *init_code,
-            kind,
-        );
-        let frame = self.frames.last_mut().expect("pushed");
-        frame.checkpoint = checkpoint;
-        frame.init_code = Some(init_code);
-        Ok(None)
-    }
-
-    fn push_frame(
-        &mut self,
-        request: &Request,
-        (address, account): (Address, AccountId),
-        code: *const Code,
-        kind: Kind,
-    ) {
-        let depth = self.frames.len();
-        let shared: *mut Shared<'static> = self.shared.as_ptr().cast();
-        let memory = match self.frames.last() {
-            // SAFETY: the end of the caller's memory lies in the arena.
-            Some(caller) => unsafe { caller.memory.add(caller.memory_len) },
-            None => self.shared().arena.memory(),
-        };
-        let sp = self.shared().arena.stack(depth);
-        // SAFETY: the code is owned by the world or by the frame.
-        let start = unsafe { (*code).bytes().as_ptr() };
-        let checkpoint = self.world().checkpoint();
-        self.frames.push(Frame {
-            ip: start,
-            sp,
-            gas: request.gas,
-            given: request.gas,
-            memory,
-            memory_len: 0,
-            memory_cost: 0,
-            code,
-            code_start: start,
-            input: request.input,
-            input_len: request.input_len,
-            shared,
-            account,
-            is_static: request.is_static,
-            depth,
-            address,
-            caller: request.caller,
-            value: Word::from(request.value),
-            exit: Exit::Stop,
-            output: memory,
-            output_len: 0,
-            request: None,
-            kind,
-            checkpoint,
-            init_code: None,
-        });
-    }
-
-    /// Takes the ended frame off and settles it; its output is in the return data.
-    fn finish(&mut self, tracer: Option<&mut (dyn Tracer + '_)>) -> (Kind, Ended) {
-        let frame = self.frames.pop().expect("a frame has ended");
+    /// Takes the ended frame off and settles it; its output is in the return data. Also gives whether
+    /// its caller has paid for a new account.
+    fn finish(&mut self, tracer: Option<&mut (dyn Tracer + '_)>) -> (Kind, bool, Ended) {
+        let mut frame = self.frames.pop().expect("a frame has ended");
         let (table, prices) = (self.table, self.table.schedule());
         let shared = self.shared();
         let (mut exit, mut gas) = (frame.exit, frame.gas);
@@ -482,7 +236,11 @@ impl<'v> Evm<'v> {
         let (mut unpaid, mut has_no_code) = (false, false);
         if matches!(frame.kind, Kind::Create { .. }) && exit.is_success() {
             let length = shared.return_data.len();
-            let deposit = prices.code_deposit.saturating_mul(length as i64);
+            let (bytes, words) = (length as i64, length.div_ceil(32) as i64);
+            let deposit = prices.code_deposit.saturating_mul(bytes)
+                + prices.code_deposit_word.saturating_mul(words);
+            let state_deposit = prices.state.code_byte.saturating_mul(bytes);
+            let mut rest = gas.saturating_sub(deposit);
             if prices.rejects_ef && shared.return_data.first() == Some(&0xef) {
                 exit = Exit::Halt(Halt::InvalidContractPrefix);
             } else if deposit > gas && prices.deposit_must_be_paid {
@@ -490,21 +248,26 @@ impl<'v> Evm<'v> {
                 unpaid = true;
             } else if length > prices.max_code_bytes {
                 exit = Exit::Halt(Halt::CodeTooLong);
-            } else if deposit <= gas {
-                gas -= deposit;
+            } else if rest >= 0 && frame.state.charge(state_deposit, &mut rest) {
+                gas = rest;
                 let code = Bytes::copy_from_slice(&shared.return_data);
                 shared.world.set_code(frame.account, &code);
+            } else if prices.has_state_gas() {
+                exit = Exit::Halt(Halt::OutOfGas);
+                unpaid = true;
             } else {
                 // Before EIP-2, a contract that can't pay for its code has none.
                 has_no_code = true;
             }
         }
+        if !exit.is_success() {
+            shared.world.revert(frame.checkpoint);
+            gas += frame.state.lent;
+            frame.state = StateGas::with_reservoir(frame.reservoir);
+        }
         if matches!(exit, Exit::Halt(_)) {
             gas = 0;
             shared.return_data.clear();
-        }
-        if !exit.is_success() {
-            shared.world.revert(frame.checkpoint);
         }
         if let Some(tracer) = tracer {
             let error = match exit {
@@ -532,12 +295,17 @@ impl<'v> Evm<'v> {
         if has_no_code {
             shared.return_data.clear();
         }
-        (frame.kind, Ended { exit, gas })
+        let state = frame.state;
+        (frame.kind, frame.new_account, Ended { exit, gas, state })
     }
 
     /// Hands a result to the frame that waits for it.
-    fn resume(&mut self, kind: Kind, ended: &Ended) {
+    fn resume(&mut self, kind: Kind, new_account: bool, ended: &Ended) {
         let frame: *mut Frame = self.frames.last_mut().expect("a frame waits");
+        // SAFETY: nothing else refers to the frame.
+        let (state, gas) = unsafe { (&mut (*frame).state, &mut (*frame).gas) };
+        *gas += ended.gas;
+        self.take_back(ended, new_account, state, gas);
         let shared = self.shared();
         // SAFETY: nothing else refers to the frame; a word was taken for each that is put.
         unsafe {
@@ -558,7 +326,6 @@ impl<'v> Evm<'v> {
             }
             crate::word::write((*frame).sp, result.0);
             (*frame).sp = (*frame).sp.add(1);
-            (*frame).gas += ended.gas;
         }
     }
 }

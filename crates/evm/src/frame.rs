@@ -2,7 +2,9 @@
 
 use crate::{
     code::Code,
+    env::{Message, Target},
     evm::Shared,
+    state_gas::StateGas,
     word::Word,
     world::{AccountId, Checkpoint},
 };
@@ -35,6 +37,8 @@ pub enum Halt {
     CodeTooLong,
     /// A precompiled contract refused its input.
     Precompile,
+    /// An operand of DUPN, SWAPN or EXCHANGE that means nothing (EIP-8024).
+    InvalidOperand(u8),
 }
 
 impl std::fmt::Display for Halt {
@@ -51,6 +55,7 @@ impl std::fmt::Display for Halt {
             Self::InvalidContractPrefix => f.write_str("code begins with 0xef"),
             Self::CodeTooLong => f.write_str("code too long"),
             Self::Precompile => f.write_str("precompiled contract failed"),
+            Self::InvalidOperand(operand) => write!(f, "invalid operand 0x{operand:02x}"),
         }
     }
 }
@@ -79,6 +84,14 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// How a frame that asks for `target` leaves.
+    pub(crate) const fn of(target: &Target) -> Self {
+        match target {
+            Target::Call(_) => Self::Call,
+            Target::Create(_) => Self::Create,
+        }
+    }
+
     /// Whether the frame's changes stay.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Stop | Self::Return | Self::SelfDestruct)
@@ -90,6 +103,11 @@ impl Exit {
 pub(crate) struct Request {
     /// Gas for the callee, taken from the caller already (stipend included).
     pub(crate) gas: i64,
+    /// State gas for the callee, taken from the caller already: all it has.
+    pub(crate) reservoir: i64,
+    /// Whether the call brings an account into being, which the caller has paid for; in state gas from
+    /// Amsterdam on, and gets that back if the call fails.
+    pub(crate) new_account: bool,
     /// Account whose code runs, before delegation; of a creation: the new address.
     pub(crate) code_address: Address,
     /// Account whose code is loaded, after delegation.
@@ -114,6 +132,29 @@ pub(crate) struct Request {
     pub(crate) output_len: usize,
 }
 
+impl Request {
+    /// What a message asks for of the account `target` at `address`.
+    pub(crate) fn of(message: &Message, address: Address, target: AccountId, gas: i64) -> Self {
+        Self {
+            gas,
+            reservoir: 0,
+            new_account: false,
+            code_address: address,
+            code_account: target,
+            delegated: false,
+            target,
+            caller: message.caller,
+            value: message.value,
+            transfers: true,
+            is_static: false,
+            input: message.input.as_ptr(),
+            input_len: message.input.len(),
+            output: std::ptr::null_mut(),
+            output_len: 0,
+        }
+    }
+}
+
 /// What becomes of a frame's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -121,6 +162,21 @@ pub(crate) enum Kind {
     Call { output: *mut u8, output_len: usize },
     /// The output becomes the code of the frame's account, whose address goes on the stack.
     Create { address: Address },
+}
+
+impl Kind {
+    /// What becomes of the result of a request with which a frame left by `exit`.
+    pub(crate) fn of(exit: Exit, request: &Request) -> Self {
+        match exit {
+            Exit::Create => Self::Create {
+                address: request.code_address,
+            },
+            _ => Self::Call {
+                output: request.output,
+                output_len: request.output_len,
+            },
+        }
+    }
 }
 
 /// One call or creation.
@@ -131,6 +187,11 @@ pub(crate) struct Frame {
     pub(crate) gas: i64,
     /// Gas it began with.
     pub(crate) given: i64,
+    pub(crate) state: StateGas,
+    /// State gas that was set aside for it.
+    pub(crate) reservoir: i64,
+    /// Whether its caller has paid for a new account.
+    pub(crate) new_account: bool,
     /// Start of this frame's memory.
     pub(crate) memory: *mut u8,
     /// Its length in bytes, a multiple of 32.

@@ -4,6 +4,9 @@
 
 use niwaki_primitives::Fork;
 
+/// Looking at an account or a slot that was touched before (EIP-2929), where no table has it.
+pub(crate) const WARM_ACCESS: i64 = 100;
+
 /// How SSTORE is priced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sstore {
@@ -56,6 +59,8 @@ pub struct GasSchedule {
     pub selfdestruct_only_new: bool,
     /// Per byte of deployed code.
     pub code_deposit: i64,
+    /// Per word of deployed code (EIP-8037).
+    pub code_deposit_word: i64,
     /// Whether a creation that can't pay its deposit fails (EIP-2) rather than leave no code.
     pub deposit_must_be_paid: bool,
     /// Longest code that can be deployed, bytes (EIP-170).
@@ -70,6 +75,43 @@ pub struct GasSchedule {
     pub contract_nonce: u64,
     /// Whether code may delegate to another account's (EIP-7702).
     pub delegates: bool,
+    /// Prices in state gas, all zero before Amsterdam.
+    pub state: StatePrices,
+    /// Whether ether that moves leaves a log (EIP-7708).
+    pub logs_transfers: bool,
+    /// Whether a destroyed account keeps its balance (EIP-8246).
+    pub destroyed_keep_balance: bool,
+    /// Whether an account that has nothing but storage is in the way of a creation (EIP-7610), not
+    /// part of Amsterdam.
+    pub storage_bars_creation: bool,
+}
+
+/// What growth of the state costs, state gas (EIP-8037).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatePrices {
+    /// A slot that becomes non-zero and was zero before the transaction.
+    pub slot: i64,
+    /// An account that comes into being.
+    pub account: i64,
+    /// A byte of deployed code.
+    pub code_byte: i64,
+    /// A delegation where none was (EIP-7702).
+    pub delegation: i64,
+}
+
+impl StatePrices {
+    /// Nothing costs state gas.
+    const NONE: Self = Self::at(0);
+
+    /// The prices where a byte of state costs `byte`.
+    const fn at(byte: i64) -> Self {
+        Self {
+            slot: 64 * byte,
+            account: 120 * byte,
+            code_byte: byte,
+            delegation: 23 * byte,
+        }
+    }
 }
 
 impl GasSchedule {
@@ -94,6 +136,7 @@ impl GasSchedule {
         selfdestruct_refund: 24_000,
         selfdestruct_only_new: false,
         code_deposit: 200,
+        code_deposit_word: 0,
         deposit_must_be_paid: false,
         max_code_bytes: usize::MAX,
         max_init_code_bytes: usize::MAX,
@@ -101,7 +144,16 @@ impl GasSchedule {
         rejects_ef: false,
         contract_nonce: 0,
         delegates: false,
+        state: StatePrices::NONE,
+        logs_transfers: false,
+        destroyed_keep_balance: false,
+        storage_bars_creation: true,
     };
+
+    /// Whether growth of the state is paid in gas of its own (EIP-8037).
+    pub const fn has_state_gas(&self) -> bool {
+        self.state.account > 0
+    }
 
     /// The prices of `fork`.
     pub const fn of(fork: Fork) -> Self {
@@ -152,6 +204,33 @@ impl GasSchedule {
         if at >= Fork::Prague as u8 {
             gas.delegates = true; // EIP-7702
         }
+        if at >= Fork::Amsterdam as u8 {
+            gas.change_to_amsterdam();
+        }
         gas
+    }
+
+    const fn change_to_amsterdam(&mut self) {
+        /// EIP-8038: what writing to an account costs.
+        const ACCOUNT_WRITE: i64 = 9_000;
+        /// EIP-8038: what writing to a slot costs.
+        const STORAGE_WRITE: i64 = 10_000;
+        self.state = StatePrices::at(1_530); // EIP-8037
+        self.code_deposit = 0;
+        self.code_deposit_word = 6;
+        self.call_new_account = 0;
+        self.cold_account = 2_900; // EIP-8038, on top of the warm price
+        self.sstore_cold = 2_000;
+        self.sstore_set = STORAGE_WRITE + self.sstore_noop;
+        self.sstore_reset = STORAGE_WRITE + self.sstore_noop;
+        self.sstore_clear_refund = 11_616;
+        self.call_value = ACCOUNT_WRITE + self.call_stipend;
+        self.selfdestruct_cold = 3_000;
+        self.selfdestruct_new_account = ACCOUNT_WRITE;
+        self.max_code_bytes = 0x1_0000; // EIP-7954
+        self.max_init_code_bytes = 0x2_0000;
+        self.logs_transfers = true; // EIP-7708
+        self.destroyed_keep_balance = true; // EIP-8246
+        self.storage_bars_creation = false;
     }
 }

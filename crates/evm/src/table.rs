@@ -80,11 +80,12 @@ macro_rules! family {
 }
 
 use Fork::{
-    Byzantium, Cancun, Constantinople, Frontier, Homestead, Istanbul, London, Osaka, Shanghai,
+    Amsterdam, Byzantium, Cancun, Constantinople, Frontier, Homestead, Istanbul, London, Osaka,
+    Shanghai,
 };
 
 #[rustfmt::skip]
-const SINGLES: [Row; 79] = [
+const SINGLES: [Row; 83] = [
     row::<Stop>(Frontier, 0, "STOP"),
     row::<Add>(Frontier, 3, "ADD"),
     row::<Mul>(Frontier, 5, "MUL"),
@@ -164,6 +165,10 @@ const SINGLES: [Row; 79] = [
     row::<Create2>(Constantinople, 32_000, "CREATE2"),
     row::<StaticCall>(Byzantium, 700, "STATICCALL"),
     row::<Revert>(Byzantium, 0, "REVERT"),
+    row::<SlotNum>(Amsterdam, 2, "SLOTNUM"),
+    row::<DupN>(Amsterdam, 3, "DUPN"),
+    row::<SwapN>(Amsterdam, 3, "SWAPN"),
+    row::<Exchange>(Amsterdam, 3, "EXCHANGE"),
 ];
 
 const DESTRUCT: Row = row::<SelfDestruct>(Frontier, 0, "SELFDESTRUCT");
@@ -200,7 +205,7 @@ const LOGS: [Row; 5] = [
 
 /// Static prices that a fork changed: fork, opcode, gas.
 #[rustfmt::skip]
-const REPRICED: [(Fork, u8, i64); 20] = [
+const REPRICED: [(Fork, u8, i64); 24] = [
     // EIP-150
     (Fork::TangerineWhistle, Balance::CODE, 400),
     (Fork::TangerineWhistle, ExtCodeSize::CODE, 700),
@@ -224,6 +229,11 @@ const REPRICED: [(Fork, u8, i64); 20] = [
     (Fork::Berlin, CallCode::CODE, 100),
     (Fork::Berlin, DelegateCall::CODE, 100),
     (Fork::Berlin, StaticCall::CODE, 100),
+    // EIP-8038
+    (Amsterdam, ExtCodeSize::CODE, 200),
+    (Amsterdam, ExtCodeCopy::CODE, 200),
+    (Amsterdam, Create::CODE, 12_000),
+    (Amsterdam, Create2::CODE, 12_000),
 ];
 
 impl Table {
@@ -332,6 +342,7 @@ mod tests {
         assert_eq!(count(Fork::Shanghai), 144);
         assert_eq!(count(Fork::Cancun), 149);
         assert_eq!(count(Fork::Osaka), 150);
+        assert_eq!(count(Fork::Amsterdam), 154);
     }
 
     #[test]

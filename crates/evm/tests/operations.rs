@@ -46,6 +46,7 @@ fn operate(opcode: u8, below: &[u8], top: &[u8], dispatch: Dispatch) -> Bytes {
         value: U256::ZERO,
         input: Bytes::new(),
         gas: 100_000,
+        reservoir: 0,
     };
     evm.run(&message, None).unwrap().output
 }

@@ -75,6 +75,7 @@ fn run(caller: &str, callee: &str, tracer: Option<&mut dyn Tracer>) -> Outcome {
         value: U256::ZERO,
         input: Bytes::new(),
         gas: 200_000,
+        reservoir: 0,
     };
     evm.run(&message, tracer).unwrap()
 }

@@ -66,7 +66,7 @@ pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, Invalid
 /// [`ExecuteError::Invalid`] if a transaction or a system contract breaks the protocol,
 /// [`ExecuteError::Fault`] if the state can't be read.
 ///
-/// Spec: execution-specs `osaka/fork.py`, `apply_body`; of earlier forks likewise.
+/// Spec: execution-specs `amsterdam/fork.py`, `apply_body`; of earlier forks likewise.
 pub fn apply_body(
     spec: &ChainSpec,
     block: &RecoveredBlock,
@@ -113,6 +113,7 @@ impl Executor<'_> {
         {
             dao::move_funds(self.evm.world())?;
         }
+        self.evm.world().close_access_index();
         Ok(())
     }
 
@@ -137,6 +138,9 @@ impl Executor<'_> {
         } else {
             Vec::new()
         };
+        let world = self.evm.world();
+        world.close_access_index();
+        let block_access_list = world.take_access_list();
 
         let receipt_blooms: Vec<Bloom> = receipts.iter().map(Receipt::bloom).collect();
         let logs_bloom = receipt_blooms
@@ -146,9 +150,9 @@ impl Executor<'_> {
             diff: self.diff(),
             receipts,
             requests,
-            block_access_list: None,
-            gas_used: self.gas_used,
-            blob_gas_used: self.blob_gas_used,
+            block_access_list,
+            gas_used: self.used.header_gas(self.rules.fork),
+            blob_gas_used: self.used.blob,
             logs_bloom,
             receipt_blooms,
         })
@@ -192,7 +196,7 @@ impl Executor<'_> {
             tx_type,
             status: post_state.is_none().then(|| result.exit.is_success()),
             post_state,
-            cumulative_gas_used: self.gas_used,
+            cumulative_gas_used: self.used.gas,
             logs: result.logs,
         }
     }

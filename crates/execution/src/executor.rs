@@ -1,8 +1,9 @@
 //! The machine of one block: rules, gas counters, and the EVM with its world.
 
+use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
 use niwaki_primitives::{Fault, Fork, Header, StateDiff, StateView, U256};
-use niwaki_rules::{BlockRules, ChainSpec, InvalidBlock};
+use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT};
 
 /// Why a block has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -20,8 +21,42 @@ pub enum ExecuteError {
 pub struct Executor<'v> {
     pub(crate) evm: Evm<'v>,
     pub(crate) rules: BlockRules,
-    pub(crate) gas_used: u64,
-    pub(crate) blob_gas_used: u64,
+    pub(crate) used: Used,
+    /// Most gas that the execution of a transaction gets from Amsterdam on.
+    pub(crate) execution_cap: u64,
+}
+
+/// What the transactions of a block have used so far, gas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// What they paid for: after refunds, as receipts count it.
+    pub gas: u64,
+    /// Of execution: before refunds and without state gas (EIP-7778, EIP-8037).
+    pub execution: u64,
+    /// Of growth of the state (EIP-8037).
+    pub state: u64,
+    /// Of blobs.
+    pub blob: u64,
+}
+
+impl Used {
+    /// Adds what a transaction with so much blob gas has used.
+    pub fn add(&mut self, result: &TransactionResult, blob_gas: u64) {
+        self.gas = self.gas.saturating_add(result.gas_used);
+        self.execution = self.execution.saturating_add(result.execution_gas);
+        self.state = self.state.saturating_add(result.state_gas);
+        self.blob = self.blob.saturating_add(blob_gas);
+    }
+
+    /// The gas that the header of a block of `fork` gives.
+    ///
+    /// Spec: EIP-7778, EIP-8037; execution-specs `amsterdam/fork.py`, `apply_body`.
+    pub fn header_gas(&self, fork: Fork) -> u64 {
+        match fork >= Fork::Amsterdam {
+            true => self.execution.max(self.state),
+            false => self.gas,
+        }
+    }
 }
 
 impl<'v> Executor<'v> {
@@ -29,13 +64,21 @@ impl<'v> Executor<'v> {
     pub fn new(spec: &ChainSpec, header: &Header, view: &'v dyn StateView) -> Self {
         let rules = BlockRules::new(spec, header);
         let block = block_env(&rules, header);
-        let evm = Evm::new(view, Table::of(rules.fork), block);
+        let mut evm = Evm::new(view, Table::of(rules.fork), block);
+        if rules.fork >= Fork::Amsterdam {
+            evm.world().record_access_list();
+        }
         Self {
             evm,
             rules,
-            gas_used: 0,
-            blob_gas_used: 0,
+            used: Used::default(),
+            execution_cap: TX_MAX_GAS_LIMIT,
         }
+    }
+
+    /// Lets a simulated transaction spend all its gas on execution, none set aside for the state.
+    pub fn lift_execution_cap(&mut self) {
+        self.execution_cap = u64::MAX;
     }
 
     /// The EVM, to choose its dispatch or look at its world.
@@ -48,9 +91,27 @@ impl<'v> Executor<'v> {
         &self.rules
     }
 
-    /// Gas used so far.
-    pub fn gas_used(&self) -> u64 {
-        self.gas_used
+    /// What the transactions have used so far.
+    pub fn used(&self) -> Used {
+        self.used
+    }
+
+    /// What they have left of the block's gas limit.
+    pub fn gas_room(&mut self) -> GasRoom {
+        let limit = self.evm.block().gas_limit;
+        let Used {
+            gas,
+            execution,
+            state,
+            ..
+        } = self.used;
+        match self.rules.fork >= Fork::Amsterdam {
+            true => GasRoom {
+                execution: limit.saturating_sub(execution),
+                state: limit.saturating_sub(state),
+            },
+            false => GasRoom::both(limit.saturating_sub(gas)),
+        }
     }
 
     /// What has changed so far.
@@ -75,5 +136,6 @@ pub fn block_env(rules: &BlockRules, header: &Header) -> BlockEnv {
         prev_randao,
         blob_base_fee: U256::from(rules.blob_base_fee),
         chain_id: rules.chain_id,
+        slot_number: header.slot_number.unwrap_or_default(),
     }
 }

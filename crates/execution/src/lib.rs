@@ -17,6 +17,6 @@ mod system;
 mod transaction;
 
 pub use body::{Executed, PostState, apply_body, recover_block};
-pub use executor::{ExecuteError, Executor, block_env};
+pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use overlay::Overlay;
 pub use transaction::{TransactionError, TransactionResult};

@@ -1,12 +1,24 @@
 //! EIP-7685: what a block asks of the consensus layer.
 
 use crate::executor::{ExecuteError, Executor};
-use niwaki_primitives::{B256, Bytes, Receipt, U256, b256};
+use niwaki_primitives::{
+    Address, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_DEPOSIT_REQUEST_TYPE,
+    BUILDER_EXIT_CONTRACT_ADDRESS, BUILDER_EXIT_REQUEST_TYPE, Bytes, Fork, Receipt, U256, b256,
+};
 use niwaki_rules::{ChainSpec, InvalidBlock};
 
 /// `DepositEvent(bytes,bytes,bytes,bytes,bytes)`.
 const DEPOSIT_EVENT: B256 =
     b256!("649bbc62d0e31342afea4e5cd82d4049e7e1ee912fc0889aa790803be39038c5");
+
+/// Deposits to builders and their exits, by type (EIP-8282).
+const BUILDER_CONTRACTS: [(u8, Address); 2] = [
+    (
+        BUILDER_DEPOSIT_REQUEST_TYPE,
+        BUILDER_DEPOSIT_CONTRACT_ADDRESS,
+    ),
+    (BUILDER_EXIT_REQUEST_TYPE, BUILDER_EXIT_CONTRACT_ADDRESS),
+];
 
 /// Bytes of a deposit event's data.
 const DEPOSIT_BYTES: usize = 576;
@@ -18,7 +30,7 @@ const DEPOSIT_FIELDS: [(usize, usize); 5] = [(160, 48), (256, 32), (320, 8), (38
 impl Executor<'_> {
     /// The block's requests, each a type byte and its data, without empty ones.
     ///
-    /// Spec: EIP-6110, EIP-7002, EIP-7251; execution-specs `prague/fork.py`,
+    /// Spec: EIP-6110, EIP-7002, EIP-7251, EIP-8282; execution-specs `amsterdam/fork.py`,
     /// `process_general_purpose_requests`.
     pub(crate) fn collect_requests(
         &mut self,
@@ -28,15 +40,20 @@ impl Executor<'_> {
         let deposits = deposits(spec, receipts)?;
         let withdrawals = self.take_requests(spec.withdrawal_request_contract)?;
         let consolidations = self.take_requests(spec.consolidation_request_contract)?;
-        let typed = [
-            (0u8, deposits.as_slice()),
-            (1, &withdrawals),
-            (2, &consolidations),
+        let mut typed = vec![
+            (0u8, deposits),
+            (1, withdrawals.into()),
+            (2, consolidations.into()),
         ];
+        if self.rules.fork >= Fork::Amsterdam {
+            for (kind, contract) in BUILDER_CONTRACTS {
+                typed.push((kind, self.take_requests(contract)?.into()));
+            }
+        }
         Ok(typed
             .into_iter()
             .filter(|(_, data)| !data.is_empty())
-            .map(|(kind, data)| [&[kind], data].concat().into())
+            .map(|(kind, data)| [&[kind], data.as_slice()].concat().into())
             .collect())
     }
 }

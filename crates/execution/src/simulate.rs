@@ -2,7 +2,7 @@
 //!
 //! They run as those of a block do; only what is checked before differs.
 
-use crate::executor::Executor;
+use crate::executor::{Executor, Used};
 use crate::transaction::{TransactionError, TransactionResult};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, Header, StateView, Transaction, TxEnvelope};
@@ -11,22 +11,11 @@ use niwaki_rules::{
 };
 
 impl<'v> Executor<'v> {
-    /// As [`Executor::new`], after transactions that used so much gas and blob gas.
-    pub fn resumed(
-        spec: &ChainSpec,
-        header: &Header,
-        view: &'v dyn StateView,
-        (gas_used, blob_gas_used): (u64, u64),
-    ) -> Self {
+    /// As [`Executor::new`], after transactions that have used so much.
+    pub fn resumed(spec: &ChainSpec, header: &Header, view: &'v dyn StateView, used: Used) -> Self {
         let mut executor = Self::new(spec, header, view);
-        executor.gas_used = gas_used;
-        executor.blob_gas_used = blob_gas_used;
+        executor.used = used;
         executor
-    }
-
-    /// Blob gas used so far.
-    pub fn blob_gas_used(&self) -> u64 {
-        self.blob_gas_used
     }
 
     /// Sets the price of blob gas, wei, whatever the header says of it.
@@ -64,7 +53,7 @@ impl<'v> Executor<'v> {
         }
         let balance = world.balance(account);
         let cost = upfront_cost(tx);
-        let gas = check_unsigned(tx, &self.rules, !is_strict, || match cost {
+        let gas = check_unsigned(tx, sender, &self.rules, !is_strict, || match cost {
             Some(cost) if balance >= cost => Ok(()),
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;

@@ -1,18 +1,18 @@
 //! Calls that the protocol itself makes at the edges of a block.
 
 use crate::executor::{ExecuteError, Executor};
-use niwaki_evm::{Message, Outcome, Target, TxEnv};
+use niwaki_evm::{Message, Outcome, SYSTEM_ADDRESS, Target, TxEnv};
 use niwaki_primitives::{Address, B256, Bytes, Fault, U256, address};
 use niwaki_rules::InvalidBlock;
 
-/// Caller of system calls.
-const SYSTEM_ADDRESS: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
 /// Keeps the roots of beacon blocks (EIP-4788).
 const BEACON_ROOTS: Address = address!("000f3df6d732807ef1319fb7b8bb8522d0beac02");
 /// Keeps the hashes of past blocks (EIP-2935).
 const HISTORY_STORAGE: Address = address!("0000f90827f1c53a10cb7a02335b175320002935");
 /// Gas of a system call; it counts towards nothing.
 const SYSTEM_GAS: u64 = 30_000_000;
+/// Slots that a system call may fill out of its state gas (EIP-8037).
+const SYSTEM_SLOTS: i64 = 16;
 
 impl Executor<'_> {
     /// Stores the root of the parent beacon block (EIP-4788). A failure is nobody's fault.
@@ -25,7 +25,7 @@ impl Executor<'_> {
         self.system_call(HISTORY_STORAGE, hash.0.into()).map(drop)
     }
 
-    /// Takes the requests that have queued up in a system contract (EIP-7002, EIP-7251).
+    /// Takes the requests that have queued up in a system contract (EIP-7002, EIP-7251, EIP-8282).
     ///
     /// # Errors
     /// The block is invalid if the contract is missing or fails.
@@ -33,7 +33,7 @@ impl Executor<'_> {
     /// Spec: execution-specs `prague/fork.py`, `process_checked_system_transaction`.
     pub(crate) fn take_requests(&mut self, contract: Address) -> Result<Bytes, ExecuteError> {
         let world = self.evm.world();
-        let account = world.load(&contract)?;
+        let account = world.look_at(&contract)?;
         let code = world.code(account)?;
         if world.code_at(code).bytes().is_empty() {
             return Err(InvalidBlock::SystemContractEmpty { address: contract }.into());
@@ -50,12 +50,14 @@ impl Executor<'_> {
             origin: SYSTEM_ADDRESS,
             ..TxEnv::default()
         });
+        let slot = self.evm.table().schedule().state.slot;
         let message = Message {
             caller: SYSTEM_ADDRESS,
             target: Target::Call(contract),
             value: U256::ZERO,
             input,
             gas: SYSTEM_GAS,
+            reservoir: slot.saturating_mul(SYSTEM_SLOTS).unsigned_abs(),
         };
         let outcome = self.evm.run(&message, None)?;
         self.evm.world().end_transaction();

@@ -1,8 +1,13 @@
 //! One transaction.
 
-use crate::{authorization::set_delegations, executor::Executor};
+use crate::{
+    authorization::{delegate, set_delegations},
+    executor::Executor,
+};
 use niwaki_evm::{Exit, Message, Outcome, Target, Tracer, TxEnv, World};
-use niwaki_primitives::{Address, Bytes, Fault, Fork, Log, Transaction, TxEnvelope, U256};
+use niwaki_primitives::{
+    Address, Bytes, Fault, Fork, Log, SignedAuthorization, Transaction, TxEnvelope, U256,
+};
 use niwaki_rules::{
     IntrinsicGas, InvalidTransaction, blob_gas_of, check_transaction, effective_gas_price,
     upfront_cost,
@@ -28,6 +33,11 @@ pub struct TransactionResult {
     pub gas_used: u64,
     /// Gas needed before refunds, and after the floor.
     pub gas_before_refund: u64,
+    /// What it takes of the block's gas for execution: before refunds and without state gas from
+    /// Amsterdam on (EIP-7778, EIP-8037).
+    pub execution_gas: u64,
+    /// State gas (EIP-8037); zero before Amsterdam.
+    pub state_gas: u64,
     /// Returned data.
     pub output: Bytes,
     /// Logs in order.
@@ -43,16 +53,16 @@ impl Executor<'_> {
     /// [`TransactionError::Invalid`] leaves the world as it was; after a fault it is good for
     /// nothing.
     ///
-    /// Spec: execution-specs `osaka/fork.py`, `process_transaction`.
+    /// Spec: execution-specs `amsterdam/fork.py`, `process_transaction`; of earlier forks likewise.
     pub fn process_transaction(
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, TransactionError> {
-        let gas_available = self.evm.block().gas_limit.saturating_sub(self.gas_used);
-        let blob_gas_available = self.rules.max_blob_gas().saturating_sub(self.blob_gas_used);
-        let gas = check_transaction(tx, &self.rules, gas_available, blob_gas_available)?;
+        let room = self.gas_room();
+        let blob_gas_available = self.rules.max_blob_gas().saturating_sub(self.used.blob);
+        let gas = check_transaction(tx, sender, &self.rules, room, blob_gas_available)?;
         self.check_sender(tx, sender)?;
 
         let price = effective_gas_price(tx, self.rules.base_fee);
@@ -69,26 +79,30 @@ impl Executor<'_> {
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, Fault> {
         let outcome = self.run_transaction(tx, sender, (gas, price), tracer)?;
+        let unspent = outcome.gas_left.saturating_add(outcome.reservoir);
+        let before_refund = tx.gas_limit().saturating_sub(unspent);
         let refund = self.evm.world().refund();
-        let gas_used = self.settle(tx, sender, (gas, price), outcome.gas_left, refund)?;
+        let gas_used = self.refunded(before_refund, refund).max(gas.floor);
+        self.pay(tx, sender, gas_used, price)?;
 
         let world = self.evm.world();
         world.end_transaction();
+        world.close_access_index();
         let logs = world.take_logs();
-        self.gas_used = self.gas_used.saturating_add(gas_used);
-        self.blob_gas_used = self.blob_gas_used.saturating_add(blob_gas_of(tx));
         let created = tx.to().is_none() && outcome.exit.is_success();
-        Ok(TransactionResult {
+        let execution_gas = before_refund.saturating_sub(outcome.state_gas);
+        let result = TransactionResult {
             exit: outcome.exit,
             gas_used,
-            gas_before_refund: tx
-                .gas_limit()
-                .saturating_sub(outcome.gas_left)
-                .max(gas.floor),
+            gas_before_refund: before_refund.max(gas.floor),
+            execution_gas: execution_gas.max(gas.floor),
+            state_gas: outcome.state_gas,
             output: outcome.output,
             logs,
             created: created.then(|| sender.create(tx.nonce())),
-        })
+        };
+        self.used.add(&result, blob_gas_of(tx));
+        Ok(result)
     }
 
     /// The checks that need the sender's account.
@@ -165,30 +179,63 @@ impl Executor<'_> {
         if fork >= Fork::Shanghai {
             world.declare_account(&coinbase); // EIP-3651
         }
-        if let Some(authorizations) = tx.authorization_list() {
-            set_delegations(world, authorizations, chain_id)?;
-        }
-
-        let message = Message {
+        let mut message = Message {
             caller: sender,
             target,
             value: tx.value(),
             input: tx.input().clone(),
             gas: tx.gas_limit().saturating_sub(gas.intrinsic),
+            reservoir: 0,
         };
+        if fork >= Fork::Amsterdam {
+            message.gas = message
+                .gas
+                .min(self.execution_cap.saturating_sub(gas.intrinsic));
+            message.reservoir = tx
+                .gas_limit()
+                .saturating_sub(gas.intrinsic)
+                .saturating_sub(message.gas);
+            return self.run_metered(message, tx.authorization_list(), tracer);
+        }
+        if let Some(authorizations) = tx.authorization_list() {
+            set_delegations(self.evm.world(), authorizations, chain_id)?;
+        }
         self.evm.run(&message, tracer)
     }
 
-    /// Gives unused gas back, pays the coinbase, and says what gas was used.
-    fn settle(
+    /// Runs a message of Amsterdam, where what comes before the first frame is paid for too: if the gas
+    /// does not do, the transaction has failed, and nothing is left of its authorizations.
+    ///
+    /// Spec: EIP-2780, EIP-8037; execution-specs `amsterdam/fork.py`, `process_transaction`.
+    fn run_metered(
         &mut self,
-        tx: &TxEnvelope,
-        sender: Address,
-        (gas, price): (IntrinsicGas, u128),
-        gas_left: u64,
-        refund: i64,
-    ) -> Result<u64, Fault> {
-        let before_refund = tx.gas_limit().saturating_sub(gas_left);
+        mut message: Message,
+        authorizations: Option<&[SignedAuthorization]>,
+        tracer: Option<&mut dyn Tracer>,
+    ) -> Result<Outcome, Fault> {
+        let (reservoir, chain_id) = (message.reservoir, self.rules.chain_id);
+        let prices = self.evm.table().schedule().state;
+        let world = self.evm.world();
+        let checkpoint = world.checkpoint();
+        let paid = match authorizations {
+            Some(list) => delegate(world, list, (chain_id, &prices), &mut message)?,
+            None => Some(0),
+        };
+        let mut outcome = match paid {
+            Some(_) => self.evm.run(&message, tracer)?,
+            None => self.evm.refuse(&message, tracer)?,
+        };
+        if outcome.began {
+            outcome.state_gas = outcome.state_gas.saturating_add(paid.unwrap_or_default());
+        } else {
+            self.evm.world().revert(checkpoint);
+            outcome.reservoir = reservoir;
+        }
+        Ok(outcome)
+    }
+
+    /// What is left to pay of so much gas after a refund.
+    fn refunded(&self, before_refund: u64, refund: i64) -> u64 {
         // EIP-3529 lowered the cap from a half to a fifth.
         let share = if self.rules.fork >= Fork::London {
             5
@@ -197,8 +244,17 @@ impl Executor<'_> {
         };
         let cap = before_refund.checked_div(share).unwrap_or(0);
         let refund = u64::try_from(refund).unwrap_or(0).min(cap);
-        let gas_used = before_refund.saturating_sub(refund).max(gas.floor);
+        before_refund.saturating_sub(refund)
+    }
 
+    /// Gives unused gas back and pays the coinbase.
+    fn pay(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+        gas_used: u64,
+        price: u128,
+    ) -> Result<(), Fault> {
         let base_fee = u128::from(self.rules.base_fee.unwrap_or(0));
         let unused = tx.gas_limit().saturating_sub(gas_used);
         let back = U256::from(unused).saturating_mul(U256::from(price));
@@ -209,7 +265,7 @@ impl Executor<'_> {
         world.add_balance(payer, back);
         let coinbase = world.load(&coinbase)?;
         world.add_balance(coinbase, tip);
-        Ok(gas_used)
+        Ok(())
     }
 }
 

@@ -27,6 +27,10 @@ pub use alloy_eips::{
         AccountChanges, BalanceChange, BlockAccessIndex, BlockAccessList, CodeChange, NonceChange,
         SlotChanges, StorageChange,
     },
+    eip8282::{
+        BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_DEPOSIT_REQUEST_TYPE,
+        BUILDER_EXIT_CONTRACT_ADDRESS, BUILDER_EXIT_REQUEST_TYPE,
+    },
 };
 pub use alloy_primitives::{
     Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, Signature, TxKind,

@@ -3,23 +3,18 @@
 use crate::block_rules::BlockRules;
 use crate::chain_spec::GAS_PER_BLOB;
 use crate::invalid::InvalidTransaction;
-use alloy_primitives::{B256, U256, uint};
+use alloy_primitives::{Address, B256, U256, uint};
 use niwaki_primitives::{Fork, Transaction, TxEnvelope, Typed2718};
 
-/// Most gas of one transaction from Osaka on (EIP-7825).
+/// Most gas of one transaction from Osaka on (EIP-7825). From Amsterdam on it bounds what execution
+/// takes of it; the rest is for the state (EIP-8037).
 pub const TX_MAX_GAS_LIMIT: u64 = 1 << 24;
 
-const TX_BASE_COST: u64 = 21_000;
-const TX_CREATE_COST: u64 = 32_000;
-const TX_DATA_ZERO: u64 = 4;
-const TX_DATA_NON_ZERO_FRONTIER: u64 = 68;
-const TX_DATA_NON_ZERO_ISTANBUL: u64 = 16;
-const TX_ACCESS_LIST_ADDRESS: u64 = 2_400;
-const TX_ACCESS_LIST_STORAGE_KEY: u64 = 1_900;
-const INIT_CODE_WORD_COST: u64 = 2;
-const PER_EMPTY_ACCOUNT_COST: u64 = 25_000;
-const FLOOR_CALLDATA_TOKEN_COST: u64 = 10;
+/// Most gas of one transaction from Amsterdam on, that for the state included (EIP-8037).
+pub const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
+
 const MAX_CODE_BYTES: u64 = 24_576;
+const MAX_CODE_BYTES_AMSTERDAM: u64 = 65_536;
 const MAX_BLOBS_PER_TX: usize = 6;
 const VERSIONED_HASH_VERSION_KZG: u8 = 1;
 
@@ -27,69 +22,6 @@ const SECP256K1_N: U256 =
     uint!(0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141_U256);
 pub(crate) const SECP256K1_HALF_N: U256 =
     uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
-
-/// Gas that a transaction pays before its first instruction, and the least it pays in all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IntrinsicGas {
-    /// Charged before execution.
-    pub intrinsic: u64,
-    /// Least gas used after refunds (EIP-7623); zero before Prague.
-    pub floor: u64,
-}
-
-/// The intrinsic gas of `tx` under `fork`.
-///
-/// Spec: execution-specs `osaka/transactions.py`, `calculate_intrinsic_cost`; EIP-2, 2028, 2930,
-/// 3860, 7623, 7702. Cost: linear in the calldata.
-pub fn intrinsic_gas(tx: &TxEnvelope, fork: Fork) -> IntrinsicGas {
-    let data = tx.input();
-    let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-    let zeros = data.iter().filter(|byte| **byte == 0).count();
-    let zeros = u64::try_from(zeros).unwrap_or(u64::MAX);
-    let others = length.saturating_sub(zeros);
-    let per_other = if fork >= Fork::Istanbul {
-        TX_DATA_NON_ZERO_ISTANBUL
-    } else {
-        TX_DATA_NON_ZERO_FRONTIER
-    };
-    let mut gas = TX_BASE_COST
-        .saturating_add(zeros.saturating_mul(TX_DATA_ZERO))
-        .saturating_add(others.saturating_mul(per_other));
-
-    if tx.is_create() {
-        if fork >= Fork::Homestead {
-            gas = gas.saturating_add(TX_CREATE_COST);
-        }
-        if fork >= Fork::Shanghai {
-            gas = gas.saturating_add(length.div_ceil(32).saturating_mul(INIT_CODE_WORD_COST));
-        }
-    }
-
-    if let Some(list) = tx.access_list() {
-        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let keys = count(list.storage_keys_count());
-        gas = gas
-            .saturating_add(count(list.len()).saturating_mul(TX_ACCESS_LIST_ADDRESS))
-            .saturating_add(keys.saturating_mul(TX_ACCESS_LIST_STORAGE_KEY));
-    }
-
-    if let Some(authorizations) = tx.authorization_list() {
-        let count = u64::try_from(authorizations.len()).unwrap_or(u64::MAX);
-        gas = gas.saturating_add(count.saturating_mul(PER_EMPTY_ACCOUNT_COST));
-    }
-
-    let floor = if fork >= Fork::Prague {
-        let tokens = zeros.saturating_add(others.saturating_mul(4));
-        TX_BASE_COST.saturating_add(tokens.saturating_mul(FLOOR_CALLDATA_TOKEN_COST))
-    } else {
-        0
-    };
-
-    IntrinsicGas {
-        intrinsic: gas,
-        floor,
-    }
-}
 
 /// Blob gas of `tx`: zero unless it is a blob transaction.
 pub fn blob_gas_of(tx: &TxEnvelope) -> u64 {
@@ -124,16 +56,52 @@ pub fn upfront_cost(tx: &TxEnvelope) -> Option<U256> {
     gas.checked_add(blobs)?.checked_add(tx.value())
 }
 
-/// Most bytes of init code of a creation, from Shanghai on.
+/// Most bytes of init code of a creation, from Shanghai on (EIP-3860, EIP-7954).
 pub fn max_init_code_bytes(rules: &BlockRules) -> usize {
-    let code = rules.contract_size_limit.unwrap_or(MAX_CODE_BYTES);
+    let of_fork = match rules.fork >= Fork::Amsterdam {
+        true => MAX_CODE_BYTES_AMSTERDAM,
+        false => MAX_CODE_BYTES,
+    };
+    let code = rules.contract_size_limit.unwrap_or(of_fork);
     usize::try_from(code.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
-/// Checks `tx` as far as that needs no account, in the spec's order, and gives its intrinsic gas.
+/// What the transactions before have left of a block's gas limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GasRoom {
+    /// For execution.
+    pub execution: u64,
+    /// For growth of the state; the same as for execution before Amsterdam (EIP-8037).
+    pub state: u64,
+}
+
+impl GasRoom {
+    /// So much in both dimensions.
+    pub const fn both(gas: u64) -> Self {
+        Self {
+            execution: gas,
+            state: gas,
+        }
+    }
+
+    /// What `limit`, the gas limit of a transaction, takes at most, if that is more than there is.
+    ///
+    /// Spec: EIP-8037; execution-specs `amsterdam/fork.py`, `check_transaction`.
+    fn exceeded_by(&self, limit: u64, fork: Fork) -> Option<(u64, u64)> {
+        let execution = match fork >= Fork::Amsterdam {
+            true => limit.min(TX_MAX_GAS_LIMIT),
+            false => limit,
+        };
+        let dimensions = [(execution, self.execution), (limit, self.state)];
+        dimensions.into_iter().find(|(got, room)| got > room)
+    }
+}
+
+/// Checks `tx` of `sender` as far as that needs no account, in the spec's order, and gives its
+/// intrinsic gas.
 ///
-/// `gas_available` and `blob_gas_available` are what the transactions before it have left of the
-/// block's limits. Whoever executes `tx` then compares nonce, balance and code of the sender
+/// `room` and `blob_gas_available` are what the transactions before it have left of the block's
+/// limits. Whoever executes `tx` then compares nonce, balance and code of the sender
 /// ([`InvalidTransaction::NonceTooLow`] and the variants after it).
 ///
 /// # Errors
@@ -143,18 +111,16 @@ pub fn max_init_code_bytes(rules: &BlockRules) -> usize {
 /// `check_transaction`.
 pub fn check_transaction(
     tx: &TxEnvelope,
+    sender: Address,
     rules: &BlockRules,
-    gas_available: u64,
+    room: GasRoom,
     blob_gas_available: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
-    let gas = check_gas(tx, rules)?;
+    let gas = check_gas(tx, sender, rules)?;
 
-    if tx.gas_limit() > gas_available {
-        return Err(InvalidTransaction::GasAllowanceExceeded {
-            got: tx.gas_limit(),
-            available: gas_available,
-        });
+    if let Some((got, available)) = room.exceeded_by(tx.gas_limit(), rules.fork) {
+        return Err(InvalidTransaction::GasAllowanceExceeded { got, available });
     }
     let blob_gas = blob_gas_of(tx);
     if blob_gas > blob_gas_available {
@@ -171,7 +137,7 @@ pub fn check_transaction(
     Ok(gas)
 }
 
-/// Checks a transaction that nobody has signed, as far as a simulation asks for it: prices, blobs,
+/// Checks a transaction of `sender` that nobody has signed, as far as a simulation asks for it: prices, blobs,
 /// authorizations, what `pays` says of the sender's funds, and gas. Gives its intrinsic gas.
 ///
 /// If `is_free_allowed`, one without any price need not reach the base fee, and one without a price
@@ -181,6 +147,7 @@ pub fn check_transaction(
 /// Any [`InvalidTransaction`] but those on signature, nonce, code and the block's limits.
 pub fn check_unsigned(
     tx: &TxEnvelope,
+    sender: Address,
     rules: &BlockRules,
     is_free_allowed: bool,
     pays: impl FnOnce() -> Result<(), InvalidTransaction>,
@@ -204,9 +171,18 @@ pub fn check_unsigned(
     check_authorizations(tx)?;
     pays()?;
 
-    let gas = check_intrinsic_gas(tx, rules)?;
+    let gas = check_intrinsic_gas(tx, sender, rules)?;
     check_init_code(tx, rules)?;
     Ok(gas)
+}
+
+/// Most gas that a transaction may ask for (EIP-7825, EIP-8037).
+pub const fn max_gas_limit(fork: Fork) -> u64 {
+    match fork as u8 {
+        at if at >= Fork::Amsterdam as u8 => TX_MAX_TOTAL_GAS_LIMIT,
+        at if at >= Fork::Osaka as u8 => TX_MAX_GAS_LIMIT,
+        _ => u64::MAX,
+    }
 }
 
 fn check_init_code(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
@@ -237,9 +213,10 @@ fn check_type(tx: &TxEnvelope, fork: Fork) -> Result<(), InvalidTransaction> {
 /// The gas that is spent before any code runs, and the floor of EIP-7623, within the limit.
 fn check_intrinsic_gas(
     tx: &TxEnvelope,
+    sender: Address,
     rules: &BlockRules,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
-    let gas = intrinsic_gas(tx, rules.fork);
+    let gas = intrinsic_gas(tx, sender, rules.fork);
     let limit = tx.gas_limit();
     if gas.intrinsic > limit {
         return Err(InvalidTransaction::IntrinsicGasTooLow {
@@ -253,12 +230,23 @@ fn check_intrinsic_gas(
             floor: gas.floor,
         });
     }
+    let needed = gas.intrinsic.max(gas.floor);
+    if rules.fork >= Fork::Amsterdam && needed > TX_MAX_GAS_LIMIT {
+        return Err(InvalidTransaction::IntrinsicGasAboveCap {
+            needed,
+            max: TX_MAX_GAS_LIMIT,
+        });
+    }
     Ok(gas)
 }
 
 /// Spec: execution-specs `osaka/transactions.py`, `validate_transaction`.
-fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, InvalidTransaction> {
-    let gas = check_intrinsic_gas(tx, rules)?;
+fn check_gas(
+    tx: &TxEnvelope,
+    sender: Address,
+    rules: &BlockRules,
+) -> Result<IntrinsicGas, InvalidTransaction> {
+    let gas = check_intrinsic_gas(tx, sender, rules)?;
 
     if tx.nonce() == u64::MAX {
         return Err(InvalidTransaction::NonceIsMax);
@@ -266,12 +254,9 @@ fn check_gas(tx: &TxEnvelope, rules: &BlockRules) -> Result<IntrinsicGas, Invali
 
     check_init_code(tx, rules)?;
 
-    let limit = tx.gas_limit();
-    if rules.fork >= Fork::Osaka && limit > TX_MAX_GAS_LIMIT {
-        return Err(InvalidTransaction::GasLimitAboveCap {
-            got: limit,
-            max: TX_MAX_GAS_LIMIT,
-        });
+    let (got, max) = (tx.gas_limit(), max_gas_limit(rules.fork));
+    if got > max {
+        return Err(InvalidTransaction::GasLimitAboveCap { got, max });
     }
     Ok(gas)
 }
@@ -364,6 +349,9 @@ fn check_authorizations(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
     }
     Ok(())
 }
+
+mod intrinsic;
+pub use intrinsic::{IntrinsicGas, intrinsic_gas};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,8 @@ use niwaki_primitives::{
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{
-    BlockRules, ChainSpec, check_transaction, next_base_fee, next_excess_blob_gas, upfront_cost,
+    BlockRules, ChainSpec, GasRoom, check_transaction, next_base_fee, next_excess_blob_gas,
+    upfront_cost,
 };
 use std::sync::Arc;
 
@@ -112,6 +113,11 @@ pub(crate) struct Returning {
     pub(crate) seq: u64,
 }
 
+/// Whether some block of these rules could hold the transaction.
+fn fits(tx: &TxEnvelope, sender: Address, rules: &BlockRules) -> bool {
+    check_transaction(tx, sender, rules, GasRoom::both(u64::MAX), u64::MAX).is_ok()
+}
+
 impl Store {
     /// Stands on `head`: drops what was included or is stale, recounts every sender whose account
     /// is in `accounts`.
@@ -177,8 +183,7 @@ impl Store {
     ) {
         let Returning { tx, sender, .. } = &returning;
         let hash = *tx.tx_hash();
-        if self.txs.contains_key(&hash) || check_transaction(tx, rules, u64::MAX, u64::MAX).is_err()
-        {
+        if self.txs.contains_key(&hash) || !fits(tx, *sender, rules) {
             return;
         }
         let sidecar = self.blobs.take_back(&hash);
@@ -214,7 +219,7 @@ impl Store {
         let unfit = |tx: &&Arc<PooledTransaction>| {
             let sidecar = self.blobs.get(&tx.hash);
             let stale = sidecar.is_some_and(|sidecar| sidecar_version(sidecar) != version);
-            stale || check_transaction(&tx.tx, rules, u64::MAX, u64::MAX).is_err()
+            stale || !fits(&tx.tx, tx.sender, rules)
         };
         let unfit = self.txs.values().filter(unfit);
         let unfit: Vec<B256> = unfit.map(|tx| tx.hash).collect();

@@ -13,7 +13,7 @@ use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
 use crate::transaction::{Incoming, Origin, PooledTransaction, authorities, memory_bytes};
-use crate::validate::{check_policy, check_price, check_stateless};
+use crate::validate::{check_gas, check_policy, check_price, check_stateless};
 use niwaki_primitives::{
     Address, B256, Fault, Fork, Header, TxEnvelope, U256,
     map::{HashMap, HashSet},
@@ -178,10 +178,16 @@ impl Pool {
         };
         let rules = head.next_rules(&self.spec, now);
         let (tx, sidecar) = (&incoming.tx, incoming.sidecar.as_deref());
-        check_stateless(tx, sidecar, &rules, head.header.gas_limit)?;
+        let limit = head.header.gas_limit;
+        let known_sender = known_sender.map(|(sender, _)| sender);
+        check_stateless(tx, sidecar, known_sender, &rules, limit)?;
         let sender = match known_sender {
-            Some((sender, _)) => sender,
-            None => recover_sender(tx).map_err(|_| PoolError::InvalidSender)?,
+            Some(sender) => sender,
+            None => {
+                let sender = recover_sender(tx).map_err(|_| PoolError::InvalidSender)?;
+                check_gas(tx, sender, &rules, limit)?;
+                sender
+            }
         };
         let priority = self.config.has_priority(origin == Origin::Local, &sender);
         check_policy(tx, origin, &self.config)?;
@@ -223,7 +229,8 @@ impl Pool {
         now: u64,
     ) -> Result<SenderAccount, PoolError> {
         let rules = head.next_rules(&self.spec, now);
-        check_stateless(&tx.tx, sidecar, &rules, head.header.gas_limit)?;
+        let limit = head.header.gas_limit;
+        check_stateless(&tx.tx, sidecar, Some(tx.sender), &rules, limit)?;
         SenderAccount::read(&*head.view, &tx.sender, rules.fork)
     }
 

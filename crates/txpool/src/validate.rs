@@ -4,8 +4,8 @@ use crate::config::PoolConfig;
 use crate::error::PoolError;
 use crate::sidecar::{Sidecar, check_form};
 use crate::transaction::Origin;
-use niwaki_primitives::{Encodable2718, Transaction, TxEnvelope, U256};
-use niwaki_rules::{BlockRules, GAS_PER_BLOB, InvalidTransaction, check_transaction};
+use niwaki_primitives::{Address, Encodable2718, Transaction, TxEnvelope, U256};
+use niwaki_rules::{BlockRules, GAS_PER_BLOB, GasRoom, InvalidTransaction, check_transaction};
 
 /// Most bytes of a transaction that is passed on.
 const MAX_BYTES: usize = 128 << 10;
@@ -15,13 +15,15 @@ const MAX_BLOB_TX_BYTES: usize = 1 << 20;
 const MIN_BLOB_FEE: u128 = 1;
 
 /// Checks `tx` against the rules of the next block and against the operator's, cheapest first.
-/// The sender is not known yet. Cost: linear in the calldata, and a hash for each blob.
+/// Where the `sender` is not known yet, it may be anyone. Cost: linear in the calldata, and a hash
+/// for each blob.
 ///
 /// # Errors
 /// The variants of [`PoolError`] that need neither state nor pool.
 pub(crate) fn check_stateless(
     tx: &TxEnvelope,
     sidecar: Option<&Sidecar>,
+    sender: Option<Address>,
     rules: &BlockRules,
     gas_limit: u64,
 ) -> Result<(), PoolError> {
@@ -29,7 +31,9 @@ pub(crate) fn check_stateless(
     if got > limit {
         return Err(PoolError::Oversized { got, limit });
     }
-    check_transaction(tx, rules, gas_limit, rules.max_blob_gas()).map_err(blobs_as_count)?;
+    // A transaction to oneself costs least (EIP-2780).
+    let sender = sender.or_else(|| tx.to()).unwrap_or_default();
+    check_gas(tx, sender, rules, gas_limit)?;
     let Some(hashes) = tx.blob_versioned_hashes() else {
         return Ok(());
     };
@@ -40,6 +44,21 @@ pub(crate) fn check_stateless(
     }
     let sidecar = sidecar.ok_or(PoolError::MissingSidecar)?;
     check_form(sidecar, hashes, rules.fork)
+}
+
+/// Checks `tx` of `sender` as a block would do that holds nothing else.
+///
+/// # Errors
+/// As [`check_stateless`].
+pub(crate) fn check_gas(
+    tx: &TxEnvelope,
+    sender: Address,
+    rules: &BlockRules,
+    gas_limit: u64,
+) -> Result<(), PoolError> {
+    let room = GasRoom::both(gas_limit);
+    let checked = check_transaction(tx, sender, rules, room, rules.max_blob_gas());
+    checked.map(drop).map_err(blobs_as_count)
 }
 
 fn max_bytes(tx: &TxEnvelope) -> usize {

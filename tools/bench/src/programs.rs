@@ -338,6 +338,7 @@ fn niwaki<'a>(program: &'a Program, dispatch: &str) -> Result<Contender<'a>> {
         value: U256::ZERO,
         input: program.input.clone(),
         gas: GAS,
+        reservoir: 0,
     };
     Ok(Box::new(move |times| {
         let start = Instant::now();

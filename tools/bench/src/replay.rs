@@ -260,12 +260,12 @@ fn only_transactions(
                 tx_type: tx.ty(),
                 status: Some(result.exit.is_success()),
                 post_state: None,
-                cumulative_gas_used: executor.gas_used(),
+                cumulative_gas_used: executor.used().gas,
                 logs: result.logs,
             });
         }
         times.push(start.elapsed().as_secs_f64() * 1e3);
-        used = executor.gas_used();
+        used = executor.used().header_gas(spec.fork_of(header));
     }
     // Receipts before Byzantium hold state roots, which the recorded accounts don't give.
     let has_root = spec.fork_of(header) >= Fork::Byzantium;

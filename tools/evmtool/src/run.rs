@@ -173,6 +173,7 @@ fn once(
         value: U256::ZERO,
         input: input.clone(),
         gas: options.gas,
+        reservoir: 0,
     };
     let start = Instant::now();
     let outcome = evm.run(&message, tracer)?;

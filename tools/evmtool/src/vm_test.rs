@@ -69,6 +69,7 @@ fn judge(test: &VmTest, selection: &Selection) -> Result<(), String> {
         value: exec.value,
         input: exec.data.clone(),
         gas: exec.gas,
+        reservoir: 0,
     };
     let outcome = evm.run(&message, None).map_err(|fault| fault.to_string())?;
     let logs = evm.world().take_logs();

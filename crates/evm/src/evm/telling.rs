@@ -56,6 +56,7 @@ impl Evm<'_> {
         request: &Request,
         ended: &Ended,
     ) {
+        self.tell_logs(tracer);
         let depth = self.next_depth();
         let nonce = self.frames.last().map(|frame| frame.account);
         let too_deep = self.too_deep();

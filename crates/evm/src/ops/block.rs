@@ -59,6 +59,9 @@ push!(
 push!(
     /// EIP-7516.
     BlobBaseFee = 0x4a, |r| (*(*r.frame).shared).block.blob_base_fee.into_limbs());
+push!(
+    /// EIP-7843.
+    SlotNum = 0x4b, |r| [(*(*r.frame).shared).block.slot_number, 0, 0, 0]);
 
 op!(
     /// EIP-4844.

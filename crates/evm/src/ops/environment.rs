@@ -99,17 +99,12 @@ fn read_account(
     // SAFETY: frame and slot outlive the call, and nothing else refers to them meanwhile.
     let (frame, slot) = unsafe { (&mut *frame, &mut *slot) };
     let world = &mut frame.shared().world;
-    let account = match world.load(&slot.to_address()) {
-        Ok(account) => account,
+    let mut left = gas;
+    let account = match world.access(&slot.to_address(), &mut left, cold_price) {
+        Ok(Some(account)) => account,
+        Ok(None) => return frame.fail(Halt::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
-    let mut left = gas;
-    if world.warm_account(account) {
-        left -= cold_price;
-        if left < 0 {
-            return frame.fail(Halt::OutOfGas);
-        }
-    }
     match read(world, account) {
         Ok(word) => *slot = word,
         Err(fault) => return frame.fault(fault),

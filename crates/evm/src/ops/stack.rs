@@ -2,8 +2,10 @@
 
 use super::{op, push};
 use crate::{
+    arena::HEIGHT_MASK,
+    frame::Halt,
     interpreter::{Op, Regs},
-    word::{self, write},
+    word::{self, Word, write},
 };
 use std::ptr;
 
@@ -79,5 +81,105 @@ impl<const N: usize> Op for Swap<N> {
         // SAFETY: the wrapper has checked for N + 1 words.
         unsafe { word::swap(r.peek(0), r.peek(N)) };
         true
+    }
+}
+
+/// Whether the stack below `r.sp` holds `count` words.
+#[inline(always)]
+fn holds(r: &Regs, count: usize) -> bool {
+    (r.sp as usize & HEIGHT_MASK) >= count * size_of::<Word>()
+}
+
+/// The operand of DUPN and SWAPN: 17 to 235. What would be a JUMPDEST or a PUSH is none.
+const fn decode_single(operand: u8) -> Option<usize> {
+    match operand {
+        91..=127 => None,
+        _ => Some(operand.wrapping_add(145) as usize),
+    }
+}
+
+/// The two depths that EXCHANGE swaps, counted from the word below the top: 1 to 14 and up to 29.
+const fn decode_pair(operand: u8) -> Option<(usize, usize)> {
+    if let 82..=127 = operand {
+        return None;
+    }
+    let packed = (operand ^ 143) as usize;
+    let (high, low) = (packed / 16, packed % 16);
+    Some(match high < low {
+        true => (high + 1, low + 1),
+        false => (low + 1, 29 - high),
+    })
+}
+
+op!(
+    /// EIP-8024.
+    DupN = 0xe6, 0 => 1, size 2, |r| {
+    let operand = *r.ip.add(1);
+    let Some(depth) = decode_single(operand) else {
+        return r.halt(Halt::InvalidOperand(operand));
+    };
+    if !holds(r, depth) {
+        return r.halt(Halt::StackUnderflow);
+    }
+    word::copy(r.sp, r.peek(depth - 1));
+    r.sp = r.sp.add(1);
+    true
+});
+op!(
+    /// EIP-8024.
+    SwapN = 0xe7, 0 => 0, size 2, |r| {
+    let operand = *r.ip.add(1);
+    let Some(depth) = decode_single(operand) else {
+        return r.halt(Halt::InvalidOperand(operand));
+    };
+    if !holds(r, depth + 1) {
+        return r.halt(Halt::StackUnderflow);
+    }
+    word::swap(r.peek(0), r.peek(depth));
+    true
+});
+op!(
+    /// EIP-8024.
+    Exchange = 0xe8, 0 => 0, size 2, |r| {
+    let operand = *r.ip.add(1);
+    let Some((upper, lower)) = decode_pair(operand) else {
+        return r.halt(Halt::InvalidOperand(operand));
+    };
+    if !holds(r, upper.max(lower) + 1) {
+        return r.halt(Halt::StackUnderflow);
+    }
+    word::swap(r.peek(upper), r.peek(lower));
+    true
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_of_eip_8024_name_each_depth_once() {
+        let mut singles: Vec<usize> = (0..=u8::MAX).filter_map(decode_single).collect();
+        singles.sort_unstable();
+        assert_eq!(singles, (17..=235).collect::<Vec<_>>());
+        assert_eq!(
+            (decode_single(0x80), decode_single(0xdb)),
+            (Some(17), Some(108))
+        );
+
+        let pairs: std::collections::BTreeSet<_> = (0..=u8::MAX).filter_map(decode_pair).collect();
+        assert_eq!(pairs.len(), 256 - 46);
+        assert!(
+            pairs
+                .iter()
+                .all(|(n, m)| (1..=14).contains(n) && n < m && n + m <= 30)
+        );
+        assert_eq!(decode_pair(0x9d), Some((2, 3)));
+    }
+
+    #[test]
+    fn no_operand_of_eip_8024_hides_a_jump_destination_or_a_push() {
+        for operand in 0x5b..=0x7f {
+            assert_eq!((decode_single(operand), decode_pair(operand)), (None, None));
+        }
     }
 }

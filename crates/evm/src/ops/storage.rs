@@ -6,7 +6,6 @@ use crate::{
     gas::{GasSchedule, Sstore as Rule},
     interpreter::{Op, Regs},
     word::Word,
-    world::SlotId,
 };
 use niwaki_primitives::{B256, Bytes, Log, LogData, U256};
 
@@ -18,17 +17,12 @@ fn load(frame: *mut Frame, slot: *mut Word, gas: i64, cold_price: i64) -> i64 {
     let (frame, slot) = unsafe { (&mut *frame, &mut *slot) };
     let account = frame.account;
     let world = &mut frame.shared().world;
-    let id = match world.slot(account, slot.to_u256()) {
-        Ok(id) => id,
+    let mut left = gas;
+    let id = match world.access_slot(account, slot.to_u256(), &mut left, cold_price) {
+        Ok(Some(id)) => id,
+        Ok(None) => return frame.fail(Halt::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
-    let mut left = gas;
-    if world.warm_slot(id) {
-        left -= cold_price;
-        if left < 0 {
-            return frame.fail(Halt::OutOfGas);
-        }
-    }
     *slot = world.slot_value(id).into();
     left
 }
@@ -40,7 +34,8 @@ op!(Sload = 0x54, 1 => 1, |r| {
 
 /// Writes a slot and charges for it.
 ///
-/// Spec: EIP-2200, EIP-2929, EIP-3529; execution-specs `vm/instructions/storage.py`.
+/// Spec: EIP-2200, EIP-2929, EIP-3529, EIP-8037, EIP-8038; execution-specs
+/// `vm/instructions/storage.py`.
 #[inline(never)]
 fn store(
     frame: *mut Frame,
@@ -59,30 +54,32 @@ fn store(
     }
     let account = frame.account;
     let world = &mut frame.shared().world;
-    let id = match world.slot(account, key) {
-        Ok(id) => id,
+    let mut left = gas;
+    let id = match world.access_slot(account, key, &mut left, prices.sstore_cold) {
+        Ok(Some(id)) => id,
+        Ok(None) => return frame.fail(Halt::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
-    let mut left = gas;
-    if world.warm_slot(id) {
-        left -= prices.sstore_cold;
-    }
     let (original, current) = (world.slot_original(id), world.slot_value(id));
     let (price, refund) = match prices.sstore {
         Rule::Legacy => legacy_price(prices, current, new),
         Rule::Net => net_price(prices, original, current, new),
     };
+    world.add_refund(refund);
+    let may_grow = original.is_zero() && current != new;
+    if may_grow && new.is_zero() {
+        frame.state.refill(prices.state.slot, &mut left);
+    }
     left -= price;
     if left < 0 {
         return frame.fail(Halt::OutOfGas);
     }
-    world.add_refund(refund);
-    set(frame, id, new);
+    let grows = may_grow && current.is_zero();
+    if grows && !frame.state.charge(prices.state.slot, &mut left) {
+        return frame.fail(Halt::OutOfGas);
+    }
+    frame.shared().world.set_slot(id, new);
     left
-}
-
-fn set(frame: &mut Frame, id: SlotId, value: U256) {
-    frame.shared().world.set_slot(id, value);
 }
 
 /// Price and refund before EIP-1283 and in Petersburg.

@@ -5,8 +5,9 @@
 
 use super::{memory::range, op};
 use crate::{
+    arena::FRAMES,
     frame::{Exit, Frame, Halt, Request},
-    gas::GasSchedule,
+    gas::{GasSchedule, WARM_ACCESS},
     interpreter::Regs,
     word::Word,
     world::AccountId,
@@ -43,7 +44,7 @@ unsafe fn ranges(r: &mut Regs, at: usize) -> Option<Ranges> {
 /// and, where `kind` has one, value. Returns the gas left, or less than zero if the frame ended.
 ///
 /// Spec: execution-specs `vm/instructions/system.py`, `vm/gas.py` (`calculate_message_call_gas`);
-/// EIP-150, EIP-161, EIP-2929, EIP-7702.
+/// EIP-150, EIP-161, EIP-2929, EIP-7702, EIP-8037.
 #[inline(always)]
 fn call(
     frame: *mut Frame,
@@ -71,26 +72,23 @@ fn call(
         return (frame.fail(Halt::WriteInStaticContext), None);
     }
     let mut left = gas;
-    let world = &mut frame.shared().world;
-    let account = match world.load(&address) {
-        Ok(account) => account,
-        Err(fault) => return (frame.fault(fault), None),
-    };
-    if world.warm_account(account) {
-        left -= prices.cold_account;
-    }
     if !value.is_zero() {
         left -= prices.call_value;
     }
-    if kind == Variant::Plain {
-        let creates = if prices.clears_empty {
+    let world = &mut frame.shared().world;
+    let account = match world.access(&address, &mut left, prices.cold_account) {
+        Ok(Some(account)) => account,
+        Ok(None) => return (frame.fail(Halt::OutOfGas), None),
+        Err(fault) => return (frame.fault(fault), None),
+    };
+    let creates = kind == Variant::Plain
+        && if prices.clears_empty {
             !value.is_zero() && world.is_empty(account)
         } else {
             !world.exists(account)
         };
-        if creates {
-            left -= prices.call_new_account;
-        }
+    if creates {
+        left -= prices.call_new_account;
     }
     if left < 0 {
         return (frame.fail(Halt::OutOfGas), None);
@@ -99,6 +97,9 @@ fn call(
         Ok(code_account) => code_account,
         Err(ended) => return (ended, None),
     };
+    if creates && !frame.state.charge(prices.state.account, &mut left) {
+        return (frame.fail(Halt::OutOfGas), None);
+    }
     let Some(given) = gas_for_callee(left, wanted, prices) else {
         return (frame.fail(Halt::OutOfGas), None);
     };
@@ -111,6 +112,8 @@ fn call(
     let keeps_context = kind == Variant::Delegate;
     let request = Request {
         gas: given.saturating_add(stipend),
+        reservoir: std::mem::take(&mut frame.state.reservoir),
+        new_account: creates,
         code_address: address,
         code_account,
         delegated,
@@ -145,8 +148,6 @@ fn delegate_of(
     left: &mut i64,
     prices: &GasSchedule,
 ) -> Result<(AccountId, bool), i64> {
-    /// An account that was touched before (EIP-2929).
-    const WARM: i64 = 100;
     if !prices.delegates {
         return Ok((account, false));
     }
@@ -158,18 +159,12 @@ fn delegate_of(
     let Some(delegate) = world.code_at(code).delegate() else {
         return Ok((account, false));
     };
-    let target = match world.load(&delegate) {
-        Ok(target) => target,
-        Err(fault) => return Err(frame.fault(fault)),
-    };
-    *left -= WARM;
-    if world.warm_account(target) {
-        *left -= prices.cold_account;
+    *left -= WARM_ACCESS;
+    match world.access(&delegate, left, prices.cold_account) {
+        Ok(Some(target)) => Ok((target, true)),
+        Ok(None) => Err(frame.fail(Halt::OutOfGas)),
+        Err(fault) => Err(frame.fault(fault)),
     }
-    if *left < 0 {
-        return Err(frame.fail(Halt::OutOfGas));
-    }
-    Ok((target, true))
 }
 
 /// The gas that goes to a callee out of `left`; `None` if there is not enough.
@@ -246,11 +241,6 @@ fn request_creation(
     if init_code.1 > prices.max_init_code_bytes {
         return frame.fail(Halt::OutOfGas);
     }
-    let given = if prices.all_but_one_64th {
-        gas - gas / 64
-    } else {
-        gas
-    };
     let (creator, account) = (frame.address, frame.account);
     let nonce = frame.shared().world.nonce(account);
     let address = if salt.is_null() {
@@ -265,8 +255,20 @@ fn request_creation(
         };
         creator.create2_from_code(salt, code)
     };
+    let mut left = gas;
+    let new_account = match pay_for_account(frame, &address, value, &mut left, prices) {
+        Ok(new_account) => new_account,
+        Err(ended) => return ended,
+    };
+    let given = if prices.all_but_one_64th {
+        left - left / 64
+    } else {
+        left
+    };
     frame.request = Some(Request {
         gas: given,
+        reservoir: std::mem::take(&mut frame.state.reservoir),
+        new_account,
         code_address: address,
         code_account: account,
         delegated: false,
@@ -281,7 +283,39 @@ fn request_creation(
         output_len: 0,
     });
     frame.exit = Exit::Create;
-    gas - given
+    left - given
+}
+
+/// Charges state gas for the account of a creation that can begin, if there is none at its address;
+/// whether it did. Elsewhere the address is not looked at.
+///
+/// Spec: EIP-8037; execution-specs `amsterdam/vm/instructions/system.py`, `generic_create`.
+fn pay_for_account(
+    frame: &mut Frame,
+    address: &Address,
+    endowment: U256,
+    left: &mut i64,
+    prices: &GasSchedule,
+) -> Result<bool, i64> {
+    if !prices.has_state_gas() {
+        return Ok(false);
+    }
+    let (account, is_deepest) = (frame.account, frame.depth + 1 >= FRAMES);
+    let world = &mut frame.shared().world;
+    if is_deepest || world.balance(account) < endowment || world.nonce(account) == u64::MAX {
+        return Ok(false);
+    }
+    let created = match world.look_at(address) {
+        Ok(created) => created,
+        Err(fault) => return Err(frame.fault(fault)),
+    };
+    if !world.is_empty(created) {
+        return Ok(false);
+    }
+    if !frame.state.charge(prices.state.account, left) {
+        return Err(frame.fail(Halt::OutOfGas));
+    }
+    Ok(true)
 }
 
 /// CREATE and CREATE2: words are value, offset, length and, for CREATE2, salt.
@@ -319,7 +353,8 @@ op!(
 
 /// Moves the balance to the beneficiary and marks the account for deletion.
 ///
-/// Spec: EIP-150, EIP-161, EIP-2929, EIP-3529, EIP-6780; execution-specs `vm/instructions/system.py`.
+/// Spec: EIP-150, EIP-161, EIP-2929, EIP-3529, EIP-6780, EIP-8037, EIP-8246; execution-specs
+/// `vm/instructions/system.py`.
 #[inline(never)]
 fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedule) -> i64 {
     // SAFETY: the frame outlives the call, and nothing else refers to it meanwhile.
@@ -330,14 +365,12 @@ fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedu
     let account = frame.account;
     let heir = beneficiary;
     let world = &mut frame.shared().world;
-    let beneficiary = match world.load(&beneficiary) {
-        Ok(beneficiary) => beneficiary,
+    let mut left = gas;
+    let beneficiary = match world.access(&beneficiary, &mut left, prices.selfdestruct_cold) {
+        Ok(Some(beneficiary)) => beneficiary,
+        Ok(None) => return frame.fail(Halt::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
-    let mut left = gas;
-    if world.warm_account(beneficiary) {
-        left -= prices.selfdestruct_cold;
-    }
     let creates = if prices.clears_empty {
         world.is_empty(beneficiary) && !world.balance(account).is_zero()
     } else {
@@ -349,6 +382,10 @@ fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedu
     if left < 0 {
         return frame.fail(Halt::OutOfGas);
     }
+    if creates && !frame.state.charge(prices.state.account, &mut left) {
+        return frame.fail(Halt::OutOfGas);
+    }
+    let world = &mut frame.shared().world;
     let inherited = world.balance(account);
     if world.self_destruct(account, beneficiary, prices.selfdestruct_only_new) {
         world.add_refund(prices.selfdestruct_refund);

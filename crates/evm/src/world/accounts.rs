@@ -42,6 +42,8 @@ pub(super) struct AccountRecord {
     /// Most recently interned slot; the slots form a list.
     pub(super) first_slot: Option<SlotId>,
     pub(super) precompiled: Option<Precompiled>,
+    /// Whether the block has looked at it, for the access list.
+    pub(super) accessed: bool,
     /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
     pub(super) is_always_warm: bool,
 }
@@ -100,6 +102,7 @@ impl World<'_> {
                 Some(moved) => *moved,
                 None => own_precompiled,
             },
+            accessed: false,
             is_always_warm: own_precompiled.is_some(),
         });
         self.account_ids.insert(*address, id);
@@ -191,17 +194,57 @@ impl World<'_> {
         &self.codes[id.0 as usize]
     }
 
-    /// Makes the account warm; true if it was cold.
+    /// Looks at the account at `address` as code does, which leaves it warm: `cold_price` is taken
+    /// from `left` if it was cold. `None` if that is more than is left; then nothing was read.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
     #[inline]
-    pub(crate) fn warm_account(&mut self, id: AccountId) -> bool {
+    pub(crate) fn access(
+        &mut self,
+        address: &Address,
+        left: &mut i64,
+        cold_price: i64,
+    ) -> Result<Option<AccountId>, Fault> {
         let tx = self.tx;
-        let record = self.record_mut(id);
-        if record.warm_tx == tx || record.is_always_warm {
-            return false;
+        let id = match self.account_ids.get(address) {
+            Some(id) => {
+                let record = &self.accounts[id.0 as usize];
+                if record.warm_tx != tx && !record.is_always_warm {
+                    *left -= cold_price;
+                }
+                *id
+            }
+            None => {
+                let is_warm = self.declared_accounts.contains(address)
+                    || self.precompiles.get(address).is_some();
+                *left -= if is_warm { 0 } else { cold_price };
+                if *left < 0 {
+                    return Ok(None);
+                }
+                self.intern(address)?
+            }
+        };
+        if *left < 0 {
+            return Ok(None);
         }
-        record.warm_tx = tx;
-        self.journal.push(Change::WarmAccount { account: id });
-        true
+        let record = self.record_mut(id);
+        record.accessed = true;
+        if record.warm_tx != tx && !record.is_always_warm {
+            record.warm_tx = tx;
+            self.journal.push(Change::WarmAccount { account: id });
+        }
+        Ok(Some(id))
+    }
+
+    /// Reads an account for the transaction itself, who pays for that beforehand.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub fn look_at(&mut self, address: &Address) -> Result<AccountId, Fault> {
+        let id = self.load(address)?;
+        self.record_mut(id).accessed = true;
+        Ok(id)
     }
 
     /// Declares an account warm for the whole transaction (EIP-2930, EIP-3651) without reading it.
@@ -220,7 +263,7 @@ impl World<'_> {
     /// # Errors
     /// A [`Fault`] of the view.
     pub fn warm_from_start(&mut self, address: &Address) -> Result<AccountId, Fault> {
-        let id = self.load(address)?;
+        let id = self.look_at(address)?;
         self.record_mut(id).warm_tx = self.tx;
         Ok(id)
     }
@@ -229,6 +272,7 @@ impl World<'_> {
     pub fn touch(&mut self, id: AccountId) {
         let tx = self.tx;
         let record = self.record_mut(id);
+        record.accessed = true;
         if !record.exists {
             record.exists = true;
             self.journal.push(Change::Existence { account: id });
@@ -303,6 +347,9 @@ impl World<'_> {
         if record.current.nonce != 0 || record.current.has_code() {
             return Ok(true);
         }
+        if !self.storage_bars_creation {
+            return Ok(false);
+        }
         let mut next = record.first_slot;
         while let Some(slot) = next {
             let slot = self.slot_record(slot);
@@ -313,10 +360,32 @@ impl World<'_> {
         }
         // Slots that this block has not seen. One that it has set to zero is still counted here;
         // only an account without nonce and code could have such, and none can change its slots.
+        self.may_have_unseen_storage(id)
+    }
+
+    fn may_have_unseen_storage(&self, id: AccountId) -> Result<bool, Fault> {
+        let record = self.record(id);
         if record.wiped || record.parent.is_none() {
             return Ok(false);
         }
         self.view.has_storage(&record.address)
+    }
+
+    /// Clears what an account without nonce and code may have in storage, which a contract that is
+    /// created there does not see. No such account has ever been on a public chain.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    ///
+    /// Spec: execution-specs `amsterdam/vm/interpreter.py`, `process_create_message`.
+    pub(crate) fn clear_for_creation(&mut self, id: AccountId) -> Result<(), Fault> {
+        if self.storage_bars_creation || !self.may_have_unseen_storage(id)? {
+            return Ok(());
+        }
+        self.record_mut(id).wiped = true;
+        self.journal.push(Change::Wiped { account: id });
+        self.set_slots(id, |_| U256::ZERO);
+        Ok(())
     }
 
     /// Marks the account as created in this transaction (EIP-6780).
@@ -338,13 +407,11 @@ impl World<'_> {
         let balance = self.balance(id);
         let tx = self.tx;
         let deletes = !only_new || self.record(id).created_tx == tx;
-        if deletes {
-            // Sent to itself, the balance is lost with the account.
+        // Sent to itself, the balance is lost with the account before EIP-8246.
+        if id != beneficiary || deletes && !self.destroyed_keep_balance {
             self.add_balance(beneficiary, balance);
             self.set_balance(id, U256::ZERO);
-        } else if id != beneficiary {
-            self.add_balance(beneficiary, balance);
-            self.set_balance(id, U256::ZERO);
+            self.log_transfer(id, beneficiary, balance);
         }
         if !deletes || self.record(id).destroyed_tx == tx {
             return false;

@@ -9,7 +9,7 @@ use niwaki_primitives::{Address, B256, U256, address};
 
 /// A state of the world that can be returned to within the transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     journal: usize,
     logs: usize,
     refund: i64,
@@ -47,6 +47,9 @@ pub(super) enum Change {
         account: AccountId,
         old: u32,
     },
+    Wiped {
+        account: AccountId,
+    },
     Destroyed {
         account: AccountId,
         old: u32,
@@ -72,7 +75,7 @@ const RIPEMD160: Address = address!("0000000000000000000000000000000000000003");
 
 impl World<'_> {
     /// Where a frame begins.
-    pub(crate) fn checkpoint(&self) -> Checkpoint {
+    pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             journal: self.journal.len(),
             logs: self.logs.len(),
@@ -81,7 +84,7 @@ impl World<'_> {
     }
 
     /// Takes back everything since `checkpoint`.
-    pub(crate) fn revert(&mut self, checkpoint: Checkpoint) {
+    pub fn revert(&mut self, checkpoint: Checkpoint) {
         while self.journal.len() > checkpoint.journal {
             let Some(change) = self.journal.pop() else {
                 break;
@@ -123,6 +126,10 @@ impl World<'_> {
                 record.code = code;
             }
             Change::Created { account, old } => self.record_mut(account).created_tx = old,
+            Change::Wiped { account } => {
+                self.record_mut(account).wiped = false;
+                self.set_slots(account, |slot| slot.parent);
+            }
             Change::Destroyed { account, old } => {
                 self.record_mut(account).destroyed_tx = old;
                 self.destroyed.pop();

@@ -5,21 +5,23 @@
 //! record says by transaction number whether it is warm, so nothing is cleared between
 //! transactions; what can be reverted is written to the journal as handle and old value.
 
+mod access_list;
 mod accounts;
 mod diff;
 mod journal;
 mod slots;
 
 pub use accounts::{AccountId, CodeId};
-pub(crate) use journal::Checkpoint;
+pub use journal::Checkpoint;
 pub use slots::SlotId;
 
-use crate::code::Code;
+use crate::{code::Code, gas::GasSchedule};
+use access_list::Recorder;
 use accounts::AccountRecord;
 use journal::Change;
 use niwaki_crypto::{PrecompileSet, Precompiled};
 use niwaki_primitives::{
-    Account, Address, B256, Fault, Fork, Log, StateView, U256,
+    Account, Address, B256, Bytes, Fault, Fork, Log, LogData, StateView, U256, address, b256,
     map::{HashMap, HashSet},
 };
 use slots::SlotRecord;
@@ -29,6 +31,9 @@ use std::sync::Arc;
 pub struct World<'v> {
     view: &'v dyn StateView,
     clears_empty: bool,
+    logs_transfers: bool,
+    destroyed_keep_balance: bool,
+    storage_bars_creation: bool,
     precompiles: PrecompileSet,
     /// Addresses that hold another precompiled contract than the set says, or none.
     moved: HashMap<Address, Option<Precompiled>>,
@@ -51,14 +56,27 @@ pub struct World<'v> {
     /// Accounts and slots that the transaction declared warm and the block has not read yet.
     declared_accounts: HashSet<Address>,
     declared_slots: HashSet<(Address, U256)>,
+    /// Collects the block access list.
+    recorder: Option<Box<Recorder>>,
 }
+
+/// Caller of system calls, and emitter of the logs of transfers (EIP-4788, EIP-7708).
+pub const SYSTEM_ADDRESS: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
+
+/// `Transfer(address,address,uint256)`.
+const TRANSFER_EVENT: B256 =
+    b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 impl<'v> World<'v> {
     /// The world before a block of `fork` upon the state `view`.
     pub fn new(view: &'v dyn StateView, fork: Fork, precompiles: PrecompileSet) -> Self {
+        let prices = GasSchedule::of(fork);
         Self {
             view,
-            clears_empty: fork >= Fork::SpuriousDragon,
+            clears_empty: prices.clears_empty,
+            logs_transfers: prices.logs_transfers,
+            destroyed_keep_balance: prices.destroyed_keep_balance,
+            storage_bars_creation: prices.storage_bars_creation,
             precompiles,
             moved: HashMap::default(),
             account_ids: HashMap::default(),
@@ -77,6 +95,7 @@ impl<'v> World<'v> {
             destroyed: Vec::new(),
             declared_accounts: HashSet::default(),
             declared_slots: HashSet::default(),
+            recorder: None,
         }
     }
 
@@ -95,9 +114,10 @@ impl<'v> World<'v> {
 
     /// Ends the transaction: destroyed accounts go, and touched ones that are empty (EIP-161).
     pub fn end_transaction(&mut self) {
+        self.note_changes();
         for id in std::mem::take(&mut self.destroyed) {
             if self.record(id).destroyed_tx == self.tx {
-                self.erase(id);
+                self.destroy(id);
             }
         }
         if self.clears_empty {
@@ -173,6 +193,34 @@ impl<'v> World<'v> {
             .insert((account, key), value)
             .unwrap_or_default();
         self.journal.push(Change::Transient { account, key, old });
+    }
+
+    /// Leaves a log of ether that moves from one account to another, where the fork has such logs.
+    ///
+    /// Spec: EIP-7708.
+    pub(crate) fn log_transfer(&mut self, from: AccountId, to: AccountId, amount: U256) {
+        if !self.logs_transfers || amount.is_zero() || from == to {
+            return;
+        }
+        let word = |id| self.address(id).into_word();
+        let topics = vec![TRANSFER_EVENT, word(from), word(to)];
+        let amount = Bytes::copy_from_slice(&amount.to_be_bytes::<32>());
+        self.log(Log {
+            address: SYSTEM_ADDRESS,
+            data: LogData::new_unchecked(topics, amount),
+        });
+    }
+
+    /// What becomes of a destroyed account at the end of a transaction: nothing is left of it but,
+    /// from EIP-8246 on, its balance.
+    fn destroy(&mut self, id: AccountId) {
+        let balance = self.balance(id);
+        self.erase(id);
+        if self.destroyed_keep_balance && !balance.is_zero() {
+            let record = self.record_mut(id);
+            record.exists = true;
+            record.current.balance = balance;
+        }
     }
 
     /// Forgets an account at the end of a transaction, with its storage.

@@ -19,6 +19,8 @@ pub(super) struct SlotRecord {
     pub(super) seen_tx: u32,
     /// Transaction in which the slot is warm.
     pub(super) warm_tx: u32,
+    /// Whether the block has looked at it, for the access list.
+    pub(super) accessed: bool,
     /// The account's slot interned before.
     pub(super) next: Option<SlotId>,
 }
@@ -68,6 +70,7 @@ impl World<'_> {
             parent,
             seen_tx: self.tx,
             warm_tx: if declared { self.tx } else { 0 },
+            accessed: false,
             next: record.first_slot,
         });
         self.slot_ids.insert((account, key), id);
@@ -87,17 +90,53 @@ impl World<'_> {
         self.slot_record(id).original
     }
 
-    /// Makes the slot warm; true if it was cold.
+    /// Looks at a slot as code does, which leaves it warm: `cold_price` is taken from `left` if it
+    /// was cold. `None` if that is more than is left; then nothing was read.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
     #[inline]
-    pub(crate) fn warm_slot(&mut self, id: SlotId) -> bool {
+    pub(crate) fn access_slot(
+        &mut self,
+        account: AccountId,
+        key: U256,
+        left: &mut i64,
+        cold_price: i64,
+    ) -> Result<Option<SlotId>, Fault> {
         let tx = self.tx;
-        let slot = &mut self.slots[id.0 as usize];
-        if slot.warm_tx == tx {
-            return false;
+        let id = match self.slot_ids.get(&(account, key)) {
+            Some(id) => {
+                let slot = &mut self.slots[id.0 as usize];
+                if slot.seen_tx != tx {
+                    slot.seen_tx = tx;
+                    slot.original = slot.current;
+                }
+                if slot.warm_tx != tx {
+                    *left -= cold_price;
+                }
+                *id
+            }
+            None => {
+                let address = self.address(account);
+                if !self.declared_slots.contains(&(address, key)) {
+                    *left -= cold_price;
+                }
+                if *left < 0 {
+                    return Ok(None);
+                }
+                self.intern_slot(account, key)?
+            }
+        };
+        if *left < 0 {
+            return Ok(None);
         }
-        slot.warm_tx = tx;
-        self.journal.push(Change::WarmSlot { slot: id });
-        true
+        let slot = &mut self.slots[id.0 as usize];
+        slot.accessed = true;
+        if slot.warm_tx != tx {
+            slot.warm_tx = tx;
+            self.journal.push(Change::WarmSlot { slot: id });
+        }
+        Ok(Some(id))
     }
 
     /// Declares a slot warm for the whole transaction (EIP-2930) without reading it.
@@ -125,10 +164,15 @@ impl World<'_> {
     pub(super) fn clear_storage(&mut self, account: AccountId) {
         let record = self.record_mut(account);
         record.wiped = record.parent.is_some();
-        let mut next = record.first_slot;
+        self.set_slots(account, |_| U256::ZERO);
+    }
+
+    /// Sets every slot of an account that the block knows, past the journal.
+    pub(super) fn set_slots(&mut self, account: AccountId, value: impl Fn(&SlotRecord) -> U256) {
+        let mut next = self.record(account).first_slot;
         while let Some(id) = next {
             let slot = &mut self.slots[id.0 as usize];
-            slot.current = U256::ZERO;
+            slot.current = value(slot);
             next = slot.next;
         }
     }

@@ -117,6 +117,7 @@ impl Machine {
             value: U256::ZERO,
             input: Bytes::new(),
             gas,
+            reservoir: 0,
         };
         let outcome = evm.run(&message, None).expect("memory does not fail");
         let world = evm.world();

@@ -9,7 +9,7 @@ use crate::{Backend, Params, RpcError};
 use niwaki_crypto::Precompiled;
 use niwaki_evm::{Failure, Table, Tracer};
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Overlay, TransactionError, TransactionResult,
+    ExecuteError, Executed, Executor, Overlay, TransactionError, TransactionResult, Used,
 };
 use niwaki_primitives::{Address, BlockBody, Header, Receipt, StateDiff, StateView, TxEnvelope};
 use niwaki_rules::{ChainSpec, InvalidTransaction};
@@ -26,7 +26,7 @@ pub(crate) struct SimulatedBlock<'v> {
     pub(crate) blob_base_fee: Option<u128>,
     moved: Vec<(Address, Option<Precompiled>)>,
     /// Gas and blob gas of the transactions so far.
-    pub(crate) used: (u64, u64),
+    pub(crate) used: Used,
 }
 
 /// What a transaction came to.
@@ -53,7 +53,7 @@ impl<'v> SimulatedBlock<'v> {
             overlay: Overlay::new(state, base_number),
             blob_base_fee: None,
             moved: Vec::new(),
-            used: (0, 0),
+            used: Used::default(),
         }
     }
 
@@ -121,10 +121,7 @@ impl<'v> SimulatedBlock<'v> {
                 Err(TransactionError::Fault(fault)) => return Err(fault.into()),
             }
         }
-        let (diff, used) = (
-            executor.diff(),
-            (executor.gas_used(), executor.blob_gas_used()),
-        );
+        let (diff, used) = (executor.diff(), executor.used());
         drop(executor);
         self.overlay.apply(diff);
         self.used = used;
@@ -151,7 +148,7 @@ impl<'v> SimulatedBlock<'v> {
         self.header = header;
         self.blob_base_fee = None;
         self.moved.clear();
-        self.used = (0, 0);
+        self.used = Used::default();
     }
 
     /// The opcodes and prices in force.
@@ -297,7 +294,6 @@ impl<'v> SimulatedBlock<'v> {
     /// Keeps what a run has changed, for those after it.
     pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
         self.overlay.apply(run.diff.clone());
-        self.used.0 = self.used.0.saturating_add(run.result.gas_used);
-        self.used.1 = self.used.1.saturating_add(blob_gas);
+        self.used.add(&run.result, blob_gas);
     }
 }

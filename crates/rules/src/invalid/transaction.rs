@@ -50,6 +50,14 @@ pub enum InvalidTransaction {
         /// The cap.
         max: u64,
     },
+    /// `TransactionException.GAS_LIMIT_EXCEEDS_MAXIMUM`
+    #[error("{needed} gas is spent before execution, a transaction may take {max} (EIP-8037)")]
+    IntrinsicGasAboveCap {
+        /// The intrinsic gas, or the floor if that is more.
+        needed: u64,
+        /// The cap.
+        max: u64,
+    },
     /// `TransactionException.GAS_ALLOWANCE_EXCEEDED`
     #[error("gas limit {got} is above the {available} gas left in the block")]
     GasAllowanceExceeded {
@@ -185,7 +193,9 @@ impl InvalidTransaction {
             Self::GasBelowFloor { .. } => "INTRINSIC_GAS_BELOW_FLOOR_GAS_COST",
             Self::NonceIsMax => "NONCE_IS_MAX",
             Self::InitCodeTooLarge { .. } => "INITCODE_SIZE_EXCEEDED",
-            Self::GasLimitAboveCap { .. } => "GAS_LIMIT_EXCEEDS_MAXIMUM",
+            Self::GasLimitAboveCap { .. } | Self::IntrinsicGasAboveCap { .. } => {
+                "GAS_LIMIT_EXCEEDS_MAXIMUM"
+            }
             Self::GasAllowanceExceeded { .. } => "GAS_ALLOWANCE_EXCEEDED",
             Self::BlobGasAllowanceExceeded { .. } => "TYPE_3_TX_MAX_BLOB_GAS_ALLOWANCE_EXCEEDED",
             Self::ChainId { .. } => "INVALID_CHAINID",

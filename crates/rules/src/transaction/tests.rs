@@ -9,6 +9,7 @@ use niwaki_primitives::{
     TxEip4844, TxEip7702, TxLegacy,
 };
 
+const SENDER: Address = Address::repeat_byte(0x5e);
 const TO: TxKind = TxKind::Call(Address::ZERO);
 
 fn rules(fork: Fork) -> BlockRules {
@@ -84,7 +85,8 @@ fn check_in(
     gas: u64,
     blob_gas: u64,
 ) -> Result<IntrinsicGas, &'static str> {
-    check_transaction(&tx.into(), rules, gas, blob_gas).map_err(|error| error.spec_name())
+    check_transaction(&tx.into(), SENDER, rules, GasRoom::both(gas), blob_gas)
+        .map_err(|error| error.spec_name())
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn gas_of(data: &'static [u8], to: TxKind, fork: Fork) -> IntrinsicGas {
         to,
         ..legacy(0)
     };
-    intrinsic_gas(&sign(tx).into(), fork)
+    intrinsic_gas(&sign(tx).into(), SENDER, fork)
 }
 
 #[test]
@@ -168,9 +170,9 @@ fn access_lists_and_authorizations_are_charged_by_the_entry() {
         to: TO,
         ..TxEip2930::default()
     };
-    let gas = intrinsic_gas(&sign(tx).into(), Fork::Berlin);
+    let gas = intrinsic_gas(&sign(tx).into(), SENDER, Fork::Berlin);
     assert_eq!(gas.intrinsic, 21_000 + 2 * 2_400 + 3 * 1_900);
-    let gas = intrinsic_gas(&sign(set_code(3)).into(), Fork::Prague);
+    let gas = intrinsic_gas(&sign(set_code(3)).into(), SENDER, Fork::Prague);
     assert_eq!(gas.intrinsic, 21_000 + 3 * 25_000);
 }
 

@@ -76,7 +76,7 @@ impl Simulation<'_> {
                 tx_type: tx.ty(),
                 status: Some(run.failure.is_none()),
                 post_state: None,
-                cumulative_gas_used: self.block.used.0,
+                cumulative_gas_used: self.block.used.gas,
                 logs: run.result.logs.clone(),
             });
             let (logs, next) = tracer.into_logs();
@@ -119,10 +119,13 @@ impl Simulation<'_> {
             }
         };
         let limit = self.block.header.gas_limit;
-        let left = limit.saturating_sub(self.block.used.0);
+        let left = limit.saturating_sub(self.block.used.gas);
         let gas = message.gas.map_or(left, |gas| gas.0);
         if gas > left {
-            let message = format!("block gas limit reached: {} >= {limit}", self.block.used.0);
+            let message = format!(
+                "block gas limit reached: {} >= {limit}",
+                self.block.used.gas
+            );
             return Err(RpcError::new(-38015, message));
         }
         Ok(message.transaction((nonce, gas.min(self.gas_left)), spec.chain_id, 2))

@@ -9,7 +9,7 @@ fn judge(bytes: &[u8], fork: Fork) -> Option<(B256, Address, u64)> {
     let tx = TxEnvelope::decode_2718_exact(bytes).ok()?;
     let mut rules = rules(fork);
     rules.base_fee = None;
-    let gas = check_transaction(&tx, &rules, u64::MAX, u64::MAX).ok()?;
+    let gas = check_transaction(&tx, SENDER, &rules, GasRoom::both(u64::MAX), u64::MAX).ok()?;
     upfront_cost(&tx)?;
     let signature = tx.signature();
     let hash = tx.signature_hash();
