@@ -26,6 +26,8 @@ step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --
 step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 10 --memory-budget 128M \
   --minutes 0 --transactions 20000 --slot-ms 100
 step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
+ulimit -Sn "$(ulimit -Hn)"
+step "$bin/niwaki-devnet" sockets --niwaki "$bin/niwaki" --sockets 900
 step scripts/wallets.sh
 if [ -n "${NIWAKI_CORPUS:-}" ]; then
   step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"

@@ -21,17 +21,23 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(name: &'static str, rpc: u16, engine: u16, secret: JwtSecret) -> Self {
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(30)))
-            .http_status_as_error(false)
-            .build()
-            .into();
         Self {
             name,
-            agent,
+            agent: agent(),
             rpc: format!("http://127.0.0.1:{rpc}"),
             engine: format!("http://127.0.0.1:{engine}"),
             secret,
+        }
+    }
+
+    /// The same without the connections of this one.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            name: self.name,
+            agent: agent(),
+            rpc: self.rpc.clone(),
+            engine: self.engine.clone(),
+            secret: self.secret.clone(),
         }
     }
 
@@ -126,4 +132,12 @@ impl Client {
             }
         }
     }
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_global(Some(Duration::from_secs(30)))
+        .http_status_as_error(false)
+        .build()
+        .into()
 }

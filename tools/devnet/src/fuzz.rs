@@ -9,7 +9,7 @@ mod cases;
 mod wires;
 
 use crate::client::Client;
-use crate::process::{Kind as Of, free_port, import};
+use crate::process::{Kind as Of, free_port, import, memory};
 use cases::Case;
 use clap::Args;
 use eyre::{Result, WrapErr, bail, ensure, eyre};
@@ -173,7 +173,9 @@ fn report(
         outcome.waits.get(index).copied().unwrap_or_default()
     };
     let most = wait(100);
-    let memory = peak_mib(node.child.id());
+    let memory = memory(node.child.id(), "VmHWM:")
+        .ok()
+        .map(|bytes| bytes >> 20);
     println!(
         "{total} cases of seed {}: {}; the head's number {} times, P50 {:.1} ms, P99 {:.1} ms, at most \
          {:.1} ms; at most {} MiB",
@@ -208,16 +210,6 @@ fn report(
         true => Ok(()),
         false => bail!("{} findings:\n{}", findings.len(), findings.join("\n")),
     }
-}
-
-/// The most memory that a process has had, where the system tells (Linux).
-fn peak_mib(id: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib >> 10)
 }
 
 impl Node {

@@ -1,7 +1,7 @@
 //! `niwaki-devnet`: two execution clients driven from outside, side by side.
 //!
 //! `load` sends both the same requests, `fixtures` plays known cases, `soak` keeps niwaki busy for
-//! long, `fuzz` sends it what nobody should. `play` is a consensus client for both at once: it plays
+//! long, `fuzz` sends it what nobody should, `sockets` opens more of them than it may hold. `play` is a consensus client for both at once: it plays
 //! slots on a chain of its own through the real Engine API, with tokens: blocks that either client
 //! builds go to both, with transactions of every type in them, and both must agree on every head.
 //! Slots are missed, payloads come late and twice, the two are parted and brought together again,
@@ -18,6 +18,7 @@ mod process;
 mod report;
 mod send;
 mod soak;
+mod sockets;
 
 use clap::{Args, Parser};
 use eyre::{Result, ensure};
@@ -39,6 +40,8 @@ enum Command {
     Send(send::SendOptions),
     /// Sends niwaki what nobody should, and sees whether it goes on answering.
     Fuzz(fuzz::FuzzOptions),
+    /// Opens more sockets to niwaki than it may hold, and sees whether it goes on answering.
+    Sockets(sockets::SocketOptions),
     /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
     Fixtures(fixtures::FixtureOptions),
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Soak(options) => soak::run(&options),
         Command::Send(options) => send::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Sockets(options) => sockets::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
     };
     match done {

@@ -25,6 +25,8 @@ pub(crate) struct Given<'a> {
     pub(crate) chain: Option<&'a Path>,
     /// Of niwaki.
     pub(crate) memory_budget: &'a str,
+    /// How many it may hold.
+    pub(crate) connections: usize,
     /// More flags for niwaki.
     pub(crate) flags: &'a [&'a str],
 }
@@ -36,6 +38,7 @@ impl<'a> Given<'a> {
             genesis,
             chain: None,
             memory_budget: "512M",
+            connections: 1024,
             flags: &[],
         }
     }
@@ -78,8 +81,15 @@ impl Process {
             import(kind, binary, &folder, chain)?;
         }
         let ports = [free_port()?, free_port()?];
+        let connections = given.connections.to_string();
+        let bounds = [
+            "--memory-budget",
+            given.memory_budget,
+            "--rpc-http-max-active-connections",
+            &connections,
+        ];
         let flags = match kind {
-            Kind::Niwaki => [&["--memory-budget", given.memory_budget], given.flags].concat(),
+            Kind::Niwaki => [&bounds, given.flags].concat(),
             Kind::Geth => Vec::new(),
         };
         let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
@@ -105,6 +115,11 @@ impl Process {
     /// Of JSON-RPC and of the Engine API.
     pub(crate) fn ports(&self) -> [u16; 2] {
         self.ports
+    }
+
+    /// A client of it that has no connection yet.
+    pub(crate) fn anew(&self) -> Client {
+        self.client.anew()
     }
 
     /// Its number in the system.
@@ -177,6 +192,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A line of the process's status, bytes.
+pub(crate) fn memory(process: u32, name: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&path)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10)
+        .ok_or_else(|| eyre!("{path} has no {name}"))
 }
 
 /// A port that nobody has, and that this process gives out once.
@@ -254,8 +279,6 @@ fn spawn(
             "--genesis-file",
             "genesis.json",
             "--rpc-http-enabled",
-            "--rpc-http-max-active-connections",
-            "1024",
             "--rpc-http-port",
             &rpc,
             "--rpc-http-api",
@@ -295,4 +318,17 @@ fn spawn(
         .stderr(log)
         .spawn()
         .wrap_err_with(|| format!("can't run {}", binary.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_in_bytes_and_a_line_that_is_not_there_is_named() {
+        let own = std::process::id();
+        assert!(memory(own, "VmHWM:").unwrap() > 1 << 20);
+        let error = memory(own, "VmNothing:").unwrap_err().to_string();
+        assert!(error.contains("has no VmNothing:"), "{error}");
+    }
 }

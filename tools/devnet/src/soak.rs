@@ -12,7 +12,7 @@ mod state;
 mod watch;
 
 use crate::accounts::{self, Account};
-use crate::process::{Given, Kind, Process};
+use crate::process::{Given, Kind, Process, memory};
 use crate::report::Report;
 use asking::Asking;
 use clap::Args;
@@ -197,7 +197,7 @@ fn soak(
         let (answers, samples) = (join(answers)?, join(watching)?);
         let mut report = played?;
         answers.tell(&mut report);
-        let peak_bytes = watch::memory(node.id(), "VmHWM:")?;
+        let peak_bytes = memory(node.id(), "VmHWM:")?;
         Ok(Seen {
             report,
             samples,

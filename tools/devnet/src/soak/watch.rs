@@ -1,7 +1,8 @@
 //! The node's memory, second by second.
 
 use super::Shared;
-use eyre::{Result, eyre};
+use crate::process::memory;
+use eyre::Result;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -46,16 +47,6 @@ pub(super) fn watch(process: u32, shared: &Shared) -> Result<Vec<Sample>> {
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(samples)
-}
-
-/// A line of the process's status, bytes.
-pub(super) fn memory(process: u32, name: &str) -> Result<u64> {
-    let path = format!("/proc/{process}/status");
-    let text = std::fs::read_to_string(&path)?;
-    let value = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map(|kib| kib << 10)
-        .ok_or_else(|| eyre!("{path} has no {name}"))
 }
 
 /// Bytes a minute of the line with the least squares through the second half.
@@ -106,13 +97,5 @@ mod tests {
         assert!((slope_of_second_half(&samples) - 3_000.0).abs() < 1e-6);
         assert_eq!(slope_of_second_half(&samples[..1]), 0.0);
         assert_eq!(slope_of_second_half(&[]), 0.0);
-    }
-
-    #[test]
-    fn memory_is_in_bytes_and_a_line_that_is_not_there_is_named() {
-        let own = std::process::id();
-        assert!(memory(own, "VmHWM:").unwrap() > 1 << 20);
-        let error = memory(own, "VmNothing:").unwrap_err().to_string();
-        assert!(error.contains("has no VmNothing:"), "{error}");
     }
 }
