@@ -40,4 +40,6 @@ pub use state_gas::StateGas;
 pub use table::Table;
 pub use tracer::{CallKind, Entered, Failure, Left, Step, Tracer};
 pub use word::Word;
-pub use world::{AccountId, Checkpoint, CodeId, SYSTEM_ADDRESS, SlotId, World};
+pub use world::{
+    AccountId, Checkpoint, CodeId, Effects, Holding, Publisher, SYSTEM_ADDRESS, SlotId, World,
+};

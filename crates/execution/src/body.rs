@@ -158,7 +158,7 @@ impl Executor<'_> {
         })
     }
 
-    fn process_transactions(
+    pub(crate) fn process_transactions(
         &mut self,
         block: &RecoveredBlock,
         post_state: PostState<'_>,
@@ -166,13 +166,9 @@ impl Executor<'_> {
         let transactions = &block.block.body.transactions;
         let mut receipts = Vec::with_capacity(transactions.len());
         for (index, (tx, sender)) in transactions.iter().zip(&block.senders).enumerate() {
-            let result = match self.process_transaction(tx, *sender, None) {
-                Ok(result) => result,
-                Err(TransactionError::Fault(fault)) => return Err(fault.into()),
-                Err(TransactionError::Invalid(reason)) => {
-                    return Err(InvalidBlock::Transaction { index, reason }.into());
-                }
-            };
+            let result = self
+                .process_transaction(tx, *sender, None)
+                .map_err(|error| at_index(index, error))?;
             // EIP-658 put the status in the place of the intermediate root.
             let post_state = if self.rules.fork >= Fork::Byzantium {
                 None
@@ -231,5 +227,13 @@ impl Executor<'_> {
         }
         world.end_transaction();
         Ok(())
+    }
+}
+
+/// What a transaction that was not run says of its block.
+pub(crate) fn at_index(index: usize, error: TransactionError) -> ExecuteError {
+    match error {
+        TransactionError::Fault(fault) => fault.into(),
+        TransactionError::Invalid(reason) => InvalidBlock::Transaction { index, reason }.into(),
     }
 }

@@ -60,18 +60,50 @@ impl Executor<'_> {
         sender: Address,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, TransactionError> {
-        let room = self.gas_room();
-        let blob_gas_available = self.rules.max_blob_gas().saturating_sub(self.used.blob);
-        let gas = check_transaction(tx, sender, &self.rules, room, blob_gas_available)?;
-        self.check_sender(tx, sender)?;
-
+        let gas = self.check(tx, sender)?;
         let price = effective_gas_price(tx, self.rules.base_fee);
         let result = self.finish_transaction(tx, sender, (gas, price), tracer)?;
         Ok(result)
     }
 
+    /// Whether the transaction may be the next of the block.
+    pub(crate) fn check(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+    ) -> Result<IntrinsicGas, TransactionError> {
+        let room = self.gas_room();
+        let blob_gas_available = self.rules.max_blob_gas().saturating_sub(self.used.blob);
+        let gas = check_transaction(tx, sender, &self.rules, room, blob_gas_available)?;
+        self.check_sender(tx, sender)?;
+        Ok(gas)
+    }
+
     /// Runs a transaction that has been checked, and settles what it used.
     pub(crate) fn finish_transaction(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+        (gas, price): (IntrinsicGas, u128),
+        tracer: Option<&mut dyn Tracer>,
+    ) -> Result<TransactionResult, Fault> {
+        let mut result = self.run_and_pay(tx, sender, (gas, price), tracer)?;
+        result.logs = self.end_transaction(&result, blob_gas_of(tx));
+        Ok(result)
+    }
+
+    /// Ends the transaction that gave `result`, which from then on counts, and takes its logs.
+    pub(crate) fn end_transaction(&mut self, result: &TransactionResult, blob: u64) -> Vec<Log> {
+        let world = self.evm.world();
+        world.end_transaction();
+        world.close_access_index();
+        let logs = world.take_logs();
+        self.used.add(result, blob);
+        logs
+    }
+
+    /// Runs a transaction that has been checked, and has it paid for; its logs stay in the world.
+    pub(crate) fn run_and_pay(
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
@@ -85,24 +117,18 @@ impl Executor<'_> {
         let gas_used = self.refunded(before_refund, refund).max(gas.floor);
         self.pay(tx, sender, gas_used, price)?;
 
-        let world = self.evm.world();
-        world.end_transaction();
-        world.close_access_index();
-        let logs = world.take_logs();
         let created = tx.to().is_none() && outcome.exit.is_success();
         let execution_gas = before_refund.saturating_sub(outcome.state_gas);
-        let result = TransactionResult {
+        Ok(TransactionResult {
             exit: outcome.exit,
             gas_used,
             gas_before_refund: before_refund.max(gas.floor),
             execution_gas: execution_gas.max(gas.floor),
             state_gas: outcome.state_gas,
             output: outcome.output,
-            logs,
+            logs: Vec::new(),
             created: created.then(|| sender.create(tx.nonce())),
-        };
-        self.used.add(&result, blob_gas_of(tx));
-        Ok(result)
+        })
     }
 
     /// The checks that need the sender's account.
@@ -164,11 +190,7 @@ impl Executor<'_> {
         // That of the transaction, unless it is a simulated one whose nonce nobody looks at.
         let nonce = world.nonce(payer);
         world.set_nonce(payer, nonce.wrapping_add(1));
-        let rest = world
-            .balance(payer)
-            .saturating_sub(fee)
-            .saturating_sub(blob_fee);
-        world.set_balance(payer, rest);
+        world.pay(payer, fee.saturating_add(blob_fee));
 
         let target = match tx.to() {
             Some(to) => Target::Call(to),

@@ -6,10 +6,12 @@ use crate::{
     stats::{median, percentile},
 };
 use eyre::{ContextCompat, Result, bail, ensure};
-use niwaki_execution::{ExecuteError, Executor, TransactionError, apply_body, recover_block};
+use niwaki_execution::{
+    ExecuteError, Parallelism, Shares, apply_body_on, process_transactions_on, recover_block,
+};
 use niwaki_primitives::{
-    B256, Block, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt, RecoveredBlock,
-    TxEnvelope, Typed2718,
+    B256, Block, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt, RecoveredBlock, StateDiff,
+    TxEnvelope,
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
@@ -27,6 +29,13 @@ pub(crate) struct Options {
     /// Only blocks whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Threads that the transactions of a block run on, some ahead of their turn.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Runs every transaction ahead before the first one counts: what would be kept if there were more
+    /// threads than transactions.
+    #[arg(long)]
+    all_ahead: bool,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -41,6 +50,9 @@ struct Row {
     /// Median ms of execution, senders known, roots not included.
     execute_ms: f64,
     mgas_per_s: f64,
+    /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn: in the last
+    /// run.
+    shares: [usize; 3],
     /// What was compared and holds.
     checked: Vec<&'static str>,
     /// What differs.
@@ -51,6 +63,9 @@ struct Row {
 struct Report {
     machine: Machine,
     repeat: usize,
+    threads: usize,
+    /// As for each block.
+    shares: [usize; 3],
     blocks: usize,
     failed: usize,
     gas: u64,
@@ -66,8 +81,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
     let mut rows = Vec::new();
     println!(
-        "{:<40} {:<18} {:>4} {:>11} {:>9} {:>8}",
-        "block", "fork", "txs", "gas", "ms", "Mgas/s"
+        "{:<40} {:<18} {:>4} {:>11} {:>9} {:>8} {:>4} {:>4} {:>4}",
+        "block", "fork", "txs", "gas", "ms", "Mgas/s", "kept", "again", "turn"
     );
     for entry in load(&options.dir)? {
         if options
@@ -77,11 +92,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         {
             continue;
         }
-        let row = replay(entry, options.repeat)?;
+        let row = replay(entry, options)?;
         let (name, fork, txs) = (&row.name, &row.fork, row.transactions);
         let (ms, rate) = (row.execute_ms, row.mgas_per_s);
+        let [kept, repeated, in_turn] = row.shares;
         println!(
-            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0}",
+            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {kept:>4} {repeated:>4} {in_turn:>4}",
             row.gas
         );
         if let Some(error) = &row.error {
@@ -89,16 +105,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         rows.push(row);
     }
-    let report = summary(rows, options.repeat);
+    let report = summary(rows, options);
     println!(
-        "{} blocks, {} failed, {} gas, {:.0} Mgas/s; P50 {:.3} ms, P95 {:.3} ms, P99 {:.3} ms",
+        "{} blocks, {} failed, {} gas, {:.0} Mgas/s; P50 {:.3} ms, P95 {:.3} ms, P99 {:.3} ms; of the \
+         transactions {} kept, {} run again, {} in turn",
         report.blocks,
         report.failed,
         report.gas,
         report.mgas_per_s,
         report.p50_ms,
         report.p95_ms,
-        report.p99_ms
+        report.p99_ms,
+        report.shares[0],
+        report.shares[1],
+        report.shares[2]
     );
     crate::write_json(options.json.as_deref(), &report)?;
     ensure!(
@@ -109,13 +129,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn summary(rows: Vec<Row>, repeat: usize) -> Report {
+fn summary(rows: Vec<Row>, options: &Options) -> Report {
     let times: Vec<f64> = rows.iter().map(|row| row.execute_ms).collect();
     let gas = rows.iter().map(|row| row.gas).sum::<u64>();
     let total_ms: f64 = times.iter().sum();
     Report {
         machine: Machine::here(),
-        repeat,
+        repeat: options.repeat,
+        threads: options.threads,
+        shares: shares_of(&rows),
         blocks: rows.len(),
         failed: rows.iter().filter(|row| row.error.is_some()).count(),
         gas,
@@ -127,7 +149,20 @@ fn summary(rows: Vec<Row>, repeat: usize) -> Report {
     }
 }
 
-fn replay(entry: Entry, repeat: usize) -> Result<Row> {
+fn shares_of(rows: &[Row]) -> [usize; 3] {
+    [0, 1, 2].map(|at| rows.iter().map(|row| row.shares[at]).sum())
+}
+
+/// How blocks are run, and what came of one.
+struct Runs {
+    repeat: usize,
+    parallelism: Parallelism,
+    times: Vec<f64>,
+    shares: Shares,
+    checked: Vec<&'static str>,
+}
+
+fn replay(entry: Entry, options: &Options) -> Result<Row> {
     let network = Network::from_name(&entry.chain)
         .wrap_err_with(|| format!("{}: no chain is called {}", entry.name, entry.chain))?;
     let spec = network.genesis().spec;
@@ -140,13 +175,21 @@ fn replay(entry: Entry, repeat: usize) -> Result<Row> {
         } => (&**header, transactions.len()),
     };
     let (fork, gas) = (spec.fork_of(header).to_string(), header.gas_used);
-    let mut times = Vec::new();
-    let mut checked = Vec::new();
+    let mut runs = Runs {
+        repeat: options.repeat.max(1),
+        parallelism: Parallelism {
+            all_ahead: options.all_ahead,
+            ..Parallelism::of(options.threads)
+        },
+        times: Vec::new(),
+        shares: Shares::default(),
+        checked: Vec::new(),
+    };
     let mut error = None;
     let result = match &entry.block {
         Recorded::Witness { block, state } => {
             let recovered = recover_block((**block).clone(), header.hash_slow())?;
-            whole_block(&spec, &recovered, state, repeat, &mut times, &mut checked)
+            whole_block(&spec, &recovered, state, &mut runs)
         }
         Recorded::Transactions {
             header,
@@ -164,20 +207,18 @@ fn replay(entry: Entry, repeat: usize) -> Result<Row> {
                 body,
             };
             let recovered = recover_block(block, header.hash_slow())?;
-            only_transactions(
-                &spec,
-                &recovered,
-                (&**state, gas),
-                repeat,
-                &mut times,
-                &mut checked,
-            )
+            only_transactions(&spec, &recovered, (&**state, gas), &mut runs)
         }
     };
     if let Err(report) = result {
         error = Some(format!("{report:#}"));
     }
-    let execute_ms = median(&times);
+    let execute_ms = median(&runs.times);
+    let Shares {
+        kept,
+        repeated,
+        in_turn,
+    } = runs.shares;
     let mgas_per_s = gas as f64 / 1e3 / execute_ms.max(1e-9);
     Ok(Row {
         name: entry.name,
@@ -186,7 +227,8 @@ fn replay(entry: Entry, repeat: usize) -> Result<Row> {
         gas,
         execute_ms,
         mgas_per_s,
-        checked,
+        shares: [kept, repeated, in_turn],
+        checked: runs.checked,
         error,
     })
 }
@@ -195,34 +237,42 @@ fn whole_block(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     state: &WitnessState,
-    repeat: usize,
-    times: &mut Vec<f64>,
-    checked: &mut Vec<&'static str>,
+    runs: &mut Runs,
 ) -> Result<()> {
     let header = &block.block.header;
     let mut executed = None;
-    for _ in 0..repeat.max(1) {
+    for _ in 0..runs.repeat {
         let start = Instant::now();
-        let result = apply_body(spec, block, state, &mut |diff| state.post_root(diff));
-        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let mut post_state = |diff: &StateDiff| state.post_root(diff);
+        let result = apply_body_on(runs.parallelism, spec, block, state, &mut post_state);
+        runs.times.push(start.elapsed().as_secs_f64() * 1e3);
         executed = Some(match result {
-            Ok(executed) => executed,
+            Ok((executed, shares)) => {
+                runs.shares = shares;
+                executed
+            }
             Err(ExecuteError::Invalid(reason)) => bail!("refused as invalid: {reason}"),
             Err(ExecuteError::Fault(fault)) => bail!("could not be executed: {fault}"),
         });
     }
     let executed = executed.expect("ran at least once");
-    check_results(header, executed.gas_used, &executed.receipts, true, checked)?;
+    check_results(
+        header,
+        executed.gas_used,
+        &executed.receipts,
+        true,
+        &mut runs.checked,
+    )?;
     if let Some(expected) = header.requests_hash {
         same("requests hash", requests_hash(&executed.requests), expected)?;
-        checked.push("requestsHash");
+        runs.checked.push("requestsHash");
     }
     same(
         "state root",
         state.post_root(&executed.diff)?,
         header.state_root,
     )?;
-    checked.push("stateRoot");
+    runs.checked.push("stateRoot");
     Ok(())
 }
 
@@ -230,46 +280,29 @@ fn only_transactions(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     (state, gas): (&niwaki_testkit::MemoryState, &[u64]),
-    repeat: usize,
-    times: &mut Vec<f64>,
-    checked: &mut Vec<&'static str>,
+    runs: &mut Runs,
 ) -> Result<()> {
     let header = &block.block.header;
     let transactions = &block.block.body.transactions;
     let root = ordered_root(transactions, |tx: &TxEnvelope, out| tx.encode_2718(out));
     same("transactions root", root, header.transactions_root)?;
-    checked.push("transactionsRoot");
-    let mut receipts = Vec::new();
-    let mut used = 0;
-    for _ in 0..repeat.max(1) {
-        receipts.clear();
-        let start = Instant::now();
-        let mut executor = Executor::new(spec, header, state);
-        for (index, (tx, sender)) in transactions.iter().zip(&block.senders).enumerate() {
-            let result = match executor.process_transaction(tx, *sender, None) {
-                Ok(result) => result,
-                Err(TransactionError::Invalid(reason)) => bail!("transaction {index}: {reason}"),
-                Err(TransactionError::Fault(fault)) => bail!("transaction {index}: {fault}"),
-            };
-            same(
-                &format!("gas of transaction {index}"),
-                result.gas_used,
-                gas[index],
-            )?;
-            receipts.push(Receipt {
-                tx_type: tx.ty(),
-                status: Some(result.exit.is_success()),
-                post_state: None,
-                cumulative_gas_used: executor.used().gas,
-                logs: result.logs,
-            });
-        }
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-        used = executor.used().header_gas(spec.fork_of(header));
-    }
+    runs.checked.push("transactionsRoot");
     // Receipts before Byzantium hold state roots, which the recorded accounts don't give.
     let has_root = spec.fork_of(header) >= Fork::Byzantium;
-    check_results(header, used, &receipts, has_root, checked)
+    let mut receipts = Vec::new();
+    for _ in 0..runs.repeat {
+        let start = Instant::now();
+        let parallelism = runs.parallelism;
+        (receipts, runs.shares, _) = process_transactions_on(parallelism, spec, block, state)?;
+        runs.times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    let mut before = 0;
+    for (index, receipt) in receipts.iter().enumerate() {
+        let used = receipt.cumulative_gas_used - before;
+        same(&format!("gas of transaction {index}"), used, gas[index])?;
+        before = receipt.cumulative_gas_used;
+    }
+    check_results(header, before, &receipts, has_root, &mut runs.checked)
 }
 
 fn check_results(

@@ -56,6 +56,7 @@ fn judge_blocks(test: &BlockTest, selection: &Selection) -> Result<(), String> {
         &test.pre,
     )?;
     chain.set_dispatch(selection.dispatch);
+    chain.set_parallelism(selection.parallelism);
     for (index, case) in test.blocks.iter().enumerate() {
         let refusal = match chain.import_rlp(&case.rlp) {
             Ok(_) => None,
@@ -139,6 +140,7 @@ fn judge_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String
         &test.pre,
     )?;
     chain.set_dispatch(selection.dispatch);
+    chain.set_parallelism(selection.parallelism);
     for (index, case) in test.payloads.iter().enumerate() {
         judge_payload(&mut chain, case).map_err(|reason| format!("payload {index}: {reason}"))?;
     }

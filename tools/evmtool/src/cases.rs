@@ -2,6 +2,7 @@
 
 use crate::{block_test, state_test, vm_test};
 use niwaki_evm::Dispatch;
+use niwaki_execution::Parallelism;
 use niwaki_testkit::fixtures::{Fixture, FixtureError, load_fixtures};
 use niwaki_testkit::{glob_matches, run_parallel};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ pub struct Selection {
     pub trace: bool,
     /// Dispatch of the interpreter.
     pub dispatch: Dispatch,
+    /// How the transactions of a block run; `None` for one after the other.
+    pub parallelism: Option<Parallelism>,
 }
 
 impl Selection {

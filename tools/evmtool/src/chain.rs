@@ -6,7 +6,9 @@
 use crate::state_root::state_root;
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
-use niwaki_execution::{ExecuteError, Executed, Executor, recover_block};
+use niwaki_execution::{
+    ExecuteError, Executed, Executor, Parallelism, apply_body_on, recover_block,
+};
 use niwaki_primitives::{
     B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
 };
@@ -30,6 +32,7 @@ struct Stored {
 pub(crate) struct PlainChain {
     spec: ChainSpec,
     dispatch: Dispatch,
+    parallelism: Option<Parallelism>,
     blocks: HashMap<B256, Stored>,
     head: B256,
 }
@@ -95,6 +98,7 @@ impl PlainChain {
         Ok(Self {
             spec,
             dispatch: Dispatch::default(),
+            parallelism: None,
             blocks: HashMap::from([(hash, stored)]),
             head: hash,
         })
@@ -103,6 +107,11 @@ impl PlainChain {
     /// Chooses how opcodes are dispatched.
     pub(crate) fn set_dispatch(&mut self, dispatch: Dispatch) {
         self.dispatch = dispatch;
+    }
+
+    /// Has the transactions of each block run so, always on the fastest dispatch.
+    pub(crate) fn set_parallelism(&mut self, parallelism: Option<Parallelism>) {
+        self.parallelism = parallelism;
     }
 
     /// The chain's parameters.
@@ -163,9 +172,23 @@ impl PlainChain {
             state.apply(diff);
             Ok(state_root(&state))
         };
-        let mut executor = Executor::new(&self.spec, &header, &*before);
-        executor.evm().set_dispatch(self.dispatch);
-        let executed = executor.apply_body(&self.spec, &recovered, &mut post_state)?;
+        let executed = match self.parallelism {
+            Some(parallelism) => {
+                apply_body_on(
+                    parallelism,
+                    &self.spec,
+                    &recovered,
+                    &*before,
+                    &mut post_state,
+                )?
+                .0
+            }
+            None => {
+                let mut executor = Executor::new(&self.spec, &header, &*before);
+                executor.evm().set_dispatch(self.dispatch);
+                executor.apply_body(&self.spec, &recovered, &mut post_state)?
+            }
+        };
         if let Some(reason) = unlike_its_root {
             return Err(InvalidBlock::Body(reason).into());
         }

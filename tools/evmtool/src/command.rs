@@ -6,6 +6,7 @@ use crate::{fuzz, run};
 use clap::{Args, Parser, Subcommand};
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_evm::Dispatch;
+use niwaki_execution::Parallelism;
 use niwaki_testkit::fixture_files;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -27,7 +28,7 @@ enum Command {
     /// Runs state tests (and the older VM tests).
     StateTest(StateOptions),
     /// Runs blockchain tests and engine tests.
-    BlockTest(CaseOptions),
+    BlockTest(BlockOptions),
     /// Runs code once or many times and prints gas, output and time.
     Run(run::RunOptions),
     /// Runs random blocks here and on revm, and compares.
@@ -42,8 +43,12 @@ impl Options {
     pub fn execute(&self) -> Result<bool> {
         check_machine()?;
         match &self.command {
-            Command::StateTest(options) => run_cases(&options.cases, Suite::State, options.trace),
-            Command::BlockTest(options) => run_cases(options, Suite::Block, false),
+            Command::StateTest(options) => {
+                run_cases(&options.cases, Suite::State, options.trace, None)
+            }
+            Command::BlockTest(options) => {
+                run_cases(&options.cases, Suite::Block, false, options.parallelism())
+            }
             Command::Run(options) => run::run(options).map(|()| true),
             Command::Fuzz(options) => fuzz::run(options),
         }
@@ -69,6 +74,30 @@ struct StateOptions {
     /// Writes EIP-3155 traces to standard error; one thread, loop dispatch.
     #[arg(long)]
     trace: bool,
+}
+
+/// Options of `block-test`.
+#[derive(Debug, Args)]
+struct BlockOptions {
+    #[command(flatten)]
+    cases: CaseOptions,
+    /// Runs the transactions of every block on so many threads, some ahead of their turn.
+    #[arg(long, value_name = "N")]
+    tx_threads: Option<usize>,
+    /// Runs every transaction of a block ahead before the first one counts.
+    #[arg(long)]
+    all_ahead: bool,
+}
+
+impl BlockOptions {
+    fn parallelism(&self) -> Option<Parallelism> {
+        let wanted = self.all_ahead || self.tx_threads.is_some();
+        wanted.then(|| Parallelism {
+            threads: self.tx_threads.unwrap_or(1).max(1),
+            least_transactions: 1,
+            all_ahead: self.all_ahead,
+        })
+    }
 }
 
 /// Options of `state-test` and `block-test`.
@@ -114,7 +143,12 @@ impl From<DispatchChoice> for Dispatch {
 }
 
 /// Runs every wanted case; true if none failed.
-fn run_cases(options: &CaseOptions, suite: Suite, trace: bool) -> Result<bool> {
+fn run_cases(
+    options: &CaseOptions,
+    suite: Suite,
+    trace: bool,
+    parallelism: Option<Parallelism>,
+) -> Result<bool> {
     if let Some(fork) = options.fork.as_deref().filter(|fork| !is_known(fork)) {
         bail!(
             "--fork {fork} is neither a fork nor a transition; use a name of the fixtures, such \
@@ -144,6 +178,7 @@ fn run_cases(options: &CaseOptions, suite: Suite, trace: bool) -> Result<bool> {
         test_name: options.test_name.clone(),
         trace,
         dispatch: options.dispatch.into(),
+        parallelism,
     };
     let mut unreadable = 0u64;
     let mut out = std::io::stdout().lock();

@@ -1,10 +1,11 @@
 //! The published fixtures: the kept ones always, all of them where `NIWAKI_CORPUS` names them.
 //!
-//! Every case runs twice, once per dispatch of the interpreter. A case that fails is named with
-//! its reason; a part that is missing is named too.
+//! Every case runs once per dispatch of the interpreter, and blocks also with their transactions ahead
+//! of their turn. A case that fails is named with its reason; a part that is missing is named too.
 
 use niwaki_evm::Dispatch;
 use niwaki_evmtool::{Outcome, Selection, Suite, Tally, run_files};
+use niwaki_execution::Parallelism;
 use niwaki_testkit::{corpus, fixture_files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,17 +20,14 @@ const CORPUS: [(&str, Suite); 6] = [
     ("basic-tests/besu/regressions/generalstate", Suite::State),
 ];
 
-/// Runs every case under `path` with both dispatches and gives how the cases ended, which is the
+/// Runs every case under `path` in every way and gives how the cases ended, which is the
 /// same for both. Panics with the name and the reason of each case that failed.
-fn run_both(path: &Path, suite: Suite) -> Tally {
+fn run_all(path: &Path, suite: Suite) -> Tally {
     let files = fixture_files(&[path.to_owned()]).expect("the folder can be listed");
     let jobs = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
-    let [threaded, looped] = [Dispatch::Threaded, Dispatch::Loop].map(|dispatch| {
-        let selection = Selection {
-            dispatch,
-            ..Selection::default()
-        };
+    let mut tallies = Vec::new();
+    for selection in ways(suite) {
         let mut failures = Vec::new();
         let tally = run_files(&files, suite, &selection, jobs, |file, verdict| {
             let at = file.display();
@@ -48,18 +46,46 @@ fn run_both(path: &Path, suite: Suite) -> Tally {
         let shown = failures.iter().take(50).cloned().collect::<Vec<_>>();
         assert!(
             failures.is_empty(),
-            "{} of {tally} with {dispatch:?} dispatch:\n{}",
+            "{} of {tally} with {:?} dispatch and {:?}:\n{}",
             failures.len(),
+            selection.dispatch,
+            selection.parallelism,
             shown.join("\n")
         );
-        tally
-    });
-    assert_eq!(threaded, looped, "both dispatches run the same cases");
-    println!("{}: {threaded}, with each dispatch", path.display());
-    for (reason, count) in skipped {
-        println!("  skipped {} times: {reason}", count / 2);
+        tallies.push(tally);
     }
-    threaded
+    let first = tallies.first().cloned().expect("there is a way");
+    assert!(
+        tallies.iter().all(|tally| *tally == first),
+        "all ways run the same cases"
+    );
+    println!("{}: {first}, in {} ways", path.display(), tallies.len());
+    for (reason, count) in skipped {
+        println!("  skipped {} times: {reason}", count / tallies.len() as u64);
+    }
+    first
+}
+
+/// Each dispatch; and for blocks their transactions ahead of their turn, all of them, and some on three
+/// threads.
+fn ways(suite: Suite) -> Vec<Selection> {
+    let ahead = |threads, all_ahead| Selection {
+        parallelism: Some(Parallelism {
+            threads,
+            least_transactions: 1,
+            all_ahead,
+        }),
+        ..Selection::default()
+    };
+    let looped = Selection {
+        dispatch: Dispatch::Loop,
+        ..Selection::default()
+    };
+    let mut ways = vec![Selection::default(), looped];
+    if suite == Suite::Block {
+        ways.extend([ahead(1, true), ahead(3, false)]);
+    }
+    ways
 }
 
 fn kept(file: &str) -> PathBuf {
@@ -76,27 +102,24 @@ fn tally(passed: u64) -> Tally {
 }
 
 #[test]
-fn kept_state_tests_pass_with_both_dispatches() {
+fn kept_state_tests_pass_in_every_way() {
     assert_eq!(
-        run_both(&kept("state-tests.json"), Suite::State),
+        run_all(&kept("state-tests.json"), Suite::State),
         tally(1298)
     );
 }
 
 #[test]
-fn kept_blockchain_tests_pass_with_both_dispatches() {
+fn kept_blockchain_tests_pass_in_every_way() {
     assert_eq!(
-        run_both(&kept("blockchain-tests.json"), Suite::Block),
+        run_all(&kept("blockchain-tests.json"), Suite::Block),
         tally(135)
     );
 }
 
 #[test]
-fn kept_engine_tests_pass_with_both_dispatches() {
-    assert_eq!(
-        run_both(&kept("engine-tests.json"), Suite::Block),
-        tally(43)
-    );
+fn kept_engine_tests_pass_in_every_way() {
+    assert_eq!(run_all(&kept("engine-tests.json"), Suite::Block), tally(43));
 }
 
 #[test]
@@ -105,7 +128,7 @@ fn every_case_of_the_corpus_passes_where_there_is_one() {
         let Some(path) = corpus(part) else {
             continue;
         };
-        let tally = run_both(&path, suite);
+        let tally = run_all(&path, suite);
         assert!(tally.passed > 0, "{part}: {tally}");
     }
 }

@@ -26,7 +26,7 @@ impl Evm<'_> {
         // The payer is not looked at unless it pays: the caller of a system call is nobody.
         if request.transfers && !request.value.is_zero() {
             let payer = world.load(&request.caller)?;
-            if world.balance(payer) < request.value {
+            if !world.can_pay(payer, request.value) {
                 return Ok(Some(refused));
             }
             world.touch(request.target);
@@ -92,7 +92,7 @@ impl Evm<'_> {
         let creator = world.load(&request.caller)?;
         if is_nested {
             let nonce = world.nonce(creator);
-            let poor = world.balance(creator) < request.value;
+            let poor = !world.can_pay(creator, request.value);
             if too_deep || poor || nonce == u64::MAX {
                 return Ok(Some(Ended::untouched(Exit::Revert, request)));
             }

@@ -302,7 +302,7 @@ fn pay_for_account(
     }
     let (account, is_deepest) = (frame.account, frame.depth + 1 >= FRAMES);
     let world = &mut frame.shared().world;
-    if is_deepest || world.balance(account) < endowment || world.nonce(account) == u64::MAX {
+    if is_deepest || !world.can_pay(account, endowment) || world.nonce(account) == u64::MAX {
         return Ok(false);
     }
     let created = match world.look_at(address) {

@@ -1,10 +1,10 @@
 //! Accounts of the world: one record each, found once by address and then by handle.
 
-use super::{World, journal::Change, slots::SlotId};
+use super::{World, effects::Looks, journal::Change, slots::SlotId};
 use crate::{code::Code, code_cache};
 use niwaki_crypto::{Precompiled, keccak256};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, U256};
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 /// Handle of an account, good for the length of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +44,30 @@ pub(super) struct AccountRecord {
     pub(super) precompiled: Option<Precompiled>,
     /// Whether the block has looked at it, for the access list.
     pub(super) accessed: bool,
+    /// What else than its code was looked at.
+    pub(super) looks: Cell<Looks>,
+    /// The least balance in the parent state that allows what it has paid.
+    pub(super) needed: U256,
+    /// The nonce that it was taken to have, in the place of the parent state's.
+    pub(super) assumed_nonce: Option<u64>,
     /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
     pub(super) is_always_warm: bool,
+}
+
+impl AccountRecord {
+    /// Notes what is looked at, for those who run the transaction ahead of its turn.
+    #[inline]
+    fn look(&self, look: Looks) -> &Self {
+        self.looks.set(self.looks.get().with(look));
+        self
+    }
+
+    /// Notes that a balance was enough and so much would be left: the balance of the parent state could
+    /// be smaller by that.
+    fn note_rest(&mut self, rest: U256) {
+        let before = self.parent.map_or(U256::ZERO, |parent| parent.balance);
+        self.needed = self.needed.max(before.saturating_sub(rest));
+    }
 }
 
 impl World<'_> {
@@ -75,6 +97,11 @@ impl World<'_> {
     #[cold]
     fn intern(&mut self, address: &Address) -> Result<AccountId, Fault> {
         let parent = self.view.account(address)?;
+        Ok(self.intern_as(address, parent))
+    }
+
+    /// The handle of an account that the block has not seen and that is known in the parent state.
+    pub(super) fn intern_as(&mut self, address: &Address, parent: Option<Account>) -> AccountId {
         let current = parent.unwrap_or_default();
         let own_precompiled = self.precompiles.get(address);
         let id = AccountId(u32::try_from(self.accounts.len()).expect("gas bounds the accounts"));
@@ -103,10 +130,13 @@ impl World<'_> {
                 None => own_precompiled,
             },
             accessed: false,
+            looks: Cell::default(),
+            needed: U256::ZERO,
+            assumed_nonce: None,
             is_always_warm: own_precompiled.is_some(),
         });
         self.account_ids.insert(*address, id);
-        Ok(id)
+        id
     }
 
     /// The account's address.
@@ -117,27 +147,53 @@ impl World<'_> {
     /// Balance in wei.
     #[inline]
     pub fn balance(&self, id: AccountId) -> U256 {
-        self.record(id).current.balance
+        self.record(id).look(Looks::BALANCE).current.balance
+    }
+
+    /// Whether the account has `amount` wei. If it has, that is all that was learnt of its balance.
+    pub fn can_pay(&mut self, id: AccountId, amount: U256) -> bool {
+        let record = self.record_mut(id);
+        let Some(rest) = record.current.balance.checked_sub(amount) else {
+            record.look(Looks::BALANCE);
+            return false;
+        };
+        record.note_rest(rest);
+        true
+    }
+
+    /// Takes `amount` wei of the account, or all there is.
+    pub fn pay(&mut self, id: AccountId, amount: U256) {
+        let rest = match self.can_pay(id, amount) {
+            true => self.record(id).current.balance.wrapping_sub(amount),
+            false => U256::ZERO,
+        };
+        self.set_balance(id, rest);
     }
 
     /// Nonce.
     pub fn nonce(&self, id: AccountId) -> u64 {
-        self.record(id).current.nonce
+        self.record(id).look(Looks::NONCE).current.nonce
     }
 
     /// Whether the account exists, empty or not.
     pub fn exists(&self, id: AccountId) -> bool {
-        self.record(id).exists
+        self.record(id).look(Looks::EXISTENCE).exists
     }
 
     /// Whether the account is empty in the sense of EIP-161, or does not exist.
     pub fn is_empty(&self, id: AccountId) -> bool {
-        self.record(id).current.is_empty()
+        let record = self.record(id);
+        let before = record.parent.map_or(U256::ZERO, |parent| parent.balance);
+        // With more than it had it is not empty, whatever it had.
+        if record.current.balance <= before {
+            record.look(Looks::EMPTINESS);
+        }
+        record.current.is_empty()
     }
 
     /// The hash of the account's code, if the account exists.
     pub fn code_hash(&self, id: AccountId) -> Option<B256> {
-        let record = self.record(id);
+        let record = self.record(id).look(Looks::EXISTENCE);
         record.exists.then_some(record.current.code_hash)
     }
 
@@ -295,18 +351,19 @@ impl World<'_> {
 
     /// Adds to the balance, wei. Wraps: supply bounds every balance below 2^256.
     pub fn add_balance(&mut self, id: AccountId, amount: U256) {
-        self.set_balance(id, self.balance(id).wrapping_add(amount));
+        let balance = self.record(id).current.balance;
+        self.set_balance(id, balance.wrapping_add(amount));
     }
 
     /// Moves `amount` wei; false, and nothing moved, if `from` has less.
     #[must_use]
     pub fn transfer(&mut self, from: AccountId, to: AccountId, amount: U256) -> bool {
-        let Some(rest) = self.balance(from).checked_sub(amount) else {
-            return false;
-        };
-        self.set_balance(from, rest);
-        self.add_balance(to, amount);
-        true
+        let can_pay = self.can_pay(from, amount);
+        if can_pay {
+            self.pay(from, amount);
+            self.add_balance(to, amount);
+        }
+        can_pay
     }
 
     /// Sets the nonce. The account exists from then on.
@@ -325,6 +382,21 @@ impl World<'_> {
             None if code.is_empty() => CodeId::EMPTY,
             None => self.add_new_code(code, hash),
         };
+        self.put_code(id, hash, new);
+    }
+
+    /// As [`World::set_code`], with a code that is prepared.
+    pub(super) fn set_known_code(&mut self, id: AccountId, code: Arc<Code>) {
+        let hash = code.hash();
+        let new = match self.code_ids.get(&hash) {
+            Some(known) => *known,
+            None if code.bytes().is_empty() => CodeId::EMPTY,
+            None => self.add_code(code),
+        };
+        self.put_code(id, hash, new);
+    }
+
+    fn put_code(&mut self, id: AccountId, hash: B256, new: CodeId) {
         self.new_codes.push(new);
         self.touch(id);
         let record = self.record_mut(id);
@@ -342,8 +414,8 @@ impl World<'_> {
     ///
     /// # Errors
     /// A [`Fault`] of the view.
-    pub(crate) fn is_taken(&self, id: AccountId) -> Result<bool, Fault> {
-        let record = self.record(id);
+    pub(crate) fn is_taken(&mut self, id: AccountId) -> Result<bool, Fault> {
+        let record = self.record(id).look(Looks::NONCE);
         if record.current.nonce != 0 || record.current.has_code() {
             return Ok(true);
         }
@@ -363,12 +435,14 @@ impl World<'_> {
         self.may_have_unseen_storage(id)
     }
 
-    fn may_have_unseen_storage(&self, id: AccountId) -> Result<bool, Fault> {
+    fn may_have_unseen_storage(&mut self, id: AccountId) -> Result<bool, Fault> {
         let record = self.record(id);
         if record.wiped || record.parent.is_none() {
             return Ok(false);
         }
-        self.view.has_storage(&record.address)
+        let has_storage = self.view.has_storage(&record.address)?;
+        self.is_opaque |= has_storage;
+        Ok(has_storage)
     }
 
     /// Clears what an account without nonce and code may have in storage, which a contract that is

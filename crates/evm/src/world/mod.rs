@@ -8,11 +8,15 @@
 mod access_list;
 mod accounts;
 mod diff;
+mod effects;
 mod journal;
+mod publish;
 mod slots;
 
 pub use accounts::{AccountId, CodeId};
+pub use effects::{Effects, Holding};
 pub use journal::Checkpoint;
+pub use publish::Publisher;
 pub use slots::SlotId;
 
 use crate::{code::Code, gas::GasSchedule};
@@ -56,6 +60,10 @@ pub struct World<'v> {
     /// Accounts and slots that the transaction declared warm and the block has not read yet.
     declared_accounts: HashSet<Address>,
     declared_slots: HashSet<(Address, U256)>,
+    /// Whether the transaction has read what no value of an account or slot tells.
+    is_opaque: bool,
+    /// Told of what each transaction has changed.
+    publisher: Option<&'v dyn Publisher>,
     /// Collects the block access list.
     recorder: Option<Box<Recorder>>,
 }
@@ -95,6 +103,8 @@ impl<'v> World<'v> {
             destroyed: Vec::new(),
             declared_accounts: HashSet::default(),
             declared_slots: HashSet::default(),
+            is_opaque: false,
+            publisher: None,
             recorder: None,
         }
     }
@@ -115,6 +125,7 @@ impl<'v> World<'v> {
     /// Ends the transaction: destroyed accounts go, and touched ones that are empty (EIP-161).
     pub fn end_transaction(&mut self) {
         self.note_changes();
+        let changed = self.changed();
         for id in std::mem::take(&mut self.destroyed) {
             if self.record(id).destroyed_tx == self.tx {
                 self.destroy(id);
@@ -129,6 +140,7 @@ impl<'v> World<'v> {
                 }
             }
         }
+        self.publish(changed);
         self.journal.clear();
     }
 
@@ -214,7 +226,7 @@ impl<'v> World<'v> {
     /// What becomes of a destroyed account at the end of a transaction: nothing is left of it but,
     /// from EIP-8246 on, its balance.
     fn destroy(&mut self, id: AccountId) {
-        let balance = self.balance(id);
+        let balance = self.record(id).current.balance;
         self.erase(id);
         if self.destroyed_keep_balance && !balance.is_zero() {
             let record = self.record_mut(id);

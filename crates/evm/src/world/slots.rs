@@ -12,6 +12,7 @@ pub(super) struct SlotRecord {
     pub(super) current: U256,
     /// At the start of transaction `seen_tx`.
     pub(super) original: U256,
+    pub(super) account: AccountId,
     pub(super) key: U256,
     /// In the parent state.
     pub(super) parent: U256,
@@ -60,12 +61,19 @@ impl World<'_> {
             Some(_) => self.view.storage(&record.address, &key)?,
             None => U256::ZERO,
         };
+        Ok(self.intern_slot_as(account, key, parent))
+    }
+
+    /// The handle of a slot that the block has not seen and whose value in the parent state is known.
+    pub(super) fn intern_slot_as(&mut self, account: AccountId, key: U256, parent: U256) -> SlotId {
+        let record = self.record(account);
         let current = if record.wiped { U256::ZERO } else { parent };
         let declared = self.declared_slots.contains(&(record.address, key));
         let id = SlotId(u32::try_from(self.slots.len()).expect("gas bounds the slots"));
         self.slots.push(SlotRecord {
             current,
             original: current,
+            account,
             key,
             parent,
             seen_tx: self.tx,
@@ -75,7 +83,7 @@ impl World<'_> {
         });
         self.slot_ids.insert((account, key), id);
         self.record_mut(account).first_slot = Some(id);
-        Ok(id)
+        id
     }
 
     /// The slot's value.

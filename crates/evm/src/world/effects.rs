@@ -1,0 +1,237 @@
+//! A transaction taken from one world to another: what it has read there, and what it has changed.
+//!
+//! A world that is ahead runs a transaction upon a state that may be old by the time it is the
+//! transaction's turn. Its [`Effects`] hold in another world if everything that was read has the same
+//! value there; then they can be laid upon it as if the transaction had run there. Who last wrote a
+//! value does not matter.
+//!
+//! Of a balance, more is allowed: what only went up or down without being looked at is kept as a
+//! difference, and "is there enough" as the least balance that makes it so. Fees and transfers of
+//! several transactions to one account do not disturb each other.
+
+use super::{AccountId, SlotId, World, journal::Change};
+use crate::code::Code;
+use niwaki_primitives::{Account, Address, Fault, Log, U256};
+use std::sync::Arc;
+
+/// What of an account was looked at, beside its code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Looks(u8);
+
+impl Looks {
+    pub(super) const BALANCE: Self = Self(1);
+    pub(super) const NONCE: Self = Self(2);
+    pub(super) const EMPTINESS: Self = Self(4);
+    pub(super) const EXISTENCE: Self = Self(8);
+
+    pub(super) const fn with(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    const fn has(self, look: Self) -> bool {
+        self.0 & look.0 != 0
+    }
+}
+
+/// What a transaction has read and changed, taken out of the world that it ran in.
+#[derive(Debug)]
+pub struct Effects {
+    accounts: Vec<AccountEffect>,
+    slots: Vec<SlotEffect>,
+    logs: Vec<Log>,
+}
+
+#[derive(Debug)]
+struct AccountEffect {
+    address: Address,
+    /// As it was read.
+    parent: Option<Account>,
+    /// The nonce it was taken to have, which need not be the one that was read.
+    nonce: u64,
+    looks: Looks,
+    /// The least balance that allows what was paid.
+    needed: U256,
+    after: Account,
+    /// Where it changed.
+    code: Option<Arc<Code>>,
+    is_accessed: bool,
+    is_touched: bool,
+    is_destroyed: bool,
+}
+
+#[derive(Debug)]
+struct SlotEffect {
+    /// Index of the account.
+    account: usize,
+    key: U256,
+    before: U256,
+    after: U256,
+    is_accessed: bool,
+}
+
+/// Effects that hold, with the handles of what they are about.
+#[derive(Debug)]
+pub struct Holding {
+    accounts: Vec<AccountId>,
+    slots: Vec<SlotId>,
+}
+
+impl World<'_> {
+    /// Forgets everything but codes: the next transaction reads its view anew.
+    pub fn start_over(&mut self) {
+        self.account_ids.clear();
+        self.accounts.clear();
+        self.slot_ids.clear();
+        self.slots.clear();
+        self.new_codes.clear();
+        self.is_opaque = false;
+        self.begin_transaction();
+    }
+
+    /// Takes an account to have this nonce, which the transactions before will have led to.
+    pub fn assume_nonce(&mut self, id: AccountId, nonce: u64) {
+        let record = self.record_mut(id);
+        record.assumed_nonce = Some(nonce);
+        record.current.nonce = nonce;
+    }
+
+    /// Takes the transaction out that ran last, and was not ended. `None` if what it has read can't be
+    /// told in full.
+    pub fn take_effects(&mut self) -> Option<Effects> {
+        if self.is_opaque {
+            return None;
+        }
+        let tx = self.tx;
+        let accounts = self.accounts.iter().map(|record| {
+            let before = record.parent.unwrap_or_default();
+            let has_new_code = record.current.code_hash != before.code_hash;
+            AccountEffect {
+                address: record.address,
+                parent: record.parent,
+                nonce: record.assumed_nonce.unwrap_or(before.nonce),
+                looks: record.looks.get(),
+                needed: record.needed,
+                after: record.current,
+                code: has_new_code.then(|| self.codes[record.code.0 as usize].clone()),
+                is_accessed: record.accessed,
+                is_touched: record.touched_tx == tx,
+                is_destroyed: record.destroyed_tx == tx,
+            }
+        });
+        let accounts: Vec<AccountEffect> = accounts.collect();
+        let mut slots = Vec::with_capacity(self.slots.len());
+        for (account, record) in self.accounts.iter().enumerate() {
+            let mut next = record.first_slot;
+            while let Some(id) = next {
+                let slot = self.slot_record(id);
+                slots.push(SlotEffect {
+                    account,
+                    key: slot.key,
+                    before: slot.parent,
+                    after: slot.current,
+                    is_accessed: slot.accessed,
+                });
+                next = slot.next;
+            }
+        }
+        Some(Effects {
+            accounts,
+            slots,
+            logs: self.take_logs(),
+        })
+    }
+
+    /// Whether effects hold here, between two transactions. They come from a world whose view is the
+    /// one of this world, changed by nothing but what this world has changed: what this world has not
+    /// seen is therefore as they say.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub fn holds(&mut self, effects: &Effects) -> Result<Option<Holding>, Fault> {
+        let mut accounts = Vec::with_capacity(effects.accounts.len());
+        for effect in &effects.accounts {
+            let id = match self.account_ids.get(&effect.address) {
+                Some(id) => *id,
+                None => self.intern_as(&effect.address, effect.parent),
+            };
+            if !self.account_holds(id, effect) {
+                return Ok(None);
+            }
+            accounts.push(id);
+        }
+        let mut slots = Vec::with_capacity(effects.slots.len());
+        for effect in &effects.slots {
+            let account = accounts[effect.account];
+            let id = match self.slot_ids.get(&(account, effect.key)) {
+                Some(id) => *id,
+                // There the other world need not have looked at the parent state.
+                None if self.record(account).wiped => self.slot(account, effect.key)?,
+                None => self.intern_slot_as(account, effect.key, effect.before),
+            };
+            if self.slot_value(id) != effect.before {
+                return Ok(None);
+            }
+            slots.push(id);
+        }
+        Ok(Some(Holding { accounts, slots }))
+    }
+
+    fn account_holds(&self, id: AccountId, effect: &AccountEffect) -> bool {
+        let record = self.record(id);
+        let (now, looks) = (&record.current, effect.looks);
+        let before = effect.parent.unwrap_or_default();
+        let balance_holds = match looks.has(Looks::BALANCE) {
+            true => now.balance == before.balance,
+            false => now.balance >= effect.needed,
+        };
+        balance_holds
+            && now.code_hash == before.code_hash
+            && (!looks.has(Looks::NONCE) || now.nonce == effect.nonce)
+            && (!looks.has(Looks::EMPTINESS) || now.is_empty() == before.is_empty())
+            && (!looks.has(Looks::EXISTENCE) || record.exists == effect.parent.is_some())
+    }
+
+    /// Lays effects that hold upon this world, as the next transaction. It is to be ended as if it had
+    /// run here.
+    pub fn adopt(&mut self, effects: Effects, holding: &Holding) {
+        self.begin_transaction();
+        for (effect, id) in effects.accounts.into_iter().zip(&holding.accounts) {
+            self.adopt_account(*id, effect);
+        }
+        let tx = self.tx;
+        for (effect, id) in effects.slots.iter().zip(&holding.slots) {
+            let slot = &mut self.slots[id.0 as usize];
+            slot.accessed |= effect.is_accessed;
+            if effect.after != effect.before {
+                slot.seen_tx = tx;
+                slot.original = slot.current;
+                self.set_slot(*id, effect.after);
+            }
+        }
+        self.logs = effects.logs;
+    }
+
+    fn adopt_account(&mut self, id: AccountId, effect: AccountEffect) {
+        let before = effect.parent.unwrap_or_default();
+        self.record_mut(id).accessed |= effect.is_accessed;
+        if effect.is_touched {
+            self.touch(id);
+        }
+        if effect.after.nonce != effect.nonce {
+            self.set_nonce(id, effect.after.nonce);
+        }
+        if effect.after.balance != before.balance {
+            let rise = effect.after.balance.wrapping_sub(before.balance);
+            self.add_balance(id, rise);
+        }
+        if let Some(code) = effect.code {
+            self.set_known_code(id, code);
+        }
+        if effect.is_destroyed {
+            let tx = self.tx;
+            let old = std::mem::replace(&mut self.record_mut(id).destroyed_tx, tx);
+            self.destroyed.push(id);
+            self.journal.push(Change::Destroyed { account: id, old });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a transaction has changed, told to whoever runs others meanwhile.
+
+use super::{AccountId, SlotId, World, journal::Change};
+use niwaki_primitives::{Account, Address, B256, Bytes, U256};
+
+/// Is told of the values that a transaction has left.
+pub trait Publisher: Sync {
+    /// An account is this now.
+    fn account(&self, address: Address, account: Option<Account>);
+
+    /// A slot is this now.
+    fn slot(&self, address: Address, key: U256, value: U256);
+
+    /// There is a code with this hash now.
+    fn code(&self, hash: B256, code: Bytes);
+}
+
+/// Accounts and slots that a transaction has changed, some of them more than once.
+#[derive(Default)]
+pub(super) struct Changed {
+    accounts: Vec<AccountId>,
+    slots: Vec<SlotId>,
+}
+
+impl<'v> World<'v> {
+    /// Has `publisher` told of what each transaction changes, when it ends.
+    pub fn publish_to(&mut self, publisher: &'v dyn Publisher) {
+        self.publisher = Some(publisher);
+    }
+
+    /// What the transaction has changed so far, if anybody wants to know.
+    pub(super) fn changed(&self) -> Changed {
+        let mut changed = Changed::default();
+        if self.publisher.is_none() {
+            return changed;
+        }
+        for change in &self.journal {
+            match *change {
+                Change::Balance { account, .. }
+                | Change::Nonce { account, .. }
+                | Change::Code { account, .. }
+                | Change::Destroyed { account, .. }
+                | Change::Touch { account } => changed.accounts.push(account),
+                Change::Slot { slot, .. } => changed.slots.push(slot),
+                _ => {}
+            }
+        }
+        changed.accounts.sort_unstable_by_key(|id| id.0);
+        changed.accounts.dedup();
+        changed.slots.sort_unstable_by_key(|id| id.0);
+        changed.slots.dedup();
+        changed
+    }
+
+    /// Tells of the values that are there at the end of the transaction.
+    pub(super) fn publish(&self, changed: Changed) {
+        let Some(publisher) = self.publisher else {
+            return;
+        };
+        for id in changed.accounts {
+            let record = self.record(id);
+            let account = record.exists.then_some(record.current);
+            let before = record.parent.unwrap_or_default().code_hash;
+            if record.exists && record.current.code_hash != before {
+                let code = self.code_at(record.code);
+                publisher.code(code.hash(), code.to_bytes());
+            }
+            publisher.account(record.address, account);
+        }
+        for id in changed.slots {
+            let slot = self.slot_record(id);
+            publisher.slot(self.address(slot.account), slot.key, slot.current);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The transactions of a block on several threads, with the result of running them one by one.
+//!
+//! The thread that calls commits the transactions in order. Others run those that are still to come
+//! ahead of their turn, each upon the state as it is at that moment, and leave what it has read and
+//! changed ([`Effects`]). When it is a transaction's turn, its effects count if everything it has read
+//! still has the same value; otherwise it is run again, once, then and there. A transaction that
+//! nobody has begun when its turn comes is run in its place at once; while another is still at it, the
+//! committing thread runs one ahead itself.
+//!
+//! What a block's order decides, gas and nonce and what the sender can pay, is checked in that order.
+//! Everything else that goes wrong ahead of its turn is no error: the transaction is run again.
+
+mod committed;
+
+use crate::body::{Executed, PostState, at_index};
+use crate::executor::{ExecuteError, Executor};
+use crate::transaction::{TransactionError, TransactionResult};
+use committed::Committed;
+use niwaki_evm::Effects;
+use niwaki_primitives::{
+    Address, B256, Block, Fork, Receipt, RecoveredBlock, StateDiff, StateView, Transaction,
+    TxEnvelope, Typed2718,
+};
+use niwaki_rules::{
+    BlockRules, ChainSpec, blob_gas_of, effective_gas_price, intrinsic_gas, upfront_cost,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Thread;
+
+/// On how many threads transactions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parallelism {
+    /// Threads, the one that calls included.
+    pub threads: usize,
+    /// A block of fewer transactions is not worth a second thread.
+    pub least_transactions: usize,
+    /// Whether every transaction runs ahead before the first one counts, as if there were more threads
+    /// than transactions: for tests.
+    pub all_ahead: bool,
+}
+
+impl Parallelism {
+    /// So many threads for every block that is worth it.
+    pub const fn of(threads: usize) -> Self {
+        Self {
+            threads,
+            least_transactions: 4,
+            all_ahead: false,
+        }
+    }
+
+    /// Whether the transactions of a block run on several threads.
+    fn is_for(&self, rules: &BlockRules, transactions: usize) -> bool {
+        // Receipts before Byzantium want the state root after each transaction.
+        rules.fork >= Fork::Byzantium
+            && (self.threads > 1 || self.all_ahead)
+            && transactions >= self.least_transactions
+    }
+}
+
+/// So often a thread looks whether another is done before it does something else.
+const SPINS: u32 = 200;
+
+/// How the transactions of a block were run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Run ahead of their turn, and kept.
+    pub kept: usize,
+    /// Run ahead of their turn, and again.
+    pub repeated: usize,
+    /// Run when it was their turn.
+    pub in_turn: usize,
+}
+
+impl Shares {
+    const fn in_turn(transactions: usize) -> Self {
+        Self {
+            kept: 0,
+            repeated: 0,
+            in_turn: transactions,
+        }
+    }
+}
+
+/// A transaction that ran ahead of its turn.
+struct Ahead {
+    result: TransactionResult,
+    effects: Effects,
+}
+
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+const DONE: u8 = 2;
+
+/// A transaction's place: who runs it, and what came of it.
+#[derive(Default)]
+struct Place {
+    state: AtomicU8,
+    ahead: Mutex<Option<Ahead>>,
+}
+
+impl Place {
+    fn take(&self) -> bool {
+        let taken = self
+            .state
+            .compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+        taken.is_ok()
+    }
+
+    fn put(&self, ahead: Option<Ahead>) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+        self.state.store(DONE, Ordering::Release);
+    }
+
+    fn is_done(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DONE
+    }
+
+    fn get(&self) -> Option<Ahead> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.take()
+    }
+}
+
+/// What all threads share.
+struct Run<'r> {
+    spec: &'r ChainSpec,
+    block: &'r RecoveredBlock,
+    state: &'r Committed<'r>,
+    places: Vec<Place>,
+    /// No transaction before this one is free.
+    next: AtomicUsize,
+    is_over: AtomicBool,
+    committer: Thread,
+}
+
+impl Run<'_> {
+    /// Waits until whoever has a transaction is done with it, and runs others ahead meanwhile.
+    fn wait_for<'e>(&'e self, place: &Place, spare: &mut Option<Executor<'e>>) -> Option<Ahead> {
+        let mut spins = 0_u32;
+        while !place.is_done() {
+            spins = spins.saturating_add(1);
+            if spins < SPINS {
+                std::hint::spin_loop();
+            } else if let Some(next) = self.take_next() {
+                let ahead = self.run_ahead(spare, next);
+                self.places[next].put(ahead);
+            } else {
+                std::thread::park();
+            }
+        }
+        place.get()
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor::new(self.spec, &self.block.block.header, self.state)
+    }
+
+    fn transaction(&self, index: usize) -> (&TxEnvelope, Address) {
+        let tx = &self.block.block.body.transactions[index];
+        (tx, self.block.senders[index])
+    }
+
+    /// Takes the next transaction that nobody has.
+    fn take_next(&self) -> Option<usize> {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if self.places.get(index)?.take() {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
+    fn run_ahead<'e>(&'e self, executor: &mut Option<Executor<'e>>, index: usize) -> Option<Ahead> {
+        let (tx, sender) = self.transaction(index);
+        let mut own = executor.take().unwrap_or_else(|| self.executor());
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let ahead = own.run_ahead(tx, sender);
+            (own, ahead)
+        }));
+        let (own, ahead) = ran.ok()?;
+        *executor = Some(own);
+        ahead
+    }
+
+    /// Runs transactions ahead until there is none left.
+    fn work(&self) {
+        let mut executor = None;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Some(index) = self.take_next() else {
+                return;
+            };
+            let ahead = self.run_ahead(&mut executor, index);
+            self.places[index].put(ahead);
+            self.committer.unpark();
+        }
+    }
+}
+
+impl Executor<'_> {
+    /// Runs a transaction ahead of its turn, as if it were valid. `None` if it can't be known what it
+    /// would do.
+    fn run_ahead(&mut self, tx: &TxEnvelope, sender: Address) -> Option<Ahead> {
+        let cost = upfront_cost(tx)?;
+        let world = self.evm.world();
+        world.start_over();
+        let payer = world.load(&sender).ok()?;
+        world.assume_nonce(payer, tx.nonce());
+        if !world.can_pay(payer, cost) {
+            return None;
+        }
+        let gas = intrinsic_gas(tx, sender, self.rules.fork);
+        if tx.gas_limit() < gas.intrinsic.max(gas.floor) {
+            return None;
+        }
+        let price = effective_gas_price(tx, self.rules.base_fee);
+        let result = self.run_and_pay(tx, sender, (gas, price), None).ok()?;
+        let effects = self.evm.world().take_effects()?;
+        Some(Ahead { result, effects })
+    }
+
+    /// Counts a transaction that ran ahead as the next one, if what it has read still holds.
+    fn adopt(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+        ahead: Ahead,
+    ) -> Result<Option<TransactionResult>, TransactionError> {
+        self.check(tx, sender)?;
+        let world = self.evm.world();
+        let Some(holding) = world.holds(&ahead.effects)? else {
+            return Ok(None);
+        };
+        world.adopt(ahead.effects, &holding);
+        let mut result = ahead.result;
+        result.logs = self.end_transaction(&result, blob_gas_of(tx));
+        Ok(Some(result))
+    }
+}
+
+/// As [`apply_body`](crate::apply_body), with the transactions on several threads where the block is
+/// worth it.
+///
+/// # Errors
+/// As [`apply_body`](crate::apply_body).
+pub fn apply_body_on(
+    parallelism: Parallelism,
+    spec: &ChainSpec,
+    block: &RecoveredBlock,
+    view: &(dyn StateView + Sync),
+    post_state: PostState<'_>,
+) -> Result<(Executed, Shares), ExecuteError> {
+    let Block { header, body } = &block.block;
+    let rules = BlockRules::new(spec, header);
+    if !parallelism.is_for(&rules, body.transactions.len()) {
+        let executed = Executor::new(spec, header, view).apply_body(spec, block, post_state)?;
+        return Ok((executed, Shares::in_turn(body.transactions.len())));
+    }
+    let committed = Committed::new(view);
+    let mut executor = Executor::new(spec, header, view);
+    executor.evm().world().publish_to(&committed);
+    executor.begin_block(spec, header)?;
+    let (receipts, shares) = executor.process_ahead(parallelism, spec, block, &committed)?;
+    let executed = executor.finish_block(spec, header, body, receipts)?;
+    Ok((executed, shares))
+}
+
+/// As [`apply_body_on`], the transactions alone, without what comes before and after them; receipts
+/// before Byzantium are without a state root.
+///
+/// # Errors
+/// As [`apply_body`](crate::apply_body).
+pub fn process_transactions_on(
+    parallelism: Parallelism,
+    spec: &ChainSpec,
+    block: &RecoveredBlock,
+    view: &(dyn StateView + Sync),
+) -> Result<(Vec<Receipt>, Shares, StateDiff), ExecuteError> {
+    let committed = Committed::new(view);
+    let mut executor = Executor::new(spec, &block.block.header, view);
+    let transactions = block.block.body.transactions.len();
+    let (receipts, shares) = if parallelism.is_for(executor.rules(), transactions) {
+        executor.evm().world().publish_to(&committed);
+        executor.process_ahead(parallelism, spec, block, &committed)?
+    } else {
+        let receipts = executor.process_transactions(block, &mut |_| Ok(B256::ZERO))?;
+        (receipts, Shares::in_turn(transactions))
+    };
+    Ok((receipts, shares, executor.diff()))
+}
+
+impl Executor<'_> {
+    /// Processes the transactions of a block, whose beginning has been run, some of them ahead of their
+    /// turn. `committed` is told of what this machine changes.
+    fn process_ahead(
+        &mut self,
+        parallelism: Parallelism,
+        spec: &ChainSpec,
+        block: &RecoveredBlock,
+        committed: &Committed<'_>,
+    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+        let transactions = &block.block.body.transactions;
+        let run = Run {
+            spec,
+            block,
+            state: committed,
+            places: transactions.iter().map(|_| Place::default()).collect(),
+            // The first one is the committing thread's own.
+            next: AtomicUsize::new(usize::from(!parallelism.all_ahead)),
+            is_over: AtomicBool::new(false),
+            committer: std::thread::current(),
+        };
+        if parallelism.all_ahead {
+            run.work();
+        }
+        std::thread::scope(|scope| {
+            for _ in 1..parallelism.threads.min(transactions.len()) {
+                scope.spawn(|| run.work());
+            }
+            let done = self.commit_all(&run);
+            run.is_over.store(true, Ordering::Relaxed);
+            done
+        })
+    }
+
+    /// Counts the transactions in their order.
+    fn commit_all(&mut self, run: &Run<'_>) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+        let mut receipts = Vec::with_capacity(run.places.len());
+        let mut shares = Shares::default();
+        let mut spare = None;
+        for (index, place) in run.places.iter().enumerate() {
+            let (tx, sender) = run.transaction(index);
+            let is_free = place.take();
+            let ahead = match is_free {
+                true => None,
+                false => run.wait_for(place, &mut spare),
+            };
+            let adopted = match ahead {
+                Some(ahead) => self.adopt(tx, sender, ahead),
+                None => Ok(None),
+            };
+            let adopted = adopted.map_err(|error| at_index(index, error))?;
+            let count = match (&adopted, is_free) {
+                (Some(_), _) => &mut shares.kept,
+                (None, true) => &mut shares.in_turn,
+                (None, false) => &mut shares.repeated,
+            };
+            *count = count.saturating_add(1);
+            let result = match adopted {
+                Some(result) => result,
+                None => self
+                    .process_transaction(tx, sender, None)
+                    .map_err(|error| at_index(index, error))?,
+            };
+            receipts.push(self.receipt(tx.ty(), result, None));
+        }
+        Ok((receipts, shares))
+    }
+}
