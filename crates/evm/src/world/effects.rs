@@ -235,3 +235,54 @@ impl World<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_crypto::PrecompileSet;
+    use niwaki_primitives::Fork;
+    use niwaki_testkit::{MemoryAccount, MemoryState};
+
+    const CONTRACT: Address = Address::repeat_byte(0xc0);
+    const KEY: U256 = U256::ZERO;
+
+    fn world(state: &MemoryState) -> World<'_> {
+        World::new(state, Fork::London, PrecompileSet::Berlin)
+    }
+
+    /// A slot of a contract that this block has destroyed: who runs ahead has seen no account, and has
+    /// not looked at the parent state.
+    #[test]
+    fn what_a_block_has_destroyed_keeps_its_value_in_the_parent_state() {
+        let mut parent = MemoryState::default();
+        let mut contract = MemoryAccount {
+            nonce: 1,
+            ..MemoryAccount::default()
+        };
+        contract.storage.insert(KEY, U256::from(5));
+        parent.insert(CONTRACT, contract);
+        let mut world = world(&parent);
+        world.begin_transaction();
+        let id = world.look_at(&CONTRACT).unwrap();
+        world.self_destruct(id, id, false);
+        world.end_transaction();
+
+        let without = MemoryState::default();
+        let mut ahead = self::world(&without);
+        ahead.start_over();
+        let id = ahead.look_at(&CONTRACT).unwrap();
+        ahead.set_nonce(id, 1);
+        let slot = ahead.slot(id, KEY).unwrap();
+        ahead.set_slot(slot, U256::from(7));
+        let effects = ahead.take_effects().unwrap();
+
+        let holding = world.holds(&effects).unwrap().expect("nothing has changed");
+        world.adopt(effects, &holding);
+        world.end_transaction();
+        let diff = world.diff();
+        let (_, change) = &diff.accounts[0];
+        let (_, slot) = change.slots[0];
+        assert!(change.storage_wiped);
+        assert_eq!((slot.prior, slot.new), (U256::from(5), U256::from(7)));
+    }
+}
