@@ -33,5 +33,11 @@ if [ -n "${NIWAKI_CORPUS:-}" ]; then
   step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"
 fi
 step "$bin/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
+# Whole blocks beside go-ethereum, where `cargo xtask peers` has built its program.
+if [ -x "$CARGO_TARGET_DIR/peers/evm" ]; then
+  for fork in Osaka; do
+    step "$bin/niwaki-evm" fuzz --t8n "$CARGO_TARGET_DIR/peers/evm" --fork "$fork" --seconds 20 --jobs 2 --keep "$CARGO_TARGET_DIR/tmp"
+  done
+fi
 
 printf '\nall passed in %d s\n' "$SECONDS"

@@ -31,7 +31,7 @@ enum Command {
     BlockTest(BlockOptions),
     /// Runs code once or many times and prints gas, output and time.
     Run(run::RunOptions),
-    /// Runs random blocks here and on revm, and compares.
+    /// Runs random blocks here and on revm or go-ethereum, and compares.
     Fuzz(fuzz::FuzzOptions),
 }
 

@@ -1,10 +1,12 @@
-//! `niwaki-evm fuzz`: random blocks on this machine and on revm.
+//! `niwaki-evm fuzz`: random blocks on this machine, and on revm or go-ethereum's `evm t8n`.
 
 use clap::Args;
-use eyre::{Result, ensure};
+use eyre::{Result, bail, ensure};
 use niwaki_evm::Dispatch;
-use niwaki_fuzz::{Search, search};
+use niwaki_fuzz::{BLOCK_FORKS, Difference, Search, T8n, Tally, check, check_block, search};
+use niwaki_primitives::Fork;
 use std::{
+    path::PathBuf,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -27,6 +29,15 @@ pub(crate) struct FuzzOptions {
     /// Runs every case on the loop form of the interpreter.
     #[arg(long)]
     loop_dispatch: bool,
+    /// Runs whole blocks beside this program, go-ethereum's `evm`, instead of revm.
+    #[arg(long, value_name = "PATH")]
+    t8n: Option<PathBuf>,
+    /// Fork of the blocks given to --t8n: Prague, Osaka or Amsterdam.
+    #[arg(long, requires = "t8n", default_value = "Osaka")]
+    fork: String,
+    /// Where --t8n writes the files of a block that differs.
+    #[arg(long, requires = "t8n", value_name = "DIR", default_value = ".")]
+    keep: PathBuf,
 }
 
 /// Time between two lines of progress.
@@ -43,6 +54,16 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         now.map_or(0, |since| since.as_secs().wrapping_mul(1 << 24))
     });
     let start = Instant::now();
+    let dispatch = if options.loop_dispatch {
+        Dispatch::Loop
+    } else {
+        Dispatch::Threaded
+    };
+    let peer = options.peer()?;
+    let check = |seed, tally: &mut Tally| match &peer {
+        Some((t8n, fork)) => check_block(seed, *fork, t8n, dispatch, tally),
+        None => check(seed, dispatch, tally),
+    };
     let look = Search {
         seed,
         cases: options.cases.unwrap_or(u64::MAX),
@@ -53,11 +74,8 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
             .jobs
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
             .max(1),
-        dispatch: if options.loop_dispatch {
-            Dispatch::Loop
-        } else {
-            Dispatch::Threaded
-        },
+        // A block costs a process.
+        chunk: if peer.is_some() { 1 } else { 64 },
     };
     println!("fuzzing from seed {seed} on {} threads", look.jobs);
     let told = Mutex::new(start);
@@ -69,14 +87,18 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
             println!("{cases} cases, {rate:.0} a second");
         }
     };
-    match search(&look, &progress) {
+    match search(&look, &check, &progress) {
         Ok((cases, tally)) => {
+            // A receipt does not say which of the two it was.
+            let failed = if peer.is_some() {
+                format!("{} failed", tally.reverted)
+            } else {
+                format!("{} reverted, {} halted", tally.reverted, tally.halted)
+            };
             println!(
-                "{cases} cases without a difference: {} transactions succeeded, {} reverted, {} \
-                 halted, {} were refused; {} Mgas in {:.0} s",
+                "{cases} cases without a difference: {} transactions succeeded, {failed}, {} were \
+                 refused; {} Mgas in {:.0} s",
                 tally.succeeded,
-                tally.reverted,
-                tally.halted,
                 tally.refused,
                 tally.gas / 1_000_000,
                 start.elapsed().as_secs_f64()
@@ -84,15 +106,45 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
             Ok(true)
         }
         Err(found) => {
-            println!(
-                "difference on {}, seed {}: {}",
-                found.fork, found.seed, found.what
-            );
-            println!(
-                "to see it again: niwaki-evm fuzz --cases 1 --seed {}",
-                found.seed
-            );
+            tell(options, &found);
             Ok(false)
         }
     }
+}
+
+impl FuzzOptions {
+    /// The other program and the fork of its blocks, where there is one.
+    fn peer(&self) -> Result<Option<(T8n, Fork)>> {
+        let Some(program) = &self.t8n else {
+            return Ok(None);
+        };
+        ensure!(
+            program.is_file(),
+            "--t8n {} is no file; give go-ethereum's program `evm`",
+            program.display()
+        );
+        let named = |fork: &Fork| fork.name() == self.fork;
+        let Some(fork) = BLOCK_FORKS.into_iter().find(named) else {
+            let names = BLOCK_FORKS.map(Fork::name).join(", ");
+            bail!(
+                "--fork {} has no blocks for --t8n; use one of {names}",
+                self.fork
+            );
+        };
+        Ok(Some((T8n::new(program.clone(), self.keep.clone()), fork)))
+    }
+}
+
+fn tell(options: &FuzzOptions, found: &Difference) {
+    println!(
+        "difference on {}, seed {}: {}",
+        found.fork, found.seed, found.what
+    );
+    let peer = options.t8n.as_ref().map_or_else(String::new, |program| {
+        format!(" --t8n {} --fork {}", program.display(), found.fork)
+    });
+    println!(
+        "to see it again: niwaki-evm fuzz{peer} --cases 1 --seed {}",
+        found.seed
+    );
 }

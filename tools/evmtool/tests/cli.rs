@@ -98,7 +98,8 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
     std::fs::write(path("broken.json"), "{\"a\":").unwrap();
     std::fs::write(path("kindless.json"), "{\"x\": {}}").unwrap();
     let (empty, broken, kindless) = (path("empty"), path("broken.json"), path("kindless.json"));
-    let cases: [(&[&str], &[&str]); 13] = [
+    let own = env!("CARGO_BIN_EXE_niwaki-evm");
+    let cases: [(&[&str], &[&str]); 16] = [
         (
             &["state-test", "nowhere"],
             &["can't list nowhere", "check the path"],
@@ -148,6 +149,18 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
             &["--fork Atlantis", "use one of"],
         ),
         (&["fuzz"], &["say how long", "--seconds"]),
+        (
+            &["fuzz", "--cases", "1", "--t8n", "nowhere"],
+            &["--t8n nowhere is no file", "give go-ethereum's"],
+        ),
+        (
+            &["fuzz", "--cases", "1", "--fork", "Osaka"],
+            &["--t8n <PATH>"],
+        ),
+        (
+            &["fuzz", "--cases", "1", "--t8n", own, "--fork", "Berlin"],
+            &["--fork Berlin", "use one of Prague, Osaka, Amsterdam"],
+        ),
     ];
     for (arguments, wanted) in cases {
         let output = run(arguments);

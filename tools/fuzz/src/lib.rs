@@ -1,15 +1,20 @@
-//! Differential fuzzing of the state transition against revm.
+//! Differential fuzzing of the state transition against revm and go-ethereum.
 //!
 //! A case is a fork, a small state full of contracts, and a few transactions in one block, all
 //! drawn from one seed. Both machines run it; every transaction must be accepted or refused alike,
 //! end alike, cost the same gas, return the same bytes and log the same logs, and the state after
 //! the block must be the same. The seed of a case is all it takes to see a difference again.
+//!
+//! [`check_block`] does the same with whole blocks, system calls and requests among them, beside
+//! go-ethereum's `evm t8n`, where that program is at hand.
 
+mod block;
 mod case;
 mod ours;
 mod peer;
 mod program;
 
+pub use block::{BLOCK_FORKS, T8n, check_block};
 pub use case::{Case, Outcome};
 
 use niwaki_evm::Dispatch;
@@ -111,9 +116,12 @@ pub struct Search {
     pub until: Option<Instant>,
     /// Threads.
     pub jobs: usize,
-    /// How our machine dispatches.
-    pub dispatch: Dispatch,
+    /// Cases that a thread takes at once.
+    pub chunk: u64,
 }
+
+/// What checks the case of one seed: [`check`] or [`check_block`].
+pub type Check<'a> = &'a (dyn Fn(u64, &mut Tally) -> Result<(), Difference> + Sync);
 
 /// Runs cases until the search is over or a difference is found. Gives the number of cases run
 /// and what they looked like; `progress` is told of the number now and then.
@@ -122,10 +130,9 @@ pub struct Search {
 /// The [`Difference`] found first.
 pub fn search(
     search: &Search,
+    check: Check<'_>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(u64, Tally), Difference> {
-    /// Cases that a thread takes at once.
-    const CHUNK: u64 = 64;
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     let found: Mutex<Option<Difference>> = Mutex::new(None);
@@ -140,15 +147,15 @@ pub fn search(
     let work = || {
         let mut own = Tally::default();
         while !stop() {
-            let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+            let first = next.fetch_add(search.chunk, Ordering::Relaxed);
             if first >= search.cases {
                 break;
             }
-            let chunk = first..first.saturating_add(CHUNK).min(search.cases);
+            let chunk = first..first.saturating_add(search.chunk).min(search.cases);
             let cases = chunk.end - chunk.start;
             for case in chunk {
                 let seed = search.seed.wrapping_add(case);
-                if let Err(difference) = check(seed, search.dispatch, &mut own) {
+                if let Err(difference) = check(seed, &mut own) {
                     *found.lock().expect("as above") = Some(difference);
                     return;
                 }
@@ -205,9 +212,10 @@ mod tests {
                 cases: 1000,
                 until: None,
                 jobs: 2,
-                dispatch,
+                chunk: 64,
             };
-            match search(&look, &|_| ()) {
+            let check = |seed, tally: &mut Tally| check(seed, dispatch, tally);
+            match search(&look, &check, &|_| ()) {
                 Err(difference) => panic!("{difference:?}"),
                 Ok((cases, tally)) => {
                     assert_eq!(cases, 1000);

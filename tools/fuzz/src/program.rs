@@ -1,7 +1,9 @@
 //! Random programs that get somewhere: values are pushed before they are used, jumps lead to
 //! destinations, loops end, and calls go to accounts that exist more often than not.
 
-use niwaki_primitives::{Address, U256};
+mod edges;
+
+use niwaki_primitives::{Address, Fork, U256};
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 
 /// Bytes of the memory that programs mostly use.
@@ -15,6 +17,10 @@ pub(crate) struct Writer<'a> {
     code: Vec<u8>,
     /// Words on the stack, as far as is known.
     height: usize,
+    /// The fork whose edges are sought, if any are.
+    edges: Option<Fork>,
+    /// How many programs this one is written into.
+    nesting: u8,
 }
 
 impl<'a> Writer<'a> {
@@ -24,7 +30,15 @@ impl<'a> Writer<'a> {
             accounts,
             code: Vec::new(),
             height: 0,
+            edges: None,
+            nesting: 0,
         }
+    }
+
+    /// Seeks what `fork` prices by the state.
+    pub(crate) fn at_edges_of(mut self, fork: Fork) -> Self {
+        self.edges = Some(fork);
+        self
     }
 
     /// A program of about `pieces` pieces, sometimes with bytes flipped.
@@ -140,6 +154,9 @@ impl<'a> Writer<'a> {
     /// One meaningful group of opcodes.
     fn piece(&mut self) {
         self.pop_down();
+        if self.edges.is_some() && self.rng.random_bool(0.4) {
+            return self.edge();
+        }
         match self.rng.random_range(0..100) {
             0..24 => self.compute(),
             24..34 => self.shuffle(),

@@ -1,0 +1,267 @@
+//! Whole blocks on this machine and on go-ethereum's `evm t8n`, compared.
+//!
+//! A case is a state with the system contracts, a header, transactions of every type and
+//! withdrawals, all drawn from one seed for one fork. Both machines drop the transactions that they
+//! refuse and run the others; refusals, receipts, gas, requests, state root and block access list
+//! must be equal. This room knows that program's command line and JSON, and none of its code.
+
+mod cast;
+mod compare;
+mod draft;
+mod ours;
+mod system;
+mod t8n;
+#[cfg(test)]
+mod tests;
+
+pub use t8n::T8n;
+
+use crate::{Difference, Tally, case::CHAIN_ID};
+use cast::Cast;
+use draft::{Draft, GasLimit};
+use niwaki_evm::Dispatch;
+use niwaki_execution::Executor;
+use niwaki_primitives::{
+    Address, B256, Bloom, Bytes, Fork, Header, Receipt, StateView, TxEnvelope, U256, Withdrawal,
+};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryState;
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+
+/// The forks whose blocks are drawn here: those with requests, as far as both machines know them.
+pub const BLOCK_FORKS: [Fork; 3] = [Fork::Prague, Fork::Osaka, Fork::Amsterdam];
+
+/// Number of the block.
+const NUMBER: u64 = 1000;
+const MOST_TRANSACTIONS: usize = 8;
+
+/// A block before its transactions are signed, so that some can be left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    cast: Cast,
+    header: Header,
+    state: MemoryState,
+    drafts: Vec<Draft>,
+    withdrawals: Vec<Withdrawal>,
+}
+
+/// A block with the state it meets. Some of its transactions may be invalid.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockCase {
+    pub(crate) fork: Fork,
+    pub(crate) header: Header,
+    pub(crate) state: MemoryState,
+    pub(crate) transactions: Vec<(TxEnvelope, Address)>,
+    pub(crate) withdrawals: Vec<Withdrawal>,
+}
+
+/// What a machine makes of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// What comes after the transactions broke the protocol; in the machine's words.
+    Invalid(String),
+    /// The block without the transactions that were refused.
+    Done(Box<Done>),
+}
+
+/// What running a block gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Which transactions were refused.
+    pub(crate) refused: Vec<usize>,
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) receipt_blooms: Vec<Bloom>,
+    pub(crate) logs_bloom: Bloom,
+    pub(crate) gas_used: u64,
+    pub(crate) blob_gas_used: u64,
+    pub(crate) requests: Vec<Bytes>,
+    pub(crate) state_root: B256,
+    /// RLP.
+    pub(crate) block_access_list: Option<Bytes>,
+}
+
+impl Plan {
+    /// The plan of `seed`.
+    pub(crate) fn of(seed: u64, fork: Fork) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (cast, mut state) = Cast::draw(&mut rng, fork);
+        for number in NUMBER - 256..NUMBER {
+            let hash = B256::from(U256::from(number * 7));
+            state.block_hashes.insert(number, hash);
+        }
+        let header = draw_header(&mut rng, &cast, &state);
+        let count = rng.random_range(1..=MOST_TRANSACTIONS);
+        let drafts = (0..count).map(|_| Draft::draw(&mut rng, &cast)).collect();
+        let withdrawals = draw_withdrawals(&mut rng, &cast);
+        Self {
+            cast,
+            header,
+            state,
+            drafts,
+            withdrawals,
+        }
+    }
+
+    /// Signs the transactions, each with the nonces and the gas that the state before it asks for.
+    pub(crate) fn sign(&self) -> BlockCase {
+        let spec = ChainSpec::single(CHAIN_ID, self.cast.fork);
+        let mut executor = Executor::new(&spec, &self.header, &self.state);
+        let begun = executor.begin_block(&spec, &self.header);
+        begun.expect("memory does not fail");
+        let mut taken: Vec<(TxEnvelope, Address)> = Vec::new();
+        let mut transactions = Vec::new();
+        for draft in &self.drafts {
+            let diff = executor.diff();
+            let changed = |of: &Address| diff.accounts.iter().find(|(address, _)| address == of);
+            let nonce_of = |address: &Address| match changed(address) {
+                Some((_, change)) => change.new.map_or(0, |account| account.nonce),
+                None => self.state.accounts.get(address).map_or(0, |a| a.nonce),
+            };
+            let sender = self.cast.keys[draft.from].address;
+            let gas = match draft.gas {
+                GasLimit::Is(gas) => gas,
+                GasLimit::NeededAnd(offset) => {
+                    let tx = draft.sign(&self.cast, PLENTY, &nonce_of);
+                    let needed = self.gas_needed(&spec, &taken, &tx, sender);
+                    needed.saturating_add_signed(offset)
+                }
+                GasLimit::Percent(percent) => {
+                    let tx = draft.sign(&self.cast, PLENTY, &nonce_of);
+                    self.gas_needed(&spec, &taken, &tx, sender) * percent / 100
+                }
+            };
+            let tx = draft.sign(&self.cast, gas, &nonce_of);
+            if executor.process_transaction(&tx, sender, None).is_ok() {
+                taken.push((tx.clone(), sender));
+            }
+            transactions.push((tx, sender));
+        }
+        BlockCase {
+            fork: self.cast.fork,
+            header: self.header.clone(),
+            state: self.state.clone(),
+            transactions,
+            withdrawals: self.withdrawals.clone(),
+        }
+    }
+
+    /// Gas that `tx` needs after `taken`, before refunds.
+    fn gas_needed(
+        &self,
+        spec: &ChainSpec,
+        taken: &[(TxEnvelope, Address)],
+        tx: &TxEnvelope,
+        sender: Address,
+    ) -> u64 {
+        let header = Header {
+            gas_limit: 1 << 40,
+            ..self.header.clone()
+        };
+        let mut executor = Executor::new(spec, &header, &self.state);
+        let begun = executor.begin_block(spec, &header);
+        begun.expect("memory does not fail");
+        for (tx, sender) in taken {
+            drop(executor.process_transaction(tx, *sender, None));
+        }
+        executor
+            .process_transaction(tx, sender, None)
+            .map_or(100_000, |result| result.gas_before_refund)
+    }
+}
+
+/// As much gas as a transaction may have.
+const PLENTY: u64 = 1 << 24;
+
+fn draw_header(rng: &mut SmallRng, cast: &Cast, state: &MemoryState) -> Header {
+    let gas_limit = if rng.random_bool(0.2) {
+        rng.random_range(100_000..30_000_000)
+    } else {
+        60_000_000
+    };
+    let beneficiary = match rng.random_range(0..10) {
+        0 => cast.any(rng),
+        1 => cast.keys[0].address,
+        _ => Address::repeat_byte(0xcb),
+    };
+    let parent_hash = state.block_hash(NUMBER - 1);
+    Header {
+        parent_hash: parent_hash.expect("given to the state"),
+        number: NUMBER,
+        timestamp: 1_700_000_000,
+        gas_limit,
+        beneficiary,
+        difficulty: U256::ZERO,
+        mix_hash: B256::from(rng.random::<[u8; 32]>()),
+        base_fee_per_gas: Some(rng.random_range(7..1000)),
+        excess_blob_gas: Some(rng.random_range(0..40_000_000)),
+        blob_gas_used: Some(0),
+        parent_beacon_block_root: Some(B256::from(rng.random::<[u8; 32]>())),
+        slot_number: (cast.fork >= Fork::Amsterdam).then(|| rng.random()),
+        ..Header::default()
+    }
+}
+
+fn draw_withdrawals(rng: &mut SmallRng, cast: &Cast) -> Vec<Withdrawal> {
+    let count = if rng.random_bool(0.5) {
+        0
+    } else {
+        rng.random_range(1..5)
+    };
+    (0..count)
+        .map(|index| Withdrawal {
+            index,
+            validator_index: rng.random_range(0..100),
+            address: cast.any(rng),
+            amount: match rng.random_range(0..3) {
+                0 => 0,
+                1 => 1,
+                _ => rng.random_range(0..u64::MAX / 2),
+            },
+        })
+        .collect()
+}
+
+/// Runs the block of `seed` on both machines.
+///
+/// # Errors
+/// The [`Difference`], cut down to the transactions that it needs, with the files that show it.
+pub fn check_block(
+    seed: u64,
+    fork: Fork,
+    peer: &T8n,
+    dispatch: Dispatch,
+    tally: &mut Tally,
+) -> Result<(), Difference> {
+    let plan = Plan::of(seed, fork);
+    let case = plan.sign();
+    let (ours, _) = ours::run(&case, dispatch);
+    if let Verdict::Done(done) = &ours {
+        count(tally, &case, done);
+    }
+    let Some(what) = compare::difference(&case, peer, dispatch) else {
+        return Ok(());
+    };
+    let (plan, what) = compare::shrink(plan, what, peer, dispatch);
+    let files = peer.keep(seed, &plan.sign());
+    Err(Difference {
+        seed,
+        fork,
+        what: format!("{what}\n{files}"),
+    })
+}
+
+fn count(tally: &mut Tally, case: &BlockCase, done: &Done) {
+    tally.refused += done.refused.len() as u64;
+    for receipt in &done.receipts {
+        if receipt.status == Some(true) {
+            tally.succeeded += 1;
+        } else {
+            tally.reverted += 1;
+        }
+    }
+    tally.gas += done.gas_used;
+    debug_assert_eq!(
+        case.transactions.len(),
+        done.refused.len() + done.receipts.len()
+    );
+}

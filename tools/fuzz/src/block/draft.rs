@@ -1,0 +1,357 @@
+//! Transactions before they are signed: nonces and gas limits follow from the state they meet.
+
+use super::{
+    cast::{Cast, SENDERS},
+    system::{DEPOSIT_CONTRACT, QUEUES, deposit_event, request_input},
+};
+use crate::{case::CHAIN_ID, program::Writer};
+use alloy_consensus::EthereumTypedTransaction;
+use niwaki_primitives::{
+    AccessList, AccessListItem, Address, Authorization, B256, Bytes, Fork, SignableTransaction,
+    SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy,
+    U256,
+};
+use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
+
+/// A transaction of any type that nobody has signed.
+pub(crate) type Unsigned = EthereumTypedTransaction<TxEip4844>;
+
+/// How much gas a transaction gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GasLimit {
+    /// So much.
+    Is(u64),
+    /// What it needs with plenty of gas, and so much more or less.
+    NeededAnd(i64),
+    /// So many percent of that.
+    Percent(u64),
+}
+
+/// An authorization; its nonce follows from the state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    pub(crate) authority: usize,
+    chain_id: u64,
+    delegate: Address,
+    /// Added to the right nonce.
+    nonce_offset: u64,
+    /// Whether its signature is spoiled.
+    spoiled: bool,
+}
+
+/// A transaction to be signed.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) from: usize,
+    /// Added to the right nonce.
+    pub(crate) nonce_offset: u64,
+    pub(crate) gas: GasLimit,
+    pub(crate) promises: Vec<Promise>,
+    tx: Unsigned,
+}
+
+impl Draft {
+    pub(crate) fn draw(rng: &mut SmallRng, cast: &Cast) -> Self {
+        let from = rng.random_range(0..SENDERS);
+        let (to, input, value) = draw_message(rng, cast, from);
+        let mut tx = draw_typed(rng, cast, to, input, value);
+        let promises = match &mut tx {
+            Unsigned::Eip7702(tx) => {
+                if rng.random_bool(0.2) {
+                    tx.to = cast.keys[rng.random_range(0..cast.keys.len())].address;
+                }
+                draw_promises(rng, cast, from)
+            }
+            _ => vec![],
+        };
+        let offset = |rng: &mut SmallRng, chance| match rng.random_bool(chance) {
+            true => *[1, u64::MAX].choose(rng).expect("not empty"),
+            false => 0,
+        };
+        Self {
+            from,
+            nonce_offset: offset(rng, 0.02),
+            gas: draw_gas(rng, cast.fork),
+            promises,
+            tx,
+        }
+    }
+
+    /// Signs it with `gas` and the nonces that `nonce_of` gives.
+    pub(crate) fn sign(
+        &self,
+        cast: &Cast,
+        gas: u64,
+        nonce_of: &dyn Fn(&Address) -> u64,
+    ) -> TxEnvelope {
+        let key = &cast.keys[self.from];
+        let own = nonce_of(&key.address);
+        let nonce = own.wrapping_add(self.nonce_offset);
+        let mut tx = self.tx.clone();
+        match &mut tx {
+            Unsigned::Legacy(tx) => (tx.nonce, tx.gas_limit) = (nonce, gas),
+            Unsigned::Eip2930(tx) => (tx.nonce, tx.gas_limit) = (nonce, gas),
+            Unsigned::Eip1559(tx) => (tx.nonce, tx.gas_limit) = (nonce, gas),
+            Unsigned::Eip4844(tx) => (tx.nonce, tx.gas_limit) = (nonce, gas),
+            Unsigned::Eip7702(tx) => {
+                (tx.nonce, tx.gas_limit) = (nonce, gas);
+                tx.authorization_list = self.keep_promises(cast, nonce_of);
+            }
+        }
+
+        let signature = key.sign(&tx.signature_hash());
+        tx.into_envelope(signature)
+    }
+
+    fn keep_promises(
+        &self,
+        cast: &Cast,
+        nonce_of: &dyn Fn(&Address) -> u64,
+    ) -> Vec<SignedAuthorization> {
+        let mut signed = Vec::new();
+        let mut used = vec![0u64; cast.keys.len()];
+        used[self.from] = 1;
+        for promise in &self.promises {
+            let key = &cast.keys[promise.authority];
+            let nonce = nonce_of(&key.address).wrapping_add(used[promise.authority]);
+            let authorization = Authorization {
+                chain_id: U256::from(promise.chain_id),
+                address: promise.delegate,
+                nonce: nonce.wrapping_add(promise.nonce_offset),
+            };
+            let signature = key.sign(&authorization.signature_hash());
+            let (mut r, s) = (signature.r(), signature.s());
+            if promise.spoiled {
+                r = r.wrapping_add(U256::from(1));
+            }
+            let holds = promise.chain_id < 2 && promise.nonce_offset == 0 && !promise.spoiled;
+            used[promise.authority] += u64::from(holds);
+            let y_parity = u8::from(signature.v());
+            signed.push(SignedAuthorization::new_unchecked(
+                authorization,
+                y_parity,
+                r,
+                s,
+            ));
+        }
+        signed
+    }
+}
+
+fn draw_gas(rng: &mut SmallRng, fork: Fork) -> GasLimit {
+    const CAP: u64 = 1 << 24;
+    let beyond = if fork >= Fork::Amsterdam { 0.15 } else { 0.02 };
+    if rng.random_bool(beyond) {
+        return GasLimit::Is(CAP + rng.random_range(0..500_000));
+    }
+    match rng.random_range(0..20) {
+        0 => GasLimit::Is(rng.random_range(10_000..60_000)),
+        1..3 => GasLimit::Is(rng.random_range(20_000..400_000)),
+        3..6 => GasLimit::NeededAnd(rng.random_range(-20..20)),
+        6..8 => GasLimit::NeededAnd(rng.random_range(-30_000..30_000)),
+        8..10 => GasLimit::Percent(rng.random_range(50..100)),
+        10 => GasLimit::Is(CAP - rng.random_range(0..3)),
+        _ => GasLimit::Is(rng.random_range(300_000..4_000_000)),
+    }
+}
+
+/// Recipient, input and value.
+fn draw_message(rng: &mut SmallRng, cast: &Cast, from: usize) -> (TxKind, Bytes, U256) {
+    let value = match rng.random_range(0..10) {
+        0..5 => U256::ZERO,
+        5..9 => U256::from(rng.random_range(1..1000u64)),
+        _ => U256::from(1) << rng.random_range(0..90),
+    };
+    let to = match rng.random_range(0..100) {
+        0..44 => *cast.contracts.choose(rng).expect("there are contracts"),
+        44..56 => {
+            let pieces = rng.random_range(1..16);
+            let code = Writer::new(rng, &cast.named)
+                .at_edges_of(cast.fork)
+                .write(pieces);
+            return (TxKind::Create, code.into(), value);
+        }
+        56..66 => {
+            let queue = QUEUES.choose(rng).expect("there are four");
+            let fee = rng.random_range(0..40u64) + u64::from(rng.random_bool(0.1)) * 100_000;
+            let deposit = if queue.input_bytes == 184 {
+                1_000_000_000_000_000_000u64
+            } else {
+                0
+            };
+            let input = request_input(rng, queue);
+            let value = U256::from(fee) + U256::from(deposit);
+            return (TxKind::Call(queue.address), input.into(), value);
+        }
+        66..70 => {
+            let input = deposit_event(rng);
+            return (TxKind::Call(DEPOSIT_CONTRACT), input.into(), value);
+        }
+        70..77 => *cast.nobodies.choose(rng).expect("there are some"),
+        77..80 => cast.keys[from].address,
+        80..88 => cast.keys[rng.random_range(0..cast.keys.len())].address,
+        88..92 => Address::with_last_byte(rng.random_range(0..0x13)),
+        _ => cast.any(rng),
+    };
+    (TxKind::Call(to), draw_input(rng).into(), value)
+}
+
+fn draw_input(rng: &mut SmallRng) -> Vec<u8> {
+    let bytes = match rng.random_range(0..10) {
+        0..4 => 0,
+        9 => rng.random_range(0..4_000),
+        _ => rng.random_range(0..100),
+    };
+    let zeros = rng.random_range(0.0..1.0);
+    (0..bytes)
+        .map(|_| {
+            if rng.random_bool(zeros) {
+                0
+            } else {
+                rng.random()
+            }
+        })
+        .collect()
+}
+
+fn draw_access_list(rng: &mut SmallRng, cast: &Cast) -> AccessList {
+    let mut items: Vec<AccessListItem> = Vec::new();
+    for _ in 0..rng.random_range(0..4) {
+        let item = AccessListItem {
+            address: cast.any(rng),
+            storage_keys: (0..rng.random_range(0..3))
+                .map(|_| B256::from(U256::from(rng.random_range(0..6u64))))
+                .collect(),
+        };
+        items.push(item.clone());
+        if rng.random_bool(0.2) {
+            items.push(item);
+        }
+    }
+    AccessList(items)
+}
+
+fn draw_promises(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<Promise> {
+    let mut promises: Vec<Promise> = Vec::new();
+    let count = if rng.random_bool(0.03) {
+        0
+    } else {
+        rng.random_range(1..5)
+    };
+    for _ in 0..count {
+        let authority = match (rng.random_range(0..6), promises.last()) {
+            (0, _) => from,
+            (1 | 2, Some(last)) => last.authority,
+            _ => rng.random_range(0..cast.keys.len()),
+        };
+        let delegate = if rng.random_bool(0.15) {
+            Address::ZERO
+        } else {
+            cast.draw_delegate(rng)
+        };
+        promises.push(Promise {
+            authority,
+            chain_id: *[0, 0, CHAIN_ID, CHAIN_ID, CHAIN_ID, CHAIN_ID, CHAIN_ID, 2]
+                .choose(rng)
+                .expect("not empty"),
+            delegate,
+            nonce_offset: u64::from(rng.random_bool(0.08)),
+            spoiled: rng.random_bool(0.05),
+        });
+    }
+    promises
+}
+
+fn draw_blobs(rng: &mut SmallRng) -> Vec<B256> {
+    let count = match rng.random_range(0..20) {
+        0 => 0,
+        1 => 7,
+        _ => rng.random_range(1..=6),
+    };
+    let wrong = rng.random_bool(0.02);
+    (0..count)
+        .map(|_| {
+            let mut hash: [u8; 32] = rng.random();
+            hash[0] = if wrong { 2 } else { 1 };
+            B256::from(hash)
+        })
+        .collect()
+}
+
+/// A transaction of a drawn type; type 3 and 4 need a recipient.
+fn draw_typed(rng: &mut SmallRng, cast: &Cast, to: TxKind, input: Bytes, value: U256) -> Unsigned {
+    let price: u128 = match rng.random_range(0..30) {
+        0 => rng.random_range(0..1_000),
+        _ => rng.random_range(1_000..2_000),
+    };
+    let tip = match rng.random_range(0..8) {
+        0..3 => 0,
+        3 => price,
+        4 if rng.random_bool(0.1) => price + 1,
+        _ => rng.random_range(0..=price),
+    };
+    let access_list = draw_access_list(rng, cast);
+    let (chain_id, nonce, gas_limit) = (CHAIN_ID, 0, 0);
+    let (max_fee_per_gas, max_priority_fee_per_gas) = (price, tip);
+    let kind = match (rng.random_range(0..10), to) {
+        (kind @ 5..10, TxKind::Create) => kind % 5,
+        (kind, _) => kind,
+    };
+    match (kind, to) {
+        (0 | 1, _) => Unsigned::Legacy(TxLegacy {
+            chain_id: rng.random_bool(0.9).then_some(chain_id),
+            nonce,
+            gas_price: price,
+            gas_limit,
+            to,
+            value,
+            input,
+        }),
+        (2, _) => Unsigned::Eip2930(TxEip2930 {
+            chain_id,
+            nonce,
+            gas_price: price,
+            gas_limit,
+            to,
+            value,
+            input,
+            access_list,
+        }),
+        (5, TxKind::Call(to)) => Unsigned::Eip4844(TxEip4844 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas,
+            max_priority_fee_per_gas,
+            max_fee_per_blob_gas: rng.random_range(1..2000),
+            to,
+            value,
+            input,
+            access_list,
+            blob_versioned_hashes: draw_blobs(rng),
+        }),
+        (6..10, TxKind::Call(to)) => Unsigned::Eip7702(TxEip7702 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas,
+            max_priority_fee_per_gas,
+            to,
+            value,
+            input,
+            access_list,
+            authorization_list: vec![],
+        }),
+        _ => Unsigned::Eip1559(TxEip1559 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas,
+            max_priority_fee_per_gas,
+            to,
+            value,
+            input,
+            access_list,
+        }),
+    }
+}

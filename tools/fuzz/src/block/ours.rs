@@ -1,0 +1,97 @@
+//! A block on our machine.
+
+use super::{BlockCase, Done, Verdict};
+use crate::case::CHAIN_ID;
+use alloy_primitives::keccak256;
+use alloy_trie::{TrieAccount, root};
+use niwaki_evm::Dispatch;
+use niwaki_execution::{ExecuteError, Executed, Executor};
+use niwaki_primitives::{
+    Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
+};
+use niwaki_rules::{ChainSpec, InvalidBlock};
+use niwaki_testkit::MemoryState;
+
+/// Runs the block without the transactions that are refused, and gives the state after it.
+pub(crate) fn run(case: &BlockCase, dispatch: Dispatch) -> (Verdict, MemoryState) {
+    let mut refused = Vec::new();
+    loop {
+        let (kept, transactions): (Vec<usize>, Vec<_>) = case
+            .transactions
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !refused.contains(index))
+            .map(|(index, (tx, sender))| (index, (tx.clone(), *sender)))
+            .unzip();
+        match apply(case, transactions, dispatch) {
+            Ok(executed) => return done(case, refused, executed),
+            Err(ExecuteError::Invalid(InvalidBlock::Transaction { index, .. })) => {
+                refused.push(kept[index]);
+                refused.sort_unstable();
+            }
+            Err(ExecuteError::Invalid(reason)) => {
+                return (Verdict::Invalid(reason.to_string()), case.state.clone());
+            }
+            Err(ExecuteError::Fault(fault)) => panic!("memory does not fail: {fault}"),
+        }
+    }
+}
+
+fn apply(
+    case: &BlockCase,
+    transactions: Vec<(TxEnvelope, Address)>,
+    dispatch: Dispatch,
+) -> Result<Executed, ExecuteError> {
+    let (transactions, senders) = transactions.into_iter().unzip();
+    let block = RecoveredBlock {
+        block: Block {
+            header: case.header.clone(),
+            body: BlockBody {
+                transactions,
+                ommers: vec![],
+                withdrawals: Some(Withdrawals::new(case.withdrawals.clone())),
+            },
+        },
+        hash: B256::ZERO,
+        senders,
+    };
+    let spec = ChainSpec::single(CHAIN_ID, case.fork);
+    let mut executor = Executor::new(&spec, &case.header, &case.state);
+    executor.evm().set_dispatch(dispatch);
+    executor.apply_body(&spec, &block, &mut |_| Ok(B256::ZERO))
+}
+
+fn done(case: &BlockCase, refused: Vec<usize>, executed: Executed) -> (Verdict, MemoryState) {
+    let mut state = case.state.clone();
+    state.apply(&executed.diff);
+    let list = executed.block_access_list.as_ref();
+    let done = Done {
+        refused,
+        receipts: executed.receipts,
+        receipt_blooms: executed.receipt_blooms,
+        logs_bloom: executed.logs_bloom,
+        gas_used: executed.gas_used,
+        blob_gas_used: executed.blob_gas_used,
+        requests: executed.requests,
+        state_root: state_root(&state),
+        block_access_list: list.map(|list| rlp::encode(list).into()),
+    };
+    (Verdict::Done(Box::new(done)), state)
+}
+
+/// The state root of `state`, from nothing.
+fn state_root(state: &MemoryState) -> B256 {
+    root::state_root_unhashed(state.accounts.iter().map(|(address, account)| {
+        let slots = account
+            .storage
+            .iter()
+            .map(|(slot, value)| (B256::from(*slot), *value));
+        let leaf = TrieAccount {
+            nonce: account.nonce,
+            balance: account.balance,
+            storage_root: root::storage_root_unhashed(slots),
+            code_hash: keccak256(account.code.as_ref()),
+        };
+        (*address, leaf)
+    }))
+}
