@@ -9,6 +9,7 @@ mod cast;
 mod compare;
 mod draft;
 mod ours;
+mod sign;
 mod system;
 mod t8n;
 #[cfg(test)]
@@ -16,15 +17,13 @@ mod tests;
 
 pub use t8n::T8n;
 
-use crate::{Difference, Tally, case::CHAIN_ID};
+use crate::{Difference, Tally};
 use cast::Cast;
-use draft::{Draft, GasLimit};
+use draft::Draft;
 use niwaki_evm::Dispatch;
-use niwaki_execution::Executor;
 use niwaki_primitives::{
     Address, B256, Bloom, Bytes, Fork, Header, Receipt, StateView, TxEnvelope, U256, Withdrawal,
 };
-use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -101,82 +100,13 @@ impl Plan {
             withdrawals,
         }
     }
-
-    /// Signs the transactions, each with the nonces and the gas that the state before it asks for.
-    pub(crate) fn sign(&self) -> BlockCase {
-        let spec = ChainSpec::single(CHAIN_ID, self.cast.fork);
-        let mut executor = Executor::new(&spec, &self.header, &self.state);
-        let begun = executor.begin_block(&spec, &self.header);
-        begun.expect("memory does not fail");
-        let mut taken: Vec<(TxEnvelope, Address)> = Vec::new();
-        let mut transactions = Vec::new();
-        for draft in &self.drafts {
-            let diff = executor.diff();
-            let changed = |of: &Address| diff.accounts.iter().find(|(address, _)| address == of);
-            let nonce_of = |address: &Address| match changed(address) {
-                Some((_, change)) => change.new.map_or(0, |account| account.nonce),
-                None => self.state.accounts.get(address).map_or(0, |a| a.nonce),
-            };
-            let sender = self.cast.keys[draft.from].address;
-            let gas = match draft.gas {
-                GasLimit::Is(gas) => gas,
-                GasLimit::NeededAnd(offset) => {
-                    let tx = draft.sign(&self.cast, PLENTY, &nonce_of);
-                    let needed = self.gas_needed(&spec, &taken, &tx, sender);
-                    needed.saturating_add_signed(offset)
-                }
-                GasLimit::Percent(percent) => {
-                    let tx = draft.sign(&self.cast, PLENTY, &nonce_of);
-                    self.gas_needed(&spec, &taken, &tx, sender) * percent / 100
-                }
-            };
-            let tx = draft.sign(&self.cast, gas, &nonce_of);
-            if executor.process_transaction(&tx, sender, None).is_ok() {
-                taken.push((tx.clone(), sender));
-            }
-            transactions.push((tx, sender));
-        }
-        BlockCase {
-            fork: self.cast.fork,
-            header: self.header.clone(),
-            state: self.state.clone(),
-            transactions,
-            withdrawals: self.withdrawals.clone(),
-        }
-    }
-
-    /// Gas that `tx` needs after `taken`, before refunds.
-    fn gas_needed(
-        &self,
-        spec: &ChainSpec,
-        taken: &[(TxEnvelope, Address)],
-        tx: &TxEnvelope,
-        sender: Address,
-    ) -> u64 {
-        let header = Header {
-            gas_limit: 1 << 40,
-            ..self.header.clone()
-        };
-        let mut executor = Executor::new(spec, &header, &self.state);
-        let begun = executor.begin_block(spec, &header);
-        begun.expect("memory does not fail");
-        for (tx, sender) in taken {
-            drop(executor.process_transaction(tx, *sender, None));
-        }
-        executor
-            .process_transaction(tx, sender, None)
-            .map_or(100_000, |result| result.gas_before_refund)
-    }
 }
 
-/// As much gas as a transaction may have.
-const PLENTY: u64 = 1 << 24;
-
 fn draw_header(rng: &mut SmallRng, cast: &Cast, state: &MemoryState) -> Header {
-    let gas_limit = if rng.random_bool(0.2) {
-        rng.random_range(100_000..30_000_000)
-    } else {
-        60_000_000
+    let gas_limit = match rng.random_range(0..10) {
+        0..2 => rng.random_range(100_000..30_000_000),
+        2 => 1 << 34,
+        _ => 60_000_000,
     };
     let beneficiary = match rng.random_range(0..10) {
         0 => cast.any(rng),

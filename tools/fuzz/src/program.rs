@@ -3,6 +3,8 @@
 
 mod edges;
 
+pub(crate) use edges::GAS_MARKS;
+
 use niwaki_primitives::{Address, Fork, U256};
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 

@@ -4,7 +4,10 @@ use super::{
     cast::{Cast, SENDERS},
     system::{DEPOSIT_CONTRACT, QUEUES, deposit_event, request_input},
 };
-use crate::{case::CHAIN_ID, program::Writer};
+use crate::{
+    case::CHAIN_ID,
+    program::{GAS_MARKS, Writer},
+};
 use alloy_consensus::EthereumTypedTransaction;
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, Fork, SignableTransaction,
@@ -12,6 +15,9 @@ use niwaki_primitives::{
     U256,
 };
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
+
+/// As much gas as execution may have.
+pub(crate) const PLENTY: u64 = 1 << 24;
 
 /// A transaction of any type that nobody has signed.
 pub(crate) type Unsigned = EthereumTypedTransaction<TxEip4844>;
@@ -25,6 +31,17 @@ pub(crate) enum GasLimit {
     NeededAnd(i64),
     /// So many percent of that.
     Percent(u64),
+    /// So much that an opcode of those that look at the state is met with so much gas left.
+    AtOpcode { which: usize, mark: Mark },
+}
+
+/// Gas left before an opcode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    /// Its price and so much more or less.
+    Price(i64),
+    /// So much.
+    Gas(i64),
 }
 
 /// An authorization; its nonce follows from the state.
@@ -54,7 +71,19 @@ impl Draft {
     pub(crate) fn draw(rng: &mut SmallRng, cast: &Cast) -> Self {
         let from = rng.random_range(0..SENDERS);
         let (to, input, value) = draw_message(rng, cast, from);
-        let mut tx = draw_typed(rng, cast, to, input, value);
+        let access_list = draw_access_list(rng, cast);
+        let mut gas = draw_gas(rng, cast.fork);
+        // As many addresses as leave next to nothing of the gas for execution.
+        let fills = access_list.len() > 1_000;
+        if fills && rng.random_bool(0.8) {
+            gas = GasLimit::Is(PLENTY + rng.random_range(0..500_000));
+        }
+        // Enough for the largest contract.
+        let deploys_much = input.starts_with(&[0x62, 0x01]);
+        if cast.fork >= Fork::Amsterdam && deploys_much {
+            gas = GasLimit::Is(rng.random_range(99_000_000..120_000_000));
+        }
+        let mut tx = draw_typed(rng, (to, input, value), access_list);
         let promises = match &mut tx {
             Unsigned::Eip7702(tx) => {
                 if rng.random_bool(0.2) {
@@ -71,7 +100,7 @@ impl Draft {
         Self {
             from,
             nonce_offset: offset(rng, 0.02),
-            gas: draw_gas(rng, cast.fork),
+            gas,
             promises,
             tx,
         }
@@ -139,10 +168,28 @@ impl Draft {
 }
 
 fn draw_gas(rng: &mut SmallRng, fork: Fork) -> GasLimit {
-    const CAP: u64 = 1 << 24;
     let beyond = if fork >= Fork::Amsterdam { 0.15 } else { 0.02 };
     if rng.random_bool(beyond) {
-        return GasLimit::Is(CAP + rng.random_range(0..500_000));
+        return GasLimit::Is(PLENTY + rng.random_range(0..500_000));
+    }
+    // Enough for 65,536 bytes of code, and what no transaction may have.
+    if rng.random_bool(beyond / 4.0) {
+        let most = *[120_000_000, 250_000_000, (1 << 32) - 1, 1 << 32]
+            .choose(rng)
+            .expect("not empty");
+        return GasLimit::Is(most);
+    }
+    if rng.random_bool(0.25) {
+        let mark = if rng.random_bool(0.5) {
+            Mark::Price(rng.random_range(-2..=1))
+        } else {
+            let mark = *GAS_MARKS.choose(rng).expect("not empty");
+            Mark::Gas(mark + rng.random_range(-1..=1))
+        };
+        return GasLimit::AtOpcode {
+            which: rng.random_range(0..1 << 20),
+            mark,
+        };
     }
     match rng.random_range(0..20) {
         0 => GasLimit::Is(rng.random_range(10_000..60_000)),
@@ -150,7 +197,7 @@ fn draw_gas(rng: &mut SmallRng, fork: Fork) -> GasLimit {
         3..6 => GasLimit::NeededAnd(rng.random_range(-20..20)),
         6..8 => GasLimit::NeededAnd(rng.random_range(-30_000..30_000)),
         8..10 => GasLimit::Percent(rng.random_range(50..100)),
-        10 => GasLimit::Is(CAP - rng.random_range(0..3)),
+        10 => GasLimit::Is(PLENTY - rng.random_range(0..3)),
         _ => GasLimit::Is(rng.random_range(300_000..4_000_000)),
     }
 }
@@ -164,11 +211,24 @@ fn draw_message(rng: &mut SmallRng, cast: &Cast, from: usize) -> (TxKind, Bytes,
     };
     let to = match rng.random_range(0..100) {
         0..44 => *cast.contracts.choose(rng).expect("there are contracts"),
-        44..56 => {
+        44..45 => {
+            // Deploys so many bytes.
+            let size: u32 = *[24_576, 24_577, 65_536, 65_536, 65_537]
+                .choose(rng)
+                .expect("not empty");
+            let [_, high, middle, low] = size.to_be_bytes();
+            let code = vec![0x62, high, middle, low, 0x5f, 0xf3];
+            return (TxKind::Create, code.into(), value);
+        }
+        45..56 => {
             let pieces = rng.random_range(1..16);
-            let code = Writer::new(rng, &cast.named)
+            let mut code = Writer::new(rng, &cast.named)
                 .at_edges_of(cast.fork)
                 .write(pieces);
+            if rng.random_bool(0.03) {
+                let bytes = [49_152, 49_153, 131_072, 131_073].choose(rng);
+                code.resize(*bytes.expect("not empty"), 0);
+            }
             return (TxKind::Create, code.into(), value);
         }
         56..66 => {
@@ -199,6 +259,7 @@ fn draw_message(rng: &mut SmallRng, cast: &Cast, from: usize) -> (TxKind, Bytes,
 fn draw_input(rng: &mut SmallRng) -> Vec<u8> {
     let bytes = match rng.random_range(0..10) {
         0..4 => 0,
+        9 if rng.random_bool(0.05) => rng.random_range(250_000..270_000),
         9 => rng.random_range(0..4_000),
         _ => rng.random_range(0..100),
     };
@@ -215,6 +276,13 @@ fn draw_input(rng: &mut SmallRng) -> Vec<u8> {
 }
 
 fn draw_access_list(rng: &mut SmallRng, cast: &Cast) -> AccessList {
+    if rng.random_bool(0.02) {
+        let item = AccessListItem {
+            address: cast.any(rng),
+            storage_keys: vec![],
+        };
+        return AccessList(vec![item; rng.random_range(3_990..4_014)]);
+    }
     let mut items: Vec<AccessListItem> = Vec::new();
     for _ in 0..rng.random_range(0..4) {
         let item = AccessListItem {
@@ -279,7 +347,11 @@ fn draw_blobs(rng: &mut SmallRng) -> Vec<B256> {
 }
 
 /// A transaction of a drawn type; type 3 and 4 need a recipient.
-fn draw_typed(rng: &mut SmallRng, cast: &Cast, to: TxKind, input: Bytes, value: U256) -> Unsigned {
+fn draw_typed(
+    rng: &mut SmallRng,
+    (to, input, value): (TxKind, Bytes, U256),
+    access_list: AccessList,
+) -> Unsigned {
     let price: u128 = match rng.random_range(0..30) {
         0 => rng.random_range(0..1_000),
         _ => rng.random_range(1_000..2_000),
@@ -290,7 +362,6 @@ fn draw_typed(rng: &mut SmallRng, cast: &Cast, to: TxKind, input: Bytes, value: 
         4 if rng.random_bool(0.1) => price + 1,
         _ => rng.random_range(0..=price),
     };
-    let access_list = draw_access_list(rng, cast);
     let (chain_id, nonce, gas_limit) = (CHAIN_ID, 0, 0);
     let (max_fee_per_gas, max_priority_fee_per_gas) = (price, tip);
     let kind = match (rng.random_range(0..10), to) {

@@ -6,7 +6,7 @@ use niwaki_primitives::{Address, Fork, U256};
 use rand::{Rng, seq::IndexedRandom};
 
 /// Gas amounts beside which prices lie, before Amsterdam and after.
-const GAS_MARKS: [u64; 20] = [
+pub(crate) const GAS_MARKS: [i64; 20] = [
     0, 100, 2_100, 2_300, 2_600, 3_000, 5_000, 6_000, 9_000, 11_300, 12_100, 14_300, 22_100,
     25_000, 32_000, 97_920, 110_020, 183_600, 197_900, 300_000,
 ];
@@ -31,9 +31,11 @@ const MAX_NESTING: u8 = 2;
 impl Writer<'_> {
     pub(super) fn edge(&mut self) {
         match self.rng.random_range(0..100) {
-            0..22 => self.store_to_and_fro(),
-            22..42 => self.pay(),
-            42..58 => self.call_with_little(),
+            0..18 => self.store_to_and_fro(),
+            18..26 => self.flip(),
+            26..30 => self.call_twice(),
+            30..46 => self.pay(),
+            46..58 => self.call_with_little(),
             58..74 => self.create_at_the_edge(),
             74..80 => self.deep_stack(),
             80..82 => self.slot_number(),
@@ -69,6 +71,26 @@ impl Writer<'_> {
         }
     }
 
+    /// Sets a slot that is zero, and clears one that is not: what another frame has done.
+    fn flip(&mut self) {
+        self.key();
+        self.code.extend([0x80, 0x54, 0x15, 0x90, 0x55]);
+        self.height -= 1;
+    }
+
+    /// Calls one account several times with all gas, and logs what is left.
+    fn call_twice(&mut self) {
+        let account = *self.accounts.choose(self.rng).expect("there are accounts");
+        for _ in 0..self.rng.random_range(2..4) {
+            self.small_ranges();
+            self.push_u64(0);
+            self.push(U256::from_be_bytes(account.into_word().0));
+            self.code.extend([0x5a, 0xf1, 0x50]);
+            self.height -= 6;
+            self.tell_gas();
+        }
+    }
+
     fn drop_top(&mut self) {
         self.op(0x50);
         self.height -= 1;
@@ -85,10 +107,10 @@ impl Writer<'_> {
         let beside = match self.rng.random_range(0..4) {
             0 => mark,
             1 => mark + self.rng.random_range(0..10),
-            2 => mark.saturating_sub(self.rng.random_range(1..10)),
+            2 => mark - self.rng.random_range(1..10),
             _ => mark + self.rng.random_range(0..6_000),
         };
-        self.push_u64(beside);
+        self.push_u64(u64::try_from(beside).unwrap_or(0));
     }
 
     /// A call whose gas is on the stack's top, and then whether it succeeded: dropped, or stored.

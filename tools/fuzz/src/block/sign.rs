@@ -1,0 +1,145 @@
+//! From a plan to a signed block: nonces as the state has them, gas as a transaction needs it.
+//!
+//! What a transaction needs is found by running it with plenty of gas. Some get so much that a
+//! certain opcode is reached with gas beside its price, or beside another mark.
+
+use super::{
+    BlockCase, Plan,
+    draft::{GasLimit, Mark, PLENTY},
+};
+use crate::case::CHAIN_ID;
+use niwaki_evm::{Step, Tracer};
+use niwaki_execution::Executor;
+use niwaki_primitives::{Address, Header, TxEnvelope};
+use niwaki_rules::ChainSpec;
+
+/// Calls hand on all but a 64th, so that a mark within one is not hit at once.
+const ATTEMPTS: usize = 4;
+
+type Signed = (TxEnvelope, Address);
+
+impl Plan {
+    /// Signs the transactions, each with the nonces and the gas that the state before it asks for.
+    pub(crate) fn sign(&self) -> BlockCase {
+        let spec = ChainSpec::single(CHAIN_ID, self.cast.fork);
+        let mut executor = Executor::new(&spec, &self.header, &self.state);
+        let begun = executor.begin_block(&spec, &self.header);
+        begun.expect("memory does not fail");
+        let mut taken: Vec<Signed> = Vec::new();
+        let mut transactions = Vec::new();
+        for draft in &self.drafts {
+            let diff = executor.diff();
+            let changed = |of: &Address| diff.accounts.iter().find(|(address, _)| address == of);
+            let nonce_of = |address: &Address| match changed(address) {
+                Some((_, change)) => change.new.map_or(0, |account| account.nonce),
+                None => self.state.accounts.get(address).map_or(0, |a| a.nonce),
+            };
+            let sender = self.cast.keys[draft.from].address;
+            let sign = |gas| (draft.sign(&self.cast, gas, &nonce_of), sender);
+            let try_with = |gas| self.run_after(&spec, &taken, &sign(gas));
+            let tx = sign(gas_limit(draft.gas, try_with));
+            if executor.process_transaction(&tx.0, sender, None).is_ok() {
+                taken.push(tx.clone());
+            }
+            transactions.push(tx);
+        }
+        BlockCase {
+            fork: self.cast.fork,
+            header: self.header.clone(),
+            state: self.state.clone(),
+            transactions,
+            withdrawals: self.withdrawals.clone(),
+        }
+    }
+
+    /// Gas that `tx` needs after `taken`, before refunds, and the opcodes that it meets.
+    fn run_after(&self, spec: &ChainSpec, taken: &[Signed], tx: &Signed) -> (u64, Steps) {
+        let header = Header {
+            gas_limit: 1 << 40,
+            ..self.header.clone()
+        };
+        let mut executor = Executor::new(spec, &header, &self.state);
+        let begun = executor.begin_block(spec, &header);
+        begun.expect("memory does not fail");
+        for (tx, sender) in taken {
+            drop(executor.process_transaction(tx, *sender, None));
+        }
+        let mut steps = Steps::default();
+        let result = executor.process_transaction(&tx.0, tx.1, Some(&mut steps));
+        let needed = result.map_or(100_000, |result| result.gas_before_refund);
+        (needed, steps)
+    }
+}
+
+fn gas_limit(wanted: GasLimit, try_with: impl Fn(u64) -> (u64, Steps)) -> u64 {
+    match wanted {
+        GasLimit::Is(gas) => gas,
+        GasLimit::NeededAnd(offset) => try_with(PLENTY).0.saturating_add_signed(offset),
+        GasLimit::Percent(percent) => try_with(PLENTY).0 * percent / 100,
+        GasLimit::AtOpcode { which, mark } => {
+            let (needed, steps) = try_with(PLENTY);
+            let Some(at) = which.checked_rem(steps.met.len()) else {
+                return needed;
+            };
+            let mark = match mark {
+                Mark::Price(beside) => steps.met[at].price + beside,
+                Mark::Gas(gas) => gas,
+            };
+            aim(PLENTY, (at, mark), steps, try_with)
+        }
+    }
+}
+
+/// Gas with which opcode `at` is met with `mark` gas left.
+fn aim(
+    mut gas: u64,
+    (at, mark): (usize, i64),
+    mut steps: Steps,
+    try_with: impl Fn(u64) -> (u64, Steps),
+) -> u64 {
+    for _ in 0..ATTEMPTS {
+        let Some(met) = steps.met.get(at) else {
+            break;
+        };
+        let off = mark - met.gas;
+        if off == 0 {
+            break;
+        }
+        gas = gas.saturating_add_signed(off).min(PLENTY);
+        steps = try_with(gas).1;
+    }
+    gas
+}
+
+/// An opcode that looks at the state, creates or calls.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    /// Gas left before it.
+    gas: i64,
+    /// What it costs beside what it hands to a callee.
+    price: i64,
+}
+
+/// Collects what a transaction meets.
+#[derive(Debug, Default)]
+struct Steps {
+    met: Vec<Met>,
+    pending: Option<i64>,
+}
+
+impl Tracer for Steps {
+    fn step(&mut self, step: &Step<'_>) {
+        let looks = matches!(
+            step.opcode(),
+            0x31 | 0x3b | 0x3c | 0x3f | 0x54 | 0x55 | 0xf0..=0xf2 | 0xf4 | 0xf5 | 0xfa | 0xff
+        );
+        self.pending = looks.then(|| step.gas());
+    }
+
+    fn step_end(&mut self, gas_left: i64, handed: i64) {
+        if let Some(gas) = self.pending.take() {
+            let price = gas - gas_left.max(0) - handed;
+            self.met.push(Met { gas, price });
+        }
+    }
+}
