@@ -35,8 +35,8 @@ fi
 step "$bin/niwaki-evm" fuzz --seconds "${NIWAKI_FUZZ_SECONDS:-60}"
 # Whole blocks beside go-ethereum, where `cargo xtask peers` has built its program.
 if [ -x "$CARGO_TARGET_DIR/peers/evm" ]; then
-  for fork in Osaka; do
-    step "$bin/niwaki-evm" fuzz --t8n "$CARGO_TARGET_DIR/peers/evm" --fork "$fork" --seconds 20 --jobs 2 --keep "$CARGO_TARGET_DIR/tmp"
+  for fork in Osaka Amsterdam; do
+    step "$bin/niwaki-evm" fuzz --t8n "$CARGO_TARGET_DIR/peers/evm" --fork "$fork" --seconds 10 --jobs 2 --keep "$CARGO_TARGET_DIR/tmp"
   done
 fi
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use eyre::{Result, bail, ensure};
 use niwaki_evm::Dispatch;
-use niwaki_fuzz::{BLOCK_FORKS, Difference, Search, T8n, Tally, check, check_block, search};
+use niwaki_fuzz::{BLOCK_FORKS, Difference, FORKS, Search, T8n, Tally, check, check_block, search};
 use niwaki_primitives::Fork;
 use std::{
     path::PathBuf,
@@ -32,9 +32,9 @@ pub(crate) struct FuzzOptions {
     /// Runs whole blocks beside this program, go-ethereum's `evm`, instead of revm.
     #[arg(long, value_name = "PATH")]
     t8n: Option<PathBuf>,
-    /// Fork of the blocks given to --t8n: Prague, Osaka or Amsterdam.
-    #[arg(long, requires = "t8n", default_value = "Osaka")]
-    fork: String,
+    /// Fork of every case, such as Osaka; by default drawn, with --t8n Amsterdam.
+    #[arg(long)]
+    fork: Option<String>,
     /// Where --t8n writes the files of a block that differs.
     #[arg(long, requires = "t8n", value_name = "DIR", default_value = ".")]
     keep: PathBuf,
@@ -59,10 +59,13 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     } else {
         Dispatch::Threaded
     };
-    let peer = options.peer()?;
+    let (peer, fork) = (options.peer()?, options.fork()?);
     let check = |seed, tally: &mut Tally| match &peer {
-        Some((t8n, fork)) => check_block(seed, *fork, t8n, dispatch, tally),
-        None => check(seed, dispatch, tally),
+        Some(t8n) => {
+            let fork = fork.unwrap_or(Fork::Amsterdam);
+            check_block(seed, fork, t8n, dispatch, tally)
+        }
+        None => check(seed, fork, dispatch, tally),
     };
     let look = Search {
         seed,
@@ -113,8 +116,8 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
 }
 
 impl FuzzOptions {
-    /// The other program and the fork of its blocks, where there is one.
-    fn peer(&self) -> Result<Option<(T8n, Fork)>> {
+    /// The other program, where there is one.
+    fn peer(&self) -> Result<Option<T8n>> {
         let Some(program) = &self.t8n else {
             return Ok(None);
         };
@@ -123,15 +126,26 @@ impl FuzzOptions {
             "--t8n {} is no file; give go-ethereum's program `evm`",
             program.display()
         );
-        let named = |fork: &Fork| fork.name() == self.fork;
-        let Some(fork) = BLOCK_FORKS.into_iter().find(named) else {
-            let names = BLOCK_FORKS.map(Fork::name).join(", ");
+        Ok(Some(T8n::new(program.clone(), self.keep.clone())))
+    }
+
+    /// The fork that is asked for, if the other machine has it.
+    fn fork(&self) -> Result<Option<Fork>> {
+        let Some(name) = &self.fork else {
+            return Ok(None);
+        };
+        let forks: &[Fork] = match &self.t8n {
+            Some(_) => &BLOCK_FORKS,
+            None => &FORKS,
+        };
+        let Some(fork) = forks.iter().find(|fork| fork.name() == name) else {
+            let names: Vec<&str> = forks.iter().map(|fork| fork.name()).collect();
             bail!(
-                "--fork {} has no blocks for --t8n; use one of {names}",
-                self.fork
+                "--fork {name} is not run on both machines; use one of {}",
+                names.join(", ")
             );
         };
-        Ok(Some((T8n::new(program.clone(), self.keep.clone()), fork)))
+        Ok(Some(*fork))
     }
 }
 
@@ -141,10 +155,11 @@ fn tell(options: &FuzzOptions, found: &Difference) {
         found.fork, found.seed, found.what
     );
     let peer = options.t8n.as_ref().map_or_else(String::new, |program| {
-        format!(" --t8n {} --fork {}", program.display(), found.fork)
+        format!(" --t8n {}", program.display())
     });
     println!(
-        "to see it again: niwaki-evm fuzz{peer} --cases 1 --seed {}",
+        "to see it again: niwaki-evm fuzz{peer} --fork {} --cases 1 --seed {}",
+        found.fork.name(),
         found.seed
     );
 }

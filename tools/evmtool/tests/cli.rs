@@ -99,7 +99,7 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
     std::fs::write(path("kindless.json"), "{\"x\": {}}").unwrap();
     let (empty, broken, kindless) = (path("empty"), path("broken.json"), path("kindless.json"));
     let own = env!("CARGO_BIN_EXE_niwaki-evm");
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (
             &["state-test", "nowhere"],
             &["can't list nowhere", "check the path"],
@@ -153,9 +153,10 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
             &["fuzz", "--cases", "1", "--t8n", "nowhere"],
             &["--t8n nowhere is no file", "give go-ethereum's"],
         ),
+        (&["fuzz", "--cases", "1", "--keep", "."], &["--t8n <PATH>"]),
         (
-            &["fuzz", "--cases", "1", "--fork", "Osaka"],
-            &["--t8n <PATH>"],
+            &["fuzz", "--cases", "1", "--fork", "Atlantis"],
+            &["--fork Atlantis", "use one of Frontier, Homestead"],
         ),
         (
             &["fuzz", "--cases", "1", "--t8n", own, "--fork", "Berlin"],

@@ -72,10 +72,11 @@ fn sender(at: u8) -> Address {
 }
 
 impl Case {
-    /// The case of `seed`.
-    pub fn of(seed: u64) -> Self {
+    /// The case of `seed`, of a fork that is drawn too unless it is given.
+    pub fn of(seed: u64, fork: Option<Fork>) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let fork = FORKS[rng.random_range(0..FORKS.len())];
+        let drawn = FORKS[rng.random_range(0..FORKS.len())];
+        let fork = fork.unwrap_or(drawn);
         let accounts: Vec<Address> = (0..CONTRACTS)
             .map(contract)
             .chain((0..SENDERS).map(sender))
@@ -121,7 +122,7 @@ fn draw_contract(rng: &mut SmallRng, accounts: &[Address], fork: Fork) -> Memory
         [&[0xef, 0x01, 0x00], to.as_slice()].concat()
     } else {
         let pieces = rng.random_range(1..60);
-        Writer::new(rng, accounts).write(pieces)
+        at_edges(Writer::new(rng, accounts), fork).write(pieces)
     };
     let mut account = MemoryAccount {
         nonce: 1,
@@ -138,6 +139,15 @@ fn draw_contract(rng: &mut SmallRng, accounts: &[Address], fork: Fork) -> Memory
     account
 }
 
+/// Amsterdam's programs lean to what it prices by the state.
+fn at_edges(writer: Writer<'_>, fork: Fork) -> Writer<'_> {
+    if fork >= Fork::Amsterdam {
+        writer.at_edges_of(fork)
+    } else {
+        writer
+    }
+}
+
 fn draw_header(rng: &mut SmallRng, fork: Fork) -> Header {
     let after = |since: Fork| fork >= since;
     Header {
@@ -150,6 +160,7 @@ fn draw_header(rng: &mut SmallRng, fork: Fork) -> Header {
         base_fee_per_gas: after(Fork::London).then(|| rng.random_range(7..1000)),
         excess_blob_gas: after(Fork::Cancun).then(|| rng.random_range(0..20_000_000)),
         blob_gas_used: after(Fork::Cancun).then_some(0),
+        slot_number: after(Fork::Amsterdam).then(|| rng.random()),
         ..Header::default()
     }
 }
@@ -180,6 +191,15 @@ fn draw_authorizations(rng: &mut SmallRng, accounts: &[Address]) -> Vec<SignedAu
     (0..rng.random_range(0..4)).map(|_| draw(rng)).collect()
 }
 
+fn draw_gas_limit(rng: &mut SmallRng, fork: Fork) -> u64 {
+    match rng.random_range(0..12) {
+        0 => rng.random_range(0..60_000),
+        1..4 => rng.random_range(21_000..200_000),
+        11 if fork >= Fork::Amsterdam => (1 << 24) + rng.random_range(0..500_000),
+        _ => rng.random_range(200_000..3_000_000),
+    }
+}
+
 fn draw_transaction(
     rng: &mut SmallRng,
     fork: Fork,
@@ -199,11 +219,7 @@ fn draw_transaction(
     } else {
         nonces[usize::from(from)]
     };
-    let gas_limit = match rng.random_range(0..12) {
-        0 => rng.random_range(0..60_000),
-        1..4 => rng.random_range(21_000..200_000),
-        _ => rng.random_range(200_000..3_000_000),
-    };
+    let gas_limit = draw_gas_limit(rng, fork);
     let creates = rng.random_bool(0.12);
     let target = accounts[rng.random_range(0..accounts.len().min(usize::from(CONTRACTS) + 2))];
     let to = if creates {
@@ -213,7 +229,9 @@ fn draw_transaction(
     };
     let input: Bytes = if creates {
         let pieces = rng.random_range(1..20);
-        Writer::new(rng, accounts).write(pieces).into()
+        at_edges(Writer::new(rng, accounts), fork)
+            .write(pieces)
+            .into()
     } else {
         (0..rng.random_range(0..100))
             .map(|_| rng.random())

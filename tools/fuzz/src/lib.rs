@@ -28,7 +28,7 @@ use std::{
 };
 
 /// The forks that both machines know.
-pub const FORKS: [Fork; 14] = [
+pub const FORKS: [Fork; 15] = [
     Fork::Frontier,
     Fork::Homestead,
     Fork::TangerineWhistle,
@@ -43,6 +43,7 @@ pub const FORKS: [Fork; 14] = [
     Fork::Cancun,
     Fork::Prague,
     Fork::Osaka,
+    Fork::Amsterdam,
 ];
 
 /// Two machines that do not agree.
@@ -71,12 +72,18 @@ pub struct Tally {
     pub gas: u64,
 }
 
-/// Runs the case of `seed` on both machines, ours with `dispatch`.
+/// Runs the case of `seed` on both machines, ours with `dispatch`; the fork is drawn unless it is
+/// given.
 ///
 /// # Errors
 /// The first [`Difference`].
-pub fn check(seed: u64, dispatch: Dispatch, tally: &mut Tally) -> Result<(), Difference> {
-    let case = Case::of(seed);
+pub fn check(
+    seed: u64,
+    fork: Option<Fork>,
+    dispatch: Dispatch,
+    tally: &mut Tally,
+) -> Result<(), Difference> {
+    let case = Case::of(seed, fork);
     let (ours, our_state) = ours::run(&case, dispatch);
     let (theirs, their_state) = peer::run(&case);
     let differs = |what: String| Difference {
@@ -214,7 +221,7 @@ mod tests {
                 jobs: 2,
                 chunk: 64,
             };
-            let check = |seed, tally: &mut Tally| check(seed, dispatch, tally);
+            let check = |seed, tally: &mut Tally| check(seed, None, dispatch, tally);
             match search(&look, &check, &|_| ()) {
                 Err(difference) => panic!("{difference:?}"),
                 Ok((cases, tally)) => {

@@ -11,7 +11,11 @@ use niwaki_rules::{BlockRules, ChainSpec, blob_gas_of};
 use revm::{
     Context, ExecuteCommitEvm, MainBuilder, MainContext,
     bytecode::Bytecode,
-    context::{TxEnv, either::Either, result::ExecutionResult},
+    context::{
+        TxEnv,
+        either::Either,
+        result::{ExecutionResult, ResultGas},
+    },
     context_interface::block::BlobExcessGasAndPrice,
     database::{BundleState, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
     database_interface::{DBErrorMarker, DatabaseRef},
@@ -79,6 +83,7 @@ fn spec_id(fork: Fork) -> SpecId {
         Fork::Shanghai => SpecId::SHANGHAI,
         Fork::Cancun => SpecId::CANCUN,
         Fork::Prague => SpecId::PRAGUE,
+        Fork::Amsterdam => SpecId::AMSTERDAM,
         _ => SpecId::OSAKA,
     }
 }
@@ -107,6 +112,40 @@ fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
     }
 }
 
+/// What is left of the block's gas: for execution, and from Amsterdam on for state.
+struct Room {
+    execution: u64,
+    state: u64,
+}
+
+impl Room {
+    fn of(gas_limit: u64) -> Self {
+        Self {
+            execution: gas_limit,
+            state: gas_limit,
+        }
+    }
+
+    /// Whether a transaction with so much gas may come next. (That gas has a bound of its own, revm
+    /// does not know.)
+    fn fits(&self, gas: u64, fork: Fork) -> bool {
+        if fork < Fork::Amsterdam {
+            return gas <= self.execution;
+        }
+        let execution = gas.min(niwaki_rules::TX_MAX_GAS_LIMIT);
+        execution <= self.execution && gas <= self.state && gas <= u64::from(u32::MAX)
+    }
+
+    fn take(&mut self, gas: &ResultGas, fork: Fork) {
+        if fork < Fork::Amsterdam {
+            self.execution -= gas.tx_gas_used();
+        } else {
+            self.execution -= gas.block_regular_gas_used();
+            self.state -= gas.block_state_gas_used();
+        }
+    }
+}
+
 pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let rules = BlockRules::new(&spec, &case.header);
@@ -124,6 +163,7 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
             block.gas_limit = header.gas_limit;
             block.basefee = header.base_fee_per_gas.unwrap_or(0);
             block.difficulty = header.difficulty;
+            block.slot_num = header.slot_number.unwrap_or(0);
             block.prevrandao = (case.fork >= Fork::Paris).then_some(header.mix_hash);
             block.blob_excess_gas_and_price =
                 header.excess_blob_gas.map(|excess| BlobExcessGasAndPrice {
@@ -139,23 +179,20 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
         )
         .build_mainnet();
     let mut outcomes = Vec::new();
-    let (mut gas_left, mut blob_gas_left) = (header.gas_limit, rules.max_blob_gas());
+    let (mut room, mut blob_gas_left) = (Room::of(header.gas_limit), rules.max_blob_gas());
     for (tx, sender) in &case.transactions {
         // revm leaves what is left of the block's limits to its caller.
         let blob_gas = blob_gas_of(tx);
-        let outcome = if tx.gas_limit() > gas_left || blob_gas > blob_gas_left {
-            Outcome::Refused
-        } else {
-            match evm.transact_commit(tx_env(tx, *sender)) {
-                Err(_) => Outcome::Refused,
-                Ok(result) => outcome(result),
+        let fits = room.fits(tx.gas_limit(), case.fork) && blob_gas <= blob_gas_left;
+        let result = fits.then(|| evm.transact_commit(tx_env(tx, *sender)));
+        outcomes.push(match result {
+            Some(Ok(result)) => {
+                room.take(result.gas(), case.fork);
+                blob_gas_left -= blob_gas;
+                outcome(result)
             }
-        };
-        if let Outcome::Ran { gas_used, .. } = &outcome {
-            gas_left -= gas_used;
-            blob_gas_left -= blob_gas;
-        }
-        outcomes.push(outcome);
+            _ => Outcome::Refused,
+        });
     }
     let state = &mut evm.ctx.journaled_state.database;
     state.merge_transitions(BundleRetention::PlainState);
