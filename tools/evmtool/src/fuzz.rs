@@ -29,10 +29,13 @@ pub(crate) struct FuzzOptions {
     /// Runs every case on the loop form of the interpreter.
     #[arg(long)]
     loop_dispatch: bool,
-    /// Runs whole blocks beside this program, go-ethereum's `evm`, instead of revm.
+    /// Runs whole blocks, their transactions in turn and ahead of it, instead of beside revm.
+    #[arg(long)]
+    blocks: bool,
+    /// Runs whole blocks beside this program too, go-ethereum's `evm`.
     #[arg(long, value_name = "PATH")]
     t8n: Option<PathBuf>,
-    /// Fork of every case, such as Osaka; by default drawn, with --t8n Amsterdam.
+    /// Fork of every case, such as Osaka; by default drawn, with --blocks and --t8n Amsterdam.
     #[arg(long)]
     fork: Option<String>,
     /// Where --t8n writes the files of a block that differs.
@@ -60,12 +63,14 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         Dispatch::Threaded
     };
     let (peer, fork) = (options.peer()?, options.fork()?);
-    let check = |seed, tally: &mut Tally| match &peer {
-        Some(t8n) => {
+    let whole_blocks = options.blocks || peer.is_some();
+    let check = |seed, tally: &mut Tally| {
+        if whole_blocks {
             let fork = fork.unwrap_or(Fork::Amsterdam);
-            check_block(seed, fork, t8n, dispatch, tally)
+            check_block(seed, fork, peer.as_ref(), dispatch, tally)
+        } else {
+            check(seed, fork, dispatch, tally)
         }
-        None => check(seed, fork, dispatch, tally),
     };
     let look = Search {
         seed,
@@ -93,7 +98,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     match search(&look, &check, &progress) {
         Ok((cases, tally)) => {
             // A receipt does not say which of the two it was.
-            let failed = if peer.is_some() {
+            let failed = if whole_blocks {
                 format!("{} failed", tally.reverted)
             } else {
                 format!("{} reverted, {} halted", tally.reverted, tally.halted)
@@ -134,9 +139,9 @@ impl FuzzOptions {
         let Some(name) = &self.fork else {
             return Ok(None);
         };
-        let forks: &[Fork] = match &self.t8n {
-            Some(_) => &BLOCK_FORKS,
-            None => &FORKS,
+        let forks: &[Fork] = match self.blocks || self.t8n.is_some() {
+            true => &BLOCK_FORKS,
+            false => &FORKS,
         };
         let Some(fork) = forks.iter().find(|fork| fork.name() == name) else {
             let names: Vec<&str> = forks.iter().map(|fork| fork.name()).collect();
@@ -154,9 +159,11 @@ fn tell(options: &FuzzOptions, found: &Difference) {
         "difference on {}, seed {}: {}",
         found.fork, found.seed, found.what
     );
-    let peer = options.t8n.as_ref().map_or_else(String::new, |program| {
-        format!(" --t8n {}", program.display())
-    });
+    let blocks = if options.blocks { " --blocks" } else { "" };
+    let peer = options.t8n.as_ref().map_or_else(
+        || blocks.to_owned(),
+        |program| format!("{blocks} --t8n {}", program.display()),
+    );
     println!(
         "to see it again: niwaki-evm fuzz{peer} --fork {} --cases 1 --seed {}",
         found.fork.name(),

@@ -1,7 +1,7 @@
-//! Whole blocks on this machine and on go-ethereum's `evm t8n`, compared.
+//! Whole blocks on this machine, in turn and ahead of it, and on go-ethereum's `evm t8n`, compared.
 //!
 //! A case is a state with the system contracts, a header, transactions of every type and
-//! withdrawals, all drawn from one seed for one fork. Both machines drop the transactions that they
+//! withdrawals, all drawn from one seed for one fork. All machines drop the transactions that they
 //! refuse and run the others; refusals, receipts, gas, requests, state root and block access list
 //! must be equal. This room knows that program's command line and JSON, and none of its code.
 
@@ -19,12 +19,14 @@ pub use t8n::T8n;
 
 use crate::{Difference, Tally};
 use cast::Cast;
+use compare::Others;
 use draft::Draft;
 use niwaki_evm::Dispatch;
 use niwaki_primitives::{
     Address, B256, Bloom, Bytes, Fork, Header, Receipt, StateView, TxEnvelope, U256, Withdrawal,
 };
 use niwaki_testkit::MemoryState;
+use ours::Way;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 /// The forks whose blocks are drawn here: those with requests, as far as both machines know them.
@@ -151,32 +153,34 @@ fn draw_withdrawals(rng: &mut SmallRng, cast: &Cast) -> Vec<Withdrawal> {
         .collect()
 }
 
-/// Runs the block of `seed` on both machines.
+/// Runs the block of `seed` with its transactions in turn and ahead of it, and on `peer` if there is
+/// one.
 ///
 /// # Errors
 /// The [`Difference`], cut down to the transactions that it needs, with the files that show it.
 pub fn check_block(
     seed: u64,
     fork: Fork,
-    peer: &T8n,
+    peer: Option<&T8n>,
     dispatch: Dispatch,
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     let plan = Plan::of(seed, fork);
     let case = plan.sign();
-    let (ours, _) = ours::run(&case, dispatch);
+    let (ours, _) = ours::run(&case, Way::InTurn(dispatch));
     if let Verdict::Done(done) = &ours {
         count(tally, &case, done);
     }
-    let Some(what) = compare::difference(&case, peer, dispatch) else {
+    let others = Others { dispatch, peer };
+    let Some(what) = compare::difference(&case, others) else {
         return Ok(());
     };
-    let (plan, what) = compare::shrink(plan, what, peer, dispatch);
-    let files = peer.keep(seed, &plan.sign());
+    let (plan, what) = compare::shrink(plan, what, others);
+    let files = peer.map(|peer| peer.keep(seed, &plan.sign()));
     Err(Difference {
         seed,
         fork,
-        what: format!("{what}\n{files}"),
+        what: [what, files.unwrap_or_default()].join("\n"),
     })
 }
 

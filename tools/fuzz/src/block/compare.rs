@@ -1,6 +1,9 @@
 //! What differs between two machines, and with how little of the block it still does.
 
-use super::{BlockCase, Done, Plan, T8n, Verdict, ours};
+use super::{
+    BlockCase, Done, Plan, T8n, Verdict,
+    ours::{self, Way},
+};
 use niwaki_evm::Dispatch;
 use niwaki_primitives::{AccountChanges, Address, BlockAccessList, Bytes, rlp::Decodable};
 use niwaki_testkit::MemoryState;
@@ -12,9 +15,27 @@ use std::{
 /// What differs where one machine runs the block and the other does not.
 const WHOLE: &str = "the block";
 
-/// What differs, ours first; `None` if nothing does.
-pub(crate) fn difference(case: &BlockCase, peer: &T8n, dispatch: Dispatch) -> Option<String> {
-    let (us, our_state) = ours::run(case, dispatch);
+/// Where blocks are run besides one transaction after the other on our machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Others<'a> {
+    pub(crate) dispatch: Dispatch,
+    /// go-ethereum, if it is there.
+    pub(crate) peer: Option<&'a T8n>,
+}
+
+/// What differs, in turn on our machine first; `None` if nothing does.
+pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String> {
+    let (us, our_state) = ours::run(case, Way::InTurn(others.dispatch));
+    let (ahead, ahead_state) = ours::run(case, Way::Ahead);
+    if us != ahead {
+        return Some(match (&us, &ahead) {
+            (Verdict::Done(us), Verdict::Done(ahead)) => {
+                describe("ahead", (us, ahead), || (our_state, ahead_state))
+            }
+            _ => unequal("ahead", WHOLE, &us, &ahead),
+        });
+    }
+    let peer = others.peer?;
     let them = peer.run(case);
     if us == them {
         return None;
@@ -23,7 +44,7 @@ pub(crate) fn difference(case: &BlockCase, peer: &T8n, dispatch: Dispatch) -> Op
         (Verdict::Done(us), Verdict::Done(them)) => (us, them),
         // The reasons are each machine's own words.
         (Verdict::Invalid(_), Verdict::Invalid(_)) => return None,
-        (us, them) => return Some(unequal(WHOLE, &us, &them)),
+        (us, them) => return Some(unequal("geth", WHOLE, &us, &them)),
     };
     // A refused transaction may have left something in their list that no block shows.
     if !us.refused.is_empty() && us.refused == them.refused {
@@ -36,19 +57,23 @@ pub(crate) fn difference(case: &BlockCase, peer: &T8n, dispatch: Dispatch) -> Op
             them.block_access_list = again.block_access_list;
         }
     }
-    (us != them).then(|| describe(&us, &them, || (our_state, peer.post_state(case))))
+    (us != them).then(|| describe("geth", (&us, &them), || (our_state, peer.post_state(case))))
 }
 
-fn unequal(what: &str, us: &dyn Debug, them: &dyn Debug) -> String {
-    format!("{what}:\n  niwaki {us:?}\n  geth   {them:?}\n")
+fn unequal(who: &str, what: &str, us: &dyn Debug, them: &dyn Debug) -> String {
+    format!("{what}:\n  niwaki {us:?}\n  {who:<6} {them:?}\n")
 }
 
 /// Every difference that a reader can use.
-fn describe(us: &Done, them: &Done, states: impl FnOnce() -> (MemoryState, MemoryState)) -> String {
+fn describe(
+    who: &str,
+    (us, them): (&Done, &Done),
+    states: impl FnOnce() -> (MemoryState, MemoryState),
+) -> String {
     let mut said = String::new();
     let mut compare = |what: &str, us: &dyn Debug, them: &dyn Debug| {
         if format!("{us:?}") != format!("{them:?}") {
-            said += &unequal(what, us, them);
+            said += &unequal(who, what, us, them);
         }
     };
     compare("refused transactions", &us.refused, &them.refused);
@@ -109,14 +134,9 @@ fn accounts(list: Option<&Bytes>) -> BTreeMap<Address, AccountChanges> {
 
 /// Leaves out transactions, withdrawals and accounts as long as something still differs, and as long
 /// as a block that both run does not become one that only one of them does.
-pub(crate) fn shrink(
-    mut plan: Plan,
-    mut what: String,
-    peer: &T8n,
-    dispatch: Dispatch,
-) -> (Plan, String) {
+pub(crate) fn shrink(mut plan: Plan, mut what: String, others: Others<'_>) -> (Plan, String) {
     let mut keep_if_differs = |plan: &mut Plan, smaller: Plan| {
-        let found = difference(&smaller.sign(), peer, dispatch);
+        let found = difference(&smaller.sign(), others);
         let found = found.filter(|found| found.starts_with(WHOLE) == what.starts_with(WHOLE));
         let differs = found.is_some();
         if let Some(found) = found {

@@ -5,15 +5,24 @@ use crate::case::CHAIN_ID;
 use alloy_primitives::keccak256;
 use alloy_trie::{TrieAccount, root};
 use niwaki_evm::Dispatch;
-use niwaki_execution::{ExecuteError, Executed, Executor};
+use niwaki_execution::{ExecuteError, Executed, Executor, Parallelism, apply_body_on};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::MemoryState;
 
+/// How our machine runs a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    /// One transaction after the other.
+    InTurn(Dispatch),
+    /// Every transaction ahead of its turn first, on two threads.
+    Ahead,
+}
+
 /// Runs the block without the transactions that are refused, and gives the state after it.
-pub(crate) fn run(case: &BlockCase, dispatch: Dispatch) -> (Verdict, MemoryState) {
+pub(crate) fn run(case: &BlockCase, way: Way) -> (Verdict, MemoryState) {
     let mut refused = Vec::new();
     loop {
         let (kept, transactions): (Vec<usize>, Vec<_>) = case
@@ -23,7 +32,7 @@ pub(crate) fn run(case: &BlockCase, dispatch: Dispatch) -> (Verdict, MemoryState
             .filter(|(index, _)| !refused.contains(index))
             .map(|(index, (tx, sender))| (index, (tx.clone(), *sender)))
             .unzip();
-        match apply(case, transactions, dispatch) {
+        match apply(case, transactions, way) {
             Ok(executed) => return done(case, refused, executed),
             Err(ExecuteError::Invalid(InvalidBlock::Transaction { index, .. })) => {
                 refused.push(kept[index]);
@@ -40,7 +49,7 @@ pub(crate) fn run(case: &BlockCase, dispatch: Dispatch) -> (Verdict, MemoryState
 fn apply(
     case: &BlockCase,
     transactions: Vec<(TxEnvelope, Address)>,
-    dispatch: Dispatch,
+    way: Way,
 ) -> Result<Executed, ExecuteError> {
     let (transactions, senders) = transactions.into_iter().unzip();
     let block = RecoveredBlock {
@@ -56,9 +65,23 @@ fn apply(
         senders,
     };
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
-    let mut executor = Executor::new(&spec, &case.header, &case.state);
-    executor.evm().set_dispatch(dispatch);
-    executor.apply_body(&spec, &block, &mut |_| Ok(B256::ZERO))
+    let post_state = &mut |_: &_| Ok(B256::ZERO);
+    match way {
+        Way::InTurn(dispatch) => {
+            let mut executor = Executor::new(&spec, &case.header, &case.state);
+            executor.evm().set_dispatch(dispatch);
+            executor.apply_body(&spec, &block, post_state)
+        }
+        Way::Ahead => {
+            let parallelism = Parallelism {
+                threads: 2,
+                least_transactions: 1,
+                all_ahead: true,
+            };
+            let (executed, _) = apply_body_on(parallelism, &spec, &block, &case.state, post_state)?;
+            Ok(executed)
+        }
+    }
 }
 
 fn done(case: &BlockCase, refused: Vec<usize>, executed: Executed) -> (Verdict, MemoryState) {

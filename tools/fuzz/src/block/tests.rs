@@ -34,7 +34,7 @@ fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_refused() {
     let mut requests = std::collections::BTreeSet::new();
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(done), _) = ours::run(&case, Dispatch::Threaded) else {
+        let (Verdict::Done(done), _) = ours::run(&case, Way::InTurn(Dispatch::Threaded)) else {
             continue;
         };
         count(&mut tally, &case, &done);
@@ -50,11 +50,22 @@ fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_refused() {
 }
 
 #[test]
+fn transactions_ahead_of_their_turn_change_nothing() {
+    for fork in BLOCK_FORKS {
+        for seed in 0..100 {
+            let mut tally = Tally::default();
+            let checked = check_block(seed, fork, None, Dispatch::Threaded, &mut tally);
+            assert!(checked.is_ok(), "{checked:?}");
+        }
+    }
+}
+
+#[test]
 fn promises_are_kept_more_often_than_broken() {
     let (mut kept, mut promised) = (0, 0);
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(_), after) = ours::run(&case, Dispatch::Threaded) else {
+        let (Verdict::Done(_), after) = ours::run(&case, Way::InTurn(Dispatch::Threaded)) else {
             continue;
         };
         for (tx, _) in &case.transactions {
@@ -99,7 +110,8 @@ fn a_difference_is_told_with_what_each_says_and_cut_down() {
     }, "alloc": {}});
     let peer = program(folder.path(), &answer);
     let mut tally = Tally::default();
-    let found = check_block(7, Fork::Osaka, &peer, Dispatch::Threaded, &mut tally).unwrap_err();
+    let found =
+        check_block(7, Fork::Osaka, Some(&peer), Dispatch::Threaded, &mut tally).unwrap_err();
     assert_eq!((found.seed, found.fork), (7, Fork::Osaka));
     assert!(
         found.what.contains("gas used:\n  niwaki 0\n  geth   5"),
