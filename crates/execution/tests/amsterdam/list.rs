@@ -499,3 +499,25 @@ fn a_balance_that_comes_back_has_no_entry() {
     assert!(merely(&ran, OTHER));
     assert!(merely(&ran, MAIN));
 }
+
+#[test]
+fn what_a_later_call_of_the_same_index_puts_back_has_no_entry() {
+    // A queue contract that sends on what it has; go-ethereum lists what it had in between.
+    let queue = system_contracts()[2].0;
+    let code = [
+        &[0x5f, 0x5f, 0x5f, 0x5f, 0x47, 0x73][..],
+        SOMEBODY.as_slice(),
+        &[0x5a, 0xf1],
+    ]
+    .concat();
+    let mut scene = Scene::new().code(queue, code);
+    scene.withdrawals.push(Withdrawal {
+        index: 0,
+        validator_index: 0,
+        address: queue,
+        amount: 1,
+    });
+    let ran = scene.run();
+    assert_eq!(ran.listed(SOMEBODY).unwrap().balances, [(1, 1_000_000_001)]);
+    assert!(merely(&ran, queue));
+}
