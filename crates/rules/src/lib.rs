@@ -11,6 +11,7 @@
 //! | `genesis` | genesis files as geth and Besu write them |
 //! | `header`, `difficulty`, `fees` | a header against its parent |
 //! | `body`, `ommers` | a body against its header |
+//! | `access_list` | a block access list by itself |
 //! | `transaction`, `block_rules` | a transaction against its block |
 //! | `requests`, `rewards` | what a block pays and asks for |
 //! | `payload` | an Engine API payload into a block |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod access_list;
 mod block_rules;
 mod body;
 mod chain_spec;
@@ -37,6 +39,9 @@ mod rewards;
 mod signer;
 mod transaction;
 
+pub use access_list::{
+    access_list_hash, check_access_list, decode_access_list, encode_access_list,
+};
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};
 pub use chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind};
@@ -50,7 +55,9 @@ pub use genesis::{
     decode_alloc, encode_alloc, read_genesis,
 };
 pub use header::{Parent, check_header, toward_gas_limit};
-pub use invalid::{InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction};
+pub use invalid::{
+    InvalidAccessList, InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction,
+};
 pub use networks::Network;
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
 pub use payload::{PayloadError, PayloadInput, PayloadVersion, decode_payload};

@@ -5,12 +5,12 @@
 //! given. Whether the fields are those of the method and the fork is checked first, because that
 //! is answered with a JSON-RPC error, never with a verdict on the block.
 
+use crate::access_list::{access_list_hash, check_access_list, decode_access_list};
 use crate::chain_spec::ChainSpec;
 use crate::invalid::InvalidBlock;
 use crate::requests::requests_hash;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::{ExecutionPayload, ExecutionPayloadV1};
-use niwaki_crypto::keccak256;
 use niwaki_primitives::{
     Block, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header, Transaction, TxEnvelope,
     Withdrawals,
@@ -91,8 +91,9 @@ impl PayloadError {
 ///
 /// # Errors
 /// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
-/// not take; [`PayloadError::Invalid`] for a transaction that can't be decoded, versioned hashes
-/// that differ, or a block hash that differs.
+/// not take; [`PayloadError::Invalid`] for a transaction or a block access list that can't be
+/// decoded, versioned hashes that differ, a block hash that differs, or a block access list that is
+/// that of no block.
 ///
 /// Spec: execution-apis `engine/paris.md` to `engine/amsterdam.md`, `newPayload`; EIP-7685.
 pub fn decode_payload(
@@ -107,6 +108,10 @@ pub fn decode_payload(
     if let Some(expected) = &parts.versioned_hashes {
         check_versioned_hashes(&transactions, expected)?;
     }
+    let access_list = match &parts.block_access_list {
+        Some(bytes) => Some(decode_access_list(bytes)?),
+        None => None,
+    };
 
     let transactions_root = ordered_root(&parts.v1.transactions);
     let withdrawals_root = parts.withdrawals.as_ref().map(|list| {
@@ -122,6 +127,10 @@ pub fn decode_payload(
         }));
     }
 
+    if let Some(list) = access_list {
+        check_access_list(&list, &header, transactions.len(), spec.contract_size_limit)
+            .map_err(InvalidBlock::from)?;
+    }
     let body = BlockBody {
         transactions,
         ommers: Vec::new(),
@@ -210,7 +219,7 @@ impl Parts {
             excess_blob_gas: self.excess_blob_gas,
             parent_beacon_block_root: self.parent_beacon_block_root,
             requests_hash: self.execution_requests.as_deref().map(requests_hash),
-            block_access_list_hash: self.block_access_list.as_ref().map(keccak256),
+            block_access_list_hash: self.block_access_list.as_ref().map(access_list_hash),
             slot_number: self.slot_number,
             ..Header::default()
         })

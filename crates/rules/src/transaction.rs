@@ -14,7 +14,8 @@ pub const TX_MAX_GAS_LIMIT: u64 = 1 << 24;
 pub const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
 
 const MAX_CODE_BYTES: u64 = 24_576;
-const MAX_CODE_BYTES_AMSTERDAM: u64 = 65_536;
+/// Most bytes of a deployed code from Amsterdam on (EIP-7954).
+pub(crate) const MAX_CODE_BYTES_AMSTERDAM: u64 = 65_536;
 const MAX_BLOBS_PER_TX: usize = 6;
 const VERSIONED_HASH_VERSION_KZG: u8 = 1;
 

@@ -1,6 +1,6 @@
 //! Refusals of a block, at whichever stage.
 
-use super::{InvalidBody, InvalidHeader, InvalidTransaction};
+use super::{InvalidAccessList, InvalidBody, InvalidHeader, InvalidTransaction};
 use alloy_primitives::{Address, B256};
 
 /// A block that breaks the protocol, at whichever stage.
@@ -59,6 +59,17 @@ pub enum InvalidBlock {
     /// `BlockException.INVALID_REQUESTS`
     #[error("requests hash is {got} by execution, the header says {expected}")]
     RequestsHash {
+        /// By execution.
+        got: B256,
+        /// By the header.
+        expected: B256,
+    },
+    /// The name of the inner refusal.
+    #[error("block access list: {0}")]
+    AccessList(#[from] InvalidAccessList),
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error("the hash of the block access list is {got} by execution, the header says {expected}")]
+    BlockAccessListHash {
         /// By execution.
         got: B256,
         /// By the header.
@@ -125,6 +136,8 @@ impl InvalidBlock {
             Self::LogsBloom => "INVALID_LOG_BLOOM",
             Self::BlobGasUsed { .. } => "INCORRECT_BLOB_GAS_USED",
             Self::RequestsHash { .. } => "INVALID_REQUESTS",
+            Self::AccessList(reason) => reason.spec_name(),
+            Self::BlockAccessListHash { .. } => "INVALID_BLOCK_ACCESS_LIST",
             Self::DepositLayout { .. } => "INVALID_DEPOSIT_EVENT_LAYOUT",
             Self::SystemContractEmpty { .. } => "SYSTEM_CONTRACT_EMPTY",
             Self::SystemContractCallFailed { .. } => "SYSTEM_CONTRACT_CALL_FAILED",

@@ -1,10 +1,14 @@
 //! Payloads of each version, before, in and after their window of forks.
 
 use super::*;
+use crate::access_list::encode_access_list;
 use crate::chain_spec::Activation;
 use alloy_consensus::SignableTransaction;
-use alloy_primitives::Signature;
-use niwaki_primitives::{Encodable2718, TxEip4844, TxLegacy};
+use alloy_primitives::{Address, Signature};
+use alloy_rpc_types_engine::ExecutionPayloadV4;
+use niwaki_primitives::{
+    AccountChanges, BlockAccessIndex, Encodable2718, NonceChange, TxEip4844, TxLegacy,
+};
 
 fn root(items: &[Bytes]) -> B256 {
     alloy_trie::root::ordered_trie_root_with_encoder(items, |item, out| {
@@ -198,4 +202,96 @@ fn a_transaction_that_can_not_be_decoded_is_an_invalid_block() {
         _ => panic!("it is of Cancun"),
     });
     assert_eq!(spec_name(error), "RLP_STRUCTURES_ENCODING");
+}
+
+/// A payload of Amsterdam with the list of these bytes, its hash what its fields make it.
+fn amsterdam(list: &[u8]) -> PayloadInput {
+    let mut block = block(40);
+    block.header.gas_limit = 10_000;
+    block.header.block_access_list_hash = Some(access_list_hash(&Bytes::copy_from_slice(list)));
+    block.header.slot_number = Some(5);
+    let PayloadInput {
+        payload: ExecutionPayload::V3(mut v3),
+        ..
+    } = input(40)
+    else {
+        panic!("without a list it is of Prague");
+    };
+    let v1 = &mut v3.payload_inner.payload_inner;
+    v1.gas_limit = block.header.gas_limit;
+    v1.block_hash = block.header.hash_slow();
+    PayloadInput {
+        payload: ExecutionPayload::V4(ExecutionPayloadV4 {
+            payload_inner: v3,
+            block_access_list: Bytes::copy_from_slice(list),
+            slot_number: 5,
+        }),
+        ..input(40)
+    }
+}
+
+#[test]
+fn a_payload_of_amsterdam_becomes_a_block_without_its_list() {
+    let list = vec![AccountChanges::new(Address::ZERO)];
+    let (block, hash) = decode(PayloadVersion::V5, amsterdam(&encode_access_list(&list))).unwrap();
+    assert_eq!(hash, block.header.hash_slow());
+    assert_eq!(block.header.slot_number, Some(5));
+    assert_eq!(
+        block.header.block_access_list_hash,
+        Some(access_list_hash(&encode_access_list(&list)))
+    );
+    assert_eq!(decode(PayloadVersion::V5, amsterdam(&[0xc0])).err(), None);
+}
+
+#[test]
+fn the_fields_of_amsterdam_are_those_of_version_5_only() {
+    let error = decode(PayloadVersion::V4, amsterdam(&[0xc0])).unwrap_err();
+    assert_eq!(error.code(), Some(-32602), "{error}");
+    let mut early = amsterdam(&[0xc0]);
+    let ExecutionPayload::V4(p) = &mut early.payload else {
+        panic!("it is of Amsterdam");
+    };
+    p.payload_inner.payload_inner.payload_inner.timestamp = 39;
+    let error = decode(PayloadVersion::V5, early).unwrap_err();
+    assert_eq!(error.code(), Some(-38005), "{error}");
+}
+
+#[test]
+fn a_list_that_is_none_makes_the_block_invalid_and_is_no_error() {
+    for bytes in [&[][..], &[0x80], &[0xc1], &[0xc0, 0xc0]] {
+        let error = decode(PayloadVersion::V5, amsterdam(bytes)).unwrap_err();
+        assert_eq!(spec_name(error), "RLP_STRUCTURES_ENCODING");
+    }
+}
+
+#[test]
+fn a_list_of_no_block_is_refused_once_the_hash_fits() {
+    let twice = vec![AccountChanges::new(Address::ZERO); 2];
+    let bytes = encode_access_list(&twice);
+    let error = decode(PayloadVersion::V5, amsterdam(&bytes)).unwrap_err();
+    assert_eq!(spec_name(error), "INVALID_BLOCK_ACCESS_LIST");
+    let many: Vec<_> = (0..6)
+        .map(|n| AccountChanges::new(Address::with_last_byte(n)))
+        .collect();
+    let bytes = encode_access_list(&many);
+    let error = decode(PayloadVersion::V5, amsterdam(&bytes)).unwrap_err();
+    assert_eq!(spec_name(error), "BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED");
+    // The two transactions make 3 the last index.
+    let mut late = AccountChanges::new(Address::ZERO);
+    late.nonce_changes
+        .push(NonceChange::new(BlockAccessIndex(3), 1));
+    let good = encode_access_list(&vec![late.clone()]);
+    assert_eq!(decode(PayloadVersion::V5, amsterdam(&good)).err(), None);
+    late.nonce_changes[0].block_access_index.0 = 4;
+    let bad = encode_access_list(&vec![late]);
+    let error = decode(PayloadVersion::V5, amsterdam(&bad)).unwrap_err();
+    assert_eq!(spec_name(error), "INVALID_BLOCK_ACCESS_LIST");
+
+    let mut changed = amsterdam(&good);
+    let ExecutionPayload::V4(p) = &mut changed.payload else {
+        panic!("it is of Amsterdam");
+    };
+    p.block_access_list = Bytes::from_static(&[0xc0]);
+    let error = decode(PayloadVersion::V5, changed).unwrap_err();
+    assert_eq!(spec_name(error), "INVALID_BLOCK_HASH");
 }

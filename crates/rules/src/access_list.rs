@@ -1,0 +1,165 @@
+//! Block access lists (EIP-7928): their bytes, and what holds for the list of any block.
+//!
+//! Whether a list is that of its block is known after execution only, by its hash.
+
+use crate::invalid::{InvalidAccessList, InvalidBlock};
+use crate::transaction::MAX_CODE_BYTES_AMSTERDAM;
+use alloy_primitives::{Address, B256, Bytes, U256};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::{AccountChanges, BlockAccessList, Header};
+
+/// Gas of the limit for each account and each slot of a list.
+///
+/// Spec: EIP-7928, execution-specs `amsterdam/block_access_lists.py`.
+const ITEM_GAS: u64 = 2_000;
+
+/// The list of these bytes.
+///
+/// # Errors
+/// [`InvalidBlock::Encoding`] for anything but the RLP of one list.
+pub fn decode_access_list(bytes: &[u8]) -> Result<BlockAccessList, InvalidBlock> {
+    alloy_rlp::decode_exact(bytes).map_err(|error| InvalidBlock::Encoding {
+        what: "the block access list".to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// The bytes of a list, whose hash is in the header.
+pub fn encode_access_list(list: &BlockAccessList) -> Bytes {
+    alloy_rlp::encode(list).into()
+}
+
+/// The hash of a list of these bytes, as the header has it.
+pub fn access_list_hash(bytes: &Bytes) -> B256 {
+    keccak256(bytes)
+}
+
+/// Checks that some block with this header and so many transactions could have the list: that
+/// everything is in order, and that it is not too long. `contract_size_limit` is the chain's own
+/// bound of a code, where it has one.
+///
+/// # Errors
+/// The first rule that the list breaks.
+///
+/// Spec: EIP-7928; execution-specs `amsterdam/block_access_lists.py`.
+pub fn check_access_list(
+    list: &[AccountChanges],
+    header: &Header,
+    transactions: usize,
+    contract_size_limit: Option<u64>,
+) -> Result<(), InvalidAccessList> {
+    let last_index = (transactions as u64).saturating_add(1);
+    let max_code_bytes = contract_size_limit.unwrap_or(MAX_CODE_BYTES_AMSTERDAM);
+    let mut items: u64 = 0;
+    let mut before: Option<Address> = None;
+    for account in list {
+        let address = account.address;
+        if before.is_some_and(|before| before >= address) {
+            return Err(InvalidAccessList::AccountOrder { address });
+        }
+        before = Some(address);
+        check_slots(account)?;
+        check_indices(account, last_index)?;
+        for change in &account.code_changes {
+            let got = change.new_code.len() as u64;
+            if got > max_code_bytes {
+                return Err(InvalidAccessList::CodeTooLarge {
+                    address,
+                    got,
+                    max: max_code_bytes,
+                });
+            }
+        }
+        let slots = [account.storage_changes.len(), account.storage_reads.len()];
+        items = slots
+            .into_iter()
+            .fold(items.saturating_add(1), |sum, slots| {
+                sum.saturating_add(slots as u64)
+            });
+    }
+
+    let max = header.gas_limit / ITEM_GAS;
+    if items > max {
+        return Err(InvalidAccessList::TooManyItems { got: items, max });
+    }
+    Ok(())
+}
+
+/// Changed slots ascend, so do read ones, and none is both.
+fn check_slots(account: &AccountChanges) -> Result<(), InvalidAccessList> {
+    let address = account.address;
+    let changed = account.storage_changes.iter().map(|change| change.slot);
+    let read = account.storage_reads.iter().copied();
+    let ascend = |what, slots: &mut dyn Iterator<Item = U256>| {
+        let mut before = None;
+        for slot in slots {
+            if before.is_some_and(|before| before >= slot) {
+                return Err(InvalidAccessList::SlotOrder {
+                    address,
+                    what,
+                    slot,
+                });
+            }
+            before = Some(slot);
+        }
+        Ok(())
+    };
+    ascend("changes", &mut changed.clone())?;
+    ascend("reads", &mut read.clone())?;
+
+    let mut reads = read.peekable();
+    for slot in changed {
+        while reads.next_if(|read| *read < slot).is_some() {}
+        if reads.peek() == Some(&slot) {
+            return Err(InvalidAccessList::SlotChangedAndRead { address, slot });
+        }
+    }
+    Ok(())
+}
+
+/// The indices of every kind of change ascend up to the last one of the block.
+fn check_indices(account: &AccountChanges, max: u64) -> Result<(), InvalidAccessList> {
+    let address = account.address;
+    let ascend = |what, indices: &mut dyn Iterator<Item = u64>| {
+        let mut before = None;
+        for index in indices {
+            if before.is_some_and(|before| before >= index) {
+                return Err(InvalidAccessList::IndexOrder {
+                    address,
+                    what,
+                    index,
+                });
+            }
+            if index > max {
+                return Err(InvalidAccessList::IndexTooHigh {
+                    address,
+                    what,
+                    index,
+                    max,
+                });
+            }
+            before = Some(index);
+        }
+        Ok(())
+    };
+    for slot in &account.storage_changes {
+        if slot.changes.is_empty() {
+            let slot = slot.slot;
+            return Err(InvalidAccessList::SlotWithoutChange { address, slot });
+        }
+        let mut indices = slot.changes.iter().map(|c| c.block_access_index.0);
+        ascend("storage", &mut indices)?;
+    }
+    let mut indices = account
+        .balance_changes
+        .iter()
+        .map(|c| c.block_access_index.0);
+    ascend("balance", &mut indices)?;
+    let mut indices = account.nonce_changes.iter().map(|c| c.block_access_index.0);
+    ascend("nonce", &mut indices)?;
+    let mut indices = account.code_changes.iter().map(|c| c.block_access_index.0);
+    ascend("code", &mut indices)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Refusals of a block access list.
+
+use alloy_primitives::{Address, U256};
+
+/// A list that no block could have, whatever the block does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidAccessList {
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error("account {address} does not come after the one before it")]
+    AccountOrder {
+        /// The account that stands wrong, or twice.
+        address: Address,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error(
+        "account {address}: slot {slot:#x} of its storage {what} does not come after the one before it"
+    )]
+    SlotOrder {
+        /// The account.
+        address: Address,
+        /// `changes` or `reads`.
+        what: &'static str,
+        /// The slot that stands wrong, or twice.
+        slot: U256,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error("account {address}: slot {slot:#x} is among its storage changes and its storage reads")]
+    SlotChangedAndRead {
+        /// The account.
+        address: Address,
+        /// The slot.
+        slot: U256,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error("account {address}: slot {slot:#x} is among its storage changes and has none")]
+    SlotWithoutChange {
+        /// The account.
+        address: Address,
+        /// The slot.
+        slot: U256,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error(
+        "account {address}: index {index} of its {what} changes does not come after the one before it"
+    )]
+    IndexOrder {
+        /// The account.
+        address: Address,
+        /// `storage`, `balance`, `nonce` or `code`.
+        what: &'static str,
+        /// The index that stands wrong, or twice.
+        index: u64,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error(
+        "account {address}: index {index} of its {what} changes is above {max}, the block's last"
+    )]
+    IndexTooHigh {
+        /// The account.
+        address: Address,
+        /// `storage`, `balance`, `nonce` or `code`.
+        what: &'static str,
+        /// As given.
+        index: u64,
+        /// That of what comes after the last transaction.
+        max: u64,
+    },
+    /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
+    #[error(
+        "account {address}: a code of {got} bytes is among its changes, at most {max} are allowed"
+    )]
+    CodeTooLarge {
+        /// The account.
+        address: Address,
+        /// Its bytes.
+        got: u64,
+        /// Bytes allowed.
+        max: u64,
+    },
+    /// `BlockException.BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED`
+    #[error("{got} accounts and slots, at most {max} are allowed by the block's gas limit")]
+    TooManyItems {
+        /// Accounts, and the slots of each.
+        got: u64,
+        /// One for every 2,000 gas of the limit.
+        max: u64,
+    },
+}
+
+impl InvalidAccessList {
+    /// The execution-spec-tests name of this refusal, without the class before the dot.
+    pub const fn spec_name(&self) -> &'static str {
+        match self {
+            Self::TooManyItems { .. } => "BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED",
+            _ => "INVALID_BLOCK_ACCESS_LIST",
+        }
+    }
+}
