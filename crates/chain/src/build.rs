@@ -13,9 +13,9 @@ use niwaki_primitives::{
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, block_difficulty,
-    effective_gas_price, next_base_fee, next_excess_blob_gas, recover_sender, requests_hash,
-    toward_gas_limit,
+    InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
+    block_difficulty, check_access_list, effective_gas_price, encode_access_list, next_base_fee,
+    next_excess_blob_gas, recover_sender, requests_hash, toward_gas_limit,
 };
 use niwaki_state::View;
 
@@ -23,7 +23,14 @@ use niwaki_state::View;
 const RESERVED_BYTES: usize = 64 << 10;
 
 /// Gas of the smallest transaction: with less left, a block is full.
-const LEAST_GAS: u64 = 21_000;
+///
+/// Spec: Yellow Paper, `G_transaction`; EIP-2780.
+fn least_gas(fork: Fork) -> u64 {
+    match fork >= Fork::Amsterdam {
+        true => 12_000,
+        false => 21_000,
+    }
+}
 
 /// What a block is made of besides what follows from its parent, and its transactions.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +49,8 @@ pub struct BlockTemplate {
     pub withdrawals: Vec<Withdrawal>,
     /// From Cancun on.
     pub parent_beacon_block_root: B256,
+    /// From Amsterdam on.
+    pub slot_number: u64,
     /// The gas limit to go towards; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
 }
@@ -68,6 +77,8 @@ pub struct BuiltBlock {
     pub hash: B256,
     /// EIP-7685 requests, each a type byte and its data.
     pub requests: Vec<Bytes>,
+    /// RLP of the block access list; `None` before Amsterdam.
+    pub block_access_list: Option<Bytes>,
     /// What the coinbase earns by the transactions' tips, wei.
     pub value: U256,
 }
@@ -171,13 +182,34 @@ impl Chain {
         let roots = body_roots(&block);
         block.header.transactions_root = roots.transactions;
         block.header.withdrawals_root = roots.withdrawals;
+        let access_list = self.access_list_of(&block, &executed)?;
         fill_in(&mut block.header, &executed, prepared.root());
+        if let Some(hash) = &mut block.header.block_access_list_hash {
+            *hash = access_list_hash(&access_list.clone().unwrap_or_default());
+        }
         Ok(BuiltBlock {
             hash: block.header.hash_slow(),
             block,
             requests: executed.requests,
+            block_access_list: access_list,
             value,
         })
+    }
+
+    /// The bytes of the block access list, if it is one that the block may have: with few gas in a
+    /// block, withdrawals and system calls could make it too long.
+    fn access_list_of(
+        &self,
+        block: &Block,
+        executed: &Executed,
+    ) -> Result<Option<Bytes>, InvalidBlock> {
+        let Some(list) = &executed.block_access_list else {
+            return Ok(None);
+        };
+        let transactions = block.body.transactions.len();
+        let code_limit = self.spec().contract_size_limit;
+        check_access_list(list, &block.header, transactions, code_limit)?;
+        Ok(Some(encode_access_list(list)))
     }
 
     /// Runs the candidates and puts those that fit into the body.
@@ -189,6 +221,7 @@ impl Chain {
         next: &mut NextCandidate<'_>,
     ) -> Result<(Vec<Receipt>, U256), BuildError> {
         let base_fee = block.header.base_fee_per_gas;
+        let least_gas = least_gas(executor.rules().fork);
         let has_status = executor.rules().fork >= Fork::Byzantium;
         let mut room = MAX_RLP_BLOCK_BYTES.saturating_sub(RESERVED_BYTES);
         let mut receipts = Vec::new();
@@ -223,7 +256,7 @@ impl Chain {
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
-            if executor.gas_room().execution < LEAST_GAS {
+            if executor.gas_room().execution < least_gas {
                 break;
             }
         }
@@ -295,6 +328,8 @@ impl Chain {
             // Their values follow from the execution; that they are there must be known before.
             blob_gas_used: since(Fork::Cancun).then_some(0),
             requests_hash: since(Fork::Prague).then_some(B256::ZERO),
+            block_access_list_hash: since(Fork::Amsterdam).then_some(B256::ZERO),
+            slot_number: since(Fork::Amsterdam).then_some(template.slot_number),
             ..Header::default()
         };
         let withdrawals = Withdrawals::new(template.withdrawals);

@@ -5,6 +5,7 @@ use crate::rows::missing;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransactionPlace};
 use niwaki_primitives::{B256, Block, BlockBody, Encodable2718, Fault, Header, Receipt, U256, hex};
+use niwaki_rules::access_list_hash;
 use niwaki_state::{CheckSummary, Problem, StateHead};
 use niwaki_storage::Segment;
 
@@ -207,8 +208,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Transactions, ommers, withdrawals, receipts against the header, and the places of the
-    /// transactions.
+    /// Transactions, ommers, withdrawals, receipts, block access list against the header, and the
+    /// places of the transactions.
     fn body(&mut self, stored: &StoredHeader) -> Result<(), Fault> {
         let hash = stored.id.hash;
         let (key, header) = (hash.as_slice(), &stored.header);
@@ -230,6 +231,16 @@ impl Check<'_> {
                 Segment::Receipts,
                 key,
                 "the receipts are not those of the header",
+            );
+        }
+        // A block may be without its list.
+        let access_list = self.chain.block_access_list(&hash)?;
+        let access_list = access_list.map(|list| access_list_hash(&list));
+        if access_list.is_some() && access_list != header.block_access_list_hash {
+            self.problem(
+                Segment::AccessLists,
+                key,
+                "the block access list is not the one of the header",
             );
         }
         self.places(&block.body, header)

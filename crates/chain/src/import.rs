@@ -7,12 +7,13 @@ use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, SetHeadError};
 use niwaki_execution::{ExecuteError, Executed, apply_body};
 use niwaki_primitives::{
-    Address, B256, Block, Bloom, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
+    Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
     Withdrawal,
 };
 use niwaki_rules::{
-    BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, check_body, check_header,
-    check_ommers, recover_sender, requests_hash,
+    BlockRules, BodyRoots, ChainSpec, InvalidBlock, InvalidTransaction, Parent, access_list_hash,
+    check_access_list, check_body, check_header, check_ommers, encode_access_list, recover_sender,
+    requests_hash,
 };
 use niwaki_state::{Prepared, View};
 use niwaki_storage::Batch;
@@ -274,7 +275,8 @@ impl Chain {
         let view = view.ok_or(Refusal::OutOfReach)?;
         let executed = self.execute(&block, &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
-        Ok(compare(&block.block, &executed, prepared.root())?)
+        compare(self.spec(), &block.block, &executed, prepared.root())?;
+        Ok(())
     }
 
     /// A stored block leads only if the head was set back, or never set to it.
@@ -344,7 +346,7 @@ impl Chain {
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         lap(&mut timings.root);
 
-        compare(&block.block, &executed, prepared.root())?;
+        let access_list = compare(self.spec(), &block.block, &executed, prepared.root())?;
         lap(&mut timings.compare);
 
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
@@ -354,7 +356,12 @@ impl Chain {
         };
         let written = std::mem::take(&mut block.block);
         let status = self
-            .write((written, id), &parent, (view, executed, prepared), may_lead)
+            .write(
+                (written, id),
+                &parent,
+                (view, executed, access_list, prepared),
+                may_lead,
+            )
             .map_err(fault)?;
         lap(&mut timings.commit);
         Ok(Imported {
@@ -398,7 +405,7 @@ impl Chain {
         &self,
         (block, id): (Block, BlockId),
         parent: &StoredHeader,
-        (view, executed, prepared): (View, Executed, Prepared),
+        (view, executed, access_list, prepared): (View, Executed, Option<Bytes>, Prepared),
         may_lead: bool,
     ) -> Result<ImportStatus, Fault> {
         let Block { header, body } = block;
@@ -408,7 +415,8 @@ impl Chain {
             header,
         };
         let mut batch = Batch::new();
-        add_block(&stored, &body, &executed.receipts, &mut batch);
+        let access_list = access_list.as_ref();
+        add_block(&stored, &body, &executed.receipts, access_list, &mut batch);
         let ids = (stored.id, parent.id.hash);
         let accounts = executed.diff.accounts.iter();
         let changed: Arc<[Address]> = accounts.map(|(address, _)| *address).collect();
@@ -497,11 +505,22 @@ pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
     })
 }
 
-/// What the header claims against what execution gave.
+/// What the header claims against what execution gave; gives the bytes of the block access list,
+/// which has to be one that a block may have.
 ///
-/// Spec: execution-specs `osaka/fork.py`, `state_transition`, after `apply_body`.
-fn compare(block: &Block, executed: &Executed, state_root: B256) -> Result<(), InvalidBlock> {
+/// Spec: execution-specs `amsterdam/fork.py`, `state_transition`, after `apply_body`; EIP-7928.
+fn compare(
+    spec: &ChainSpec,
+    block: &Block,
+    executed: &Executed,
+    state_root: B256,
+) -> Result<Option<Bytes>, InvalidBlock> {
     let header = &block.header;
+    if let Some(list) = &executed.block_access_list {
+        let transactions = block.body.transactions.len();
+        check_access_list(list, header, transactions, spec.contract_size_limit)?;
+    }
+
     let (got, expected) = (executed.gas_used, header.gas_used);
     if got != expected {
         return Err(InvalidBlock::GasUsed { got, expected });
@@ -535,5 +554,13 @@ fn compare(block: &Block, executed: &Executed, state_root: B256) -> Result<(), I
             return Err(InvalidBlock::RequestsHash { got, expected });
         }
     }
-    Ok(())
+
+    let access_list = executed.block_access_list.as_ref().map(encode_access_list);
+    if let Some(expected) = header.block_access_list_hash {
+        let got = access_list_hash(&access_list.clone().unwrap_or_default());
+        if got != expected {
+            return Err(InvalidBlock::BlockAccessListHash { got, expected });
+        }
+    }
+    Ok(access_list)
 }

@@ -7,8 +7,8 @@ use crate::indices::adopt;
 use crate::log_index::LogIndexing;
 use crate::persist::add_block;
 use crate::tree::{StoredHeader, read_header};
-use niwaki_primitives::{Address, B256, BlockBody, Fault, Header, Withdrawals};
-use niwaki_rules::{ChainSpec, GenesisError};
+use niwaki_primitives::{Address, B256, BlockAccessList, BlockBody, Fault, Header, Withdrawals};
+use niwaki_rules::{ChainSpec, GenesisError, encode_access_list};
 use niwaki_state::{
     BlockId, CacheFigures, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root,
 };
@@ -380,7 +380,10 @@ impl Begun {
             total_difficulty: header.difficulty,
             header,
         };
-        add_block(&block, &body, &[], &mut batch);
+        // Nothing happens in a genesis block.
+        let access_list = block.header.block_access_list_hash;
+        let access_list = access_list.map(|_| encode_access_list(&BlockAccessList::new()));
+        add_block(&block, &body, &[], access_list.as_ref(), &mut batch);
         adopt(&block.id, &body, &mut batch);
         batch.put(Segment::Meta, GENESIS, hash.as_slice());
         world.finish_genesis(block.id, root, batch)

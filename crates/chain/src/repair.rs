@@ -2,7 +2,8 @@
 //!
 //! The state's part is that of `niwaki-state`. Of the blocks, headers are proven by the hash of the
 //! head's, from there down: indices and total difficulties are made anew from them and from the
-//! bodies. Headers, bodies, receipts and codes stand in one place only and are not made anew.
+//! bodies. Headers, bodies, receipts, block access lists and codes stand in one place only and are
+//! not made anew.
 
 use crate::check::holds_body;
 use crate::indices::TransactionPlace;

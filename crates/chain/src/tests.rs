@@ -12,6 +12,7 @@ use niwaki_storage::{Database, Segment};
 use std::path::Path;
 use std::sync::Arc;
 
+mod access_list;
 mod checking;
 mod consensus;
 mod crash;

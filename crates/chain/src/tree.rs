@@ -3,7 +3,7 @@
 use crate::Chain;
 use crate::open::FIRST_BLOCK;
 use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
-use niwaki_primitives::{B256, Block, BlockBody, Fault, Header, Receipt, U256};
+use niwaki_primitives::{B256, Block, BlockBody, Bytes, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
 use niwaki_state::BlockId;
 use niwaki_storage::{Database, Segment};
@@ -118,6 +118,24 @@ impl Chain {
         receipts
             .map(Some)
             .map_err(|error| corrupt(Segment::Receipts, &key, error))
+    }
+
+    /// The block access list of the block with this hash, canonical or not: the RLP whose hash the
+    /// header gives. `None` for a block before Amsterdam too, and for one that came with the file of
+    /// a state.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn block_access_list(&self, hash: &B256) -> Result<Option<Bytes>, Fault> {
+        let Some(number) = self.number_of(hash)? else {
+            return Ok(None);
+        };
+        let key = block_key(&BlockId {
+            number,
+            hash: *hash,
+        });
+        let row = self.database().get(Segment::AccessLists, &key)?;
+        Ok(row.map(Bytes::from))
     }
 
     /// The number of the block with this hash, if it is stored.

@@ -40,11 +40,13 @@ pub enum Segment {
     StorageTrieHistory,
     /// Bit of a bloom and first block of a section to which of its blocks have that bit.
     LogIndex,
+    /// Block number and hash to block access list.
+    AccessLists,
 }
 
 impl Segment {
     /// Every segment.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Accounts,
         Self::Slots,
         Self::Code,
@@ -63,6 +65,7 @@ impl Segment {
         Self::AccountTrieHistory,
         Self::StorageTrieHistory,
         Self::LogIndex,
+        Self::AccessLists,
     ];
 
     /// The name on disk and in messages.
@@ -86,6 +89,7 @@ impl Segment {
             Self::AccountTrieHistory => "account_trie_history",
             Self::StorageTrieHistory => "storage_trie_history",
             Self::LogIndex => "log_index",
+            Self::AccessLists => "access_lists",
         }
     }
 
@@ -99,6 +103,7 @@ impl Segment {
                 | Self::Bodies
                 | Self::Receipts
                 | Self::LogIndex
+                | Self::AccessLists
         )
     }
 

@@ -276,6 +276,7 @@ fn a_block_of_offered_transactions_is_the_block_that_was_made_of_them() {
                 .unwrap_or_default()
                 .into_inner(),
             parent_beacon_block_root: header.parent_beacon_block_root.unwrap_or_default(),
+            slot_number: header.slot_number.unwrap_or_default(),
             target_gas_limit: Some(header.gas_limit),
         };
         // Every transaction twice: the second of a pair does not fit any more.

@@ -39,7 +39,7 @@ fn put_headers(chain: &Chain, rng: &mut StdRng, numbers: std::ops::RangeInclusiv
             total_difficulty: U256::ZERO,
         };
         let mut batch = Batch::new();
-        add_block(&stored, &Default::default(), &[], &mut batch);
+        add_block(&stored, &Default::default(), &[], None, &mut batch);
         batch.put(
             Segment::Canonical,
             &number.to_be_bytes(),

@@ -104,7 +104,8 @@ fn refused(error: ForkChoiceError) -> RpcError {
     }
 }
 
-/// The structure first, then the window of forks, then the time.
+/// The structure first, then the window of forks, then the time. `targetGasLimit` may be absent,
+/// against the specification, because geth does without it: then the operator's target holds.
 fn check_attributes(
     backend: &Backend,
     version: Version,
@@ -125,7 +126,7 @@ fn check_attributes(
     let has = (
         attributes.withdrawals.is_some(),
         attributes.parent_beacon_block_root.is_some(),
-        attributes.slot_number.is_some() || attributes.target_gas_limit.is_some(),
+        attributes.slot_number.is_some(),
     );
     let wanted = match version {
         Version::V1 => (false, false, false),
@@ -139,8 +140,8 @@ fn check_attributes(
     if has.1 != wanted.1 {
         return invalid("parentBeaconBlockRoot must be there from Cancun on, and only then");
     }
-    if has.2 != wanted.2 {
-        return invalid("slotNumber and targetGasLimit must be there from Amsterdam on only");
+    if has.2 != wanted.2 || attributes.target_gas_limit.is_some() && !wanted.2 {
+        return invalid("slotNumber must be there from Amsterdam on, targetGasLimit only then");
     }
     let window = match version {
         Version::V1 => Fork::Frontier..=Fork::Paris,
@@ -148,10 +149,6 @@ fn check_attributes(
         Version::V3 => Fork::Cancun..=Fork::Bpo5,
         Version::V4 => Fork::Amsterdam..=Fork::Amsterdam,
     };
-    if fork >= Fork::Amsterdam {
-        let message = format!("Unsupported fork: this version has no rules for {fork}; update it");
-        return Err(RpcError::new(-38005, message));
-    }
     if !window.contains(&fork) {
         let message = format!(
             "Unsupported fork: engine_forkchoiceUpdated{version:?} takes no payload of timestamp \
@@ -177,6 +174,7 @@ pub(super) fn template(backend: &Backend, parent: B256, attributes: Attributes) 
         prev_randao: attributes.prev_randao,
         withdrawals: attributes.withdrawals.unwrap_or_default(),
         parent_beacon_block_root: attributes.parent_beacon_block_root.unwrap_or_default(),
+        slot_number: attributes.slot_number.map_or(0, |Number(slot)| slot),
         target_gas_limit: target.or(chosen.target_gas_limit),
     }
 }
