@@ -58,11 +58,12 @@ const PARAMS: &[(&str, &str)] = &[
     ),
     (
         "engine_forkchoiceUpdatedV4",
-        "forkchoiceState payloadAttributes?",
+        "forkchoiceState payloadAttributes? custodyColumns?",
     ),
     ("engine_getBlobsV1", "versionedHashes"),
     ("engine_getBlobsV2", "versionedHashes"),
     ("engine_getBlobsV3", "versionedHashes"),
+    ("engine_getBlobsV4", "versionedHashes indicesBitarray"),
     ("engine_getClientVersionV1", "clientVersion"),
     ("engine_getPayloadBodiesByHashV1", "hashes"),
     ("engine_getPayloadBodiesByHashV2", "hashes"),
@@ -73,6 +74,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("engine_getPayloadV3", "payloadId"),
     ("engine_getPayloadV4", "payloadId"),
     ("engine_getPayloadV5", "payloadId"),
+    ("engine_getPayloadV6", "payloadId"),
     ("engine_newPayloadV1", "executionPayload"),
     ("engine_newPayloadV2", "executionPayload"),
     (

@@ -340,28 +340,3 @@ fn a_running_node_makes_a_backup_that_is_restored_to_its_head() {
     let refused = node.place.run("storage backup --to", &[&relative]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }
-
-#[test]
-fn blocks_of_a_fork_without_rules_here_are_refused_and_never_called_invalid() {
-    let mut place = Place::new();
-    let genesis = std::fs::read_to_string(&place.genesis).unwrap();
-    let mut genesis: Value = serde_json::from_str(&genesis).unwrap();
-    genesis["config"]["amsterdamTime"] = json!(600);
-    place.genesis = place.file("amsterdam.json", genesis.to_string().as_bytes());
-    place.import(&crate::support::chain_file()).succeeded();
-    let node = Node::start(place, "");
-    let built = build(&node, HEAD, 599);
-    assert_eq!(give(&node, &built)["status"], "VALID");
-
-    let mut later = attributes(600);
-    later["slotNumber"] = json!("0x1");
-    later["targetGasLimit"] = json!("0x3938700");
-    let answer = node.drive("engine_forkchoiceUpdatedV4", json!([state(HEAD), later]));
-    assert_eq!(answer["error"]["code"], -38005, "{answer}");
-    let mut payload = built["executionPayload"].clone();
-    payload["timestamp"] = json!("0x258");
-    payload["blockAccessList"] = json!("0xc0");
-    payload["slotNumber"] = json!("0x1");
-    let answer = node.drive("engine_newPayloadV5", json!([payload, [], ZERO, []]));
-    assert_eq!(answer["error"]["code"], -38005, "{answer}");
-}

@@ -3,7 +3,7 @@
 use crate::json::{Array, Object};
 use crate::params::Params;
 use crate::{Backend, RpcError};
-use niwaki_primitives::{B256, Fork};
+use niwaki_primitives::{B256, FixedBytes, Fork};
 use niwaki_txpool::PooledBlob;
 
 type Answer = Result<(), RpcError>;
@@ -63,6 +63,41 @@ pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> A
 /// Each with its cell proofs, or null in its place.
 pub(super) fn v3(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     write_with_cells(&find(backend, params)?, out);
+    Ok(())
+}
+
+/// Of each the cells whose bits are set in a mask of 16 bytes, with their proofs, or null in its
+/// place. Bit `n` of the mask is bit `n % 8`, from the lowest, of its byte `n / 8`. About 1 ms each.
+pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let mask: FixedBytes<16> = params.required(1)?;
+    let is_wanted = |index: usize| {
+        let byte = mask.get(index / 8);
+        byte.is_some_and(|byte| byte & (1 << (index % 8)) != 0)
+    };
+    let mut list = Array::new(out);
+    for blob in find(backend, params)? {
+        params.check_deadline()?;
+        let found = blob
+            .as_ref()
+            .and_then(|blob| blob.cell_proofs().map(|proofs| (blob, proofs)));
+        let Some((blob, proofs)) = found else {
+            list.item().extend_from_slice(b"null");
+            continue;
+        };
+        let cells = blob
+            .cells()
+            .map_err(|error| RpcError::internal(format!("the cells of a blob: {error}")))?;
+        let mut object: Object<'_> = list.object();
+        let mut array = object.array("blob_cells");
+        for (_, cell) in cells.iter().enumerate().filter(|(n, _)| is_wanted(*n)) {
+            array.data(cell.as_slice());
+        }
+        drop(array);
+        let mut array = object.array("proofs");
+        for (_, proof) in proofs.iter().enumerate().filter(|(n, _)| is_wanted(*n)) {
+            array.data(proof.as_slice());
+        }
+    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use crate::blocks::FullBlock;
 use crate::eth::answers::{encoded, withdrawal};
+use crate::eth::null;
 use crate::json::{Array, Object};
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::{Backend, RpcError};
@@ -12,10 +13,14 @@ type Answer = Result<(), RpcError>;
 /// Most bodies of one request.
 const MOST: u64 = 1024;
 
-fn write_body(out: &mut Vec<u8>, block: Option<&FullBlock>, with_access_list: bool) {
+fn write_body(
+    backend: &Backend,
+    block: Option<&FullBlock>,
+    with_access_list: bool,
+    out: &mut Vec<u8>,
+) -> Answer {
     let Some(block) = block else {
-        out.extend_from_slice(b"null");
-        return;
+        return null(out);
     };
     let mut object = Object::new(out);
     let mut transactions = object.array("transactions");
@@ -33,8 +38,10 @@ fn write_body(out: &mut Vec<u8>, block: Option<&FullBlock>, with_access_list: bo
         None => object.null("withdrawals"),
     }
     if with_access_list {
-        object.null("blockAccessList");
+        let list = backend.chain().block_access_list(&block.id.hash)?;
+        object.data_or_null("blockAccessList", list.as_deref().map(|list| &list[..]));
     }
+    Ok(())
 }
 
 fn too_many(count: u64) -> RpcError {
@@ -55,7 +62,7 @@ fn by_hash(
     let mut list = Array::new(out);
     for hash in hashes {
         let block = backend.block(&hash)?;
-        write_body(list.item(), block.as_deref(), with_access_list);
+        write_body(backend, block.as_deref(), with_access_list, list.item())?;
     }
     Ok(())
 }
@@ -81,7 +88,7 @@ fn by_range(
     for number in start..=end {
         let tag = BlockRef::Tag(BlockTag::Number(number));
         let block = backend.block_by_ref(tag)?;
-        write_body(list.item(), block.as_deref(), with_access_list);
+        write_body(backend, block.as_deref(), with_access_list, list.item())?;
     }
     Ok(())
 }

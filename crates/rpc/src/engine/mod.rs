@@ -30,6 +30,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("engine_getBlobsV1", Lane::Payload, blobs::v1),
     row("engine_getBlobsV2", Lane::Payload, blobs::v2),
     row("engine_getBlobsV3", Lane::Payload, blobs::v3),
+    row("engine_getBlobsV4", Lane::Payload, blobs::v4),
     row(
         "engine_getClientVersionV1",
         Lane::Inline,
@@ -60,6 +61,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("engine_getPayloadV3", Lane::Payload, payload::v3),
     row("engine_getPayloadV4", Lane::Payload, payload::v4),
     row("engine_getPayloadV5", Lane::Payload, payload::v5),
+    row("engine_getPayloadV6", Lane::Payload, payload::v6),
     row("engine_newPayloadV1", Lane::Engine, new_payload::v1),
     row("engine_newPayloadV2", Lane::Engine, new_payload::v2),
     row("engine_newPayloadV3", Lane::Engine, new_payload::v3),

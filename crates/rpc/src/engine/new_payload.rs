@@ -3,10 +3,12 @@
 use super::forkchoice::write_status;
 use crate::params::Params;
 use crate::{Backend, RpcError};
+use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::Verdict;
-use niwaki_primitives::{Address, B256, Block, Bytes, Fork};
+use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_trie::ordered_root;
+use serde_json::Value;
 
 type Answer = Result<(), RpcError>;
 
@@ -28,12 +30,11 @@ fn new_payload(
 ) -> Answer {
     backend.consensus_spoke();
     let input = PayloadInput {
-        payload: params.required(0)?,
+        payload: payload(params)?,
         versioned_hashes: params.optional::<Vec<B256>>(1)?,
         parent_beacon_block_root: params.optional::<B256>(2)?,
         execution_requests: params.optional::<Vec<Bytes>>(3)?,
     };
-    refuse_amsterdam(backend, &input)?;
     let root = |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
     let verdict = match decode_payload(backend.chain().spec(), version, input, root) {
         Ok((block, hash)) => {
@@ -57,16 +58,23 @@ fn new_payload(
     Ok(())
 }
 
-/// The rules of Amsterdam are not here: to judge its blocks by others would call good ones invalid.
-fn refuse_amsterdam(backend: &Backend, input: &PayloadInput) -> Answer {
-    let payload = input.payload.as_v1();
-    let spec = backend.chain().spec();
-    let fork = spec.fork_at(payload.block_number, payload.timestamp, true);
-    if fork < Fork::Amsterdam {
-        return Ok(());
+/// The payload; a field that is null is one that is not there, as clients write it that know of later
+/// forks.
+fn payload(params: &Params<'_>) -> Result<ExecutionPayload, RpcError> {
+    let as_it_is = params.required(0);
+    if as_it_is.is_ok() {
+        return as_it_is;
     }
-    let message = format!("Unsupported fork: this version has no rules for {fork}; update it");
-    Err(RpcError::new(-38005, message))
+    let Ok(mut fields) = params.required::<serde_json::Map<String, Value>>(0) else {
+        return as_it_is;
+    };
+    let before = fields.len();
+    fields.retain(|_, value| !value.is_null());
+    if fields.len() == before {
+        return as_it_is;
+    }
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|error| RpcError::invalid_params(format!("invalid argument 0: {error}")))
 }
 
 /// The senders of transactions that waited in the pool.

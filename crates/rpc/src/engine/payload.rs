@@ -17,6 +17,7 @@ pub(super) enum Version {
     V3,
     V4,
     V5,
+    V6,
 }
 
 macro_rules! versions {
@@ -27,7 +28,7 @@ macro_rules! versions {
     )*};
 }
 
-versions! { v1 V1 v2 V2 v3 V3 v4 V4 v5 V5 }
+versions! { v1 V1 v2 V2 v3 V3 v4 V4 v5 V5 v6 V6 }
 
 fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
     backend.consensus_spoke();
@@ -41,6 +42,7 @@ fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u
         Version::V3 => Fork::Cancun..=Fork::Cancun,
         Version::V4 => Fork::Prague..=Fork::Prague,
         Version::V5 => Fork::Osaka..=Fork::Bpo5,
+        Version::V6 => Fork::Amsterdam..=Fork::Amsterdam,
     };
     if !window.contains(&fork) {
         let message = format!(
@@ -109,6 +111,12 @@ fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
     }
     if let Some(gas) = header.excess_blob_gas {
         object.number("excessBlobGas", gas);
+    }
+    if let Some(list) = &payload.built.block_access_list {
+        object.data("blockAccessList", list);
+    }
+    if let Some(slot) = header.slot_number {
+        object.number("slotNumber", slot);
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn build_block(
             }
         }
     };
-    payload::write(out, &payload, Version::V5);
+    payload::write(out, &payload, Version::V6);
     Ok(())
 }
 
