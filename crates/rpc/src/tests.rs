@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use tokio::runtime::Runtime;
 
+mod amsterdam;
 mod blocks;
 mod filling;
 mod logs;

@@ -1,7 +1,7 @@
 //! A consensus client drives the node: through its port, with tokens, as Prysm and Lodestar do.
 
 use crate::running::Node;
-use crate::support::{HEAD, Place};
+use crate::support::{HEAD, Place, amsterdam_genesis};
 use serde_json::{Value, json};
 
 const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
@@ -339,4 +339,108 @@ fn a_running_node_makes_a_backup_that_is_restored_to_its_head() {
     let relative = node.place.file("no folder", b"");
     let refused = node.place.run("storage backup --to", &[&relative]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+/// Attributes of Amsterdam.
+fn later(timestamp: u64) -> Value {
+    let mut attributes = attributes(timestamp);
+    attributes["slotNumber"] = json!("0x9");
+    attributes["targetGasLimit"] = json!("0x3938700");
+    attributes
+}
+
+#[test]
+fn a_block_of_amsterdam_is_built_judged_made_the_head_and_gives_its_list() {
+    let mut place = Place::new();
+    place.genesis = amsterdam_genesis();
+    let node = Node::start(place, "");
+    let genesis = node.result("eth_getBlockByNumber", json!(["0x0", false]));
+    let genesis = genesis["hash"].as_str().unwrap();
+    let before = build(&node, genesis, 23);
+    assert_eq!(give(&node, &before)["status"], "VALID");
+    let parent = hash(&before);
+    assert_eq!(choose(&node, &parent), "VALID");
+
+    let begin = |attributes: Value| {
+        let params = json!([state(&parent), attributes, format!("0x{}", "ff".repeat(16))]);
+        node.drive("engine_forkchoiceUpdatedV4", params)
+    };
+    let without = |name: &str| {
+        let mut attributes = later(24);
+        attributes.as_object_mut().unwrap().remove(name);
+        attributes
+    };
+    assert_eq!(begin(without("slotNumber"))["error"]["code"], -38003);
+    assert_eq!(begin(later(23))["error"]["code"], -38005, "the fork before");
+    // As geth does, and against the specification.
+    assert!(begin(without("targetGasLimit"))["result"]["payloadId"].is_string());
+    for wrong in [attributes(24), later(24)] {
+        let answer = node.drive("engine_forkchoiceUpdatedV3", json!([state(&parent), wrong]));
+        let code = answer["error"]["code"].as_i64().unwrap();
+        let want = if wrong.get("slotNumber").is_some() {
+            -38003
+        } else {
+            -38005
+        };
+        assert_eq!(code, want, "{answer}");
+    }
+    let mask = json!([state(&parent), later(24), "0xff"]);
+    let answer = node.drive("engine_forkchoiceUpdatedV4", mask);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+
+    let id = begin(later(24))["result"]["payloadId"].clone();
+    let answer = node.drive("engine_getPayloadV5", json!([id]));
+    assert_eq!(answer["error"]["code"], -38005, "{answer}");
+    let built = node.drive("engine_getPayloadV6", json!([id]))["result"].clone();
+    let payload = &built["executionPayload"];
+    assert_eq!(payload["slotNumber"], "0x9");
+    let list = payload["blockAccessList"].as_str().unwrap();
+    let requests = &built["executionRequests"];
+    let give =
+        |method: &str, payload: &Value| node.drive(method, json!([payload, [], ZERO, requests]));
+    assert_eq!(
+        give("engine_newPayloadV4", payload)["error"]["code"],
+        -32602
+    );
+    for name in ["blockAccessList", "slotNumber"] {
+        let mut payload = payload.clone();
+        payload.as_object_mut().unwrap().remove(name);
+        let answer = give("engine_newPayloadV5", &payload);
+        assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+    }
+    for bad in ["0x", "0xc1", &format!("{list}00")] {
+        let mut payload = payload.clone();
+        payload["blockAccessList"] = json!(bad);
+        let answer = give("engine_newPayloadV5", &payload);
+        assert_eq!(answer["result"]["status"], "INVALID", "{answer}");
+    }
+    let answer = give("engine_newPayloadV5", payload);
+    assert_eq!(answer["result"]["status"], "VALID", "{answer}");
+    let head = hash(&built);
+    let answer = node.drive(
+        "engine_forkchoiceUpdatedV4",
+        json!([state(&head), null, null]),
+    );
+    assert_eq!(
+        answer["result"]["payloadStatus"]["status"], "VALID",
+        "{answer}"
+    );
+    let block = node.result("eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(
+        (&block["hash"], &block["slotNumber"]),
+        (&json!(head), &json!("0x9"))
+    );
+    let again = json!([state(&head), later(24), null]);
+    let answer = node.drive("engine_forkchoiceUpdatedV4", again);
+    assert_eq!(answer["error"]["code"], -38003, "not after the head");
+    let bodies = node.drive("engine_getPayloadBodiesByRangeV2", json!(["0x1", "0x2"]));
+    let lists = bodies["result"].as_array().unwrap().iter();
+    let lists: Vec<_> = lists.map(|body| &body["blockAccessList"]).collect();
+    assert_eq!(lists, [&Value::Null, &json!(list)]);
+    let accounts = node.result("eth_getBlockAccessList", json!(["latest"]));
+    assert_eq!(
+        accounts.as_array().unwrap().len(),
+        6,
+        "the system contracts: {accounts}"
+    );
 }

@@ -15,6 +15,11 @@ pub(crate) fn genesis_file() -> PathBuf {
     testdata("genesis.json")
 }
 
+/// Osaka from the beginning, Amsterdam from the time 24 on.
+pub(crate) fn amsterdam_genesis() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/amsterdam/genesis.json")
+}
+
 fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/chain")

@@ -25,6 +25,11 @@ pub(crate) const METHODS: &[Method] = &[
     ),
     row("debug_getBadBlocks", Lane::Heavy, bad_blocks::bad_blocks),
     row("debug_getRawBlock", Lane::Call, raw_block),
+    row(
+        "debug_getRawBlockAccessList",
+        Lane::Call,
+        raw_block_access_list,
+    ),
     row("debug_getRawHeader", Lane::Inline, raw_header),
     row("debug_getRawReceipts", Lane::Call, raw_receipts),
     row("debug_getRawTransaction", Lane::Inline, raw_transaction),
@@ -50,6 +55,14 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
         body: block.body.clone(),
     };
     json::data(out, &encode(whole));
+    Ok(())
+}
+
+/// The bytes whose hash is in the header.
+fn raw_block_access_list(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let header = backend.header_by_ref(params.required(0)?)?;
+    let header = header.ok_or_else(missing)?;
+    json::data(out, &crate::eth::raw_block_access_list(backend, &header)?);
     Ok(())
 }
 

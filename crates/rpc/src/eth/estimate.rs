@@ -6,12 +6,15 @@ use crate::simulation::{self, Message, Nothing, Run, SimulatedBlock};
 use crate::{Backend, RpcError, json};
 use niwaki_evm::{Failure, Halt};
 use niwaki_primitives::{Fork, StateView, U256};
-use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction, TX_MAX_GAS_LIMIT};
+use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction, max_gas_limit};
 use std::time::Instant;
 
 type Answer = Result<(), RpcError>;
 
+/// Gas of a transfer before Amsterdam.
 const TRANSFER: u64 = 21_000;
+/// The least gas of a transaction from Amsterdam on (EIP-2780).
+const LEAST: u64 = 12_000;
 /// What a call with a value gives its callee on top.
 const STIPEND: u64 = 2_300;
 
@@ -54,19 +57,26 @@ impl Search<'_> {
     /// The most gas the message may have: by what it asks for, the block, the fork, what the
     /// sender can pay, and what the operator grants.
     fn most(&self, cap: u64) -> Result<u64, RpcError> {
+        let fork = self.fork();
+        let least = match fork >= Fork::Amsterdam {
+            true => LEAST,
+            false => TRANSFER,
+        };
         let asked = self.message.gas.map(|gas| gas.0);
         let mut most = asked
-            .filter(|gas| *gas >= TRANSFER)
-            .unwrap_or(self.block.header.gas_limit);
-        if self.block.spec().fork_of(&self.block.header) >= Fork::Osaka {
-            most = most.min(TX_MAX_GAS_LIMIT);
-        }
+            .filter(|gas| *gas >= least)
+            .unwrap_or(self.block.header.gas_limit)
+            .min(max_gas_limit(fork));
         let price = self.message.max_fee();
         if !price.is_zero() {
             let allowance = self.available()?.checked_div(price).unwrap_or_default();
             most = most.min(u64::try_from(allowance).unwrap_or(u64::MAX));
         }
         Ok(most.min(cap))
+    }
+
+    fn fork(&self) -> Fork {
+        self.block.spec().fork_of(&self.block.header)
     }
 
     /// What the sender has left for gas, wei.
@@ -96,7 +106,7 @@ impl Search<'_> {
         use InvalidTransaction::{GasBelowFloor, IntrinsicGasTooLow};
         let run = self
             .block
-            .call(self.message, gas, (&mut Nothing, self.deadline))?;
+            .try_call(self.message, gas, (&mut Nothing, self.deadline))?;
         match run {
             Ok(run) => Ok(Some(run)),
             Err(IntrinsicGasTooLow { .. } | GasBelowFloor { .. }) => Ok(None),
@@ -125,7 +135,9 @@ impl Search<'_> {
     }
 
     fn least(&self, most: u64) -> Result<u64, RpcError> {
-        if self.is_transfer()? && self.succeeds(TRANSFER)? {
+        let is_transfer = self.is_transfer()?;
+        let has_one_price = self.fork() < Fork::Amsterdam;
+        if is_transfer && has_one_price && self.succeeds(TRANSFER)? {
             return Ok(TRANSFER);
         }
         let too_little = || RpcError::server(format!("gas required exceeds allowance ({most})"));
@@ -136,9 +148,15 @@ impl Search<'_> {
         if let Some(error) = simulation::reverted(&first) {
             return Err(error);
         }
+        // No code runs that could need more than it uses. What it uses is up to whether it moves a
+        // value, to whom, and whether that account is new (EIP-2780, EIP-8037).
+        let used = first.result.gas_used;
+        if is_transfer && !has_one_price && self.succeeds(used)? {
+            return Ok(used);
+        }
 
         // What it used is nearly always too little by a hair: a 64th stays with each caller.
-        let (mut fails, mut succeeds) = (first.result.gas_used.saturating_sub(1), most);
+        let (mut fails, mut succeeds) = (used.saturating_sub(1), most);
         let likely = first.result.gas_before_refund.saturating_add(STIPEND);
         let likely = likely.saturating_mul(64).checked_div(63).unwrap_or(most);
         if likely < succeeds {

@@ -2,6 +2,7 @@
 
 mod access_list;
 pub(crate) mod answers;
+mod block_access_list;
 mod blocks;
 mod call;
 mod config;
@@ -15,6 +16,7 @@ mod state;
 
 use crate::methods::{Lane, Method, row};
 
+pub(crate) use block_access_list::raw as raw_block_access_list;
 pub(crate) use blocks::{find, null};
 pub(crate) use call::Asked;
 pub(crate) use logs::{LogFilter, each_log, write_logs_of};
@@ -36,6 +38,11 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_fillTransaction", Lane::Call, fill::fill),
     row("eth_gasPrice", Lane::Call, fees::gas_price),
     row("eth_getBalance", Lane::Inline, state::balance),
+    row(
+        "eth_getBlockAccessList",
+        Lane::Call,
+        block_access_list::by_block,
+    ),
     row("eth_getBlockByHash", Lane::Inline, blocks::by_hash),
     row("eth_getBlockByNumber", Lane::Inline, blocks::by_number),
     row("eth_getBlockReceipts", Lane::Call, blocks::receipts),

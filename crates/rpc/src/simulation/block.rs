@@ -1,5 +1,6 @@
 //! The block that a simulation runs in.
 
+use super::accesses::Accesses;
 use super::message::Message;
 use super::overrides::{BlockOverrides, StateOverrides};
 use super::refusal;
@@ -11,7 +12,9 @@ use niwaki_evm::{Failure, Table, Tracer};
 use niwaki_execution::{
     ExecuteError, Executed, Executor, Overlay, TransactionError, TransactionResult, Used,
 };
-use niwaki_primitives::{Address, BlockBody, Header, Receipt, StateDiff, StateView, TxEnvelope};
+use niwaki_primitives::{
+    Address, BlockAccessList, BlockBody, Header, Receipt, StateDiff, StateView, TxEnvelope,
+};
 use niwaki_rules::{ChainSpec, InvalidTransaction};
 use std::time::Instant;
 
@@ -27,6 +30,8 @@ pub(crate) struct SimulatedBlock<'v> {
     moved: Vec<(Address, Option<Precompiled>)>,
     /// Gas and blob gas of the transactions so far.
     pub(crate) used: Used,
+    /// Its access list so far, where it is a block of Amsterdam and has begun.
+    accesses: Option<Accesses>,
 }
 
 /// What a transaction came to.
@@ -37,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) failure: Option<Failure>,
     /// What it changed.
     pub(crate) diff: StateDiff,
+    /// What it touched, where the block's access list is wanted.
+    accesses: Option<BlockAccessList>,
 }
 
 impl<'v> SimulatedBlock<'v> {
@@ -54,6 +61,7 @@ impl<'v> SimulatedBlock<'v> {
             blob_base_fee: None,
             moved: Vec::new(),
             used: Used::default(),
+            accesses: None,
         }
     }
 
@@ -96,8 +104,14 @@ impl<'v> SimulatedBlock<'v> {
         let mut executor = self.executor(false);
         executor.begin_block(self.spec, &self.header)?;
         let diff = executor.diff();
+        let part = executor.evm().world().take_access_list();
         drop(executor);
         self.overlay.apply(diff);
+        self.accesses = part.map(|part| {
+            let mut accesses = Accesses::default();
+            accesses.add(part);
+            accesses
+        });
         Ok(())
     }
 
@@ -149,6 +163,7 @@ impl<'v> SimulatedBlock<'v> {
         self.blob_base_fee = None;
         self.moved.clear();
         self.used = Used::default();
+        self.accesses = None;
     }
 
     /// The opcodes and prices in force.
@@ -206,15 +221,20 @@ impl<'v> SimulatedBlock<'v> {
         }
         let failure = watched.failure;
         let diff = executor.diff();
+        let accesses = match self.accesses {
+            Some(_) => executor.evm().world().take_access_list(),
+            None => None,
+        };
         Ok(Ok(Run {
             result,
             failure,
             diff,
+            accesses,
         }))
     }
 
-    /// Runs a message with this gas as a call does: it pays nothing if it names no price, and its
-    /// nonce is the sender's.
+    /// Runs a message with this gas as a call does: it pays nothing if it names no price, its
+    /// nonce is the sender's, and all its gas may go into execution.
     ///
     /// # Errors
     /// A fault, or that time ran out. What refuses the message is the inner error.
@@ -222,12 +242,38 @@ impl<'v> SimulatedBlock<'v> {
         &self,
         message: &Message,
         gas: u64,
+        watch: (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.call_with((message, gas), true, watch)
+    }
+
+    /// As [`SimulatedBlock::call`], but from Amsterdam on with as much gas for execution as a
+    /// transaction would have (EIP-8037).
+    ///
+    /// # Errors
+    /// As [`SimulatedBlock::call`].
+    pub(crate) fn try_call(
+        &self,
+        message: &Message,
+        gas: u64,
+        watch: (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.call_with((message, gas), false, watch)
+    }
+
+    fn call_with(
+        &self,
+        (message, gas): (&Message, u64),
+        lifts_cap: bool,
         (tracer, deadline): (&mut dyn Tracer, Instant),
     ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
         let sender = message.sender();
         let nonce = self.overlay.account(&sender)?.unwrap_or_default().nonce;
         let tx = message.transaction((nonce, gas), self.spec.chain_id, 0);
         self.run(message.is_free(), (tracer, deadline), |executor, tracer| {
+            if lifts_cap {
+                executor.lift_execution_cap();
+            }
             let names_price = message
                 .max_fee_per_blob_gas
                 .is_some_and(|fee| !fee.is_zero());
@@ -250,6 +296,9 @@ impl<'v> SimulatedBlock<'v> {
         (tracer, deadline): (&mut dyn Tracer, Instant),
     ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
         self.run(false, (tracer, deadline), |executor, tracer| {
+            if !is_strict {
+                executor.lift_execution_cap();
+            }
             executor.simulate_transaction(tx, sender, is_strict, Some(tracer))
         })
     }
@@ -282,12 +331,16 @@ impl<'v> SimulatedBlock<'v> {
         let finished = self
             .executor(false)
             .finish_block(self.spec, &self.header, body, receipts);
-        let executed = match finished {
+        let mut executed = match finished {
             Ok(executed) => executed,
             Err(ExecuteError::Fault(fault)) => return Err(fault.into()),
             Err(ExecuteError::Invalid(reason)) => return Err(RpcError::server(reason.to_string())),
         };
         self.overlay.apply(executed.diff.clone());
+        if let Some(mut accesses) = self.accesses.take() {
+            accesses.add(executed.block_access_list.take().unwrap_or_default());
+            executed.block_access_list = Some(accesses.into_list());
+        }
         Ok(executed)
     }
 
@@ -295,5 +348,8 @@ impl<'v> SimulatedBlock<'v> {
     pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
         self.overlay.apply(run.diff.clone());
         self.used.add(&run.result, blob_gas);
+        if let (Some(accesses), Some(part)) = (&mut self.accesses, &run.accesses) {
+            accesses.add(part.clone());
+        }
     }
 }

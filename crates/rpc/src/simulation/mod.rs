@@ -5,6 +5,7 @@
 //! that loops without calling ends by its gas, within seconds for the most that an operator
 //! usually grants. Runs that are told opcode by opcode look at the time between opcodes too.
 
+mod accesses;
 mod block;
 mod message;
 mod overrides;

@@ -169,6 +169,10 @@ fn header(
     if fork >= Fork::Cancun {
         header.parent_beacon_block_root = Some(overrides.beacon_root.unwrap_or_default());
     }
+    if fork >= Fork::Amsterdam {
+        // A slot has one block at most, so each has one of its own.
+        header.slot_number = Some(before.slot_number.unwrap_or(0).saturating_add(1));
+    }
     Ok(header)
 }
 

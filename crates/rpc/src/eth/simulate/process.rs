@@ -14,7 +14,10 @@ use niwaki_primitives::{
     Address, B256, Block, BlockBody, Encodable2718, Fork, Header, Log, Receipt, StateView,
     Transaction, TxEnvelope, Typed2718, Withdrawal, Withdrawals, rlp,
 };
-use niwaki_rules::{blob_gas_of, next_base_fee, next_excess_blob_gas, requests_hash};
+use niwaki_rules::{
+    access_list_hash, blob_gas_of, encode_access_list, next_base_fee, next_excess_blob_gas,
+    requests_hash,
+};
 use niwaki_trie::ordered_root;
 use std::time::Instant;
 
@@ -119,13 +122,11 @@ impl Simulation<'_> {
             }
         };
         let limit = self.block.header.gas_limit;
-        let left = limit.saturating_sub(self.block.used.gas);
+        let used = self.block.used.header_gas(spec.fork_of(&self.block.header));
+        let left = limit.saturating_sub(used);
         let gas = message.gas.map_or(left, |gas| gas.0);
         if gas > left {
-            let message = format!(
-                "block gas limit reached: {} >= {limit}",
-                self.block.used.gas
-            );
+            let message = format!("block gas limit reached: {used} >= {limit}");
             return Err(RpcError::new(-38015, message));
         }
         Ok(message.transaction((nonce, gas.min(self.gas_left)), spec.chain_id, 2))
@@ -174,6 +175,10 @@ impl Simulation<'_> {
         header.blob_gas_used = since(Fork::Cancun).then_some(executed.blob_gas_used);
         header.requests_hash = since(Fork::Prague).then(|| requests_hash(&executed.requests));
         fill_roots(&mut header, &body, &executed);
+        if since(Fork::Amsterdam) {
+            let list = executed.block_access_list.as_ref().map(encode_access_list);
+            header.block_access_list_hash = Some(access_list_hash(&list.unwrap_or_default()));
+        }
         header.state_root = match view_of(self.state) {
             Some(view) => {
                 let diff = self.block.state().diff();

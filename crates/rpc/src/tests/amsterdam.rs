@@ -1,0 +1,162 @@
+//! What Amsterdam adds to the answers.
+
+use super::*;
+use niwaki_primitives::B256;
+
+/// The chain of `testdata/amsterdam` with the fork at `time`.
+fn rig_at(time: u64) -> Rig {
+    let text = include_str!("../../../../testdata/amsterdam/genesis.json");
+    let mut json: Value = serde_json::from_str(text).unwrap();
+    json["config"]["amsterdamTime"] = time.into();
+    let genesis = Genesis::from_json(&json.to_string()).unwrap();
+    rig(chain_of(&genesis), PoolConfig::default())
+}
+
+#[test]
+fn a_block_has_slot_and_list_and_the_list_is_given_in_every_form() {
+    let rig = rig_at(0);
+    let block = rig.result("eth_getBlockByNumber", json!(["latest", false]));
+    let empty = "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347";
+    assert_eq!(block["blockAccessListHash"], empty);
+    assert_eq!(block["slotNumber"], "0x0");
+    let header = rig.result("eth_getHeaderByNumber", json!(["latest"]));
+    assert_eq!(header["blockAccessListHash"], empty);
+    for block in [json!("latest"), json!("0x0"), block["hash"].clone()] {
+        assert_eq!(
+            rig.result("eth_getBlockAccessList", json!([block])),
+            json!([])
+        );
+        let raw = rig.result("debug_getRawBlockAccessList", json!([block]));
+        assert_eq!(raw, "0xc0");
+    }
+    let bodies = rig.result(
+        "engine_getPayloadBodiesByHashV2",
+        json!([[block["hash"], B256::ZERO]]),
+    );
+    assert_eq!(bodies[0]["blockAccessList"], "0xc0");
+    assert_eq!(bodies[1], Value::Null);
+    let bodies = rig.result("engine_getPayloadBodiesByHashV1", json!([[block["hash"]]]));
+    assert_eq!(bodies[0].get("blockAccessList"), None);
+}
+
+#[test]
+fn a_block_before_the_fork_or_unknown_has_no_list() {
+    let rig = rig_at(24);
+    let block = rig.result("eth_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(block.get("blockAccessListHash"), None);
+    assert_eq!(block.get("slotNumber"), None);
+    for method in ["eth_getBlockAccessList", "debug_getRawBlockAccessList"] {
+        let (code, words) = rig.refusal(method, json!(["latest"]));
+        assert_eq!(code, -32001, "{words}");
+    }
+    let unknown = rig.result("eth_getBlockAccessList", json!(["0x1"]));
+    assert_eq!(unknown, Value::Null);
+    rig.refusal("debug_getRawBlockAccessList", json!(["0x1"]));
+    let hash = &block["hash"];
+    let bodies = rig.result("engine_getPayloadBodiesByHashV2", json!([[hash]]));
+    assert_eq!(bodies[0]["blockAccessList"], Value::Null);
+}
+
+#[test]
+fn the_configuration_names_the_contracts_of_builders_from_the_fork_on() {
+    let of = |config: &Value| -> Vec<String> {
+        let contracts = config["systemContracts"].as_object().unwrap();
+        let builders = contracts
+            .iter()
+            .filter(|(name, _)| name.starts_with("BUILDER"));
+        builders.map(|(_, address)| address.to_string()).collect()
+    };
+    let config = rig_at(24).result("eth_config", json!([]));
+    assert_eq!(of(&config["current"]), [""; 0]);
+    let both = [
+        "\"0x0000bff46984e3725691fa540a8c7589300d8282\"",
+        "\"0x000064d678505ad48f8ccb093bc65613800e8282\"",
+    ];
+    assert_eq!(of(&config["next"]), both);
+    let config = rig_at(0).result("eth_config", json!([]));
+    assert_eq!(of(&config["current"]), both);
+}
+
+#[test]
+fn cells_are_asked_for_with_a_mask_of_16_bytes_and_are_null_where_there_is_no_blob() {
+    let rig = rig_at(0);
+    let mask = format!("0x{}", "ff".repeat(16));
+    let cells = rig.result("engine_getBlobsV4", json!([[B256::ZERO, B256::ZERO], mask]));
+    assert_eq!(cells, json!([null, null]));
+    for bad in [
+        json!("0xff"),
+        json!(format!("0x{}", "ff".repeat(17))),
+        Value::Null,
+    ] {
+        let (code, _) = rig.refusal("engine_getBlobsV4", json!([[B256::ZERO], bad]));
+        assert_eq!(code, -32602);
+    }
+    let many = vec![B256::ZERO; 129];
+    let (code, _) = rig.refusal("engine_getBlobsV4", json!([many, mask]));
+    assert_eq!(code, -38004);
+}
+
+/// The account of key 1.
+const FUNDED: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";
+const OTHER: &str = "0x00000000000000000000000000000000000000aa";
+
+#[test]
+fn the_estimate_of_a_transfer_is_what_its_parts_cost() {
+    let rig = rig_at(0);
+    let alive = json!({ OTHER: { "balance": "0x1" } });
+    for (to, value, overrides, want) in [
+        (FUNDED, "0x1", json!({}), 12_000_u64),
+        (OTHER, "0x0", json!({}), 15_000),
+        (OTHER, "0x1", alive, 21_000),
+        (OTHER, "0x1", json!({}), 204_600),
+    ] {
+        let message = json!({ "from": FUNDED, "to": to, "value": value });
+        let gas = rig.result("eth_estimateGas", json!([message, "latest", overrides]));
+        assert_eq!(gas, format!("{want:#x}"), "{to} {value}");
+    }
+    // Before the fork it is the constant of old.
+    let message = json!({ "from": FUNDED, "to": OTHER, "value": "0x1" });
+    let gas = rig_at(24).result("eth_estimateGas", json!([message]));
+    assert_eq!(gas, "0x5208");
+}
+
+#[test]
+fn an_estimate_may_be_above_what_execution_alone_may_take() {
+    let rig = rig_at(0);
+    // Writes 200 slots: for i from 200 down to 1, slot i becomes i.
+    let code = "0x60c85b808055600190038060025700";
+    let overrides = json!({ OTHER: { "code": code } });
+    let message = json!({ "from": FUNDED, "to": OTHER });
+    let params = json!([message, "latest", overrides]);
+    let gas = rig.result("eth_estimateGas", params);
+    let gas = u64::from_str_radix(gas.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+    let of_slots = 200 * (64 * 1_530 + 12_100);
+    assert!((of_slots..of_slots + of_slots / 50).contains(&gas), "{gas}");
+    assert!(gas > 1 << 24);
+    let (code, words) = rig.refusal(
+        "eth_estimateGas",
+        json!([{ "from": FUNDED, "to": OTHER, "gas": "0x1000000" }, "latest", overrides]),
+    );
+    assert_eq!(code, -32000, "{words}");
+}
+
+#[test]
+fn simulated_blocks_carry_slot_and_list() {
+    let rig = rig_at(0);
+    let call = json!({ "from": FUNDED, "to": OTHER, "value": "0x1" });
+    let blocks = json!({ "blockStateCalls": [{ "calls": [call, call] }, {}] });
+    let blocks = rig.result("eth_simulateV1", json!([blocks, "latest"]));
+    assert_eq!(blocks[0]["slotNumber"], "0x1");
+    assert_eq!(blocks[1]["slotNumber"], "0x2");
+    let calls = &blocks[0]["calls"];
+    assert_eq!(calls[0]["gasUsed"], format!("{:#x}", 204_600));
+    assert_eq!(calls[1]["gasUsed"], "0x5208");
+    // Of execution: twice 21,000; of the state: one account.
+    assert_eq!(blocks[0]["gasUsed"], format!("{:#x}", 183_600));
+
+    // The same block, made for real, has the same list: the sender, the receiver, who is paid, and
+    // the system contracts.
+    let hash = &blocks[0]["blockAccessListHash"];
+    assert_eq!(hash.as_str().map(str::len), Some(66));
+    assert_ne!(hash, &blocks[1]["blockAccessListHash"]);
+}
