@@ -1,7 +1,8 @@
 //! `niwaki-devnet`: two execution clients driven from outside, side by side.
 //!
-//! `load` sends both the same requests, `fixtures` plays known cases, `soak` keeps niwaki busy for
-//! long, `fuzz` sends it what nobody should, `sockets` opens more of them than it may hold. `play` is a consensus client for both at once: it plays
+//! `load` sends both the same requests, `fixtures` plays known cases, `payloads` a chain of geth's,
+//! `soak` keeps niwaki busy for long, `fuzz` sends it what nobody should, `sockets` opens more of
+//! them than it may hold. `play` is a consensus client for both at once: it plays
 //! slots on a chain of its own through the real Engine API, with tokens: blocks that either client
 //! builds go to both, with transactions of every type in them, and both must agree on every head.
 //! Slots are missed, payloads come late and twice, the two are parted and brought together again,
@@ -13,6 +14,7 @@ mod fixtures;
 mod fuzz;
 mod genesis;
 mod load;
+mod payloads;
 mod play;
 mod process;
 mod report;
@@ -44,6 +46,8 @@ enum Command {
     Sockets(sockets::SocketOptions),
     /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
     Fixtures(fixtures::FixtureOptions),
+    /// Sends niwaki the payloads of go-ethereum's test chain, and blocks whose access lists lie.
+    Payloads(payloads::PayloadOptions),
 }
 
 #[derive(Debug, Args)]
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Sockets(options) => sockets::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
+        Command::Payloads(options) => payloads::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
