@@ -182,7 +182,7 @@ impl Account {
                 self.sign(TxEip7702 {
                     chain_id: CHAIN_ID,
                     nonce,
-                    gas_limit: 200_000,
+                    gas_limit: 400_000,
                     max_fee_per_gas: max_fee,
                     max_priority_fee_per_gas: tip,
                     to: self.address,
@@ -192,7 +192,7 @@ impl Account {
                     input,
                 })?
             }
-            "create" => self.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 200_000))?,
+            "create" => self.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 400_000))?,
             _ => self.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000))?,
         };
         Ok(Sent {

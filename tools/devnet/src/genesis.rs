@@ -2,6 +2,7 @@
 //! of known keys.
 
 use crate::accounts::{Account, CONTRACT};
+use eyre::Result;
 use serde_json::{Value, json};
 
 /// Seconds; the first block comes a slot later.
@@ -50,6 +51,29 @@ const SYSTEM: [(&str, &str); 4] = [
         include_str!("../code/consolidation_requests.hex"),
     ),
 ];
+
+/// The contracts of EIP-8282, which every block of Amsterdam calls.
+const BUILDERS: [(&str, &str); 2] = [
+    (
+        "0000bff46984e3725691fa540a8c7589300d8282",
+        include_str!("../code/builder_deposits.hex"),
+    ),
+    (
+        "000064d678505ad48f8ccb093bc65613800e8282",
+        include_str!("../code/builder_exits.hex"),
+    ),
+];
+
+/// The genesis file with Amsterdam from a time on, seconds.
+pub(crate) fn with_amsterdam(genesis: &str, time: u64) -> Result<String> {
+    let mut genesis: Value = serde_json::from_str(genesis)?;
+    genesis["config"]["amsterdamTime"] = Value::from(time);
+    for (address, code) in BUILDERS {
+        let code = format!("0x{}", code.trim());
+        genesis["alloc"][address] = json!({ "balance": "0x0", "nonce": "0x1", "code": code });
+    }
+    Ok(genesis.to_string())
+}
 
 /// The genesis file that both clients read.
 pub(crate) fn genesis(accounts: &[Account], gas_limit: u64) -> String {

@@ -67,6 +67,9 @@ struct PlayOptions {
     /// Transactions sent in each slot.
     #[arg(long, value_name = "N", default_value_t = 12)]
     transactions: u64,
+    /// The slot from which on the chain has Amsterdam's rules; without it they never come.
+    #[arg(long, value_name = "N")]
+    amsterdam_slot: Option<u64>,
     /// Where chance begins; the same number gives the same events.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

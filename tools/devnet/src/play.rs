@@ -4,7 +4,7 @@ mod check;
 
 use crate::PlayOptions;
 use crate::accounts::{self, Account, Sent, Stock};
-use crate::genesis::{GAS_LIMIT, GENESIS_TIME, SLOT_S, genesis};
+use crate::genesis::{GAS_LIMIT, GENESIS_TIME, SLOT_S, genesis, with_amsterdam};
 use crate::load::number;
 use crate::process::{Given, Kind, Process};
 use crate::report::Report;
@@ -27,6 +27,7 @@ struct Built {
     number: u64,
     hash: String,
     params: Value,
+    is_amsterdam: bool,
 }
 
 /// What goes wrong in a slot.
@@ -57,6 +58,8 @@ pub(crate) struct Play {
     waiting: HashMap<B256, (Sent, u64)>,
     transactions: u64,
     slot: u64,
+    /// The first slot of Amsterdam.
+    amsterdam: u64,
     report: Report,
 }
 
@@ -64,7 +67,11 @@ impl Play {
     pub(crate) fn begin(options: &PlayOptions, folder: &Path) -> Result<Self> {
         let accounts = accounts::make(ACCOUNTS)?;
         let file = folder.join("genesis.json");
-        std::fs::write(&file, genesis(&accounts, GAS_LIMIT))?;
+        let mut file_text = genesis(&accounts, GAS_LIMIT);
+        if let Some(slot) = options.amsterdam_slot {
+            file_text = with_amsterdam(&file_text, GENESIS_TIME + slot * SLOT_S)?;
+        }
+        std::fs::write(&file, file_text)?;
         let niwaki = std::path::absolute(&options.niwaki)?;
         let start = |kind, name: &'static str, binary: &Path| {
             Process::start(kind, name, binary, folder.join(name), Given::genesis(&file))
@@ -94,6 +101,7 @@ impl Play {
             number: 0,
             hash: text(&first["hash"])?,
             params: Value::Null,
+            is_amsterdam: false,
         };
         eprintln!("making blobs");
         Ok(Self {
@@ -105,6 +113,7 @@ impl Play {
             waiting: HashMap::new(),
             transactions: options.transactions,
             slot: 0,
+            amsterdam: options.amsterdam_slot.unwrap_or(u64::MAX),
             report: Report::default(),
         })
     }
@@ -283,9 +292,11 @@ impl Play {
     /// Tells a client of the fork choice.
     fn choose(&mut self, index: usize, want: &str) -> Result<()> {
         let params = json!([self.fork_choice(), null]);
-        let (answer, took) = self.clients[index]
-            .client
-            .drive("engine_forkchoiceUpdatedV3", params)?;
+        let method = match self.head().is_amsterdam {
+            true => "engine_forkchoiceUpdatedV4",
+            false => "engine_forkchoiceUpdatedV3",
+        };
+        let (answer, took) = self.clients[index].client.drive(method, params)?;
         let status = &answer["payloadStatus"]["status"];
         ensure!(
             status == want,
@@ -300,9 +311,11 @@ impl Play {
     /// Gives a block to a client.
     fn give(&mut self, index: usize, built: &Built, want: &str) -> Result<()> {
         let params = built.params.clone();
-        let (answer, took) = self.clients[index]
-            .client
-            .drive("engine_newPayloadV4", params)?;
+        let method = match built.is_amsterdam {
+            true => "engine_newPayloadV5",
+            false => "engine_newPayloadV4",
+        };
+        let (answer, took) = self.clients[index].client.drive(method, params)?;
         ensure!(
             answer["status"] == want,
             "{} on block {} {}: {answer}, want {want}",
@@ -335,16 +348,23 @@ impl Play {
                 })
             })
             .collect();
-        let attributes = json!({
+        let is_amsterdam = self.slot >= self.amsterdam;
+        let mut attributes = json!({
             "timestamp": format!("{timestamp:#x}"),
             "prevRandao": mark("randao"),
             "suggestedFeeRecipient": Address::repeat_byte(0xfe),
             "withdrawals": withdrawals,
             "parentBeaconBlockRoot": root,
         });
+        let mut methods = ["engine_forkchoiceUpdatedV3", "engine_getPayloadV5"];
+        if is_amsterdam {
+            attributes["slotNumber"] = json!(format!("{:#x}", self.slot));
+            attributes["targetGasLimit"] = json!(format!("{GAS_LIMIT:#x}"));
+            methods = ["engine_forkchoiceUpdatedV4", "engine_getPayloadV6"];
+        }
         let params = json!([choice, attributes]);
         let pending = number(&client.ask("txpool_status", json!([]))?["pending"])?;
-        let (answer, _) = client.drive("engine_forkchoiceUpdatedV3", params)?;
+        let (answer, _) = client.drive(methods[0], params)?;
         ensure!(
             answer["payloadStatus"]["status"] == "VALID" && answer["payloadId"].is_string(),
             "{} does not begin to build: {answer}",
@@ -352,7 +372,7 @@ impl Play {
         );
         // geth takes a moment to fill its first block.
         std::thread::sleep(time.max(Duration::from_millis(20)));
-        let (answer, took) = client.drive("engine_getPayloadV5", json!([answer["payloadId"]]))?;
+        let (answer, took) = client.drive(methods[1], json!([answer["payloadId"]]))?;
         let payload = &answer["executionPayload"];
         let commitments = answer["blobsBundle"]["commitments"].as_array();
         let hashes = commitments.into_iter().flatten().map(versioned_hash);
@@ -371,7 +391,11 @@ impl Play {
             number: number(&payload["blockNumber"])?,
             hash: text(&payload["blockHash"])?,
             params: json!([payload, hashes, root, answer["executionRequests"]]),
+            is_amsterdam,
         };
+        if is_amsterdam {
+            self.report.count(format!("{name}: blocks of Amsterdam"));
+        }
         self.report.took(format!("{name}: getPayload"), took);
         self.report.count(format!("{name}: blocks built"));
         self.report
