@@ -1,7 +1,10 @@
 //! What Amsterdam adds to the answers.
 
 use super::*;
-use niwaki_primitives::B256;
+use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
+use niwaki_crypto::{Blob, blob_cells, blob_commitment, cell_proofs};
+use niwaki_primitives::{B256, Signed, TxEip4844, U256};
+use niwaki_txpool::{Sidecar, encode_network};
 
 /// The chain of `testdata/amsterdam` with the fork at `time`.
 fn rig_at(time: u64) -> Rig {
@@ -75,6 +78,67 @@ fn the_configuration_names_the_contracts_of_builders_from_the_fork_on() {
     assert_eq!(of(&config["next"]), both);
     let config = rig_at(0).result("eth_config", json!([]));
     assert_eq!(of(&config["current"]), both);
+}
+
+/// A transaction of the account of key 1.
+fn signed<T: SignableTransaction<Signature>>(unsigned: T) -> TxEnvelope
+where
+    TxEnvelope: From<Signed<T>>,
+{
+    let key = B256::with_last_byte(1);
+    let (r, s, y_parity) = niwaki_crypto::sign(&unsigned.signature_hash(), &key).unwrap();
+    unsigned.into_signed(Signature::new(r, s, y_parity)).into()
+}
+
+/// A transaction of the account of key 1 with this blob, as it is sent.
+fn blob_transaction(blob: &Blob) -> (B256, Vec<u8>) {
+    let commitment = blob_commitment(blob).unwrap();
+    let mut versioned_hash = niwaki_crypto::sha256(commitment.as_slice());
+    versioned_hash.0[0] = 1;
+    let proofs = cell_proofs(blob).unwrap();
+    let sidecar = BlobTransactionSidecarEip7594::new(vec![*blob], vec![commitment], proofs);
+    let sidecar = Sidecar::Eip7594(sidecar);
+    let unsigned = TxEip4844 {
+        chain_id: 7_014,
+        gas_limit: 100_000,
+        max_fee_per_gas: 100_000_000_000,
+        max_priority_fee_per_gas: 1_000_000_000,
+        max_fee_per_blob_gas: 1_000_000_000,
+        blob_versioned_hashes: vec![versioned_hash],
+        ..TxEip4844::default()
+    };
+    let tx = signed(unsigned);
+    (versioned_hash, encode_network(&tx, Some(&sidecar)))
+}
+
+#[test]
+fn the_cells_of_a_blob_in_the_pool_are_those_of_the_mask() {
+    let rig = rig_at(0);
+    let mut blob = Box::new(Blob::ZERO);
+    for (element, at) in blob.chunks_mut(32).zip(0_u64..) {
+        element[24..].copy_from_slice(&at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    }
+    let (hash, raw) = blob_transaction(&blob);
+    rig.result("eth_sendRawTransaction", json!([hex::encode_prefixed(raw)]));
+    let (cells, proofs) = (blob_cells(&blob).unwrap(), cell_proofs(&blob).unwrap());
+    assert_eq!(
+        cells[0].as_slice(),
+        &blob[..2_048],
+        "the first half is the blob"
+    );
+    // Bits 0, 9 and 127.
+    let mask = "0x01020000000000000000000000000080";
+    let got = rig.result("engine_getBlobsV4", json!([[B256::ZERO, hash, hash], mask]));
+    let wanted = [0, 9, 127];
+    assert_eq!(got[0], Value::Null);
+    assert_eq!(got[1]["blob_cells"], json!(wanted.map(|at| cells[at])));
+    assert_eq!(got[1]["proofs"], json!(wanted.map(|at| proofs[at])));
+    assert_eq!(got[2], got[1]);
+    let none = rig.result(
+        "engine_getBlobsV4",
+        json!([[hash], format!("0x{}", "00".repeat(16))]),
+    );
+    assert_eq!(none, json!([{ "blob_cells": [], "proofs": [] }]));
 }
 
 #[test]
@@ -153,10 +217,65 @@ fn simulated_blocks_carry_slot_and_list() {
     assert_eq!(calls[1]["gasUsed"], "0x5208");
     // Of execution: twice 21,000; of the state: one account.
     assert_eq!(blocks[0]["gasUsed"], format!("{:#x}", 183_600));
+    assert_ne!(
+        blocks[0]["blockAccessListHash"],
+        blocks[1]["blockAccessListHash"]
+    );
+}
 
-    // The same block, made for real, has the same list: the sender, the receiver, who is paid, and
-    // the system contracts.
-    let hash = &blocks[0]["blockAccessListHash"];
-    assert_eq!(hash.as_str().map(str::len), Some(66));
-    assert_ne!(hash, &blocks[1]["blockAccessListHash"]);
+#[test]
+fn a_simulated_block_has_the_list_of_the_same_block_made_for_real() {
+    let rig = rig_at(0);
+    let parent = rig.result("eth_getBlockByNumber", json!(["latest", false]));
+    let (prices, gas) = ((100_000_000_000_u128, 1_000_000_000_u128), 300_000_u64);
+    let raw = [0, 1].map(|nonce| {
+        let unsigned = TxEip1559 {
+            chain_id: 7_014,
+            nonce,
+            gas_limit: gas,
+            max_fee_per_gas: prices.0,
+            max_priority_fee_per_gas: prices.1,
+            to: TxKind::Call(OTHER.parse().unwrap()),
+            value: U256::from(1),
+            ..TxEip1559::default()
+        };
+        hex::encode_prefixed(signed(unsigned).encoded_2718())
+    });
+    let coinbase = "0xfefefefefefefefefefefefefefefefefefefefe";
+    let attributes = json!({
+        "timestamp": "0xc",
+        "prevRandao": B256::ZERO,
+        "suggestedFeeRecipient": coinbase,
+        "withdrawals": [],
+        "parentBeaconBlockRoot": B256::repeat_byte(3),
+        "slotNumber": "0x1",
+    });
+    let built = rig.result(
+        "testing_buildBlockV1",
+        json!([parent["hash"], attributes, raw]),
+    );
+    let payload = &built["executionPayload"];
+    assert_eq!(payload["transactions"].as_array().map(Vec::len), Some(2));
+    let list = hex::decode(payload["blockAccessList"].as_str().unwrap()).unwrap();
+
+    let call = |nonce: u64| {
+        json!({
+            "from": FUNDED, "to": OTHER, "value": "0x1", "nonce": format!("{nonce:#x}"),
+            "gas": format!("{gas:#x}"), "maxFeePerGas": format!("{:#x}", prices.0),
+            "maxPriorityFeePerGas": format!("{:#x}", prices.1),
+        })
+    };
+    let overrides = json!({
+        "time": "0xc", "feeRecipient": coinbase, "beaconRoot": B256::repeat_byte(3),
+    });
+    let wanted = json!({
+        "validation": true,
+        "blockStateCalls": [{ "blockOverrides": overrides, "calls": [call(0), call(1)] }],
+    });
+    let blocks = rig.result("eth_simulateV1", json!([wanted, "latest"]));
+    assert_eq!(blocks[0]["stateRoot"], payload["stateRoot"]);
+    assert_eq!(
+        blocks[0]["blockAccessListHash"],
+        json!(niwaki_crypto::keccak256(list))
+    );
 }

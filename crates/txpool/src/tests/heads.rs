@@ -188,6 +188,43 @@ fn a_fork_drops_what_no_block_can_hold_any_more() {
 }
 
 #[test]
+fn amsterdam_drops_what_its_floor_is_above_and_takes_more_gas() {
+    let mut spec = ChainSpec::single(1337, Fork::Osaka);
+    spec.set(Fork::Amsterdam, Activation::Time(NOW + 20));
+    let mut state = MemoryState::default();
+    for n in 0..3 {
+        state.insert(wallet(n).address, super::support::funds(ETHER));
+    }
+    let mut chain = Chain::upon(spec, state, PoolConfig::default());
+    // 100 bytes at 40 gas each in Osaka's floor, at 64 in Amsterdam's (EIP-7976).
+    let wordy = TxEip1559 {
+        gas_limit: 25_000,
+        input: vec![1; 100].into(),
+        ..dynamic(0)
+    };
+    let wordy = TxEnvelope::from(signed(wordy, &wallet(0)));
+    let plain = transfer(&wallet(1), 0, 1, 50);
+    // More than 2^24, of which execution gets that much (EIP-8037).
+    let large = TxEip1559 {
+        gas_limit: 17_000_000,
+        max_fee_per_gas: 10_000_000_000,
+        ..dynamic(0)
+    };
+    let large = TxEnvelope::from(signed(large, &wallet(2)));
+    chain.remote(wordy.clone()).expect("Osaka's floor");
+    chain.remote(plain.clone()).expect("paid for");
+    chain.remote(large.clone()).expect_err("Osaka's cap");
+    chain.mine(&[]);
+    assert_eq!(chain.pool.figures().pending, 2);
+    chain.mine(&[]);
+    assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
+    let removed = chain.pool.figures().removed;
+    assert_eq!(removed.get(&DropReason::Invalid), Some(&1));
+    chain.remote(wordy).expect_err("Amsterdam's floor");
+    chain.remote(large).expect("Amsterdam's cap");
+}
+
+#[test]
 fn a_sequenced_pool_forgets_what_is_too_old() {
     let mut chain = Chain::new(PoolConfig {
         mode: PoolMode::Sequenced,
