@@ -23,6 +23,14 @@ bin="$CARGO_TARGET_DIR/release"
 peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
 [ -x "${peer[1]}" ] || peer=()
 step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --slot-ms 150
+step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --slot-ms 150 --amsterdam-slot 20
+# A chain of go-ethereum's, where `cargo xtask peers` or `go mod download` has left its module.
+payloads="$(go env GOMODCACHE 2>/dev/null || true)/github.com/ethereum/go-ethereum@v1.17.10/cmd/devp2p/internal/ethtest/testdata"
+if [ -f "$payloads/newpayload.json" ]; then
+  step "$bin/niwaki-devnet" payloads --niwaki "$bin/niwaki" "$payloads"
+else
+  echo "go-ethereum's test chain is not on this machine: docs/testing.md says how to get it"
+fi
 step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 10 --memory-budget 128M \
   --minutes 0 --transactions 20000 --slot-ms 100
 step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
