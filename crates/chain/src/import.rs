@@ -5,7 +5,7 @@ use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, SetHeadError};
-use niwaki_execution::{ExecuteError, Executed, apply_body};
+use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_on};
 use niwaki_primitives::{
     Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
     Withdrawal,
@@ -43,6 +43,8 @@ pub struct Imported {
     pub gas_used: u64,
     /// How many transactions it has.
     pub transactions: usize,
+    /// How its transactions were run.
+    pub shares: Shares,
     /// What took how long.
     pub timings: Timings,
 }
@@ -273,7 +275,7 @@ impl Chain {
         };
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
-        let executed = self.execute(&block, &view)?;
+        let (executed, _) = self.execute(&block, &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         compare(self.spec(), &block.block, &executed, prepared.root())?;
         Ok(())
@@ -291,6 +293,7 @@ impl Chain {
             status: ImportStatus::Known,
             gas_used: stored.header.gas_used,
             transactions,
+            shares: Shares::default(),
             timings: Timings::default(),
         };
         if may_lead && self.is_better(&stored) {
@@ -335,7 +338,7 @@ impl Chain {
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
-        let executed = match block.block.header.gas_used {
+        let (executed, shares) = match block.block.header.gas_used {
             PREFETCH_GAS.. => self
                 .world()
                 .with_prefetch(&mut view, |view| self.execute(block, view))?,
@@ -369,6 +372,7 @@ impl Chain {
             status,
             gas_used,
             transactions,
+            shares,
             timings,
         })
     }
@@ -393,12 +397,19 @@ impl Chain {
         Ok(())
     }
 
-    fn execute(&self, block: &RecoveredBlock, view: &View) -> Result<Executed, Refusal> {
+    fn execute(&self, block: &RecoveredBlock, view: &View) -> Result<(Executed, Shares), Refusal> {
         let mut post_state = |diff: &StateDiff| {
             let prepared = self.world().prepare(view, diff)?;
             Ok(prepared.root())
         };
-        apply_body(self.spec(), block, view, &mut post_state).map_err(execute_error)
+        apply_body_on(
+            self.parallelism(),
+            self.spec(),
+            block,
+            view,
+            &mut post_state,
+        )
+        .map_err(execute_error)
     }
 
     fn write(

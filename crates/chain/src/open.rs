@@ -7,6 +7,7 @@ use crate::indices::adopt;
 use crate::log_index::LogIndexing;
 use crate::persist::add_block;
 use crate::tree::{StoredHeader, read_header};
+use niwaki_execution::Parallelism;
 use niwaki_primitives::{Address, B256, BlockAccessList, BlockBody, Fault, Header, Withdrawals};
 use niwaki_rules::{ChainSpec, GenesisError, encode_access_list};
 use niwaki_state::{
@@ -16,6 +17,7 @@ use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The row of `meta` that names the genesis block.
@@ -133,6 +135,8 @@ pub struct Chain {
     marks: Mutex<Marks>,
     bad_blocks: Mutex<BadBlocks>,
     log_indexing: LogIndexing,
+    /// Threads that the transactions of a block run on.
+    transaction_threads: AtomicUsize,
 }
 
 impl Chain {
@@ -173,6 +177,7 @@ impl Chain {
             marks: Mutex::new(marks),
             bad_blocks: Mutex::default(),
             log_indexing: LogIndexing::default(),
+            transaction_threads: AtomicUsize::new(1),
         })
     }
 
@@ -239,6 +244,17 @@ impl Chain {
 
     pub(crate) fn pending(&self) -> MutexGuard<'_, Option<Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the transactions of a block run on so many threads, some ahead of their turn, where the block
+    /// is worth it; one after the other at first.
+    pub fn set_transaction_threads(&self, threads: usize) {
+        self.transaction_threads
+            .store(threads.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn parallelism(&self) -> Parallelism {
+        Parallelism::of(self.transaction_threads.load(Ordering::Relaxed))
     }
 
     pub(crate) fn listeners(&self) -> &Listeners {

@@ -22,7 +22,6 @@ const WITHOUT_MEANING: &[(&str, bool)] = &[
     ("bonsai-historical-block-limit", true),
     ("bonsai-limit-trie-logs-enabled", true),
     ("bonsai-parallel-state-root-computation-enabled", true),
-    ("bonsai-parallel-tx-processing-enabled", true),
     ("bonsai-trie-logs-pruning-window-size", true),
     ("bootnodes", true),
     ("cache-last-block-headers", true),

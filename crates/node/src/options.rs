@@ -76,6 +76,19 @@ pub(crate) struct Options {
     )]
     pub(crate) high_spec: Option<bool>,
 
+    /// Runs the transactions of a block on all threads, some ahead of their turn, with the result of one
+    /// after the other [default: true].
+    #[arg(
+        long = "bonsai-parallel-tx-processing-enabled",
+        alias = "Xbonsai-parallel-tx-processing-enabled",
+        global = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) parallel_transactions: Option<bool>,
+
     /// Which states are kept: BONSAI the last 512 blocks', X_BONSAI_ARCHIVE (or FOREST) every one, with
     /// proofs. Decided when a chain is begun [default: BONSAI, or what the chain was begun with].
     #[arg(

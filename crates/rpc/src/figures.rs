@@ -3,6 +3,7 @@
 use crate::RpcError;
 use metrics::{counter, gauge, histogram};
 use niwaki_chain::Imported;
+use niwaki_execution::Shares;
 use std::time::Duration;
 
 /// Counts calls and connections.
@@ -50,11 +51,18 @@ impl Figures {
         counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
         counter!("besu_blockchain_chain_head_transaction_count_counter_total")
             .increment(transactions);
+        let Shares { kept, repeated, .. } = imported.shares;
+        counter!("besu_block_processing_parallelized_transactions_counter_total")
+            .increment(kept as u64);
+        counter!("besu_block_processing_conflicted_transactions_counter_total")
+            .increment(repeated as u64);
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
         tracing::info!(
             number = imported.id.number,
             hash = %imported.id.hash,
             txs = transactions,
+            ahead = kept,
+            again = repeated,
             gas = imported.gas_used,
             ms = format_args!("{:.2}", ms(timings.total())),
             mgas_s = format_args!("{per_second:.0}"),

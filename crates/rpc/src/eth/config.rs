@@ -3,7 +3,9 @@
 use crate::json::{self, Object};
 use crate::params::Params;
 use crate::{Backend, RpcError};
-use niwaki_primitives::{Address, Fork, address};
+use niwaki_primitives::{
+    Address, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Fork, address,
+};
 use niwaki_rules::{Activation, ChainSpec, fork_id};
 
 type Answer = Result<(), RpcError>;
@@ -170,9 +172,12 @@ fn write_fork(
     if fork >= Fork::Amsterdam {
         contracts.data(
             "BUILDER_DEPOSIT_CONTRACT_ADDRESS",
-            BUILDER_DEPOSIT.as_slice(),
+            BUILDER_DEPOSIT_CONTRACT_ADDRESS.as_slice(),
         );
-        contracts.data("BUILDER_EXIT_CONTRACT_ADDRESS", BUILDER_EXIT.as_slice());
+        contracts.data(
+            "BUILDER_EXIT_CONTRACT_ADDRESS",
+            BUILDER_EXIT_CONTRACT_ADDRESS.as_slice(),
+        );
     }
     for (name, address) in [
         (
@@ -191,9 +196,6 @@ fn write_fork(
 }
 
 const BEACON_ROOTS: Address = address!("000f3df6d732807ef1319fb7b8bb8522d0beac02");
-/// Spec: EIP-8282.
-const BUILDER_DEPOSIT: Address = address!("0000bff46984e3725691fa540a8c7589300d8282");
-const BUILDER_EXIT: Address = address!("000064d678505ad48f8ccb093bc65613800e8282");
 const HISTORY_STORAGE: Address = address!("0000f90827f1c53a10cb7a02335b175320002935");
 
 /// The names of EIP-7910, in the order of the addresses from 1 on; P256VERIFY is at 0x100.

@@ -40,6 +40,8 @@ use Kind::{Counter, Gauge, Summary};
 /// All of them. `besu_` and `ethereum_` are Besu's names, `process_` those of every exporter.
 #[rustfmt::skip]
 pub(crate) const METRICS: &[Row] = &[
+    row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and again"),
+    row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and kept"),
     row("besu_blockchain_chain_head_gas_limit", Gauge, "", "Gas limit of the head"),
     row("besu_blockchain_chain_head_gas_used", Gauge, "", "Gas used by the head"),
     row("besu_blockchain_chain_head_gas_used_counter_total", Counter, "", "Gas used by all heads so far"),
