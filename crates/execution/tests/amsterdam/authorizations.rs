@@ -3,10 +3,11 @@
 use super::{
     code::sstore,
     scene::{
-        GAS, MAIN, OTHER, Ran, SOMEBODY, Scene, Tx, account_of_key, authorize, delegation, sender,
+        CAP, GAS, MAIN, NOBODY, OTHER, Ran, SOMEBODY, Scene, Tx, account_of_key, authorize,
+        delegation, sender,
     },
 };
-use niwaki_primitives::{Address, Bytes, SignedAuthorization, U256};
+use niwaki_primitives::{AccessList, AccessListItem, Address, Bytes, SignedAuthorization, U256};
 
 /// Paid for each authorization before anything is known of it.
 const EACH: u64 = 7_816;
@@ -166,6 +167,24 @@ fn without_the_gas_for_an_authorization_nothing_of_any_stays() {
         };
         assert_eq!(ran.gas_used, state.max(gas - state));
     }
+}
+
+#[test]
+fn a_recipient_that_cannot_be_paid_gives_the_reservoir_back_that_authorizations_took() {
+    let addresses = 4_000;
+    let tx = Tx {
+        gas: CAP + DELEGATION,
+        value: 1,
+        access_list: AccessList(vec![AccessListItem::default(); addresses]),
+        authorizations: vec![authorize(1, MAIN, 0)],
+        ..Tx::to(NOBODY)
+    };
+    let intrinsic = 21_000 + EACH + 4_180 * 4_000;
+    assert!((WRITE..ACCOUNT).contains(&(CAP - intrinsic)));
+    let ran = known().then(tx).run();
+    assert!(!ran.succeeded(0));
+    assert_eq!((ran.gas(0), ran.gas_used), (CAP, CAP));
+    assert_eq!(ran.nonce(account_of_key(1)), Some(0));
 }
 
 #[test]
