@@ -70,13 +70,17 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn draw(rng: &mut SmallRng, cast: &Cast) -> Self {
         let from = rng.random_range(0..SENDERS);
-        let (to, input, value) = draw_message(rng, cast, from);
+        let (mut to, input, mut value) = draw_message(rng, cast, from);
         let access_list = draw_access_list(rng, cast);
         let mut gas = draw_gas(rng, cast.fork);
         // As many addresses as leave next to nothing of the gas for execution.
         let fills = access_list.len() > 1_000;
         if fills && rng.random_bool(0.8) {
             gas = GasLimit::Is(PLENTY + rng.random_range(0..500_000));
+            if rng.random_bool(0.6) {
+                let nobody = cast.nobodies.choose(rng).expect("there are some");
+                (to, value) = (TxKind::Call(*nobody), U256::from(1));
+            }
         }
         // Enough for the largest contract.
         let deploys_much = input.starts_with(&[0x62, 0x01]);
