@@ -36,6 +36,8 @@ pub struct Parallelism {
     pub threads: usize,
     /// A block of fewer transactions is not worth a second thread.
     pub least_transactions: usize,
+    /// Nor is one that uses less gas beyond that of its transactions' own.
+    pub least_gas: u64,
     /// Whether every transaction runs ahead before the first one counts, as if there were more threads
     /// than transactions: for tests.
     pub all_ahead: bool,
@@ -47,18 +49,25 @@ impl Parallelism {
         Self {
             threads,
             least_transactions: 4,
+            least_gas: 1_000_000,
             all_ahead: false,
         }
     }
 
     /// Whether the transactions of a block run on several threads.
-    fn is_for(&self, rules: &BlockRules, transactions: usize) -> bool {
+    fn is_for(&self, rules: &BlockRules, block: &Block) -> bool {
+        let transactions = block.body.transactions.len();
+        let own_gas = (transactions as u64).saturating_mul(PLAIN_GAS);
         // Receipts before Byzantium want the state root after each transaction.
         rules.fork >= Fork::Byzantium
             && (self.threads > 1 || self.all_ahead)
             && transactions >= self.least_transactions
+            && block.header.gas_used.saturating_sub(own_gas) >= self.least_gas
     }
 }
+
+/// Gas of a transaction that runs no code, and takes less time than it takes to hand it over.
+const PLAIN_GAS: u64 = 21_000;
 
 /// So often a thread looks whether another is done before it does something else.
 const SPINS: u32 = 200;
@@ -133,6 +142,7 @@ struct Run<'r> {
     /// No transaction before this one is free.
     next: AtomicUsize,
     is_over: AtomicBool,
+    all_ahead: bool,
     committer: Thread,
 }
 
@@ -163,11 +173,13 @@ impl Run<'_> {
         (tx, self.block.senders[index])
     }
 
-    /// Takes the next transaction that nobody has.
+    /// Takes the next transaction that nobody has and that is worth it.
     fn take_next(&self) -> Option<usize> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if self.places.get(index)?.take() {
+            let place = self.places.get(index)?;
+            let is_plain = self.transaction(index).0.gas_limit() <= PLAIN_GAS;
+            if (!is_plain || self.all_ahead) && place.take() {
                 return Some(index);
             }
         }
@@ -255,7 +267,7 @@ pub fn apply_body_on(
 ) -> Result<(Executed, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
     let rules = BlockRules::new(spec, header);
-    if !parallelism.is_for(&rules, body.transactions.len()) {
+    if !parallelism.is_for(&rules, &block.block) {
         let executed = Executor::new(spec, header, view).apply_body(spec, block, post_state)?;
         return Ok((executed, Shares::in_turn(body.transactions.len())));
     }
@@ -282,7 +294,7 @@ pub fn process_transactions_on(
     let committed = Committed::new(view);
     let mut executor = Executor::new(spec, &block.block.header, view);
     let transactions = block.block.body.transactions.len();
-    let (receipts, shares) = if parallelism.is_for(executor.rules(), transactions) {
+    let (receipts, shares) = if parallelism.is_for(executor.rules(), &block.block) {
         executor.evm().world().publish_to(&committed);
         executor.process_ahead(parallelism, spec, block, &committed)?
     } else {
@@ -311,6 +323,7 @@ impl Executor<'_> {
             // The first one is the committing thread's own.
             next: AtomicUsize::new(usize::from(!parallelism.all_ahead)),
             is_over: AtomicBool::new(false),
+            all_ahead: parallelism.all_ahead,
             committer: std::thread::current(),
         };
         if parallelism.all_ahead {

@@ -207,6 +207,7 @@ fn compare(name: &str, fork: Fork, state: &MemoryState, block: &RecoveredBlock) 
         let parallelism = Parallelism {
             threads,
             least_transactions: 1,
+            least_gas: 0,
             all_ahead,
         };
         let ran = apply_body_on(parallelism, &spec, block, state, &mut no_root);
@@ -293,6 +294,7 @@ fn invalid_blocks_are_refused_for_the_same_reason() {
         let ahead = Parallelism {
             threads: 3,
             least_transactions: 1,
+            least_gas: 0,
             all_ahead: seed % 2 == 0,
         };
         let ran = apply_body_on(ahead, &spec, &block, &state, &mut no_root);

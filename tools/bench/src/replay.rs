@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Threads that the transactions of a block run on, some ahead of their turn.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Blocks that use less gas beyond that of their transactions' own run on one thread.
+    #[arg(long, default_value_t = 1_000_000)]
+    least_gas: u64,
     /// Runs every transaction ahead before the first one counts: what would be kept if there were more
     /// threads than transactions.
     #[arg(long)]
@@ -179,6 +182,7 @@ fn replay(entry: Entry, options: &Options) -> Result<Row> {
         repeat: options.repeat.max(1),
         parallelism: Parallelism {
             all_ahead: options.all_ahead,
+            least_gas: options.least_gas,
             ..Parallelism::of(options.threads)
         },
         times: Vec::new(),

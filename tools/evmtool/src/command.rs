@@ -95,6 +95,7 @@ impl BlockOptions {
         wanted.then(|| Parallelism {
             threads: self.tx_threads.unwrap_or(1).max(1),
             least_transactions: 1,
+            least_gas: 0,
             all_ahead: self.all_ahead,
         })
     }

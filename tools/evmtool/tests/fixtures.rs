@@ -73,6 +73,7 @@ fn ways(suite: Suite) -> Vec<Selection> {
         parallelism: Some(Parallelism {
             threads,
             least_transactions: 1,
+            least_gas: 0,
             all_ahead,
         }),
         ..Selection::default()

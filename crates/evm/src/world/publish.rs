@@ -3,7 +3,8 @@
 use super::{AccountId, SlotId, World, journal::Change};
 use niwaki_primitives::{Account, Address, B256, Bytes, U256};
 
-/// Is told of the values that a transaction has left.
+/// Is told of the values that a transaction has left, but for balance and nonce of an account that had no
+/// code and was there before the block.
 pub trait Publisher: Sync {
     /// An account is this now.
     fn account(&self, address: Address, account: Option<Account>);
@@ -59,9 +60,13 @@ impl<'v> World<'v> {
         };
         for id in changed.accounts {
             let record = self.record(id);
+            let before = record.parent.unwrap_or_default();
+            if !record.current.has_code() && !before.has_code() && !before.is_empty() {
+                // Who runs ahead keeps differences of its balance, and takes its nonce as it comes.
+                continue;
+            }
             let account = record.exists.then_some(record.current);
-            let before = record.parent.unwrap_or_default().code_hash;
-            if record.exists && record.current.code_hash != before {
+            if record.exists && record.current.code_hash != before.code_hash {
                 let code = self.code_at(record.code);
                 publisher.code(code.hash(), code.to_bytes());
             }

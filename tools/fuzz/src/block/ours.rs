@@ -76,6 +76,7 @@ fn apply(
             let parallelism = Parallelism {
                 threads: 2,
                 least_transactions: 1,
+                least_gas: 0,
                 all_ahead: true,
             };
             let (executed, _) = apply_body_on(parallelism, &spec, &block, &case.state, post_state)?;
