@@ -329,9 +329,9 @@ impl Executor<'_> {
         if parallelism.all_ahead {
             run.work();
         }
-        std::thread::scope(|scope| {
+        rayon_core::in_place_scope(|scope| {
             for _ in 1..parallelism.threads.min(transactions.len()) {
-                scope.spawn(|| run.work());
+                scope.spawn(|_| run.work());
             }
             let done = self.commit_all(&run);
             run.is_over.store(true, Ordering::Relaxed);

@@ -83,7 +83,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
     match opened {
         Ok(chain) => {
             check_format(options, chain.is_archive())?;
-            if options.parallel_transactions != Some(false) {
+            if options.parallel_transactions == Some(true) {
                 let threads = std::thread::available_parallelism().map_or(1, usize::from);
                 chain.set_transaction_threads(threads);
             }

@@ -77,7 +77,7 @@ pub(crate) struct Options {
     pub(crate) high_spec: Option<bool>,
 
     /// Runs the transactions of a block on all threads, some ahead of their turn, with the result of one
-    /// after the other [default: true].
+    /// after the other [default: false; Besu's is true].
     #[arg(
         long = "bonsai-parallel-tx-processing-enabled",
         alias = "Xbonsai-parallel-tx-processing-enabled",
