@@ -13,7 +13,7 @@ use niwaki_primitives::{
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
+    GasRoom, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
     block_difficulty, check_access_list, effective_gas_price, encode_access_list, next_base_fee,
     next_excess_blob_gas, recover_sender, requests_hash, toward_gas_limit,
 };
@@ -207,8 +207,7 @@ impl Chain {
             return Ok(None);
         };
         let transactions = block.body.transactions.len();
-        let code_limit = self.spec().contract_size_limit;
-        check_access_list(list, &block.header, transactions, code_limit)?;
+        check_access_list(list, &block.header, transactions)?;
         Ok(Some(encode_access_list(list)))
     }
 
@@ -256,7 +255,8 @@ impl Chain {
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
-            if executor.gas_room().execution < least_gas {
+            let GasRoom { execution, state } = executor.gas_room();
+            if execution.min(state) < least_gas {
                 break;
             }
         }

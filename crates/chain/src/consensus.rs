@@ -12,6 +12,7 @@ use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, Imported, SetHeadError};
 use niwaki_primitives::{Address, B256, Block, Fault};
+use niwaki_rules::InvalidBlock;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -264,6 +265,40 @@ impl Consensus {
         self.judge(block, hash, known)
     }
 
+    /// Remembers that the block `hash` upon `parent` is invalid, whatever its execution would give.
+    ///
+    /// # Errors
+    /// A [`Fault`]: nothing is known of the block.
+    pub fn refuse_payload(
+        &self,
+        parent: B256,
+        hash: B256,
+        reason: &InvalidBlock,
+    ) -> Result<Verdict, Fault> {
+        if let Some(refused) = self.refused(&hash).or_else(|| self.refused(&parent)) {
+            self.invalid().put(hash, refused.clone());
+            return Ok(Verdict::Invalid(refused));
+        }
+        if self.chain.header(&parent)?.is_none() {
+            return Ok(Verdict::Syncing);
+        }
+        self.refuse(parent, hash, reason)
+    }
+
+    /// Remembers that a block is invalid, whose parent is valid.
+    fn refuse(&self, parent: B256, hash: B256, reason: &InvalidBlock) -> Result<Verdict, Fault> {
+        let is_stake = self.chain.header(&parent)?.is_some_and(|parent| {
+            self.chain.spec().is_proof_of_stake(&parent.header)
+                || parent.id.hash == self.chain.genesis_hash()
+        });
+        let refused = Refused {
+            latest_valid: Some(if is_stake { parent } else { B256::ZERO }),
+            reason: reason.to_string(),
+        };
+        self.invalid().put(hash, refused.clone());
+        Ok(Verdict::Invalid(refused))
+    }
+
     /// Follows a fork choice. The head becomes the head only by [`Verdict::Valid`].
     ///
     /// # Errors
@@ -398,18 +433,7 @@ impl Consensus {
             Err(ImportError::Fault(fault)) => Err(fault),
             Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),
             Err(ImportError::OutOfReach { .. }) => Ok(Verdict::Accepted),
-            Err(ImportError::Invalid { reason, .. }) => {
-                let is_stake = self.chain.header(&parent)?.is_some_and(|parent| {
-                    self.chain.spec().is_proof_of_stake(&parent.header)
-                        || parent.id.hash == self.chain.genesis_hash()
-                });
-                let refused = Refused {
-                    latest_valid: Some(if is_stake { parent } else { B256::ZERO }),
-                    reason: reason.to_string(),
-                };
-                self.invalid().put(hash, refused.clone());
-                Ok(Verdict::Invalid(refused))
-            }
+            Err(ImportError::Invalid { reason, .. }) => self.refuse(parent, hash, &reason),
         }
     }
 

@@ -11,7 +11,7 @@ use niwaki_primitives::{
     Withdrawal,
 };
 use niwaki_rules::{
-    BlockRules, BodyRoots, ChainSpec, InvalidBlock, InvalidTransaction, Parent, access_list_hash,
+    BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, access_list_hash,
     check_access_list, check_body, check_header, check_ommers, encode_access_list, recover_sender,
     requests_hash,
 };
@@ -277,7 +277,7 @@ impl Chain {
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute(&block, &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
-        compare(self.spec(), &block.block, &executed, prepared.root())?;
+        compare(&block.block, &executed, prepared.root())?;
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Chain {
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         lap(&mut timings.root);
 
-        let access_list = compare(self.spec(), &block.block, &executed, prepared.root())?;
+        let access_list = compare(&block.block, &executed, prepared.root())?;
         lap(&mut timings.compare);
 
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
@@ -521,7 +521,6 @@ pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
 ///
 /// Spec: execution-specs `amsterdam/fork.py`, `state_transition`, after `apply_body`; EIP-7928.
 fn compare(
-    spec: &ChainSpec,
     block: &Block,
     executed: &Executed,
     state_root: B256,
@@ -529,7 +528,7 @@ fn compare(
     let header = &block.header;
     if let Some(list) = &executed.block_access_list {
         let transactions = block.body.transactions.len();
-        check_access_list(list, header, transactions, spec.contract_size_limit)?;
+        check_access_list(list, header, transactions)?;
     }
 
     let (got, expected) = (executed.gas_used, header.gas_used);

@@ -105,8 +105,8 @@ pub(crate) struct Request {
     pub(crate) gas: i64,
     /// State gas for the callee, taken from the caller already: all it has.
     pub(crate) reservoir: i64,
-    /// Whether the call brings an account into being, which the caller has paid for; in state gas from
-    /// Amsterdam on, and gets that back if the call fails.
+    /// Whether the call brings an account into being. The caller has paid for it; the state gas comes back
+    /// to it if the call fails.
     pub(crate) new_account: bool,
     /// Account whose code runs, before delegation; of a creation: the new address.
     pub(crate) code_address: Address,

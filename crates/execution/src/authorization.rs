@@ -47,7 +47,8 @@ pub(crate) fn delegate(
     (chain_id, prices): (u64, &StatePrices),
     message: &mut Message,
 ) -> Result<Option<u64>, Fault> {
-    let mut left = i64::try_from(message.gas).unwrap_or(i64::MAX);
+    let given = i64::try_from(message.gas).unwrap_or(i64::MAX);
+    let mut left = given;
     let reservoir = i64::try_from(message.reservoir).unwrap_or(i64::MAX);
     let mut state = StateGas::with_reservoir(reservoir);
     // Whether an authority has a delegation that is old, or paid for.
@@ -76,8 +77,10 @@ pub(crate) fn delegate(
         *has_delegation |= !is_free;
         apply(world, account, authorization);
     }
-    message.gas = u64::try_from(left).unwrap_or(0);
-    message.reservoir = u64::try_from(state.reservoir).unwrap_or(0);
+    let taken = |before: i64, after: i64| before.saturating_sub(after).unsigned_abs();
+    message.gas = message.gas.saturating_sub(taken(given, left));
+    let taken = taken(reservoir, state.reservoir);
+    message.reservoir = message.reservoir.saturating_sub(taken);
     Ok(Some(u64::try_from(state.used).unwrap_or(0)))
 }
 

@@ -14,18 +14,19 @@ mod committed;
 
 use crate::body::{Executed, PostState, at_index};
 use crate::executor::{ExecuteError, Executor};
-use crate::transaction::{TransactionError, TransactionResult};
+use crate::transaction::TransactionResult;
 use committed::Committed;
 use niwaki_evm::Effects;
 use niwaki_primitives::{
-    Address, B256, Block, Fork, Receipt, RecoveredBlock, StateDiff, StateView, Transaction,
-    TxEnvelope, Typed2718,
+    Address, B256, Block, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff, StateView,
+    Transaction, TxEnvelope, Typed2718,
 };
 use niwaki_rules::{
-    BlockRules, ChainSpec, blob_gas_of, effective_gas_price, intrinsic_gas, upfront_cost,
+    BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
+    upfront_cost,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
@@ -68,6 +69,12 @@ impl Parallelism {
 
 /// Gas of a transaction that runs no code, and takes less time than it takes to hand it over.
 const PLAIN_GAS: u64 = 21_000;
+
+/// So many transactions may run ahead of the one whose turn it is: what waits is held in memory.
+const WINDOW: usize = 64;
+
+/// So much gas may be used for nothing in any block.
+const LEAST_WASTE: u64 = 4_000_000;
 
 /// So often a thread looks whether another is done before it does something else.
 const SPINS: u32 = 200;
@@ -141,6 +148,10 @@ struct Run<'r> {
     places: Vec<Place>,
     /// No transaction before this one is free.
     next: AtomicUsize,
+    /// How many count already.
+    counted: AtomicUsize,
+    /// Gas of runs that were thrown away.
+    wasted_gas: AtomicU64,
     is_over: AtomicBool,
     all_ahead: bool,
     committer: Thread,
@@ -173,11 +184,21 @@ impl Run<'_> {
         (tx, self.block.senders[index])
     }
 
-    /// Takes the next transaction that nobody has and that is worth it.
+    /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead.
     fn take_next(&self) -> Option<usize> {
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.next.load(Ordering::Relaxed);
             let place = self.places.get(index)?;
+            let last = self.counted.load(Ordering::Relaxed).saturating_add(WINDOW);
+            if self.is_over.load(Ordering::Relaxed) || index >= last && !self.all_ahead {
+                return None;
+            }
+            let then = index.saturating_add(1);
+            let order = Ordering::Relaxed;
+            let taken = self.next.compare_exchange(index, then, order, order);
+            if taken.is_err() {
+                continue;
+            }
             let is_plain = self.transaction(index).0.gas_limit() <= PLAIN_GAS;
             if (!is_plain || self.all_ahead) && place.take() {
                 return Some(index);
@@ -188,8 +209,8 @@ impl Run<'_> {
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
     fn run_ahead<'e>(&'e self, executor: &mut Option<Executor<'e>>, index: usize) -> Option<Ahead> {
         let (tx, sender) = self.transaction(index);
-        let mut own = executor.take().unwrap_or_else(|| self.executor());
         let ran = catch_unwind(AssertUnwindSafe(|| {
+            let mut own = executor.take().unwrap_or_else(|| self.executor());
             let ahead = own.run_ahead(tx, sender);
             (own, ahead)
         }));
@@ -198,12 +219,26 @@ impl Run<'_> {
         ahead
     }
 
+    /// Notes gas that was used for nothing. When that is more than the block is worth, nothing runs ahead
+    /// any more: transactions may have been made to disturb each other.
+    fn note_waste(&self, gas: u64) {
+        let before = self.wasted_gas.fetch_add(gas, Ordering::Relaxed);
+        let bound = self.block.block.header.gas_used.max(LEAST_WASTE);
+        if before.saturating_add(gas) > bound {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Runs transactions ahead until there is none left.
     fn work(&self) {
         let mut executor = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(index) = self.take_next() else {
-                return;
+                if self.next.load(Ordering::Relaxed) >= self.places.len() {
+                    return;
+                }
+                std::thread::yield_now();
+                continue;
             };
             let ahead = self.run_ahead(&mut executor, index);
             self.places[index].put(ahead);
@@ -213,10 +248,12 @@ impl Run<'_> {
 }
 
 impl Executor<'_> {
-    /// Runs a transaction ahead of its turn, as if it were valid. `None` if it can't be known what it
-    /// would do.
+    /// Runs a transaction ahead of its turn, as if the transactions before it left it room and funds.
+    /// `None` if it can't be known what it would do.
     fn run_ahead(&mut self, tx: &TxEnvelope, sender: Address) -> Option<Ahead> {
-        let cost = upfront_cost(tx)?;
+        let room = GasRoom::both(self.evm.block().gas_limit);
+        let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
+        let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
         let world = self.evm.world();
         world.start_over();
         let payer = world.load(&sender).ok()?;
@@ -224,24 +261,17 @@ impl Executor<'_> {
         if !world.can_pay(payer, cost) {
             return None;
         }
-        let gas = intrinsic_gas(tx, sender, self.rules.fork);
-        if tx.gas_limit() < gas.intrinsic.max(gas.floor) {
-            return None;
-        }
         let price = effective_gas_price(tx, self.rules.base_fee);
-        let result = self.run_and_pay(tx, sender, (gas, price), None).ok()?;
+        let mut result = self.run_and_pay(tx, sender, (gas, price), None).ok()?;
+        // No receipt holds it.
+        result.output = Bytes::new();
         let effects = self.evm.world().take_effects()?;
         Some(Ahead { result, effects })
     }
 
-    /// Counts a transaction that ran ahead as the next one, if what it has read still holds.
-    fn adopt(
-        &mut self,
-        tx: &TxEnvelope,
-        sender: Address,
-        ahead: Ahead,
-    ) -> Result<Option<TransactionResult>, TransactionError> {
-        self.check(tx, sender)?;
+    /// Counts a transaction that ran ahead, and that may be the next one, if what it has read still
+    /// holds.
+    fn adopt(&mut self, tx: &TxEnvelope, ahead: Ahead) -> Result<Option<TransactionResult>, Fault> {
         let world = self.evm.world();
         let Some(holding) = world.holds(&ahead.effects)? else {
             return Ok(None);
@@ -322,6 +352,8 @@ impl Executor<'_> {
             places: transactions.iter().map(|_| Place::default()).collect(),
             // The first one is the committing thread's own.
             next: AtomicUsize::new(usize::from(!parallelism.all_ahead)),
+            counted: AtomicUsize::new(0),
+            wasted_gas: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
             committer: std::thread::current(),
@@ -347,15 +379,17 @@ impl Executor<'_> {
         for (index, place) in run.places.iter().enumerate() {
             let (tx, sender) = run.transaction(index);
             let is_free = place.take();
-            let ahead = match is_free {
-                true => None,
-                false => run.wait_for(place, &mut spare),
-            };
-            let adopted = match ahead {
-                Some(ahead) => self.adopt(tx, sender, ahead),
-                None => Ok(None),
-            };
-            let adopted = adopted.map_err(|error| at_index(index, error))?;
+            let mut adopted = None;
+            if !is_free {
+                // Nobody waits for what can't be in the block.
+                self.check(tx, sender)
+                    .map_err(|error| at_index(index, error))?;
+                if let Some(ahead) = run.wait_for(place, &mut spare) {
+                    let gas = ahead.result.gas_before_refund;
+                    adopted = self.adopt(tx, ahead)?;
+                    run.note_waste(if adopted.is_none() { gas } else { 0 });
+                }
+            }
             let count = match (&adopted, is_free) {
                 (Some(_), _) => &mut shares.kept,
                 (None, true) => &mut shares.in_turn,
@@ -369,6 +403,8 @@ impl Executor<'_> {
                     .map_err(|error| at_index(index, error))?,
             };
             receipts.push(self.receipt(tx.ty(), result, None));
+            run.counted
+                .store(index.saturating_add(1), Ordering::Relaxed);
         }
         Ok((receipts, shares))
     }

@@ -53,7 +53,8 @@ impl<'v> Executor<'v> {
         }
         let balance = world.balance(account);
         let cost = upfront_cost(tx);
-        let gas = check_unsigned(tx, sender, &self.rules, !is_strict, || match cost {
+        let freedom = (!is_strict, self.execution_cap);
+        let gas = check_unsigned(tx, sender, &self.rules, freedom, || match cost {
             Some(cost) if balance >= cost => Ok(()),
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;

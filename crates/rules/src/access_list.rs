@@ -35,8 +35,7 @@ pub fn access_list_hash(bytes: &Bytes) -> B256 {
 }
 
 /// Checks that some block with this header and so many transactions could have the list: that
-/// everything is in order, and that it is not too long. `contract_size_limit` is the chain's own
-/// bound of a code, where it has one.
+/// everything is in order, and that it is not too long.
 ///
 /// # Errors
 /// The first rule that the list breaks.
@@ -46,10 +45,8 @@ pub fn check_access_list(
     list: &[AccountChanges],
     header: &Header,
     transactions: usize,
-    contract_size_limit: Option<u64>,
 ) -> Result<(), InvalidAccessList> {
     let last_index = (transactions as u64).saturating_add(1);
-    let max_code_bytes = contract_size_limit.unwrap_or(MAX_CODE_BYTES_AMSTERDAM);
     let mut items: u64 = 0;
     let mut before: Option<Address> = None;
     for account in list {
@@ -62,11 +59,11 @@ pub fn check_access_list(
         check_indices(account, last_index)?;
         for change in &account.code_changes {
             let got = change.new_code.len() as u64;
-            if got > max_code_bytes {
+            if got > MAX_CODE_BYTES_AMSTERDAM {
                 return Err(InvalidAccessList::CodeTooLarge {
                     address,
                     got,
-                    max: max_code_bytes,
+                    max: MAX_CODE_BYTES_AMSTERDAM,
                 });
             }
         }

@@ -60,7 +60,7 @@ pub use invalid::{
 };
 pub use networks::Network;
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
-pub use payload::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
+pub use payload::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
 pub use requests::requests_hash;
 pub use rewards::{BlockReward, block_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender};

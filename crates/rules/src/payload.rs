@@ -86,14 +86,24 @@ impl PayloadError {
     }
 }
 
+/// A payload whose hash is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The block.
+    pub block: Block,
+    /// Its hash.
+    pub hash: B256,
+    /// What makes it invalid already: a block access list that no block could have.
+    pub invalid: Option<InvalidBlock>,
+}
+
 /// Turns a payload into a block and the block's hash. `ordered_root` gives the root of the trie
 /// that maps the RLP of an index to the value at that index.
 ///
 /// # Errors
 /// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
 /// not take; [`PayloadError::Invalid`] for a transaction or a block access list that can't be
-/// decoded, versioned hashes that differ, a block hash that differs, or a block access list that is
-/// that of no block.
+/// decoded, versioned hashes that differ, or a block hash that differs.
 ///
 /// Spec: execution-apis `engine/paris.md` to `engine/amsterdam.md`, `newPayload`; EIP-7685.
 pub fn decode_payload(
@@ -101,7 +111,7 @@ pub fn decode_payload(
     version: PayloadVersion,
     input: PayloadInput,
     ordered_root: impl Fn(&[Bytes]) -> B256,
-) -> Result<(Block, B256), PayloadError> {
+) -> Result<Payload, PayloadError> {
     check_params(spec, version, &input)?;
     let parts = Parts::of(input);
     let transactions = decode_transactions(&parts.v1.transactions)?;
@@ -127,16 +137,19 @@ pub fn decode_payload(
         }));
     }
 
-    if let Some(list) = access_list {
-        check_access_list(&list, &header, transactions.len(), spec.contract_size_limit)
-            .map_err(InvalidBlock::from)?;
-    }
+    let unlike = access_list
+        .and_then(|list| check_access_list(&list, &header, transactions.len()).err())
+        .map(InvalidBlock::from);
     let body = BlockBody {
         transactions,
         ommers: Vec::new(),
         withdrawals: parts.withdrawals,
     };
-    Ok((Block::new(header, body), got))
+    Ok(Payload {
+        block: Block::new(header, body),
+        hash: got,
+        invalid: unlike,
+    })
 }
 
 /// The payload and its parameters, pulled apart once the versions agree.

@@ -109,7 +109,7 @@ impl GasRoom {
 /// Any [`InvalidTransaction`] but those on the sender's account.
 ///
 /// Spec: execution-specs `osaka/transactions.py`, `validate_transaction`, then `osaka/fork.py`,
-/// `check_transaction`.
+/// `check_transaction`; Amsterdam has another order.
 pub fn check_transaction(
     tx: &TxEnvelope,
     sender: Address,
@@ -118,19 +118,14 @@ pub fn check_transaction(
     blob_gas_available: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
-    let gas = check_gas(tx, sender, rules)?;
-
-    if let Some((got, available)) = room.exceeded_by(tx.gas_limit(), rules.fork) {
-        return Err(InvalidTransaction::GasAllowanceExceeded { got, available });
+    if rules.fork >= Fork::Amsterdam {
+        return check_amsterdam(tx, sender, rules, (room, blob_gas_available));
     }
-    let blob_gas = blob_gas_of(tx);
-    if blob_gas > blob_gas_available {
-        return Err(InvalidTransaction::BlobGasAllowanceExceeded {
-            got: blob_gas,
-            available: blob_gas_available,
-        });
-    }
-
+    let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
+    check_nonce(tx)?;
+    check_init_code(tx, rules)?;
+    check_gas_limit(tx, rules)?;
+    check_room(tx, rules, (room, blob_gas_available))?;
     check_signature(tx, rules)?;
     check_fees(tx, rules)?;
     check_blobs(tx, rules)?;
@@ -138,11 +133,54 @@ pub fn check_transaction(
     Ok(gas)
 }
 
-/// Checks a transaction of `sender` that nobody has signed, as far as a simulation asks for it: prices, blobs,
-/// authorizations, what `pays` says of the sender's funds, and gas. Gives its intrinsic gas.
+/// Spec: execution-specs `amsterdam/fork.py`, `check_transaction`, with `validate_transaction` of
+/// `amsterdam/transactions.py`.
+fn check_amsterdam(
+    tx: &TxEnvelope,
+    sender: Address,
+    rules: &BlockRules,
+    room: (GasRoom, u64),
+) -> Result<IntrinsicGas, InvalidTransaction> {
+    check_signature(tx, rules)?;
+    check_nonce(tx)?;
+    check_init_code(tx, rules)?;
+    check_gas_limit(tx, rules)?;
+    check_priority_fee(tx)?;
+    check_blob_hashes(tx, rules)?;
+    check_blob_target(tx)?;
+    check_authorizations(tx)?;
+    let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
+    check_room(tx, rules, room)?;
+    check_base_fee(tx, rules)?;
+    check_blob_fee(tx, rules)?;
+    Ok(gas)
+}
+
+fn check_room(
+    tx: &TxEnvelope,
+    rules: &BlockRules,
+    (room, blob_gas_available): (GasRoom, u64),
+) -> Result<(), InvalidTransaction> {
+    if let Some((got, available)) = room.exceeded_by(tx.gas_limit(), rules.fork) {
+        return Err(InvalidTransaction::GasAllowanceExceeded { got, available });
+    }
+    let got = blob_gas_of(tx);
+    if got > blob_gas_available {
+        return Err(InvalidTransaction::BlobGasAllowanceExceeded {
+            got,
+            available: blob_gas_available,
+        });
+    }
+    Ok(())
+}
+
+/// Checks a transaction of `sender` that nobody has signed, as far as a simulation asks for it:
+/// prices, blobs, authorizations, what `pays` says of the sender's funds, and gas. Gives its
+/// intrinsic gas.
 ///
 /// If `is_free_allowed`, one without any price need not reach the base fee, and one without a price
-/// of blob gas not that of blobs.
+/// of blob gas not that of blobs. What it pays before execution is bounded by `execution_cap` from
+/// Amsterdam on.
 ///
 /// # Errors
 /// Any [`InvalidTransaction`] but those on signature, nonce, code and the block's limits.
@@ -150,7 +188,7 @@ pub fn check_unsigned(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
-    is_free_allowed: bool,
+    (is_free_allowed, execution_cap): (bool, u64),
     pays: impl FnOnce() -> Result<(), InvalidTransaction>,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
@@ -172,7 +210,7 @@ pub fn check_unsigned(
     check_authorizations(tx)?;
     pays()?;
 
-    let gas = check_intrinsic_gas(tx, sender, rules)?;
+    let gas = check_intrinsic_gas(tx, sender, rules, execution_cap)?;
     check_init_code(tx, rules)?;
     Ok(gas)
 }
@@ -216,6 +254,7 @@ fn check_intrinsic_gas(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
+    execution_cap: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     let gas = intrinsic_gas(tx, sender, rules.fork);
     let limit = tx.gas_limit();
@@ -232,34 +271,28 @@ fn check_intrinsic_gas(
         });
     }
     let needed = gas.intrinsic.max(gas.floor);
-    if rules.fork >= Fork::Amsterdam && needed > TX_MAX_GAS_LIMIT {
+    if rules.fork >= Fork::Amsterdam && needed > execution_cap {
         return Err(InvalidTransaction::IntrinsicGasAboveCap {
             needed,
-            max: TX_MAX_GAS_LIMIT,
+            max: execution_cap,
         });
     }
     Ok(gas)
 }
 
-/// Spec: execution-specs `osaka/transactions.py`, `validate_transaction`.
-fn check_gas(
-    tx: &TxEnvelope,
-    sender: Address,
-    rules: &BlockRules,
-) -> Result<IntrinsicGas, InvalidTransaction> {
-    let gas = check_intrinsic_gas(tx, sender, rules)?;
-
-    if tx.nonce() == u64::MAX {
-        return Err(InvalidTransaction::NonceIsMax);
+fn check_nonce(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
+    match tx.nonce() {
+        u64::MAX => Err(InvalidTransaction::NonceIsMax),
+        _ => Ok(()),
     }
+}
 
-    check_init_code(tx, rules)?;
-
+fn check_gas_limit(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
     let (got, max) = (tx.gas_limit(), max_gas_limit(rules.fork));
-    if got > max {
-        return Err(InvalidTransaction::GasLimitAboveCap { got, max });
+    match got > max {
+        true => Err(InvalidTransaction::GasLimitAboveCap { got, max }),
+        false => Ok(()),
     }
-    Ok(gas)
 }
 
 /// Spec: execution-specs `osaka/transactions.py`, `recover_sender`; EIP-2 and EIP-155.
@@ -290,12 +323,22 @@ fn check_signature(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTra
 }
 
 fn check_fees(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
+    check_priority_fee(tx)?;
+    check_base_fee(tx, rules)
+}
+
+fn check_priority_fee(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
     let max_fee = tx.max_fee_per_gas();
     if let Some(priority) = tx.max_priority_fee_per_gas()
         && max_fee < priority
     {
         return Err(InvalidTransaction::PriorityAboveMaxFee { priority, max_fee });
     }
+    Ok(())
+}
+
+fn check_base_fee(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
+    let max_fee = tx.max_fee_per_gas();
     if let Some(base_fee) = rules.base_fee
         && max_fee < u128::from(base_fee)
     {
@@ -307,8 +350,14 @@ fn check_fees(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransact
     Ok(())
 }
 
-/// Spec: EIP-4844; EIP-7594 for the limit per transaction.
 fn check_blobs(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
+    check_blob_hashes(tx, rules)?;
+    check_blob_fee(tx, rules)?;
+    check_blob_target(tx)
+}
+
+/// Spec: EIP-4844; EIP-7594 for the limit per transaction.
+fn check_blob_hashes(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
     let Some(hashes) = tx.blob_versioned_hashes() else {
         return Ok(());
     };
@@ -324,6 +373,13 @@ fn check_blobs(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransac
     if let Some(got) = hashes.iter().find(|h| h[0] != VERSIONED_HASH_VERSION_KZG) {
         return Err(InvalidTransaction::BlobVersionedHash { got: *got });
     }
+    Ok(())
+}
+
+fn check_blob_fee(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
+    if tx.blob_versioned_hashes().is_none() {
+        return Ok(());
+    }
     let got = tx.max_fee_per_blob_gas().unwrap_or(0);
     if got < rules.blob_base_fee {
         return Err(InvalidTransaction::MaxFeeBelowBlobBaseFee {
@@ -331,10 +387,14 @@ fn check_blobs(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransac
             blob_base_fee: rules.blob_base_fee,
         });
     }
-    if tx.is_create() {
-        return Err(InvalidTransaction::BlobCreate);
-    }
     Ok(())
+}
+
+fn check_blob_target(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
+    match tx.blob_versioned_hashes().is_some() && tx.is_create() {
+        true => Err(InvalidTransaction::BlobCreate),
+        false => Ok(()),
+    }
 }
 
 /// Spec: EIP-7702.

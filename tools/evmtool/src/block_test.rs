@@ -7,7 +7,7 @@ use crate::reason;
 use crate::state_root::state_root;
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_primitives::{B256, Bytes, Header};
-use niwaki_rules::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
+use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_testkit::MemoryState;
 use niwaki_testkit::fixtures::{
     BlockExpectation, BlockTest, EngineTest, FixtureAlloc, FixtureConfig, PayloadCase,
@@ -170,7 +170,11 @@ fn judge_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), Strin
                 ))
             };
         }
-        Ok((block, hash)) => match chain.import(block, hash) {
+        Ok(Payload {
+            invalid: Some(reason),
+            ..
+        }) => Some(reason),
+        Ok(Payload { block, hash, .. }) => match chain.import(block, hash) {
             Ok(_) => None,
             Err(Refusal::Invalid(reason)) => Some(reason),
             Err(Refusal::Fault(fault)) => return Err(fault),

@@ -27,6 +27,7 @@ impl Evm<'_> {
         let mut gas = i64::try_from(message.gas).unwrap_or(i64::MAX);
         let beyond = message.gas - gas.unsigned_abs();
         let reservoir = i64::try_from(message.reservoir).unwrap_or(i64::MAX);
+        let set_aside_beyond = message.reservoir - reservoir.unsigned_abs();
         let mut state = StateGas::with_reservoir(reservoir);
         let (request, began) = self.request_from(message, &mut gas, &mut state)?;
         let exit = Exit::of(&message.target);
@@ -64,7 +65,7 @@ impl Evm<'_> {
             began,
             gas_left: gas.unsigned_abs() + if gas > 0 { beyond } else { 0 },
             output,
-            reservoir: state.reservoir.unsigned_abs(),
+            reservoir: state.reservoir.unsigned_abs() + set_aside_beyond,
             state_gas: u64::try_from(state.used).unwrap_or(0),
         })
     }
@@ -153,6 +154,10 @@ fn first_delegate(
     if !prices.has_state_gas() {
         return world.warm_from_start(delegate).map(Some);
     }
-    *gas -= WARM_ACCESS;
-    world.access(delegate, gas, prices.cold_account)
+    let mut left = *gas - WARM_ACCESS;
+    let account = world.access(delegate, &mut left, prices.cold_account)?;
+    if account.is_some() {
+        *gas = left;
+    }
+    Ok(account)
 }

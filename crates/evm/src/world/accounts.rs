@@ -184,7 +184,8 @@ impl World<'_> {
     pub fn is_empty(&self, id: AccountId) -> bool {
         let record = self.record(id);
         let before = record.parent.map_or(U256::ZERO, |parent| parent.balance);
-        // With more than it had it is not empty, whatever it had.
+        // With more than it had it is not empty, whatever it had: what has neither nonce nor code can't
+        // spend, so nothing is taken from it before the transaction ends.
         if record.current.balance <= before {
             record.look(Looks::EMPTINESS);
         }

@@ -61,11 +61,15 @@ impl World<'_> {
         let mut codes: Vec<_> = self.new_codes.iter().map(|id| self.code_at(*id)).collect();
         codes.sort_unstable_by_key(|code| code.hash());
         codes.dedup_by_key(|code| code.hash());
+        // Of those whose code changed: who had it before had it from the parent state.
         let used: niwaki_primitives::map::HashSet<_> = diff
             .accounts
             .iter()
-            .filter_map(|(_, change)| change.new.filter(|new| new.has_code()))
-            .map(|account| account.code_hash)
+            .filter_map(|(_, change)| {
+                let before = change.prior.map(|prior| prior.code_hash);
+                let new = change.new.filter(|new| new.has_code())?;
+                (before != Some(new.code_hash)).then_some(new.code_hash)
+            })
             .collect();
         codes
             .into_iter()

@@ -20,6 +20,8 @@ pub trait Publisher: Sync {
 #[derive(Default)]
 pub(super) struct Changed {
     accounts: Vec<AccountId>,
+    /// With another code, or none any more.
+    remade: Vec<AccountId>,
     slots: Vec<SlotId>,
 }
 
@@ -39,9 +41,11 @@ impl<'v> World<'v> {
             match *change {
                 Change::Balance { account, .. }
                 | Change::Nonce { account, .. }
-                | Change::Code { account, .. }
-                | Change::Destroyed { account, .. }
                 | Change::Touch { account } => changed.accounts.push(account),
+                Change::Code { account, .. } | Change::Destroyed { account, .. } => {
+                    changed.accounts.push(account);
+                    changed.remade.push(account);
+                }
                 Change::Slot { slot, .. } => changed.slots.push(slot),
                 _ => {}
             }
@@ -61,7 +65,8 @@ impl<'v> World<'v> {
         for id in changed.accounts {
             let record = self.record(id);
             let before = record.parent.unwrap_or_default();
-            if !record.current.has_code() && !before.has_code() && !before.is_empty() {
+            let is_plain = !record.current.has_code() && !before.has_code() && !before.is_empty();
+            if is_plain && !changed.remade.contains(&id) {
                 // Who runs ahead keeps differences of its balance, and takes its nonce as it comes.
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::Verdict;
 use niwaki_primitives::{Address, B256, Block, Bytes};
-use niwaki_rules::{PayloadError, PayloadInput, PayloadVersion, decode_payload};
+use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_trie::ordered_root;
 use serde_json::Value;
 
@@ -37,7 +37,16 @@ fn new_payload(
     };
     let root = |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
     let verdict = match decode_payload(backend.chain().spec(), version, input, root) {
-        Ok((block, hash)) => {
+        Ok(Payload {
+            block,
+            hash,
+            invalid: Some(reason),
+        }) => {
+            let parent = block.header.parent_hash;
+            let verdict = backend.consensus.refuse_payload(parent, hash, &reason)?;
+            (verdict, hash)
+        }
+        Ok(Payload { block, hash, .. }) => {
             let known = known_senders(backend, &block);
             (backend.consensus.new_payload(block, hash, known)?, hash)
         }

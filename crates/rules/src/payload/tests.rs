@@ -77,7 +77,15 @@ fn input(timestamp: u64) -> PayloadInput {
 }
 
 fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256), PayloadError> {
-    decode_payload(&spec(), version, input, root)
+    let Payload {
+        block,
+        hash,
+        invalid,
+    } = decode_payload(&spec(), version, input, root)?;
+    match invalid {
+        Some(reason) => Err(reason.into()),
+        None => Ok((block, hash)),
+    }
 }
 
 fn refusal(version: PayloadVersion, timestamp: u64, change: fn(&mut PayloadInput)) -> PayloadError {
