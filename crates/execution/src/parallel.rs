@@ -11,6 +11,7 @@
 //! Everything else that goes wrong ahead of its turn is no error: the transaction is run again.
 
 mod committed;
+mod threads;
 
 use crate::body::{Executed, PostState, at_index};
 use crate::executor::{ExecuteError, Executor};
@@ -361,8 +362,12 @@ impl Executor<'_> {
         if parallelism.all_ahead {
             run.work();
         }
-        rayon_core::in_place_scope(|scope| {
-            for _ in 1..parallelism.threads.min(transactions.len()) {
+        let helpers = parallelism.threads.saturating_sub(1);
+        let Some(pool) = threads::pool(helpers) else {
+            return self.commit_all(&run);
+        };
+        pool.in_place_scope(|scope| {
+            for _ in 0..helpers {
                 scope.spawn(|_| run.work());
             }
             let done = self.commit_all(&run);
