@@ -20,7 +20,7 @@ use committed::Committed;
 use niwaki_evm::Effects;
 use niwaki_primitives::{
     Address, B256, Block, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff, StateView,
-    Transaction, TxEnvelope, Typed2718,
+    Transaction, TxEnvelope, Typed2718, map::HashMap,
 };
 use niwaki_rules::{
     BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
@@ -28,7 +28,7 @@ use niwaki_rules::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::Thread;
 
 /// On how many threads transactions run.
@@ -151,6 +151,8 @@ struct Run<'r> {
     next: AtomicUsize,
     /// How many count already.
     counted: AtomicUsize,
+    /// Of who was called by those that ran ahead: how many were kept, and how many run again.
+    called: RwLock<HashMap<Address, (u32, u32)>>,
     /// Gas of runs that were thrown away.
     wasted_gas: AtomicU64,
     is_over: AtomicBool,
@@ -200,8 +202,9 @@ impl Run<'_> {
             if taken.is_err() {
                 continue;
             }
-            let is_plain = self.transaction(index).0.gas_limit() <= PLAIN_GAS;
-            if (!is_plain || self.all_ahead) && place.take() {
+            let tx = self.transaction(index).0;
+            let is_worth_it = tx.gas_limit() > PLAIN_GAS && !self.is_disturbed(tx.to());
+            if (is_worth_it || self.all_ahead) && place.take() {
                 return Some(index);
             }
         }
@@ -218,6 +221,24 @@ impl Run<'_> {
         let (own, ahead) = ran.ok()?;
         *executor = Some(own);
         ahead
+    }
+
+    /// Whether most of those that called the same contract were run again: it has something that each
+    /// call changes, so they are left to their turn.
+    fn is_disturbed(&self, to: Option<Address>) -> bool {
+        let called = self.called.read().unwrap_or_else(PoisonError::into_inner);
+        let shares = to.and_then(|to| called.get(&to));
+        shares.is_some_and(|(kept, repeated)| repeated > kept)
+    }
+
+    fn note_call(&self, to: Option<Address>, is_kept: bool) {
+        let Some(to) = to else {
+            return;
+        };
+        let mut called = self.called.write().unwrap_or_else(PoisonError::into_inner);
+        let (kept, repeated) = called.entry(to).or_default();
+        let count = if is_kept { kept } else { repeated };
+        *count = count.saturating_add(1);
     }
 
     /// Notes gas that was used for nothing. When that is more than the block is worth, nothing runs ahead
@@ -354,6 +375,7 @@ impl Executor<'_> {
             // The first one is the committing thread's own.
             next: AtomicUsize::new(usize::from(!parallelism.all_ahead)),
             counted: AtomicUsize::new(0),
+            called: RwLock::default(),
             wasted_gas: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
@@ -392,6 +414,7 @@ impl Executor<'_> {
                 if let Some(ahead) = run.wait_for(place, &mut spare) {
                     let gas = ahead.result.gas_before_refund;
                     adopted = self.adopt(tx, ahead)?;
+                    run.note_call(tx.to(), adopted.is_some());
                     run.note_waste(if adopted.is_none() { gas } else { 0 });
                 }
             }
