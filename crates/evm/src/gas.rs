@@ -7,6 +7,9 @@ use niwaki_primitives::Fork;
 /// Looking at an account or a slot that was touched before (EIP-2929), where no table has it.
 pub(crate) const WARM_ACCESS: i64 = 100;
 
+/// The first change that a transaction makes to an account (EIP-8038).
+pub const ACCOUNT_WRITE: i64 = 9_000;
+
 /// How SSTORE is priced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sstore {
@@ -211,8 +214,6 @@ impl GasSchedule {
     }
 
     const fn change_to_amsterdam(&mut self) {
-        /// EIP-8038: what writing to an account costs.
-        const ACCOUNT_WRITE: i64 = 9_000;
         /// EIP-8038: what writing to a slot costs.
         const STORAGE_WRITE: i64 = 10_000;
         self.state = StatePrices::at(1_530); // EIP-8037

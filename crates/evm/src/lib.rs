@@ -34,7 +34,7 @@ pub use code_cache::set_code_cache_bytes;
 pub use env::{BlockEnv, Message, Outcome, Target, TxEnv};
 pub use evm::Evm;
 pub use frame::{Exit, Halt};
-pub use gas::{GasSchedule, Sstore, StatePrices};
+pub use gas::{ACCOUNT_WRITE, GasSchedule, Sstore, StatePrices};
 pub use interpreter::Dispatch;
 pub use state_gas::StateGas;
 pub use table::Table;

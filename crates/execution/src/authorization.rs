@@ -1,14 +1,11 @@
 //! EIP-7702: accounts that let another account's code act for them.
 
-use niwaki_evm::{AccountId, Message, StateGas, StatePrices, Target, World};
+use niwaki_evm::{ACCOUNT_WRITE, AccountId, Message, StateGas, StatePrices, Target, World};
 use niwaki_primitives::{Address, Bytes, Fault, SignedAuthorization, U256, map::HashMap};
 use niwaki_rules::recover_authority;
 
 /// Paid by the intrinsic gas for an account that may be new, less the price of one that is not.
 const REFUND_FOR_EXISTING: i64 = 25_000 - 12_500;
-
-/// The first change that a transaction makes to an account (EIP-8038).
-const ACCOUNT_WRITE: i64 = 9_000;
 
 /// Applies each authorization that holds, in order; one that does not is skipped.
 ///

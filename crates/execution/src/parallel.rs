@@ -147,7 +147,7 @@ struct Run<'r> {
     block: &'r RecoveredBlock,
     state: &'r Committed<'r>,
     places: Vec<Place>,
-    /// No transaction before this one is free.
+    /// Where whoever looks for one to run ahead begins.
     next: AtomicUsize,
     /// How many count already.
     counted: AtomicUsize,

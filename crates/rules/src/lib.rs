@@ -65,7 +65,6 @@ pub use requests::requests_hash;
 pub use rewards::{BlockReward, block_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender};
 pub use transaction::{
-    GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, TX_MAX_TOTAL_GAS_LIMIT, blob_gas_of,
-    check_transaction, check_unsigned, effective_gas_price, intrinsic_gas, max_gas_limit,
-    max_init_code_bytes, upfront_cost,
+    GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,
+    effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes, upfront_cost,
 };

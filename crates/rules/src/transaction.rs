@@ -11,7 +11,7 @@ use niwaki_primitives::{Fork, Transaction, TxEnvelope, Typed2718};
 pub const TX_MAX_GAS_LIMIT: u64 = 1 << 24;
 
 /// Most gas of one transaction from Amsterdam on, that for the state included (EIP-8037).
-pub const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
+const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
 
 const MAX_CODE_BYTES: u64 = 24_576;
 /// Most bytes of a deployed code from Amsterdam on (EIP-7954).

@@ -4,7 +4,6 @@ use crate::cases::{Selection, Verdict, guarded};
 use crate::chain::{PlainChain, Refusal, ordered_root};
 use crate::network::chain_spec;
 use crate::reason;
-use crate::state_root::state_root;
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_primitives::{B256, Bytes, Header};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
@@ -12,6 +11,7 @@ use niwaki_testkit::MemoryState;
 use niwaki_testkit::fixtures::{
     BlockExpectation, BlockTest, EngineTest, FixtureAlloc, FixtureConfig, PayloadCase,
 };
+use niwaki_testkit::state_root;
 use serde_json::Value;
 
 /// Runs a blockchain test.

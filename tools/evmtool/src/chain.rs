@@ -3,7 +3,6 @@
 //! It is what block tests run upon: decode, check, execute, compare, in the spec's order and one
 //! after the other. Forks are followed by total difficulty until Paris, by the last block after.
 
-use crate::state_root::state_root;
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
@@ -17,6 +16,7 @@ use niwaki_rules::{
     check_body, check_header, check_ommers, requests_hash,
 };
 use niwaki_testkit::MemoryState;
+use niwaki_testkit::state_root;
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
 //! State tests: one transaction upon one state.
 
 use crate::cases::{Outcome, Selection, Verdict, guarded};
+use crate::logs_hash::logs_hash;
 use crate::network::chain_spec;
 use crate::reason;
-use crate::state_root::{logs_hash, state_root};
 use crate::trace::{Eip3155, End};
 use crate::transaction::{Built, build};
 use alloy_primitives::keccak256;
@@ -13,6 +13,7 @@ use niwaki_primitives::{Address, B256, Fork, Header, U256};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use niwaki_testkit::fixtures::{StateEnv, StatePost, StateTest};
+use niwaki_testkit::state_root;
 use std::io::Write;
 
 /// Base fee where an old fixture has none, wei.

@@ -1,7 +1,7 @@
 //! VM tests: code run bare, by Frontier's rules.
 
 use crate::cases::{Selection, Verdict, guarded};
-use crate::state_root::logs_hash;
+use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
 use niwaki_evm::{BlockEnv, Evm, Message, Table, Target, TxEnv};
 use niwaki_primitives::{Bytes, Fork};

@@ -7,8 +7,10 @@ pub mod fixtures;
 mod glob;
 mod memory_state;
 mod runner;
+mod state_root;
 
 pub use corpus::corpus;
 pub use glob::glob_matches;
 pub use memory_state::{MemoryAccount, MemoryCode, MemoryState};
 pub use runner::{fixture_files, run_parallel};
+pub use state_root::state_root;

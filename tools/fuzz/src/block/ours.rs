@@ -2,15 +2,13 @@
 
 use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
-use alloy_primitives::keccak256;
-use alloy_trie::{TrieAccount, root};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{ExecuteError, Executed, Executor, Parallelism, apply_body_on};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
-use niwaki_testkit::MemoryState;
+use niwaki_testkit::{MemoryState, state_root};
 
 /// How our machine runs a block.
 #[derive(Clone, Copy, Debug)]
@@ -101,21 +99,4 @@ fn done(case: &BlockCase, refused: Vec<usize>, executed: Executed) -> (Verdict, 
         block_access_list: list.map(|list| rlp::encode(list).into()),
     };
     (Verdict::Done(Box::new(done)), state)
-}
-
-/// The state root of `state`, from nothing.
-fn state_root(state: &MemoryState) -> B256 {
-    root::state_root_unhashed(state.accounts.iter().map(|(address, account)| {
-        let slots = account
-            .storage
-            .iter()
-            .map(|(slot, value)| (B256::from(*slot), *value));
-        let leaf = TrieAccount {
-            nonce: account.nonce,
-            balance: account.balance,
-            storage_root: root::storage_root_unhashed(slots),
-            code_hash: keccak256(account.code.as_ref()),
-        };
-        (*address, leaf)
-    }))
 }

@@ -1,12 +1,12 @@
-//! The root of a whole state, and hashes that fixtures compare.
+//! The root of a whole state, by a trie that is not ours.
 
+use crate::MemoryState;
 use alloy_primitives::keccak256;
 use alloy_trie::{TrieAccount, root};
-use niwaki_primitives::{B256, Log};
-use niwaki_testkit::MemoryState;
+use niwaki_primitives::B256;
 
 /// The state root of `state`, from nothing. Cost: linear in the state.
-pub(crate) fn state_root(state: &MemoryState) -> B256 {
+pub fn state_root(state: &MemoryState) -> B256 {
     root::state_root_unhashed(state.accounts.iter().map(|(address, account)| {
         let slots = account
             .storage
@@ -20,11 +20,4 @@ pub(crate) fn state_root(state: &MemoryState) -> B256 {
         };
         (*address, leaf)
     }))
-}
-
-/// Keccak-256 of the RLP of the logs.
-pub(crate) fn logs_hash(logs: &[Log]) -> B256 {
-    let mut rlp = Vec::new();
-    alloy_rlp::encode_list(logs, &mut rlp);
-    keccak256(rlp)
 }
