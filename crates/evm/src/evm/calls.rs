@@ -26,12 +26,9 @@ impl Evm<'_> {
         // The payer is not looked at unless it pays: the caller of a system call is nobody.
         if request.transfers && !request.value.is_zero() {
             let payer = world.load(&request.caller)?;
-            if !world.can_pay(payer, request.value) {
+            if !world.transfer(payer, request.target, request.value) {
                 return Ok(Some(refused));
             }
-            world.touch(request.target);
-            let paid = world.transfer(payer, request.target, request.value);
-            assert!(paid, "the balance was looked at above");
             world.log_transfer(payer, request.target, request.value);
         } else {
             world.touch(request.target);

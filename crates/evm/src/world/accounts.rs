@@ -46,10 +46,6 @@ pub(super) struct AccountRecord {
     pub(super) accessed: bool,
     /// What else than its code was looked at.
     pub(super) looks: Cell<Looks>,
-    /// The least balance in the parent state that allows what it has paid.
-    pub(super) needed: U256,
-    /// The nonce that it was taken to have, in the place of the parent state's.
-    pub(super) assumed_nonce: Option<u64>,
     /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
     pub(super) is_always_warm: bool,
 }
@@ -60,13 +56,6 @@ impl AccountRecord {
     fn look(&self, look: Looks) -> &Self {
         self.looks.set(self.looks.get().with(look));
         self
-    }
-
-    /// Notes that a balance was enough and so much would be left: the balance of the parent state could
-    /// be smaller by that.
-    fn note_rest(&mut self, rest: U256) {
-        let before = self.parent.map_or(U256::ZERO, |parent| parent.balance);
-        self.needed = self.needed.max(before.saturating_sub(rest));
     }
 }
 
@@ -131,8 +120,6 @@ impl World<'_> {
             },
             accessed: false,
             looks: Cell::default(),
-            needed: U256::ZERO,
-            assumed_nonce: None,
             is_always_warm: own_precompiled.is_some(),
         });
         self.account_ids.insert(*address, id);
@@ -152,12 +139,14 @@ impl World<'_> {
 
     /// Whether the account has `amount` wei. If it has, that is all that was learnt of its balance.
     pub fn can_pay(&mut self, id: AccountId, amount: U256) -> bool {
-        let record = self.record_mut(id);
+        let record = self.record(id);
         let Some(rest) = record.current.balance.checked_sub(amount) else {
             record.look(Looks::BALANCE);
             return false;
         };
-        record.note_rest(rest);
+        if self.ahead.is_some() {
+            self.note_rest(id, rest);
+        }
         true
     }
 
@@ -359,12 +348,13 @@ impl World<'_> {
     /// Moves `amount` wei; false, and nothing moved, if `from` has less.
     #[must_use]
     pub fn transfer(&mut self, from: AccountId, to: AccountId, amount: U256) -> bool {
-        let can_pay = self.can_pay(from, amount);
-        if can_pay {
-            self.pay(from, amount);
-            self.add_balance(to, amount);
+        if !self.can_pay(from, amount) {
+            return false;
         }
-        can_pay
+        let rest = self.record(from).current.balance.wrapping_sub(amount);
+        self.set_balance(from, rest);
+        self.add_balance(to, amount);
+        true
     }
 
     /// Sets the nonce. The account exists from then on.
@@ -442,7 +432,9 @@ impl World<'_> {
             return Ok(false);
         }
         let has_storage = self.view.has_storage(&record.address)?;
-        self.is_opaque |= has_storage;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.is_opaque |= has_storage;
+        }
         Ok(has_storage)
     }
 

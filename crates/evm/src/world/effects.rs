@@ -11,7 +11,7 @@
 
 use super::{AccountId, SlotId, World, journal::Change};
 use crate::code::Code;
-use niwaki_primitives::{Account, Address, Fault, Log, U256};
+use niwaki_primitives::{Account, Address, Fault, Log, U256, map::HashMap};
 use std::sync::Arc;
 
 /// What of an account was looked at, beside its code.
@@ -31,6 +31,17 @@ impl Looks {
     const fn has(self, look: Self) -> bool {
         self.0 & look.0 != 0
     }
+}
+
+/// What is noted of a transaction that runs ahead, beside the marks on records.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// The sender, and the nonce that it was taken to have in the place of the parent state's.
+    sender: Option<(AccountId, u64)>,
+    /// The least balances in the parent state that allow what was paid.
+    needed: HashMap<AccountId, U256>,
+    /// Whether it has read what no value of an account or slot tells.
+    pub(super) is_opaque: bool,
 }
 
 /// What a transaction has read and changed, taken out of the world that it ran in.
@@ -84,33 +95,44 @@ impl World<'_> {
         self.slot_ids.clear();
         self.slots.clear();
         self.new_codes.clear();
-        self.is_opaque = false;
+        **self.ahead.get_or_insert_default() = Ahead::default();
         self.begin_transaction();
     }
 
-    /// Takes an account to have this nonce, which the transactions before will have led to.
+    /// Notes that a balance was enough and so much would be left: the balance of the parent state could
+    /// be smaller by that.
+    pub(super) fn note_rest(&mut self, id: AccountId, rest: U256) {
+        let before = self.record(id).parent.unwrap_or_default().balance;
+        if let Some(ahead) = &mut self.ahead {
+            let needed = ahead.needed.entry(id).or_default();
+            *needed = (*needed).max(before.saturating_sub(rest));
+        }
+    }
+
+    /// Takes the sender to have this nonce, which the transactions before will have led to.
     pub fn assume_nonce(&mut self, id: AccountId, nonce: u64) {
-        let record = self.record_mut(id);
-        record.assumed_nonce = Some(nonce);
-        record.current.nonce = nonce;
+        self.record_mut(id).current.nonce = nonce;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.sender = Some((id, nonce));
+        }
     }
 
     /// Takes the transaction out that ran last, and was not ended. `None` if what it has read can't be
     /// told in full.
     pub fn take_effects(&mut self) -> Option<Effects> {
-        if self.is_opaque {
-            return None;
-        }
+        let ahead = self.ahead.as_ref().filter(|ahead| !ahead.is_opaque)?;
         let tx = self.tx;
-        let accounts = self.accounts.iter().map(|record| {
+        let accounts = (0..).zip(&self.accounts).map(|(at, record)| {
+            let id = AccountId(at);
+            let assumed = ahead.sender.filter(|(sender, _)| *sender == id);
             let before = record.parent.unwrap_or_default();
             let has_new_code = record.current.code_hash != before.code_hash;
             AccountEffect {
                 address: record.address,
                 parent: record.parent,
-                nonce: record.assumed_nonce.unwrap_or(before.nonce),
+                nonce: assumed.map_or(before.nonce, |(_, nonce)| nonce),
                 looks: record.looks.get(),
-                needed: record.needed,
+                needed: ahead.needed.get(&id).copied().unwrap_or_default(),
                 after: record.current,
                 code: has_new_code.then(|| self.codes[record.code.0 as usize].clone()),
                 is_accessed: record.accessed,

@@ -22,6 +22,7 @@ pub use slots::SlotId;
 use crate::{code::Code, gas::GasSchedule};
 use access_list::Recorder;
 use accounts::AccountRecord;
+use effects::Ahead;
 use journal::Change;
 use niwaki_crypto::{PrecompileSet, Precompiled};
 use niwaki_primitives::{
@@ -60,8 +61,8 @@ pub struct World<'v> {
     /// Accounts and slots that the transaction declared warm and the block has not read yet.
     declared_accounts: HashSet<Address>,
     declared_slots: HashSet<(Address, U256)>,
-    /// Whether the transaction has read what no value of an account or slot tells.
-    is_opaque: bool,
+    /// What is noted of a transaction that runs ahead of its turn.
+    ahead: Option<Box<Ahead>>,
     /// Told of what each transaction has changed.
     publisher: Option<&'v dyn Publisher>,
     /// Collects the block access list.
@@ -103,7 +104,7 @@ impl<'v> World<'v> {
             destroyed: Vec::new(),
             declared_accounts: HashSet::default(),
             declared_slots: HashSet::default(),
-            is_opaque: false,
+            ahead: None,
             publisher: None,
             recorder: None,
         }
