@@ -312,6 +312,11 @@ impl Backend {
         Ok(self.recent.get(self.chain(), hash)?)
     }
 
+    /// The block with this hash, if it was asked for not long ago.
+    pub(crate) fn recent_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
+        self.recent.kept_block(hash)
+    }
+
     /// The state after the block that is named, and its header.
     ///
     /// # Errors

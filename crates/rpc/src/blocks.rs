@@ -101,8 +101,8 @@ impl RecentBlocks {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub(crate) fn get(&self, chain: &Chain, hash: &B256) -> Result<Option<Arc<FullBlock>>, Fault> {
-        if let Some(block) = self.kept().blocks.get(hash) {
-            return Ok(Some(Arc::clone(block)));
+        if let Some(block) = self.kept_block(hash) {
+            return Ok(Some(block));
         }
         let Some(block) = chain.block(hash)? else {
             return Ok(None);
@@ -110,6 +110,11 @@ impl RecentBlocks {
         let block = Arc::new(FullBlock::new(block, *hash));
         self.kept().put(&block);
         Ok(Some(block))
+    }
+
+    /// The block with this hash, if it is kept.
+    pub(crate) fn kept_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
+        self.kept().blocks.get(hash).map(Arc::clone)
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {

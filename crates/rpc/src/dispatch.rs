@@ -304,21 +304,22 @@ impl Dispatcher {
         if id.is_none() {
             return Answer::None; // A notification asks for nothing that these methods do.
         }
-        let place = self.lanes.run_by_reader(found.lane);
-        if found.lane == Lane::Inline || place.is_some() {
+        let lane = found.lane_of(params);
+        let place = self.lanes.run_by_reader(lane);
+        if lane == Lane::Inline || place.is_some() {
             let answer = run(&self.backend, found, (id, params), deadline, None);
             return answer.map_or(Answer::None, Answer::Ready);
         }
         let part = |text: &str| body.slice_ref(text.as_bytes());
         let asked = (id.map(part), params.map(part));
-        let in_parts = in_parts && found.lane == Lane::Heavy;
-        self.later(found, asked, deadline, in_parts)
+        let in_parts = in_parts && lane == Lane::Heavy;
+        self.later((found, lane), asked, deadline, in_parts)
     }
 
-    /// Has a worker of the method's lane answer.
+    /// Has a worker of `lane` answer.
     fn later(
         &self,
-        method: &'static Method,
+        (method, lane): (&'static Method, Lane),
         (id, params): (Option<Bytes>, Option<Bytes>),
         deadline: Instant,
         in_parts: bool,
@@ -350,7 +351,7 @@ impl Dispatcher {
                 reply.send(answer, deadline);
             }
         };
-        if self.lanes.run(method.lane, Box::new(job)) {
+        if self.lanes.run(lane, Box::new(job)) {
             return answer;
         }
         let message = format!("too many calls like {} are waiting; try again", method.name);

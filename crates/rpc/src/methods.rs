@@ -41,6 +41,8 @@ pub struct Method {
     pub name: &'static str,
     /// Where it runs.
     pub lane: Lane,
+    /// Which parameters of a heavy one make it a short call.
+    pub is_short: Option<fn(&str) -> bool>,
     /// What it does.
     pub run: Handler,
 }
@@ -50,11 +52,30 @@ impl Method {
     pub fn namespace(&self) -> &'static str {
         self.name.split('_').next().unwrap_or(self.name)
     }
+
+    /// Where a call with these parameters runs.
+    pub(crate) fn lane_of(&self, params: Option<&str>) -> Lane {
+        match (self.is_short, params) {
+            (Some(is_short), Some(params)) if is_short(params) => Lane::Call,
+            _ => self.lane,
+        }
+    }
+
+    /// The same one, as a short call where `is_short` says so of its parameters.
+    pub(crate) const fn short_if(mut self, is_short: fn(&str) -> bool) -> Self {
+        self.is_short = Some(is_short);
+        self
+    }
 }
 
 /// A row.
 pub(crate) const fn row(name: &'static str, lane: Lane, run: Handler) -> Method {
-    Method { name, lane, run }
+    Method {
+        name,
+        lane,
+        is_short: None,
+        run,
+    }
 }
 
 /// Every method but those of subscriptions, which belong to a connection.

@@ -9,6 +9,7 @@ mod requests;
 use crate::process::{Given, Kind, Process};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
+use memchr::memmem::find;
 pub(crate) use requests::Requests;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -315,12 +316,6 @@ fn length(head: &[u8]) -> Option<usize> {
         .trim()
         .parse()
         .ok()
-}
-
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes
-        .windows(wanted.len())
-        .position(|window| window == wanted)
 }
 
 /// The number that a QUANTITY is.

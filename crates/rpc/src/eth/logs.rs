@@ -169,6 +169,16 @@ impl LogFilter {
     }
 }
 
+/// Whether the parameters of `eth_getLogs` ask for one block by its number or hash.
+pub(super) fn are_of_one_block(params: &str) -> bool {
+    let filter = serde_json::from_str::<(LogFilter,)>(params);
+    filter.is_ok_and(|(filter,)| match (filter.from_block, filter.to_block) {
+        (Some(BlockTag::Number(from)), Some(BlockTag::Number(to))) => from == to,
+        (None, None) => filter.block_hash.is_some(),
+        _ => false,
+    })
+}
+
 pub(super) fn logs(
     backend: &Backend,
     params: &Params<'_>,
@@ -242,14 +252,21 @@ impl Found<'_, '_> {
     /// Adds those of the canonical block `number`, if its bloom does not say that there are none.
     /// Below the first block of an imported state there is no block.
     fn write_number(&mut self, number: u64) -> Result<(), RpcError> {
-        let tag = BlockTag::Number(number);
-        let Some(header) = self.backend.header_by_tag(tag)? else {
+        let chain = self.backend.chain();
+        let Some(hash) = chain.canonical_hash(number)? else {
             return Ok(());
         };
-        if !self.masks.may_be_in(&header.header.logs_bloom) {
-            return Ok(());
+        if let Some(block) = self.backend.recent_block(&hash) {
+            return self.write_block(&block);
         }
-        match self.backend.block(&header.id.hash)? {
+        if !self.masks.is_empty() {
+            let header = chain.header(&hash)?;
+            let bloom = header.map(|header| header.header.logs_bloom);
+            if !bloom.is_some_and(|bloom| self.masks.may_be_in(&bloom)) {
+                return Ok(());
+            }
+        }
+        match self.backend.block(&hash)? {
             Some(block) => self.write_block(&block),
             None => Ok(()),
         }
@@ -339,6 +356,32 @@ mod tests {
                 want,
                 "{json} {topics:?}"
             );
+        }
+    }
+
+    #[test]
+    fn one_block_is_a_hash_or_the_same_number_twice() {
+        let hash = hex(1, 32);
+        for (params, want) in [
+            (format!("[{{\"blockHash\":{hash}}}]"), true),
+            (
+                "[{\"fromBlock\":\"0x5\",\"toBlock\":\"0x5\"}]".to_owned(),
+                true,
+            ),
+            (
+                "[{\"fromBlock\":\"0x5\",\"toBlock\":\"0x6\"}]".to_owned(),
+                false,
+            ),
+            ("[{\"fromBlock\":\"0x5\"}]".to_owned(), false),
+            (
+                "[{\"fromBlock\":\"latest\",\"toBlock\":\"latest\"}]".to_owned(),
+                false,
+            ),
+            ("[{}]".to_owned(), false),
+            ("[]".to_owned(), false),
+            ("{}".to_owned(), false),
+        ] {
+            assert_eq!(are_of_one_block(&params), want, "{params}");
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_getFilterLogs", Lane::Heavy, crate::filters::logs),
     row("eth_getHeaderByHash", Lane::Inline, blocks::header),
     row("eth_getHeaderByNumber", Lane::Inline, blocks::header),
-    row("eth_getLogs", Lane::Heavy, logs::logs),
+    row("eth_getLogs", Lane::Heavy, logs::logs).short_if(logs::are_of_one_block),
     row("eth_getProof", Lane::Call, state::proof),
     row(
         "eth_getRawTransactionByHash",
