@@ -33,7 +33,7 @@ pub enum ImportStatus {
 }
 
 /// A block that was taken in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Imported {
     /// The block.
     pub id: BlockId,

@@ -22,7 +22,10 @@ pub use kzg::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
     cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs,
 };
-pub use precompile::{PrecompileHalt, PrecompileSet, Precompiled};
+pub use precompile::{
+    PrecompileHalt, PrecompileSet, Precompiled, forget_precompile_results,
+    precompile_result_look_ups, set_precompile_result_bytes,
+};
 pub use provider::{Backend, InstallError, Preference, backend, install};
 pub use signature::{SignatureError, address_of_secret_key, recover_signer, sign};
 

@@ -1,5 +1,11 @@
 //! Precompiled contracts: which addresses hold one in a fork, and running it.
 
+mod results;
+
+pub use results::{
+    forget_precompile_results, precompile_result_look_ups, set_precompile_result_bytes,
+};
+
 use alloy_primitives::{Address, Bytes};
 use revm_precompile::{PrecompileSpecId, PrecompileStatus, Precompiles};
 
@@ -73,6 +79,21 @@ impl Precompiled {
     /// # Errors
     /// A [`PrecompileHalt`].
     pub fn run(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
+        if self.is_cheap() {
+            return self.make(input, gas_limit);
+        }
+        let contract = std::ptr::from_ref(self.0).addr();
+        results::kept_or(contract, input, gas_limit, || self.make(input, gas_limit))
+    }
+
+    /// Whether its results take about as long to find as to make: SHA-256, RIPEMD-160, identity, addition
+    /// upon bn254, BLAKE2 F.
+    fn is_cheap(self) -> bool {
+        let address = self.0.address().0;
+        matches!(address[18..], [0, 2 | 3 | 4 | 6 | 9])
+    }
+
+    fn make(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
         match self.0.execute(input, gas_limit, 0) {
             Ok(output) => match output.status {
                 PrecompileStatus::Success => Ok((output.gas_used, output.bytes)),

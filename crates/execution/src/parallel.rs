@@ -12,6 +12,7 @@
 
 mod committed;
 mod threads;
+mod timeline;
 
 use crate::body::{Executed, PostState, at_index};
 use crate::executor::{ExecuteError, Executor};
@@ -26,23 +27,28 @@ use niwaki_rules::{
     BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
     upfront_cost,
 };
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
+use timeline::Timeline;
+pub use timeline::{Span, Step};
 
 /// On how many threads transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallelism {
     /// Threads, the one that calls included.
     pub threads: usize,
-    /// A block of fewer transactions is not worth a second thread.
-    pub least_transactions: usize,
-    /// Nor is one that uses less gas beyond that of its transactions' own.
-    pub least_gas: u64,
+    /// What is left of a block must be expected to take so long for a second thread to help; zero for
+    /// help from the first transaction on.
+    pub least_rest: Duration,
     /// Whether every transaction runs ahead before the first one counts, as if there were more threads
     /// than transactions: for tests.
     pub all_ahead: bool,
+    /// Whether it is noted what each thread does, and when; then every block is run this way.
+    pub notes_spans: bool,
 }
 
 impl Parallelism {
@@ -50,29 +56,41 @@ impl Parallelism {
     pub const fn of(threads: usize) -> Self {
         Self {
             threads,
-            least_transactions: 4,
-            least_gas: 1_000_000,
+            least_rest: Duration::from_micros(1_200),
             all_ahead: false,
+            notes_spans: false,
         }
     }
 
-    /// Whether the transactions of a block run on several threads.
+    /// Whether the transactions of a block may run on several threads.
     fn is_for(&self, rules: &BlockRules, block: &Block) -> bool {
-        let transactions = block.body.transactions.len();
-        let own_gas = (transactions as u64).saturating_mul(PLAIN_GAS);
         // Receipts before Byzantium want the state root after each transaction.
         rules.fork >= Fork::Byzantium
-            && (self.threads > 1 || self.all_ahead)
-            && transactions >= self.least_transactions
-            && block.header.gas_used.saturating_sub(own_gas) >= self.least_gas
+            && block.body.transactions.len() > 1
+            && (self.threads > 1 || self.all_ahead || self.notes_spans)
     }
 }
 
-/// Gas of a transaction that runs no code, and takes less time than it takes to hand it over.
+/// Gas of a transaction that runs no code, and takes less time than it takes to hand it over; as most
+/// that have no input do, whatever their limit.
 const PLAIN_GAS: u64 = 21_000;
 
 /// So many transactions may run ahead of the one whose turn it is: what waits is held in memory.
 const WINDOW: usize = 64;
+
+/// Transactions that are left to the committing thread, when it has caught up with those that run
+/// ahead: run in their turn they cost less, and meanwhile others get ahead of it again.
+const LEAP: usize = 6;
+
+/// A transaction of so much gas runs ahead whomever it calls: what it has read and the results of
+/// precompiled contracts are at hand when it runs again.
+const HEAVY_GAS: u64 = 500_000;
+
+/// So much gas is used between two looks at the clock before others help.
+const LOOK_GAS: u64 = 250_000;
+
+/// So long a block runs on one thread, before it is known whether it is worth others.
+const ALONE: Duration = Duration::from_micros(150);
 
 /// So much gas may be used for nothing in any block.
 const LEAST_WASTE: u64 = 4_000_000;
@@ -81,7 +99,7 @@ const LEAST_WASTE: u64 = 4_000_000;
 const SPINS: u32 = 200;
 
 /// How the transactions of a block were run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// Run ahead of their turn, and kept.
     pub kept: usize,
@@ -89,6 +107,8 @@ pub struct Shares {
     pub repeated: usize,
     /// Run when it was their turn.
     pub in_turn: usize,
+    /// What each thread did, if that was noted.
+    pub spans: Vec<Span>,
 }
 
 impl Shares {
@@ -97,6 +117,7 @@ impl Shares {
             kept: 0,
             repeated: 0,
             in_turn: transactions,
+            spans: Vec::new(),
         }
     }
 }
@@ -126,6 +147,10 @@ impl Place {
         taken.is_ok()
     }
 
+    fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FREE
+    }
+
     fn put(&self, ahead: Option<Ahead>) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
         self.state.store(DONE, Ordering::Release);
@@ -147,7 +172,7 @@ struct Run<'r> {
     block: &'r RecoveredBlock,
     state: &'r Committed<'r>,
     places: Vec<Place>,
-    /// Where whoever looks for one to run ahead begins.
+    /// Behind all that were taken to run ahead.
     next: AtomicUsize,
     /// How many count already.
     counted: AtomicUsize,
@@ -158,9 +183,21 @@ struct Run<'r> {
     is_over: AtomicBool,
     all_ahead: bool,
     committer: Thread,
+    timeline: Option<Timeline>,
 }
 
 impl Run<'_> {
+    /// Does what `step` is, and notes how long that took if anybody wants to know.
+    fn noted<T>(&self, index: usize, step: Step, work: impl FnOnce() -> T) -> T {
+        let Some(timeline) = &self.timeline else {
+            return work();
+        };
+        let began = Instant::now();
+        let done = work();
+        timeline.note(index, step, began);
+        done
+    }
+
     /// Waits until whoever has a transaction is done with it, and runs others ahead meanwhile.
     fn wait_for<'e>(&'e self, place: &Place, spare: &mut Option<Executor<'e>>) -> Option<Ahead> {
         let mut spins = 0_u32;
@@ -187,37 +224,50 @@ impl Run<'_> {
         (tx, self.block.senders[index])
     }
 
-    /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead.
+    /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead: one
+    /// behind those that others are at, else one that they have leapt over.
     fn take_next(&self) -> Option<usize> {
-        loop {
-            let index = self.next.load(Ordering::Relaxed);
-            let place = self.places.get(index)?;
-            let last = self.counted.load(Ordering::Relaxed).saturating_add(WINDOW);
-            if self.is_over.load(Ordering::Relaxed) || index >= last && !self.all_ahead {
-                return None;
-            }
-            let then = index.saturating_add(1);
-            let order = Ordering::Relaxed;
-            let taken = self.next.compare_exchange(index, then, order, order);
-            if taken.is_err() {
-                continue;
-            }
-            let tx = self.transaction(index).0;
-            let is_worth_it = tx.gas_limit() > PLAIN_GAS && !self.is_disturbed(tx.to());
-            if (is_worth_it || self.all_ahead) && place.take() {
-                return Some(index);
-            }
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
         }
+        let next = self.next.load(Ordering::Relaxed);
+        if self.all_ahead {
+            return self.take_first(next..self.places.len());
+        }
+        let counted = self.counted.load(Ordering::Relaxed);
+        let end = counted.saturating_add(WINDOW).min(self.places.len());
+        let from = next.max(counted.saturating_add(LEAP));
+        let first = counted.saturating_add(1);
+        self.take_first(from..end)
+            .or_else(|| self.take_first(first..from.min(end)))
+    }
+
+    fn take_first(&self, mut range: Range<usize>) -> Option<usize> {
+        let index = range.find(|index| self.is_worth_it(*index) && self.places[*index].take())?;
+        self.next
+            .fetch_max(index.saturating_add(1), Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Whether a transaction should run ahead of its turn, if nobody has it.
+    fn is_worth_it(&self, index: usize) -> bool {
+        let tx = self.transaction(index).0;
+        let is_heavy = tx.gas_limit() >= HEAVY_GAS;
+        let is_plain = tx.gas_limit() <= PLAIN_GAS || tx.input().is_empty() && tx.to().is_some();
+        self.all_ahead
+            || self.places[index].is_free()
+                && (is_heavy || !is_plain && !self.is_disturbed(tx.to()))
     }
 
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
     fn run_ahead<'e>(&'e self, executor: &mut Option<Executor<'e>>, index: usize) -> Option<Ahead> {
         let (tx, sender) = self.transaction(index);
-        let ran = catch_unwind(AssertUnwindSafe(|| {
+        let run = || {
             let mut own = executor.take().unwrap_or_else(|| self.executor());
             let ahead = own.run_ahead(tx, sender);
             (own, ahead)
-        }));
+        };
+        let ran = self.noted(index, Step::Ahead, || catch_unwind(AssertUnwindSafe(run)));
         let (own, ahead) = ran.ok()?;
         *executor = Some(own);
         ahead
@@ -256,7 +306,7 @@ impl Run<'_> {
         let mut executor = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(index) = self.take_next() else {
-                if self.next.load(Ordering::Relaxed) >= self.places.len() {
+                if self.all_ahead || self.counted.load(Ordering::Relaxed) >= self.places.len() {
                     return;
                 }
                 std::thread::yield_now();
@@ -266,6 +316,37 @@ impl Run<'_> {
             self.places[index].put(ahead);
             self.committer.unpark();
         }
+    }
+}
+
+/// When others are called for help.
+struct Call {
+    /// When the first transaction was begun.
+    began: Instant,
+    least_rest: Duration,
+    /// The gas that was used when the clock was read last.
+    gas_looked_at: u64,
+}
+
+impl Call {
+    /// Whether what is left of a block that has used so much gas must be expected to take long enough,
+    /// by the gas that it says it uses beyond that of its transactions' own.
+    fn is_due(&mut self, gas: u64, run: &Run<'_>) -> bool {
+        if self.least_rest.is_zero() {
+            return true;
+        }
+        if gas.saturating_sub(self.gas_looked_at) < LOOK_GAS {
+            return false;
+        }
+        self.gas_looked_at = gas;
+        let took = self.began.elapsed();
+        let counted = run.counted.load(Ordering::Relaxed);
+        let left = run.places.len().saturating_sub(counted) as u64;
+        let gas_used = run.block.block.header.gas_used;
+        let rest = gas_used.saturating_sub(gas.saturating_add(left.saturating_mul(PLAIN_GAS)));
+        let expected = took.as_nanos().saturating_mul(rest.into());
+        let least = self.least_rest.as_nanos().saturating_mul(gas.into());
+        took >= ALONE && expected >= least
     }
 }
 
@@ -325,7 +406,6 @@ pub fn apply_body_on(
     }
     let committed = Committed::new(view);
     let mut executor = Executor::new(spec, header, view);
-    executor.evm().world().publish_to(&committed);
     executor.begin_block(spec, header)?;
     let (receipts, shares) = executor.process_ahead(parallelism, spec, block, &committed)?;
     let executed = executor.finish_block(spec, header, body, receipts)?;
@@ -347,7 +427,6 @@ pub fn process_transactions_on(
     let mut executor = Executor::new(spec, &block.block.header, view);
     let transactions = block.block.body.transactions.len();
     let (receipts, shares) = if parallelism.is_for(executor.rules(), &block.block) {
-        executor.evm().world().publish_to(&committed);
         executor.process_ahead(parallelism, spec, block, &committed)?
     } else {
         let receipts = executor.process_transactions(block, &mut |_| Ok(B256::ZERO))?;
@@ -356,7 +435,7 @@ pub fn process_transactions_on(
     Ok((receipts, shares, executor.diff()))
 }
 
-impl Executor<'_> {
+impl<'v> Executor<'v> {
     /// Processes the transactions of a block, whose beginning has been run, some of them ahead of their
     /// turn. `committed` is told of what this machine changes.
     fn process_ahead(
@@ -364,7 +443,7 @@ impl Executor<'_> {
         parallelism: Parallelism,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        committed: &Committed<'_>,
+        committed: &'v Committed<'v>,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let transactions = &block.block.body.transactions;
         let run = Run {
@@ -372,38 +451,66 @@ impl Executor<'_> {
             block,
             state: committed,
             places: transactions.iter().map(|_| Place::default()).collect(),
-            // The first one is the committing thread's own.
-            next: AtomicUsize::new(usize::from(!parallelism.all_ahead)),
+            next: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
             called: RwLock::default(),
             wasted_gas: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
             committer: std::thread::current(),
+            timeline: parallelism.notes_spans.then(Timeline::new),
         };
+        let (receipts, mut shares) = self.process_on(parallelism, &run, committed)?;
+        shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
+        Ok((receipts, shares))
+    }
+
+    fn process_on(
+        &mut self,
+        parallelism: Parallelism,
+        run: &Run<'_>,
+        committed: &'v Committed<'v>,
+    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         if parallelism.all_ahead {
+            self.evm.world().publish_to(committed);
             run.work();
         }
         let helpers = parallelism.threads.saturating_sub(1);
         let Some(pool) = threads::pool(helpers) else {
-            return self.commit_all(&run);
+            return self.commit_all(run, |_| true);
+        };
+        let mut call = Call {
+            began: Instant::now(),
+            least_rest: parallelism.least_rest,
+            gas_looked_at: 0,
         };
         pool.in_place_scope(|scope| {
-            for _ in 0..helpers {
-                scope.spawn(|_| run.work());
-            }
-            let done = self.commit_all(&run);
+            let done = self.commit_all(run, |executor| {
+                let is_due = call.is_due(executor.used.gas, run);
+                if is_due {
+                    executor.evm.world().publish_to(committed);
+                    for _ in 0..helpers {
+                        scope.spawn(|_| run.work());
+                    }
+                }
+                is_due
+            });
             run.is_over.store(true, Ordering::Relaxed);
             done
         })
     }
 
-    /// Counts the transactions in their order.
-    fn commit_all(&mut self, run: &Run<'_>) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+    /// Counts the transactions in their order. Before each it calls for help, until that has come.
+    fn commit_all(
+        &mut self,
+        run: &Run<'_>,
+        mut call_for_help: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let mut receipts = Vec::with_capacity(run.places.len());
         let mut shares = Shares::default();
-        let mut spare = None;
+        let (mut spare, mut has_help) = (None, false);
         for (index, place) in run.places.iter().enumerate() {
+            has_help = has_help || call_for_help(self);
             let (tx, sender) = run.transaction(index);
             let is_free = place.take();
             let mut adopted = None;
@@ -411,9 +518,10 @@ impl Executor<'_> {
                 // Nobody waits for what can't be in the block.
                 self.check(tx, sender)
                     .map_err(|error| at_index(index, error))?;
-                if let Some(ahead) = run.wait_for(place, &mut spare) {
+                let ahead = run.noted(index, Step::Wait, || run.wait_for(place, &mut spare));
+                if let Some(ahead) = ahead {
                     let gas = ahead.result.gas_before_refund;
-                    adopted = self.adopt(tx, ahead)?;
+                    adopted = run.noted(index, Step::Adopt, || self.adopt(tx, ahead))?;
                     run.note_call(tx.to(), adopted.is_some());
                     run.note_waste(if adopted.is_none() { gas } else { 0 });
                 }
@@ -426,9 +534,11 @@ impl Executor<'_> {
             *count = count.saturating_add(1);
             let result = match adopted {
                 Some(result) => result,
-                None => self
-                    .process_transaction(tx, sender, None)
-                    .map_err(|error| at_index(index, error))?,
+                None => {
+                    let step = if is_free { Step::InTurn } else { Step::Again };
+                    run.noted(index, step, || self.process_transaction(tx, sender, None))
+                        .map_err(|error| at_index(index, error))?
+                }
             };
             receipts.push(self.receipt(tx.ty(), result, None));
             run.counted

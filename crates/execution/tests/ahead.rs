@@ -11,6 +11,7 @@ use niwaki_rules::ChainSpec;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::time::Duration;
 
 const CHAIN_ID: u64 = 1;
 const COINBASE: Address = Address::repeat_byte(0xcb);
@@ -272,10 +273,9 @@ fn compare(name: &str, fork: Fork, state: &MemoryState, block: &RecoveredBlock) 
     let mut shares = Shares::default();
     for (threads, all_ahead) in [(1, true), (2, false), (3, false), (8, false), (8, true)] {
         let parallelism = Parallelism {
-            threads,
-            least_transactions: 1,
-            least_gas: 0,
+            least_rest: Duration::ZERO,
             all_ahead,
+            ..Parallelism::of(threads)
         };
         let ran = apply_body_on(parallelism, &spec, block, state, &mut no_root);
         let ran = outcome(ran).map(|(executed, ways)| {
@@ -398,10 +398,9 @@ fn invalid_blocks_are_refused_for_the_same_reason() {
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let serial = outcome(apply_body(&spec, &block, &state, &mut no_root));
         let ahead = Parallelism {
-            threads: 3,
-            least_transactions: 1,
-            least_gas: 0,
+            least_rest: Duration::ZERO,
             all_ahead: seed % 2 == 0,
+            ..Parallelism::of(3)
         };
         let ran = apply_body_on(ahead, &spec, &block, &state, &mut no_root);
         assert_eq!(outcome(ran).map(|(executed, _)| executed), serial, "{seed}");

@@ -77,12 +77,18 @@ impl MemoryBudget {
     pub(crate) fn prepared_code_bytes(self) -> usize {
         self.percent(CODE_PERCENT)
     }
+
+    /// The share of precompiled contracts' results.
+    pub(crate) fn precompile_result_bytes(self) -> usize {
+        self.percent(RESULT_PERCENT)
+    }
 }
 
 /// What is left of a hundred is for blocks in the works and what the allocator holds.
 const STORAGE_PERCENT: u64 = 35;
 const STATE_PERCENT: u64 = 45;
 const CODE_PERCENT: u64 = 5;
+const RESULT_PERCENT: u64 = 1;
 
 impl fmt::Display for MemoryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,7 +161,8 @@ mod tests {
         let budget = MemoryBudget(GIB);
         let shares = budget.storage().memory_budget_bytes
             + budget.state().cache_bytes
-            + budget.prepared_code_bytes();
+            + budget.prepared_code_bytes()
+            + budget.precompile_result_bytes();
         assert!((1 << 29..1 << 30).contains(&shares), "{shares}");
     }
 }

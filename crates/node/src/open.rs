@@ -41,6 +41,10 @@ pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
     let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
     eprintln!("memory budget {budget}");
     niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
+    niwaki_crypto::set_precompile_result_bytes(match options.cache_precompiles {
+        Some(false) => 0,
+        _ => budget.precompile_result_bytes(),
+    });
     let state = StateOptions {
         archive: options.data_storage_format == Some(DataFormat::Archive),
         ..budget.state()

@@ -89,6 +89,18 @@ pub(crate) struct Options {
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
+    /// Keeps results of precompiled contracts by their input, within the memory budget [default: true;
+    /// Besu's is false].
+    #[arg(
+        long,
+        global = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) cache_precompiles: Option<bool>,
+
     /// Which states are kept: BONSAI the last 512 blocks', X_BONSAI_ARCHIVE (or FOREST) every one, with
     /// proofs. Decided when a chain is begun [default: BONSAI, or what the chain was begun with].
     #[arg(

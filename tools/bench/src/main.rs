@@ -72,7 +72,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Evm(options) => programs::run(&options),
+        Command::Evm(options) => {
+            // Programs are run again and again: every time is to count.
+            niwaki_crypto::set_precompile_result_bytes(0);
+            programs::run(&options)
+        }
         Command::Import(options) => import::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),

@@ -1,13 +1,18 @@
 //! `niwaki-bench replay`: real blocks, checked and timed.
 
+mod timeline;
+mod warm;
+
 use crate::{
     machine::Machine,
     recorded::{Entry, Recorded, load},
     stats::{median, percentile},
 };
 use eyre::{ContextCompat, Result, bail, ensure};
+use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
-    ExecuteError, Parallelism, Shares, apply_body_on, process_transactions_on, recover_block,
+    ExecuteError, Parallelism, Shares, apply_body, apply_body_on, process_transactions_on,
+    recover_block,
 };
 use niwaki_primitives::{
     B256, Block, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt, RecoveredBlock, StateDiff,
@@ -17,6 +22,8 @@ use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
 use serde::Serialize;
 use std::{path::PathBuf, time::Instant};
+use timeline::Timeline;
+use warm::Reading;
 
 /// Options of `niwaki-bench replay`.
 #[derive(Debug, clap::Args)]
@@ -32,13 +39,13 @@ pub(crate) struct Options {
     /// Threads that the transactions of a block run on, some ahead of their turn.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Blocks that use less gas beyond that of their transactions' own run on one thread.
-    #[arg(long, default_value_t = 1_000_000)]
-    least_gas: u64,
     /// Runs every transaction ahead before the first one counts: what would be kept if there were more
     /// threads than transactions.
     #[arg(long)]
     all_ahead: bool,
+    /// Writes what each thread did in the last run of each block, and when, here as JSON.
+    #[arg(long)]
+    timeline: Option<PathBuf>,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -82,6 +89,8 @@ struct Report {
 /// Replays every block.
 pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
+    timeline::check(options.timeline.as_deref())?;
+    let mut timelines = Vec::new();
     let mut rows = Vec::new();
     println!(
         "{:<40} {:<18} {:>4} {:>11} {:>9} {:>8} {:>4} {:>4} {:>4}",
@@ -95,7 +104,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         {
             continue;
         }
-        let row = replay(entry, options)?;
+        let (row, timeline) = replay(entry, options)?;
+        timelines.push(timeline);
         let (name, fork, txs) = (&row.name, &row.fork, row.transactions);
         let (ms, rate) = (row.execute_ms, row.mgas_per_s);
         let [kept, repeated, in_turn] = row.shares;
@@ -124,6 +134,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         report.shares[2]
     );
     crate::write_json(options.json.as_deref(), &report)?;
+    if let Some(path) = &options.timeline {
+        timeline::write(path, &timelines)?;
+    }
     ensure!(
         report.failed == 0,
         "{} blocks differ from the chain",
@@ -165,7 +178,7 @@ struct Runs {
     checked: Vec<&'static str>,
 }
 
-fn replay(entry: Entry, options: &Options) -> Result<Row> {
+fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
     let network = Network::from_name(&entry.chain)
         .wrap_err_with(|| format!("{}: no chain is called {}", entry.name, entry.chain))?;
     let spec = network.genesis().spec;
@@ -182,7 +195,7 @@ fn replay(entry: Entry, options: &Options) -> Result<Row> {
         repeat: options.repeat.max(1),
         parallelism: Parallelism {
             all_ahead: options.all_ahead,
-            least_gas: options.least_gas,
+            notes_spans: options.timeline.is_some(),
             ..Parallelism::of(options.threads)
         },
         times: Vec::new(),
@@ -222,9 +235,14 @@ fn replay(entry: Entry, options: &Options) -> Result<Row> {
         kept,
         repeated,
         in_turn,
+        spans,
     } = runs.shares;
     let mgas_per_s = gas as f64 / 1e3 / execute_ms.max(1e-9);
-    Ok(Row {
+    let timeline = Timeline {
+        name: entry.name.clone(),
+        spans,
+    };
+    let row = Row {
         name: entry.name,
         fork,
         transactions,
@@ -234,7 +252,8 @@ fn replay(entry: Entry, options: &Options) -> Result<Row> {
         shares: [kept, repeated, in_turn],
         checked: runs.checked,
         error,
-    })
+    };
+    Ok((row, timeline))
 }
 
 fn whole_block(
@@ -245,10 +264,15 @@ fn whole_block(
 ) -> Result<()> {
     let header = &block.block.header;
     let mut executed = None;
+    let mut post_state = |diff: &StateDiff| state.post_root(diff);
+    // Walking the tries of a witness is no node's work: the first run reads, the others have it.
+    let reading = Reading::new(state);
+    let _ = apply_body(spec, block, &reading, &mut post_state);
+    let warm = reading.into_warm();
     for _ in 0..runs.repeat {
+        forget_precompile_results();
         let start = Instant::now();
-        let mut post_state = |diff: &StateDiff| state.post_root(diff);
-        let result = apply_body_on(runs.parallelism, spec, block, state, &mut post_state);
+        let result = apply_body_on(runs.parallelism, spec, block, &warm, &mut post_state);
         runs.times.push(start.elapsed().as_secs_f64() * 1e3);
         executed = Some(match result {
             Ok((executed, shares)) => {
@@ -295,6 +319,7 @@ fn only_transactions(
     let has_root = spec.fork_of(header) >= Fork::Byzantium;
     let mut receipts = Vec::new();
     for _ in 0..runs.repeat {
+        forget_precompile_results();
         let start = Instant::now();
         let parallelism = runs.parallelism;
         (receipts, runs.shares, _) = process_transactions_on(parallelism, spec, block, state)?;

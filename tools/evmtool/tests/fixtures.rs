@@ -9,6 +9,7 @@ use niwaki_execution::Parallelism;
 use niwaki_testkit::{corpus, fixture_files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Folders of fixtures and their kind.
 const CORPUS: [(&str, Suite); 6] = [
@@ -71,10 +72,9 @@ fn run_all(path: &Path, suite: Suite) -> Tally {
 fn ways(suite: Suite) -> Vec<Selection> {
     let ahead = |threads, all_ahead| Selection {
         parallelism: Some(Parallelism {
-            threads,
-            least_transactions: 1,
-            least_gas: 0,
+            least_rest: Duration::ZERO,
             all_ahead,
+            ..Parallelism::of(threads)
         }),
         ..Selection::default()
     };

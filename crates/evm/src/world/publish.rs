@@ -26,9 +26,24 @@ pub(super) struct Changed {
 }
 
 impl<'v> World<'v> {
-    /// Has `publisher` told of what each transaction changes, when it ends.
+    /// Tells `publisher` of what has changed since the parent state, and from now on of what each
+    /// transaction changes, when it ends.
     pub fn publish_to(&mut self, publisher: &'v dyn Publisher) {
         self.publisher = Some(publisher);
+        let mut changed = Changed::default();
+        for (id, record) in (0..).map(AccountId).zip(&self.accounts) {
+            if record.parent != record.exists.then_some(record.current) {
+                changed.accounts.push(id);
+                let before = record.parent.unwrap_or_default();
+                if record.wiped || record.current.code_hash != before.code_hash {
+                    changed.remade.push(id);
+                }
+            }
+        }
+        let slots = (0..).map(SlotId).zip(&self.slots);
+        let of_slots = slots.filter(|(_, slot)| slot.current != slot.parent);
+        changed.slots.extend(of_slots.map(|(id, _)| id));
+        self.publish(changed);
     }
 
     /// What the transaction has changed so far, if anybody wants to know.

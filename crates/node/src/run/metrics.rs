@@ -140,10 +140,12 @@ fn float(value: &U256) -> f64 {
 
 fn sample_state(chain: &Chain) {
     let figures = chain.cache_figures();
+    let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
     for (cache, HitRate { hits, misses }) in [
         ("accounts", figures.accounts),
         ("slots", figures.slots),
         ("codes", figures.codes),
+        ("precompiled", HitRate { hits, misses }),
     ] {
         counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
         counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);

@@ -9,6 +9,7 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{MemoryState, state_root};
+use std::time::Duration;
 
 /// How our machine runs a block.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +73,9 @@ fn apply(
         }
         Way::Ahead => {
             let parallelism = Parallelism {
-                threads: 2,
-                least_transactions: 1,
-                least_gas: 0,
+                least_rest: Duration::ZERO,
                 all_ahead: true,
+                ..Parallelism::of(2)
             };
             let (executed, _) = apply_body_on(parallelism, &spec, &block, &case.state, post_state)?;
             Ok(executed)

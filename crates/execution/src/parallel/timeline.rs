@@ -1,0 +1,70 @@
+//! What each thread did, and when.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What was done with a transaction for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Index of the transaction in its block.
+    pub transaction: usize,
+    /// The thread: zero commits, the others run ahead.
+    pub thread: usize,
+    /// What the thread did.
+    pub step: Step,
+    /// Since the first transaction was begun.
+    pub began: Duration,
+    /// The same.
+    pub ended: Duration,
+}
+
+/// What is done with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// It runs ahead of its turn.
+    Ahead,
+    /// It is its turn, and another thread is at it.
+    Wait,
+    /// It has run ahead: what it has read is compared, and it counts if that holds.
+    Adopt,
+    /// It runs when it is its turn.
+    InTurn,
+    /// It runs when it is its turn, and ran ahead for nothing.
+    Again,
+}
+
+/// Spans of all threads.
+pub(super) struct Timeline {
+    start: Instant,
+    spans: Mutex<Vec<Span>>,
+}
+
+impl Timeline {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            spans: Mutex::default(),
+        }
+    }
+
+    /// Notes what the calling thread has done since `began`.
+    pub(super) fn note(&self, transaction: usize, step: Step, began: Instant) {
+        let span = Span {
+            transaction,
+            thread: rayon_core::current_thread_index().map_or(0, |index| index.saturating_add(1)),
+            step,
+            began: began.saturating_duration_since(self.start),
+            ended: self.start.elapsed(),
+        };
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.push(span);
+    }
+
+    /// All spans, in the order in which they began.
+    pub(super) fn into_spans(self) -> Vec<Span> {
+        let spans = self.spans.into_inner();
+        let mut spans = spans.unwrap_or_else(PoisonError::into_inner);
+        spans.sort_unstable_by_key(|span| span.began);
+        spans
+    }
+}

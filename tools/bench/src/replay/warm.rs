@@ -1,0 +1,121 @@
+//! A witness whose values are in memory once they have been read.
+
+use niwaki_primitives::map::{B256Map, HashMap};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
+use niwaki_trie::WitnessState;
+use std::sync::{Mutex, PoisonError};
+
+/// What a block reads, by its plain keys.
+#[derive(Debug, Default)]
+struct Values {
+    accounts: HashMap<Address, Option<Account>>,
+    slots: HashMap<(Address, U256), U256>,
+    have_storage: HashMap<Address, bool>,
+    codes: B256Map<Bytes>,
+}
+
+/// Notes every value that is read from a witness, which walks tries for it.
+pub(crate) struct Reading<'w> {
+    witness: &'w WitnessState,
+    values: Mutex<Values>,
+}
+
+/// The values that were noted, and the witness for others: what a node's caches are to a block whose
+/// state is in memory.
+pub(crate) struct Warm<'w> {
+    witness: &'w WitnessState,
+    values: Values,
+}
+
+impl<'w> Reading<'w> {
+    pub(crate) fn new(witness: &'w WitnessState) -> Self {
+        Self {
+            witness,
+            values: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn into_warm(self) -> Warm<'w> {
+        let values = self.values.into_inner();
+        Warm {
+            witness: self.witness,
+            values: values.unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Values)) {
+        note(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl StateView for Reading<'_> {
+    fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
+        let account = self.witness.account(address)?;
+        self.note(|values| {
+            values.accounts.insert(*address, account);
+        });
+        Ok(account)
+    }
+
+    fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
+        let value = self.witness.storage(address, slot)?;
+        self.note(|values| {
+            values.slots.insert((*address, *slot), value);
+        });
+        Ok(value)
+    }
+
+    fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
+        let has_storage = self.witness.has_storage(address)?;
+        self.note(|values| {
+            values.have_storage.insert(*address, has_storage);
+        });
+        Ok(has_storage)
+    }
+
+    fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
+        let code = self.witness.code(code_hash)?;
+        self.note(|values| {
+            values.codes.insert(*code_hash, code.clone());
+        });
+        Ok(code)
+    }
+
+    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        self.witness.block_hash(number)
+    }
+}
+
+impl StateView for Warm<'_> {
+    fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
+        match self.values.accounts.get(address) {
+            Some(account) => Ok(*account),
+            None => self.witness.account(address),
+        }
+    }
+
+    fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
+        match self.values.slots.get(&(*address, *slot)) {
+            Some(value) => Ok(*value),
+            None => self.witness.storage(address, slot),
+        }
+    }
+
+    fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
+        match self.values.have_storage.get(address) {
+            Some(has_storage) => Ok(*has_storage),
+            None => self.witness.has_storage(address),
+        }
+    }
+
+    fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
+        match self.values.codes.get(code_hash) {
+            Some(code) => Ok(code.clone()),
+            None => self.witness.code(code_hash),
+        }
+    }
+
+    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        self.witness.block_hash(number)
+    }
+}
