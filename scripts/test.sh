@@ -37,6 +37,13 @@ step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
 ulimit -Sn "$(ulimit -Hn)"
 step "$bin/niwaki-devnet" sockets --niwaki "$bin/niwaki" --sockets 900
 step scripts/wallets.sh
+# A generated chain of each fork: geth must import the file that we made, to the same head.
+chains="$(mktemp -d)"
+trap 'rm -rf "$chains"' EXIT
+for fork in prague osaka amsterdam; do
+  step "$bin/niwaki-bench" gen-chain --to "$chains/$fork" --fork "$fork" --blocks 8 --accounts 2000 --slots 20000 --senders 200
+  step "$bin/niwaki-bench" import "$chains/$fork" --runs 1 ${peer[1]:+--peer "geth=${peer[1]}"}
+done
 if [ -n "${NIWAKI_CORPUS:-}" ]; then
   step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"
 fi

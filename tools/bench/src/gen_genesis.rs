@@ -4,6 +4,7 @@
 //! address, some of them contracts with code and storage. It is written as it is made, so memory
 //! does not grow with it.
 
+use crate::random::Random;
 use clap::{Args, ValueEnum};
 use eyre::{Context, Result, ensure};
 use std::fs::File;
@@ -157,27 +158,6 @@ fn code(seed: u64, at: u64) -> String {
     let mut random = Random(seed ^ (at + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
     let words = 8 + random.next() % 64;
     (0..words).map(|_| hex::encode(random.word())).collect()
-}
-
-/// SplitMix64: a generator whose numbers no version of a library changes.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn word(&mut self) -> [u8; 32] {
-        let mut word = [0; 32];
-        for part in word.chunks_exact_mut(8) {
-            part.copy_from_slice(&self.next().to_be_bytes());
-        }
-        word
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod chain_file;
 mod compare;
 mod disk;
 mod engine;
+mod gen_chain;
 mod gen_genesis;
 mod import;
 mod keccak;
@@ -12,6 +13,8 @@ mod machine;
 mod peers;
 mod process;
 mod programs;
+mod progress;
+mod random;
 mod recorded;
 mod replay;
 mod rollback;
@@ -52,6 +55,8 @@ enum Command {
     Head(import::HeadOptions),
     /// Writes a genesis file of any size, to measure beginnings with.
     GenGenesis(gen_genesis::Options),
+    /// Writes a chain with real contracts and load shaped like mainnet's, for us and for geth.
+    GenChain(gen_chain::Options),
     /// Real mainnet blocks on their recorded pre-state: checked against the chain, and timed.
     Replay(replay::Options),
     /// State root and commit of random changes over a large state, beside alloy-trie and geth.
@@ -81,6 +86,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),
         Command::GenGenesis(options) => gen_genesis::run(&options),
+        Command::GenChain(options) => gen_chain::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::StateRoot(options) => state_root::run(&options),
         Command::Keccak(options) => keccak::run(&options),

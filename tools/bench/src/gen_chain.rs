@@ -1,0 +1,241 @@
+//! `niwaki-bench gen-chain`: valid chains with real contracts and load shaped like mainnet's.
+//!
+//! Goes out: a folder with `genesis.json`, `chain.rlp` as `geth import` and `niwaki blocks import`
+//! read it, `chain.json` with what is in it, and from Amsterdam on `access-lists.rlp`, a byte string
+//! for each block. The blocks are built and imported by our own chain upon a data path that is
+//! removed again. The same options give the same bytes.
+
+mod abi;
+mod calls;
+mod contracts;
+mod draw;
+mod fill;
+mod genesis;
+mod mix;
+mod people;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
+use crate::process::proc_field;
+use crate::progress::Progress;
+use draw::Draw;
+use eyre::{Result, WrapErr, ensure};
+use fill::Filler;
+use genesis::{ChainFork, Filling, Size};
+use niwaki_chain::{
+    BlockTemplate, BuiltBlock, Chain, GenesisFileConfig, StateOptions, StorageOptions,
+};
+use niwaki_primitives::{B256, Withdrawal, rlp};
+use people::Senders;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use summary::Summary;
+
+/// What the chain is to be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The folder to write; it must be empty or not be there.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Blocks after genesis.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    blocks: u64,
+    /// Gas limit of each block: 36000000, 60000000 and 300000000 are those of interest.
+    #[arg(long, value_name = "GAS", default_value_t = 60_000_000, value_parser = clap::value_parser!(u64).range(1_000_000..=2_000_000_000))]
+    gas_limit: u64,
+    /// How much of it transactions use, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 95, value_parser = clap::value_parser!(u64).range(1..=100))]
+    fill: u64,
+    /// The rules, from the first block on.
+    #[arg(long, value_enum, default_value = "osaka")]
+    fork: ChainFork,
+    /// Accounts in the first state that only receive.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    accounts: u64,
+    /// Slots in the first state: balances and allowances of tokens, things, lists.
+    #[arg(long, value_name = "M", default_value_t = 1_000_000)]
+    slots: u64,
+    /// Accounts that send.
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+    senders: u64,
+    /// Another seed gives other addresses, transactions and blocks.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Seconds between blocks.
+const SLOT_S: u64 = 12;
+/// Withdrawals of each block, as mainnet's have.
+const WITHDRAWALS: u64 = 16;
+/// Wei: above this base fee a block stays empty, so that the fee falls again. Some 370 full blocks
+/// come before.
+const QUIET_ABOVE: u64 = 1 << 62;
+/// Bytes for the caches of the chain that builds.
+const CACHE_BYTES: usize = 1 << 30;
+
+/// Makes the chain.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        // Nothing is ordered by this flag; it is looked at between blocks.
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("stopping after this block; press Ctrl-C again to stop at once");
+    })
+    .wrap_err("can't listen for Ctrl-C")?;
+    let summary = generate(options, &stop)?;
+    summary.print();
+    if let Some(kib) = proc_field(std::process::id(), "status", "VmHWM:") {
+        println!("peak memory  {} MiB", kib >> 10);
+    }
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("stopped as asked; what is there is a whole chain, a shorter one");
+    }
+    Ok(())
+}
+
+/// Writes the folder; what is in it. Ends early where `stop` says so.
+fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
+    let folder = &options.to;
+    make_folder(folder)?;
+    let size = options.size();
+    let filling = Filling::new(&size, options.senders)?;
+    let senders = Senders::new(options.seed, options.senders)?;
+    let genesis = folder.join("genesis.json");
+    let mut out = new_file(&genesis)?;
+    genesis::write(&mut out, &size, &filling, &senders)?;
+    out.flush()?;
+
+    let data = tempfile::tempdir_in(folder)?;
+    let chain = open(&genesis, data.path()).wrap_err("the genesis that was made")?;
+    let mut draw = Draw::new(&size, filling, senders);
+    let mut filler = Filler::new(options.gas_limit, options.fill);
+    let mut summary = Summary::new(options.gas_limit, size.fork, options.seed);
+    let mut blocks = new_file(&folder.join("chain.rlp"))?;
+    let mut lists = match size.fork {
+        ChainFork::Amsterdam => Some(new_file(&folder.join("access-lists.rlp"))?),
+        ChainFork::Prague | ChainFork::Osaka => None,
+    };
+    let mut progress = Progress::new(options.blocks, "blocks");
+    for number in 1..=options.blocks {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let built = build(&chain, &mut draw, &mut filler, number, &size)
+            .wrap_err_with(|| format!("block {number}"))?;
+        let encoded = rlp::encode(&built.block);
+        blocks.write_all(&encoded)?;
+        if let Some(lists) = &mut lists {
+            let list = built.block_access_list.clone().unwrap_or_default();
+            lists.write_all(&rlp::encode(&list))?;
+        }
+        let hash = built.hash;
+        let transactions = filler.taken();
+        chain.import(built.block)?;
+        let receipts = chain.receipts(&hash)?.unwrap_or_default();
+        let header = chain.head().header;
+        ensure!(
+            header.hash_slow() == hash && receipts.len() == transactions.len(),
+            "block {number} did not become the head; this is a bug"
+        );
+        filler.learn(&header);
+        summary.add(&header, hash, encoded.len(), &transactions, &receipts);
+        progress.show(number, &format!("{} txs", receipts.len()));
+    }
+    progress.finish();
+    blocks.flush()?;
+    if let Some(lists) = &mut lists {
+        lists.flush()?;
+    }
+    crate::write_json(Some(&folder.join("chain.json")), &summary)?;
+    Ok(summary)
+}
+
+impl Options {
+    fn size(&self) -> Size {
+        Size {
+            accounts: self.accounts,
+            slots: self.slots,
+            gas_limit: self.gas_limit,
+            fork: self.fork,
+            seed: self.seed,
+        }
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    std::fs::create_dir_all(folder).wrap_err_with(|| format!("can't make the folder {shown}"))?;
+    let mut entries =
+        std::fs::read_dir(folder).wrap_err_with(|| format!("can't list the folder {shown}"))?;
+    ensure!(
+        entries.next().is_none(),
+        "{shown} is not empty; give a new folder with --to"
+    );
+    Ok(())
+}
+
+fn new_file(path: &Path) -> Result<BufWriter<File>> {
+    let file = File::create_new(path)
+        .wrap_err_with(|| format!("can't make {} as a new file", path.display()))?;
+    Ok(BufWriter::with_capacity(1 << 20, file))
+}
+
+fn open(genesis: &Path, data: &Path) -> Result<Chain> {
+    let config = GenesisFileConfig {
+        data_path: data.to_owned(),
+        file: genesis.to_owned(),
+        storage: StorageOptions::default(),
+        state: StateOptions {
+            cache_bytes: CACHE_BYTES,
+            ..StateOptions::default()
+        },
+    };
+    Ok(Chain::open_genesis_file(&config, &mut |_| true)?)
+}
+
+/// The next block upon the head. Of its transactions `filler` knows the kinds.
+fn build(
+    chain: &Chain,
+    draw: &mut Draw,
+    filler: &mut Filler,
+    number: u64,
+    size: &Size,
+) -> Result<BuiltBlock> {
+    let random = draw.random();
+    let withdrawals = (0..WITHDRAWALS).map(|at| Withdrawal {
+        index: (number - 1) * WITHDRAWALS + at,
+        validator_index: random.below(1_000_000),
+        address: people::account(size.seed, random.below(size.accounts.max(1))),
+        amount: 10_000_000 + random.below(10_000_000),
+    });
+    let template = BlockTemplate {
+        parent: chain.head().id.hash,
+        coinbase: people::account(u64::MAX, size.seed),
+        timestamp: number * SLOT_S,
+        withdrawals: withdrawals.collect(),
+        prev_randao: B256::from(random.word()),
+        parent_beacon_block_root: B256::from(random.word()),
+        slot_number: number,
+        ..BlockTemplate::default()
+    };
+    let header = chain.next_header(template.clone())?;
+    let blobs = chain.spec().blob_params_at(header.timestamp);
+    let is_quiet = header.base_fee_per_gas > Some(QUIET_ABOVE);
+    filler.begin(blobs.map_or(0, |params| params.max), is_quiet);
+    let built = chain.build_best(template, &mut |refused| filler.next(draw, refused))?;
+    filler.end()?;
+    ensure!(
+        built.requests.is_empty(),
+        "the block has requests, which no file can carry; this is a bug"
+    );
+    Ok(built)
+}

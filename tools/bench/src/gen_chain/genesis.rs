@@ -1,0 +1,287 @@
+//! The genesis file of a generated chain: the contracts, who holds what, and accounts besides.
+//!
+//! It is written as it is made, so memory does not grow with it.
+
+use super::contracts::{
+    Contract, HOLDING, LEDGERS, NFTS, RESERVE, TOKENS, of_address, of_addresses, of_word,
+};
+use super::people::{CHAIN_ID, HELD, Senders, account, held};
+use clap::ValueEnum;
+use eyre::{Result, ensure, eyre};
+use niwaki_primitives::{Address, B256, U256};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The rules of a chain from its first block on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ChainFork {
+    Prague,
+    Osaka,
+    Amsterdam,
+}
+
+/// What the first state holds.
+#[derive(Clone, Debug)]
+pub(super) struct Size {
+    /// Accounts besides senders and contracts.
+    pub(super) accounts: u64,
+    /// Slots of all contracts.
+    pub(super) slots: u64,
+    pub(super) gas_limit: u64,
+    pub(super) fork: ChainFork,
+    pub(super) seed: u64,
+}
+
+/// How the slots that nobody needs are shared out: whose and how many.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    /// Accounts that hold each token, from the first on.
+    pub(super) holders: Vec<u64>,
+    /// Things of each collection.
+    pub(super) things: u64,
+    /// Entries of each list.
+    pub(super) entries: u64,
+}
+
+/// A file with the system contracts, among others.
+const SYSTEM: &str = include_str!("../../../../testdata/amsterdam/genesis.json");
+/// The forks that begin at a block, by their names in a genesis file.
+const BLOCK_FORKS: [&str; 11] = [
+    "homestead",
+    "eip150",
+    "eip155",
+    "eip158",
+    "byzantium",
+    "constantinople",
+    "petersburg",
+    "istanbul",
+    "berlin",
+    "london",
+    "mergeNetsplit",
+];
+/// Wei of every sender: full blocks make the base fee grow without end.
+const WEALTH: U256 = U256::from_limbs([0, 0, 1, 0]);
+/// Of a thousand slots that nobody needs: those that say how much of a token somebody holds. The
+/// others are shared by things and lists.
+const HOLDERS_PER_MILLE: u64 = 800;
+
+impl Filling {
+    /// Of the slots that `size` asks for beyond what `senders` need.
+    pub(super) fn new(size: &Size, senders: u64) -> Result<Self> {
+        let least = needed(senders);
+        ensure!(
+            size.slots >= least,
+            "--slots {} is less than the {least} that {senders} senders and the contracts need; give \
+             more of them or fewer --senders",
+            size.slots
+        );
+        let spare = size.slots - least;
+        let held = spare / 1000 * HOLDERS_PER_MILLE;
+        // Of the second token half as many as of the first, of the third a third, and so on.
+        let all: u64 = (1..=TOKENS).map(|place| 1_000_000 / place).sum();
+        let holders = (1..=TOKENS).map(|place| {
+            let share = u128::from(held) * u128::from(1_000_000 / place) / u128::from(all);
+            u64::try_from(share).unwrap_or(0)
+        });
+        let holders: Vec<u64> = holders.collect();
+        let rest = spare - holders.iter().sum::<u64>();
+        let things = rest / 2 / NFTS;
+        // What does not come out even is left over.
+        let entries = (rest - things * NFTS) / LEDGERS;
+        Ok(Self {
+            holders,
+            things,
+            // A list without an entry has none to change.
+            entries: entries + 1,
+        })
+    }
+}
+
+/// The slots that are there however few are asked for.
+fn needed(senders: u64) -> u64 {
+    let all = Contract::all();
+    let own: usize = all.iter().map(|contract| contract.storage().len()).sum();
+    let pairs = all
+        .iter()
+        .filter(|contract| matches!(contract, Contract::Pair(..) | Contract::Pool(_)))
+        .count();
+    // Pairs and pools hold two tokens each; tokens, collections and lists count, lists have an entry.
+    senders * HELD * 2 + (own + 2 * pairs) as u64 + TOKENS + NFTS + 2 * LEDGERS
+}
+
+/// Writes the file.
+pub(super) fn write(
+    out: &mut dyn Write,
+    size: &Size,
+    filling: &Filling,
+    senders: &Senders,
+) -> Result<()> {
+    write_head(out, size)?;
+    write_system(out)?;
+    for contract in Contract::all() {
+        write!(
+            out,
+            "\"{:x}\":{{\"balance\":\"0x0\",\"nonce\":\"0x1\",\"code\":\"0x{}\"",
+            contract.address(),
+            contract.code()
+        )?;
+        write_storage(out, contract, size, filling, senders)?;
+        writeln!(out, "}},")?;
+    }
+    for number in 0..size.accounts {
+        // From a thousandth of an ether on, every account another sum.
+        let balance = 1_000_000_000_000_000_u64 + number * 1_000_003;
+        let address = account(size.seed, number);
+        writeln!(out, "\"{address:x}\":{{\"balance\":\"{balance:#x}\"}},")?;
+    }
+    for (at, sender) in senders.all().iter().enumerate() {
+        let comma = if at == 0 { "" } else { ",\n" };
+        let address = sender.address;
+        write!(
+            out,
+            "{comma}\"{address:x}\":{{\"balance\":\"{WEALTH:#x}\"}}"
+        )?;
+    }
+    writeln!(out, "\n}}}}")?;
+    Ok(())
+}
+
+fn write_head(out: &mut dyn Write, size: &Size) -> Result<()> {
+    let blobs = |target: u64, max: u64, fraction: u64| serde_json::json!({ "target": target, "max": max, "baseFeeUpdateFraction": fraction });
+    let mut config = serde_json::json!({
+        "chainId": CHAIN_ID,
+        "terminalTotalDifficulty": 0,
+        "depositContractAddress": "0x00000000219ab540356cbb839cbe05303d7705fa",
+        "blobSchedule": {
+            "cancun": blobs(3, 6, 3_338_477),
+            "prague": blobs(6, 9, 5_007_716),
+        },
+    });
+    for fork in BLOCK_FORKS {
+        config[format!("{fork}Block")] = Value::from(0);
+    }
+    for fork in ["shanghai", "cancun", "prague"] {
+        config[format!("{fork}Time")] = Value::from(0);
+    }
+    if size.fork != ChainFork::Prague {
+        config["osakaTime"] = Value::from(0);
+        config["blobSchedule"]["osaka"] = blobs(6, 9, 5_007_716);
+    }
+    if size.fork == ChainFork::Amsterdam {
+        config["amsterdamTime"] = Value::from(0);
+        config["blobSchedule"]["amsterdam"] = blobs(6, 9, 5_007_716);
+    }
+    let zero = B256::ZERO;
+    writeln!(
+        out,
+        "{{\"config\":{config},\n\"nonce\":\"0x0\",\"timestamp\":\"0x0\",\"extraData\":\"0x\",\
+         \"gasLimit\":\"{:#x}\",\"difficulty\":\"0x0\",\"mixHash\":\"{zero}\",\
+         \"coinbase\":\"{}\",\"baseFeePerGas\":\"0x7\",\"excessBlobGas\":\"0x0\",\
+         \"blobGasUsed\":\"0x0\",\n\"alloc\":{{",
+        size.gas_limit,
+        Address::ZERO
+    )?;
+    Ok(())
+}
+
+/// The contracts that the protocol calls. All of them for every fork: before its own, each is a
+/// contract that nobody calls.
+fn write_system(out: &mut dyn Write) -> Result<()> {
+    let file: Value = serde_json::from_str(SYSTEM)?;
+    let alloc = file["alloc"].as_object();
+    let alloc = alloc.ok_or_else(|| eyre!("the file of system contracts has no alloc"))?;
+    for (address, account) in alloc {
+        if account["code"].is_string() {
+            writeln!(out, "\"{address}\":{account},")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_storage(
+    out: &mut dyn Write,
+    contract: Contract,
+    size: &Size,
+    filling: &Filling,
+    senders: &Senders,
+) -> Result<()> {
+    let mut before = ",\"storage\":{";
+    let mut put = |slot: B256, value: U256| -> Result<()> {
+        let digits = format!("{value:x}");
+        let pad = if digits.len() % 2 == 1 { "0" } else { "" };
+        write!(out, "{before}\"{slot}\":\"0x{pad}{digits}\"")?;
+        before = ",";
+        Ok(())
+    };
+    for (slot, value) in contract.storage() {
+        put(slot, value)?;
+    }
+    let count = |number: u64| (B256::ZERO, U256::from(number));
+    match contract {
+        Contract::Token(number) => {
+            let (slot, supply) = (B256::ZERO, U256::from(HOLDING) << 32);
+            put(slot, supply)?;
+            for (owner, amount) in owners(number) {
+                put(of_address(owner, 1), U256::from(amount))?;
+            }
+            let router = Contract::Router.address();
+            for (at, sender) in (0_u64..).zip(senders.all()) {
+                if (0..HELD).any(|place| held(at, place) == number) {
+                    put(of_address(sender.address, 1), U256::from(HOLDING))?;
+                    // Every second one allows the greatest number, which does not shrink.
+                    let allowed = match at % 2 {
+                        0 => U256::MAX,
+                        _ => U256::from(HOLDING) << 20,
+                    };
+                    put(of_addresses(sender.address, router, 2), allowed)?;
+                }
+            }
+            let holders = usize::try_from(number).ok();
+            let holders = holders.and_then(|number| filling.holders.get(number));
+            for at in 0..holders.copied().unwrap_or(0) {
+                let amount = U256::from(1_000_000_000_000_000_000_u64) + U256::from(at * 7919);
+                put(of_address(account(size.seed, at), 1), amount)?;
+            }
+        }
+        Contract::Nft(_) => {
+            let (slot, things) = count(filling.things);
+            if filling.things > 0 {
+                put(slot, things)?;
+            }
+            for id in 0..filling.things {
+                let owner = super::abi::word(account(size.seed, id));
+                put(of_word(U256::from(id), 1), owner)?;
+            }
+        }
+        Contract::Ledger(number) => {
+            let (slot, entries) = count(filling.entries);
+            put(slot, entries)?;
+            for at in 0..filling.entries {
+                let value = U256::from(number + 1) << 128 | U256::from(at + 1);
+                put(of_word(U256::from(at), 1), value)?;
+            }
+        }
+        _ => {}
+    }
+    // No storage at all leaves nothing open.
+    if before == "," {
+        write!(out, "}}")?;
+    }
+    Ok(())
+}
+
+/// The pairs and pools that hold a token.
+fn owners(token: u64) -> BTreeMap<Address, u128> {
+    let all = Contract::all().into_iter();
+    let owners = all.filter_map(|contract| {
+        let (tokens, amount) = match contract {
+            Contract::Pair(a, b) => ((a, b), RESERVE),
+            Contract::Pool(at) => (super::contracts::POOLS[at], HOLDING),
+            _ => return None,
+        };
+        let is_of = tokens.0 == token || tokens.1 == token;
+        is_of.then(|| (contract.address(), amount))
+    });
+    owners.collect()
+}

@@ -1,0 +1,150 @@
+//! Small chains: made, imported again, looked through.
+
+use super::*;
+use crate::chain_file;
+use niwaki_chain::{ChainConfig, GenesisBlock};
+use niwaki_primitives::{Block, TxEnvelope, rlp::Decodable};
+use niwaki_rules::Genesis;
+use std::collections::BTreeSet;
+
+fn options(folder: &Path, fork: ChainFork) -> Options {
+    Options {
+        to: folder.to_owned(),
+        blocks: 12,
+        gas_limit: 36_000_000,
+        fill: 95,
+        fork,
+        accounts: 300,
+        slots: 5_000,
+        senders: 40,
+        seed: 1,
+    }
+}
+
+fn make(options: &Options) -> Summary {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
+    generate(options, &AtomicBool::new(false)).unwrap()
+}
+
+fn blocks(folder: &Path) -> Vec<Block> {
+    let bytes = std::fs::read(folder.join("chain.rlp")).unwrap();
+    let mut rest = bytes.as_slice();
+    let mut blocks = Vec::new();
+    while !rest.is_empty() {
+        blocks.push(Block::decode(&mut rest).unwrap());
+    }
+    blocks
+}
+
+#[test]
+fn a_chain_of_each_fork_imports_again_and_has_every_kind_and_type() {
+    for fork in [ChainFork::Prague, ChainFork::Osaka, ChainFork::Amsterdam] {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("chain");
+        let summary = make(&options(&folder, fork));
+        for kind in &summary.kinds {
+            let shown = format!("{fork:?} {kind:?}");
+            assert!(kind.count > 0, "{shown}");
+            match kind.name {
+                "revert" => assert_eq!(kind.failed, kind.count, "{shown}"),
+                _ => assert_eq!(kind.failed, 0, "{shown}"),
+            }
+        }
+
+        let genesis = std::fs::read_to_string(folder.join("genesis.json")).unwrap();
+        let genesis = Genesis::from_json(&genesis).unwrap();
+        let slots: usize = genesis.alloc.values().map(|a| a.storage.len()).sum();
+        assert!(slots.abs_diff(5_000) < 10, "{slots}");
+        let chain = Chain::open(ChainConfig {
+            data_path: None,
+            genesis: GenesisBlock::from(&genesis),
+            spec: Arc::new(genesis.spec),
+            storage: StorageOptions::default(),
+            state: StateOptions::default(),
+        })
+        .unwrap();
+        let blocks = blocks(&folder);
+        let types: BTreeSet<_> = blocks
+            .iter()
+            .flat_map(|block| &block.body.transactions)
+            .map(TxEnvelope::tx_type)
+            .collect();
+        assert_eq!(types.len(), 5, "{fork:?}: {types:?}");
+        for block in blocks {
+            let fill = block.header.gas_used * 100 / block.header.gas_limit;
+            assert!((75..=100).contains(&fill), "{fork:?}: {fill} %");
+            chain.import(block).unwrap();
+        }
+        let head = chain_file::read(&folder.join("chain.rlp")).unwrap().head;
+        assert_eq!(chain.head().id.hash, head.hash);
+        assert_eq!(head.number, 12);
+        let lists = folder.join("access-lists.rlp");
+        assert_eq!(lists.exists(), fork == ChainFork::Amsterdam);
+    }
+}
+
+#[test]
+fn the_same_options_give_the_same_bytes_and_another_seed_gives_others() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = |name: &str, seed: u64| {
+        let folder = place.path().join(name);
+        make(&Options {
+            blocks: 3,
+            seed,
+            ..options(&folder, ChainFork::Osaka)
+        });
+        ["genesis.json", "chain.rlp", "chain.json"]
+            .map(|file| std::fs::read(folder.join(file)).unwrap())
+    };
+    let first = bytes("a", 1);
+    assert_eq!(first, bytes("b", 1));
+    let other = bytes("c", 2);
+    for (a, b) in first.iter().zip(&other) {
+        assert_ne!(a, b);
+    }
+}
+
+#[test]
+fn a_chain_that_is_stopped_is_a_shorter_one() {
+    let place = tempfile::tempdir().unwrap();
+    let options = options(&place.path().join("chain"), ChainFork::Osaka);
+    let summary = generate(&options, &AtomicBool::new(true)).unwrap();
+    assert_eq!(summary.transactions, 0);
+    assert!(blocks(&options.to).is_empty());
+}
+
+#[test]
+fn a_folder_with_something_in_it_and_too_few_slots_are_refused_with_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("x"), []).unwrap();
+    let text = |options: &Options| {
+        let refused = generate(options, &AtomicBool::new(false)).unwrap_err();
+        format!("{refused:#}")
+    };
+    let full = text(&options(place.path(), ChainFork::Osaka));
+    assert!(
+        full.contains("not empty") && full.contains("--to"),
+        "{full}"
+    );
+    let few = text(&Options {
+        slots: 10,
+        ..options(&place.path().join("y"), ChainFork::Osaka)
+    });
+    assert!(
+        few.contains("--slots 10 is less than") && few.contains("--senders"),
+        "{few}"
+    );
+}
+
+#[test]
+fn an_empty_block_comes_where_the_base_fee_has_grown_too_far() {
+    let mut filler = Filler::new(36_000_000, 95);
+    let size = options(Path::new("x"), ChainFork::Osaka).size();
+    let filling = Filling::new(&size, 2).unwrap();
+    let mut draw = Draw::new(&size, filling, Senders::new(1, 2).unwrap());
+    filler.begin(9, true);
+    assert!(filler.next(&mut draw, None).is_none());
+    filler.begin(9, false);
+    assert!(filler.next(&mut draw, None).is_some());
+    assert!(filler.end().is_ok());
+}
