@@ -43,6 +43,7 @@ trap 'rm -rf "$chains"' EXIT
 for fork in prague osaka amsterdam; do
   step "$bin/niwaki-bench" gen-chain --to "$chains/$fork" --fork "$fork" --blocks 8 --accounts 2000 --slots 20000 --senders 200
   step "$bin/niwaki-bench" import "$chains/$fork" --runs 1 ${peer[1]:+--peer "geth=${peer[1]}"}
+  step "$bin/niwaki-bench" compare "$chains/$fork" --runs 1 --work-dir "$chains" ${peer[1]:+--peer "geth=${peer[1]}"}
 done
 if [ -n "${NIWAKI_CORPUS:-}" ]; then
   step "$bin/niwaki-devnet" fixtures --niwaki "$bin/niwaki" --every 6 "$NIWAKI_CORPUS/engine-tests"

@@ -88,8 +88,9 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
         Ok(chain) => {
             check_format(options, chain.is_archive())?;
             if options.parallel_transactions == Some(true) {
-                let threads = std::thread::available_parallelism().map_or(1, usize::from);
-                chain.set_transaction_threads(threads);
+                let all = || std::thread::available_parallelism().map_or(1, usize::from);
+                let asked = options.transaction_threads.map(usize::from);
+                chain.set_transaction_threads(asked.unwrap_or_else(all));
             }
             Ok(Some(Arc::new(chain)))
         }

@@ -89,6 +89,15 @@ pub(crate) struct Options {
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
+    /// How many threads these are [default: as many as the machine runs at once].
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    pub(crate) transaction_threads: Option<u16>,
+
     /// Keeps results of precompiled contracts by their input, within the memory budget [default: true;
     /// Besu's is false].
     #[arg(

@@ -65,7 +65,7 @@ pub(crate) fn read(path: &Path) -> Result<Work> {
 }
 
 /// The next RLP list, whole; `None` at the end.
-fn next_item(file: &mut impl Read) -> Result<Option<Vec<u8>>> {
+pub(crate) fn next_item(file: &mut impl Read) -> Result<Option<Vec<u8>>> {
     let mut item = vec![0];
     match file.read_exact(&mut item) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),

@@ -1,117 +1,280 @@
-//! `niwaki-bench compare`: EVM programs beside revm and geth, then chains beside geth.
+//! `niwaki-bench compare`: the blocks of a chain through the Engine API of each client, as a consensus
+//! client sends them, in pairs of runs.
+//!
+//! In a run, each client is a process upon a fresh data path whose files are out of the system's
+//! cache. It is given the whole chain: its first blocks are the cold part, the others the warm one.
+//! A block's time is that from the request to the answer, by the clock of this process. Runs
+//! alternate between the clients, and the one that goes first changes from run to run.
 
-use crate::{
-    import::{self, GethPeer},
-    machine::Machine,
-    programs::{self, Peer},
-    stats::{Spread, geometric_mean},
-};
-use eyre::{Result, ensure};
-use serde::Serialize;
-use std::path::PathBuf;
+mod client;
+mod drive;
+mod plot;
+mod report;
+mod requests;
+
+use crate::machine::Machine;
+use crate::peers;
+use client::{Contender, Setup};
+use drive::{Course, Run};
+use eyre::{Result, WrapErr, ensure};
+use report::{Report, Runs};
+use requests::ChainFolder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Options of `niwaki-bench compare`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder with NAME.code and NAME.input files.
-    #[arg(long)]
-    programs: Option<PathBuf>,
-    /// Chain to import: a file of RLP blocks with genesis.json beside it, or a folder with
-    /// chain.rlp and genesis.json; may be given many times.
-    #[arg(long = "chain")]
-    chains: Vec<PathBuf>,
-    /// geth; without it, the one in PATH or ~/go/bin.
-    #[arg(long)]
-    geth: Option<PathBuf>,
-    #[command(flatten)]
-    programs_how: programs::How,
-    #[command(flatten)]
-    import_how: import::How,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
+    /// A folder with genesis.json, chain.rlp and, from Amsterdam on, access-lists.rlp, as `gen-chain`
+    /// makes it; or such a file of blocks, with the others beside it.
+    chain: PathBuf,
+    /// Our binary; without it, the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    niwaki: Option<PathBuf>,
+    /// Threads that our transactions run on, for each a client of its own.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads, default_value = "1,2,all")]
+    threads: Vec<Threads>,
+    /// Peer to run beside: geth, geth=FILE or reth=FILE; may be given several times.
+    #[arg(long, value_parser = peer)]
+    peer: Vec<Peer>,
+    /// Runs of each client.
+    #[arg(long, default_value = "5", value_parser = crate::at_least_one)]
+    runs: usize,
+    /// Only the first so many blocks of the chain [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
+    blocks: Option<u64>,
+    /// The first so many of them are the cold part [default: a quarter].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    cold_blocks: Option<u64>,
+    /// Milliseconds between two blocks, for what clients leave for later.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pause_ms: u64,
+    /// Folder for the data paths, which are removed again [default: the system's for temporary files].
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
+    /// A flag more for ours; may be given several times.
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    niwaki_flag: Vec<String>,
+    /// A flag more for geth; may be given several times.
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    geth_flag: Vec<String>,
+    /// Writes all figures here as JSON.
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draws them here, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    clients: Option<import::Clients>,
-    evm: Option<programs::Figures>,
-    /// Of the medians of geth's init and import over our import, over all chains.
-    import_geomean_speedup: Option<f64>,
-    import: Vec<import::Row>,
+/// A number of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    All,
+    Number(u16),
 }
 
-/// Runs both halves.
+fn threads(text: &str) -> Result<Threads, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing runs on no thread; use 1 or more".to_owned()),
+        Ok(number) => Ok(Threads::Number(number)),
+        Err(_) if text == "all" => Ok(Threads::All),
+        Err(error) => Err(format!("{error}; use a number, or all")),
+    }
+}
+
+/// A peer, as `--peer` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Peer {
+    contender: Contender,
+    program: Option<PathBuf>,
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    let (name, program) = match text.split_once('=') {
+        Some((name, path)) if !path.is_empty() => (name, Some(PathBuf::from(path))),
+        Some(_) => return Err("there is no path; write geth=FILE".to_owned()),
+        None => (text, None),
+    };
+    let contender = match name {
+        "geth" => Contender::Geth,
+        "reth" if program.is_some() => Contender::Reth,
+        "reth" => return Err("say where it is: reth=FILE".to_owned()),
+        _ => return Err("no such peer; use geth, geth=FILE or reth=FILE".to_owned()),
+    };
+    Ok(Peer { contender, program })
+}
+
+/// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
-    ensure!(
-        options.programs.is_some() || !options.chains.is_empty(),
-        "nothing to compare; give --programs DIR, --chain PATH, or both"
-    );
-    let mut report = Report {
-        machine: Machine::here(),
-        clients: None,
-        evm: None,
-        import_geomean_speedup: None,
-        import: Vec::new(),
-    };
-    // Chains first: a child's peak memory can't be told while ours is higher.
-    if !options.chains.is_empty() {
-        let cases = import::cases(&options.chains, None)?;
-        let geth = GethPeer(options.geth.clone());
-        let clients = import::Clients::find(&options.import_how, Some(&geth))?;
-        report.import = import::measure_all(&cases, &clients, &options.import_how)?;
-        report.clients = Some(clients);
-        let outcomes = report.import.iter().filter_map(|row| row.outcome().geth);
-        let ratios: Vec<f64> = outcomes.map(|(_, ratio)| ratio.median).collect();
-        report.import_geomean_speedup = Some(geometric_mean(&ratios));
-        println!();
+    crate::check_json(options.plot.as_deref()).wrap_err("--plot")?;
+    let chain = ChainFolder::find(&options.chain)?;
+    let work = crate::chain_file::read(&chain.blocks)?;
+    let course = course(options, work.blocks)?;
+    let setups = setups(options, &chain)?;
+    let stop = listen()?;
+    let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let work_dir = tempfile::Builder::new()
+        .prefix("niwaki-bench-")
+        .tempdir_in(&parent)
+        .wrap_err_with(|| format!("can't make a folder in {}", parent.display()))?;
+    let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
+    for number in 0..options.runs {
+        for place in 0..setups.len() {
+            let at = (place + number) % setups.len();
+            let setup = &setups[at];
+            let folder = work_dir.path().join("client");
+            let name = setup.contender.name();
+            let run = drive::run(setup, &chain, course, &folder, &stop)
+                .wrap_err_with(|| format!("run {}, {name}", number + 1))?;
+            eprintln!("run {} of {}: {name}", number + 1, options.runs);
+            runs[at].push(run);
+            std::fs::remove_dir_all(&folder)?;
+        }
     }
-    if let Some(dir) = &options.programs {
-        let peers = [Peer::Revm, Peer::Geth];
-        report.evm = Some(programs::measure_all(dir, &peers, &options.programs_how)?);
+    let report = report(options, &setups, runs, course)?;
+    report.print();
+    crate::write_json(options.json.as_deref(), &report)?;
+    if let Some(path) = &options.plot {
+        std::fs::write(path, plot::svg(&report))
+            .wrap_err_with(|| format!("can't write {}; give another --plot", path.display()))?;
     }
-    print_summary(&report);
-    crate::write_json(options.json.as_deref(), &report)
+    Ok(())
 }
 
-/// One table over both halves: how much longer each peer takes.
-fn print_summary(report: &Report) {
-    println!(
-        "\n{:<38} {:<5} {:>10} {:>10} {:>8} {:>16}",
-        "summary", "peer", "niwaki ms", "peer ms", "speedup", "min..max"
+fn report(
+    options: &Options,
+    setups: &[Setup],
+    runs: Vec<Vec<Run>>,
+    course: Course,
+) -> Result<Report> {
+    let mut clients = Vec::new();
+    for (setup, runs) in setups.iter().zip(runs) {
+        clients.push(Runs::new(setup.contender.clone(), setup.version()?, runs));
+    }
+    let blocks = clients.first().and_then(|runs| runs.runs.first());
+    let blocks = blocks.map(|run| run.cold.blocks.iter().chain(&run.warm.blocks));
+    let blocks: Vec<_> = blocks.into_iter().flatten().collect();
+    Ok(Report {
+        machine: Machine::here(),
+        chain: name_of(&options.chain),
+        blocks: blocks.len(),
+        transactions: blocks.iter().map(|block| block.transactions).sum(),
+        gas: blocks.iter().map(|block| block.gas).sum(),
+        cold_blocks: course.cold_blocks,
+        pause_ms: options.pause_ms,
+        runs: options.runs,
+        ratios: report::ratios(&clients),
+        clients,
+    })
+}
+
+fn name_of(chain: &Path) -> String {
+    let absolute = std::path::absolute(chain).unwrap_or_else(|_| chain.to_owned());
+    let name = absolute.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn course(options: &Options, there: u64) -> Result<Course> {
+    let blocks = options.blocks.unwrap_or(there).min(there);
+    let cold_blocks = options.cold_blocks.unwrap_or((blocks / 4).max(1));
+    ensure!(
+        cold_blocks < blocks,
+        "the cold part of {cold_blocks} blocks leaves none of {blocks} for the warm one; give a \
+         smaller --cold-blocks or a longer chain"
     );
-    let line = |what: &str, peer: &str, ms: [String; 2], ratio: f64, ends: Option<(f64, f64)>| {
-        let ends = ends.map(|(min, max)| format!("{min:.2}..{max:.2}"));
-        let [ours, theirs] = ms;
-        println!(
-            "{what:<38} {peer:<5} {ours:>10} {theirs:>10} {ratio:>8.2} {:>16}",
-            ends.unwrap_or_default()
-        );
-    };
-    for outcome in report.import.iter().map(import::Row::outcome) {
-        if let Some((peer_ms, Spread { median, min, max })) = outcome.geth {
-            let ms = [outcome.niwaki_ms, peer_ms].map(|ms| format!("{ms:.1}"));
-            let what = format!("import {}", outcome.chain);
-            line(&what, "geth", ms, median, Some((min, max)));
+    Ok(Course {
+        cold_blocks,
+        blocks,
+        pause: Duration::from_millis(options.pause_ms),
+    })
+}
+
+/// The clients that take part, ours first.
+fn setups(options: &Options, chain: &ChainFolder) -> Result<Vec<Setup>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut counts: Vec<usize> = Vec::new();
+    for threads in &options.threads {
+        let count = match threads {
+            Threads::All => cores,
+            Threads::Number(number) => usize::from(*number),
+        };
+        if !counts.contains(&count) {
+            counts.push(count);
         }
     }
-    if let Some(mean) = report.import_geomean_speedup {
-        let what = "import, geometric mean";
-        line(what, "geth", Default::default(), mean, None);
+    let niwaki = std::path::absolute(crate::import::niwaki_program(options.niwaki.as_deref())?)?;
+    let ours = counts.into_iter().map(|threads| Setup {
+        contender: Contender::Niwaki { threads },
+        program: niwaki.clone(),
+        genesis: chain.genesis.clone(),
+        flags: options.niwaki_flag.clone(),
+    });
+    let mut setups: Vec<Setup> = ours.collect();
+    for Peer { contender, program } in &options.peer {
+        let name = contender.name();
+        setups.push(Setup {
+            contender: contender.clone(),
+            program: std::path::absolute(peers::find(&name, program.as_deref())?)?,
+            genesis: chain.genesis.clone(),
+            flags: match contender {
+                Contender::Geth => options.geth_flag.clone(),
+                Contender::Niwaki { .. } | Contender::Reth => Vec::new(),
+            },
+        });
     }
-    for peer in [Peer::Revm, Peer::Geth] {
-        let outcome = report.evm.as_ref().and_then(|evm| evm.outcome(peer));
-        if let Some((count, mean, min, max)) = outcome {
-            let what = format!("{count} EVM programs, geometric mean");
-            line(
-                &what,
-                peer.name(),
-                Default::default(),
-                mean,
-                Some((min, max)),
-            );
+    Ok(setups)
+}
+
+/// Says from now on whether Ctrl-C was pressed: clients are then stopped, and their data removed.
+fn listen() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    // Nothing is ordered by this flag; it is looked at between blocks.
+    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
+        .wrap_err("can't listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &str) -> Options {
+        let words = ["compare"].into_iter().chain(words.split(' '));
+        Line::try_parse_from(words).unwrap().options
+    }
+
+    #[test]
+    fn threads_and_peers_are_read_and_others_refused_with_what_to_do() {
+        assert_eq!(threads("all"), Ok(Threads::All));
+        assert_eq!(threads("2"), Ok(Threads::Number(2)));
+        assert!(threads("0").is_err_and(|why| why.contains("1 or more")));
+        assert!(threads("many").is_err_and(|why| why.contains("all")));
+        assert_eq!(peer("geth").map(|peer| peer.program), Ok(None));
+        assert!(peer("reth=/x/reth").is_ok_and(|peer| peer.contender == Contender::Reth));
+        for bad in ["reth", "besu", "geth="] {
+            assert!(peer(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_cold_part_is_a_quarter_and_leaves_something() {
+        let course = |words: &str, blocks| super::course(&options(words), blocks);
+        assert_eq!(course("x", 100).unwrap().cold_blocks, 25);
+        assert_eq!(course("x --blocks 8", 100).unwrap().cold_blocks, 2);
+        assert_eq!(course("x --blocks 8", 100).unwrap().blocks, 8);
+        assert_eq!(course("x --blocks 800", 100).unwrap().blocks, 100);
+        let none = course("x --cold-blocks 100", 100).unwrap_err().to_string();
+        assert!(none.contains("--cold-blocks"), "{none}");
     }
 }

@@ -8,7 +8,7 @@
 mod contenders;
 mod report;
 
-pub(crate) use contenders::{HeadOptions, print_head};
+pub(crate) use contenders::{HeadOptions, niwaki_program, print_head, version};
 pub(crate) use report::Row;
 
 use crate::chain_file::{self, Head};

@@ -10,6 +10,7 @@ mod gen_genesis;
 mod import;
 mod keccak;
 mod machine;
+mod overview;
 mod peers;
 mod process;
 mod programs;
@@ -49,6 +50,8 @@ enum Command {
     /// Whole chains, from a file of blocks to a database on disk, in paired runs.
     Import(import::Options),
     /// Both of these beside all peers: one table and one file.
+    Overview(overview::Options),
+    /// A chain's blocks through the Engine API, on several threads, beside geth and reth, in pairs.
     Compare(compare::Options),
     /// The head of a database of ours, as JSON.
     #[command(hide = true)]
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
             programs::run(&options)
         }
         Command::Import(options) => import::run(&options),
+        Command::Overview(options) => overview::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),
         Command::GenGenesis(options) => gen_genesis::run(&options),

@@ -78,7 +78,7 @@ pub(crate) fn run(mut command: Command) -> Result<(String, Cost)> {
 }
 
 /// Whether the process has not ended yet. Its status waits for us, so its number is not reused.
-fn is_running(process: u32) -> bool {
+pub(crate) fn is_running(process: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
         return false;
     };

@@ -1,0 +1,299 @@
+//! Blocks as a consensus client sends them: `engine_newPayload` and `engine_forkchoiceUpdated`.
+
+use eyre::{Result, WrapErr, bail, ensure};
+use niwaki_crypto::sha256;
+use niwaki_primitives::{
+    B256, Block, Bytes, Encodable2718, TxEnvelope, Withdrawal, rlp::Decodable,
+};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// A chain in a folder.
+#[derive(Clone, Debug)]
+pub(super) struct ChainFolder {
+    pub(super) genesis: PathBuf,
+    pub(super) blocks: PathBuf,
+    /// From Amsterdam on.
+    lists: PathBuf,
+}
+
+/// What is sent for one block.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    pub(super) number: u64,
+    pub(super) gas: u64,
+    pub(super) transactions: usize,
+    pub(super) new_payload: String,
+    pub(super) choose: String,
+}
+
+/// The requests of a chain, one block after the other.
+pub(super) struct Reader {
+    file: BufReader<File>,
+    name: String,
+    /// What is left of the file of lists.
+    lists: Bytes,
+}
+
+impl ChainFolder {
+    /// The chain of `path`, a folder or a file of blocks with the others beside it.
+    pub(super) fn find(path: &Path) -> Result<Self> {
+        let blocks = match path.is_dir() {
+            true => path.join("chain.rlp"),
+            false => path.to_owned(),
+        };
+        let genesis = blocks.with_file_name("genesis.json");
+        for file in [&blocks, &genesis] {
+            ensure!(
+                file.is_file(),
+                "there is no {}; give a folder with chain.rlp and genesis.json, as `niwaki-bench \
+                 gen-chain` makes it",
+                file.display()
+            );
+        }
+        Ok(Self {
+            lists: blocks.with_file_name("access-lists.rlp"),
+            genesis: std::path::absolute(genesis)?,
+            blocks,
+        })
+    }
+
+    /// Begins to read.
+    pub(super) fn read(&self) -> Result<Reader> {
+        let name = self.blocks.display().to_string();
+        let file = File::open(&self.blocks).wrap_err_with(|| format!("can't read {name}"))?;
+        let lists = match self.lists.is_file() {
+            true => std::fs::read(&self.lists)
+                .wrap_err_with(|| format!("can't read {}", self.lists.display()))?,
+            false => Vec::new(),
+        };
+        Ok(Reader {
+            file: BufReader::with_capacity(1 << 20, file),
+            name,
+            lists: lists.into(),
+        })
+    }
+}
+
+impl Reader {
+    /// The next block's; none at the end.
+    pub(super) fn next_block(&mut self) -> Result<Option<Requests>> {
+        let name = &self.name;
+        let item = crate::chain_file::next_item(&mut self.file).wrap_err_with(|| name.clone())?;
+        let Some(item) = item else { return Ok(None) };
+        let block = Block::decode(&mut item.as_slice())
+            .map_err(|error| eyre::eyre!("{name}: {error}; give a file of RLP blocks"))?;
+        let number = block.header.number;
+        let list = match block.header.block_access_list_hash {
+            Some(_) => Some(self.next_list(number)?),
+            None => None,
+        };
+        Requests::of(&block, list.as_ref())
+            .map(Some)
+            .wrap_err_with(|| format!("block {number} of {}", self.name))
+    }
+
+    fn next_list(&mut self, number: u64) -> Result<Bytes> {
+        let mut rest: &[u8] = &self.lists;
+        if rest.is_empty() {
+            bail!(
+                "block {number} needs its access list; give access-lists.rlp beside {}",
+                self.name
+            );
+        }
+        let list = Bytes::decode(&mut rest)
+            .map_err(|error| eyre::eyre!("access-lists.rlp, at block {number}: {error}"))?;
+        let read = self.lists.len() - rest.len();
+        self.lists = self.lists.slice(read..);
+        Ok(list)
+    }
+}
+
+impl Requests {
+    fn of(block: &Block, list: Option<&Bytes>) -> Result<Self> {
+        let header = &block.header;
+        if let Some(hash) = header.requests_hash {
+            ensure!(
+                hash == sha256(&[]),
+                "it has requests, which a file of blocks does not hold; give a chain without"
+            );
+        }
+        let version = match (list, header.requests_hash, header.blob_gas_used) {
+            (Some(_), ..) => 5,
+            (None, Some(_), _) => 4,
+            (None, None, Some(_)) => 3,
+            _ => bail!("it is older than Cancun; give a chain that begins with Cancun or later"),
+        };
+        let mut params = vec![
+            payload(block, list),
+            json!(versioned_hashes(block)),
+            json!(header.parent_beacon_block_root.unwrap_or_default()),
+        ];
+        if version >= 4 {
+            params.push(json!([]));
+        }
+        let hash = header.hash_slow();
+        let state = json!({
+            "headBlockHash": hash,
+            "safeBlockHash": B256::ZERO,
+            "finalizedBlockHash": B256::ZERO,
+        });
+        let choose = match list {
+            Some(_) => "engine_forkchoiceUpdatedV4",
+            None => "engine_forkchoiceUpdatedV3",
+        };
+        Ok(Self {
+            number: header.number,
+            gas: header.gas_used,
+            transactions: block.body.transactions.len(),
+            new_payload: request(&format!("engine_newPayloadV{version}"), &params.into()),
+            choose: request(choose, &json!([state, null])),
+        })
+    }
+}
+
+/// A JSON-RPC request.
+pub(super) fn request(method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+fn versioned_hashes(block: &Block) -> Vec<B256> {
+    let transactions = block.body.transactions.iter();
+    let blobs = transactions.filter_map(|tx| match tx {
+        TxEnvelope::Eip4844(tx) => Some(&tx.tx().blob_versioned_hashes),
+        _ => None,
+    });
+    blobs.flatten().copied().collect()
+}
+
+/// Spec: execution-apis `engine/amsterdam.md`, ExecutionPayloadV4, and those before.
+fn payload(block: &Block, list: Option<&Bytes>) -> Value {
+    let header = &block.header;
+    let number = |number: u64| Value::from(format!("{number:#x}"));
+    let transactions: Vec<Bytes> = block
+        .body
+        .transactions
+        .iter()
+        .map(|tx| tx.encoded_2718().into())
+        .collect();
+    let withdrawal = |each: &Withdrawal| {
+        json!({
+            "index": number(each.index),
+            "validatorIndex": number(each.validator_index),
+            "address": each.address,
+            "amount": number(each.amount),
+        })
+    };
+    let withdrawals = block.body.withdrawals.iter().flat_map(|list| list.iter());
+    let mut payload = json!({
+        "parentHash": header.parent_hash,
+        "feeRecipient": header.beneficiary,
+        "stateRoot": header.state_root,
+        "receiptsRoot": header.receipts_root,
+        "logsBloom": header.logs_bloom,
+        "prevRandao": header.mix_hash,
+        "blockNumber": number(header.number),
+        "gasLimit": number(header.gas_limit),
+        "gasUsed": number(header.gas_used),
+        "timestamp": number(header.timestamp),
+        "extraData": header.extra_data,
+        "baseFeePerGas": number(header.base_fee_per_gas.unwrap_or(0)),
+        "blockHash": header.hash_slow(),
+        "transactions": transactions,
+        "withdrawals": withdrawals.map(withdrawal).collect::<Vec<_>>(),
+        "blobGasUsed": number(header.blob_gas_used.unwrap_or(0)),
+        "excessBlobGas": number(header.excess_blob_gas.unwrap_or(0)),
+    });
+    if let Some(list) = list {
+        payload["blockAccessList"] = json!(list);
+        payload["slotNumber"] = number(header.slot_number.unwrap_or(0));
+    }
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_primitives::{BlockBody, Header, rlp::Encodable};
+
+    fn folder(headers: &[Header], lists: Option<&[u8]>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = Vec::new();
+        for header in headers {
+            let body = BlockBody::default();
+            Block::new(header.clone(), body).encode(&mut bytes);
+        }
+        std::fs::write(folder.path().join("chain.rlp"), bytes).unwrap();
+        std::fs::write(folder.path().join("genesis.json"), "{}").unwrap();
+        if let Some(lists) = lists {
+            std::fs::write(folder.path().join("access-lists.rlp"), lists).unwrap();
+        }
+        folder
+    }
+
+    fn prague() -> Header {
+        Header {
+            number: 1,
+            base_fee_per_gas: Some(7),
+            withdrawals_root: Some(B256::ZERO),
+            blob_gas_used: Some(0),
+            excess_blob_gas: Some(0),
+            parent_beacon_block_root: Some(B256::ZERO),
+            requests_hash: Some(sha256(&[])),
+            ..Header::default()
+        }
+    }
+
+    fn first(folder: &Path) -> Result<Requests> {
+        let chain = ChainFolder::find(folder)?;
+        Ok(chain.read()?.next_block()?.unwrap())
+    }
+
+    #[test]
+    fn the_methods_are_those_of_the_fork() {
+        let methods = |header: Header, lists: Option<&[u8]>| {
+            let requests = first(folder(&[header], lists).path()).unwrap();
+            [requests.new_payload, requests.choose].map(|text| {
+                let request: Value = serde_json::from_str(&text).unwrap();
+                request["method"].as_str().unwrap().replace("engine_", "")
+            })
+        };
+        let osaka = methods(prague(), None);
+        assert_eq!(osaka, ["newPayloadV4", "forkchoiceUpdatedV3"]);
+        let amsterdam = Header {
+            block_access_list_hash: Some(B256::ZERO),
+            slot_number: Some(1),
+            ..prague()
+        };
+        let amsterdam = methods(amsterdam, Some(&[0x81, 0xc0]));
+        assert_eq!(amsterdam, ["newPayloadV5", "forkchoiceUpdatedV4"]);
+    }
+
+    #[test]
+    fn a_block_that_can_t_be_sent_is_refused_with_its_number_and_what_to_do() {
+        let text = |header: Header| {
+            let error = first(folder(&[header], None).path()).unwrap_err();
+            format!("{error:#}")
+        };
+        let requests = text(Header {
+            requests_hash: Some(B256::ZERO),
+            ..prague()
+        });
+        assert!(
+            requests.contains("block 1") && requests.contains("requests"),
+            "{requests}"
+        );
+        let list = text(Header {
+            block_access_list_hash: Some(B256::ZERO),
+            slot_number: Some(1),
+            ..prague()
+        });
+        assert!(list.contains("access-lists.rlp"), "{list}");
+        let old = text(Header::default());
+        assert!(old.contains("older than Cancun"), "{old}");
+        let nowhere = ChainFolder::find(Path::new("/nonexistent")).unwrap_err();
+        assert!(nowhere.to_string().contains("gen-chain"), "{nowhere}");
+    }
+}

@@ -1,0 +1,117 @@
+//! `niwaki-bench overview`: EVM programs beside revm and geth, then chains beside geth.
+
+use crate::{
+    import::{self, GethPeer},
+    machine::Machine,
+    programs::{self, Peer},
+    stats::{Spread, geometric_mean},
+};
+use eyre::{Result, ensure};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Options of `niwaki-bench overview`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Folder with NAME.code and NAME.input files.
+    #[arg(long)]
+    programs: Option<PathBuf>,
+    /// Chain to import: a file of RLP blocks with genesis.json beside it, or a folder with
+    /// chain.rlp and genesis.json; may be given many times.
+    #[arg(long = "chain")]
+    chains: Vec<PathBuf>,
+    /// geth; without it, the one in PATH or ~/go/bin.
+    #[arg(long)]
+    geth: Option<PathBuf>,
+    #[command(flatten)]
+    programs_how: programs::How,
+    #[command(flatten)]
+    import_how: import::How,
+    /// Writes the figures here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    clients: Option<import::Clients>,
+    evm: Option<programs::Figures>,
+    /// Of the medians of geth's init and import over our import, over all chains.
+    import_geomean_speedup: Option<f64>,
+    import: Vec<import::Row>,
+}
+
+/// Runs both halves.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    crate::check_json(options.json.as_deref())?;
+    ensure!(
+        options.programs.is_some() || !options.chains.is_empty(),
+        "nothing to compare; give --programs DIR, --chain PATH, or both"
+    );
+    let mut report = Report {
+        machine: Machine::here(),
+        clients: None,
+        evm: None,
+        import_geomean_speedup: None,
+        import: Vec::new(),
+    };
+    // Chains first: a child's peak memory can't be told while ours is higher.
+    if !options.chains.is_empty() {
+        let cases = import::cases(&options.chains, None)?;
+        let geth = GethPeer(options.geth.clone());
+        let clients = import::Clients::find(&options.import_how, Some(&geth))?;
+        report.import = import::measure_all(&cases, &clients, &options.import_how)?;
+        report.clients = Some(clients);
+        let outcomes = report.import.iter().filter_map(|row| row.outcome().geth);
+        let ratios: Vec<f64> = outcomes.map(|(_, ratio)| ratio.median).collect();
+        report.import_geomean_speedup = Some(geometric_mean(&ratios));
+        println!();
+    }
+    if let Some(dir) = &options.programs {
+        let peers = [Peer::Revm, Peer::Geth];
+        report.evm = Some(programs::measure_all(dir, &peers, &options.programs_how)?);
+    }
+    print_summary(&report);
+    crate::write_json(options.json.as_deref(), &report)
+}
+
+/// One table over both halves: how much longer each peer takes.
+fn print_summary(report: &Report) {
+    println!(
+        "\n{:<38} {:<5} {:>10} {:>10} {:>8} {:>16}",
+        "summary", "peer", "niwaki ms", "peer ms", "speedup", "min..max"
+    );
+    let line = |what: &str, peer: &str, ms: [String; 2], ratio: f64, ends: Option<(f64, f64)>| {
+        let ends = ends.map(|(min, max)| format!("{min:.2}..{max:.2}"));
+        let [ours, theirs] = ms;
+        println!(
+            "{what:<38} {peer:<5} {ours:>10} {theirs:>10} {ratio:>8.2} {:>16}",
+            ends.unwrap_or_default()
+        );
+    };
+    for outcome in report.import.iter().map(import::Row::outcome) {
+        if let Some((peer_ms, Spread { median, min, max })) = outcome.geth {
+            let ms = [outcome.niwaki_ms, peer_ms].map(|ms| format!("{ms:.1}"));
+            let what = format!("import {}", outcome.chain);
+            line(&what, "geth", ms, median, Some((min, max)));
+        }
+    }
+    if let Some(mean) = report.import_geomean_speedup {
+        let what = "import, geometric mean";
+        line(what, "geth", Default::default(), mean, None);
+    }
+    for peer in [Peer::Revm, Peer::Geth] {
+        let outcome = report.evm.as_ref().and_then(|evm| evm.outcome(peer));
+        if let Some((count, mean, min, max)) = outcome {
+            let what = format!("{count} EVM programs, geometric mean");
+            line(
+                &what,
+                peer.name(),
+                Default::default(),
+                mean,
+                Some((min, max)),
+            );
+        }
+    }
+}
