@@ -1,8 +1,8 @@
 //! `niwaki-bench compare`: the blocks of a chain through the Engine API of each client, as a consensus
 //! client sends them, in pairs of runs.
 //!
-//! In a run, each client is a process upon a fresh data path whose files are out of the system's
-//! cache. It is given the whole chain: its first blocks are the cold part, the others the warm one.
+//! In a run, each client is a process upon a fresh copy of a data path with the genesis, whose files
+//! are out of the system's cache. It is given the whole chain: its first blocks are the cold part, the others the warm one.
 //! A block's time is that from the request to the answer, by the clock of this process. Runs
 //! alternate between the clients, and the one that goes first changes from run to run.
 
@@ -120,6 +120,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .prefix("niwaki-bench-")
         .tempdir_in(&parent)
         .wrap_err_with(|| format!("can't make a folder in {}", parent.display()))?;
+    let begun = prepare(&setups, work_dir.path(), &stop)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for number in 0..options.runs {
         for place in 0..setups.len() {
@@ -127,6 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let setup = &setups[at];
             let folder = work_dir.path().join("client");
             let name = setup.contender.name();
+            crate::disk::copy_folder(&begun[at], &folder)?;
             let run = drive::run(setup, &chain, course, &folder, &stop)
                 .wrap_err_with(|| format!("run {}, {name}", number + 1))?;
             eprintln!("run {} of {}: {name}", number + 1, options.runs);
@@ -142,6 +144,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .wrap_err_with(|| format!("can't write {}; give another --plot", path.display()))?;
     }
     Ok(())
+}
+
+/// The folder of each client with its genesis in it; all of ours share one.
+fn prepare(setups: &[Setup], work_dir: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for setup in setups {
+        let kind = match setup.contender {
+            Contender::Niwaki { .. } => "niwaki",
+            Contender::Geth => "geth",
+            Contender::Reth => "reth",
+        };
+        let folder = work_dir.join(kind);
+        if !folders.contains(&folder) {
+            eprintln!("{kind}: the genesis");
+            setup.prepare(&folder, stop)?;
+        }
+        folders.push(folder);
+    }
+    Ok(folders)
 }
 
 fn report(

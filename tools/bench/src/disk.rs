@@ -38,6 +38,23 @@ pub(crate) fn written_bytes() -> Result<u64> {
         .ok_or_else(|| eyre!("/proc/self/io does not tell what was written; use Linux"))
 }
 
+/// Copies the files in `from` and below into `to`, which is made.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for path in files(from)? {
+        let target = to.join(path.strip_prefix(from)?);
+        let copy = || -> std::io::Result<()> {
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::copy(&path, &target)?;
+            Ok(())
+        };
+        copy()
+            .wrap_err_with(|| format!("can't copy {} to {}", path.display(), target.display()))?;
+    }
+    Ok(())
+}
+
 /// Brings the files in `folder` to the disk and out of the system's cache. Pages that a process
 /// has mapped stay, so whoever maps them is closed before.
 pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
@@ -78,6 +95,10 @@ mod tests {
         read_through(folder.path()).unwrap();
         drop_cached(folder.path()).unwrap();
         assert_eq!(fs::read(folder.path().join("below/b")).unwrap(), [0; 32]);
+        let copy = tempfile::tempdir().unwrap();
+        copy_folder(folder.path(), &copy.path().join("new")).unwrap();
+        assert_eq!(folder_bytes(copy.path()).unwrap(), 42);
+        assert!(copy.path().join("new/below/b").is_file());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fs::OpenOptions;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// A client, and how it is run.
@@ -58,6 +59,11 @@ const READY_WITHIN: Duration = Duration::from_secs(600);
 const STOPS_WITHIN: Duration = Duration::from_secs(300);
 /// The longest that one block may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// A client has nothing to do if it has spent no more than this each time in so many looks.
+const IDLE_LOOKS: u32 = 4;
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const IDLE_CPU_MS: f64 = 50.0;
+const IDLE_BYTES: u64 = 1 << 20;
 /// Milliseconds of one tick of the times in `/proc`.
 const TICK_MS: f64 = 10.0;
 
@@ -73,8 +79,17 @@ impl Contender {
 }
 
 impl Setup {
-    /// Makes the database in `folder`, with the genesis in it.
-    pub(super) fn prepare(&self, folder: &Path) -> Result<()> {
+    /// Makes the database in `folder`, with the genesis in it. The client is started upon it once, and
+    /// left alone until it has nothing to do: what is made behind a first start is no part of a block.
+    pub(super) fn prepare(&self, folder: &Path, stop: &AtomicBool) -> Result<()> {
+        self.write_genesis(folder)?;
+        let client = self.start(folder)?;
+        client.settle(stop)?;
+        client.stop()?;
+        Ok(())
+    }
+
+    fn write_genesis(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)?;
         let mut command = Command::new(&self.program);
         match self.contender {
@@ -236,6 +251,29 @@ impl Client {
             .send(request);
         let mut answer = answer.wrap_err_with(at)?;
         answer.body_mut().read_to_string().wrap_err_with(at)
+    }
+
+    /// Waits until it has nothing to do.
+    fn settle(&self, stop: &AtomicBool) -> Result<()> {
+        let began = Instant::now();
+        let mut before = self.spent();
+        let mut idle = 0;
+        while idle < IDLE_LOOKS {
+            ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
+            ensure!(
+                began.elapsed() < READY_WITHIN,
+                "{} goes on working before there is a block: {}",
+                self.name,
+                self.last_words()
+            );
+            std::thread::sleep(LOOK_EVERY);
+            let now = self.spent();
+            let is_idle = now.cpu_ms - before.cpu_ms <= IDLE_CPU_MS
+                && now.written_bytes.saturating_sub(before.written_bytes) <= IDLE_BYTES;
+            idle = if is_idle { idle + 1 } else { 0 };
+            before = now;
+        }
+        Ok(())
     }
 
     /// The figures that our client shows to Prometheus, if it is ours.

@@ -71,7 +71,7 @@ const PHASES: [&str; 6] = ["check", "recover", "execute", "root", "compare", "co
 const KEPT: &str = "besu_block_processing_parallelized_transactions_counter_total";
 const AGAIN: &str = "besu_block_processing_conflicted_transactions_counter_total";
 
-/// Sends the chain to a client that is started in `folder`.
+/// Sends the chain to a client that is started upon what lies in `folder`.
 pub(super) fn run(
     setup: &Setup,
     chain: &ChainFolder,
@@ -79,7 +79,6 @@ pub(super) fn run(
     folder: &Path,
     stop: &AtomicBool,
 ) -> Result<Run> {
-    setup.prepare(folder)?;
     crate::disk::drop_cached(folder)?;
     let client = setup.start(folder)?;
     let mut reader = chain.read()?;
