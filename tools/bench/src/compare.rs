@@ -33,7 +33,8 @@ pub(crate) struct Options {
     /// Our binary; without it, the one beside this program.
     #[arg(long, value_name = "FILE")]
     niwaki: Option<PathBuf>,
-    /// Threads that our transactions run on, for each a client of its own.
+    /// Threads that the transactions of our blocks run on, for each a client of its own. All else has
+    /// all cores.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads, default_value = "1,2,all")]
     threads: Vec<Threads>,
     /// Peer to run beside: geth, geth=FILE or reth=FILE; may be given several times.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// All files in `folder` and below.
+/// All files in `folder` and below; sockets and the like are none.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -16,7 +16,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.is_file() {
                 found.push(path);
             }
         }
@@ -99,6 +99,8 @@ mod tests {
         copy_folder(folder.path(), &copy.path().join("new")).unwrap();
         assert_eq!(folder_bytes(copy.path()).unwrap(), 42);
         assert!(copy.path().join("new/below/b").is_file());
+        std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        assert_eq!(files(folder.path()).unwrap().len(), 2);
     }
 
     #[test]

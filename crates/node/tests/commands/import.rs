@@ -149,3 +149,20 @@ fn an_interrupted_import_ends_at_a_whole_block_and_says_so() {
     assert_eq!(place.checked_head(), ended.head());
     assert_eq!(place.import(&chain_file()).succeeded().head().1, HEAD);
 }
+
+#[test]
+fn blocks_run_on_as_many_threads_as_are_asked_for_and_on_at_least_one() {
+    let head = |threads: &str| {
+        let flags = format!(
+            "--bonsai-parallel-tx-processing-enabled --transaction-threads={threads} \
+             blocks import --from"
+        );
+        Place::new().run(&flags, &[&chain_file()])
+    };
+    for threads in ["1", "3"] {
+        assert_eq!(head(threads).succeeded().head().1, HEAD, "{threads}");
+    }
+    let none = head("0");
+    assert_eq!(none.code, Some(2));
+    assert!(none.errors.contains("1..=1024"), "{}", none.errors);
+}
