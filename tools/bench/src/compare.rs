@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::peers;
 use client::{Contender, Setup};
 use drive::{Course, Run};
-use eyre::{Result, WrapErr, ensure};
+use eyre::{Result, WrapErr, ensure, eyre};
 use report::{Report, Runs};
 use requests::ChainFolder;
 use std::path::{Path, PathBuf};
@@ -109,19 +109,27 @@ fn peer(text: &str) -> Result<Peer, String> {
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let stop = listen()?;
+    match measure(options, &stop) {
+        // The clients have heard of it too, and whatever they say then is no trouble.
+        Err(_) if stop.load(Ordering::Relaxed) => Err(eyre!("stopped as asked; nothing is left")),
+        outcome => outcome,
+    }
+}
+
+fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
-    crate::check_json(options.plot.as_deref()).wrap_err("--plot")?;
+    crate::check_place(options.plot.as_deref(), "--plot")?;
     let chain = ChainFolder::find(&options.chain)?;
     let work = crate::chain_file::read(&chain.blocks)?;
     let course = course(options, work.blocks)?;
     let setups = setups(options, &chain)?;
-    let stop = listen()?;
     let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let work_dir = tempfile::Builder::new()
         .prefix("niwaki-bench-")
         .tempdir_in(&parent)
         .wrap_err_with(|| format!("can't make a folder in {}", parent.display()))?;
-    let begun = prepare(&setups, work_dir.path(), &stop)?;
+    let begun = prepare(&setups, work_dir.path(), stop)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for number in 0..options.runs {
         for place in 0..setups.len() {
@@ -130,7 +138,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let folder = work_dir.path().join("client");
             let name = setup.contender.name();
             crate::disk::copy_folder(&begun[at], &folder)?;
-            let run = drive::run(setup, &chain, course, &folder, &stop)
+            let run = drive::run(setup, &chain, course, &folder, stop)
                 .wrap_err_with(|| format!("run {}, {name}", number + 1))?;
             eprintln!("run {} of {}: {name}", number + 1, options.runs);
             runs[at].push(run);

@@ -105,9 +105,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Writes the folder; what is in it. Ends early where `stop` says so.
 fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     let folder = &options.to;
-    make_folder(folder)?;
     let size = options.size();
     let filling = Filling::new(&size, options.senders)?;
+    make_folder(folder)?;
     let senders = Senders::new(options.seed, options.senders)?;
     let genesis = folder.join("genesis.json");
     let mut out = new_file(&genesis)?;

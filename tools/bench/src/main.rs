@@ -111,6 +111,11 @@ fn main() -> ExitCode {
 
 /// Refuses a place for the figures that can't hold them, before minutes are spent on measuring.
 fn check_json(path: Option<&Path>) -> Result<()> {
+    check_place(path, "--json")
+}
+
+/// The same for what `flag` names.
+fn check_place(path: Option<&Path>, flag: &str) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let folder = path
         .parent()
@@ -118,7 +123,7 @@ fn check_json(path: Option<&Path>) -> Result<()> {
     let is_writable = !path.is_dir() && folder.is_none_or(Path::is_dir);
     ensure!(
         is_writable,
-        "can't write {}: it is a folder, or in none; give another --json",
+        "can't write {}: it is a folder, or in none; give another {flag}",
         path.display()
     );
     Ok(())
