@@ -10,8 +10,8 @@
 use crate::forkchoice::Marks;
 use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
-use crate::{Chain, ImportError, Imported, SetHeadError};
-use niwaki_primitives::{Address, B256, Block, Fault};
+use crate::{Chain, ImportError, Imported, Known, SetHeadError};
+use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -182,7 +182,7 @@ impl Consensus {
             if self.chain.header(&hash)?.is_some() {
                 return Ok(());
             }
-            match self.chain.import_payload(*block, hash, Vec::new()) {
+            match self.chain.import_payload(*block, hash, Known::default()) {
                 Ok(_) => taken += 1,
                 Err(ImportError::Fault(fault)) => return Err(fault),
                 // Another chain's, too long ago, or not what was written: it was valid once.
@@ -227,17 +227,11 @@ impl Consensus {
     }
 
     /// Judges a block, whose hash is `hash`, and stores it beside the canonical chain if it is
-    /// valid. The senders that are `known`, one place for each
-    /// transaction, are not recovered again.
+    /// valid. What is `known` of it spares work.
     ///
     /// # Errors
     /// A [`Fault`]: nothing is known of the block.
-    pub fn new_payload(
-        &self,
-        block: Block,
-        hash: B256,
-        known: Vec<Option<Address>>,
-    ) -> Result<Verdict, Fault> {
+    pub fn new_payload(&self, block: Block, hash: B256, known: Known) -> Result<Verdict, Fault> {
         if let Some(refused) = self.refused(&hash) {
             return Ok(Verdict::Invalid(refused));
         }
@@ -405,7 +399,7 @@ impl Consensus {
             let Some(block) = self.waiting().take(&hash) else {
                 return Ok(None);
             };
-            let judged = self.judge(block, hash, Vec::new())?;
+            let judged = self.judge(block, hash, Known::default())?;
             let is_valid = matches!(judged, Verdict::Valid(_));
             verdict = Some(judged);
             if !is_valid {
@@ -416,12 +410,7 @@ impl Consensus {
     }
 
     /// Judges a block whose parent is stored.
-    fn judge(
-        &self,
-        block: Block,
-        hash: B256,
-        known: Vec<Option<Address>>,
-    ) -> Result<Verdict, Fault> {
+    fn judge(&self, block: Block, hash: B256, known: Known) -> Result<Verdict, Fault> {
         let parent = block.header.parent_hash;
         let encoded = self.journal.as_ref().map(|_| journal::encode(&block));
         match self.chain.import_payload(block, hash, known) {

@@ -4,11 +4,11 @@ use crate::forkchoice::Route;
 use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
-use crate::{BlockAhead, BlockId, Chain, SetHeadError};
-use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_on};
+use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError};
+use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_with};
 use niwaki_primitives::{
-    Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt, RecoveredBlock, StateDiff,
-    Withdrawal,
+    AccountChanges, Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt,
+    RecoveredBlock, StateDiff, Withdrawal,
 };
 use niwaki_rules::{
     BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, access_list_hash,
@@ -176,7 +176,7 @@ impl Chain {
     /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
     pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, Vec::new(), true)
+        self.take_in(block, hash, Known::default(), true)
     }
 
     /// Like [`Chain::import`], with the senders of the transactions already recovered.
@@ -189,7 +189,8 @@ impl Chain {
             hash,
             senders,
         } = block;
-        self.take_in(block, hash, senders.into_iter().map(Some).collect(), true)
+        let senders: Vec<_> = senders.into_iter().map(Some).collect();
+        self.take_in(block, hash, senders.into(), true)
     }
 
     /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
@@ -198,7 +199,8 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
         let senders = ahead.senders.unwrap_or_default().into_iter().map(Some);
-        self.take_in(ahead.block, ahead.hash, senders.collect(), true)
+        let senders: Vec<_> = senders.collect();
+        self.take_in(ahead.block, ahead.hash, senders.into(), true)
     }
 
     /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
@@ -207,16 +209,16 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, Vec::new(), false)
+        self.take_in(block, hash, Known::default(), false)
     }
 
-    /// Like [`Chain::import_beside`], of a block whose hash has been computed already, and the
-    /// senders that are known, one place for each transaction.
+    /// Like [`Chain::import_beside`], of a block whose hash has been computed already, with what has come
+    /// with it.
     pub(crate) fn import_payload(
         &self,
         block: Block,
         hash: B256,
-        known: Vec<Option<Address>>,
+        known: Known,
     ) -> Result<Imported, ImportError> {
         self.take_in(block, hash, known, false)
     }
@@ -225,7 +227,7 @@ impl Chain {
         &self,
         block: Block,
         hash: B256,
-        known: Vec<Option<Address>>,
+        known: Known,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
         let _writer = self.writer();
@@ -275,7 +277,7 @@ impl Chain {
         };
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
-        let (executed, _) = self.execute(&block, &view)?;
+        let (executed, _) = self.execute((&block, None), &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         compare(&block.block, &executed, prepared.root())?;
         Ok(())
@@ -316,7 +318,7 @@ impl Chain {
     fn try_take_in(
         &self,
         block: &mut RecoveredBlock,
-        known: Vec<Option<Address>>,
+        known: Known,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
         let mut timings = Timings::default();
@@ -333,16 +335,17 @@ impl Chain {
         self.check_block(&block.block, &parent)?;
         lap(&mut timings.check);
 
-        block.senders = recover_senders(&block.block, known)?;
+        block.senders = recover_senders(&block.block, known.senders)?;
         lap(&mut timings.recover);
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
+        let listed = (&*block, known.access_list.as_deref());
         let (executed, shares) = match block.block.header.gas_used {
             PREFETCH_GAS.. => self
                 .world()
-                .with_prefetch(&mut view, |view| self.execute(block, view))?,
-            _ => self.execute(block, &view)?,
+                .with_prefetch(&mut view, |view| self.execute(listed, view))?,
+            _ => self.execute(listed, &view)?,
         };
         lap(&mut timings.execute);
 
@@ -397,15 +400,20 @@ impl Chain {
         Ok(())
     }
 
-    fn execute(&self, block: &RecoveredBlock, view: &View) -> Result<(Executed, Shares), Refusal> {
+    /// Executes a block, with the access list that it has brought.
+    fn execute(
+        &self,
+        (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
+        view: &View,
+    ) -> Result<(Executed, Shares), Refusal> {
         let mut post_state = |diff: &StateDiff| {
             let prepared = self.world().prepare(view, diff)?;
             Ok(prepared.root())
         };
-        apply_body_on(
+        apply_body_with(
             self.parallelism(),
             self.spec(),
-            block,
+            (block, list),
             view,
             &mut post_state,
         )

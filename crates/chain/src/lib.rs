@@ -11,6 +11,7 @@
 //! | `import` | one block, from bytes already decoded to head |
 //! | `build` | a block made here, from a template |
 //! | `ahead` | senders recovered while the blocks before are still executed |
+//! | `known` | what comes with a block |
 //! | `tree` | blocks by number and hash, ancestors |
 //! | `forkchoice` | which block is the head, which are safe and final |
 //! | `consensus` | what a consensus client drives: verdicts, fork choice, blocks without parents |
@@ -40,6 +41,7 @@ mod genesis_file;
 mod import;
 mod indices;
 mod journal;
+mod known;
 mod log_index;
 mod open;
 mod persist;
@@ -60,6 +62,7 @@ pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{ImportError, ImportStatus, Imported, Timings};
 pub use indices::TransactionPlace;
+pub use known::Known;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
     BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,

@@ -20,5 +20,7 @@ mod transaction;
 pub use body::{Executed, PostState, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use overlay::Overlay;
-pub use parallel::{Parallelism, Shares, Span, Step, apply_body_on, process_transactions_on};
+pub use parallel::{
+    Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, process_transactions_with,
+};
 pub use transaction::{TransactionError, TransactionResult};

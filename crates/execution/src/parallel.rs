@@ -7,21 +7,29 @@
 //! nobody has begun when its turn comes is run in its place at once; while another is still at it, the
 //! committing thread runs one ahead itself.
 //!
+//! A block that brings its access list (EIP-7928) tells the values before each transaction. Then a
+//! transaction runs upon the parent state and those, and what it has read holds, unless the list lies:
+//! as soon as one thing does not hold, nothing runs ahead any more. The list decides nothing.
+//!
 //! What a block's order decides, gas and nonce and what the sender can pay, is checked in that order.
 //! Everything else that goes wrong ahead of its turn is no error: the transaction is run again.
 
+mod before;
 mod committed;
+mod listed;
 mod threads;
 mod timeline;
 
 use crate::body::{Executed, PostState, at_index};
 use crate::executor::{ExecuteError, Executor};
 use crate::transaction::TransactionResult;
+use before::{AheadView, Before};
 use committed::Committed;
+use listed::{Listed, Told};
 use niwaki_evm::Effects;
 use niwaki_primitives::{
-    Address, B256, Block, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff, StateView,
-    Transaction, TxEnvelope, Typed2718, map::HashMap,
+    AccountChanges, Address, B256, Block, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff,
+    StateView, Transaction, TxEnvelope, Typed2718, map::HashMap,
 };
 use niwaki_rules::{
     BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
@@ -126,6 +134,7 @@ impl Shares {
 struct Ahead {
     result: TransactionResult,
     effects: Effects,
+    told: Told,
 }
 
 const FREE: u8 = 0;
@@ -170,7 +179,7 @@ impl Place {
 struct Run<'r> {
     spec: &'r ChainSpec,
     block: &'r RecoveredBlock,
-    state: &'r Committed<'r>,
+    before: Before<'r>,
     places: Vec<Place>,
     /// Behind all that were taken to run ahead.
     next: AtomicUsize,
@@ -186,6 +195,9 @@ struct Run<'r> {
     timeline: Option<Timeline>,
 }
 
+/// A thread's own state to run transactions ahead upon, and the machine it did that with before.
+type Spare<'e> = (&'e AheadView<'e>, Option<Executor<'e>>);
+
 impl Run<'_> {
     /// Does what `step` is, and notes how long that took if anybody wants to know.
     fn noted<T>(&self, index: usize, step: Step, work: impl FnOnce() -> T) -> T {
@@ -199,7 +211,7 @@ impl Run<'_> {
     }
 
     /// Waits until whoever has a transaction is done with it, and runs others ahead meanwhile.
-    fn wait_for<'e>(&'e self, place: &Place, spare: &mut Option<Executor<'e>>) -> Option<Ahead> {
+    fn wait_for<'e>(&'e self, place: &Place, spare: &mut Spare<'e>) -> Option<Ahead> {
         let mut spins = 0_u32;
         while !place.is_done() {
             spins = spins.saturating_add(1);
@@ -213,10 +225,6 @@ impl Run<'_> {
             }
         }
         place.get()
-    }
-
-    fn executor(&self) -> Executor<'_> {
-        Executor::new(self.spec, &self.block.block.header, self.state)
     }
 
     fn transaction(&self, index: usize) -> (&TxEnvelope, Address) {
@@ -260,17 +268,28 @@ impl Run<'_> {
     }
 
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
-    fn run_ahead<'e>(&'e self, executor: &mut Option<Executor<'e>>, index: usize) -> Option<Ahead> {
+    fn run_ahead<'e>(&'e self, spare: &mut Spare<'e>, index: usize) -> Option<Ahead> {
         let (tx, sender) = self.transaction(index);
+        let (view, executor) = spare;
+        let view = *view;
+        view.begin(index);
         let run = || {
-            let mut own = executor.take().unwrap_or_else(|| self.executor());
-            let ahead = own.run_ahead(tx, sender);
-            (own, ahead)
+            let header = &self.block.block.header;
+            let own = executor.take();
+            let mut own = own.unwrap_or_else(|| Executor::new(self.spec, header, view.state()));
+            let ran = own.run_ahead(tx, sender);
+            (own, ran)
         };
         let ran = self.noted(index, Step::Ahead, || catch_unwind(AssertUnwindSafe(run)));
-        let (own, ahead) = ran.ok()?;
+        let (own, ran) = ran.ok()?;
         *executor = Some(own);
-        ahead
+        let (result, effects) = ran?;
+        let told = view.take_told();
+        Some(Ahead {
+            result,
+            effects,
+            told,
+        })
     }
 
     /// Whether most of those that called the same contract were run again: it has something that each
@@ -301,9 +320,20 @@ impl Run<'_> {
         }
     }
 
+    /// Notes whether a run of so much gas was kept. A list that was wrong once is not asked again.
+    fn note(&self, to: Option<Address>, gas: u64, is_kept: bool) {
+        if !self.before.is_listed() {
+            self.note_call(to, is_kept);
+            self.note_waste(if is_kept { 0 } else { gas });
+        } else if !is_kept {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Runs transactions ahead until there is none left.
     fn work(&self) {
-        let mut executor = None;
+        let view = self.before.view();
+        let mut spare = (&view, None);
         while !self.is_over.load(Ordering::Relaxed) {
             let Some(index) = self.take_next() else {
                 if self.all_ahead || self.counted.load(Ordering::Relaxed) >= self.places.len() {
@@ -312,7 +342,7 @@ impl Run<'_> {
                 std::thread::yield_now();
                 continue;
             };
-            let ahead = self.run_ahead(&mut executor, index);
+            let ahead = self.run_ahead(&mut spare, index);
             self.places[index].put(ahead);
             self.committer.unpark();
         }
@@ -353,7 +383,11 @@ impl Call {
 impl Executor<'_> {
     /// Runs a transaction ahead of its turn, as if the transactions before it left it room and funds.
     /// `None` if it can't be known what it would do.
-    fn run_ahead(&mut self, tx: &TxEnvelope, sender: Address) -> Option<Ahead> {
+    fn run_ahead(
+        &mut self,
+        tx: &TxEnvelope,
+        sender: Address,
+    ) -> Option<(TransactionResult, Effects)> {
         let room = GasRoom::both(self.evm.block().gas_limit);
         let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
         let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
@@ -369,13 +403,16 @@ impl Executor<'_> {
         // No receipt holds it.
         result.output = Bytes::new();
         let effects = self.evm.world().take_effects()?;
-        Some(Ahead { result, effects })
+        Some((result, effects))
     }
 
     /// Counts a transaction that ran ahead, and that may be the next one, if what it has read still
     /// holds.
     fn adopt(&mut self, tx: &TxEnvelope, ahead: Ahead) -> Result<Option<TransactionResult>, Fault> {
         let world = self.evm.world();
+        if !ahead.told.is_known_to(world) {
+            return Ok(None);
+        }
         let Some(holding) = world.holds(&ahead.effects)? else {
             return Ok(None);
         };
@@ -398,6 +435,21 @@ pub fn apply_body_on(
     view: &(dyn StateView + Sync),
     post_state: PostState<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
+    apply_body_with(parallelism, spec, (block, None), view, post_state)
+}
+
+/// As [`apply_body_on`], of a block that has brought its access list, maybe. Whether that is the
+/// block's is for the caller to see: what comes of the block is the same whatever the list says.
+///
+/// # Errors
+/// As [`apply_body`](crate::apply_body).
+pub fn apply_body_with(
+    parallelism: Parallelism,
+    spec: &ChainSpec,
+    (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
+    view: &(dyn StateView + Sync),
+    post_state: PostState<'_>,
+) -> Result<(Executed, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
     let rules = BlockRules::new(spec, header);
     if !parallelism.is_for(&rules, &block.block) {
@@ -405,29 +457,33 @@ pub fn apply_body_on(
         return Ok((executed, Shares::in_turn(body.transactions.len())));
     }
     let committed = Committed::new(view);
+    let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, header, view);
+    let before = Before::of(&committed, listed.as_ref());
     executor.begin_block(spec, header)?;
-    let (receipts, shares) = executor.process_ahead(parallelism, spec, block, &committed)?;
+    let (receipts, shares) = executor.process_ahead(parallelism, spec, block, before)?;
     let executed = executor.finish_block(spec, header, body, receipts)?;
     Ok((executed, shares))
 }
 
-/// As [`apply_body_on`], the transactions alone, without what comes before and after them; receipts
+/// As [`apply_body_with`], the transactions alone, without what comes before and after them; receipts
 /// before Byzantium are without a state root.
 ///
 /// # Errors
 /// As [`apply_body`](crate::apply_body).
-pub fn process_transactions_on(
+pub fn process_transactions_with(
     parallelism: Parallelism,
     spec: &ChainSpec,
-    block: &RecoveredBlock,
+    (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
     view: &(dyn StateView + Sync),
 ) -> Result<(Vec<Receipt>, Shares, StateDiff), ExecuteError> {
     let committed = Committed::new(view);
+    let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, &block.block.header, view);
     let transactions = block.block.body.transactions.len();
     let (receipts, shares) = if parallelism.is_for(executor.rules(), &block.block) {
-        executor.process_ahead(parallelism, spec, block, &committed)?
+        let before = Before::of(&committed, listed.as_ref());
+        executor.process_ahead(parallelism, spec, block, before)?
     } else {
         let receipts = executor.process_transactions(block, &mut |_| Ok(B256::ZERO))?;
         (receipts, Shares::in_turn(transactions))
@@ -437,19 +493,19 @@ pub fn process_transactions_on(
 
 impl<'v> Executor<'v> {
     /// Processes the transactions of a block, whose beginning has been run, some of them ahead of their
-    /// turn. `committed` is told of what this machine changes.
+    /// turn, upon what is `before` them.
     fn process_ahead(
         &mut self,
         parallelism: Parallelism,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        committed: &'v Committed<'v>,
+        before: Before<'v>,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let transactions = &block.block.body.transactions;
         let run = Run {
             spec,
             block,
-            state: committed,
+            before,
             places: transactions.iter().map(|_| Place::default()).collect(),
             next: AtomicUsize::new(0),
             counted: AtomicUsize::new(0),
@@ -460,7 +516,7 @@ impl<'v> Executor<'v> {
             committer: std::thread::current(),
             timeline: parallelism.notes_spans.then(Timeline::new),
         };
-        let (receipts, mut shares) = self.process_on(parallelism, &run, committed)?;
+        let (receipts, mut shares) = self.process_on(parallelism, &run, before)?;
         shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
         Ok((receipts, shares))
     }
@@ -469,10 +525,10 @@ impl<'v> Executor<'v> {
         &mut self,
         parallelism: Parallelism,
         run: &Run<'_>,
-        committed: &'v Committed<'v>,
+        before: Before<'v>,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         if parallelism.all_ahead {
-            self.evm.world().publish_to(committed);
+            before.hear(self.evm.world());
             run.work();
         }
         let helpers = parallelism.threads.saturating_sub(1);
@@ -488,7 +544,7 @@ impl<'v> Executor<'v> {
             let done = self.commit_all(run, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
-                    executor.evm.world().publish_to(committed);
+                    before.hear(executor.evm.world());
                     for _ in 0..helpers {
                         scope.spawn(|_| run.work());
                     }
@@ -508,7 +564,8 @@ impl<'v> Executor<'v> {
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let mut receipts = Vec::with_capacity(run.places.len());
         let mut shares = Shares::default();
-        let (mut spare, mut has_help) = (None, false);
+        let view = run.before.view();
+        let (mut spare, mut has_help) = ((&view, None), false);
         for (index, place) in run.places.iter().enumerate() {
             has_help = has_help || call_for_help(self);
             let (tx, sender) = run.transaction(index);
@@ -522,8 +579,7 @@ impl<'v> Executor<'v> {
                 if let Some(ahead) = ahead {
                     let gas = ahead.result.gas_before_refund;
                     adopted = run.noted(index, Step::Adopt, || self.adopt(tx, ahead))?;
-                    run.note_call(tx.to(), adopted.is_some());
-                    run.note_waste(if adopted.is_none() { gas } else { 0 });
+                    run.note(tx.to(), gas, adopted.is_some());
                 }
             }
             let count = match (&adopted, is_free) {

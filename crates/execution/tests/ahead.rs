@@ -1,6 +1,9 @@
 //! Blocks made to disturb whoever runs their transactions ahead of their turn: whatever the number of
 //! threads, they give what they give one transaction after the other.
 
+#[path = "ahead/listed.rs"]
+mod listed;
+
 use niwaki_execution::{ExecuteError, Executed, Parallelism, Shares, apply_body, apply_body_on};
 use niwaki_primitives::{
     Address, Authorization, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS,

@@ -12,8 +12,8 @@ use crate::requests::requests_hash;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::{ExecutionPayload, ExecutionPayloadV1};
 use niwaki_primitives::{
-    Block, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header, Transaction, TxEnvelope,
-    Withdrawals,
+    Block, BlockAccessList, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header,
+    Transaction, TxEnvelope, Withdrawals,
 };
 
 /// A version of `engine_newPayload`.
@@ -93,6 +93,9 @@ pub struct Payload {
     pub block: Block,
     /// Its hash.
     pub hash: B256,
+    /// The block access list that it has brought, whose hash the header has; nobody has compared it with
+    /// what the block does.
+    pub access_list: Option<BlockAccessList>,
     /// What makes it invalid already: a block access list that no block could have.
     pub invalid: Option<InvalidBlock>,
 }
@@ -138,7 +141,8 @@ pub fn decode_payload(
     }
 
     let unlike = access_list
-        .and_then(|list| check_access_list(&list, &header, transactions.len()).err())
+        .as_deref()
+        .and_then(|list| check_access_list(list, &header, transactions.len()).err())
         .map(InvalidBlock::from);
     let body = BlockBody {
         transactions,
@@ -148,6 +152,7 @@ pub fn decode_payload(
     Ok(Payload {
         block: Block::new(header, body),
         hash: got,
+        access_list,
         invalid: unlike,
     })
 }

@@ -11,12 +11,12 @@ use crate::{
 use eyre::{ContextCompat, Result, bail, ensure};
 use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
-    ExecuteError, Parallelism, Shares, apply_body, apply_body_on, process_transactions_on,
-    recover_block,
+    ExecuteError, Executor, Parallelism, Shares, apply_body, apply_body_with,
+    process_transactions_with, recover_block,
 };
 use niwaki_primitives::{
-    B256, Block, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt, RecoveredBlock, StateDiff,
-    TxEnvelope,
+    B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
+    RecoveredBlock, StateDiff, StateView, TxEnvelope,
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Writes what each thread did in the last run of each block, and when, here as JSON.
     #[arg(long)]
     timeline: Option<PathBuf>,
+    /// Runs each block as if it had brought its access list, which a run before gives.
+    #[arg(long)]
+    list: bool,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -173,6 +176,7 @@ fn shares_of(rows: &[Row]) -> [usize; 3] {
 struct Runs {
     repeat: usize,
     parallelism: Parallelism,
+    with_list: bool,
     times: Vec<f64>,
     shares: Shares,
     checked: Vec<&'static str>,
@@ -198,6 +202,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
             notes_spans: options.timeline.is_some(),
             ..Parallelism::of(options.threads)
         },
+        with_list: options.list,
         times: Vec::new(),
         shares: Shares::default(),
         checked: Vec::new(),
@@ -264,6 +269,10 @@ fn whole_block(
 ) -> Result<()> {
     let header = &block.block.header;
     let mut executed = None;
+    let list = runs
+        .with_list
+        .then(|| list_of(spec, block, state, true))
+        .transpose()?;
     let mut post_state = |diff: &StateDiff| state.post_root(diff);
     // Walking the tries of a witness is no node's work: the first run reads, the others have it.
     let reading = Reading::new(state);
@@ -272,7 +281,8 @@ fn whole_block(
     for _ in 0..runs.repeat {
         forget_precompile_results();
         let start = Instant::now();
-        let result = apply_body_on(runs.parallelism, spec, block, &warm, &mut post_state);
+        let listed = (block, list.as_deref());
+        let result = apply_body_with(runs.parallelism, spec, listed, &warm, &mut post_state);
         runs.times.push(start.elapsed().as_secs_f64() * 1e3);
         executed = Some(match result {
             Ok((executed, shares)) => {
@@ -304,6 +314,28 @@ fn whole_block(
     Ok(())
 }
 
+/// The access list of the block's transactions, and of its beginning, as it would be if its fork had
+/// one.
+fn list_of(
+    spec: &ChainSpec,
+    block: &RecoveredBlock,
+    state: &dyn StateView,
+    with_beginning: bool,
+) -> Result<BlockAccessList> {
+    let Block { header, body } = &block.block;
+    let mut executor = Executor::new(spec, header, state);
+    executor.evm().world().record_access_list();
+    match with_beginning {
+        true => executor.begin_block(spec, header)?,
+        false => executor.evm().world().close_access_index(),
+    }
+    for (tx, sender) in body.transactions.iter().zip(&block.senders) {
+        executor.process_transaction(tx, *sender, None)?;
+    }
+    let list = executor.evm().world().take_access_list();
+    list.wrap_err("a list was to be recorded")
+}
+
 fn only_transactions(
     spec: &ChainSpec,
     block: &RecoveredBlock,
@@ -318,11 +350,16 @@ fn only_transactions(
     // Receipts before Byzantium hold state roots, which the recorded accounts don't give.
     let has_root = spec.fork_of(header) >= Fork::Byzantium;
     let mut receipts = Vec::new();
+    let list = runs
+        .with_list
+        .then(|| list_of(spec, block, state, false))
+        .transpose()?;
     for _ in 0..runs.repeat {
         forget_precompile_results();
         let start = Instant::now();
         let parallelism = runs.parallelism;
-        (receipts, runs.shares, _) = process_transactions_on(parallelism, spec, block, state)?;
+        let listed = (block, list.as_deref());
+        (receipts, runs.shares, _) = process_transactions_with(parallelism, spec, listed, state)?;
         runs.times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     let mut before = 0;

@@ -174,7 +174,12 @@ fn judge_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), Strin
             invalid: Some(reason),
             ..
         }) => Some(reason),
-        Ok(Payload { block, hash, .. }) => match chain.import(block, hash) {
+        Ok(Payload {
+            block,
+            hash,
+            access_list,
+            ..
+        }) => match chain.import(block, hash, access_list.as_deref()) {
             Ok(_) => None,
             Err(Refusal::Invalid(reason)) => Some(reason),
             Err(Refusal::Fault(fault)) => return Err(fault),

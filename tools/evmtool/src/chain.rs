@@ -6,10 +6,10 @@
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Parallelism, apply_body_on, recover_block,
+    ExecuteError, Executed, Executor, Parallelism, apply_body_with, recover_block,
 };
 use niwaki_primitives::{
-    B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
+    AccountChanges, B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
 };
 use niwaki_rules::{
     Ancestor, BlockRules, BodyRoots, ChainSpec, InvalidBlock, InvalidBody, MAX_OMMER_DEPTH, Parent,
@@ -142,11 +142,16 @@ impl PlainChain {
             return Err(malformed(reason).into());
         }
         let hash = block.header.hash_slow();
-        self.import(block, hash)
+        self.import(block, hash, None)
     }
 
-    /// Takes a block and moves the head if it is better.
-    pub(crate) fn import(&mut self, block: Block, hash: B256) -> Result<B256, Refusal> {
+    /// Takes a block, with the access list that it has brought, and moves the head if it is better.
+    pub(crate) fn import(
+        &mut self,
+        block: Block,
+        hash: B256,
+        list: Option<&[AccountChanges]>,
+    ) -> Result<B256, Refusal> {
         if self.blocks.contains_key(&hash) {
             self.choose_head(hash);
             return Ok(hash);
@@ -174,10 +179,10 @@ impl PlainChain {
         };
         let executed = match self.parallelism {
             Some(parallelism) => {
-                apply_body_on(
+                apply_body_with(
                     parallelism,
                     &self.spec,
-                    &recovered,
+                    (&recovered, list),
                     &*before,
                     &mut post_state,
                 )?

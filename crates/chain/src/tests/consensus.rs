@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Verdict,
+    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Known, Verdict,
 };
 use niwaki_rules::recover_sender;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ pub(super) fn hash(block: &Block) -> B256 {
 
 pub(super) fn new_payload(consensus: &Consensus, block: &Block) -> Verdict {
     consensus
-        .new_payload(block.clone(), hash(block), Vec::new())
+        .new_payload(block.clone(), hash(block), Known::default())
         .unwrap()
 }
 

@@ -145,6 +145,11 @@ impl<'v> World<'v> {
         self.journal.clear();
     }
 
+    /// Whether the block has seen the account at `address`, so that it has a handle.
+    pub fn knows(&self, address: &Address) -> bool {
+        self.account_ids.contains_key(address)
+    }
+
     /// The hash of an ancestor.
     ///
     /// # Errors

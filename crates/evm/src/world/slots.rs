@@ -86,6 +86,12 @@ impl World<'_> {
         id
     }
 
+    /// Whether the block has seen a slot, so that it has a handle.
+    pub fn knows_slot(&self, address: &Address, key: U256) -> bool {
+        let account = self.account_ids.get(address);
+        account.is_some_and(|account| self.slot_ids.contains_key(&(*account, key)))
+    }
+
     /// The slot's value.
     #[inline]
     pub fn slot_value(&self, id: SlotId) -> U256 {

@@ -4,7 +4,7 @@ use super::forkchoice::write_status;
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
-use niwaki_chain::Verdict;
+use niwaki_chain::{Known, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
 use niwaki_trie::ordered_root;
@@ -41,13 +41,22 @@ fn new_payload(
             block,
             hash,
             invalid: Some(reason),
+            ..
         }) => {
             let parent = block.header.parent_hash;
             let verdict = backend.consensus.refuse_payload(parent, hash, &reason)?;
             (verdict, hash)
         }
-        Ok(Payload { block, hash, .. }) => {
-            let known = known_senders(backend, &block);
+        Ok(Payload {
+            block,
+            hash,
+            access_list,
+            ..
+        }) => {
+            let known = Known {
+                senders: known_senders(backend, &block),
+                access_list,
+            };
             (backend.consensus.new_payload(block, hash, known)?, hash)
         }
         Err(PayloadError::Invalid(reason)) => {

@@ -81,6 +81,7 @@ fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256),
         block,
         hash,
         invalid,
+        ..
     } = decode_payload(&spec(), version, input, root)?;
     match invalid {
         Some(reason) => Err(reason.into()),

@@ -26,14 +26,16 @@ pub(crate) struct Others<'a> {
 /// What differs, in turn on our machine first; `None` if nothing does.
 pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String> {
     let (us, our_state) = ours::run(case, Way::InTurn(others.dispatch));
-    let (ahead, ahead_state) = ours::run(case, Way::Ahead);
-    if us != ahead {
-        return Some(match (&us, &ahead) {
-            (Verdict::Done(us), Verdict::Done(ahead)) => {
-                describe("ahead", (us, ahead), || (our_state, ahead_state))
-            }
-            _ => unequal("ahead", WHOLE, &us, &ahead),
-        });
+    for (who, way) in [("ahead", Way::Ahead), ("listed", Way::Listed)] {
+        let (ahead, ahead_state) = ours::run(case, way);
+        if us != ahead {
+            return Some(match (&us, &ahead) {
+                (Verdict::Done(us), Verdict::Done(ahead)) => {
+                    describe(who, (us, ahead), || (our_state, ahead_state))
+                }
+                _ => unequal(who, WHOLE, &us, &ahead),
+            });
+        }
     }
     let peer = others.peer?;
     let them = peer.run(case);

@@ -3,7 +3,9 @@
 use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
 use niwaki_evm::Dispatch;
-use niwaki_execution::{ExecuteError, Executed, Executor, Parallelism, apply_body_on};
+use niwaki_execution::{
+    ExecuteError, Executed, Executor, Parallelism, apply_body_on, apply_body_with,
+};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
 };
@@ -18,7 +20,16 @@ pub(crate) enum Way {
     InTurn(Dispatch),
     /// Every transaction ahead of its turn first, on two threads.
     Ahead,
+    /// So too, upon the access list that running them in turn gives.
+    Listed,
 }
+
+/// The threads of those ways.
+const AHEAD: Parallelism = Parallelism {
+    least_rest: Duration::ZERO,
+    all_ahead: true,
+    ..Parallelism::of(2)
+};
 
 /// Runs the block without the transactions that are refused, and gives the state after it.
 pub(crate) fn run(case: &BlockCase, way: Way) -> (Verdict, MemoryState) {
@@ -72,12 +83,15 @@ fn apply(
             executor.apply_body(&spec, &block, post_state)
         }
         Way::Ahead => {
-            let parallelism = Parallelism {
-                least_rest: Duration::ZERO,
-                all_ahead: true,
-                ..Parallelism::of(2)
-            };
-            let (executed, _) = apply_body_on(parallelism, &spec, &block, &case.state, post_state)?;
+            let (executed, _) = apply_body_on(AHEAD, &spec, &block, &case.state, post_state)?;
+            Ok(executed)
+        }
+        Way::Listed => {
+            let mut executor = Executor::new(&spec, &case.header, &case.state);
+            executor.evm().world().record_access_list();
+            let in_turn = executor.apply_body(&spec, &block, post_state)?;
+            let block = (&block, in_turn.block_access_list.as_deref());
+            let (executed, _) = apply_body_with(AHEAD, &spec, block, &case.state, post_state)?;
             Ok(executed)
         }
     }

@@ -1,0 +1,290 @@
+//! Blocks that bring their access list: whatever it says, they give what they give without it.
+
+use super::{CHAIN_ID, Outcome, anybody, block, outcome, sender, state};
+use niwaki_execution::{Executed, Executor, Parallelism, Shares, apply_body, apply_body_with};
+use niwaki_primitives::{
+    AccountChanges, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes, CodeChange,
+    Fork, NonceChange, RecoveredBlock, SlotChanges, StorageChange, U256,
+};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryState;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::time::Duration;
+
+/// Threads, and whether everything runs ahead before the first transaction counts.
+const WAYS: [(usize, bool); 5] = [(1, true), (2, false), (3, false), (8, false), (8, true)];
+
+/// The block one transaction after the other, with its list, which is one of any fork here.
+fn serial(fork: Fork, state: &MemoryState, block: &RecoveredBlock) -> Outcome {
+    let spec = ChainSpec::single(CHAIN_ID, fork);
+    let mut executor = Executor::new(&spec, &block.block.header, state);
+    executor.evm().world().record_access_list();
+    outcome(executor.apply_body(&spec, block, &mut |_| Ok(B256::ZERO)))
+}
+
+/// Runs the block with `list` in each way, which must give `expected`; how they were run in all.
+fn compare(
+    name: &str,
+    fork: Fork,
+    (state, block): (&MemoryState, &RecoveredBlock),
+    list: &BlockAccessList,
+    expected: &Outcome,
+) -> Shares {
+    let spec = ChainSpec::single(CHAIN_ID, fork);
+    let mut all = Shares::default();
+    for (threads, all_ahead) in WAYS {
+        let parallelism = Parallelism {
+            least_rest: Duration::ZERO,
+            all_ahead,
+            ..Parallelism::of(threads)
+        };
+        let mut no_root = |_: &_| Ok(B256::ZERO);
+        let block = (block, Some(&list[..]));
+        let ran = apply_body_with(parallelism, &spec, block, state, &mut no_root);
+        let ran = outcome(ran).map(|(executed, shares)| {
+            add(&mut all, shares);
+            executed
+        });
+        assert_eq!(&ran, expected, "{name}, {fork}, {parallelism:?}");
+    }
+    all
+}
+
+fn add(all: &mut Shares, shares: Shares) {
+    all.kept += shares.kept;
+    all.repeated += shares.repeated;
+    all.in_turn += shares.in_turn;
+}
+
+/// What the block gives at `fork`, which has a list from Amsterdam on.
+fn without_list(executed: Executed, fork: Fork) -> Executed {
+    Executed {
+        block_access_list: executed
+            .block_access_list
+            .filter(|_| fork >= Fork::Amsterdam),
+        ..executed
+    }
+}
+
+fn compare_many(fork: Fork) -> Shares {
+    let mut all = Shares::default();
+    for seed in 0..300 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (state, block) = (state(&mut rng), block(&mut rng, fork));
+        let Ok(executed) = serial(fork, &state, &block) else {
+            continue;
+        };
+        let list = executed.block_access_list.clone().expect("recorded");
+        let expected = Ok(without_list(executed, fork));
+        let name = format!("seed {seed}");
+        add(
+            &mut all,
+            compare(&name, fork, (&state, &block), &list, &expected),
+        );
+    }
+    all
+}
+
+#[test]
+fn what_runs_upon_its_own_list_of_amsterdam_is_kept() {
+    let shares = compare_many(Fork::Amsterdam);
+    assert!(shares.kept > 5_000 && shares.repeated == 0, "{shares:?}");
+}
+
+#[test]
+fn blocks_of_earlier_forks_run_upon_lists_too() {
+    for fork in [Fork::London, Fork::Cancun, Fork::Prague] {
+        let shares = compare_many(fork);
+        assert!(shares.kept > 3_000, "{fork}: {shares:?}");
+    }
+}
+
+fn index(rng: &mut SmallRng) -> BlockAccessIndex {
+    BlockAccessIndex(rng.random_range(0..26))
+}
+
+/// One that may be there, of a list that is not empty.
+fn any<'a, T>(rng: &mut SmallRng, list: &'a mut [T]) -> Option<&'a mut T> {
+    let count = list.len();
+    (count > 0).then(|| &mut list[rng.random_range(0..count)])
+}
+
+fn remove_any<T>(rng: &mut SmallRng, list: &mut Vec<T>) {
+    if !list.is_empty() {
+        list.remove(rng.random_range(0..list.len()));
+    }
+}
+
+/// A little earlier or later.
+fn shift(rng: &mut SmallRng, index: Option<&mut BlockAccessIndex>) {
+    if let Some(index) = index {
+        index.0 = match rng.random_bool(0.5) {
+            true => index.0 + 1,
+            false => index.0.saturating_sub(1),
+        };
+    }
+}
+
+fn add_change(rng: &mut SmallRng, account: &mut AccountChanges) {
+    let index = index(rng);
+    match rng.random_range(0..4) {
+        0 => {
+            let balance = match rng.random_bool(0.3) {
+                true => U256::ZERO,
+                false => U256::from(rng.random_range(0..u64::MAX)),
+            };
+            account
+                .balance_changes
+                .push(BalanceChange::new(index, balance));
+        }
+        1 => account
+            .nonce_changes
+            .push(NonceChange::new(index, rng.random_range(0..5))),
+        2 => {
+            let code = match rng.random_range(0..3) {
+                0 => Bytes::new(),
+                1 => Bytes::from_static(&[0x5f, 0x5f, 0xfd]),
+                _ => Bytes::from([&[0xef, 0x01, 0x00], &[0xa0; 20][..]].concat()),
+            };
+            account.code_changes.push(CodeChange::new(index, code));
+        }
+        _ => {
+            let slot = U256::from(rng.random_range(0..3));
+            let change = StorageChange::new(index, U256::from(rng.random_range(0..3)));
+            let slots = &mut account.storage_changes;
+            match slots.iter_mut().find(|changes| changes.slot == slot) {
+                Some(changes) => changes.changes.push(change),
+                None => slots.push(SlotChanges::new(slot, vec![change])),
+            }
+        }
+    }
+    account.storage_changes.sort_by_key(|changes| changes.slot);
+}
+
+/// Makes a list say something else about one account.
+fn lie_about(rng: &mut SmallRng, account: &mut AccountChanges) {
+    match rng.random_range(0..12) {
+        0 => {
+            if let Some(change) = any(rng, &mut account.balance_changes) {
+                change.post_balance = match rng.random_range(0..3) {
+                    0 => U256::ZERO,
+                    1 => change.post_balance.wrapping_sub(U256::ONE),
+                    _ => change.post_balance.wrapping_add(U256::ONE),
+                };
+            }
+        }
+        1 => {
+            if let Some(change) = any(rng, &mut account.nonce_changes) {
+                change.new_nonce = change.new_nonce.wrapping_add(rng.random_range(0..3)) - 1;
+            }
+        }
+        2 => {
+            if let Some(change) = any(rng, &mut account.code_changes) {
+                change.new_code = Bytes::from_static(&[0x00]);
+            }
+        }
+        3 => {
+            let slot = any(rng, &mut account.storage_changes);
+            if let Some(slot) = slot
+                && let Some(change) = any(rng, &mut slot.changes)
+            {
+                change.new_value = change.new_value.wrapping_add(U256::ONE);
+            }
+        }
+        4 => remove_any(rng, &mut account.balance_changes),
+        5 => remove_any(rng, &mut account.nonce_changes),
+        6 => remove_any(rng, &mut account.storage_changes),
+        7 => {
+            let change = any(rng, &mut account.balance_changes);
+            shift(rng, change.map(|change| &mut change.block_access_index));
+        }
+        8 => {
+            let change = any(rng, &mut account.nonce_changes);
+            shift(rng, change.map(|change| &mut change.block_access_index));
+        }
+        9 => {
+            let slot = any(rng, &mut account.storage_changes);
+            let change = slot.and_then(|slot| any(rng, &mut slot.changes));
+            shift(rng, change.map(|change| &mut change.block_access_index));
+        }
+        _ => add_change(rng, account),
+    }
+}
+
+/// A list that is not the block's; some are not even in order.
+fn lie(rng: &mut SmallRng, honest: &BlockAccessList) -> BlockAccessList {
+    let mut list = honest.clone();
+    while list == *honest {
+        match rng.random_range(0..10) {
+            0 => remove_any(rng, &mut list),
+            1 => {
+                let mut account = AccountChanges::new(anybody(rng));
+                add_change(rng, &mut account);
+                list.push(account);
+                list.sort_by_key(|account| account.address);
+            }
+            _ => {
+                if let Some(account) = any(rng, &mut list) {
+                    lie_about(rng, account);
+                }
+            }
+        }
+    }
+    list
+}
+
+#[test]
+fn no_lie_changes_what_a_block_gives() {
+    let mut all = Shares::default();
+    for seed in 0..300 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let fork = match seed % 3 {
+            0 => Fork::Cancun,
+            _ => Fork::Amsterdam,
+        };
+        let (state, block) = (state(&mut rng), block(&mut rng, fork));
+        let Ok(executed) = serial(fork, &state, &block) else {
+            continue;
+        };
+        let honest = executed.block_access_list.clone().expect("recorded");
+        let expected = Ok(without_list(executed, fork));
+        for number in 0..12 {
+            let list = lie(&mut rng, &honest);
+            let name = format!("seed {seed}, lie {number}");
+            add(
+                &mut all,
+                compare(&name, fork, (&state, &block), &list, &expected),
+            );
+        }
+    }
+    // Lies that nobody believed, or that nobody noticed, would show nothing.
+    assert!(all.repeated > 800 && all.kept > 50_000, "{all:?}");
+}
+
+#[test]
+fn an_invalid_block_is_refused_for_the_same_reason_whatever_its_list_says() {
+    let mut refused = 0;
+    for seed in 0..200 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let fork = Fork::Amsterdam;
+        let (state, mut block) = (state(&mut rng), block(&mut rng, fork));
+        let Ok(executed) = serial(fork, &state, &block) else {
+            continue;
+        };
+        let honest = executed.block_access_list.expect("recorded");
+        let transactions = &mut block.block.body.transactions;
+        let at = rng.random_range(0..transactions.len());
+        transactions[at] = transactions[0].clone();
+        block.senders[at] = sender(4);
+        let spec = ChainSpec::single(CHAIN_ID, fork);
+        let mut no_root = |_: &_| Ok(B256::ZERO);
+        let expected = outcome(apply_body(&spec, &block, &state, &mut no_root));
+        let name = format!("seed {seed}");
+        compare(&name, fork, (&state, &block), &honest, &expected);
+        let lie = lie(&mut rng, &honest);
+        compare(&name, fork, (&state, &block), &lie, &expected);
+        refused += usize::from(expected.is_err());
+    }
+    assert!(refused > 100, "{refused}");
+}
