@@ -2,6 +2,8 @@
 //!
 //! Whether a list is that of its block is known after execution only, by its hash.
 
+mod bounds;
+
 use crate::invalid::{InvalidAccessList, InvalidBlock};
 use crate::transaction::MAX_CODE_BYTES_AMSTERDAM;
 use alloy_primitives::{Address, B256, Bytes, U256};
@@ -13,15 +15,41 @@ use niwaki_primitives::{AccountChanges, BlockAccessList, Header};
 /// Spec: EIP-7928, execution-specs `amsterdam/block_access_lists.py`.
 const ITEM_GAS: u64 = 2_000;
 
-/// The list of these bytes.
+/// The list of these bytes, of a block with this gas limit and so many transactions, or why it is too
+/// large to be one. Nothing of that size is kept meanwhile.
+///
+/// # Errors
+/// [`InvalidBlock::Encoding`] for anything but the RLP of one list.
+pub fn decode_access_list_of(
+    bytes: &[u8],
+    gas_limit: u64,
+    transactions: usize,
+) -> Result<Result<BlockAccessList, InvalidAccessList>, InvalidBlock> {
+    match bounds::too_large(bytes, gas_limit, last_index(transactions)) {
+        Ok(Some(reason)) => Ok(Err(reason)),
+        Ok(None) => decode_access_list(bytes).map(Ok),
+        Err(error) => Err(malformed(&error)),
+    }
+}
+
+/// The index of what comes after the last of so many transactions.
+const fn last_index(transactions: usize) -> u64 {
+    (transactions as u64).saturating_add(1)
+}
+
+fn malformed(error: &alloy_rlp::Error) -> InvalidBlock {
+    InvalidBlock::Encoding {
+        what: "the block access list".to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// The list of these bytes, which may take 64 times their size for a moment.
 ///
 /// # Errors
 /// [`InvalidBlock::Encoding`] for anything but the RLP of one list.
 pub fn decode_access_list(bytes: &[u8]) -> Result<BlockAccessList, InvalidBlock> {
-    alloy_rlp::decode_exact(bytes).map_err(|error| InvalidBlock::Encoding {
-        what: "the block access list".to_owned(),
-        reason: error.to_string(),
-    })
+    alloy_rlp::decode_exact(bytes).map_err(|error| malformed(&error))
 }
 
 /// The bytes of a list, whose hash is in the header.
@@ -46,7 +74,7 @@ pub fn check_access_list(
     header: &Header,
     transactions: usize,
 ) -> Result<(), InvalidAccessList> {
-    let last_index = (transactions as u64).saturating_add(1);
+    let last_index = last_index(transactions);
     let mut items: u64 = 0;
     let mut before: Option<Address> = None;
     for account in list {
@@ -120,21 +148,7 @@ fn check_indices(account: &AccountChanges, max: u64) -> Result<(), InvalidAccess
     let ascend = |what, indices: &mut dyn Iterator<Item = u64>| {
         let mut before = None;
         for index in indices {
-            if before.is_some_and(|before| before >= index) {
-                return Err(InvalidAccessList::IndexOrder {
-                    address,
-                    what,
-                    index,
-                });
-            }
-            if index > max {
-                return Err(InvalidAccessList::IndexTooHigh {
-                    address,
-                    what,
-                    index,
-                    max,
-                });
-            }
+            check_index((address, what), before, index, max)?;
             before = Some(index);
         }
         Ok(())
@@ -156,6 +170,31 @@ fn check_indices(account: &AccountChanges, max: u64) -> Result<(), InvalidAccess
     ascend("nonce", &mut indices)?;
     let mut indices = account.code_changes.iter().map(|c| c.block_access_index.0);
     ascend("code", &mut indices)
+}
+
+/// An index of an account's changes of a kind comes after the one before it, and is no higher than `max`.
+fn check_index(
+    (address, what): (Address, &'static str),
+    before: Option<u64>,
+    index: u64,
+    max: u64,
+) -> Result<(), InvalidAccessList> {
+    if before.is_some_and(|before| before >= index) {
+        return Err(InvalidAccessList::IndexOrder {
+            address,
+            what,
+            index,
+        });
+    }
+    if index > max {
+        return Err(InvalidAccessList::IndexTooHigh {
+            address,
+            what,
+            index,
+            max,
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

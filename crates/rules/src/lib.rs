@@ -40,7 +40,8 @@ mod signer;
 mod transaction;
 
 pub use access_list::{
-    access_list_hash, check_access_list, decode_access_list, encode_access_list,
+    access_list_hash, check_access_list, decode_access_list, decode_access_list_of,
+    encode_access_list,
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};

@@ -5,9 +5,9 @@
 //! given. Whether the fields are those of the method and the fork is checked first, because that
 //! is answered with a JSON-RPC error, never with a verdict on the block.
 
-use crate::access_list::{access_list_hash, check_access_list, decode_access_list};
+use crate::access_list::{access_list_hash, check_access_list, decode_access_list_of};
 use crate::chain_spec::ChainSpec;
-use crate::invalid::InvalidBlock;
+use crate::invalid::{InvalidAccessList, InvalidBlock};
 use crate::requests::requests_hash;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::{ExecutionPayload, ExecutionPayloadV1};
@@ -122,7 +122,10 @@ pub fn decode_payload(
         check_versioned_hashes(&transactions, expected)?;
     }
     let access_list = match &parts.block_access_list {
-        Some(bytes) => Some(decode_access_list(bytes)?),
+        Some(bytes) => {
+            let (gas_limit, transactions) = (parts.v1.gas_limit, transactions.len());
+            Some(decode_access_list_of(bytes, gas_limit, transactions)?)
+        }
         None => None,
     };
 
@@ -140,10 +143,15 @@ pub fn decode_payload(
         }));
     }
 
-    let unlike = access_list
-        .as_deref()
-        .and_then(|list| check_access_list(list, &header, transactions.len()).err())
-        .map(InvalidBlock::from);
+    let access_list = access_list.map(|list| {
+        let list = list?;
+        check_access_list(&list, &header, transactions.len())?;
+        Ok::<_, InvalidAccessList>(list)
+    });
+    let (access_list, unlike) = match access_list.transpose() {
+        Ok(list) => (list, None),
+        Err(reason) => (None, Some(reason.into())),
+    };
     let body = BlockBody {
         transactions,
         ommers: Vec::new(),

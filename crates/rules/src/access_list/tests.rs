@@ -55,6 +55,93 @@ fn a_list_comes_back_from_its_bytes_and_the_empty_one_has_the_hash_of_the_specif
     assert_eq!(check(&[]), Ok(()));
 }
 
+/// What a block with two transactions and a gas limit of 20,000 makes of these bytes.
+fn decode(bytes: &[u8]) -> Result<Result<BlockAccessList, InvalidAccessList>, InvalidBlock> {
+    decode_access_list_of(bytes, 20_000, 2)
+}
+
+#[test]
+fn a_list_is_decoded_up_to_the_size_that_its_block_allows() {
+    // An account, two changed slots and two read ones; ten items are allowed.
+    let mut list = vec![full()];
+    assert_eq!(decode(&encode_access_list(&list)), Ok(Ok(list.clone())));
+    list[0].storage_reads = (10..17).map(U256::from).collect();
+    assert_eq!(decode(&encode_access_list(&list)), Ok(Ok(list.clone())));
+    assert_eq!(check(&list), Ok(()));
+    list[0].storage_reads.push(U256::MAX);
+    let too_many = InvalidAccessList::TooManyItems { got: 11, max: 10 };
+    assert_eq!(check(&list), Err(too_many.clone()));
+    assert_eq!(decode(&encode_access_list(&list)), Ok(Err(too_many)));
+
+    let accounts = (1..=11).map(|number| AccountChanges::new(Address::repeat_byte(number)));
+    let too_many = InvalidAccessList::TooManyItems { got: 11, max: 10 };
+    let bytes = encode_access_list(&accounts.collect());
+    assert_eq!(decode(&bytes), Ok(Err(too_many)));
+    let slots = (0..10).map(|slot| changed(slot, &[1])).collect();
+    let changes = AccountChanges {
+        storage_changes: slots,
+        ..AccountChanges::new(AT)
+    };
+    let too_many = InvalidAccessList::TooManyItems { got: 11, max: 10 };
+    let bytes = encode_access_list(&vec![changes]);
+    assert_eq!(decode(&bytes), Ok(Err(too_many)));
+}
+
+#[test]
+fn more_changes_than_indices_are_refused_as_the_first_index_out_of_order() {
+    for (what, indices) in [
+        ("in order, too high", [0, 1, 2, 3, 4]),
+        ("twice", [0, 1, 1, 2, 3]),
+        ("back", [3, 0, 1, 2, 3]),
+    ] {
+        let mut storage = vec![AccountChanges::new(AT)];
+        storage[0].storage_changes = vec![changed(0, &indices)];
+        let mut balances = vec![AccountChanges::new(AT)];
+        balances[0].balance_changes = indices
+            .map(|at| BalanceChange::new(index(at), U256::ZERO))
+            .to_vec();
+        let mut nonces = vec![AccountChanges::new(AT)];
+        nonces[0].nonce_changes = indices.map(|at| NonceChange::new(index(at), 1)).to_vec();
+        let mut codes = vec![AccountChanges::new(AT)];
+        codes[0].code_changes = indices
+            .map(|at| CodeChange::new(index(at), Bytes::new()))
+            .to_vec();
+        for list in [storage, balances, nonces, codes] {
+            let reason = check(&list).expect_err(what);
+            let decoded = decode(&encode_access_list(&list));
+            assert_eq!(decoded, Ok(Err(reason)), "{what}");
+        }
+    }
+    // As many as there are indices are decoded, whatever they are.
+    let mut list = vec![AccountChanges::new(AT)];
+    list[0].storage_changes = vec![changed(0, &[9, 1, 1, 2])];
+    assert_eq!(decode(&encode_access_list(&list)), Ok(Ok(list)));
+}
+
+#[test]
+fn a_list_is_either_malformed_to_both_decoders_or_to_neither() {
+    let bytes = encode_access_list(&vec![AccountChanges::new(Address::ZERO), full()]);
+    let plain = |bytes: &[u8]| decode_access_list(bytes).is_ok();
+    let bounded = |bytes: &[u8]| decode_access_list_of(bytes, 20_000, 2);
+    for cut in 0..200 {
+        assert!(bounded(&bytes[..cut]).is_err(), "{cut}");
+        assert!(bounded(&bytes[..bytes.len() - 1 - cut]).is_err(), "{cut}");
+    }
+    for at in 0..200 {
+        for new in [0, 0x01, 0x80, 0xb8, 0xc0, 0xc1, 0xf8, 0xff] {
+            let mut changed = bytes.to_vec();
+            changed[at] = new;
+            match bounded(&changed) {
+                Ok(Ok(_)) => assert!(plain(&changed), "{at}: {new}"),
+                Ok(Err(_)) => {}
+                Err(_) => assert!(!plain(&changed), "{at}: {new}"),
+            }
+        }
+    }
+    let longer = [&bytes[..], &[0xc0]].concat();
+    assert!(bounded(&longer).is_err() && !plain(&longer));
+}
+
 #[test]
 fn slot_and_index_zero_are_the_empty_string() {
     let account = AccountChanges {

@@ -240,7 +240,7 @@ fn amsterdam(list: &[u8]) -> PayloadInput {
 }
 
 #[test]
-fn a_payload_of_amsterdam_becomes_a_block_without_its_list() {
+fn a_payload_of_amsterdam_becomes_a_block_and_its_list() {
     let list = vec![AccountChanges::new(Address::ZERO)];
     let (block, hash) = decode(PayloadVersion::V5, amsterdam(&encode_access_list(&list))).unwrap();
     assert_eq!(hash, block.header.hash_slow());
@@ -250,6 +250,9 @@ fn a_payload_of_amsterdam_becomes_a_block_without_its_list() {
         Some(access_list_hash(&encode_access_list(&list)))
     );
     assert_eq!(decode(PayloadVersion::V5, amsterdam(&[0xc0])).err(), None);
+    let input = amsterdam(&encode_access_list(&list));
+    let payload = decode_payload(&spec(), PayloadVersion::V5, input, root).unwrap();
+    assert_eq!(payload.access_list, Some(list));
 }
 
 #[test]
