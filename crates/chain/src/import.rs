@@ -1,5 +1,7 @@
 //! One block: checked, executed, rooted, compared, written.
 
+mod early_root;
+
 use crate::forkchoice::Route;
 use crate::indices::adopt;
 use crate::persist::add_block;
@@ -45,6 +47,8 @@ pub struct Imported {
     pub transactions: usize,
     /// How its transactions were run.
     pub shares: Shares,
+    /// Whether its state root was made beside its execution, from its access list.
+    pub early_root: bool,
     /// What took how long.
     pub timings: Timings,
 }
@@ -56,9 +60,10 @@ pub struct Timings {
     pub check: Duration,
     /// Senders from signatures.
     pub recover: Duration,
-    /// The body upon the state, with the intermediate roots of the first forks.
+    /// The body upon the state, with the intermediate roots of the first forks, and beside it the root of a
+    /// block that has brought its access list.
     pub execute: Duration,
-    /// The state root.
+    /// The state root, where it was not made beside the execution.
     pub root: Duration,
     /// Receipts root and the comparisons.
     pub compare: Duration,
@@ -296,6 +301,7 @@ impl Chain {
             gas_used: stored.header.gas_used,
             transactions,
             shares: Shares::default(),
+            early_root: false,
             timings: Timings::default(),
         };
         if may_lead && self.is_better(&stored) {
@@ -340,16 +346,11 @@ impl Chain {
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
-        let listed = (&*block, known.access_list.as_deref());
-        let (executed, shares) = match block.block.header.gas_used {
-            PREFETCH_GAS.. => self
-                .world()
-                .with_prefetch(&mut view, |view| self.execute(listed, view))?,
-            _ => self.execute(listed, &view)?,
-        };
+        let list = known.access_list.as_deref();
+        let (executed, shares, early) = self.execute_ahead(block, list, &mut view)?;
         lap(&mut timings.execute);
 
-        let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
+        let (prepared, early_root) = self.root_of(&view, &executed, early)?;
         lap(&mut timings.root);
 
         let access_list = compare(&block.block, &executed, prepared.root())?;
@@ -376,6 +377,7 @@ impl Chain {
             gas_used,
             transactions,
             shares,
+            early_root,
             timings,
         })
     }

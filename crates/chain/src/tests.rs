@@ -19,6 +19,7 @@ mod crash;
 mod fixtures;
 mod journal;
 mod kept_import;
+mod listed;
 mod log_index;
 mod repairing;
 mod resuming;

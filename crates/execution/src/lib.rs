@@ -10,6 +10,7 @@ mod authorization;
 mod body;
 mod dao;
 mod executor;
+mod list_diff;
 mod overlay;
 mod parallel;
 mod requests;
@@ -19,6 +20,7 @@ mod transaction;
 
 pub use body::{Executed, PostState, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
+pub use list_diff::diff_of_access_list;
 pub use overlay::Overlay;
 pub use parallel::{
     Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, process_transactions_with,

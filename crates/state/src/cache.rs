@@ -87,6 +87,11 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
         Some(seen)
     }
 
+    /// Whether `key` is held; nobody has asked for it.
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        self.young.contains_key(key) || self.old.contains_key(key)
+    }
+
     /// A copy of the value of `key`, if it is held; for values without memory of their own.
     pub(crate) fn get(&mut self, key: &K) -> Option<V> {
         self.with(key, |_| 0, V::clone)

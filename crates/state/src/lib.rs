@@ -21,6 +21,7 @@ mod load;
 mod log;
 mod past;
 mod prefetch;
+mod read_ahead;
 mod repair;
 mod root;
 mod tries;

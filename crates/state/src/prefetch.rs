@@ -6,7 +6,7 @@
 
 use crate::disk_trie::{DiskTrie, Rows};
 use crate::{View, WorldState};
-use niwaki_primitives::B256;
+use niwaki_primitives::{Address, B256, U256};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -25,6 +25,9 @@ pub(crate) type Tell = SyncSender<Touched>;
 /// What may wait to be read ahead; what comes while so much waits is left out.
 const QUEUE: usize = 1 << 12;
 
+/// So many ways are loaded before others may have the tries.
+const LOT: usize = 64;
+
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
     /// to what `work` reads. Worth it for work of a millisecond or more.
@@ -36,6 +39,31 @@ impl WorldState {
             let telling = Telling::new(view, sender, ended);
             work(telling.view)
         })
+    }
+
+    /// Brings into memory the trie nodes on the way to accounts and slots that will have changed, as far as
+    /// the state of the head has them, until `ended`.
+    pub fn load_ways(
+        &self,
+        view: &View,
+        changed: impl Iterator<Item = (Address, Option<U256>)>,
+        ended: &AtomicBool,
+    ) {
+        let mut changed = changed.peekable();
+        while changed.peek().is_some() && !ended.load(Ordering::Relaxed) {
+            let lot = changed.by_ref().take(LOT);
+            // What can't be read is left out, and comes back to whoever needs it.
+            let places = lot.filter_map(|(address, slot)| view.place_of(&address, slot).ok()?);
+            let places: Vec<Touched> = places.collect();
+            let mut tries = self.tries();
+            let source = DiskTrie::new(Rows::Now(self.database()), &[]);
+            for place in &places {
+                if tries.load(&source, place).is_err() {
+                    break;
+                }
+            }
+            tries.count(&source);
+        }
     }
 
     fn read_ahead(&self, touched: &Receiver<Touched>, ended: &AtomicBool) {

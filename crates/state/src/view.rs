@@ -161,6 +161,34 @@ impl View {
         self.overlay.as_ref()
     }
 
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Where the head's tries have an account, or one of its slots; `None` if there is no such account.
+    pub(crate) fn place_of(
+        &self,
+        address: &Address,
+        slot: Option<U256>,
+    ) -> Result<Option<Touched>, Fault> {
+        let account = keccak256(address);
+        let Some(slot) = slot else {
+            return Ok(Some(Touched {
+                account,
+                slot: None,
+            }));
+        };
+        let held = self.head_account(address)?;
+        Ok(held.map(|held| Touched {
+            account,
+            slot: Some((keccak256(B256::from(slot)), held.storage_root)),
+        }))
+    }
+
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }

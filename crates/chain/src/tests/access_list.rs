@@ -8,7 +8,7 @@ use niwaki_rules::{access_list_hash, decode_access_list, encode_access_list};
 use niwaki_storage::Batch;
 
 /// The time at which Amsterdam begins.
-const AMSTERDAM: u64 = 24;
+pub(super) const AMSTERDAM: u64 = 24;
 
 fn genesis_at(time: u64) -> Genesis {
     genesis_with(time, "0x3938700")
@@ -26,7 +26,7 @@ fn open_at(path: Option<&Path>, time: u64) -> Chain {
     Chain::open(config(path, &genesis_at(time))).unwrap()
 }
 
-fn template(parent: &Header, timestamp: u64) -> BlockTemplate {
+pub(super) fn template(parent: &Header, timestamp: u64) -> BlockTemplate {
     BlockTemplate {
         parent: parent.hash_slow(),
         coinbase: Address::repeat_byte(0xfe),

@@ -1,0 +1,142 @@
+//! The state root of a block that has brought its access list, made while the block is executed.
+//!
+//! The list tells what every account and slot is after the block, so the trie's work can begin when the
+//! block comes. It counts only if the block has changed exactly that, which is compared value by value:
+//! then it is what the ordinary way would have made. Whatever else comes of it stays in memory, as that
+//! of any block that is refused.
+
+use super::{PREFETCH_GAS, Refusal, fault};
+use crate::Chain;
+use niwaki_execution::{Executed, Shares, diff_of_access_list};
+use niwaki_primitives::{AccountChanges, Address, Fault, RecoveredBlock, StateDiff, U256};
+use niwaki_state::{Prepared, View};
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
+/// they work, so they may be more than processors.
+const READERS: usize = 6;
+
+/// What a list leads to.
+pub(super) struct EarlyRoot {
+    diff: StateDiff,
+    prepared: Prepared,
+}
+
+type Outcome = Result<(Executed, Shares), Refusal>;
+
+/// Whether executing the block gave these changes.
+fn gives(outcome: &Outcome, diff: &StateDiff) -> bool {
+    let executed = outcome.as_ref().ok();
+    executed.is_some_and(|(executed, _)| executed.diff == *diff)
+}
+
+/// Accounts of the list that change, each before its changed slots.
+fn changed(list: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256>)> {
+    let changed = list.iter().filter(|account| account.has_changes());
+    changed.flat_map(|account| {
+        let slots = account.storage_changes.iter();
+        let slots = slots.map(|changes| Some(changes.slot));
+        let both = std::iter::once(None).chain(slots);
+        both.map(|slot| (account.address, slot))
+    })
+}
+
+/// Accounts of the list, each before its slots.
+fn listed(list: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256>)> {
+    list.iter().flat_map(|account| {
+        let both = std::iter::once(None).chain(account.storage_slots().map(Some));
+        both.map(|slot| (account.address, slot))
+    })
+}
+
+impl Chain {
+    /// Executes a block, with the access list that it has brought, and where that takes long enough, does
+    /// beside it what its root needs.
+    pub(super) fn execute_ahead(
+        &self,
+        block: &RecoveredBlock,
+        list: Option<&[AccountChanges]>,
+        view: &mut View,
+    ) -> Result<(Executed, Shares, Option<EarlyRoot>), Refusal> {
+        let is_long = block.block.header.gas_used >= PREFETCH_GAS;
+        let (executed, shares) = match list {
+            Some(list) if is_long => return self.execute_beside_root((block, list), view),
+            None if is_long => {
+                let work = |view: &View| self.execute((block, None), view);
+                self.world().with_prefetch(view, work)?
+            }
+            _ => self.execute((block, list), view)?,
+        };
+        Ok((executed, shares, None))
+    }
+
+    /// Executes a block, and makes the root that its list leads to beside that; `None` if that could not
+    /// be made.
+    fn execute_beside_root(
+        &self,
+        (block, list): (&RecoveredBlock, &[AccountChanges]),
+        view: &View,
+    ) -> Result<(Executed, Shares, Option<EarlyRoot>), Refusal> {
+        let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
+        let early = std::thread::scope(|scope| {
+            let early = scope.spawn(|| {
+                let diff = self.read_listed(list, view, &is_executed)?;
+                // Of a block that has come to something else already, nobody wants that root.
+                let is_vain = outcome.get().is_some_and(|outcome| !gives(outcome, &diff));
+                let root = (!is_vain).then(|| self.early_root(diff, view));
+                root.transpose()
+            });
+            let executed = self.execute((block, Some(list)), view);
+            is_executed.store(true, Ordering::Relaxed);
+            outcome.get_or_init(|| executed);
+            early.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        let outcome = outcome.into_inner();
+        let (executed, shares) = outcome.expect("it was executed")?;
+        // What fails here fails in the ordinary way too, or does not matter.
+        let early = early.unwrap_or_else(|_: Fault| None);
+        Ok((executed, shares, early))
+    }
+
+    /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list
+    /// names is read, until the block `is_executed`.
+    fn read_listed(
+        &self,
+        list: &[AccountChanges],
+        view: &View,
+        is_executed: &AtomicBool,
+    ) -> Result<StateDiff, Fault> {
+        std::thread::scope(|scope| {
+            // Once the block is executed, more threads load what is left.
+            scope.spawn(|| self.world().load_ways(view, changed(list), is_executed));
+            for first in 0..READERS {
+                let wanted = listed(list).skip(first).step_by(READERS);
+                scope.spawn(move || view.read_ahead(wanted, is_executed));
+            }
+            diff_of_access_list(list, view)
+        })
+    }
+
+    fn early_root(&self, diff: StateDiff, view: &View) -> Result<EarlyRoot, Fault> {
+        let prepared = self.world().prepare(view, &diff)?;
+        Ok(EarlyRoot { diff, prepared })
+    }
+
+    /// The root after a block that has been executed; whether it is the early one.
+    pub(super) fn root_of(
+        &self,
+        view: &View,
+        executed: &Executed,
+        early: Option<EarlyRoot>,
+    ) -> Result<(Prepared, bool), Refusal> {
+        match early {
+            Some(early) if early.diff == executed.diff => Ok((early.prepared, true)),
+            _ => {
+                let prepared = self.world().prepare(view, &executed.diff).map_err(fault)?;
+                Ok((prepared, false))
+            }
+        }
+    }
+}
