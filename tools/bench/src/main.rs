@@ -9,6 +9,7 @@ mod gen_chain;
 mod gen_genesis;
 mod import;
 mod keccak;
+mod listed;
 mod machine;
 mod overview;
 mod peers;
@@ -64,6 +65,8 @@ enum Command {
     Replay(replay::Options),
     /// State root and commit of random changes over a large state, beside alloy-trie and geth.
     StateRoot(state_root::Options),
+    /// Blocks of Amsterdam judged with their access list and without, on one thread and on several.
+    Listed(listed::Options),
     /// Keccak-256 of many messages at once, beside keccak-asm and sha3.
     Keccak(keccak::Options),
     /// Random reads of slots of a large state, beside bare RocksDB and MDBX.
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::GenChain(options) => gen_chain::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::StateRoot(options) => state_root::run(&options),
+        Command::Listed(options) => listed::run(&options),
         Command::Keccak(options) => keccak::run(&options),
         Command::Sload(options) => sload::run(&options),
         Command::Engine(options) => engine::run(&options),
