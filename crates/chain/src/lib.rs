@@ -71,7 +71,7 @@ pub use niwaki_state::{
 pub use niwaki_storage::{
     BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,
 };
-pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures};
+pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures, nanoseconds};
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;

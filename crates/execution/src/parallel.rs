@@ -16,46 +16,47 @@
 
 mod before;
 mod committed;
+mod help;
 mod listed;
+mod run;
 mod threads;
 mod timeline;
 
 use crate::body::{Executed, PostState, at_index};
 use crate::executor::{ExecuteError, Executor};
 use crate::transaction::TransactionResult;
-use before::{AheadView, Before};
+use before::Before;
 use committed::Committed;
-use listed::{Listed, Told};
+use help::Call;
+use listed::Listed;
 use niwaki_evm::Effects;
 use niwaki_primitives::{
     AccountChanges, Address, B256, Block, Bytes, Fault, Fork, Receipt, RecoveredBlock, StateDiff,
-    StateView, Transaction, TxEnvelope, Typed2718, map::HashMap,
+    StateView, Transaction, TxEnvelope, Typed2718,
 };
 use niwaki_rules::{
     BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
     upfront_cost,
 };
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use run::{Ahead, Place, Run};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use timeline::Timeline;
 pub use timeline::{Span, Step};
 
 /// On how many threads transactions run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Parallelism {
     /// Threads, the one that calls included.
     pub threads: usize,
-    /// What is left of a block must be expected to take so long for a second thread to help; zero for
-    /// help from the first transaction on.
-    pub least_rest: Duration,
+    /// A clock that never goes back, nanoseconds: then others help once what is left of a block is
+    /// expected to take long enough. Without it they help from the first transaction on.
+    pub clock: Option<fn() -> u64>,
     /// Whether every transaction runs ahead before the first one counts, as if there were more threads
     /// than transactions: for tests.
     pub all_ahead: bool,
-    /// Whether it is noted what each thread does, and when; then every block is run this way.
+    /// Whether it is noted what each thread does, and when, if there is a clock; then every block is run
+    /// this way.
     pub notes_spans: bool,
 }
 
@@ -64,7 +65,7 @@ impl Parallelism {
     pub const fn of(threads: usize) -> Self {
         Self {
             threads,
-            least_rest: Duration::from_micros(1_200),
+            clock: None,
             all_ahead: false,
             notes_spans: false,
         }
@@ -78,33 +79,6 @@ impl Parallelism {
             && (self.threads > 1 || self.all_ahead || self.notes_spans)
     }
 }
-
-/// Gas of a transaction that runs no code, and takes less time than it takes to hand it over; as most
-/// that have no input do, whatever their limit.
-const PLAIN_GAS: u64 = 21_000;
-
-/// So many transactions may run ahead of the one whose turn it is: what waits is held in memory.
-const WINDOW: usize = 64;
-
-/// Transactions that are left to the committing thread, when it has caught up with those that run
-/// ahead: run in their turn they cost less, and meanwhile others get ahead of it again.
-const LEAP: usize = 6;
-
-/// A transaction of so much gas runs ahead whomever it calls: what it has read and the results of
-/// precompiled contracts are at hand when it runs again.
-const HEAVY_GAS: u64 = 500_000;
-
-/// So much gas is used between two looks at the clock before others help.
-const LOOK_GAS: u64 = 250_000;
-
-/// So long a block runs on one thread, before it is known whether it is worth others.
-const ALONE: Duration = Duration::from_micros(150);
-
-/// So much gas may be used for nothing in any block.
-const LEAST_WASTE: u64 = 4_000_000;
-
-/// So often a thread looks whether another is done before it does something else.
-const SPINS: u32 = 200;
 
 /// How the transactions of a block were run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,260 +104,10 @@ impl Shares {
     }
 }
 
-/// A transaction that ran ahead of its turn.
-struct Ahead {
-    result: TransactionResult,
-    effects: Effects,
-    told: Told,
-}
-
-const FREE: u8 = 0;
-const TAKEN: u8 = 1;
-const DONE: u8 = 2;
-
-/// A transaction's place: who runs it, and what came of it.
-#[derive(Default)]
-struct Place {
-    state: AtomicU8,
-    ahead: Mutex<Option<Ahead>>,
-}
-
-impl Place {
-    fn take(&self) -> bool {
-        let taken = self
-            .state
-            .compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok()
-    }
-
-    fn is_free(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == FREE
-    }
-
-    fn put(&self, ahead: Option<Ahead>) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
-        self.state.store(DONE, Ordering::Release);
-    }
-
-    fn is_done(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DONE
-    }
-
-    fn get(&self) -> Option<Ahead> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.take()
-    }
-}
-
-/// What all threads share.
-struct Run<'r> {
-    spec: &'r ChainSpec,
-    block: &'r RecoveredBlock,
-    before: Before<'r>,
-    places: Vec<Place>,
-    /// Behind all that were taken to run ahead.
-    next: AtomicUsize,
-    /// How many count already.
-    counted: AtomicUsize,
-    /// Of who was called by those that ran ahead: how many were kept, and how many run again.
-    called: RwLock<HashMap<Address, (u32, u32)>>,
-    /// Gas of runs that were thrown away.
-    wasted_gas: AtomicU64,
-    is_over: AtomicBool,
-    all_ahead: bool,
-    committer: Thread,
-    timeline: Option<Timeline>,
-}
-
-/// A thread's own state to run transactions ahead upon, and the machine it did that with before.
-type Spare<'e> = (&'e AheadView<'e>, Option<Executor<'e>>);
-
-impl Run<'_> {
-    /// Does what `step` is, and notes how long that took if anybody wants to know.
-    fn noted<T>(&self, index: usize, step: Step, work: impl FnOnce() -> T) -> T {
-        let Some(timeline) = &self.timeline else {
-            return work();
-        };
-        let began = Instant::now();
-        let done = work();
-        timeline.note(index, step, began);
-        done
-    }
-
-    /// Waits until whoever has a transaction is done with it, and runs others ahead meanwhile.
-    fn wait_for<'e>(&'e self, place: &Place, spare: &mut Spare<'e>) -> Option<Ahead> {
-        let mut spins = 0_u32;
-        while !place.is_done() {
-            spins = spins.saturating_add(1);
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else if let Some(next) = self.take_next() {
-                let ahead = self.run_ahead(spare, next);
-                self.places[next].put(ahead);
-            } else {
-                std::thread::park();
-            }
-        }
-        place.get()
-    }
-
-    fn transaction(&self, index: usize) -> (&TxEnvelope, Address) {
-        let tx = &self.block.block.body.transactions[index];
-        (tx, self.block.senders[index])
-    }
-
-    /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead: one
-    /// behind those that others are at, else one that they have leapt over.
-    fn take_next(&self) -> Option<usize> {
-        if self.is_over.load(Ordering::Relaxed) {
-            return None;
-        }
-        let next = self.next.load(Ordering::Relaxed);
-        if self.all_ahead {
-            return self.take_first(next..self.places.len());
-        }
-        let counted = self.counted.load(Ordering::Relaxed);
-        let end = counted.saturating_add(WINDOW).min(self.places.len());
-        let from = next.max(counted.saturating_add(LEAP));
-        let first = counted.saturating_add(1);
-        self.take_first(from..end)
-            .or_else(|| self.take_first(first..from.min(end)))
-    }
-
-    fn take_first(&self, mut range: Range<usize>) -> Option<usize> {
-        let index = range.find(|index| self.is_worth_it(*index) && self.places[*index].take())?;
-        self.next
-            .fetch_max(index.saturating_add(1), Ordering::Relaxed);
-        Some(index)
-    }
-
-    /// Whether a transaction should run ahead of its turn, if nobody has it.
-    fn is_worth_it(&self, index: usize) -> bool {
-        let tx = self.transaction(index).0;
-        let is_heavy = tx.gas_limit() >= HEAVY_GAS;
-        let is_plain = tx.gas_limit() <= PLAIN_GAS || tx.input().is_empty() && tx.to().is_some();
-        self.all_ahead
-            || self.places[index].is_free()
-                && (is_heavy || !is_plain && !self.is_disturbed(tx.to()))
-    }
-
-    /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
-    fn run_ahead<'e>(&'e self, spare: &mut Spare<'e>, index: usize) -> Option<Ahead> {
-        let (tx, sender) = self.transaction(index);
-        let (view, executor) = spare;
-        let view = *view;
-        view.begin(index);
-        let run = || {
-            let header = &self.block.block.header;
-            let own = executor.take();
-            let mut own = own.unwrap_or_else(|| Executor::new(self.spec, header, view.state()));
-            let ran = own.run_ahead(tx, sender);
-            (own, ran)
-        };
-        let ran = self.noted(index, Step::Ahead, || catch_unwind(AssertUnwindSafe(run)));
-        let (own, ran) = ran.ok()?;
-        *executor = Some(own);
-        let (result, effects) = ran?;
-        let told = view.take_told();
-        Some(Ahead {
-            result,
-            effects,
-            told,
-        })
-    }
-
-    /// Whether most of those that called the same contract were run again: it has something that each
-    /// call changes, so they are left to their turn.
-    fn is_disturbed(&self, to: Option<Address>) -> bool {
-        let called = self.called.read().unwrap_or_else(PoisonError::into_inner);
-        let shares = to.and_then(|to| called.get(&to));
-        shares.is_some_and(|(kept, repeated)| repeated > kept)
-    }
-
-    fn note_call(&self, to: Option<Address>, is_kept: bool) {
-        let Some(to) = to else {
-            return;
-        };
-        let mut called = self.called.write().unwrap_or_else(PoisonError::into_inner);
-        let (kept, repeated) = called.entry(to).or_default();
-        let count = if is_kept { kept } else { repeated };
-        *count = count.saturating_add(1);
-    }
-
-    /// Notes gas that was used for nothing. When that is more than the block is worth, nothing runs ahead
-    /// any more: transactions may have been made to disturb each other.
-    fn note_waste(&self, gas: u64) {
-        let before = self.wasted_gas.fetch_add(gas, Ordering::Relaxed);
-        let bound = self.block.block.header.gas_used.max(LEAST_WASTE);
-        if before.saturating_add(gas) > bound {
-            self.is_over.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes whether a run of so much gas was kept. A list that was wrong once is not asked again.
-    fn note(&self, to: Option<Address>, gas: u64, is_kept: bool) {
-        if !self.before.is_listed() {
-            self.note_call(to, is_kept);
-            self.note_waste(if is_kept { 0 } else { gas });
-        } else if !is_kept {
-            self.is_over.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Runs transactions ahead until there is none left.
-    fn work(&self) {
-        let view = self.before.view();
-        let mut spare = (&view, None);
-        while !self.is_over.load(Ordering::Relaxed) {
-            let Some(index) = self.take_next() else {
-                if self.all_ahead || self.counted.load(Ordering::Relaxed) >= self.places.len() {
-                    return;
-                }
-                std::thread::yield_now();
-                continue;
-            };
-            let ahead = self.run_ahead(&mut spare, index);
-            self.places[index].put(ahead);
-            self.committer.unpark();
-        }
-    }
-}
-
-/// When others are called for help.
-struct Call {
-    /// When the first transaction was begun.
-    began: Instant,
-    least_rest: Duration,
-    /// The gas that was used when the clock was read last.
-    gas_looked_at: u64,
-}
-
-impl Call {
-    /// Whether what is left of a block that has used so much gas must be expected to take long enough,
-    /// by the gas that it says it uses beyond that of its transactions' own.
-    fn is_due(&mut self, gas: u64, run: &Run<'_>) -> bool {
-        if self.least_rest.is_zero() {
-            return true;
-        }
-        if gas.saturating_sub(self.gas_looked_at) < LOOK_GAS {
-            return false;
-        }
-        self.gas_looked_at = gas;
-        let took = self.began.elapsed();
-        let counted = run.counted.load(Ordering::Relaxed);
-        let left = run.places.len().saturating_sub(counted) as u64;
-        let gas_used = run.block.block.header.gas_used;
-        let rest = gas_used.saturating_sub(gas.saturating_add(left.saturating_mul(PLAIN_GAS)));
-        let expected = took.as_nanos().saturating_mul(rest.into());
-        let least = self.least_rest.as_nanos().saturating_mul(gas.into());
-        took >= ALONE && expected >= least
-    }
-}
-
 impl Executor<'_> {
     /// Runs a transaction ahead of its turn, as if the transactions before it left it room and funds.
     /// `None` if it can't be known what it would do.
-    fn run_ahead(
+    pub(super) fn run_ahead(
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
@@ -502,6 +226,7 @@ impl<'v> Executor<'v> {
         before: Before<'v>,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let transactions = &block.block.body.transactions;
+        let clock = parallelism.clock.filter(|_| parallelism.notes_spans);
         let run = Run {
             spec,
             block,
@@ -514,7 +239,7 @@ impl<'v> Executor<'v> {
             is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
             committer: std::thread::current(),
-            timeline: parallelism.notes_spans.then(Timeline::new),
+            timeline: clock.map(Timeline::new),
         };
         let (receipts, mut shares) = self.process_on(parallelism, &run, before)?;
         shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
@@ -535,11 +260,7 @@ impl<'v> Executor<'v> {
         let Some(pool) = threads::pool(helpers) else {
             return self.commit_all(run, |_| true);
         };
-        let mut call = Call {
-            began: Instant::now(),
-            least_rest: parallelism.least_rest,
-            gas_looked_at: 0,
-        };
+        let mut call = Call::new(parallelism.clock);
         pool.in_place_scope(|scope| {
             let done = self.commit_all(run, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);

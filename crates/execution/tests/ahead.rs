@@ -14,7 +14,6 @@ use niwaki_rules::ChainSpec;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::time::Duration;
 
 const CHAIN_ID: u64 = 1;
 const COINBASE: Address = Address::repeat_byte(0xcb);
@@ -276,7 +275,6 @@ fn compare(name: &str, fork: Fork, state: &MemoryState, block: &RecoveredBlock) 
     let mut shares = Shares::default();
     for (threads, all_ahead) in [(1, true), (2, false), (3, false), (8, false), (8, true)] {
         let parallelism = Parallelism {
-            least_rest: Duration::ZERO,
             all_ahead,
             ..Parallelism::of(threads)
         };
@@ -401,7 +399,6 @@ fn invalid_blocks_are_refused_for_the_same_reason() {
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let serial = outcome(apply_body(&spec, &block, &state, &mut no_root));
         let ahead = Parallelism {
-            least_rest: Duration::ZERO,
             all_ahead: seed % 2 == 0,
             ..Parallelism::of(3)
         };

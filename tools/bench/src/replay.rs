@@ -9,6 +9,7 @@ use crate::{
     stats::{median, percentile},
 };
 use eyre::{ContextCompat, Result, bail, ensure};
+use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
     ExecuteError, Executor, Parallelism, Shares, apply_body, apply_body_with,
@@ -199,6 +200,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         repeat: options.repeat.max(1),
         parallelism: Parallelism {
             all_ahead: options.all_ahead,
+            clock: Some(nanoseconds),
             notes_spans: options.timeline.is_some(),
             ..Parallelism::of(options.threads)
         },

@@ -11,7 +11,6 @@ use niwaki_testkit::fixture_files;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Runs EVM code, and the conformance fixtures of execution-spec-tests and ethereum-tests.
 ///
@@ -94,7 +93,6 @@ impl BlockOptions {
     fn parallelism(&self) -> Option<Parallelism> {
         let wanted = self.all_ahead || self.tx_threads.is_some();
         wanted.then(|| Parallelism {
-            least_rest: Duration::ZERO,
             all_ahead: self.all_ahead,
             ..Parallelism::of(self.tx_threads.unwrap_or(1).max(1))
         })

@@ -9,7 +9,6 @@ use niwaki_execution::Parallelism;
 use niwaki_testkit::{corpus, fixture_files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Folders of fixtures and their kind.
 const CORPUS: [(&str, Suite); 6] = [
@@ -72,7 +71,6 @@ fn run_all(path: &Path, suite: Suite) -> Tally {
 fn ways(suite: Suite) -> Vec<Selection> {
     let ahead = |threads, all_ahead| Selection {
         parallelism: Some(Parallelism {
-            least_rest: Duration::ZERO,
             all_ahead,
             ..Parallelism::of(threads)
         }),

@@ -1,7 +1,6 @@
 //! What each thread did, and when.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// What was done with a transaction for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,10 +11,10 @@ pub struct Span {
     pub thread: usize,
     /// What the thread did.
     pub step: Step,
-    /// Since the first transaction was begun.
-    pub began: Duration,
+    /// Nanoseconds since the first transaction was begun.
+    pub began: u64,
     /// The same.
-    pub ended: Duration,
+    pub ended: u64,
 }
 
 /// What is done with a transaction.
@@ -35,26 +34,33 @@ pub enum Step {
 
 /// Spans of all threads.
 pub(super) struct Timeline {
-    start: Instant,
+    clock: fn() -> u64,
+    start: u64,
     spans: Mutex<Vec<Span>>,
 }
 
 impl Timeline {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(clock: fn() -> u64) -> Self {
         Self {
-            start: Instant::now(),
+            clock,
+            start: clock(),
             spans: Mutex::default(),
         }
     }
 
+    /// Nanoseconds since the first transaction was begun.
+    pub(super) fn now(&self) -> u64 {
+        (self.clock)().saturating_sub(self.start)
+    }
+
     /// Notes what the calling thread has done since `began`.
-    pub(super) fn note(&self, transaction: usize, step: Step, began: Instant) {
+    pub(super) fn note(&self, transaction: usize, step: Step, began: u64) {
         let span = Span {
             transaction,
             thread: rayon_core::current_thread_index().map_or(0, |index| index.saturating_add(1)),
             step,
-            began: began.saturating_duration_since(self.start),
-            ended: self.start.elapsed(),
+            began,
+            ended: self.now(),
         };
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         spans.push(span);

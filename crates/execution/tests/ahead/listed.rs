@@ -10,7 +10,6 @@ use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::time::Duration;
 
 /// Threads, and whether everything runs ahead before the first transaction counts.
 const WAYS: [(usize, bool); 5] = [(1, true), (2, false), (3, false), (8, false), (8, true)];
@@ -35,7 +34,6 @@ fn compare(
     let mut all = Shares::default();
     for (threads, all_ahead) in WAYS {
         let parallelism = Parallelism {
-            least_rest: Duration::ZERO,
             all_ahead,
             ..Parallelism::of(threads)
         };

@@ -11,7 +11,6 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{MemoryState, state_root};
-use std::time::Duration;
 
 /// How our machine runs a block.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +25,6 @@ pub(crate) enum Way {
 
 /// The threads of those ways.
 const AHEAD: Parallelism = Parallelism {
-    least_rest: Duration::ZERO,
     all_ahead: true,
     ..Parallelism::of(2)
 };
