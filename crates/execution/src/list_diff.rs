@@ -11,22 +11,33 @@ use std::collections::BTreeMap;
 /// executing the block gives if the list is the block's, but for two things that no list tells:
 /// an empty account that was touched and is gone, and storage that went with its account.
 ///
+/// `None` if an account with storage would be gone, which nothing in a block of these forks can do
+/// (EIP-6780), and whose storage would have to be read as a whole; or once `is_vain`, which is asked
+/// before each read of an account.
+///
 /// # Errors
 /// A [`Fault`] of the view.
 pub fn diff_of_access_list(
     list: &[AccountChanges],
     view: &dyn StateView,
-) -> Result<StateDiff, Fault> {
+    is_vain: &dyn Fn() -> bool,
+) -> Result<Option<StateDiff>, Fault> {
     let mut diff = StateDiff::default();
     let mut codes = BTreeMap::new();
     for changes in list.iter().filter(|changes| changes.has_changes()) {
+        if is_vain() {
+            return Ok(None);
+        }
         let change = account_diff(changes, view, &mut codes)?;
+        if change.new.is_none() && view.has_storage(&changes.address)? {
+            return Ok(None);
+        }
         if change.prior != change.new || !change.slots.is_empty() {
             diff.accounts.push((changes.address, change));
         }
     }
     diff.codes = codes.into_iter().collect();
-    Ok(diff)
+    Ok(Some(diff))
 }
 
 /// What the list tells of one account; its new code goes to `codes`.
@@ -65,4 +76,45 @@ fn account_diff(
         storage_wiped: false,
         slots,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_primitives::{Address, BalanceChange, BlockAccessIndex, NonceChange};
+    use niwaki_testkit::{MemoryAccount, MemoryState};
+
+    const ACCOUNT: Address = Address::repeat_byte(1);
+
+    /// The account has a nonce, and storage if so; the list says that nothing is left of it.
+    fn emptied(has_storage: bool, is_vain: bool) -> Option<StateDiff> {
+        let mut account = MemoryAccount {
+            nonce: 1,
+            ..MemoryAccount::default()
+        };
+        if has_storage {
+            account.storage.insert(U256::ONE, U256::ONE);
+        }
+        let mut state = MemoryState::default();
+        state.insert(ACCOUNT, account);
+        let mut changes = AccountChanges::new(ACCOUNT);
+        let index = BlockAccessIndex(1);
+        changes.nonce_changes.push(NonceChange::new(index, 0));
+        changes
+            .balance_changes
+            .push(BalanceChange::new(index, U256::ZERO));
+        diff_of_access_list(&[changes], &state, &|| is_vain).unwrap()
+    }
+
+    #[test]
+    fn an_account_with_storage_is_never_gone_because_a_list_says_so() {
+        assert_eq!(emptied(true, false), None);
+        let diff = emptied(false, false).expect("no storage to read");
+        assert_eq!(diff.accounts[0].1.new, None);
+    }
+
+    #[test]
+    fn nothing_is_read_in_vain() {
+        assert_eq!(emptied(false, true), None);
+    }
 }

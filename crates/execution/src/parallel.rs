@@ -104,6 +104,15 @@ impl Shares {
     }
 }
 
+/// Ends what runs ahead when the committing thread is done, or panics.
+struct Over<'r>(&'r AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Executor<'_> {
     /// Runs a transaction ahead of its turn, as if the transactions before it left it room and funds.
     /// `None` if it can't be known what it would do.
@@ -162,8 +171,9 @@ pub fn apply_body_on(
     apply_body_with(parallelism, spec, (block, None), view, post_state)
 }
 
-/// As [`apply_body_on`], of a block that has brought its access list, maybe. Whether that is the
-/// block's is for the caller to see: what comes of the block is the same whatever the list says.
+/// As [`apply_body_on`], of a block that has brought its access list, maybe. The caller must compare the
+/// list that the block has with the one that it brought, and refuse it if they differ: what comes of
+/// a block whose list lies need not be what comes of it without.
 ///
 /// # Errors
 /// As [`apply_body`](crate::apply_body).
@@ -262,7 +272,8 @@ impl<'v> Executor<'v> {
         };
         let mut call = Call::new(parallelism.clock);
         pool.in_place_scope(|scope| {
-            let done = self.commit_all(run, |executor| {
+            let _over = Over(&run.is_over);
+            self.commit_all(run, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
                     before.hear(executor.evm.world());
@@ -271,9 +282,7 @@ impl<'v> Executor<'v> {
                     }
                 }
                 is_due
-            });
-            run.is_over.store(true, Ordering::Relaxed);
-            done
+            })
         })
     }
 
@@ -297,11 +306,11 @@ impl<'v> Executor<'v> {
                 self.check(tx, sender)
                     .map_err(|error| at_index(index, error))?;
                 let ahead = run.noted(index, Step::Wait, || run.wait_for(place, &mut spare));
+                let gas = ahead.as_ref().map(|ahead| ahead.result.gas_before_refund);
                 if let Some(ahead) = ahead {
-                    let gas = ahead.result.gas_before_refund;
                     adopted = run.noted(index, Step::Adopt, || self.adopt(tx, ahead))?;
-                    run.note(tx.to(), gas, adopted.is_some());
                 }
+                run.note(tx.to(), gas.unwrap_or(tx.gas_limit()), adopted.is_some());
             }
             let count = match (&adopted, is_free) {
                 (Some(_), _) => &mut shares.kept,

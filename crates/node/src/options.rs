@@ -89,7 +89,7 @@ pub(crate) struct Options {
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
-    /// How many threads these are [default: as many as the machine runs at once].
+    /// On how many threads --bonsai-parallel-tx-processing-enabled runs them, without it on one [default: as many as the machine runs at once].
     #[arg(
         long,
         global = true,

@@ -30,6 +30,8 @@ pub(crate) struct Tries {
     rows: Batch,
     /// Counts moves.
     moves: u64,
+    /// Whether a move has begun and not ended: only a panic leaves it so.
+    is_torn: bool,
     nodes_read: u64,
     sweep: Option<Sweep>,
 }
@@ -72,6 +74,7 @@ impl Tries {
             ahead: Layers::default(),
             rows: Batch::new(),
             moves: 0,
+            is_torn: false,
             nodes_read: 0,
             sweep: None,
         }
@@ -109,7 +112,9 @@ impl Tries {
         self.moves += 1;
         let ahead = std::mem::take(&mut self.ahead);
         let source = DiskTrie::new(Rows::Now(database), ahead.steps());
+        self.is_torn = true;
         let root = self.move_from(&ahead, &source, (before, last));
+        self.is_torn = false;
         self.count(&source);
         root
     }
@@ -187,11 +192,12 @@ impl Tries {
         &self.rows
     }
 
-    /// Whether the rows on the way from the head are so many that the way is better begun again.
+    /// Whether the way is better begun again: a move ended in a panic, or the rows on the way from the
+    /// head are too many.
     /// Every move adds to them, back and forth alike, and only a block that lands takes them:
     /// without a bound, states that nothing comes of would fill the memory.
     pub(crate) fn has_strayed(&self) -> bool {
-        self.rows.bytes() > LEAST_ROW_BYTES.max(self.limit_bytes / 4)
+        self.is_torn || self.rows.bytes() > LEAST_ROW_BYTES.max(self.limit_bytes / 4)
     }
 
     pub(crate) fn take_rows(&mut self) -> Batch {

@@ -83,11 +83,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Evm(options) => {
-            // Programs are run again and again: every time is to count.
-            niwaki_crypto::set_precompile_result_bytes(0);
-            programs::run(&options)
-        }
+        Command::Evm(options) => programs::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Overview(options) => overview::run(&options),
         Command::Compare(options) => compare::run(&options),

@@ -93,6 +93,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
         let ran = once(&state, fork, &input, options, Some(&mut tracer))?;
         eprint!("{}", tracer.finish(ran.end(fork)));
     }
+    // Every run is to count.
+    niwaki_crypto::set_precompile_result_bytes(0);
     let repeat = options.repeat.max(1);
     for _ in 0..repeat.div_ceil(10) {
         once(&state, fork, &input, options, None)?;

@@ -10,7 +10,6 @@ use crate::Chain;
 use niwaki_execution::{Executed, Shares, diff_of_access_list};
 use niwaki_primitives::{AccountChanges, Address, Fault, RecoveredBlock, StateDiff, U256};
 use niwaki_state::{Prepared, View};
-use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,7 +81,11 @@ impl Chain {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
         let early = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
-                let diff = self.read_listed(list, view, &is_executed)?;
+                let is_refused = || outcome.get().is_some_and(Outcome::is_err);
+                let diff = self.read_listed(list, view, &is_executed, &is_refused)?;
+                let Some(diff) = diff else {
+                    return Ok(None);
+                };
                 // Of a block that has come to something else already, nobody wants that root.
                 let is_vain = outcome.get().is_some_and(|outcome| !gives(outcome, &diff));
                 let root = (!is_vain).then(|| self.early_root(diff, view));
@@ -91,12 +94,12 @@ impl Chain {
             let executed = self.execute((block, Some(list)), view);
             is_executed.store(true, Ordering::Relaxed);
             outcome.get_or_init(|| executed);
-            early.join().unwrap_or_else(|panic| resume_unwind(panic))
+            early.join()
         });
         let outcome = outcome.into_inner();
         let (executed, shares) = outcome.expect("it was executed")?;
-        // What fails here fails in the ordinary way too, or does not matter.
-        let early = early.unwrap_or_else(|_: Fault| None);
+        // What fails or panics here does so in the ordinary way too, or does not matter.
+        let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
         Ok((executed, shares, early))
     }
 
@@ -107,7 +110,8 @@ impl Chain {
         list: &[AccountChanges],
         view: &View,
         is_executed: &AtomicBool,
-    ) -> Result<StateDiff, Fault> {
+        is_refused: &dyn Fn() -> bool,
+    ) -> Result<Option<StateDiff>, Fault> {
         std::thread::scope(|scope| {
             // Once the block is executed, more threads load what is left.
             scope.spawn(|| self.world().load_ways(view, changed(list), is_executed));
@@ -115,7 +119,7 @@ impl Chain {
                 let wanted = listed(list).skip(first).step_by(READERS);
                 scope.spawn(move || view.read_ahead(wanted, is_executed));
             }
-            diff_of_access_list(list, view)
+            diff_of_access_list(list, view, is_refused)
         })
     }
 

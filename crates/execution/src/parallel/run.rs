@@ -236,7 +236,8 @@ impl Run<'_> {
         }
     }
 
-    /// Notes whether a run of so much gas was kept. A list that was wrong once is not asked again.
+    /// Notes whether a run of so much gas was kept. A list that was wrong once is not asked again. A run
+    /// that came to nothing may have used all gas that it had.
     pub(super) fn note(&self, to: Option<Address>, gas: u64, is_kept: bool) {
         if !self.before.is_listed() {
             self.note_call(to, is_kept);

@@ -169,12 +169,27 @@ impl LogFilter {
     }
 }
 
-/// Whether the parameters of `eth_getLogs` ask for one block by its number or hash.
+/// Bytes of parameters that may be looked at before anything is queued.
+const SHORT_PARAMS: usize = 2048;
+
+/// Which blocks a filter is about.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Blocks {
+    block_hash: Option<B256>,
+    from_block: Option<BlockTag>,
+    to_block: Option<BlockTag>,
+}
+
+/// Whether the parameters of `eth_getLogs` are short, and ask for one block by its number or hash.
 pub(super) fn are_of_one_block(params: &str) -> bool {
-    let filter = serde_json::from_str::<(LogFilter,)>(params);
-    filter.is_ok_and(|(filter,)| match (filter.from_block, filter.to_block) {
+    if params.len() > SHORT_PARAMS {
+        return false;
+    }
+    let blocks = serde_json::from_str::<(Blocks,)>(params);
+    blocks.is_ok_and(|(blocks,)| match (blocks.from_block, blocks.to_block) {
         (Some(BlockTag::Number(from)), Some(BlockTag::Number(to))) => from == to,
-        (None, None) => filter.block_hash.is_some(),
+        (None, None) => blocks.block_hash.is_some(),
         _ => false,
     })
 }
@@ -210,8 +225,8 @@ pub(crate) fn write_logs_of(
         return found.write_block(&block);
     }
     let (from, to) = filter.range(backend)?;
-    let index = match masks.is_empty() {
-        true => None, // Every block with logs is wanted.
+    let index = match masks.is_empty() || from == to {
+        true => None, // Every block with logs is wanted, or there is but one to look at.
         false => Some(backend.chain().log_index()?),
     };
     let mut number = from;
@@ -380,8 +395,18 @@ mod tests {
             ("[{}]".to_owned(), false),
             ("[]".to_owned(), false),
             ("{}".to_owned(), false),
+            (
+                format!(
+                    "[{{\"blockHash\":{hash},\"address\":[{}]}}]",
+                    vec!["1"; 2000].join(",")
+                ),
+                false,
+            ),
         ] {
             assert_eq!(are_of_one_block(&params), want, "{params}");
+            let method = crate::methods::all().find(|method| method.name == "eth_getLogs");
+            let lane = method.expect("a row").lane_of(Some(&params));
+            assert_eq!(lane == crate::methods::Lane::Call, want, "{params}");
         }
     }
 

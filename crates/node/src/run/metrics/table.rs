@@ -83,7 +83,7 @@ pub(crate) const METRICS: &[Row] = &[
     row("niwaki_block_recover_seconds", Summary, "", "Senders from signatures"),
     row("niwaki_block_root_seconds", Summary, "", "The state root"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
-    row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that the state's caches answered"),
+    row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),
     row("niwaki_cache_misses_total", Counter, "cache", "Look-ups that they did not"),
     row("niwaki_rpc_connections_refused_total", Counter, "", "Connections closed for being too many"),
     row("niwaki_rpc_tokens_refused_total", Counter, "", "Requests without a good token"),
