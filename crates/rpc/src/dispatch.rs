@@ -253,6 +253,7 @@ impl Dispatcher {
         deadline: Instant,
         in_parts: bool,
     ) -> Answer {
+        self.lanes.give_way();
         let request: Request<'_> = match serde_json::from_str(text) {
             Ok(request) => request,
             Err(error) if error.is_data() => {

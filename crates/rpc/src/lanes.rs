@@ -5,6 +5,7 @@
 //! may make run at a lower priority than those that a consensus client waits for.
 
 use crate::methods::Lane;
+use crate::precedence::{LONGEST_WAIT, Precedence, yield_to_blocks};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +16,13 @@ type Job = Box<dyn FnOnce() + Send>;
 /// How many calls may wait for a worker of a lane.
 const QUEUED: usize = 1024;
 
-/// Added to the niceness of workers whose calls nobody's block waits for.
-const NICE: i32 = 5;
-
 /// The workers of every lane; shared by all ways in.
 #[derive(Debug)]
 pub struct Lanes {
     queues: [SyncSender<Job>; Lane::QUEUED.len()],
     /// Places for calls that the threads that read requests may answer themselves.
     readers: AtomicUsize,
+    precedence: Arc<Precedence>,
 }
 
 /// A place taken by [`Lanes::run_by_reader`], given back with it.
@@ -43,14 +42,15 @@ impl Lanes {
     /// If the system gives no thread.
     pub fn new(cores: usize) -> std::io::Result<Self> {
         let mut queues = Vec::new();
+        let precedence = Arc::new(Precedence::new(cores, LONGEST_WAIT));
         for lane in Lane::QUEUED {
             let (sender, receiver) = sync_channel(QUEUED);
             let jobs = Arc::new(Mutex::new(receiver));
             for index in 0..workers(lane, cores) {
-                let jobs = Arc::clone(&jobs);
+                let (jobs, precedence) = (Arc::clone(&jobs), Arc::clone(&precedence));
                 thread::Builder::new()
                     .name(format!("rpc-{lane:?}-{index}").to_lowercase())
-                    .spawn(move || work(lane, &jobs))?;
+                    .spawn(move || work(lane, &jobs, &precedence))?;
             }
             queues.push(sender);
         }
@@ -58,7 +58,13 @@ impl Lanes {
         Ok(Self {
             queues,
             readers: AtomicUsize::new(cores / 2),
+            precedence,
         })
+    }
+
+    /// Where the calling thread serves what no block waits for, waits while one is judged.
+    pub(crate) fn give_way(&self) {
+        self.precedence.give_way();
     }
 
     /// Lets the thread that read a request of `lane` answer it: most take less than handing them to
@@ -88,12 +94,6 @@ impl Lanes {
     }
 }
 
-/// Lowers the priority of the calling thread, which serves what no block waits for.
-pub fn yield_to_blocks() {
-    // Of the calling thread only, on Linux; elsewhere it is refused or harmless.
-    let _ = rustix::process::nice(NICE);
-}
-
 fn workers(lane: Lane, cores: usize) -> usize {
     match lane {
         Lane::Call => cores.max(2),
@@ -103,7 +103,7 @@ fn workers(lane: Lane, cores: usize) -> usize {
     }
 }
 
-fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
+fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>, precedence: &Precedence) {
     if matches!(lane, Lane::Call | Lane::Heavy | Lane::Long) {
         yield_to_blocks();
     }
@@ -111,7 +111,11 @@ fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
         // One idle worker waits at the queue, the others for it.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match job {
-            Ok(job) => job(),
+            Ok(job) if lane == Lane::Engine => precedence.over_others(job),
+            Ok(job) => {
+                precedence.give_way();
+                job();
+            }
             Err(_) => return,
         }
     }

@@ -47,6 +47,7 @@ mod operator;
 mod outlet;
 mod params;
 mod payloads;
+mod precedence;
 mod server;
 mod session;
 mod simulation;
@@ -62,10 +63,11 @@ pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
 pub use figures::Figures;
-pub use lanes::{Lanes, yield_to_blocks};
+pub use lanes::Lanes;
 pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, OF_CONNECTIONS, all as methods};
 pub use operator::{FiguresSource, LogLevel, LogSwitch, Operator};
 pub use params::{BlockRef, BlockTag, Params};
+pub use precedence::yield_to_blocks;
 pub use server::{
     Access, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret,
     KeyStore, Login, Origins, PasswordError, Proof, StoreError, Tls, TlsOptions, TokenAlgorithm,
