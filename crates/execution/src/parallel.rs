@@ -125,7 +125,6 @@ impl Executor<'_> {
         let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
         let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
         let world = self.evm.world();
-        world.start_over();
         let payer = world.load(&sender).ok()?;
         world.assume_nonce(payer, tx.nonce());
         if !world.can_pay(payer, cost) {

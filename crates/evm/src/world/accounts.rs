@@ -19,6 +19,14 @@ impl CodeId {
     pub(crate) const EMPTY: Self = Self(0);
     /// The code has not been looked at yet.
     const UNKNOWN: Self = Self(u32::MAX);
+
+    /// Of an account whose code has not been looked at.
+    pub(super) fn of_unseen(account: &Account) -> Self {
+        match account.has_code() {
+            true => Self::UNKNOWN,
+            false => Self::EMPTY,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,7 +86,10 @@ impl World<'_> {
     #[inline]
     pub fn load(&mut self, address: &Address) -> Result<AccountId, Fault> {
         match self.account_ids.get(address) {
-            Some(id) => Ok(*id),
+            Some(&id) => {
+                self.note_account(id);
+                Ok(id)
+            }
             None => self.intern(address),
         }
     }
@@ -100,11 +111,7 @@ impl World<'_> {
             current,
             exists: parent.is_some(),
             wiped: false,
-            code: if current.has_code() {
-                CodeId::UNKNOWN
-            } else {
-                CodeId::EMPTY
-            },
+            code: CodeId::of_unseen(&current),
             warm_tx: if self.declared_accounts.contains(address) {
                 self.tx
             } else {
@@ -123,6 +130,7 @@ impl World<'_> {
             is_always_warm: own_precompiled.is_some(),
         });
         self.account_ids.insert(*address, id);
+        self.note_account(id);
         id
     }
 
@@ -274,6 +282,7 @@ impl World<'_> {
         if *left < 0 {
             return Ok(None);
         }
+        self.note_account(id);
         let record = self.record_mut(id);
         record.accessed = true;
         if record.warm_tx != tx && !record.is_always_warm {
@@ -416,10 +425,14 @@ impl World<'_> {
         let mut next = record.first_slot;
         while let Some(slot) = next {
             let slot = self.slot_record(slot);
+            next = slot.next;
             if !slot.current.is_zero() {
+                // It need not be this transaction that has seen the slot.
+                if let Some(ahead) = &mut self.ahead {
+                    ahead.is_opaque = true;
+                }
                 return Ok(true);
             }
-            next = slot.next;
         }
         // Slots that this block has not seen. One that it has set to zero is still counted here;
         // only an account without nonce and code could have such, and none can change its slots.

@@ -9,7 +9,7 @@
 //! difference, and "is there enough" as the least balance that makes it so. Fees and transfers of
 //! several transactions to one account do not disturb each other.
 
-use super::{AccountId, SlotId, World, journal::Change};
+use super::{AccountId, CodeId, SlotId, World, journal::Change};
 use crate::code::Code;
 use niwaki_primitives::{Account, Address, Fault, Log, U256, map::HashMap};
 use std::sync::Arc;
@@ -42,6 +42,10 @@ pub(super) struct Ahead {
     needed: HashMap<AccountId, U256>,
     /// Whether it has read what no value of an account or slot tells.
     pub(super) is_opaque: bool,
+    /// Accounts that it has got a handle of, some of them more than once.
+    accounts: Vec<AccountId>,
+    /// Slots likewise, each once.
+    slots: Vec<SlotId>,
 }
 
 /// What a transaction has read and changed, taken out of the world that it ran in.
@@ -88,15 +92,88 @@ pub struct Holding {
 }
 
 impl World<'_> {
-    /// Forgets everything but codes: the next transaction reads its view anew.
+    /// Begins a transaction ahead of its turn upon a view that has changed: everything but codes is
+    /// forgotten.
     pub fn start_over(&mut self) {
         self.account_ids.clear();
         self.accounts.clear();
         self.slot_ids.clear();
         self.slots.clear();
+        self.begin_ahead();
+    }
+
+    /// Begins a transaction ahead of its turn upon a view of which the changes are told by
+    /// [`World::learn_account`] and [`World::learn_slot`]. What the one before has changed is taken back.
+    pub fn start_again(&mut self) {
+        let Some(ahead) = &mut self.ahead else {
+            return self.begin_ahead();
+        };
+        let accounts = std::mem::take(&mut ahead.accounts);
+        for id in std::mem::take(&mut ahead.slots) {
+            let slot = &mut self.slots[id.0 as usize];
+            slot.current = slot.parent;
+            slot.accessed = false;
+        }
+        for id in accounts {
+            let parent = self.record(id).parent;
+            self.take_back(id, parent);
+        }
+        self.begin_ahead();
+    }
+
+    fn begin_ahead(&mut self) {
         self.new_codes.clear();
         **self.ahead.get_or_insert_default() = Ahead::default();
         self.begin_transaction();
+    }
+
+    /// Makes an account what it is in the parent state, and that no transaction has looked at.
+    fn take_back(&mut self, id: AccountId, parent: Option<Account>) {
+        let record = self.record_mut(id);
+        let before = std::mem::replace(&mut record.current, parent.unwrap_or_default());
+        if before.code_hash != record.current.code_hash {
+            record.code = CodeId::of_unseen(&record.current);
+        }
+        record.parent = parent;
+        record.exists = parent.is_some();
+        record.accessed = false;
+        record.looks.take();
+        if std::mem::take(&mut record.wiped) {
+            self.set_slots(id, |slot| slot.parent);
+        }
+    }
+
+    /// The view of this world has changed, between two transactions that run ahead: this is an account now.
+    pub fn learn_account(&mut self, address: &Address, account: Option<Account>) {
+        if let Some(id) = self.account_ids.get(address) {
+            self.take_back(*id, account);
+        }
+    }
+
+    /// As [`World::learn_account`], of a slot.
+    pub fn learn_slot(&mut self, address: &Address, key: U256, value: U256) {
+        let account = self.account_ids.get(address);
+        let id = account.and_then(|account| self.slot_ids.get(&(*account, key)));
+        if let Some(id) = id {
+            let slot = &mut self.slots[id.0 as usize];
+            (slot.parent, slot.current) = (value, value);
+        }
+    }
+
+    /// Notes that a transaction that runs ahead may look at an account.
+    #[inline]
+    pub(super) fn note_account(&mut self, id: AccountId) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.accounts.push(id);
+        }
+    }
+
+    /// As [`World::note_account`], of a slot that the transaction has not seen before.
+    #[inline]
+    pub(super) fn note_slot(&mut self, id: SlotId) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.slots.push(id);
+        }
     }
 
     /// Notes that a balance was enough and so much would be left: the balance of the parent state could
@@ -120,47 +197,48 @@ impl World<'_> {
     /// Takes the transaction out that ran last, and was not ended. `None` if what it has read can't be
     /// told in full.
     pub fn take_effects(&mut self) -> Option<Effects> {
-        let ahead = self.ahead.as_ref().filter(|ahead| !ahead.is_opaque)?;
-        let tx = self.tx;
-        let accounts = (0..).zip(&self.accounts).map(|(at, record)| {
-            let id = AccountId(at);
-            let assumed = ahead.sender.filter(|(sender, _)| *sender == id);
-            let before = record.parent.unwrap_or_default();
-            let has_new_code = record.current.code_hash != before.code_hash;
-            AccountEffect {
-                address: record.address,
-                parent: record.parent,
-                nonce: assumed.map_or(before.nonce, |(_, nonce)| nonce),
-                looks: record.looks.get(),
-                needed: ahead.needed.get(&id).copied().unwrap_or_default(),
-                after: record.current,
-                code: has_new_code.then(|| self.codes[record.code.0 as usize].clone()),
-                is_accessed: record.accessed,
-                is_touched: record.touched_tx == tx,
-                is_destroyed: record.destroyed_tx == tx,
-            }
+        let ahead = self.ahead.as_mut().filter(|ahead| !ahead.is_opaque)?;
+        ahead.accounts.sort_unstable_by_key(|id| id.0);
+        ahead.accounts.dedup();
+        let ahead = self.ahead.as_ref()?;
+        let accounts = ahead.accounts.iter().map(|id| self.effect_on(*id, ahead));
+        let accounts = accounts.collect();
+        let slots = ahead.slots.iter().map(|id| {
+            let slot = self.slot_record(*id);
+            let of_account = |id: &AccountId| id.0.cmp(&slot.account.0);
+            Some(SlotEffect {
+                account: ahead.accounts.binary_search_by(of_account).ok()?,
+                key: slot.key,
+                before: slot.parent,
+                after: slot.current,
+                is_accessed: slot.accessed,
+            })
         });
-        let accounts: Vec<AccountEffect> = accounts.collect();
-        let mut slots = Vec::with_capacity(self.slots.len());
-        for (account, record) in self.accounts.iter().enumerate() {
-            let mut next = record.first_slot;
-            while let Some(id) = next {
-                let slot = self.slot_record(id);
-                slots.push(SlotEffect {
-                    account,
-                    key: slot.key,
-                    before: slot.parent,
-                    after: slot.current,
-                    is_accessed: slot.accessed,
-                });
-                next = slot.next;
-            }
-        }
+        let slots = slots.collect::<Option<_>>()?;
         Some(Effects {
             accounts,
             slots,
             logs: self.take_logs(),
         })
+    }
+
+    fn effect_on(&self, id: AccountId, ahead: &Ahead) -> AccountEffect {
+        let record = self.record(id);
+        let assumed = ahead.sender.filter(|(sender, _)| *sender == id);
+        let before = record.parent.unwrap_or_default();
+        let has_new_code = record.current.code_hash != before.code_hash;
+        AccountEffect {
+            address: record.address,
+            parent: record.parent,
+            nonce: assumed.map_or(before.nonce, |(_, nonce)| nonce),
+            looks: record.looks.get(),
+            needed: ahead.needed.get(&id).copied().unwrap_or_default(),
+            after: record.current,
+            code: has_new_code.then(|| self.codes[record.code.0 as usize].clone()),
+            is_accessed: record.accessed,
+            is_touched: record.touched_tx == self.tx,
+            is_destroyed: record.destroyed_tx == self.tx,
+        }
     }
 
     /// Whether effects hold here, between two transactions. They come from a world whose view is the
@@ -262,10 +340,11 @@ impl World<'_> {
 mod tests {
     use super::*;
     use niwaki_crypto::PrecompileSet;
-    use niwaki_primitives::Fork;
+    use niwaki_primitives::{Bytes, Fork};
     use niwaki_testkit::{MemoryAccount, MemoryState};
 
     const CONTRACT: Address = Address::repeat_byte(0xc0);
+    const PLAIN: Address = Address::repeat_byte(0xee);
     const KEY: U256 = U256::ZERO;
 
     fn world(state: &MemoryState) -> World<'_> {
@@ -306,5 +385,99 @@ mod tests {
         let (_, slot) = change.slots[0];
         assert!(change.storage_wiped);
         assert_eq!((slot.prior, slot.new), (U256::from(5), U256::from(7)));
+    }
+
+    /// A contract with 5 in slot 0 and 6 in slot 1, and an account that has nothing but ether.
+    fn parent() -> MemoryState {
+        let mut state = MemoryState::default();
+        let mut contract = MemoryAccount {
+            nonce: 1,
+            code: Bytes::from_static(&[0]).into(),
+            ..MemoryAccount::default()
+        };
+        contract.storage.insert(KEY, U256::from(5));
+        contract.storage.insert(U256::ONE, U256::from(6));
+        state.insert(CONTRACT, contract);
+        let plain = MemoryAccount {
+            balance: U256::from(9),
+            ..MemoryAccount::default()
+        };
+        state.insert(PLAIN, plain);
+        state
+    }
+
+    /// Runs ahead: another value in slot 0, another balance and code, and a look at slot 1.
+    fn change_much(world: &mut World<'_>) {
+        let id = world.load(&CONTRACT).unwrap();
+        let (first, second) = (
+            world.slot(id, KEY).unwrap(),
+            world.slot(id, U256::ONE).unwrap(),
+        );
+        world.set_slot(first, U256::from(7));
+        assert_eq!(world.slot_value(second), U256::from(6));
+        let plain = world.look_at(&PLAIN).unwrap();
+        world.set_balance(plain, U256::ZERO);
+        world.set_code(plain, &Bytes::from_static(&[1, 2, 3]));
+        let code = world.code(plain).unwrap();
+        assert_eq!(world.code_at(code).bytes()[..3], [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_run_ahead_finds_nothing_of_the_one_before_and_tells_nothing_of_it() {
+        let state = parent();
+        let mut world = world(&state);
+        world.start_again();
+        change_much(&mut world);
+        let first = world.take_effects().unwrap();
+        assert_eq!((first.accounts.len(), first.slots.len()), (2, 2));
+        world.start_again();
+        assert_eq!(world.take_effects().unwrap().accounts.len(), 0);
+        world.start_again();
+        let id = world.load(&CONTRACT).unwrap();
+        let slot = world.slot(id, KEY).unwrap();
+        assert_eq!(world.slot_value(slot), U256::from(5));
+        let plain = world.load(&PLAIN).unwrap();
+        assert_eq!(world.balance(plain), U256::from(9));
+        assert_eq!(world.code(plain).unwrap(), CodeId::EMPTY);
+        let second = world.take_effects().unwrap();
+        assert_eq!((second.accounts.len(), second.slots.len()), (2, 1));
+        let slot = &second.slots[0];
+        assert_eq!((slot.before, slot.after), (U256::from(5), U256::from(5)));
+        let plain = second
+            .accounts
+            .iter()
+            .find(|account| account.address == PLAIN);
+        let plain = plain.unwrap();
+        assert_eq!(
+            (plain.after.balance, plain.is_touched, plain.is_accessed),
+            (U256::from(9), false, false)
+        );
+        assert!(plain.code.is_none());
+    }
+
+    #[test]
+    fn a_run_ahead_finds_what_was_learnt_and_tells_that_it_has_read_it() {
+        let state = parent();
+        let mut world = world(&state);
+        world.start_again();
+        change_much(&mut world);
+        world.start_again();
+        world.learn_slot(&CONTRACT, KEY, U256::from(50));
+        world.learn_account(&PLAIN, None);
+        // Of what it has not seen it learns when it looks.
+        world.learn_slot(&CONTRACT, U256::from(2), U256::from(1));
+        world.learn_account(&Address::repeat_byte(1), None);
+        let id = world.load(&CONTRACT).unwrap();
+        let slot = world.slot(id, KEY).unwrap();
+        assert_eq!(world.slot_original(slot), U256::from(50));
+        let plain = world.load(&PLAIN).unwrap();
+        assert!(!world.exists(plain));
+        let effects = world.take_effects().unwrap();
+        assert_eq!(effects.slots[0].before, U256::from(50));
+        let plain = effects
+            .accounts
+            .iter()
+            .find(|account| account.address == PLAIN);
+        assert_eq!(plain.unwrap().parent, None);
     }
 }

@@ -41,17 +41,25 @@ impl World<'_> {
     #[inline]
     pub fn slot(&mut self, account: AccountId, key: U256) -> Result<SlotId, Fault> {
         match self.slot_ids.get(&(account, key)) {
-            Some(id) => {
-                let tx = self.tx;
-                let slot = &mut self.slots[id.0 as usize];
-                if slot.seen_tx != tx {
-                    slot.seen_tx = tx;
-                    slot.original = slot.current;
-                }
-                Ok(*id)
+            Some(&id) => {
+                self.see(id);
+                Ok(id)
             }
             None => self.intern_slot(account, key),
         }
+    }
+
+    /// Keeps the value that a slot has when the transaction comes to it first.
+    #[inline]
+    fn see(&mut self, id: SlotId) -> &SlotRecord {
+        let tx = self.tx;
+        let slot = &mut self.slots[id.0 as usize];
+        if slot.seen_tx != tx {
+            slot.seen_tx = tx;
+            slot.original = slot.current;
+            self.note_slot(id);
+        }
+        self.slot_record(id)
     }
 
     #[cold]
@@ -83,6 +91,7 @@ impl World<'_> {
         });
         self.slot_ids.insert((account, key), id);
         self.record_mut(account).first_slot = Some(id);
+        self.note_slot(id);
         id
     }
 
@@ -119,16 +128,11 @@ impl World<'_> {
     ) -> Result<Option<SlotId>, Fault> {
         let tx = self.tx;
         let id = match self.slot_ids.get(&(account, key)) {
-            Some(id) => {
-                let slot = &mut self.slots[id.0 as usize];
-                if slot.seen_tx != tx {
-                    slot.seen_tx = tx;
-                    slot.original = slot.current;
-                }
-                if slot.warm_tx != tx {
+            Some(&id) => {
+                if self.see(id).warm_tx != tx {
                     *left -= cold_price;
                 }
-                *id
+                id
             }
             None => {
                 let address = self.address(account);

@@ -1,6 +1,6 @@
 //! The state that transactions run ahead upon.
 
-use super::committed::Committed;
+use super::committed::{Committed, Following};
 use super::listed::{BeforeEach, Listed, Told};
 use niwaki_evm::World;
 use niwaki_primitives::StateView;
@@ -30,7 +30,7 @@ impl<'r> Before<'r> {
     /// For one thread.
     pub(super) fn view(self) -> AheadView<'r> {
         match self {
-            Self::Committed(committed) => AheadView::Committed(committed),
+            Self::Committed(committed) => AheadView::Following(Following::new(committed)),
             Self::Listed(listed) => AheadView::Listed(BeforeEach::new(listed)),
         }
     }
@@ -43,29 +43,36 @@ impl<'r> Before<'r> {
 
 /// The state that one thread runs transactions ahead upon.
 pub(super) enum AheadView<'r> {
-    Committed(&'r Committed<'r>),
+    Following(Following<'r>),
     Listed(BeforeEach<'r>),
 }
 
 impl AheadView<'_> {
     pub(super) fn state(&self) -> &dyn StateView {
         match self {
-            Self::Committed(committed) => *committed,
+            Self::Following(following) => following,
             Self::Listed(listed) => listed,
         }
     }
 
-    /// The transaction at `index` of the block is next.
-    pub(super) fn begin(&self, index: usize) {
-        if let Self::Listed(listed) = self {
-            listed.begin(index);
+    /// The transaction at `index` of the block is next, in `world`, whose view this is.
+    pub(super) fn begin(&self, index: usize, world: &mut World<'_>) {
+        match self {
+            Self::Following(following) => {
+                world.start_again();
+                following.catch_up(world);
+            }
+            Self::Listed(listed) => {
+                listed.begin(index);
+                world.start_over();
+            }
         }
     }
 
     /// What its run was told by the list alone.
     pub(super) fn take_told(&self) -> Told {
         match self {
-            Self::Committed(_) => Told::default(),
+            Self::Following(_) => Told::default(),
             Self::Listed(listed) => listed.take_told(),
         }
     }

@@ -1,110 +1,139 @@
 //! The state after those transactions of a block that are done, for those that run ahead.
 
-use niwaki_evm::Publisher;
-use niwaki_primitives::{
-    Account, Address, B256, Bytes, Fault, StateView, U256,
-    map::{DefaultHashBuilder, HashMap},
-};
-use std::hash::{BuildHasher, Hash};
-use std::sync::{PoisonError, RwLock};
+use niwaki_evm::{Publisher, World};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256, map::HashMap};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// A parent state, and upon it what has been published since. What is read may be a mixture of two
-/// moments: whoever reads compares the values again when it is its turn.
+/// A parent state, and what has been published since, in its order.
 pub(super) struct Committed<'v> {
     parent: &'v (dyn StateView + Sync),
-    accounts: Sharded<Address, Option<Account>>,
-    slots: Sharded<(Address, U256), U256>,
-    codes: Sharded<B256, Bytes>,
+    changes: Mutex<Vec<Change>>,
+    /// How many changes there are.
+    length: AtomicUsize,
 }
 
-/// A map in parts, so that who writes to one does not stop those who read others.
-struct Sharded<K, V> {
-    hasher: DefaultHashBuilder,
-    shards: [RwLock<HashMap<K, V>>; SHARDS],
-}
-
-const SHARDS: usize = 16;
-
-impl<K: Eq + Hash, V: Clone> Sharded<K, V> {
-    fn new() -> Self {
-        Self {
-            hasher: DefaultHashBuilder::default(),
-            shards: std::array::from_fn(|_| RwLock::default()),
-        }
-    }
-
-    fn shard(&self, key: &K) -> &RwLock<HashMap<K, V>> {
-        // The low bits choose the place within a map.
-        let at = (self.hasher.hash_one(key) >> 32) as usize % SHARDS;
-        &self.shards[at]
-    }
-
-    fn get(&self, key: &K) -> Option<V> {
-        let shard = self.shard(key).read();
-        let shard = shard.unwrap_or_else(PoisonError::into_inner);
-        shard.get(key).cloned()
-    }
-
-    fn put(&self, key: K, value: V) {
-        let shard = self.shard(&key).write();
-        shard
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, value);
-    }
+#[derive(Clone)]
+enum Change {
+    Account(Address, Option<Account>),
+    Slot(Address, U256, U256),
+    Code(B256, Bytes),
 }
 
 impl<'v> Committed<'v> {
     pub(super) fn new(parent: &'v (dyn StateView + Sync)) -> Self {
         Self {
             parent,
-            accounts: Sharded::new(),
-            slots: Sharded::new(),
-            codes: Sharded::new(),
+            changes: Mutex::default(),
+            length: AtomicUsize::new(0),
         }
+    }
+
+    fn add(&self, change: Change) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.push(change);
+        self.length.store(changes.len(), Ordering::Release);
+    }
+
+    /// The changes behind the first `known`.
+    fn since(&self, known: usize) -> Vec<Change> {
+        if self.length.load(Ordering::Acquire) <= known {
+            return Vec::new();
+        }
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.get(known..).unwrap_or_default().to_vec()
     }
 }
 
 impl Publisher for Committed<'_> {
     fn account(&self, address: Address, account: Option<Account>) {
-        self.accounts.put(address, account);
+        self.add(Change::Account(address, account));
     }
 
     fn slot(&self, address: Address, key: U256, value: U256) {
-        self.slots.put((address, key), value);
+        self.add(Change::Slot(address, key, value));
     }
 
     fn code(&self, hash: B256, code: Bytes) {
-        self.codes.put(hash, code);
+        self.add(Change::Code(hash, code));
     }
 }
 
-impl StateView for Committed<'_> {
+/// The state as one thread knows it: that of a moment between two transactions, or within one. Whoever
+/// reads it compares the values again when it is its turn.
+pub(super) struct Following<'r> {
+    committed: &'r Committed<'r>,
+    known: RefCell<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    changes: usize,
+    accounts: HashMap<Address, Option<Account>>,
+    slots: HashMap<(Address, U256), U256>,
+    codes: HashMap<B256, Bytes>,
+}
+
+impl<'r> Following<'r> {
+    pub(super) fn new(committed: &'r Committed<'r>) -> Self {
+        Self {
+            committed,
+            known: RefCell::default(),
+        }
+    }
+
+    /// Takes in what has been published since it was asked last, and tells `world` of it, whose view this
+    /// is.
+    pub(super) fn catch_up(&self, world: &mut World<'_>) {
+        let mut known = self.known.borrow_mut();
+        let changes = self.committed.since(known.changes);
+        known.changes = known.changes.saturating_add(changes.len());
+        for change in changes {
+            match change {
+                Change::Account(address, account) => {
+                    known.accounts.insert(address, account);
+                    world.learn_account(&address, account);
+                }
+                Change::Slot(address, key, value) => {
+                    known.slots.insert((address, key), value);
+                    world.learn_slot(&address, key, value);
+                }
+                Change::Code(hash, code) => {
+                    known.codes.insert(hash, code);
+                }
+            }
+        }
+    }
+}
+
+impl StateView for Following<'_> {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
-        match self.accounts.get(address) {
-            Some(account) => Ok(account),
-            None => self.parent.account(address),
+        match self.known.borrow().accounts.get(address) {
+            Some(account) => Ok(*account),
+            None => self.committed.parent.account(address),
         }
     }
 
     fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
-        match self.slots.get(&(*address, *slot)) {
-            Some(value) => Ok(value),
-            None => self.parent.storage(address, slot),
+        match self.known.borrow().slots.get(&(*address, *slot)) {
+            Some(value) => Ok(*value),
+            None => self.committed.parent.storage(address, slot),
         }
     }
 
     fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
-        self.parent.has_storage(address)
+        self.committed.parent.has_storage(address)
     }
 
     fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
-        match self.codes.get(code_hash) {
-            Some(code) => Ok(code),
-            None => self.parent.code(code_hash),
+        match self.known.borrow().codes.get(code_hash) {
+            Some(code) => Ok(code.clone()),
+            None => self.committed.parent.code(code_hash),
         }
     }
 
     fn block_hash(&self, number: u64) -> Result<B256, Fault> {
-        self.parent.block_hash(number)
+        self.committed.parent.block_hash(number)
     }
 }

@@ -188,11 +188,11 @@ impl Run<'_> {
         let (tx, sender) = self.transaction(index);
         let (view, executor) = spare;
         let view = *view;
-        view.begin(index);
         let run = || {
             let header = &self.block.block.header;
             let own = executor.take();
             let mut own = own.unwrap_or_else(|| Executor::new(self.spec, header, view.state()));
+            view.begin(index, own.evm.world());
             let ran = own.run_ahead(tx, sender);
             (own, ran)
         };
