@@ -1,6 +1,7 @@
 //! One block.
 
 use crate::{
+    blooms::receipt_blooms,
     dao,
     executor::{ExecuteError, Executor},
     transaction::{TransactionError, TransactionResult},
@@ -142,7 +143,7 @@ impl Executor<'_> {
         world.close_access_index();
         let block_access_list = world.take_access_list();
 
-        let receipt_blooms: Vec<Bloom> = receipts.iter().map(Receipt::bloom).collect();
+        let receipt_blooms = receipt_blooms(&receipts);
         let logs_bloom = receipt_blooms
             .iter()
             .fold(Bloom::ZERO, |all, bloom| all | *bloom);

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod authorization;
+mod blooms;
 mod body;
 mod dao;
 mod executor;
