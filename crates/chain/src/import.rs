@@ -6,16 +6,15 @@ use crate::forkchoice::Route;
 use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
-use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError};
-use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_with};
+use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
+use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_with, recover_beside};
 use niwaki_primitives::{
     AccountChanges, Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt,
-    RecoveredBlock, StateDiff, Withdrawal,
+    RecoveredBlock, Senders, StateDiff, Withdrawal,
 };
 use niwaki_rules::{
-    BlockRules, BodyRoots, InvalidBlock, InvalidTransaction, Parent, access_list_hash,
-    check_access_list, check_body, check_header, check_ommers, encode_access_list, recover_sender,
-    requests_hash,
+    BlockRules, BodyRoots, InvalidBlock, Parent, access_list_hash, check_access_list, check_body,
+    check_header, check_ommers, encode_access_list, requests_hash,
 };
 use niwaki_state::{Prepared, View};
 use niwaki_storage::Batch;
@@ -58,7 +57,8 @@ pub struct Imported {
 pub struct Timings {
     /// Header, body and ommers against the parent.
     pub check: Duration,
-    /// Senders from signatures.
+    /// Senders from signatures, as far as the block had to wait for them: they are recovered beside the
+    /// other phases where there are processors for it.
     pub recover: Duration,
     /// The body upon the state, with the intermediate roots of the first forks, and beside it the root of a
     /// block that has brought its access list.
@@ -181,7 +181,7 @@ impl Chain {
     /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
     pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, Known::default(), true)
+        self.take_in(unrecovered(block, hash, []), None, true)
     }
 
     /// Like [`Chain::import`], with the senders of the transactions already recovered.
@@ -189,13 +189,7 @@ impl Chain {
     /// # Errors
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_recovered(&self, block: RecoveredBlock) -> Result<Imported, ImportError> {
-        let RecoveredBlock {
-            block,
-            hash,
-            senders,
-        } = block;
-        let senders: Vec<_> = senders.into_iter().map(Some).collect();
-        self.take_in(block, hash, senders.into(), true)
+        self.take_in(block, None, true)
     }
 
     /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
@@ -204,8 +198,7 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
         let senders = ahead.senders.unwrap_or_default().into_iter().map(Some);
-        let senders: Vec<_> = senders.collect();
-        self.take_in(ahead.block, ahead.hash, senders.into(), true)
+        self.take_in(unrecovered(ahead.block, ahead.hash, senders), None, true)
     }
 
     /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
@@ -214,7 +207,7 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(block, hash, Known::default(), false)
+        self.take_in(unrecovered(block, hash, []), None, false)
     }
 
     /// Like [`Chain::import_beside`], of a block whose hash has been computed already, with what has come
@@ -225,34 +218,30 @@ impl Chain {
         hash: B256,
         known: Known,
     ) -> Result<Imported, ImportError> {
-        self.take_in(block, hash, known, false)
+        let block = unrecovered(block, hash, known.senders);
+        self.take_in(block, known.access_list.as_deref(), false)
     }
 
+    /// Takes in a block, with the access list that it has brought.
     fn take_in(
         &self,
-        block: Block,
-        hash: B256,
-        known: Known,
+        block: RecoveredBlock,
+        list: Option<&[AccountChanges]>,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
         let _writer = self.writer();
-        let number = block.header.number;
-        let parent = block.header.parent_hash;
+        let (header, hash) = (&block.block.header, block.hash);
+        let (number, parent) = (header.number, header.parent_hash);
         if let Some(stored) = self.header(&hash)? {
-            return self.take_known(stored, block.body.transactions.len(), may_lead);
+            return self.take_known(stored, block.block.body.transactions.len(), may_lead);
         }
-        let mut block = RecoveredBlock {
-            block,
-            hash,
-            senders: Vec::new(),
-        };
-        self.try_take_in(&mut block, known, may_lead)
-            .map_err(|refusal| {
-                if matches!(refusal, Refusal::Invalid(_)) {
-                    self.bad_blocks().put(block.block, hash);
-                }
-                refusal.of((number, hash), parent)
-            })
+        let block = Arc::new(block);
+        self.try_take_in(&block, list, may_lead).map_err(|refusal| {
+            if matches!(refusal, Refusal::Invalid(_)) {
+                self.bad_blocks().put(block.block.clone(), hash);
+            }
+            refusal.of((number, hash), parent)
+        })
     }
 
     /// Judges a stored block once more, as if it had just come. Nothing changes.
@@ -273,13 +262,9 @@ impl Chain {
     fn judge_again(&self, block: Block, hash: B256) -> Result<(), Refusal> {
         let parent = self.header(&block.header.parent_hash).map_err(fault)?;
         let parent = parent.ok_or(Refusal::UnknownParent)?;
-        self.check_block(&block, &parent)?;
-        let senders = recover_senders(&block, Vec::new())?;
-        let block = RecoveredBlock {
-            block,
-            hash,
-            senders,
-        };
+        let block = Arc::new(unrecovered(block, hash, []));
+        let _recovering = recover_beside(&block, self.sender_threads());
+        self.check_block(&block.block, &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute((&block, None), &view)?;
@@ -320,11 +305,10 @@ impl Chain {
         Ok(imported)
     }
 
-    /// Leaves the block as it is unless it is written.
     fn try_take_in(
         &self,
-        block: &mut RecoveredBlock,
-        known: Known,
+        block: &Arc<RecoveredBlock>,
+        list: Option<&[AccountChanges]>,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
         let mut timings = Timings::default();
@@ -338,17 +322,17 @@ impl Chain {
             .header(&block.block.header.parent_hash)
             .map_err(fault)?
             .ok_or(Refusal::UnknownParent)?;
+        let _recovering = recover_beside(block, self.sender_threads());
         self.check_block(&block.block, &parent)?;
         lap(&mut timings.check);
 
-        block.senders = recover_senders(&block.block, known.senders)?;
-        lap(&mut timings.recover);
-
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
-        let list = known.access_list.as_deref();
         let (executed, shares, early) = self.execute_ahead(block, list, &mut view)?;
         lap(&mut timings.execute);
+        let recovered = Duration::from_nanos(block.senders.in_turn_ns());
+        timings.recover = recovered.min(timings.execute);
+        timings.execute -= timings.recover;
 
         let (prepared, early_root) = self.root_of(&view, &executed, early)?;
         lap(&mut timings.root);
@@ -361,10 +345,9 @@ impl Chain {
             number: block.block.header.number,
             hash: block.hash,
         };
-        let written = std::mem::take(&mut block.block);
         let status = self
             .write(
-                (written, id),
+                (&block.block, id),
                 &parent,
                 (view, executed, access_list, prepared),
                 may_lead,
@@ -424,7 +407,7 @@ impl Chain {
 
     fn write(
         &self,
-        (block, id): (Block, BlockId),
+        (block, id): (&Block, BlockId),
         parent: &StoredHeader,
         (view, executed, access_list, prepared): (View, Executed, Option<Bytes>, Prepared),
         may_lead: bool,
@@ -433,11 +416,11 @@ impl Chain {
         let stored = StoredHeader {
             id,
             total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
-            header,
+            header: header.clone(),
         };
         let mut batch = Batch::new();
         let access_list = access_list.as_ref();
-        add_block(&stored, &body, &executed.receipts, access_list, &mut batch);
+        add_block(&stored, body, &executed.receipts, access_list, &mut batch);
         let ids = (stored.id, parent.id.hash);
         let accounts = executed.diff.accounts.iter();
         let changed: Arc<[Address]> = accounts.map(|(address, _)| *address).collect();
@@ -455,54 +438,25 @@ impl Chain {
             route = self.reroute(parent, &mut batch)?;
         }
         route.added.push(stored.id);
-        adopt(&stored.id, &body, &mut batch);
+        adopt(&stored.id, body, &mut batch);
         self.world().commit(prepared, ids, batch, false)?;
         self.put_head(stored, route);
         Ok(ImportStatus::Canonical)
     }
 }
 
-/// So many signatures are recovered before another thread pays.
-const RECOVERED_BY_ONE: usize = 16;
-
-/// The senders of a block's transactions; those that are `known`, one place for each transaction,
-/// are taken as they are, the others recovered from their signatures, many of them on all threads.
-///
-/// # Errors
-/// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.
-pub(crate) fn recover_senders(
-    block: &Block,
-    mut known: Vec<Option<Address>>,
-) -> Result<Vec<Address>, InvalidBlock> {
-    let transactions = &block.body.transactions;
-    known.resize(transactions.len(), None);
-    let missing: Vec<usize> = (0..known.len()).filter(|at| known[*at].is_none()).collect();
-    let threads = match missing.len() > RECOVERED_BY_ONE {
-        true => std::thread::available_parallelism().map_or(1, usize::from),
-        false => 1,
-    };
-    let recover = |indices: &[usize]| -> Vec<(usize, Result<Address, InvalidTransaction>)> {
-        let each = indices.iter();
-        each.map(|index| (*index, recover_sender(&transactions[*index])))
-            .collect()
-    };
-    let recovered = std::thread::scope(|scope| {
-        let mut parts = missing.chunks(missing.len().div_ceil(threads).max(1));
-        let first = parts.next().unwrap_or_default();
-        let others: Vec<_> = parts
-            .map(|part| scope.spawn(move || recover(part)))
-            .collect();
-        let mut all = recover(first);
-        for other in others {
-            all.extend(other.join().expect("recovering a signature does not panic"));
-        }
-        all
-    });
-    for (index, sender) in recovered {
-        let sender = sender.map_err(|reason| InvalidBlock::Transaction { index, reason })?;
-        known[index] = Some(sender);
+/// A block of whose senders so many are known.
+fn unrecovered(
+    block: Block,
+    hash: B256,
+    senders: impl IntoIterator<Item = Option<Address>>,
+) -> RecoveredBlock {
+    let senders = Senders::new(block.body.transactions.len(), senders);
+    RecoveredBlock {
+        block,
+        hash,
+        senders: senders.timed(nanoseconds),
     }
-    Ok(known.into_iter().flatten().collect())
 }
 
 /// The roots that the header gives for the body.

@@ -138,6 +138,7 @@ pub struct Chain {
     log_indexing: LogIndexing,
     /// Threads that the transactions of a block run on.
     transaction_threads: AtomicUsize,
+    sender_threads: AtomicUsize,
 }
 
 /// The time by a clock that never goes back, nanoseconds since it was asked first.
@@ -185,6 +186,9 @@ impl Chain {
             bad_blocks: Mutex::default(),
             log_indexing: LogIndexing::default(),
             transaction_threads: AtomicUsize::new(1),
+            sender_threads: AtomicUsize::new(
+                std::thread::available_parallelism().map_or(1, usize::from),
+            ),
         })
     }
 
@@ -258,6 +262,16 @@ impl Chain {
     pub fn set_transaction_threads(&self, threads: usize) {
         self.transaction_threads
             .store(threads.max(1), Ordering::Relaxed);
+    }
+
+    /// Has senders recovered on so many threads, the one included that executes; on as many as there are
+    /// processors at first.
+    pub fn set_sender_threads(&self, threads: usize) {
+        self.sender_threads.store(threads.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn sender_threads(&self) -> usize {
+        self.sender_threads.load(Ordering::Relaxed)
     }
 
     pub(crate) fn parallelism(&self) -> Parallelism {

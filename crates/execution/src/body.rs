@@ -166,9 +166,10 @@ impl Executor<'_> {
     ) -> Result<Vec<Receipt>, ExecuteError> {
         let transactions = &block.block.body.transactions;
         let mut receipts = Vec::with_capacity(transactions.len());
-        for (index, (tx, sender)) in transactions.iter().zip(&block.senders).enumerate() {
+        for (index, tx) in transactions.iter().enumerate() {
+            let sender = self.sender(block, index)?;
             let result = self
-                .process_transaction(tx, *sender, None)
+                .process_transaction(tx, sender, None)
                 .map_err(|error| at_index(index, error))?;
             // EIP-658 put the status in the place of the intermediate root.
             let post_state = if self.rules.fork >= Fork::Byzantium {

@@ -114,6 +114,11 @@ impl<'v> Executor<'v> {
         }
     }
 
+    /// What they have left of the block's blob gas.
+    pub(crate) fn blob_gas_available(&self) -> u64 {
+        self.rules.max_blob_gas().saturating_sub(self.used.blob)
+    }
+
     /// What has changed so far.
     pub fn diff(&mut self) -> StateDiff {
         self.evm.world().diff()

@@ -1,7 +1,7 @@
 //! One transaction, one block.
 //!
-//! [`apply_body`] takes a block whose senders are known and the state after its parent, and gives
-//! what the block changed, its receipts and its requests. It is the reference: whatever runs
+//! [`apply_body`] takes a block with its senders, as far as they are known, and the state after its parent,
+//! and gives what the block changed, its receipts and its requests. It is the reference: whatever runs
 //! faster must give the same bytes. It computes no root (the trie's work), checks no header (the
 //! rules' work), and knows no clock, file or log.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -15,6 +15,7 @@ mod list_diff;
 mod overlay;
 mod parallel;
 mod requests;
+mod senders;
 mod simulate;
 mod system;
 mod transaction;
@@ -26,4 +27,5 @@ pub use overlay::Overlay;
 pub use parallel::{
     Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, process_transactions_with,
 };
+pub use senders::{Recovering, recover_beside};
 pub use transaction::{TransactionError, TransactionResult};

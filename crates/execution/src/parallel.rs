@@ -19,7 +19,7 @@ mod committed;
 mod help;
 mod listed;
 mod run;
-mod threads;
+pub(crate) mod threads;
 mod timeline;
 
 use crate::body::{Executed, PostState, at_index};
@@ -105,11 +105,13 @@ impl Shares {
 }
 
 /// Ends what runs ahead when the committing thread is done, or panics.
-struct Over<'r>(&'r AtomicBool);
+struct Over<'r>(&'r Run<'r>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_over.store(true, Ordering::Relaxed);
+        // Those who recover senders may be before those who run ahead.
+        self.0.block.senders.stop();
     }
 }
 
@@ -271,7 +273,7 @@ impl<'v> Executor<'v> {
         };
         let mut call = Call::new(parallelism.clock);
         pool.in_place_scope(|scope| {
-            let _over = Over(&run.is_over);
+            let _over = Over(run);
             self.commit_all(run, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
@@ -297,7 +299,8 @@ impl<'v> Executor<'v> {
         let (mut spare, mut has_help) = ((&view, None), false);
         for (index, place) in run.places.iter().enumerate() {
             has_help = has_help || call_for_help(self);
-            let (tx, sender) = run.transaction(index);
+            let tx = run.transaction(index);
+            let sender = self.sender(run.block, index)?;
             let is_free = place.take();
             let mut adopted = None;
             if !is_free {

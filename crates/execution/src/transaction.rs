@@ -73,8 +73,8 @@ impl Executor<'_> {
         sender: Address,
     ) -> Result<IntrinsicGas, TransactionError> {
         let room = self.gas_room();
-        let blob_gas_available = self.rules.max_blob_gas().saturating_sub(self.used.blob);
-        let gas = check_transaction(tx, sender, &self.rules, room, blob_gas_available)?;
+        let blob_gas = self.blob_gas_available();
+        let gas = check_transaction(tx, sender, &self.rules, room, blob_gas)?;
         self.check_sender(tx, sender)?;
         Ok(gas)
     }

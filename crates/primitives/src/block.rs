@@ -1,7 +1,8 @@
 //! Blocks, transactions and receipts.
 
+use crate::Senders;
 use alloy_consensus::EthereumTxEnvelope;
-use alloy_primitives::{Address, B256, Bloom, Log};
+use alloy_primitives::{B256, Bloom, Log};
 use alloy_rlp::Encodable;
 
 /// A signed transaction of any type, as it stands in a block (blob transactions without sidecar).
@@ -11,15 +12,16 @@ pub type Block = alloy_consensus::Block<TxEnvelope>;
 /// A block without its header.
 pub type BlockBody = alloy_consensus::BlockBody<TxEnvelope>;
 
-/// A block whose hash is known and whose transactions' senders have been recovered.
+/// A block whose hash is known, and the senders of its transactions: all of them, or as far as they have
+/// been recovered.
 #[derive(Clone, Debug)]
 pub struct RecoveredBlock {
     /// The block.
     pub block: Block,
     /// Keccak-256 of the RLP of the header.
     pub hash: B256,
-    /// One sender per transaction, in order.
-    pub senders: Vec<Address>,
+    /// One sender per transaction, in order. Whoever executes the block recovers those that are missing.
+    pub senders: Senders,
 }
 
 /// The receipt of one transaction.

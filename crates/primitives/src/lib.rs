@@ -10,6 +10,7 @@ mod block;
 mod diff;
 mod fault;
 mod fork;
+mod senders;
 mod view;
 
 pub use account::{Account, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
@@ -41,4 +42,5 @@ pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};
 pub use diff::{AccountDiff, SlotDiff, StateDiff};
 pub use fault::Fault;
 pub use fork::Fork;
+pub use senders::Senders;
 pub use view::StateView;

@@ -67,5 +67,6 @@ pub use rewards::{BlockReward, block_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender};
 pub use transaction::{
     GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,
-    effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes, upfront_cost,
+    effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes, reason_without_sender,
+    upfront_cost,
 };

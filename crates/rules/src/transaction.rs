@@ -121,15 +121,48 @@ pub fn check_transaction(
     if rules.fork >= Fork::Amsterdam {
         return check_amsterdam(tx, sender, rules, (room, blob_gas_available));
     }
-    let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
-    check_nonce(tx)?;
-    check_init_code(tx, rules)?;
-    check_gas_limit(tx, rules)?;
-    check_room(tx, rules, (room, blob_gas_available))?;
+    let gas = check_before_signature(tx, sender, rules, (room, blob_gas_available))?;
     check_signature(tx, rules)?;
     check_fees(tx, rules)?;
     check_blobs(tx, rules)?;
     check_authorizations(tx)?;
+    Ok(gas)
+}
+
+/// Why a transaction can't be in a block, of which nobody knows who signed it: what [`check_transaction`]
+/// finds before it comes to the sender, or that there is none.
+pub fn reason_without_sender(
+    tx: &TxEnvelope,
+    rules: &BlockRules,
+    room: GasRoom,
+    blob_gas_available: u64,
+) -> InvalidTransaction {
+    let check = || {
+        check_type(tx, rules.fork)?;
+        if rules.fork < Fork::Amsterdam {
+            // Intrinsic gas does not depend on the sender yet.
+            let room = (room, blob_gas_available);
+            check_before_signature(tx, Address::ZERO, rules, room)?;
+        }
+        check_signature(tx, rules)
+    };
+    check()
+        .err()
+        .unwrap_or(InvalidTransaction::SignatureRecovery)
+}
+
+/// What is checked of a transaction before Amsterdam until its sender is asked for.
+fn check_before_signature(
+    tx: &TxEnvelope,
+    sender: Address,
+    rules: &BlockRules,
+    room: (GasRoom, u64),
+) -> Result<IntrinsicGas, InvalidTransaction> {
+    let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
+    check_nonce(tx)?;
+    check_init_code(tx, rules)?;
+    check_gas_limit(tx, rules)?;
+    check_room(tx, rules, room)?;
     Ok(gas)
 }
 

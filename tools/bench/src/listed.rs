@@ -355,7 +355,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         chain.import_recovered(niwaki_primitives::RecoveredBlock {
             block: made.built.block.clone(),
             hash: made.built.hash,
-            senders: made.senders.clone(),
+            senders: made.senders.clone().into(),
         })?;
         let ways = judges.len();
         for at in 0..ways {

@@ -331,8 +331,8 @@ fn list_of(
         true => executor.begin_block(spec, header)?,
         false => executor.evm().world().close_access_index(),
     }
-    for (tx, sender) in body.transactions.iter().zip(&block.senders) {
-        executor.process_transaction(tx, *sender, None)?;
+    for (tx, sender) in body.transactions.iter().zip(block.senders.known()) {
+        executor.process_transaction(tx, sender, None)?;
     }
     let list = executor.evm().world().take_access_list();
     list.wrap_err("a list was to be recorded")

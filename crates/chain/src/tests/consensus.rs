@@ -302,33 +302,3 @@ fn a_block_of_offered_transactions_is_the_block_that_was_made_of_them() {
         import(&chain, block);
     }
 }
-
-#[test]
-fn senders_are_recovered_the_same_by_one_thread_and_by_all_and_known_ones_are_believed() {
-    let blocks = blocks();
-    let template = blocks
-        .iter()
-        .max_by_key(|block| block.body.transactions.len())
-        .unwrap();
-    let mut block = template.clone();
-    let all = blocks.iter().flat_map(|block| &block.body.transactions);
-    block.body.transactions = all.cloned().collect();
-    assert!(
-        block.body.transactions.len() > 100,
-        "enough for all threads"
-    );
-    let one_by_one: Vec<_> = block
-        .body
-        .transactions
-        .iter()
-        .map(|tx| recover_sender(tx).unwrap())
-        .collect();
-    let recover = |known| crate::import::recover_senders(&block, known).unwrap();
-    assert_eq!(recover(Vec::new()), one_by_one);
-    let told = alloy_primitives::Address::repeat_byte(7);
-    let mut known = vec![None; block.body.transactions.len()];
-    known[5] = Some(told);
-    let mut expected = one_by_one.clone();
-    expected[5] = told;
-    assert_eq!(recover(known), expected);
-}

@@ -4,6 +4,7 @@ use super::before::{AheadView, Before};
 use super::listed::Told;
 use super::timeline::{Step, Timeline};
 use crate::executor::Executor;
+use crate::senders::sender_ahead;
 use crate::transaction::TransactionResult;
 use niwaki_evm::Effects;
 use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
@@ -143,9 +144,8 @@ impl Run<'_> {
         place.get()
     }
 
-    pub(super) fn transaction(&self, index: usize) -> (&TxEnvelope, Address) {
-        let tx = &self.block.block.body.transactions[index];
-        (tx, self.block.senders[index])
+    pub(super) fn transaction(&self, index: usize) -> &TxEnvelope {
+        &self.block.block.body.transactions[index]
     }
 
     /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead: one
@@ -175,7 +175,7 @@ impl Run<'_> {
 
     /// Whether a transaction should run ahead of its turn, if nobody has it.
     fn is_worth_it(&self, index: usize) -> bool {
-        let tx = self.transaction(index).0;
+        let tx = self.transaction(index);
         let is_heavy = tx.gas_limit() >= HEAVY_GAS;
         let is_plain = tx.gas_limit() <= PLAIN_GAS || tx.input().is_empty() && tx.to().is_some();
         self.all_ahead
@@ -185,7 +185,8 @@ impl Run<'_> {
 
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
     fn run_ahead<'e>(&'e self, spare: &mut Spare<'e>, index: usize) -> Option<Ahead> {
-        let (tx, sender) = self.transaction(index);
+        let tx = self.transaction(index);
+        let sender = sender_ahead(self.block, index)?;
         let (view, executor) = spare;
         let view = *view;
         let run = || {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 static POOLS: Mutex<BTreeMap<usize, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
 
 /// So many threads beside the one that asks; `None` for none, or if the system gives none.
-pub(super) fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
+pub(crate) fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     if threads == 0 {
         return None;
     }
@@ -18,7 +18,10 @@ pub(super) fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
         return Some(Arc::clone(pool));
     }
     let builder = ThreadPoolBuilder::new().num_threads(threads);
-    let pool = builder.thread_name(|number| format!("ahead-{number}"));
+    let pool = builder
+        .thread_name(|number| format!("ahead-{number}"))
+        // What recovers senders has nobody to tell: whoever needs one that is missing panics itself.
+        .panic_handler(drop);
     let pool = Arc::new(pool.build().ok()?);
     pools.insert(threads, Arc::clone(&pool));
     Some(pool)

@@ -1,6 +1,6 @@
 //! Blocks that bring their access list: whatever it says, they give what they give without it.
 
-use super::{CHAIN_ID, Outcome, anybody, block, outcome, sender, state};
+use super::{CHAIN_ID, Outcome, anybody, block, outcome, replace_sender, state};
 use niwaki_execution::{Executed, Executor, Parallelism, Shares, apply_body, apply_body_with};
 use niwaki_primitives::{
     AccountChanges, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes, CodeChange,
@@ -274,7 +274,7 @@ fn an_invalid_block_is_refused_for_the_same_reason_whatever_its_list_says() {
         let transactions = &mut block.block.body.transactions;
         let at = rng.random_range(0..transactions.len());
         transactions[at] = transactions[0].clone();
-        block.senders[at] = sender(4);
+        replace_sender(&mut block, at);
         let spec = ChainSpec::single(CHAIN_ID, fork);
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let expected = outcome(apply_body(&spec, &block, &state, &mut no_root));

@@ -277,7 +277,7 @@ impl Scene {
     }
 
     fn apply(&self) -> Result<Ran, ExecuteError> {
-        let (transactions, senders) = self.transactions.iter().cloned().unzip();
+        let (transactions, senders): (_, Vec<_>) = self.transactions.iter().cloned().unzip();
         let block = RecoveredBlock {
             block: Block {
                 header: self.header.clone(),
@@ -288,7 +288,7 @@ impl Scene {
                 },
             },
             hash: B256::ZERO,
-            senders,
+            senders: senders.into(),
         };
         let spec = ChainSpec::single(CHAIN_ID, Fork::Amsterdam);
         let executed = apply_body(&spec, &block, &self.state, &mut |_| Ok(B256::ZERO))?;

@@ -59,7 +59,7 @@ fn apply(
     transactions: Vec<(TxEnvelope, Address)>,
     way: Way,
 ) -> Result<Executed, ExecuteError> {
-    let (transactions, senders) = transactions.into_iter().unzip();
+    let (transactions, senders): (_, Vec<_>) = transactions.into_iter().unzip();
     let block = RecoveredBlock {
         block: Block {
             header: case.header.clone(),
@@ -70,7 +70,7 @@ fn apply(
             },
         },
         hash: B256::ZERO,
-        senders,
+        senders: senders.into(),
     };
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let post_state = &mut |_: &_| Ok(B256::ZERO);

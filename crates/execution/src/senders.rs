@@ -1,0 +1,92 @@
+//! Senders of a block's transactions, recovered beside its execution.
+//!
+//! Threads that have nothing else to do recover them in the order of the block. Whoever needs one that is
+//! not there yet recovers one itself: nobody waits for those threads, or for their being there.
+
+use crate::executor::{ExecuteError, Executor};
+use crate::parallel::threads;
+use niwaki_primitives::{Address, RecoveredBlock};
+use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender};
+use std::sync::Arc;
+
+/// So many unknown senders for each thread that is woken.
+const SENDERS_PER_THREAD: usize = 16;
+
+/// Others recover senders of a block until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Recovering(Arc<RecoveredBlock>);
+
+impl Drop for Recovering {
+    fn drop(&mut self) {
+        self.0.senders.stop();
+    }
+}
+
+/// Has up to `threads` threads, the one that asks included, recover the senders of a block that are not
+/// known, where those are enough to be worth it. At once; nothing waits for them.
+pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering {
+    let helpers = threads.saturating_sub(1);
+    let wanted = block.senders.missing().checked_div(SENDERS_PER_THREAD);
+    let wanted = helpers.min(wanted.unwrap_or_default());
+    if wanted > 0
+        && let Some(pool) = threads::pool(helpers)
+    {
+        for _ in 0..wanted {
+            let block = Arc::clone(block);
+            pool.spawn(move || {
+                while let Some(next) = block.senders.take_next() {
+                    recover(&block, next);
+                }
+            });
+        }
+    }
+    Recovering(Arc::clone(block))
+}
+
+/// Recovers a sender and makes it known; `None` if nobody has signed the transaction.
+fn recover(block: &RecoveredBlock, index: usize) -> Option<Address> {
+    let sender = recover_sender(block.block.body.transactions.get(index)?).ok()?;
+    block.senders.put(index, sender);
+    Some(sender)
+}
+
+/// The sender of a transaction before its turn.
+pub(crate) fn sender_ahead(block: &RecoveredBlock, index: usize) -> Option<Address> {
+    let known = block.senders.get(index);
+    known.or_else(|| recover(block, index))
+}
+
+/// The sender of the transaction whose turn it is.
+fn sender_in_turn(block: &RecoveredBlock, index: usize) -> Option<Address> {
+    let senders = &block.senders;
+    let work = || {
+        // Another thread may be at it: meanwhile the next that nobody has, which is this one if not.
+        if let Some(next) = senders.take_next() {
+            recover(block, next);
+        }
+        sender_ahead(block, index)
+    };
+    let known = senders.get(index);
+    known.or_else(|| senders.in_turn(work))
+}
+
+impl Executor<'_> {
+    /// The sender of the transaction at `index`, whose turn it is.
+    ///
+    /// # Errors
+    /// [`InvalidBlock::Transaction`] if there is none: with that or with what the specification asks first.
+    pub(crate) fn sender(
+        &mut self,
+        block: &RecoveredBlock,
+        index: usize,
+    ) -> Result<Address, ExecuteError> {
+        if let Some(sender) = sender_in_turn(block, index) {
+            return Ok(sender);
+        }
+        let tx = &block.block.body.transactions[index];
+        let (room, blob_gas) = (self.gas_room(), self.blob_gas_available());
+        let reason = reason_without_sender(tx, &self.rules, room, blob_gas);
+        Err(InvalidBlock::Transaction { index, reason }.into())
+    }
+}

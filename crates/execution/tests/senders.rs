@@ -1,0 +1,225 @@
+//! Blocks whose senders come beside the execution, or late, or never: they give what they give with all senders
+//! known, and what is refused is refused for what the specification finds first.
+
+use niwaki_execution::{
+    ExecuteError, Parallelism, apply_body, apply_body_on, recover_beside, recover_block,
+};
+use niwaki_primitives::{
+    Address, B256, Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, Senders,
+    SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
+};
+use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, recover_sender};
+use niwaki_testkit::{MemoryAccount, MemoryState};
+use std::sync::Arc;
+
+const CHAIN_ID: u64 = 1;
+const KEYS: usize = 8;
+/// Enough for several threads to be woken.
+const TRANSACTIONS: usize = 72;
+const COUNTER: Address = Address::repeat_byte(0xa0);
+
+fn key(number: usize) -> B256 {
+    U256::from(number + 1).into()
+}
+
+fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
+    let hash = tx.signature_hash();
+    let (r, s, y_parity) = niwaki_crypto::sign(&hash, &key(number)).expect("the key is good");
+    tx.into_signed(Signature::new(r, s, y_parity)).into()
+}
+
+fn tx(nonce: u64) -> TxEip1559 {
+    TxEip1559 {
+        chain_id: CHAIN_ID,
+        nonce,
+        gas_limit: 100_000,
+        max_fee_per_gas: 100,
+        to: TxKind::Call(COUNTER),
+        ..TxEip1559::default()
+    }
+}
+
+/// The same with a signature that belongs to no key.
+fn unsigned(tx: TxEip1559) -> TxEnvelope {
+    let mut r = U256::ZERO;
+    loop {
+        r += U256::ONE;
+        let signature = Signature::new(r, U256::ONE, false);
+        let tx = TxEnvelope::from(tx.clone().into_signed(signature));
+        if recover_sender(&tx).is_err() {
+            return tx;
+        }
+    }
+}
+
+/// Rich accounts, and a contract that adds one to slot 0 and logs the sum.
+fn state() -> MemoryState {
+    let mut state = MemoryState::default();
+    for number in 0..KEYS {
+        let account = MemoryAccount {
+            balance: U256::from(1_u64 << 60),
+            ..MemoryAccount::default()
+        };
+        let address = niwaki_crypto::address_of_secret_key(&key(number)).expect("a good key");
+        state.insert(address, account);
+    }
+    let code = Bytes::from_static(&[
+        0x5f, 0x54, 0x60, 1, 0x01, 0x80, 0x5f, 0x55, 0x5f, 0x52, 0x60, 32, 0x5f, 0xa0,
+    ]);
+    let counter = MemoryAccount {
+        code: code.into(),
+        nonce: 1,
+        ..MemoryAccount::default()
+    };
+    state.insert(COUNTER, counter);
+    state
+}
+
+fn block() -> Block {
+    let transactions = (0..TRANSACTIONS).map(|at| signed(at % KEYS, tx((at / KEYS) as u64)));
+    let body = BlockBody {
+        transactions: transactions.collect(),
+        ommers: Vec::new(),
+        withdrawals: None,
+    };
+    let header = Header {
+        number: 1000,
+        gas_limit: 60_000_000,
+        base_fee_per_gas: Some(7),
+        excess_blob_gas: Some(0),
+        ..Header::default()
+    };
+    Block::new(header, body)
+}
+
+type Outcome = Result<niwaki_execution::Executed, String>;
+
+/// With the threads that recover and those that execute, and whether all runs ahead first.
+fn run(
+    block: &Block,
+    senders: Senders,
+    (beside, threads, all_ahead): (usize, usize, bool),
+) -> Outcome {
+    let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
+    let block = Arc::new(RecoveredBlock {
+        block: block.clone(),
+        hash: B256::ZERO,
+        senders,
+    });
+    let parallelism = Parallelism {
+        all_ahead,
+        ..Parallelism::of(threads)
+    };
+    let _recovering = recover_beside(&block, beside);
+    let ran = apply_body_on(parallelism, &spec, &block, &state, &mut |_| Ok(B256::ZERO));
+    ran.map(|(executed, _)| executed).map_err(why)
+}
+
+fn why(error: ExecuteError) -> String {
+    error.to_string()
+}
+
+fn ways() -> impl Iterator<Item = (usize, usize, bool)> {
+    let threads = [(1, false), (1, true), (2, false), (3, false), (3, true)];
+    let ways = (1..=3).flat_map(move |beside| threads.map(|(threads, all)| (beside, threads, all)));
+    // What depends on who comes first comes out one way or the other.
+    ways.flat_map(|way| [way; 3])
+}
+
+#[test]
+fn a_block_gives_the_same_whoever_recovers_its_senders() {
+    let block = block();
+    let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
+    let recovered = recover_block(block.clone(), B256::ZERO).unwrap();
+    let all: Vec<_> = recovered.senders.known().map(Some).collect();
+    let known = [
+        Vec::new(),
+        all.clone(),
+        all[..TRANSACTIONS / 2].to_vec(),
+        (0..TRANSACTIONS)
+            .map(|at| all[at].filter(|_| at % 3 == 0))
+            .collect(),
+    ];
+    let serial = apply_body(&spec, &recovered, &state, &mut |_| Ok(B256::ZERO)).map_err(why);
+    assert_eq!(
+        serial.as_ref().map(|executed| executed.receipts.len()),
+        Ok(TRANSACTIONS)
+    );
+    for way in ways() {
+        for known in &known {
+            let senders = Senders::new(TRANSACTIONS, known.iter().copied());
+            assert_eq!(run(&block, senders, way), serial, "{way:?}");
+        }
+    }
+}
+
+/// What a block is refused for in every way, none of its senders known.
+fn refused_for(block: &Block) -> String {
+    let mut reasons: Vec<_> = ways()
+        .map(|way| run(block, Senders::new(TRANSACTIONS, []), way).expect_err("it is bad"))
+        .collect();
+    reasons.dedup();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    reasons.remove(0)
+}
+
+fn of_transaction(index: usize, reason: InvalidTransaction) -> String {
+    InvalidBlock::Transaction { index, reason }.to_string()
+}
+
+#[test]
+fn the_first_transaction_that_nobody_signed_is_named() {
+    for index in [0, TRANSACTIONS / 2, TRANSACTIONS - 1] {
+        let mut block = block();
+        let transactions = &mut block.body.transactions;
+        transactions[index] = unsigned(tx(0));
+        transactions[TRANSACTIONS - 1] = unsigned(tx(0));
+        let expected = of_transaction(index, InvalidTransaction::SignatureRecovery);
+        assert_eq!(refused_for(&block), expected);
+    }
+}
+
+#[test]
+fn a_block_is_refused_for_its_first_bad_transaction_whatever_is_wrong_with_it() {
+    let wrong_nonce = |index| {
+        let (got, expected) = (77, (index / KEYS) as u64);
+        of_transaction(index, InvalidTransaction::NonceTooHigh { got, expected })
+    };
+    let unsigned_at = |index| of_transaction(index, InvalidTransaction::SignatureRecovery);
+    for (nonce_at, signature_at) in [(3, 5), (5, 3), (0, 71), (71, 0)] {
+        let mut block = block();
+        let transactions = &mut block.body.transactions;
+        transactions[nonce_at] = signed(nonce_at % KEYS, tx(77));
+        transactions[signature_at] = unsigned(tx(0));
+        let expected = match nonce_at < signature_at {
+            true => wrong_nonce(nonce_at),
+            false => unsigned_at(signature_at),
+        };
+        assert_eq!(refused_for(&block), expected);
+    }
+}
+
+/// Spec: execution-specs `cancun/fork.py`, `process_transaction`: `validate_transaction`, then in
+/// `check_transaction` first the room that is left, and then `recover_sender`.
+#[test]
+fn of_a_transaction_that_nobody_signed_what_is_asked_first_is_told_first() {
+    let index = 40;
+    let mut block = block();
+    let gas_limit = 60_000_001;
+    block.body.transactions[index] = unsigned(TxEip1559 { gas_limit, ..tx(0) });
+    let reason = refused_for(&block);
+    assert!(
+        reason.contains("gas limit 60000001 is above the"),
+        "{reason}"
+    );
+
+    // The fee is asked for afterwards.
+    block.body.transactions[index] = unsigned(TxEip1559 {
+        max_fee_per_gas: 0,
+        ..tx(0)
+    });
+    assert_eq!(
+        refused_for(&block),
+        of_transaction(index, InvalidTransaction::SignatureRecovery)
+    );
+}
