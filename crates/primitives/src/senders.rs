@@ -118,3 +118,46 @@ impl Clone for Senders {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u8) -> Address {
+        Address::repeat_byte(number)
+    }
+
+    #[test]
+    fn what_is_known_is_not_taken_and_stays() {
+        let senders = Senders::new(5, [None, Some(address(1))]);
+        senders.put(3, address(3));
+        senders.put(1, address(9));
+        senders.put(5, address(9));
+        assert_eq!(senders.missing(), 3);
+        let taken: Vec<_> = std::iter::from_fn(|| senders.take_next()).collect();
+        assert_eq!(taken, [0, 2, 4]);
+        assert_eq!(senders.get(1), Some(address(1)));
+        assert_eq!(senders.get(5), None);
+        let known: Vec<_> = senders.known().collect();
+        assert_eq!(known, [address(1), address(3)]);
+        // A copy begins anew.
+        assert_eq!(senders.clone().take_next(), Some(0));
+    }
+
+    #[test]
+    fn nothing_is_taken_after_a_stop() {
+        let senders = Senders::new(3, []);
+        assert_eq!(senders.take_next(), Some(0));
+        senders.stop();
+        assert_eq!(senders.take_next(), None);
+    }
+
+    #[test]
+    fn what_is_done_in_turn_is_timed_if_there_is_a_clock() {
+        static TICKS: AtomicU64 = AtomicU64::new(0);
+        let senders = Senders::new(1, []).timed(|| TICKS.fetch_add(7, Ordering::Relaxed));
+        assert_eq!(senders.in_turn(|| 5), 5);
+        senders.in_turn(|| ());
+        assert_eq!(senders.in_turn_ns(), 14);
+    }
+}

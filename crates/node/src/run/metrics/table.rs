@@ -80,7 +80,7 @@ pub(crate) const METRICS: &[Row] = &[
     row("niwaki_block_compare_seconds", Summary, "", "Receipts root and the comparisons"),
     row("niwaki_block_execute_seconds", Summary, "", "Transactions of a block"),
     row("niwaki_block_mgas_per_second", Summary, "", "Million gas a second of a whole block"),
-    row("niwaki_block_recover_seconds", Summary, "", "Senders from signatures"),
+    row("niwaki_block_recover_seconds", Summary, "", "Senders that the executing thread recovered itself"),
     row("niwaki_block_root_seconds", Summary, "", "The state root"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
     row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),
