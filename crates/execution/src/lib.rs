@@ -25,7 +25,8 @@ pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use list_diff::diff_of_access_list;
 pub use overlay::Overlay;
 pub use parallel::{
-    Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, process_transactions_with,
+    Dependences, Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, dependences_of,
+    figures, process_transactions_with,
 };
 pub use senders::{Recovering, recover_beside};
 pub use transaction::{TransactionError, TransactionResult};

@@ -16,6 +16,7 @@
 
 mod before;
 mod committed;
+mod dependences;
 mod help;
 mod listed;
 mod run;
@@ -27,6 +28,7 @@ use crate::executor::{ExecuteError, Executor};
 use crate::transaction::TransactionResult;
 use before::Before;
 use committed::Committed;
+pub use dependences::{Dependences, dependences_of};
 use help::Call;
 use listed::Listed;
 use niwaki_evm::Effects;
@@ -43,6 +45,12 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use timeline::Timeline;
 pub use timeline::{Span, Step};
+
+/// The figures that decide what runs ahead, and when.
+pub mod figures {
+    pub use super::help::{ALONE, LEAST_REST, LOOK_GAS};
+    pub use super::run::{HEAVY_GAS, LEAP, LEAST_WASTE, PLAIN_GAS, WINDOW};
+}
 
 /// On how many threads transactions run.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! Blocks made to disturb whoever runs their transactions ahead of their turn: whatever the number of
 //! threads, they give what they give one transaction after the other.
 
+#[path = "ahead/dependences.rs"]
+mod dependences;
 #[path = "ahead/listed.rs"]
 mod listed;
 
@@ -8,7 +10,7 @@ use niwaki_execution::{ExecuteError, Executed, Parallelism, Shares, apply_body, 
 use niwaki_primitives::{
     Address, Authorization, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS,
     Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, SignableTransaction, Signature,
-    SignedAuthorization, TxEip1559, TxEip7702, TxKind, TxLegacy, U256, hex,
+    SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256, hex,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -253,6 +255,26 @@ fn block(rng: &mut SmallRng, fork: Fork) -> RecoveredBlock {
         block: Block::new(header, body),
         senders: senders.into(),
     }
+}
+
+/// A call without value, of little gas.
+fn call(nonce: u64, to: Address, input: Bytes) -> TxEnvelope {
+    call_with_gas(200_000, nonce, to, input)
+}
+
+fn call_with_gas(gas_limit: u64, nonce: u64, to: Address, input: Bytes) -> TxEnvelope {
+    let tx = TxEip1559 {
+        chain_id: CHAIN_ID,
+        nonce,
+        gas_limit,
+        max_fee_per_gas: 100,
+        max_priority_fee_per_gas: 1,
+        to: TxKind::Call(to),
+        input,
+        ..TxEip1559::default()
+    };
+    let signature = Signature::new(U256::from(1), U256::from(1), false);
+    tx.into_signed(signature).into()
 }
 
 type Outcome = Result<Executed, String>;

@@ -84,6 +84,29 @@ struct SlotEffect {
     is_accessed: bool,
 }
 
+impl Effects {
+    /// Each account that was met, and whether its balance and its nonce were looked at.
+    pub fn accounts_read(&self) -> impl Iterator<Item = (Address, bool, bool)> {
+        let read = |effect: &AccountEffect| {
+            let looks = effect.looks;
+            (
+                effect.address,
+                looks.has(Looks::BALANCE),
+                looks.has(Looks::NONCE),
+            )
+        };
+        self.accounts.iter().map(read)
+    }
+
+    /// Each slot that was read, if only to change it.
+    pub fn slots_read(&self) -> impl Iterator<Item = (Address, U256)> {
+        let address = |at: usize| self.accounts[at].address;
+        self.slots
+            .iter()
+            .map(move |slot| (address(slot.account), slot.key))
+    }
+}
+
 /// Effects that hold, with the handles of what they are about.
 #[derive(Debug)]
 pub struct Holding {

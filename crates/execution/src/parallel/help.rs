@@ -3,13 +3,13 @@
 use super::run::{PLAIN_GAS, Run};
 
 /// So much gas is used between two looks at the clock.
-const LOOK_GAS: u64 = 250_000;
+pub const LOOK_GAS: u64 = 250_000;
 
 /// So long a block runs on one thread before it is known whether it is worth others, nanoseconds.
-const ALONE: u64 = 150_000;
+pub const ALONE: u64 = 150_000;
 
 /// What is left of a block must be expected to take so long, nanoseconds.
-const LEAST_REST: u64 = 1_200_000;
+pub const LEAST_REST: u64 = 1_200_000;
 
 /// When others are called for help.
 pub(super) struct Call {

@@ -25,7 +25,11 @@ struct Entry<'r> {
 }
 
 /// The last of `changes`, which ascend, whose index is below `index`.
-fn last_before<T>(changes: &[T], index: u64, index_of: impl Fn(&T) -> u64) -> Option<usize> {
+pub(super) fn last_before<T>(
+    changes: &[T],
+    index: u64,
+    index_of: impl Fn(&T) -> u64,
+) -> Option<usize> {
     let before = changes.partition_point(|change| index_of(change) < index);
     before.checked_sub(1)
 }

@@ -17,21 +17,21 @@ use std::thread::Thread;
 
 /// Gas of a transaction that runs no code, and takes less time than it takes to hand it over; as most
 /// that have no input do, whatever their limit.
-pub(super) const PLAIN_GAS: u64 = 21_000;
+pub const PLAIN_GAS: u64 = 21_000;
 
 /// So many transactions may run ahead of the one whose turn it is: what waits is held in memory.
-const WINDOW: usize = 64;
+pub const WINDOW: usize = 64;
 
 /// Transactions that are left to the committing thread, when it has caught up with those that run
 /// ahead: run in their turn they cost less, and meanwhile others get ahead of it again.
-const LEAP: usize = 6;
+pub const LEAP: usize = 6;
 
 /// A transaction of so much gas runs ahead whomever it calls: what it has read and the results of
 /// precompiled contracts are at hand when it runs again.
-const HEAVY_GAS: u64 = 500_000;
+pub const HEAVY_GAS: u64 = 500_000;
 
 /// So much gas may be used for nothing in any block.
-const LEAST_WASTE: u64 = 4_000_000;
+pub const LEAST_WASTE: u64 = 4_000_000;
 
 /// So often a thread looks whether another is done before it does something else.
 const SPINS: u32 = 200;
