@@ -11,6 +11,7 @@ mod import;
 mod keccak;
 mod listed;
 mod machine;
+mod model;
 mod overview;
 mod peers;
 mod process;
@@ -63,6 +64,8 @@ enum Command {
     GenChain(gen_chain::Options),
     /// Real mainnet blocks on their recorded pre-state: checked against the chain, and timed.
     Replay(replay::Options),
+    /// What more threads would bring to recorded blocks: our schedule in simulated time, and its ceilings.
+    Model(model::Options),
     /// State root and commit of random changes over a large state, beside alloy-trie and geth.
     StateRoot(state_root::Options),
     /// Blocks of Amsterdam judged with their access list and without, on one thread and on several.
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::GenGenesis(options) => gen_genesis::run(&options),
         Command::GenChain(options) => gen_chain::run(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Model(options) => model::run(&options),
         Command::StateRoot(options) => state_root::run(&options),
         Command::Listed(options) => listed::run(&options),
         Command::Keccak(options) => keccak::run(&options),

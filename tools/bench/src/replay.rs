@@ -1,7 +1,7 @@
 //! `niwaki-bench replay`: real blocks, checked and timed.
 
 mod timeline;
-mod warm;
+pub(crate) mod warm;
 
 use crate::{
     machine::Machine,
@@ -318,7 +318,7 @@ fn whole_block(
 
 /// The access list of the block's transactions, and of its beginning, as it would be if its fork had
 /// one.
-fn list_of(
+pub(crate) fn list_of(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     state: &dyn StateView,
