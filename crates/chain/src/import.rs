@@ -16,7 +16,7 @@ use niwaki_rules::{
     BlockRules, BodyRoots, InvalidBlock, Parent, access_list_hash, check_access_list, check_body,
     check_header, check_ommers, encode_access_list, requests_hash,
 };
-use niwaki_state::{Prepared, View};
+use niwaki_state::{HitRate, Prepared, View};
 use niwaki_storage::Batch;
 use niwaki_trie::ordered_root;
 use std::sync::Arc;
@@ -48,6 +48,12 @@ pub struct Imported {
     pub shares: Shares,
     /// Whether its state root was made beside its execution, from its access list.
     pub early_root: bool,
+    /// Whether it came with its access list.
+    pub listed: bool,
+    /// Look-ups of accounts and slots meanwhile, those of others included.
+    pub reads: HitRate,
+    /// Blocks and changes that are on their way to the disk, this one included.
+    pub waiting_batches: usize,
     /// What took how long.
     pub timings: Timings,
 }
@@ -287,6 +293,9 @@ impl Chain {
             transactions,
             shares: Shares::default(),
             early_root: false,
+            listed: false,
+            reads: HitRate::default(),
+            waiting_batches: 0,
             timings: Timings::default(),
         };
         if may_lead && self.is_better(&stored) {
@@ -328,6 +337,7 @@ impl Chain {
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
+        let looked_up = self.world().values_looked_up();
         let (executed, shares, early) = self.execute_ahead(block, list, &mut view)?;
         lap(&mut timings.execute);
         let recovered = Duration::from_nanos(block.senders.in_turn_ns());
@@ -361,6 +371,9 @@ impl Chain {
             transactions,
             shares,
             early_root,
+            listed: list.is_some(),
+            reads: self.world().values_looked_up().since(looked_up),
+            waiting_batches: self.database().waiting_batches(),
             timings,
         })
     }

@@ -97,6 +97,8 @@ pub struct Shares {
     pub repeated: usize,
     /// Run when it was their turn.
     pub in_turn: usize,
+    /// Run ahead and panicked: a defect, whose transaction was run again.
+    pub failed: usize,
     /// What each thread did, if that was noted.
     pub spans: Vec<Span>,
 }
@@ -107,6 +109,7 @@ impl Shares {
             kept: 0,
             repeated: 0,
             in_turn: transactions,
+            failed: 0,
             spans: Vec::new(),
         }
     }
@@ -255,12 +258,14 @@ impl<'v> Executor<'v> {
             counted: AtomicUsize::new(0),
             called: RwLock::default(),
             wasted_gas: AtomicU64::new(0),
+            failed: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
             committer: std::thread::current(),
             timeline: clock.map(Timeline::new),
         };
         let (receipts, mut shares) = self.process_on(parallelism, &run, before)?;
+        shares.failed = run.failed.into_inner();
         shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
         Ok((receipts, shares))
     }

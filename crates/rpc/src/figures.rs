@@ -51,18 +51,31 @@ impl Figures {
         counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
         counter!("besu_blockchain_chain_head_transaction_count_counter_total")
             .increment(transactions);
-        let Shares { kept, repeated, .. } = imported.shares;
+        let Shares {
+            kept,
+            repeated,
+            in_turn,
+            failed,
+            ..
+        } = imported.shares;
         counter!("besu_block_processing_parallelized_transactions_counter_total")
             .increment(kept as u64);
         counter!("besu_block_processing_conflicted_transactions_counter_total")
             .increment(repeated as u64);
+        counter!("niwaki_block_transactions_in_turn_total").increment(in_turn as u64);
+        counter!("niwaki_block_ahead_failures_total").increment(failed as u64);
+        counter!("besu_bal_blocks_total").increment(u64::from(imported.listed));
+        counter!("niwaki_block_early_roots_total").increment(u64::from(imported.early_root));
+        histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
+        gauge!("besu_block_processing_execution_time_head").set(ms(timings.execute).floor());
         tracing::info!(
             number = imported.id.number,
             hash = %imported.id.hash,
             txs = transactions,
             ahead = kept,
             again = repeated,
+            parallel = format_args!("{}%", percent(kept, imported.transactions)),
             gas = imported.gas_used,
             ms = format_args!("{:.2}", ms(timings.total())),
             mgas_s = format_args!("{per_second:.0}"),
@@ -70,6 +83,11 @@ impl Figures {
             execute = format_args!("{:.2}", ms(timings.execute)),
             root = format_args!("{:.2}", ms(timings.root)),
             commit = format_args!("{:.2}", ms(timings.commit)),
+            hits = imported.reads.hits,
+            misses = imported.reads.misses,
+            waiting = imported.waiting_batches,
+            listed = imported.listed,
+            early_root = imported.early_root,
             "block"
         );
     }
@@ -98,6 +116,16 @@ impl Figures {
     pub fn token_refused(&self) {
         counter!("niwaki_rpc_tokens_refused_total").increment(1);
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count")]
+fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Of nothing, nothing.
+fn percent(part: usize, of: usize) -> usize {
+    part.saturating_mul(100).checked_div(of).unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate")]

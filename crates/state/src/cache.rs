@@ -30,9 +30,17 @@ pub struct HitRate {
 }
 
 impl HitRate {
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.hits += other.hits;
         self.misses += other.misses;
+    }
+
+    /// What has come since it was `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            hits: self.hits.saturating_sub(before.hits),
+            misses: self.misses.saturating_sub(before.misses),
+        }
     }
 }
 

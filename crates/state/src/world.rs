@@ -1,7 +1,7 @@
 //! The world state: opened, viewed, moved by one block or along branches.
 
 use crate::branch::{Overlay, Overlays, Way, block_key, changes_to, overlay_at, way};
-use crate::cache::{CacheFigures, Caches};
+use crate::cache::{CacheFigures, Caches, HitRate};
 use crate::changes::Changes;
 use crate::commit_rows::{BYTES_PER_VALUE, Log, add_flat};
 use crate::disk_trie::corrupt;
@@ -522,6 +522,14 @@ impl WorldState {
             trie_bytes,
             ..self.caches.figures()
         }
+    }
+
+    /// How often the caches were asked for accounts and slots. About 2 us.
+    pub fn values_looked_up(&self) -> HitRate {
+        let figures = self.caches.figures();
+        let mut both = figures.accounts;
+        both.add(figures.slots);
+        both
     }
 
     pub(crate) fn tries(&self) -> MutexGuard<'_, Tries> {

@@ -243,6 +243,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         repeated,
         in_turn,
         spans,
+        ..
     } = runs.shares;
     let mgas_per_s = gas as f64 / 1e3 / execute_ms.max(1e-9);
     let timeline = Timeline {

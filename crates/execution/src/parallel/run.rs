@@ -95,6 +95,8 @@ pub(super) struct Run<'r> {
     pub(super) called: RwLock<HashMap<Address, (u32, u32)>>,
     /// Gas of runs that were thrown away.
     pub(super) wasted_gas: AtomicU64,
+    /// Runs ahead that panicked.
+    pub(super) failed: AtomicUsize,
     pub(super) is_over: AtomicBool,
     pub(super) all_ahead: bool,
     pub(super) committer: Thread,
@@ -198,7 +200,10 @@ impl Run<'_> {
             (own, ran)
         };
         let ran = self.noted(index, Step::Ahead, || catch_unwind(AssertUnwindSafe(run)));
-        let (own, ran) = ran.ok()?;
+        let Ok((own, ran)) = ran else {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         *executor = Some(own);
         let (result, effects) = ran?;
         let told = view.take_told();

@@ -40,7 +40,9 @@ use Kind::{Counter, Gauge, Summary};
 /// All of them. `besu_` and `ethereum_` are Besu's names, `process_` those of every exporter.
 #[rustfmt::skip]
 pub(crate) const METRICS: &[Row] = &[
+    row("besu_bal_blocks_total", Counter, "", "Blocks that came with their access list"),
     row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and again"),
+    row("besu_block_processing_execution_time_head", Gauge, "", "Time that the transactions of the head took, ms"),
     row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and kept"),
     row("besu_blockchain_chain_head_gas_limit", Gauge, "", "Gas limit of the head"),
     row("besu_blockchain_chain_head_gas_used", Gauge, "", "Gas used by the head"),
@@ -75,14 +77,18 @@ pub(crate) const METRICS: &[Row] = &[
     row("ethereum_peer_limit", Gauge, "", "Most peers"),
     row("niwaki_allocator_allocated_bytes", Gauge, "", "Bytes that the program holds"),
     row("niwaki_allocator_resident_bytes", Gauge, "", "Bytes that the allocator holds for it"),
+    row("niwaki_block_ahead_failures_total", Counter, "", "Runs ahead that panicked: their transactions were run again"),
     row("niwaki_block_check_seconds", Summary, "", "Header and body against the parent"),
     row("niwaki_block_commit_seconds", Summary, "", "The write, as far as the answer waits for it"),
     row("niwaki_block_compare_seconds", Summary, "", "Receipts root and the comparisons"),
+    row("niwaki_block_early_roots_total", Counter, "", "State roots made from access lists, beside the execution"),
     row("niwaki_block_execute_seconds", Summary, "", "Transactions of a block"),
     row("niwaki_block_mgas_per_second", Summary, "", "Million gas a second of a whole block"),
+    row("niwaki_block_reads_missed", Summary, "", "Accounts and slots of a block that the caches did not hold"),
     row("niwaki_block_recover_seconds", Summary, "", "Senders that the executing thread recovered itself"),
     row("niwaki_block_root_seconds", Summary, "", "The state root"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
+    row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions run when it was their turn, and not before"),
     row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),
     row("niwaki_cache_misses_total", Counter, "cache", "Look-ups that they did not"),
     row("niwaki_rpc_connections_refused_total", Counter, "", "Connections closed for being too many"),
