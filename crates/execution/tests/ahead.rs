@@ -5,6 +5,8 @@
 mod dependences;
 #[path = "ahead/listed.rs"]
 mod listed;
+#[path = "ahead/panics.rs"]
+mod panics;
 
 use niwaki_execution::{ExecuteError, Executed, Parallelism, Shares, apply_body, apply_body_on};
 use niwaki_primitives::{

@@ -41,15 +41,29 @@ pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
     let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
     eprintln!("memory budget {budget}");
     niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
-    niwaki_crypto::set_precompile_result_bytes(match options.cache_precompiles {
-        Some(false) => 0,
-        _ => budget.precompile_result_bytes(),
-    });
+    niwaki_crypto::set_precompile_result_bytes(precompile_result_bytes(options, budget));
     let state = StateOptions {
         archive: options.data_storage_format == Some(DataFormat::Archive),
         ..budget.state()
     };
     (budget.storage(), state)
+}
+
+/// How many bytes of results of precompiled contracts are kept.
+fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
+    match options.cache_precompiles {
+        Some(false) => 0,
+        _ => budget.precompile_result_bytes(),
+    }
+}
+
+/// On how many threads the transactions of a block run.
+fn transaction_threads(options: &Options) -> usize {
+    if options.parallel_transactions != Some(true) {
+        return 1;
+    }
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    options.transaction_threads.map_or_else(all, usize::from)
 }
 
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
@@ -87,11 +101,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
     match opened {
         Ok(chain) => {
             check_format(options, chain.is_archive())?;
-            if options.parallel_transactions == Some(true) {
-                let all = || std::thread::available_parallelism().map_or(1, usize::from);
-                let asked = options.transaction_threads.map(usize::from);
-                chain.set_transaction_threads(asked.unwrap_or_else(all));
-            }
+            chain.set_transaction_threads(transaction_threads(options));
             Ok(Some(Arc::new(chain)))
         }
         Err(OpenError::Stopped) => {
@@ -157,4 +167,43 @@ pub(crate) fn data_path(options: &Options) -> Result<PathBuf> {
     data_home
         .map(|folder| folder.join("niwaki"))
         .ok_or_else(|| eyre!("there is no home folder for the database; give --data-path DIR"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn options(arguments: &[&str]) -> Options {
+        Options::try_parse_from([&["niwaki"], arguments].concat()).unwrap()
+    }
+
+    #[test]
+    fn transactions_run_on_one_thread_unless_more_are_asked_for() {
+        let threads = |arguments: &[&str]| transaction_threads(&options(arguments));
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let enabled = "--bonsai-parallel-tx-processing-enabled";
+        let disabled = "--bonsai-parallel-tx-processing-enabled=false";
+        assert_eq!(threads(&[]), 1);
+        assert_eq!(threads(&["--transaction-threads=7"]), 1);
+        assert_eq!(threads(&[disabled, "--transaction-threads=7"]), 1);
+        assert_eq!(threads(&[enabled]), all);
+        assert_eq!(threads(&[enabled, "--transaction-threads=7"]), 7);
+        let besus = "--Xbonsai-parallel-tx-processing-enabled=true";
+        assert_eq!(threads(&[besus, "--transaction-threads=3"]), 3);
+    }
+
+    #[test]
+    fn results_of_precompiled_contracts_are_kept_unless_that_is_refused() {
+        let bytes = |arguments: &[&str]| {
+            let options = options(&[arguments, &["--memory-budget=1000M"]].concat());
+            let budget = options.memory_budget.expect("just given");
+            precompile_result_bytes(&options, budget)
+        };
+        assert_eq!(bytes(&["--cache-precompiles=false"]), 0);
+        let kept = bytes(&[]);
+        assert!(kept > 1 << 20, "{kept}");
+        assert_eq!(bytes(&["--cache-precompiles"]), kept);
+        assert_eq!(bytes(&["--cache-precompiles=true"]), kept);
+    }
 }

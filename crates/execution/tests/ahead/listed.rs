@@ -1,13 +1,15 @@
 //! Blocks that bring their access list: whatever it says, they give what they give without it.
 
-use super::{CHAIN_ID, Outcome, anybody, block, outcome, replace_sender, state};
+use super::{
+    CHAIN_ID, Outcome, anybody, block, call_with_gas, child, outcome, replace_sender, sender, state,
+};
 use niwaki_execution::{Executed, Executor, Parallelism, Shares, apply_body, apply_body_with};
 use niwaki_primitives::{
-    AccountChanges, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes, CodeChange,
-    Fork, NonceChange, RecoveredBlock, SlotChanges, StorageChange, U256,
+    AccountChanges, Address, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes,
+    CodeChange, Fork, NonceChange, RecoveredBlock, SlotChanges, StorageChange, U256,
 };
 use niwaki_rules::ChainSpec;
-use niwaki_testkit::MemoryState;
+use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -285,4 +287,86 @@ fn an_invalid_block_is_refused_for_the_same_reason_whatever_its_list_says() {
         refused += usize::from(expected.is_err());
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// Where the maker's child is to be made lies storage, with or without a balance: no code and no nonce.
+fn with_hidden_storage(balance: u64) -> (MemoryState, RecoveredBlock) {
+    let mut rng = SmallRng::seed_from_u64(1);
+    let (mut state, mut block) = (state(&mut rng), block(&mut rng, Fork::Cancun));
+    let mut taken = MemoryAccount {
+        balance: U256::from(balance),
+        ..MemoryAccount::default()
+    };
+    taken.storage.insert(U256::ZERO, U256::from(5));
+    state.insert(child(1), taken);
+    let word = |number: u8| Bytes::from(B256::from(U256::from(number)).0);
+    // One counts; two make the child.
+    let calls = [(0xa0, 1), (0xab, 1), (0xab, 1)].iter().enumerate();
+    let calls = calls.map(|(nonce, (to, salt))| {
+        // A creation that is barred leaves a sixty-fourth of the gas.
+        call_with_gas(
+            1_000_000,
+            nonce as u64,
+            Address::repeat_byte(*to),
+            word(*salt),
+        )
+    });
+    block.block.body.transactions = calls.collect();
+    block.senders = vec![sender(0); 3].into();
+    (state, block)
+}
+
+/// Lists that would have the child's address empty, or without what bars it (EIP-7610).
+fn hiding(honest: &BlockAccessList) -> Vec<BlockAccessList> {
+    let first = BlockAccessIndex(1);
+    let mut claims = [(); 5].map(|()| AccountChanges::new(child(1)));
+    claims[0].balance_changes = vec![BalanceChange::new(first, U256::ZERO)];
+    claims[1].nonce_changes = vec![NonceChange::new(first, 0)];
+    claims[2].code_changes = vec![CodeChange::new(first, Bytes::new())];
+    let zeroed = vec![StorageChange::new(first, U256::ZERO)];
+    claims[3].storage_changes = vec![SlotChanges::new(U256::ZERO, zeroed)];
+    claims[4].balance_changes = claims[0].balance_changes.clone();
+    claims[4].storage_changes = claims[3].storage_changes.clone();
+    let without = honest.iter().filter(|account| account.address != child(1));
+    let without: BlockAccessList = without.cloned().collect();
+    let with = |claim: &AccountChanges| {
+        let mut list = without.clone();
+        list.push(claim.clone());
+        list.sort_by_key(|account| account.address);
+        list
+    };
+    let mut lists: Vec<BlockAccessList> = claims.iter().map(with).collect();
+    lists.push(without);
+    lists
+}
+
+#[test]
+fn a_list_that_hides_storage_from_create2_changes_nothing() {
+    let maker = Address::repeat_byte(0xab);
+    for (fork, is_barred) in [(Fork::Cancun, true), (Fork::Amsterdam, false)] {
+        for balance in [0, 1] {
+            let (state, mut block) = with_hidden_storage(balance);
+            let executed = serial(fork, &state, &block).expect("it is valid");
+            let changes = executed.diff.accounts.iter();
+            let is_made = changes.clone().any(|(address, _)| *address == child(1));
+            assert_eq!(is_made, !is_barred, "{fork}");
+            assert!(changes.clone().any(|(address, _)| *address == maker));
+            let honest = executed.block_access_list.clone().expect("recorded");
+            let expected = Ok(without_list(executed, fork));
+            let lists = hiding(&honest);
+            for (number, list) in std::iter::once(&honest).chain(&lists).enumerate() {
+                let name = format!("{balance} wei, list {number}");
+                compare(&name, fork, (&state, &block), list, &expected);
+            }
+
+            // A block that is refused is refused for its own reason.
+            block.senders = [0, 0, 1].map(sender).into_iter().collect();
+            let spec = ChainSpec::single(CHAIN_ID, fork);
+            let refused = outcome(apply_body(&spec, &block, &state, &mut |_| Ok(B256::ZERO)));
+            assert!(refused.is_err());
+            for list in std::iter::once(&honest).chain(&lists) {
+                compare("a nonce too high", fork, (&state, &block), list, &refused);
+            }
+        }
+    }
 }
