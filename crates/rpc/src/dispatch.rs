@@ -156,6 +156,7 @@ impl Dispatcher {
 
     /// Answers a request or a batch; `None` where only notifications were sent.
     pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
+        self.lanes.give_way().await;
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         match first {
             Some(b'[') => self.answer_batch(&body, session).await,
@@ -182,6 +183,7 @@ impl Dispatcher {
         let Some(text) = text else {
             return InParts::Whole(self.answer(body, session).await);
         };
+        self.lanes.give_way().await;
         let deadline = Instant::now() + self.limits.timeout;
         let mut parts = match self.begin(&body, text, session, deadline, true) {
             Answer::Parts(parts) => parts,
@@ -253,7 +255,6 @@ impl Dispatcher {
         deadline: Instant,
         in_parts: bool,
     ) -> Answer {
-        self.lanes.give_way();
         let request: Request<'_> = match serde_json::from_str(text) {
             Ok(request) => request,
             Err(error) if error.is_data() => {

@@ -68,7 +68,7 @@ impl Figures {
         counter!("niwaki_block_early_roots_total").increment(u64::from(imported.early_root));
         histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
-        gauge!("besu_block_processing_execution_time_head").set(ms(timings.execute).floor());
+        gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
         tracing::info!(
             number = imported.id.number,
             hash = %imported.id.hash,

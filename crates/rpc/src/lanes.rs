@@ -62,9 +62,9 @@ impl Lanes {
         })
     }
 
-    /// Where the calling thread serves what no block waits for, waits while one is judged.
-    pub(crate) fn give_way(&self) {
-        self.precedence.give_way();
+    /// Where the calling thread serves what no block waits for, waits while one is handled.
+    pub(crate) async fn give_way(&self) {
+        self.precedence.give_way().await;
     }
 
     /// Lets the thread that read a request of `lane` answer it: most take less than handing them to
@@ -112,10 +112,7 @@ fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>, precedence: &Precedence) {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match job {
             Ok(job) if lane == Lane::Engine => precedence.over_others(job),
-            Ok(job) => {
-                precedence.give_way();
-                job();
-            }
+            Ok(job) => job(),
             Err(_) => return,
         }
     }

@@ -56,7 +56,8 @@ struct Prediction {
 /// A block with its list, or without.
 #[derive(Debug, Serialize)]
 struct Side {
-    /// No schedule that runs each transaction once, after what it looks at, is shorter, ms.
+    /// No schedule that runs each transaction once, after what it looks at, is shorter, ms. By times in turn
+    /// beside another thread.
     longest_chain_ms: f64,
     /// What the committing thread does even if all others run ahead and are kept, ms.
     serial_share_ms: f64,

@@ -81,12 +81,14 @@ impl<'v> World<'v> {
             let record = self.record(id);
             let before = record.parent.unwrap_or_default();
             let is_plain = !record.current.has_code() && !before.has_code() && !before.is_empty();
-            if is_plain && !changed.remade.contains(&id) {
+            let is_remade = changed.remade.contains(&id);
+            if is_plain && !is_remade {
                 // Who runs ahead keeps differences of its balance, and takes its nonce as it comes.
                 continue;
             }
             let account = record.exists.then_some(record.current);
-            if record.exists && record.current.code_hash != before.code_hash {
+            // Once, and not whenever the account changes.
+            if is_remade && record.exists && record.current.has_code() {
                 let code = self.code_at(record.code);
                 publisher.code(code.hash(), code.to_bytes());
             }
@@ -96,5 +98,60 @@ impl<'v> World<'v> {
             let slot = self.slot_record(id);
             publisher.slot(self.address(slot.account), slot.key, slot.current);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_crypto::PrecompileSet;
+    use niwaki_primitives::Fork;
+    use niwaki_testkit::MemoryState;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Told {
+        accounts: AtomicUsize,
+        codes: AtomicUsize,
+    }
+
+    impl Publisher for Told {
+        fn account(&self, _: Address, _: Option<Account>) {
+            self.accounts.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn slot(&self, _: Address, _: U256, _: U256) {}
+
+        fn code(&self, _: B256, _: Bytes) {
+            self.codes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whoever keeps what is told must not be made to keep a code for each transaction that pays a contract.
+    #[test]
+    fn a_new_code_is_told_once_however_often_its_account_changes() {
+        let (state, told) = (MemoryState::default(), Told::default());
+        let mut world = World::new(&state, Fork::London, PrecompileSet::Berlin);
+        world.publish_to(&told);
+        for number in 0..4 {
+            world.begin_transaction();
+            let id = world.load(&Address::repeat_byte(7)).unwrap();
+            if number == 0 {
+                world.set_code(id, &Bytes::from_static(&[1, 2, 3]));
+            }
+            world.add_balance(id, U256::ONE);
+            world.end_transaction();
+        }
+        assert_eq!(told.accounts.into_inner(), 4);
+        assert_eq!(told.codes.into_inner(), 1);
+        // Who begins to listen later hears of it too.
+        let late = Told::default();
+        let mut world = World::new(&state, Fork::London, PrecompileSet::Berlin);
+        world.begin_transaction();
+        let id = world.load(&Address::repeat_byte(7)).unwrap();
+        world.set_code(id, &Bytes::from_static(&[1, 2, 3]));
+        world.end_transaction();
+        world.publish_to(&late);
+        assert_eq!(late.codes.into_inner(), 1);
     }
 }

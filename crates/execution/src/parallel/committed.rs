@@ -14,6 +14,9 @@ pub(super) struct Committed<'v> {
     length: AtomicUsize,
 }
 
+/// So many changes are copied while others can't add to them.
+const AT_A_TIME: usize = 256;
+
 #[derive(Clone)]
 enum Change {
     Account(Address, Option<Account>),
@@ -36,13 +39,14 @@ impl<'v> Committed<'v> {
         self.length.store(changes.len(), Ordering::Release);
     }
 
-    /// The changes behind the first `known`.
+    /// Changes behind the first `known`, not all of them if they are many: who adds some must not wait long.
     fn since(&self, known: usize) -> Vec<Change> {
         if self.length.load(Ordering::Acquire) <= known {
             return Vec::new();
         }
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.get(known..).unwrap_or_default().to_vec()
+        let new = changes.iter().skip(known).take(AT_A_TIME);
+        new.cloned().collect()
     }
 }
 
@@ -75,6 +79,24 @@ struct Known {
     codes: HashMap<B256, Bytes>,
 }
 
+impl Known {
+    fn take_in(&mut self, change: Change, world: &mut World<'_>) {
+        match change {
+            Change::Account(address, account) => {
+                self.accounts.insert(address, account);
+                world.learn_account(&address, account);
+            }
+            Change::Slot(address, key, value) => {
+                self.slots.insert((address, key), value);
+                world.learn_slot(&address, key, value);
+            }
+            Change::Code(hash, code) => {
+                self.codes.insert(hash, code);
+            }
+        }
+    }
+}
+
 impl<'r> Following<'r> {
     pub(super) fn new(committed: &'r Committed<'r>) -> Self {
         Self {
@@ -87,21 +109,14 @@ impl<'r> Following<'r> {
     /// is.
     pub(super) fn catch_up(&self, world: &mut World<'_>) {
         let mut known = self.known.borrow_mut();
-        let changes = self.committed.since(known.changes);
-        known.changes = known.changes.saturating_add(changes.len());
-        for change in changes {
-            match change {
-                Change::Account(address, account) => {
-                    known.accounts.insert(address, account);
-                    world.learn_account(&address, account);
-                }
-                Change::Slot(address, key, value) => {
-                    known.slots.insert((address, key), value);
-                    world.learn_slot(&address, key, value);
-                }
-                Change::Code(hash, code) => {
-                    known.codes.insert(hash, code);
-                }
+        loop {
+            let changes = self.committed.since(known.changes);
+            if changes.is_empty() {
+                return;
+            }
+            known.changes = known.changes.saturating_add(changes.len());
+            for change in changes {
+                known.take_in(change, world);
             }
         }
     }

@@ -188,7 +188,6 @@ impl Run<'_> {
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
     fn run_ahead<'e>(&'e self, spare: &mut Spare<'e>, index: usize) -> Option<Ahead> {
         let tx = self.transaction(index);
-        let sender = sender_ahead(self.block, index)?;
         let (view, executor) = spare;
         let view = *view;
         let run = || {
@@ -196,7 +195,8 @@ impl Run<'_> {
             let own = executor.take();
             let mut own = own.unwrap_or_else(|| Executor::new(self.spec, header, view.state()));
             view.begin(index, own.evm.world());
-            let ran = own.run_ahead(tx, sender);
+            let sender = sender_ahead(self.block, index);
+            let ran = sender.and_then(|sender| own.run_ahead(tx, sender));
             (own, ran)
         };
         let ran = self.noted(index, Step::Ahead, || catch_unwind(AssertUnwindSafe(run)));

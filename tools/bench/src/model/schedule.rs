@@ -80,9 +80,9 @@ impl Load {
         for job in &self.jobs {
             let upon = job.upon.iter().map(|index| ends[*index]);
             let start = match job.after {
-                _ if self.has_list => 0,
-                Some(_) => upon.max().unwrap_or(0),
                 None => ends.iter().copied().max().unwrap_or(0),
+                Some(_) if self.has_list => 0,
+                Some(_) => upon.max().unwrap_or(0),
             };
             ends.push(start + job.in_turn);
         }
@@ -92,7 +92,7 @@ impl Load {
     /// What the committing thread would do if all others ran ahead and were kept.
     pub(crate) fn serial_share(&self) -> u64 {
         let counted = self.jobs.iter().map(|job| match job.after {
-            Some(_) if !is_plain(job) => job.adopt,
+            Some(_) if job.gas_limit >= HEAVY_GAS || !is_plain(job) => job.adopt,
             _ => job.in_turn,
         });
         counted.map(|time| time + self.each).sum()

@@ -42,7 +42,7 @@ use Kind::{Counter, Gauge, Summary};
 pub(crate) const METRICS: &[Row] = &[
     row("besu_bal_blocks_total", Counter, "", "Blocks that came with their access list"),
     row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and again"),
-    row("besu_block_processing_execution_time_head", Gauge, "", "Time that the transactions of the head took, ms"),
+    row("besu_block_processing_execution_time_head", Gauge, "", "Time that the last block took, all phases, ms"),
     row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and kept"),
     row("besu_blockchain_chain_head_gas_limit", Gauge, "", "Gas limit of the head"),
     row("besu_blockchain_chain_head_gas_used", Gauge, "", "Gas used by the head"),
@@ -84,7 +84,7 @@ pub(crate) const METRICS: &[Row] = &[
     row("niwaki_block_early_roots_total", Counter, "", "State roots made from access lists, beside the execution"),
     row("niwaki_block_execute_seconds", Summary, "", "Transactions of a block"),
     row("niwaki_block_mgas_per_second", Summary, "", "Million gas a second of a whole block"),
-    row("niwaki_block_reads_missed", Summary, "", "Accounts and slots of a block that the caches did not hold"),
+    row("niwaki_block_reads_missed", Summary, "", "Accounts and slots that caches did not hold while a block was executed"),
     row("niwaki_block_recover_seconds", Summary, "", "Senders that the executing thread recovered itself"),
     row("niwaki_block_root_seconds", Summary, "", "The state root"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
