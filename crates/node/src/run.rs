@@ -48,6 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
+    load_kzg_setup(&chain)?;
     let metrics = metrics::install(node)?;
     let (consensus, taken) = Consensus::with_journal(chain.clone(), &data_path.join("journal"))?;
     if taken > 0 {
@@ -91,6 +92,19 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     chain.sync()?;
     info!("everything is on disk");
     Ok(Ending::Done)
+}
+
+/// Loads the trusted setup where there are blobs or will be, beside all else: it takes a second or
+/// more of one core, for which the first transaction with blobs would have to wait.
+fn load_kzg_setup(chain: &Chain) -> Result<()> {
+    if chain.spec().blob_params_at(u64::MAX).is_none() {
+        return Ok(());
+    }
+    std::thread::Builder::new()
+        .name("kzg-setup".to_owned())
+        .spawn(niwaki_crypto::load_kzg_setup)
+        .wrap_err("can't start the thread that loads the trusted setup of KZG")?;
+    Ok(())
 }
 
 /// What this program calls itself.

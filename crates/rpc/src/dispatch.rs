@@ -307,7 +307,7 @@ impl Dispatcher {
             return Answer::None; // A notification asks for nothing that these methods do.
         }
         let lane = found.lane_of(params);
-        let place = self.lanes.run_by_reader(lane);
+        let place = self.lanes.run_by_reader(lane, params.map_or(0, str::len));
         if lane == Lane::Inline || place.is_some() {
             let answer = run(&self.backend, found, (id, params), deadline, None);
             return answer.map_or(Answer::None, Answer::Ready);

@@ -16,6 +16,10 @@ type Job = Box<dyn FnOnce() + Send>;
 /// How many calls may wait for a worker of a lane.
 const QUEUED: usize = 1024;
 
+/// Bytes of parameters up to which a call may be answered by the thread that read it. A blob alone
+/// is four times as long.
+const SHORT_BYTES: usize = 64 << 10;
+
 /// The workers of every lane; shared by all ways in.
 #[derive(Debug)]
 pub struct Lanes {
@@ -68,11 +72,14 @@ impl Lanes {
     }
 
     /// Lets the thread that read a request of `lane` answer it: most take less than handing them to
-    /// a worker does, and while some are long, half of the threads go on reading.
-    pub(crate) fn run_by_reader(&self, lane: Lane) -> Option<ReaderPlace<'_>> {
+    /// a worker does, and while some are long, half of the threads go on reading. Not a request with
+    /// many `bytes` of parameters: checking blobs takes milliseconds, and seconds while the trusted
+    /// setup is being loaded.
+    pub(crate) fn run_by_reader(&self, lane: Lane, bytes: usize) -> Option<ReaderPlace<'_>> {
         let one_less = |free: usize| free.checked_sub(1);
         let relaxed = Ordering::Relaxed;
         let taken = lane == Lane::Call
+            && bytes <= SHORT_BYTES
             && self
                 .readers
                 .fetch_update(relaxed, relaxed, one_less)
@@ -138,17 +145,18 @@ mod tests {
     #[test]
     fn half_of_the_readers_may_answer_calls_and_nothing_else() {
         let lanes = Lanes::new(4).unwrap();
-        let first = lanes.run_by_reader(Lane::Call);
-        let second = lanes.run_by_reader(Lane::Call);
+        let first = lanes.run_by_reader(Lane::Call, 0);
+        let second = lanes.run_by_reader(Lane::Call, 0);
         assert!(first.is_some() && second.is_some());
-        assert!(lanes.run_by_reader(Lane::Call).is_none());
+        assert!(lanes.run_by_reader(Lane::Call, 0).is_none());
         drop(first);
         for lane in [Lane::Heavy, Lane::Engine, Lane::Payload, Lane::Long] {
-            assert!(lanes.run_by_reader(lane).is_none(), "{lane:?}");
+            assert!(lanes.run_by_reader(lane, 0).is_none(), "{lane:?}");
         }
-        assert!(lanes.run_by_reader(Lane::Call).is_some());
+        assert!(lanes.run_by_reader(Lane::Call, SHORT_BYTES + 1).is_none());
+        assert!(lanes.run_by_reader(Lane::Call, SHORT_BYTES).is_some());
         let single = Lanes::new(1).unwrap();
-        assert!(single.run_by_reader(Lane::Call).is_none());
+        assert!(single.run_by_reader(Lane::Call, 0).is_none());
     }
 
     #[test]
