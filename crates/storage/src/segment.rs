@@ -119,6 +119,14 @@ impl Segment {
         )
     }
 
+    /// Whether it holds values or inner nodes of the head's state.
+    pub(crate) const fn is_state(self) -> bool {
+        matches!(
+            self,
+            Self::Accounts | Self::Slots | Self::AccountTrie | Self::StorageTrie
+        )
+    }
+
     /// Bytes that a read of one row brings into memory: few where rows are short and scattered,
     /// more where many together compress better.
     pub(crate) const fn block_bytes(self) -> usize {
