@@ -89,6 +89,7 @@ impl Chain {
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
     pub(crate) fn set_head_and_marks(&self, hash: &B256, marks: Marks) -> Result<(), SetHeadError> {
+        let _handling = self.handling();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
         let mut batch = Batch::new();
@@ -112,6 +113,7 @@ impl Chain {
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
     pub fn set_head(&self, hash: &B256) -> Result<(), SetHeadError> {
+        let _handling = self.handling();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
         self.lead(block)

@@ -235,6 +235,7 @@ impl Chain {
         list: Option<&[AccountChanges]>,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
+        let _handling = self.handling();
         let _writer = self.writer();
         let (header, hash) = (&block.block.header, block.hash);
         let (number, parent) = (header.number, header.parent_hash);
@@ -363,6 +364,7 @@ impl Chain {
                 may_lead,
             )
             .map_err(fault)?;
+        self.remember(block);
         lap(&mut timings.commit);
         Ok(Imported {
             id,

@@ -18,7 +18,9 @@
 //! | `events` | who is told that the head moved |
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
+//! | `warm` | what the next block may take, run before it comes |
 //! | `bad_blocks` | the last ones that were refused |
+//! | `recent` | those taken in last, with their senders |
 //! | `log_index` | which blocks may hold a log |
 //! | `check` | the whole database against itself |
 //! | `repair` | what a check finds, made anew from what is right |
@@ -45,6 +47,7 @@ mod known;
 mod log_index;
 mod open;
 mod persist;
+mod recent;
 mod repair;
 mod rows;
 mod state_file;
@@ -52,6 +55,7 @@ mod transfer;
 mod tree;
 mod trie_logs;
 mod view;
+mod warm;
 
 pub use ahead::{BlockAhead, recover_ahead};
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
@@ -78,6 +82,7 @@ pub use transfer::TransferError;
 pub use tree::StoredHeader;
 pub use trie_logs::{PrunedTrieLogs, TrieLogChoice, TrieLogCount, TrieLogReport};
 pub use view::ChainView;
+pub use warm::WarmedUp;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use crate::forkchoice::Marks;
 use crate::indices::adopt;
 use crate::log_index::LogIndexing;
 use crate::persist::add_block;
+use crate::recent::RecentImports;
 use crate::tree::{StoredHeader, read_header};
 use niwaki_execution::Parallelism;
 use niwaki_primitives::{Address, B256, BlockAccessList, BlockBody, Fault, Header, Withdrawals};
@@ -135,10 +136,22 @@ pub struct Chain {
     /// The safe and the finalized block, as the consensus client last said.
     marks: Mutex<Marks>,
     bad_blocks: Mutex<BadBlocks>,
+    recent_imports: Mutex<RecentImports>,
     log_indexing: LogIndexing,
+    /// Blocks and fork choices that are handled. Nothing but haste hangs on it.
+    handled: AtomicUsize,
     /// Threads that the transactions of a block run on.
     transaction_threads: AtomicUsize,
     sender_threads: AtomicUsize,
+}
+
+/// While it lives, a block or a fork choice is handled.
+pub(crate) struct Handling<'a>(&'a AtomicUsize);
+
+impl Drop for Handling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The time by a clock that never goes back, nanoseconds since it was asked first.
@@ -184,6 +197,8 @@ impl Chain {
             listeners: Listeners::default(),
             marks: Mutex::new(marks),
             bad_blocks: Mutex::default(),
+            recent_imports: Mutex::default(),
+            handled: AtomicUsize::new(0),
             log_indexing: LogIndexing::default(),
             transaction_threads: AtomicUsize::new(1),
             sender_threads: AtomicUsize::new(
@@ -294,6 +309,11 @@ impl Chain {
         &self.log_indexing
     }
 
+    pub(crate) fn recent_imports(&self) -> MutexGuard<'_, RecentImports> {
+        let recent = &self.recent_imports;
+        recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn bad_blocks(&self) -> MutexGuard<'_, BadBlocks> {
         self.bad_blocks
             .lock()
@@ -303,6 +323,17 @@ impl Chain {
     /// Held by whoever writes.
     pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that a block or a fork choice is handled, until what this gives is dropped.
+    pub(crate) fn handling(&self) -> Handling<'_> {
+        self.handled.fetch_add(1, Ordering::Relaxed);
+        Handling(&self.handled)
+    }
+
+    /// Whether a block or a fork choice is handled at this moment.
+    pub(crate) fn is_handling(&self) -> bool {
+        self.handled.load(Ordering::Relaxed) > 0
     }
 
     fn head_guard(&self) -> MutexGuard<'_, StoredHeader> {

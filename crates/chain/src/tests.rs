@@ -26,6 +26,7 @@ mod resuming;
 mod senders;
 mod state_file;
 mod trie_logs;
+mod warming;
 mod witness;
 
 const HEAD: B256 = b256!("d226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7");

@@ -9,6 +9,7 @@ mod secret;
 mod servers;
 mod tls;
 mod tokens;
+mod warm;
 
 pub(crate) use servers::OPERATOR_SOCKET;
 
@@ -21,8 +22,8 @@ use follow::Follower;
 use log_index::LogIndexer;
 use niwaki_chain::{Chain, Consensus};
 use niwaki_primitives::Bytes;
-use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes};
-use niwaki_rules::Network;
+use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes, yield_to_blocks};
+use niwaki_rules::{ChainSpec, Network};
 use niwaki_txpool::{Pool, PoolConfig, PoolMode};
 use servers::Servers;
 use std::fs::File;
@@ -31,6 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
+use warm::Warmer;
 
 /// How often the main thread looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -69,6 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
     let wants_index = node.api.auto_log_bloom_caching_enabled != Some(false);
     let indexer = LogIndexer::start(&chain, wants_index)?;
+    let warmer = match warms(options, chain.spec()) {
+        true => Some(Warmer::start(&chain, &pool)?),
+        false => None,
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let lanes = Arc::new(Lanes::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let servers = Servers::start(options, &data_path, &backend, &lanes, metrics)?;
@@ -85,6 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
 
     info!("stopping");
     drop(producer);
+    drop(warmer);
     servers.stop();
     drop(indexer);
     follower.stop();
@@ -94,15 +101,18 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Loads the trusted setup where there are blobs or will be, beside all else: it takes a second or
-/// more of one core, for which the first transaction with blobs would have to wait.
+/// Loads the trusted setup where there are blobs or will be, behind all else: it takes seconds of one
+/// core, which the first transaction with blobs would have to do itself. One that comes meanwhile waits.
 fn load_kzg_setup(chain: &Chain) -> Result<()> {
     if chain.spec().blob_params_at(u64::MAX).is_none() {
         return Ok(());
     }
     std::thread::Builder::new()
         .name("kzg-setup".to_owned())
-        .spawn(niwaki_crypto::load_kzg_setup)
+        .spawn(|| {
+            yield_to_blocks();
+            niwaki_crypto::load_kzg_setup();
+        })
         .wrap_err("can't start the thread that loads the trusted setup of KZG")?;
     Ok(())
 }
@@ -133,10 +143,25 @@ fn now() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
+/// Whether the chain is one that a consensus client drives.
+fn is_driven(options: &Options, spec: &ChainSpec) -> bool {
+    spec.terminal_total_difficulty.is_some() && options.network != Some(Network::Dev)
+}
+
+/// Whether there is a port for a consensus client.
+fn has_engine_port(options: &Options, spec: &ChainSpec) -> bool {
+    let flag = options.node.engine.engine_rpc_enabled;
+    flag.unwrap_or(is_driven(options, spec))
+}
+
+/// Whether the pool's transactions are run before the next block comes.
+fn warms(options: &Options, spec: &ChainSpec) -> bool {
+    has_engine_port(options, spec) && options.node.pool.tx_pool_warming_enabled != Some(false)
+}
+
 fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
     let node = &options.node;
-    let is_driven =
-        chain.spec().terminal_total_difficulty.is_some() && options.network != Some(Network::Dev);
+    let is_driven = is_driven(options, chain.spec());
     let extra_data = node.miner.miner_extra_data.clone();
     let own = || Bytes::from_static(concat!("niwaki ", env!("CARGO_PKG_VERSION")).as_bytes());
     ApiOptions {
@@ -224,4 +249,28 @@ fn save_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()> {
         save().map_err(|error| eyre!("can't save the pool to {}: {error}", path.display()))?;
     info!(transactions = saved, "saved the transaction pool");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn the_pool_is_run_ahead_where_a_consensus_client_drives_unless_that_is_refused() {
+        let other = ChainSpec::frontier(1);
+        let driven = ChainSpec {
+            terminal_total_difficulty: Some(niwaki_primitives::U256::ZERO),
+            ..other.clone()
+        };
+        let runs = |arguments: &[&str], spec: &ChainSpec| {
+            let words = [&["niwaki"], arguments].concat();
+            warms(&Options::try_parse_from(words).expect("known flags"), spec)
+        };
+        assert!(runs(&[], &driven));
+        assert!(!runs(&[], &other));
+        assert!(runs(&["--engine-rpc-enabled"], &other));
+        assert!(!runs(&["--engine-rpc-enabled=false"], &driven));
+        assert!(!runs(&["--tx-pool-warming-enabled=false"], &driven));
+    }
 }

@@ -2,7 +2,7 @@
 
 use niwaki_chain::{BlockId, Chain};
 use niwaki_primitives::rlp::Encodable;
-use niwaki_primitives::{Address, B256, Block, BlockBody, Fault, Header, Receipt};
+use niwaki_primitives::{Address, B256, Block, BlockBody, Fault, Header, Receipt, RecoveredBlock};
 use niwaki_rules::recover_sender;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -42,6 +42,15 @@ impl FullBlock {
             senders: OnceLock::new(),
             receipts: OnceLock::new(),
         }
+    }
+
+    /// A block whose senders are known.
+    fn recovered(recent: &RecoveredBlock) -> Self {
+        let block = Self::new(recent.block.clone(), recent.hash);
+        if recent.senders.missing() == 0 {
+            block.set_senders(recent.senders.known().collect());
+        }
+        block
     }
 
     /// Who signed each transaction; zero where nobody did, which no stored block has.
@@ -104,10 +113,14 @@ impl RecentBlocks {
         if let Some(block) = self.kept_block(hash) {
             return Ok(Some(block));
         }
-        let Some(block) = chain.block(hash)? else {
-            return Ok(None);
+        let block = match chain.recently_imported(hash) {
+            Some(recent) => FullBlock::recovered(&recent),
+            None => match chain.block(hash)? {
+                Some(block) => FullBlock::new(block, *hash),
+                None => return Ok(None),
+            },
         };
-        let block = Arc::new(FullBlock::new(block, *hash));
+        let block = Arc::new(block);
         self.kept().put(&block);
         Ok(Some(block))
     }

@@ -32,10 +32,30 @@ impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
     /// to what `work` reads. Worth it for work of a millisecond or more.
     pub fn with_prefetch<T>(&self, view: &mut View, work: impl FnOnce(&View) -> T) -> T {
+        self.prefetching(view, None, work)
+    }
+
+    /// The same for work that is no block's. A block may be waiting for the tries: nothing is brought in any
+    /// more once that `is_over`, nor while the tries hold more than they should.
+    pub fn with_prefetch_until<T>(
+        &self,
+        view: &mut View,
+        is_over: &(dyn Fn() -> bool + Sync),
+        work: impl FnOnce(&View) -> T,
+    ) -> T {
+        self.prefetching(view, Some(is_over), work)
+    }
+
+    fn prefetching<T>(
+        &self,
+        view: &mut View,
+        is_over: Option<&(dyn Fn() -> bool + Sync)>,
+        work: impl FnOnce(&View) -> T,
+    ) -> T {
         let (sender, touched) = sync_channel(QUEUE);
         let ended = &AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(move || self.read_ahead(&touched, ended));
+            scope.spawn(move || self.read_ahead(&touched, ended, is_over));
             let telling = Telling::new(view, sender, ended);
             work(telling.view)
         })
@@ -66,13 +86,23 @@ impl WorldState {
         }
     }
 
-    fn read_ahead(&self, touched: &Receiver<Touched>, ended: &AtomicBool) {
+    fn read_ahead(
+        &self,
+        touched: &Receiver<Touched>,
+        ended: &AtomicBool,
+        is_over: Option<&(dyn Fn() -> bool + Sync)>,
+    ) {
         while let Ok(first) = touched.recv() {
+            if is_over.is_some_and(|is_over| is_over()) {
+                continue;
+            }
             let mut tries = self.tries();
             let source = DiskTrie::new(Rows::Now(self.database()), &[]);
-            for touched in std::iter::once(first).chain(touched.try_iter()) {
+            for touched in std::iter::once(first).chain(touched.try_iter().take(LOT)) {
+                let is_no_use = is_over.is_some_and(|is_over| is_over() || tries.are_full());
                 // A late look costs one more node.
-                if ended.load(Ordering::Relaxed) || tries.load(&source, &touched).is_err() {
+                let is_ended = ended.load(Ordering::Relaxed);
+                if is_no_use || is_ended || tries.load(&source, &touched).is_err() {
                     break;
                 }
             }

@@ -187,6 +187,11 @@ impl Tries {
         loaded
     }
 
+    /// Whether more nodes are in memory than should be.
+    pub(crate) fn are_full(&self) -> bool {
+        self.bytes > self.limit_bytes
+    }
+
     /// The rows that changed since the head or since they were taken.
     pub(crate) fn rows(&self) -> &Batch {
         &self.rows
@@ -316,7 +321,7 @@ impl Tries {
     /// Drops nodes that were not used lately, if there are too many: a little at a time. Only
     /// while the tries are the head's, whose rows the storage has.
     fn sweep_some(&mut self) {
-        if self.sweep.is_none() && self.bytes > self.limit_bytes {
+        if self.sweep.is_none() && self.are_full() {
             self.sweep = Some(Sweep {
                 clock: self.clock.now.saturating_sub(1),
                 owners: self.storage.keys().copied().collect(),

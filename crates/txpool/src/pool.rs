@@ -428,6 +428,12 @@ impl Pool {
         blobs.collect()
     }
 
+    /// Transactions taken in so far, those that have left again among them.
+    pub fn added(&self) -> u64 {
+        let counters = &self.read().counters;
+        counters.added_local.saturating_add(counters.added_remote)
+    }
+
     /// Figures for metrics and `txpool_status`. Cost: linear in the blob transactions that were
     /// included recently.
     pub fn figures(&self) -> PoolFigures {

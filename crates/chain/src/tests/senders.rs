@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const KEYS: usize = 5;
 /// Enough for others to be woken.
-const TRANSACTIONS: usize = 60;
+pub(super) const TRANSACTIONS: usize = 60;
 /// Adds one to slot 0.
 const COUNT: (Address, &str) = (Address::repeat_byte(0xa1), "0x5f546001015f5500");
 /// Threads that recover, and those that run transactions.
@@ -22,7 +22,7 @@ fn key(number: usize) -> B256 {
     U256::from(0x5e4d + number).into()
 }
 
-fn open_funded((beside, threads): (usize, usize)) -> Chain {
+pub(super) fn open_funded((beside, threads): (usize, usize)) -> Chain {
     let text = include_str!("../../../../testdata/amsterdam/genesis.json");
     let mut genesis: serde_json::Value = serde_json::from_str(text).unwrap();
     genesis["config"]["amsterdamTime"] = AMSTERDAM.into();
@@ -58,7 +58,7 @@ fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
 }
 
 /// A block upon the genesis block, and who sent its transactions.
-fn build(timestamp: u64) -> (BuiltBlock, Vec<Option<Address>>) {
+pub(super) fn build(timestamp: u64) -> (BuiltBlock, Vec<Option<Address>>) {
     let chain = open_funded((1, 1));
     let transactions = (0..TRANSACTIONS).map(|at| signed(at % KEYS, tx((at / KEYS) as u64)));
     let transactions: Vec<_> = transactions.collect();
@@ -72,7 +72,7 @@ fn known(senders: &[Option<Address>]) -> Known {
     senders.to_vec().into()
 }
 
-fn rows(chain: &Chain) -> Vec<(Segment, niwaki_storage::Row)> {
+pub(super) fn rows(chain: &Chain) -> Vec<(Segment, niwaki_storage::Row)> {
     chain.sync().unwrap();
     dump(chain)
 }
@@ -95,6 +95,9 @@ fn a_block_leaves_the_same_whoever_recovers_its_senders() {
                     let recover = imported.timings.recover;
                     assert_eq!(recover == Duration::ZERO, is_known, "{way:?}");
                 }
+                let kept = chain.recently_imported(&built.hash).unwrap();
+                assert_eq!(kept.block, built.block);
+                assert!(kept.senders.known().map(Some).eq(senders.iter().copied()));
                 chain.set_head(&built.hash).unwrap();
                 let parent = chain.header(&built.hash).unwrap().unwrap();
                 chain.replay(&parent).unwrap();
@@ -119,6 +122,7 @@ fn senders_that_are_known_are_believed() {
             reason.contains("transaction 7") && reason.contains("nonce"),
             "{reason}"
         );
+        assert!(chain.recently_imported(&built.hash).is_none());
     }
 }
 

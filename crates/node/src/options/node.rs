@@ -214,6 +214,10 @@ pub(crate) struct PoolFlags {
     /// Save the pool to txpool.dump at the end, and restore it at the start [default: false].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) tx_pool_enable_save_restore: Option<bool>,
+    /// Where a consensus client drives the node, run the best transactions upon the head before the next
+    /// block comes, so that it finds in memory what they read [default: true].
+    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) tx_pool_warming_enabled: Option<bool>,
     /// The most fee of a transaction by JSON-RPC, wei; 0 for no bound.
     #[arg(long, value_name = "WEI", default_value = "1000000000000000000")]
     pub(crate) rpc_tx_feecap: U256,

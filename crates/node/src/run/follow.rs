@@ -3,8 +3,9 @@
 
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockId, Chain, HeadChange};
-use niwaki_primitives::{Address, B256, Fault, TxEnvelope};
+use niwaki_primitives::{Address, B256, Fault, RecoveredBlock, Senders, TxEnvelope};
 use niwaki_rpc::Backend;
+use niwaki_rules::recover_sender;
 use niwaki_txpool::{HeadChange as PoolChange, Pool};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -108,12 +109,13 @@ impl Following {
         };
         let mut removed: Vec<(TxEnvelope, Address)> = Vec::new();
         for id in &owed.removed {
-            removed.extend(self.signed(id)?);
+            let block = self.recovered(id)?;
+            removed.extend(signed(&block).map(|(tx, sender)| (tx.clone(), sender)));
         }
         let mut included: Vec<(B256, Address)> = Vec::new();
         for id in &owed.added {
-            let signed = self.signed(id)?;
-            included.extend(signed.map(|(tx, sender)| (*tx.tx_hash(), sender)));
+            let block = self.recovered(id)?;
+            included.extend(signed(&block).map(|(tx, sender)| (*tx.tx_hash(), sender)));
         }
         let change = PoolChange {
             header: change.head.header.clone(),
@@ -126,20 +128,35 @@ impl Following {
         Ok(true)
     }
 
-    /// The transactions of a block, with their senders: from the pool where it knows them.
-    fn signed(&self, id: &BlockId) -> Result<impl Iterator<Item = (TxEnvelope, Address)>, Fault> {
-        let transactions = match self.chain.body(&id.hash)? {
-            Some(body) => body.transactions,
-            None => Vec::new(),
-        };
+    /// A block with its senders: as it was taken in, or else from its rows, and those of the pool where it
+    /// knows them.
+    fn recovered(&self, id: &BlockId) -> Result<Arc<RecoveredBlock>, Fault> {
+        if let Some(block) = self.chain.recently_imported(&id.hash) {
+            return Ok(block);
+        }
+        let block = self.chain.block(&id.hash)?.unwrap_or_default();
+        let transactions = &block.body.transactions;
         let hashes: Vec<B256> = transactions.iter().map(|tx| *tx.tx_hash()).collect();
-        let known = self.pool.senders_of(&hashes);
-        let senders = transactions.into_iter().zip(known);
-        Ok(senders.filter_map(|(tx, known)| {
-            let sender = known.or_else(|| niwaki_rules::recover_sender(&tx).ok())?;
-            Some((tx, sender))
+        let senders = Senders::new(transactions.len(), self.pool.senders_of(&hashes));
+        for (index, tx) in transactions.iter().enumerate() {
+            if senders.get(index).is_none()
+                && let Ok(sender) = recover_sender(tx)
+            {
+                senders.put(index, sender);
+            }
+        }
+        Ok(Arc::new(RecoveredBlock {
+            block,
+            hash: id.hash,
+            senders,
         }))
     }
+}
+
+/// The transactions of a block, with their senders.
+fn signed(block: &RecoveredBlock) -> impl Iterator<Item = (&TxEnvelope, Address)> {
+    let transactions = block.block.body.transactions.iter().enumerate();
+    transactions.filter_map(|(index, tx)| Some((tx, block.senders.get(index)?)))
 }
 
 /// One line for each head.

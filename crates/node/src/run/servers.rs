@@ -13,7 +13,6 @@ use niwaki_rpc::{
     Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
     Lanes, Limits, NAMESPACES, Origins, Proof, yield_to_blocks,
 };
-use niwaki_rules::Network;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -191,9 +190,7 @@ impl Start<'_> {
     fn engine(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
         let flags = &self.options.node.engine;
         let spec = self.backend.chain().spec();
-        let is_driven =
-            spec.terminal_total_difficulty.is_some() && self.options.network != Some(Network::Dev);
-        if !flags.engine_rpc_enabled.unwrap_or(is_driven) {
+        if !super::has_engine_port(self.options, spec) {
             return Ok(());
         }
         let proof = match flags.engine_jwt_disabled {

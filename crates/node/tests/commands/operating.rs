@@ -63,6 +63,33 @@ fn a_dev_chain_stops_making_blocks_and_starts_again() {
 }
 
 #[test]
+fn what_the_next_block_may_take_is_run_before_it_comes_once() {
+    let engine =
+        "--engine-rpc-enabled=true --engine-jwt-disabled=true --metrics-enabled --metrics-port=0";
+    let warmed = |flag: &str| {
+        let node = Node::dev(&format!("{engine} {flag}"));
+        node.result("miner_stop", json!([]));
+        let figures = || {
+            let figures = node.result("debug_metrics", json!([]));
+            let figure = |name: &str| figures["niwaki"][name].as_u64().unwrap_or(0);
+            ["pool_warming_transactions_total", "pool_warming_gas_total"].map(figure)
+        };
+        for nonce in 0..2 {
+            node.result("eth_sendRawTransaction", json!([transfer(&node, nonce)]));
+            let began = Instant::now();
+            let so_far = nonce + 1;
+            while flag.is_empty() && figures()[0] < so_far {
+                assert!(began.elapsed() < Duration::from_secs(60), "{:?}", figures());
+                std::thread::yield_now();
+            }
+        }
+        figures()
+    };
+    assert_eq!(warmed(""), [2, 42_000]);
+    assert_eq!(warmed("--tx-pool-warming-enabled=false"), [0, 0]);
+}
+
+#[test]
 fn the_log_says_more_from_the_moment_it_is_asked_to() {
     let node = Node::dev("");
     assert_eq!(

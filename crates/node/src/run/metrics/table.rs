@@ -91,6 +91,8 @@ pub(crate) const METRICS: &[Row] = &[
     row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions run when it was their turn, and not before"),
     row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),
     row("niwaki_cache_misses_total", Counter, "cache", "Look-ups that they did not"),
+    row("niwaki_pool_warming_gas_total", Counter, "", "Gas of the pool's transactions that were run before a block came"),
+    row("niwaki_pool_warming_transactions_total", Counter, "", "Transactions of the pool that were run before a block came"),
     row("niwaki_rpc_connections_refused_total", Counter, "", "Connections closed for being too many"),
     row("niwaki_rpc_tokens_refused_total", Counter, "", "Requests without a good token"),
     row("niwaki_storage_pinned_bytes", Gauge, "", "Bytes that views of older blocks keep in memory"),
