@@ -52,6 +52,10 @@ pub(crate) struct Options {
     /// Milliseconds between two blocks, for what clients leave for later.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pause_ms: u64,
+    /// Percent of a block's transactions that are in the client's pool when it comes: they are sent to it before
+    /// the pause. Blobs need more than a block has, so their transactions are not among them.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=100))]
+    known_percent: u64,
     /// Folder for the data paths, which are removed again [default: the system's for temporary files].
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
@@ -195,6 +199,7 @@ fn report(
         gas: blocks.iter().map(|block| block.gas).sum(),
         cold_blocks: course.cold_blocks,
         pause_ms: options.pause_ms,
+        known_percent: options.known_percent,
         runs: options.runs,
         ratios: report::ratios(&clients),
         clients,
@@ -219,6 +224,7 @@ fn course(options: &Options, there: u64) -> Result<Course> {
         cold_blocks,
         blocks,
         pause: Duration::from_millis(options.pause_ms),
+        known_percent: options.known_percent,
     })
 }
 

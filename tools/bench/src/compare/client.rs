@@ -2,6 +2,7 @@
 
 use crate::process::{is_running, proc_field};
 use eyre::{Result, WrapErr, ensure, eyre};
+use niwaki_primitives::Bytes;
 use niwaki_rpc::JwtSecret;
 use serde::Serialize;
 use serde_json::Value;
@@ -64,6 +65,8 @@ const IDLE_LOOKS: u32 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const IDLE_CPU_MS: f64 = 50.0;
 const IDLE_BYTES: u64 = 1 << 20;
+/// Transactions of one batch.
+const OFFERED_AT_ONCE: usize = 100;
 /// Milliseconds of one tick of the times in `/proc`.
 const TICK_MS: f64 = 10.0;
 
@@ -168,6 +171,8 @@ impl Setup {
                 command.args(["--engine-rpc-port", &engine]);
                 command.args(["--engine-jwt-secret", "secret"]);
                 command.args(["--metrics-enabled", "--metrics-port", &other]);
+                // Whatever the fees of the chain are, the pool takes its transactions.
+                command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);
                 let several = format!("--bonsai-parallel-tx-processing-enabled={}", threads > 1);
                 command.arg(several);
                 command.args(["--transaction-threads", &threads.to_string()]);
@@ -177,14 +182,14 @@ impl Setup {
                 command.args(["--authrpc.port", &engine, "--authrpc.jwtsecret", "secret"]);
                 command.args(["--syncmode", "full", "--ipcdisable", "--nat", "none"]);
                 // What it takes for mainnet; for other networks it would take less.
-                command.args(["--cache", "4096"]);
+                command.args(["--cache", "4096", "--rpc.txfeecap", "0"]);
             }
             Contender::Reth => {
                 command.args(["node", "--datadir", "data", "--chain"]);
                 command.arg(&self.genesis);
                 command.args(["--authrpc.port", &engine, "--authrpc.jwtsecret", "secret"]);
                 command.args(["--disable-discovery", "--ipcdisable", "--port", &other]);
-                command.args(["--addr", "127.0.0.1"]);
+                command.args(["--addr", "127.0.0.1", "--rpc.txfeecap", "0"]);
             }
         }
     }
@@ -230,6 +235,20 @@ impl Client {
         };
         ensure!(status == "VALID", "{}: {answer}", self.name);
         Ok(took)
+    }
+
+    /// Sends transactions to its pool; how many it has taken, and what it said of the first that it refused.
+    pub(super) fn offer(&self, transactions: &[Bytes]) -> Result<(u64, Option<Value>)> {
+        let (mut taken, mut refused) = (0, None);
+        for lot in transactions.chunks(OFFERED_AT_ONCE) {
+            let text = self.post(&super::requests::send_raw(lot))?;
+            let answers: Vec<Value> = serde_json::from_str(&text)
+                .wrap_err_with(|| format!("{}: not a batch: {text}", self.name))?;
+            let is_taken = |answer: &&Value| answer["result"].is_string();
+            taken += answers.iter().filter(is_taken).count() as u64;
+            refused = refused.or(answers.into_iter().find(|answer| !is_taken(&answer)));
+        }
+        Ok((taken, refused))
     }
 
     fn post(&self, request: &str) -> Result<String> {

@@ -3,7 +3,8 @@
 use super::client::{Client, Setup, Spent};
 use super::requests::ChainFolder;
 use crate::progress::Progress;
-use eyre::{Result, WrapErr, ensure};
+use eyre::{Result, WrapErr, bail, ensure};
+use niwaki_primitives::Bytes;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,8 @@ pub(super) struct Course {
     pub(super) blocks: u64,
     /// Between two blocks.
     pub(super) pause: Duration,
+    /// Percent of a block's transactions that are sent to the pool before the pause before it.
+    pub(super) known_percent: u64,
 }
 
 /// One block, by the clock of whoever sent it.
@@ -51,6 +54,8 @@ pub(super) struct Phases {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Part {
     pub(super) blocks: Vec<BlockTime>,
+    /// Transactions of these blocks that its pool had taken before they came.
+    pub(super) known: u64,
     pub(super) spent: Spent,
     /// Of ours only.
     pub(super) phases: Option<Phases>,
@@ -86,7 +91,7 @@ pub(super) fn run(
     let mut parts = Vec::new();
     for end in [course.cold_blocks, course.blocks] {
         let before = Figures::of(&client)?;
-        let mut blocks = Vec::new();
+        let (mut blocks, mut taken, mut refusal) = (Vec::new(), 0, None);
         while blocks.last().map_or(0, |block: &BlockTime| block.number) < end {
             ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
             let Some(requests) = reader.next_block()? else {
@@ -99,6 +104,11 @@ pub(super) fn run(
                     client.last_words()
                 )
             };
+            let known = known(&requests.raw, course.known_percent);
+            let (took, refused) = client.offer(&known).wrap_err_with(at)?;
+            taken += took;
+            refusal = refusal.or(refused);
+            std::thread::sleep(course.pause);
             let new_payload = client.drive(&requests.new_payload).wrap_err_with(at)?;
             let fork_choice = client.drive(&requests.choose).wrap_err_with(at)?;
             blocks.push(BlockTime {
@@ -109,9 +119,12 @@ pub(super) fn run(
                 fork_choice_ms: fork_choice.as_secs_f64() * 1e3,
             });
             progress.show(requests.number, &setup.contender.name());
-            std::thread::sleep(course.pause);
         }
-        parts.push(before.until(&Figures::of(&client)?, blocks));
+        if let Some(refusal) = refusal.filter(|_| taken == 0) {
+            bail!("its pool takes none of the transactions: {refusal}");
+        }
+        std::thread::sleep(course.pause);
+        parts.push(before.until(&Figures::of(&client)?, blocks, taken));
     }
     progress.finish();
     let peak_rss_bytes = client.peak_rss_bytes();
@@ -140,7 +153,7 @@ impl Figures {
         })
     }
 
-    fn until(&self, after: &Self, blocks: Vec<BlockTime>) -> Part {
+    fn until(&self, after: &Self, blocks: Vec<BlockTime>, known: u64) -> Part {
         let transactions: usize = blocks.iter().map(|block| block.transactions).sum();
         let phases = self.metrics.as_deref().zip(after.metrics.as_deref());
         Part {
@@ -154,8 +167,18 @@ impl Figures {
             phases: phases
                 .map(|(before, after)| Phases::between(before, after, blocks.len(), transactions)),
             blocks,
+            known,
         }
     }
+}
+
+/// So many percent of the transactions, scattered over the block. What a sender sends after one that is
+/// left out waits in the pool, as it does where a builder knows more than the pools.
+fn known(transactions: &[Bytes], percent: u64) -> Vec<Bytes> {
+    const STEP: u64 = 61; // Without a divisor in common with 100.
+    let is_known = |(place, _): &(u64, &Bytes)| place * STEP % 100 < percent;
+    let known = (0..).zip(transactions).filter(is_known);
+    known.map(|(_, raw)| raw.clone()).collect()
 }
 
 impl Phases {
@@ -232,5 +255,18 @@ mod tests {
         assert_eq!(phases.parallel_percent, 25.0);
         assert_eq!(phases.again_percent, 0.0);
         assert_eq!(phases.named()[2], ("execute", 100.0));
+    }
+
+    #[test]
+    fn so_many_percent_of_a_block_are_known() {
+        let transactions: Vec<Bytes> = (0..200_u8).map(|number| vec![number].into()).collect();
+        for percent in [0, 1, 50, 80, 100] {
+            let known = known(&transactions, percent);
+            assert_eq!(known.len() as u64, 2 * percent);
+            assert!(
+                known.is_sorted_by(|a, b| a < b),
+                "in the order of the block"
+            );
+        }
     }
 }

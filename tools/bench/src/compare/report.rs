@@ -69,6 +69,7 @@ pub(super) struct Report {
     pub(super) gas: u64,
     pub(super) cold_blocks: u64,
     pub(super) pause_ms: u64,
+    pub(super) known_percent: u64,
     pub(super) runs: usize,
     pub(super) clients: Vec<Runs>,
     pub(super) ratios: Vec<Ratio>,
@@ -104,6 +105,21 @@ impl Runs {
             contender,
             runs,
         }
+    }
+
+    /// Percent of all transactions that were in its pool before their blocks came.
+    fn known_percent(&self) -> f64 {
+        let parts = self.runs.iter().flat_map(|run| [&run.cold, &run.warm]);
+        let (mut known, mut all) = (0, 0);
+        for part in parts {
+            known += part.known;
+            all += part
+                .blocks
+                .iter()
+                .map(|block| block.transactions)
+                .sum::<usize>();
+        }
+        known as f64 * 100.0 / all.max(1) as f64
     }
 }
 
@@ -227,8 +243,10 @@ impl Report {
             });
             let Spread { median, min, max } = runs.written_mib;
             println!(
-                "{:<20} peak memory {rss}; written {median:.0} MiB ({min:.0}..{max:.0})",
-                ""
+                "{:<20} peak memory {rss}; written {median:.0} MiB ({min:.0}..{max:.0}); {:.0} % of the \
+                 transactions known",
+                "",
+                runs.known_percent()
             );
         }
         self.print_phases();
@@ -296,6 +314,7 @@ pub(super) mod tests {
         });
         let part = Part {
             blocks: blocks.collect(),
+            known: 0,
             spent: Spent {
                 cpu_ms: 100.0,
                 written_bytes: 1 << 20,

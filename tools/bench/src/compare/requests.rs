@@ -27,6 +27,8 @@ pub(super) struct Requests {
     pub(super) transactions: usize,
     pub(super) new_payload: String,
     pub(super) choose: String,
+    /// Those of its transactions that need no blobs, as they are sent to a pool.
+    pub(super) raw: Vec<Bytes>,
 }
 
 /// The requests of a chain, one block after the other.
@@ -150,6 +152,7 @@ impl Requests {
             transactions: block.body.transactions.len(),
             new_payload: request(&format!("engine_newPayloadV{version}"), &params.into()),
             choose: request(choose, &json!([state, null])),
+            raw: raw(block),
         })
     }
 }
@@ -157,6 +160,20 @@ impl Requests {
 /// A JSON-RPC request.
 pub(super) fn request(method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+/// Requests for `eth_sendRawTransaction`, as one batch.
+pub(super) fn send_raw(transactions: &[Bytes]) -> String {
+    let requests = transactions.iter().enumerate().map(|(id, raw)| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "eth_sendRawTransaction", "params": [raw] })
+    });
+    Value::from(requests.collect::<Vec<_>>()).to_string()
+}
+
+fn raw(block: &Block) -> Vec<Bytes> {
+    let transactions = block.body.transactions.iter();
+    let others = transactions.filter(|tx| !matches!(tx, TxEnvelope::Eip4844(_)));
+    others.map(|tx| tx.encoded_2718().into()).collect()
 }
 
 fn versioned_hashes(block: &Block) -> Vec<B256> {
