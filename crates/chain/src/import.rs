@@ -7,7 +7,10 @@ use crate::indices::adopt;
 use crate::persist::add_block;
 use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
-use niwaki_execution::{ExecuteError, Executed, Shares, apply_body_with, recover_beside};
+use early_root::Ran;
+use niwaki_execution::{
+    ExecuteError, Executed, Meanwhile, OnTheWay, Shares, apply_body_with, recover_beside,
+};
 use niwaki_primitives::{
     AccountChanges, Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt,
     RecoveredBlock, Senders, StateDiff, Withdrawal,
@@ -48,6 +51,8 @@ pub struct Imported {
     pub shares: Shares,
     /// Whether its state root was made beside its execution, from its access list.
     pub early_root: bool,
+    /// How often its changes so far went into the tries while it was executed.
+    pub root_begun: u32,
     /// Whether it came with its access list.
     pub listed: bool,
     /// Look-ups of accounts and slots meanwhile, those of others included.
@@ -66,10 +71,9 @@ pub struct Timings {
     /// Senders from signatures, as far as the block had to wait for them: they are recovered beside the
     /// other phases where there are processors for it.
     pub recover: Duration,
-    /// The body upon the state, with the intermediate roots of the first forks, and beside it the root of a
-    /// block that has brought its access list.
+    /// The body upon the state, with the intermediate roots of the first forks.
     pub execute: Duration,
-    /// The state root, where it was not made beside the execution.
+    /// The state root from then on, what was begun beside the execution waited for.
     pub root: Duration,
     /// Receipts root and the comparisons.
     pub compare: Duration,
@@ -274,7 +278,7 @@ impl Chain {
         self.check_block(&block.block, &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
-        let (executed, _) = self.execute((&block, None), &view)?;
+        let (executed, _) = self.execute((&block, None), &view, None)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         compare(&block.block, &executed, prepared.root())?;
         Ok(())
@@ -294,6 +298,7 @@ impl Chain {
             transactions,
             shares: Shares::default(),
             early_root: false,
+            root_begun: 0,
             listed: false,
             reads: HitRate::default(),
             waiting_batches: 0,
@@ -339,14 +344,22 @@ impl Chain {
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
         let looked_up = self.world().values_looked_up();
-        let (executed, shares, early) = self.execute_ahead(block, list, &mut view)?;
+        let Ran {
+            executed,
+            shares,
+            early,
+            root_begun,
+            waited,
+        } = self.execute_ahead(block, list, &mut view)?;
         lap(&mut timings.execute);
         let recovered = Duration::from_nanos(block.senders.in_turn_ns());
+        timings.execute = timings.execute.saturating_sub(waited);
         timings.recover = recovered.min(timings.execute);
         timings.execute -= timings.recover;
 
         let (prepared, early_root) = self.root_of(&view, &executed, early)?;
         lap(&mut timings.root);
+        timings.root += waited;
 
         let access_list = compare(&block.block, &executed, prepared.root())?;
         lap(&mut timings.compare);
@@ -373,6 +386,7 @@ impl Chain {
             transactions,
             shares,
             early_root,
+            root_begun,
             listed: list.is_some(),
             reads: self.world().values_looked_up().since(looked_up),
             waiting_batches: self.database().waiting_batches(),
@@ -400,11 +414,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Executes a block, with the access list that it has brought.
+    /// Executes a block, with the access list that it has brought; `on_the_way` is called meanwhile.
     fn execute(
         &self,
         (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
         view: &View,
+        on_the_way: Option<OnTheWay<'_>>,
     ) -> Result<(Executed, Shares), Refusal> {
         let mut post_state = |diff: &StateDiff| {
             let prepared = self.world().prepare(view, diff)?;
@@ -415,7 +430,7 @@ impl Chain {
             self.spec(),
             (block, list),
             view,
-            &mut post_state,
+            Meanwhile::new(&mut post_state).calling(on_the_way),
         )
         .map_err(execute_error)
     }

@@ -23,6 +23,7 @@ mod listed;
 mod log_index;
 mod repairing;
 mod resuming;
+mod root_begun;
 mod senders;
 mod state_file;
 mod trie_logs;

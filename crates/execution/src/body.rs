@@ -4,6 +4,7 @@ use crate::{
     blooms::receipt_blooms,
     dao,
     executor::{ExecuteError, Executor},
+    meanwhile::{Meanwhile, PostState},
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
@@ -11,9 +12,6 @@ use niwaki_primitives::{
     RecoveredBlock, StateDiff, StateView, Typed2718, U256, Withdrawal,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, block_reward, ommer_reward, recover_sender};
-
-/// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
-pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
 
 /// What executing a block gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +87,7 @@ impl Executor<'_> {
         post_state: PostState<'_>,
     ) -> Result<Executed, ExecuteError> {
         self.begin_block(spec, &block.block.header)?;
-        let receipts = self.process_transactions(block, post_state)?;
+        let receipts = self.process_transactions(block, Meanwhile::new(post_state))?;
         self.finish_block(spec, &block.block.header, &block.block.body, receipts)
     }
 
@@ -162,7 +160,7 @@ impl Executor<'_> {
     pub(crate) fn process_transactions(
         &mut self,
         block: &RecoveredBlock,
-        post_state: PostState<'_>,
+        mut meanwhile: Meanwhile<'_>,
     ) -> Result<Vec<Receipt>, ExecuteError> {
         let transactions = &block.block.body.transactions;
         let mut receipts = Vec::with_capacity(transactions.len());
@@ -175,9 +173,10 @@ impl Executor<'_> {
             let post_state = if self.rules.fork >= Fork::Byzantium {
                 None
             } else {
-                Some(post_state(&self.diff())?)
+                Some((meanwhile.post_state)(&self.diff())?)
             };
             receipts.push(self.receipt(tx.ty(), result, post_state));
+            meanwhile.look(self, &block.block.header);
         }
         Ok(receipts)
     }

@@ -12,6 +12,7 @@ mod body;
 mod dao;
 mod executor;
 mod list_diff;
+mod meanwhile;
 mod overlay;
 mod parallel;
 mod requests;
@@ -20,9 +21,10 @@ mod simulate;
 mod system;
 mod transaction;
 
-pub use body::{Executed, PostState, apply_body, recover_block};
+pub use body::{Executed, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use list_diff::diff_of_access_list;
+pub use meanwhile::{Meanwhile, OnTheWay, PostState};
 pub use overlay::Overlay;
 pub use parallel::{
     Dependences, Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, dependences_of,

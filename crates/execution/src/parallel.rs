@@ -19,12 +19,16 @@ mod committed;
 mod dependences;
 mod help;
 mod listed;
+mod log;
+mod places;
 mod run;
+mod sync;
 pub(crate) mod threads;
 mod timeline;
 
-use crate::body::{Executed, PostState, at_index};
+use crate::body::{Executed, at_index};
 use crate::executor::{ExecuteError, Executor};
+use crate::meanwhile::{Meanwhile, PostState};
 use crate::transaction::TransactionResult;
 use before::Before;
 use committed::Committed;
@@ -37,19 +41,20 @@ use niwaki_primitives::{
     StateView, Transaction, TxEnvelope, Typed2718,
 };
 use niwaki_rules::{
-    BlockRules, ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price,
-    upfront_cost,
+    ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
 };
-use run::{Ahead, Place, Run};
+use places::Places;
+use run::{Ahead, Run};
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use timeline::Timeline;
 pub use timeline::{Span, Step};
 
 /// The figures that decide what runs ahead, and when.
 pub mod figures {
     pub use super::help::{ALONE, LEAST_REST, LOOK_GAS};
-    pub use super::run::{HEAVY_GAS, LEAP, LEAST_WASTE, PLAIN_GAS, WINDOW};
+    pub use super::run::{HEAVY_GAS, LEAST_WASTE, PLAIN_GAS};
+    pub use super::sync::{LEAP, WINDOW};
 }
 
 /// On how many threads transactions run.
@@ -79,12 +84,13 @@ impl Parallelism {
         }
     }
 
-    /// Whether the transactions of a block may run on several threads.
-    fn is_for(&self, rules: &BlockRules, block: &Block) -> bool {
+    /// This, if the transactions of a block may run on several threads.
+    fn for_block(self, spec: &ChainSpec, block: &Block) -> Option<Self> {
         // Receipts before Byzantium want the state root after each transaction.
-        rules.fork >= Fork::Byzantium
+        let is_for = spec.fork_of(&block.header) >= Fork::Byzantium
             && block.body.transactions.len() > 1
-            && (self.threads > 1 || self.all_ahead || self.notes_spans)
+            && (self.threads > 1 || self.all_ahead || self.notes_spans);
+        is_for.then_some(self)
     }
 }
 
@@ -120,7 +126,7 @@ struct Over<'r>(&'r Run<'r>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.places.end();
         // Those who recover senders may be before those who run ahead.
         self.0.block.senders.stop();
     }
@@ -180,7 +186,8 @@ pub fn apply_body_on(
     view: &(dyn StateView + Sync),
     post_state: PostState<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
-    apply_body_with(parallelism, spec, (block, None), view, post_state)
+    let meanwhile = Meanwhile::new(post_state);
+    apply_body_with(parallelism, spec, (block, None), view, meanwhile)
 }
 
 /// As [`apply_body_on`], of a block that has brought its access list, maybe. The caller must compare the
@@ -194,20 +201,17 @@ pub fn apply_body_with(
     spec: &ChainSpec,
     (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
     view: &(dyn StateView + Sync),
-    post_state: PostState<'_>,
+    meanwhile: Meanwhile<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
-    let rules = BlockRules::new(spec, header);
-    if !parallelism.is_for(&rules, &block.block) {
-        let executed = Executor::new(spec, header, view).apply_body(spec, block, post_state)?;
-        return Ok((executed, Shares::in_turn(body.transactions.len())));
-    }
+    let parallelism = parallelism.for_block(spec, &block.block);
     let committed = Committed::new(view);
+    let list = list.filter(|_| parallelism.is_some());
     let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, header, view);
-    let before = Before::of(&committed, listed.as_ref());
     executor.begin_block(spec, header)?;
-    let (receipts, shares) = executor.process_ahead(parallelism, spec, block, before)?;
+    let before = Before::of(&committed, listed.as_ref());
+    let (receipts, shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
     let executed = executor.finish_block(spec, header, body, receipts)?;
     Ok((executed, shares))
 }
@@ -223,48 +227,59 @@ pub fn process_transactions_with(
     (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
     view: &(dyn StateView + Sync),
 ) -> Result<(Vec<Receipt>, Shares, StateDiff), ExecuteError> {
+    let parallelism = parallelism.for_block(spec, &block.block);
     let committed = Committed::new(view);
+    let list = list.filter(|_| parallelism.is_some());
     let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, &block.block.header, view);
-    let transactions = block.block.body.transactions.len();
-    let (receipts, shares) = if parallelism.is_for(executor.rules(), &block.block) {
-        let before = Before::of(&committed, listed.as_ref());
-        executor.process_ahead(parallelism, spec, block, before)?
-    } else {
-        let receipts = executor.process_transactions(block, &mut |_| Ok(B256::ZERO))?;
-        (receipts, Shares::in_turn(transactions))
-    };
+    let before = Before::of(&committed, listed.as_ref());
+    let mut no_root = |_: &_| Ok(B256::ZERO);
+    let meanwhile = Meanwhile::new(&mut no_root);
+    let (receipts, shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
     Ok((receipts, shares, executor.diff()))
 }
 
 impl<'v> Executor<'v> {
-    /// Processes the transactions of a block, whose beginning has been run, some of them ahead of their
-    /// turn, upon what is `before` them.
+    /// Processes the transactions of a block, whose beginning has been run: one after the other, or some of
+    /// them ahead of their turn, upon what is `before` them.
+    fn process(
+        &mut self,
+        parallelism: Option<Parallelism>,
+        spec: &ChainSpec,
+        block: &RecoveredBlock,
+        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
+    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+        if let Some(parallelism) = parallelism {
+            return self.process_ahead(parallelism, spec, block, (before, meanwhile));
+        }
+        let receipts = self.process_transactions(block, meanwhile)?;
+        let shares = Shares::in_turn(receipts.len());
+        Ok((receipts, shares))
+    }
+
+    /// Processes the transactions of a block, some of them ahead of their turn.
     fn process_ahead(
         &mut self,
         parallelism: Parallelism,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        before: Before<'v>,
+        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
-        let transactions = &block.block.body.transactions;
+        let transactions = block.block.body.transactions.len();
         let clock = parallelism.clock.filter(|_| parallelism.notes_spans);
+        let committer = std::thread::current();
         let run = Run {
             spec,
             block,
             before,
-            places: transactions.iter().map(|_| Place::default()).collect(),
-            next: AtomicUsize::new(0),
-            counted: AtomicUsize::new(0),
+            places: Places::new(transactions, committer, parallelism.all_ahead),
             called: RwLock::default(),
             wasted_gas: AtomicU64::new(0),
             failed: AtomicUsize::new(0),
-            is_over: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
-            committer: std::thread::current(),
             timeline: clock.map(Timeline::new),
         };
-        let (receipts, mut shares) = self.process_on(parallelism, &run, before)?;
+        let (receipts, mut shares) = self.process_on(parallelism, &run, (before, meanwhile))?;
         shares.failed = run.failed.into_inner();
         shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
         Ok((receipts, shares))
@@ -274,7 +289,7 @@ impl<'v> Executor<'v> {
         &mut self,
         parallelism: Parallelism,
         run: &Run<'_>,
-        before: Before<'v>,
+        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         if parallelism.all_ahead {
             before.hear(self.evm.world());
@@ -282,12 +297,12 @@ impl<'v> Executor<'v> {
         }
         let helpers = parallelism.threads.saturating_sub(1);
         let Some(pool) = threads::pool(helpers) else {
-            return self.commit_all(run, |_| true);
+            return self.commit_all(run, meanwhile, |_| true);
         };
         let mut call = Call::new(parallelism.clock);
         pool.in_place_scope(|scope| {
             let _over = Over(run);
-            self.commit_all(run, |executor| {
+            self.commit_all(run, meanwhile, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
                     before.hear(executor.evm.world());
@@ -304,23 +319,24 @@ impl<'v> Executor<'v> {
     fn commit_all(
         &mut self,
         run: &Run<'_>,
+        mut meanwhile: Meanwhile<'_>,
         mut call_for_help: impl FnMut(&mut Self) -> bool,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let mut receipts = Vec::with_capacity(run.places.len());
         let mut shares = Shares::default();
         let view = run.before.view();
         let (mut spare, mut has_help) = ((&view, None), false);
-        for (index, place) in run.places.iter().enumerate() {
+        for index in 0..run.places.len() {
             has_help = has_help || call_for_help(self);
             let tx = run.transaction(index);
             let sender = self.sender(run.block, index)?;
-            let is_free = place.take();
+            let is_free = run.places.take(index);
             let mut adopted = None;
             if !is_free {
                 // Nobody waits for what can't be in the block.
                 self.check(tx, sender)
                     .map_err(|error| at_index(index, error))?;
-                let ahead = run.noted(index, Step::Wait, || run.wait_for(place, &mut spare));
+                let ahead = run.noted(index, Step::Wait, || run.wait_for(index, &mut spare));
                 let gas = ahead.as_ref().map(|ahead| ahead.result.gas_before_refund);
                 if let Some(ahead) = ahead {
                     adopted = run.noted(index, Step::Adopt, || self.adopt(tx, ahead))?;
@@ -342,8 +358,8 @@ impl<'v> Executor<'v> {
                 }
             };
             receipts.push(self.receipt(tx.ty(), result, None));
-            run.counted
-                .store(index.saturating_add(1), Ordering::Relaxed);
+            run.places.count(index);
+            meanwhile.look(self, &run.block.block.header);
         }
         Ok((receipts, shares))
     }

@@ -5,6 +5,8 @@
 mod dependences;
 #[path = "ahead/listed.rs"]
 mod listed;
+#[path = "ahead/on_the_way.rs"]
+mod on_the_way;
 #[path = "ahead/panics.rs"]
 mod panics;
 

@@ -57,13 +57,15 @@ fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
     }
 }
 
-/// On how many threads the transactions of a block run.
+/// On how many threads the transactions of a block run: half as many as there are processors, one at least,
+/// unless told. Senders, reading ahead and the state root want processors too.
 fn transaction_threads(options: &Options) -> usize {
-    if options.parallel_transactions != Some(true) {
+    if options.parallel_transactions == Some(false) {
         return 1;
     }
-    let all = || std::thread::available_parallelism().map_or(1, usize::from);
-    options.transaction_threads.map_or_else(all, usize::from)
+    let half = || std::thread::available_parallelism().map_or(1, usize::from) / 2;
+    let threads = options.transaction_threads.map_or_else(half, usize::from);
+    threads.max(1)
 }
 
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
@@ -179,15 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn transactions_run_on_one_thread_unless_more_are_asked_for() {
+    fn transactions_run_on_half_of_the_processors_unless_told() {
         let threads = |arguments: &[&str]| transaction_threads(&options(arguments));
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
         let enabled = "--bonsai-parallel-tx-processing-enabled";
         let disabled = "--bonsai-parallel-tx-processing-enabled=false";
-        assert_eq!(threads(&[]), 1);
-        assert_eq!(threads(&["--transaction-threads=7"]), 1);
+        assert_eq!(threads(&[]), half);
+        assert_eq!(threads(&["--transaction-threads=7"]), 7);
+        assert_eq!(threads(&[disabled]), 1);
         assert_eq!(threads(&[disabled, "--transaction-threads=7"]), 1);
-        assert_eq!(threads(&[enabled]), all);
+        assert_eq!(threads(&[enabled]), half);
         assert_eq!(threads(&[enabled, "--transaction-threads=7"]), 7);
         let besus = "--Xbonsai-parallel-tx-processing-enabled=true";
         assert_eq!(threads(&[besus, "--transaction-threads=3"]), 3);

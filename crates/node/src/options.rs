@@ -76,8 +76,8 @@ pub(crate) struct Options {
     )]
     pub(crate) high_spec: Option<bool>,
 
-    /// Runs the transactions of a block on all threads, some ahead of their turn, with the result of one
-    /// after the other [default: false; Besu's is true].
+    /// Runs the transactions of a block on several threads, some ahead of their turn, with the result of one
+    /// after the other [default: true].
     #[arg(
         long = "bonsai-parallel-tx-processing-enabled",
         alias = "Xbonsai-parallel-tx-processing-enabled",
@@ -89,7 +89,8 @@ pub(crate) struct Options {
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
-    /// On how many threads --bonsai-parallel-tx-processing-enabled runs them, without it on one [default: as many as the machine runs at once].
+    /// On how many threads the transactions of a block run [default: half as many as the machine has
+    /// processors].
     #[arg(
         long,
         global = true,

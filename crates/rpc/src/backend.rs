@@ -5,6 +5,7 @@ use crate::blocks::{FullBlock, RecentBlocks};
 use crate::choices::{Choices, Chosen};
 use crate::figures::Figures;
 use crate::filters::Filters;
+use crate::niwaki::BlockFigures;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::Payloads;
@@ -145,6 +146,7 @@ pub struct Backend {
     pub(crate) filters: Filters,
     pub(crate) events: Events,
     recent: RecentBlocks,
+    pub(crate) block_figures: BlockFigures,
     figures: Figures,
     operator: Operator,
     /// The state after the head, so that not every call takes a snapshot of its own.
@@ -179,6 +181,7 @@ impl Backend {
             filters: Filters::default(),
             events: Events::default(),
             recent: RecentBlocks::default(),
+            block_figures: BlockFigures::default(),
             figures: Figures,
             operator: Operator::default(),
             head_state: Mutex::default(),

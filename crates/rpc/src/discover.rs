@@ -169,6 +169,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("net_peerCount", ""),
     ("net_services", ""),
     ("net_version", ""),
+    ("niwaki_getBlockFigures", "block"),
     (
         "testing_buildBlockV1",
         "parentBlockHash payloadAttributes transactions? extraData?",

@@ -66,6 +66,7 @@ impl Figures {
         counter!("niwaki_block_ahead_failures_total").increment(failed as u64);
         counter!("besu_bal_blocks_total").increment(u64::from(imported.listed));
         counter!("niwaki_block_early_roots_total").increment(u64::from(imported.early_root));
+        counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_begun > 0));
         histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
         gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
@@ -88,6 +89,7 @@ impl Figures {
             waiting = imported.waiting_batches,
             listed = imported.listed,
             early_root = imported.early_root,
+            root_begun = imported.root_begun,
             "block"
         );
     }

@@ -18,7 +18,7 @@
 //! | `blocks` | blocks that were asked for lately |
 //! | `log_index` | the index of logs made and removed |
 //! | `choices` | what the operator chooses of blocks made here |
-//! | `eth`, `debug`, `txpool`, `miner`, `node` | the methods, by namespace |
+//! | `eth`, `debug`, `txpool`, `miner`, `niwaki`, `node` | the methods, by namespace |
 //! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
 //! | `trace` | transactions run again and watched: `debug_trace*`, `trace_*` |
 //! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
@@ -42,6 +42,7 @@ mod lanes;
 mod log_index;
 mod methods;
 mod miner;
+mod niwaki;
 mod node;
 mod operator;
 mod outlet;

@@ -87,6 +87,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::debug::METHODS,
         crate::log_index::METHODS,
         crate::miner::METHODS,
+        crate::niwaki::METHODS,
         crate::trace::DEBUG_METHODS,
         crate::trace::TRACE_METHODS,
         crate::txpool::METHODS,
@@ -104,8 +105,9 @@ pub const OF_CONNECTIONS: [&str; 4] = [
 ];
 
 /// The namespaces that there are.
-pub const NAMESPACES: [&str; 10] = [
-    "admin", "debug", "engine", "eth", "miner", "net", "testing", "trace", "txpool", "web3",
+pub const NAMESPACES: [&str; 11] = [
+    "admin", "debug", "engine", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool",
+    "web3",
 ];
 
 /// What a consensus client may ask beside the Engine API.

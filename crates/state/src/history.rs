@@ -81,7 +81,7 @@ impl<'a> Recorder<'a> {
             .collect();
         for ((segment, key), row) in rows {
             let before = self.row(segment, key)?;
-            // On the way to a block that was not taken rows may change and change back.
+            // On the way to a block, or to one that was not taken, rows may change and change back.
             if before.as_deref() != row {
                 let key = [key, &[PATH_END]];
                 record(step, history_of(segment), &key, before, batch);

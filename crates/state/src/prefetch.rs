@@ -30,9 +30,15 @@ const LOT: usize = 64;
 
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
-    /// to what `work` reads. Worth it for work of a millisecond or more.
-    pub fn with_prefetch<T>(&self, view: &mut View, work: impl FnOnce(&View) -> T) -> T {
-        self.prefetching(view, None, work)
+    /// to what `work` reads, until it is over or says that it has `ended`. Worth it for work of a
+    /// millisecond or more.
+    pub fn with_prefetch<T>(
+        &self,
+        view: &mut View,
+        ended: &AtomicBool,
+        work: impl FnOnce(&View) -> T,
+    ) -> T {
+        self.prefetching(view, (ended, None), work)
     }
 
     /// The same for work that is no block's. A block may be waiting for the tries: nothing is brought in any
@@ -43,17 +49,16 @@ impl WorldState {
         is_over: &(dyn Fn() -> bool + Sync),
         work: impl FnOnce(&View) -> T,
     ) -> T {
-        self.prefetching(view, Some(is_over), work)
+        self.prefetching(view, (&AtomicBool::new(false), Some(is_over)), work)
     }
 
     fn prefetching<T>(
         &self,
         view: &mut View,
-        is_over: Option<&(dyn Fn() -> bool + Sync)>,
+        (ended, is_over): (&AtomicBool, Option<&(dyn Fn() -> bool + Sync)>),
         work: impl FnOnce(&View) -> T,
     ) -> T {
         let (sender, touched) = sync_channel(QUEUE);
-        let ended = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(move || self.read_ahead(&touched, ended, is_over));
             let telling = Telling::new(view, sender, ended);
@@ -93,7 +98,7 @@ impl WorldState {
         is_over: Option<&(dyn Fn() -> bool + Sync)>,
     ) {
         while let Ok(first) = touched.recv() {
-            if is_over.is_some_and(|is_over| is_over()) {
+            if ended.load(Ordering::Relaxed) || is_over.is_some_and(|is_over| is_over()) {
                 continue;
             }
             let mut tries = self.tries();

@@ -12,6 +12,7 @@ use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database};
 use niwaki_trie::{LeafUpdate, Owner, Path, Trie, TrieUpdate, Work, encode_slot_to, update_tries};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// See the module.
@@ -137,7 +138,19 @@ impl Tries {
             return self.apply(source, last);
         }
         let way = ahead.above(shared).inverted().then(before.above(shared));
-        let mut step = way.then(last.clone());
+        let mut next = last.clone();
+        for account in &mut next.accounts {
+            let now = back
+                .iter()
+                .rev()
+                .find_map(|step| step.account(&account.key));
+            // As the tries have it, so that an account which ends as it is there is dropped by `then`; any
+            // other root is filled in with its slots.
+            if let (Some(new), Some(now)) = (&mut account.new, now.and_then(|change| change.new)) {
+                new.storage_root = now.storage_root;
+            }
+        }
+        let mut step = way.then(next);
         let root = self.apply(source, &mut step)?;
         for account in &mut last.accounts {
             let Some(new) = &mut account.new else {
@@ -202,7 +215,17 @@ impl Tries {
     /// Every move adds to them, back and forth alike, and only a block that lands takes them:
     /// without a bound, states that nothing comes of would fill the memory.
     pub(crate) fn has_strayed(&self) -> bool {
-        self.is_torn || self.rows.bytes() > LEAST_ROW_BYTES.max(self.limit_bytes / 4)
+        self.is_torn || self.rows.bytes() > self.most_row_bytes()
+    }
+
+    /// Whether moves that need not be made had better not be: half of the rows are there that make the way
+    /// begin again.
+    pub(crate) fn have_moved_far(&self) -> bool {
+        self.is_torn || self.rows.bytes() > self.most_row_bytes() / 2
+    }
+
+    fn most_row_bytes(&self) -> usize {
+        LEAST_ROW_BYTES.max(self.limit_bytes / 4)
     }
 
     pub(crate) fn take_rows(&mut self) -> Batch {
@@ -309,6 +332,14 @@ impl Tries {
             self.clock.touched_bytes = 0;
             self.clock.now += 1;
         }
+    }
+
+    /// Does `work` on the calling thread only.
+    pub(crate) fn alone<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let threads = std::mem::replace(&mut self.threads, 1);
+        let done = catch_unwind(AssertUnwindSafe(|| work(self)));
+        self.threads = threads;
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn work(&self) -> Work {

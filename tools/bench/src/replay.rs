@@ -12,17 +12,17 @@ use eyre::{ContextCompat, Result, bail, ensure};
 use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
-    ExecuteError, Executor, Parallelism, Shares, apply_body, apply_body_with,
-    process_transactions_with, recover_block,
+    ExecuteError, Executor, Meanwhile, Parallelism, Shares, apply_body, apply_body_with,
+    process_transactions_with, recover_beside, recover_block,
 };
 use niwaki_primitives::{
     B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
-    RecoveredBlock, StateDiff, StateView, TxEnvelope,
+    RecoveredBlock, Senders, StateDiff, StateView, TxEnvelope,
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
 use serde::Serialize;
-use std::{path::PathBuf, time::Instant};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 use timeline::Timeline;
 use warm::Reading;
 
@@ -50,6 +50,10 @@ pub(crate) struct Options {
     /// Runs each block as if it had brought its access list, which a run before gives.
     #[arg(long)]
     list: bool,
+    /// Recovers the senders within the time, on so many threads, the one that executes included: as of a block
+    /// whose transactions nobody has seen before.
+    #[arg(long, value_name = "THREADS")]
+    recover: Option<usize>,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -61,7 +65,7 @@ struct Row {
     fork: String,
     transactions: usize,
     gas: u64,
-    /// Median ms of execution, senders known, roots not included.
+    /// Median ms of execution, roots not included; senders are known, unless they were to be recovered.
     execute_ms: f64,
     mgas_per_s: f64,
     /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn: in the last
@@ -78,6 +82,8 @@ struct Report {
     machine: Machine,
     repeat: usize,
     threads: usize,
+    /// Threads that recovered senders within the time, if they were to be.
+    recover: Option<usize>,
     /// As for each block.
     shares: [usize; 3],
     blocks: usize,
@@ -157,6 +163,7 @@ fn summary(rows: Vec<Row>, options: &Options) -> Report {
         machine: Machine::here(),
         repeat: options.repeat,
         threads: options.threads,
+        recover: options.recover,
         shares: shares_of(&rows),
         blocks: rows.len(),
         failed: rows.iter().filter(|row| row.error.is_some()).count(),
@@ -178,9 +185,27 @@ struct Runs {
     repeat: usize,
     parallelism: Parallelism,
     with_list: bool,
+    recover: Option<usize>,
     times: Vec<f64>,
     shares: Shares,
     checked: Vec<&'static str>,
+}
+
+impl Runs {
+    /// Notes how long it takes to `run` the block, by itself, and to recover its senders if that is asked for.
+    fn timed<T>(&mut self, block: &RecoveredBlock, run: impl FnOnce(&RecoveredBlock) -> T) -> T {
+        let mut block = block.clone();
+        if self.recover.is_some() {
+            block.senders = Senders::new(block.block.body.transactions.len(), []);
+        }
+        let block = Arc::new(block);
+        forget_precompile_results();
+        let start = Instant::now();
+        let _recovering = self.recover.map(|threads| recover_beside(&block, threads));
+        let result = run(&block);
+        self.times.push(start.elapsed().as_secs_f64() * 1e3);
+        result
+    }
 }
 
 fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
@@ -205,6 +230,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
             ..Parallelism::of(options.threads)
         },
         with_list: options.list,
+        recover: options.recover,
         times: Vec::new(),
         shares: Shares::default(),
         checked: Vec::new(),
@@ -281,12 +307,12 @@ fn whole_block(
     let reading = Reading::new(state);
     let _ = apply_body(spec, block, &reading, &mut post_state);
     let warm = reading.into_warm();
+    let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
-        forget_precompile_results();
-        let start = Instant::now();
-        let listed = (block, list.as_deref());
-        let result = apply_body_with(runs.parallelism, spec, listed, &warm, &mut post_state);
-        runs.times.push(start.elapsed().as_secs_f64() * 1e3);
+        let result = runs.timed(block, |block| {
+            let meanwhile = Meanwhile::new(&mut post_state);
+            apply_body_with(parallelism, spec, (block, list), &warm, meanwhile)
+        });
         executed = Some(match result {
             Ok((executed, shares)) => {
                 runs.shares = shares;
@@ -357,13 +383,11 @@ fn only_transactions(
         .with_list
         .then(|| list_of(spec, block, state, false))
         .transpose()?;
+    let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
-        forget_precompile_results();
-        let start = Instant::now();
-        let parallelism = runs.parallelism;
-        let listed = (block, list.as_deref());
-        (receipts, runs.shares, _) = process_transactions_with(parallelism, spec, listed, state)?;
-        runs.times.push(start.elapsed().as_secs_f64() * 1e3);
+        (receipts, runs.shares, _) = runs.timed(block, |block| {
+            process_transactions_with(parallelism, spec, (block, list), state)
+        })?;
     }
     let mut before = 0;
     for (index, receipt) in receipts.iter().enumerate() {

@@ -6,7 +6,7 @@
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Parallelism, apply_body_with, recover_block,
+    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, recover_block,
 };
 use niwaki_primitives::{
     AccountChanges, B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
@@ -184,7 +184,7 @@ impl PlainChain {
                     &self.spec,
                     (&recovered, list),
                     &*before,
-                    &mut post_state,
+                    Meanwhile::new(&mut post_state),
                 )?
                 .0
             }

@@ -1,17 +1,20 @@
-//! The state root of a block that has brought its access list, made while the block is executed.
+//! What is done for a block's state root while the block is executed.
 //!
-//! The list tells what every account and slot is after the block, so the trie's work can begin when the
-//! block comes. It counts only if the block has changed exactly that, which is compared value by value:
-//! then it is what the ordinary way would have made. Whatever else comes of it stays in memory, as that
-//! of any block that is refused.
+//! A list that the block has brought tells what every account and slot is after it, so the trie's work can
+//! begin when the block comes. It counts only if the block has changed exactly that, which is compared value
+//! by value: then it is what the ordinary way would have made. Without a list, what has changed by then goes
+//! into the tries, and the root is made from there. Whatever comes of a block that is refused stays in
+//! memory, and the next one begins at it.
 
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
-use niwaki_execution::{Executed, Shares, diff_of_access_list};
-use niwaki_primitives::{AccountChanges, Address, Fault, RecoveredBlock, StateDiff, U256};
+use niwaki_execution::{Executed, OnTheWay, Shares, diff_of_access_list};
+use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
 use niwaki_state::{Prepared, View};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
 /// they work, so they may be more than processors.
@@ -24,6 +27,18 @@ pub(super) struct EarlyRoot {
 }
 
 type Outcome = Result<(Executed, Shares), Refusal>;
+
+/// What executing a block gave, and what was done for its root beside that.
+pub(super) struct Ran {
+    pub(super) executed: Executed,
+    pub(super) shares: Shares,
+    /// The root that its list leads to, if it has brought one.
+    pub(super) early: Option<EarlyRoot>,
+    /// How often its changes so far went into the tries.
+    pub(super) root_begun: u32,
+    /// How long the root was waited for when the block had been executed.
+    pub(super) waited: Duration,
+}
 
 /// Whether executing the block gave these changes.
 fn gives(outcome: &Outcome, diff: &StateDiff) -> bool {
@@ -58,17 +73,79 @@ impl Chain {
         block: &RecoveredBlock,
         list: Option<&[AccountChanges]>,
         view: &mut View,
-    ) -> Result<(Executed, Shares, Option<EarlyRoot>), Refusal> {
+    ) -> Result<Ran, Refusal> {
         let is_long = block.block.header.gas_used >= PREFETCH_GAS;
-        let (executed, shares) = match list {
-            Some(list) if is_long => return self.execute_beside_root((block, list), view),
+        match list {
+            Some(list) if is_long => self.execute_beside_root((block, list), view),
             None if is_long => {
-                let work = |view: &View| self.execute((block, None), view);
-                self.world().with_prefetch(view, work)?
+                let is_executed = AtomicBool::new(false);
+                let work = |view: &View| self.execute_beside_tries(block, (view, &is_executed));
+                self.world().with_prefetch(view, &is_executed, work)
             }
-            _ => self.execute((block, list), view)?,
-        };
-        Ok((executed, shares, None))
+            _ => {
+                let (executed, shares) = self.execute((block, list), view, None)?;
+                Ok(Ran {
+                    executed,
+                    shares,
+                    early: None,
+                    root_begun: 0,
+                    waited: Duration::ZERO,
+                })
+            }
+        }
+    }
+
+    /// Executes a block. What it has changed by then goes into the tries meanwhile, now and then, if there is a
+    /// processor for it: the root, which begins at the tries as they are, has less to do.
+    fn execute_beside_tries(
+        &self,
+        block: &RecoveredBlock,
+        (view, is_executed): (&View, &AtomicBool),
+    ) -> Result<Ran, Refusal> {
+        let has_processor = self.has_processor_for_root(block);
+        std::thread::scope(|scope| {
+            // What fails or panics here does so in the ordinary way too, or does not matter.
+            let end = |beginning: &mut Option<ScopedJoinHandle<'_, _>>| {
+                let ended = beginning.take().map(ScopedJoinHandle::join);
+                u32::from(matches!(ended, Some(Ok(Ok(true)))))
+            };
+            let (mut beginning, mut root_begun) = (None, 0);
+            let begin = |changed: &mut dyn FnMut() -> StateDiff| {
+                let is_free = beginning.as_ref().is_none_or(ScopedJoinHandle::is_finished);
+                if is_free && block.senders.missing() == 0 {
+                    root_begun += end(&mut beginning);
+                    let diff = changed();
+                    let begin = move || self.world().begin_root(view, &diff, is_executed);
+                    beginning = Some(scope.spawn(begin));
+                    if cfg!(test) {
+                        // The blocks of tests are over before it begins.
+                        root_begun += end(&mut beginning);
+                    }
+                }
+            };
+            let begin: Option<OnTheWay<'_>> = has_processor.then(|| Box::new(begin) as _);
+            let executed = self.execute((block, None), view, begin);
+            let ended = Instant::now();
+            is_executed.store(true, Ordering::Relaxed);
+            root_begun += end(&mut beginning);
+            let (executed, shares) = executed?;
+            Ok(Ran {
+                executed,
+                shares,
+                early: None,
+                root_begun,
+                waited: ended.elapsed(),
+            })
+        })
+    }
+
+    /// Whether there are more processors than threads that run transactions. Before Byzantium each transaction
+    /// has its root made in its turn.
+    fn has_processor_for_root(&self, block: &RecoveredBlock) -> bool {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // Tests begin roots on any machine, and whatever runs beside.
+        let is_free = processors > self.parallelism().threads || cfg!(test);
+        is_free && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
     /// Executes a block, and makes the root that its list leads to beside that; `None` if that could not
@@ -77,9 +154,9 @@ impl Chain {
         &self,
         (block, list): (&RecoveredBlock, &[AccountChanges]),
         view: &View,
-    ) -> Result<(Executed, Shares, Option<EarlyRoot>), Refusal> {
+    ) -> Result<Ran, Refusal> {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
-        let early = std::thread::scope(|scope| {
+        let (early, ended) = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
                 let diff = self.read_listed(list, view, &is_executed, &is_refused)?;
@@ -91,16 +168,23 @@ impl Chain {
                 let root = (!is_vain).then(|| self.early_root(diff, view));
                 root.transpose()
             });
-            let executed = self.execute((block, Some(list)), view);
+            let executed = self.execute((block, Some(list)), view, None);
+            let ended = Instant::now();
             is_executed.store(true, Ordering::Relaxed);
             outcome.get_or_init(|| executed);
-            early.join()
+            (early.join(), ended)
         });
         let outcome = outcome.into_inner();
         let (executed, shares) = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        Ok((executed, shares, early))
+        Ok(Ran {
+            executed,
+            shares,
+            early,
+            root_begun: 0,
+            waited: ended.elapsed(),
+        })
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list

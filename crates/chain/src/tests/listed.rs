@@ -12,7 +12,7 @@ use serde_json::json;
 
 const SENDERS: u8 = 4;
 
-type Rows = Vec<(Segment, niwaki_storage::Row)>;
+pub(super) type Rows = Vec<(Segment, niwaki_storage::Row)>;
 
 /// Sets the 40 slots above the one that the first word names.
 const FILL: (Address, &str) = (
@@ -28,7 +28,15 @@ fn sender(number: u8) -> Address {
     Address::repeat_byte(0x50 + number)
 }
 
-fn open_with_contracts() -> Chain {
+pub(super) fn open_with_contracts() -> Chain {
+    open_storing(false)
+}
+
+pub(super) fn open_archive_with_contracts() -> Chain {
+    open_storing(true)
+}
+
+fn open_storing(archive: bool) -> Chain {
     let text = include_str!("../../../../testdata/amsterdam/genesis.json");
     let mut genesis: serde_json::Value = serde_json::from_str(text).unwrap();
     genesis["config"]["amsterdamTime"] = AMSTERDAM.into();
@@ -40,7 +48,9 @@ fn open_with_contracts() -> Chain {
             json!({"balance": "0x0", "nonce": "0x1", "code": code});
     }
     let genesis = Genesis::from_json(&genesis.to_string()).unwrap();
-    Chain::open(config(None, &genesis)).unwrap()
+    let mut config = config(None, &genesis);
+    config.state.archive = archive;
+    Chain::open(config).unwrap()
 }
 
 fn candidate(number: u8, nonce: u64, to: TxKind, input: Bytes) -> Candidate {
@@ -95,7 +105,7 @@ fn build(chain: &Chain, timestamp: u64, nonce: u64) -> (BuiltBlock, Vec<Address>
     (built, senders)
 }
 
-fn known(senders: &[Address], access_list: Option<&BlockAccessList>) -> Known {
+pub(super) fn known(senders: &[Address], access_list: Option<&BlockAccessList>) -> Known {
     Known {
         senders: senders.iter().copied().map(Some).collect(),
         access_list: access_list.cloned(),
@@ -106,7 +116,7 @@ fn list_of(built: &BuiltBlock) -> BlockAccessList {
     decode_access_list(built.block_access_list.as_ref().unwrap()).unwrap()
 }
 
-fn take_in(
+pub(super) fn take_in(
     chain: &Chain,
     (built, senders): &(BuiltBlock, Vec<Address>),
     with_list: bool,
@@ -120,7 +130,7 @@ fn take_in(
 }
 
 /// Two blocks, and every row after both, by a chain that knows no list.
-fn blocks_and_rows() -> ([(BuiltBlock, Vec<Address>); 2], Rows) {
+pub(super) fn blocks_and_rows() -> ([(BuiltBlock, Vec<Address>); 2], Rows) {
     let plain = open_with_contracts();
     let first = build(&plain, AMSTERDAM, 0);
     assert!(!take_in(&plain, &first, false).early_root);

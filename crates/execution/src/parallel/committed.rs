@@ -1,21 +1,15 @@
 //! The state after those transactions of a block that are done, for those that run ahead.
 
+use super::log::Log;
 use niwaki_evm::{Publisher, World};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256, map::HashMap};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// A parent state, and what has been published since, in its order.
 pub(super) struct Committed<'v> {
     parent: &'v (dyn StateView + Sync),
-    changes: Mutex<Vec<Change>>,
-    /// How many changes there are.
-    length: AtomicUsize,
+    changes: Log<Change>,
 }
-
-/// So many changes are copied while others can't add to them.
-const AT_A_TIME: usize = 256;
 
 #[derive(Clone)]
 enum Change {
@@ -28,39 +22,22 @@ impl<'v> Committed<'v> {
     pub(super) fn new(parent: &'v (dyn StateView + Sync)) -> Self {
         Self {
             parent,
-            changes: Mutex::default(),
-            length: AtomicUsize::new(0),
+            changes: Log::new(),
         }
-    }
-
-    fn add(&self, change: Change) {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.push(change);
-        self.length.store(changes.len(), Ordering::Release);
-    }
-
-    /// Changes behind the first `known`, not all of them if they are many: who adds some must not wait long.
-    fn since(&self, known: usize) -> Vec<Change> {
-        if self.length.load(Ordering::Acquire) <= known {
-            return Vec::new();
-        }
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = changes.iter().skip(known).take(AT_A_TIME);
-        new.cloned().collect()
     }
 }
 
 impl Publisher for Committed<'_> {
     fn account(&self, address: Address, account: Option<Account>) {
-        self.add(Change::Account(address, account));
+        self.changes.add(Change::Account(address, account));
     }
 
     fn slot(&self, address: Address, key: U256, value: U256) {
-        self.add(Change::Slot(address, key, value));
+        self.changes.add(Change::Slot(address, key, value));
     }
 
     fn code(&self, hash: B256, code: Bytes) {
-        self.add(Change::Code(hash, code));
+        self.changes.add(Change::Code(hash, code));
     }
 }
 
@@ -110,7 +87,7 @@ impl<'r> Following<'r> {
     pub(super) fn catch_up(&self, world: &mut World<'_>) {
         let mut known = self.known.borrow_mut();
         loop {
-            let changes = self.committed.since(known.changes);
+            let changes = self.committed.changes.since(known.changes);
             if changes.is_empty() {
                 return;
             }

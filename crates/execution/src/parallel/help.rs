@@ -41,7 +41,7 @@ impl Call {
         }
         self.gas_looked_at = gas;
         let took = now().saturating_sub(self.began);
-        let left = run.left() as u64;
+        let left = run.places.left() as u64;
         let gas_used = run.gas_used();
         let rest = gas_used.saturating_sub(gas.saturating_add(left.saturating_mul(PLAIN_GAS)));
         let expected = u128::from(took).saturating_mul(rest.into());

@@ -1,7 +1,8 @@
-//! The places of a block's transactions, and what a thread does that runs them ahead.
+//! What all threads share of a block, and what one does that runs transactions ahead.
 
 use super::before::{AheadView, Before};
 use super::listed::Told;
+use super::places::Places;
 use super::timeline::{Step, Timeline};
 use crate::executor::Executor;
 use crate::senders::sender_ahead;
@@ -9,22 +10,13 @@ use crate::transaction::TransactionResult;
 use niwaki_evm::Effects;
 use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
 use niwaki_rules::ChainSpec;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 /// Gas of a transaction that runs no code, and takes less time than it takes to hand it over; as most
 /// that have no input do, whatever their limit.
 pub const PLAIN_GAS: u64 = 21_000;
-
-/// So many transactions may run ahead of the one whose turn it is: what waits is held in memory.
-pub const WINDOW: usize = 64;
-
-/// Transactions that are left to the committing thread, when it has caught up with those that run
-/// ahead: run in their turn they cost less, and meanwhile others get ahead of it again.
-pub const LEAP: usize = 6;
 
 /// A transaction of so much gas runs ahead whomever it calls: what it has read and the results of
 /// precompiled contracts are at hand when it runs again.
@@ -33,9 +25,6 @@ pub const HEAVY_GAS: u64 = 500_000;
 /// So much gas may be used for nothing in any block.
 pub const LEAST_WASTE: u64 = 4_000_000;
 
-/// So often a thread looks whether another is done before it does something else.
-const SPINS: u32 = 200;
-
 /// A transaction that ran ahead of its turn.
 pub(super) struct Ahead {
     pub(super) result: TransactionResult,
@@ -43,63 +32,20 @@ pub(super) struct Ahead {
     pub(super) told: Told,
 }
 
-const FREE: u8 = 0;
-const TAKEN: u8 = 1;
-const DONE: u8 = 2;
-
-/// A transaction's place: who runs it, and what came of it.
-#[derive(Default)]
-pub(super) struct Place {
-    state: AtomicU8,
-    ahead: Mutex<Option<Ahead>>,
-}
-
-impl Place {
-    pub(super) fn take(&self) -> bool {
-        let taken = self
-            .state
-            .compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok()
-    }
-
-    fn is_free(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == FREE
-    }
-
-    fn put(&self, ahead: Option<Ahead>) {
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
-        self.state.store(DONE, Ordering::Release);
-    }
-
-    fn is_done(&self) -> bool {
-        self.state.load(Ordering::Acquire) == DONE
-    }
-
-    fn get(&self) -> Option<Ahead> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.take()
-    }
-}
-
 /// What all threads share.
 pub(super) struct Run<'r> {
     pub(super) spec: &'r ChainSpec,
     pub(super) block: &'r RecoveredBlock,
     pub(super) before: Before<'r>,
-    pub(super) places: Vec<Place>,
-    /// Behind all that were taken to run ahead.
-    pub(super) next: AtomicUsize,
-    /// How many count already.
-    pub(super) counted: AtomicUsize,
+    /// What a run ahead came to, if to anything.
+    pub(super) places: Places<Option<Ahead>>,
     /// Of who was called by those that ran ahead: how many were kept, and how many run again.
     pub(super) called: RwLock<HashMap<Address, (u32, u32)>>,
     /// Gas of runs that were thrown away.
     pub(super) wasted_gas: AtomicU64,
     /// Runs ahead that panicked.
     pub(super) failed: AtomicUsize,
-    pub(super) is_over: AtomicBool,
     pub(super) all_ahead: bool,
-    pub(super) committer: Thread,
     pub(super) timeline: Option<Timeline>,
 }
 
@@ -118,71 +64,30 @@ impl Run<'_> {
         done
     }
 
-    /// How many do not count yet.
-    pub(super) fn left(&self) -> usize {
-        let counted = self.counted.load(Ordering::Relaxed);
-        self.places.len().saturating_sub(counted)
-    }
-
     /// What the block says that it uses.
     pub(super) fn gas_used(&self) -> u64 {
         self.block.block.header.gas_used
     }
 
     /// Waits until whoever has a transaction is done with it, and runs others ahead meanwhile.
-    pub(super) fn wait_for<'e>(&'e self, place: &Place, spare: &mut Spare<'e>) -> Option<Ahead> {
-        let mut spins = 0_u32;
-        while !place.is_done() {
-            spins = spins.saturating_add(1);
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else if let Some(next) = self.take_next() {
-                let ahead = self.run_ahead(spare, next);
-                self.places[next].put(ahead);
-            } else {
-                std::thread::park();
-            }
-        }
-        place.get()
+    pub(super) fn wait_for<'e>(&'e self, index: usize, spare: &mut Spare<'e>) -> Option<Ahead> {
+        let run_ahead = |next| self.run_ahead(spare, next);
+        let ahead = self
+            .places
+            .wait_for(index, |next| self.is_worth_it(next), run_ahead);
+        ahead.flatten()
     }
 
     pub(super) fn transaction(&self, index: usize) -> &TxEnvelope {
         &self.block.block.body.transactions[index]
     }
 
-    /// Takes the next transaction that nobody has and that is worth it, if it is not too far ahead: one
-    /// behind those that others are at, else one that they have leapt over.
-    fn take_next(&self) -> Option<usize> {
-        if self.is_over.load(Ordering::Relaxed) {
-            return None;
-        }
-        let next = self.next.load(Ordering::Relaxed);
-        if self.all_ahead {
-            return self.take_first(next..self.places.len());
-        }
-        let counted = self.counted.load(Ordering::Relaxed);
-        let end = counted.saturating_add(WINDOW).min(self.places.len());
-        let from = next.max(counted.saturating_add(LEAP));
-        let first = counted.saturating_add(1);
-        self.take_first(from..end)
-            .or_else(|| self.take_first(first..from.min(end)))
-    }
-
-    fn take_first(&self, mut range: Range<usize>) -> Option<usize> {
-        let index = range.find(|index| self.is_worth_it(*index) && self.places[*index].take())?;
-        self.next
-            .fetch_max(index.saturating_add(1), Ordering::Relaxed);
-        Some(index)
-    }
-
-    /// Whether a transaction should run ahead of its turn, if nobody has it.
+    /// Whether a transaction should run ahead of its turn.
     fn is_worth_it(&self, index: usize) -> bool {
         let tx = self.transaction(index);
         let is_heavy = tx.gas_limit() >= HEAVY_GAS;
         let is_plain = tx.gas_limit() <= PLAIN_GAS || tx.input().is_empty() && tx.to().is_some();
-        self.all_ahead
-            || self.places[index].is_free()
-                && (is_heavy || !is_plain && !self.is_disturbed(tx.to()))
+        self.all_ahead || is_heavy || !is_plain && !self.is_disturbed(tx.to())
     }
 
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
@@ -238,7 +143,7 @@ impl Run<'_> {
         let before = self.wasted_gas.fetch_add(gas, Ordering::Relaxed);
         let bound = self.block.block.header.gas_used.max(LEAST_WASTE);
         if before.saturating_add(gas) > bound {
-            self.is_over.store(true, Ordering::Relaxed);
+            self.places.end();
         }
     }
 
@@ -249,7 +154,7 @@ impl Run<'_> {
             self.note_call(to, is_kept);
             self.note_waste(if is_kept { 0 } else { gas });
         } else if !is_kept {
-            self.is_over.store(true, Ordering::Relaxed);
+            self.places.end();
         }
     }
 
@@ -257,17 +162,7 @@ impl Run<'_> {
     pub(super) fn work(&self) {
         let view = self.before.view();
         let mut spare = (&view, None);
-        while !self.is_over.load(Ordering::Relaxed) {
-            let Some(index) = self.take_next() else {
-                if self.all_ahead || self.counted.load(Ordering::Relaxed) >= self.places.len() {
-                    return;
-                }
-                std::thread::yield_now();
-                continue;
-            };
-            let ahead = self.run_ahead(&mut spare, index);
-            self.places[index].put(ahead);
-            self.committer.unpark();
-        }
+        let run_ahead = |index| self.run_ahead(&mut spare, index);
+        self.places.work(|index| self.is_worth_it(index), run_ahead);
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     CHAIN_ID, Outcome, anybody, block, call_with_gas, child, outcome, replace_sender, sender, state,
 };
-use niwaki_execution::{Executed, Executor, Parallelism, Shares, apply_body, apply_body_with};
+use niwaki_execution::{
+    Executed, Executor, Meanwhile, Parallelism, Shares, apply_body, apply_body_with,
+};
 use niwaki_primitives::{
     AccountChanges, Address, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes,
     CodeChange, Fork, NonceChange, RecoveredBlock, SlotChanges, StorageChange, U256,
@@ -41,7 +43,13 @@ fn compare(
         };
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let block = (block, Some(&list[..]));
-        let ran = apply_body_with(parallelism, &spec, block, state, &mut no_root);
+        let ran = apply_body_with(
+            parallelism,
+            &spec,
+            block,
+            state,
+            Meanwhile::new(&mut no_root),
+        );
         let ran = outcome(ran).map(|(executed, shares)| {
             add(&mut all, shares);
             executed

@@ -65,8 +65,16 @@ fn a_block_is_built_judged_made_the_head_and_there_again_after_a_stop_and_a_kill
         "0x36",
         "not the head yet"
     );
+    // A side block still, so by its hash.
+    let figures = node.result("niwaki_getBlockFigures", json!([hash(&first)]));
+    assert_eq!(figures["hash"], hash(&first));
+    assert_eq!(figures["gasUsed"], first["executionPayload"]["gasUsed"]);
+    let phases = figures["microseconds"].as_object().unwrap();
+    assert!(phases["total"].as_u64() > phases["execute"].as_u64() && phases.len() == 7);
     assert_eq!(choose(&node, &hash(&first)), "VALID");
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x37");
+    let of = |block| node.result("niwaki_getBlockFigures", json!([block]));
+    assert_eq!([of("latest"), of("0x36")], [figures, Value::Null]);
 
     let (place, code) = node.stop();
     assert_eq!(code, Some(0));

@@ -208,7 +208,7 @@ fn each_way_in_names_the_namespaces_that_it_offers() {
     assert_eq!(
         names,
         [
-            "admin", "debug", "eth", "miner", "net", "testing", "trace", "txpool", "web3"
+            "admin", "debug", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool", "web3"
         ]
     );
     let engine = node.drive("rpc_modules", json!([]));

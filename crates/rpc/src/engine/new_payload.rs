@@ -71,6 +71,7 @@ fn new_payload(
     };
     if let (Verdict::Valid(Some(imported)), _) = &verdict {
         backend.figures().block(imported);
+        backend.block_figures.put(imported.clone());
     }
     write_verdict(out, &verdict);
     Ok(())

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::CacheFigures;
-use std::sync::atomic::AtomicBool;
 
 /// Accounts of the diff, each before its slots.
 fn wanted(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {

@@ -211,7 +211,8 @@ fn reading_ahead_changes_no_root() {
             let head = world.head().unwrap();
             let mut view = world.view_at_head().unwrap();
             let diff = random_diff(&mut rng, &state);
-            world.with_prefetch(&mut view, |view| assert_same(view, &state));
+            let ended = AtomicBool::new(false);
+            world.with_prefetch(&mut view, &ended, |view| assert_same(view, &state));
             state.apply(&diff);
             let prepared = prepared(&world, &view, &diff, &state);
             drop(view);
@@ -228,7 +229,7 @@ fn a_panic_of_the_work_ends_the_reading_ahead() {
     let mut rng = StdRng::seed_from_u64(850);
     let (world, _) = world(&mut rng, &small_cache());
     let mut view = world.view_at_head().unwrap();
-    world.with_prefetch(&mut view, |view| {
+    world.with_prefetch(&mut view, &AtomicBool::new(false), |view| {
         view.account(&address(1)).unwrap();
         panic!("work fails");
     });
@@ -284,5 +285,83 @@ fn caches_that_follow_behind_are_never_seen_to_be_behind() {
         assert_same(&new, &state);
         assert_same(&old, &before);
     }
+    assert_clean(&world);
+}
+
+/// Some of what `diff` changes, as if the rest came later.
+fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
+    let mut part = diff.clone();
+    part.accounts.retain(|_| rng.random_range(0..3) > 0);
+    for (_, change) in &mut part.accounts {
+        change.slots.retain(|_| rng.random_range(0..3) > 0);
+    }
+    part
+}
+
+#[test]
+fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
+    for (seed, archive) in [(830, false), (831, true), (832, false)] {
+        println!("seed {seed}");
+        let options = StateOptions {
+            archive,
+            ..small_cache()
+        };
+        let (begun, mut state) = world(&mut StdRng::seed_from_u64(seed), &options);
+        let (whole, _) = world(&mut StdRng::seed_from_u64(seed), &options);
+        let mut rng = StdRng::seed_from_u64(seed + 100);
+        let is_over = AtomicBool::new(false);
+        for _ in 0..40 {
+            let diff = random_diff(&mut rng, &state);
+            let view = begun.view_at_head().unwrap();
+            // What changes and changes back, and what stays.
+            let parts = [
+                random_diff(&mut rng, &state),
+                part_of(&mut rng, &diff),
+                part_of(&mut rng, &diff),
+            ];
+            for part in &parts {
+                let moves = begun.tries().moves();
+                assert!(begun.begin_root(&view, part, &is_over).unwrap());
+                assert_eq!(begun.tries().moves(), moves + 1);
+            }
+            state.apply(&diff);
+            let early = prepared(&begun, &view, &diff, &state);
+            let late = prepared(&whole, &whole.view_at_head().unwrap(), &diff, &state);
+            assert_eq!(early.changes(), late.changes());
+            let head = begun.head().unwrap().block;
+            let next = block(head.number + 1, 0);
+            for (world, prepared) in [(&begun, early), (&whole, late)] {
+                let ids = (next, head.hash);
+                world
+                    .commit(prepared, ids, canonical(&next), false)
+                    .unwrap();
+            }
+        }
+        assert!(dump(&begun) == dump(&whole));
+        assert_clean(&begun);
+    }
+}
+
+#[test]
+fn a_root_is_not_begun_when_it_is_over_or_the_head_has_moved_or_rows_are_many() {
+    let mut rng = StdRng::seed_from_u64(840);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    let diff = random_diff(&mut rng, &state);
+    let left_behind = world.view_at_head().unwrap();
+    let is_over = AtomicBool::new(true);
+    assert!(!world.begin_root(&left_behind, &diff, &is_over).unwrap());
+    is_over.store(false, Ordering::Relaxed);
+    advance(&mut rng, &world, &mut state, 0);
+    assert!(!world.begin_root(&left_behind, &diff, &is_over).unwrap());
+    let view = world.view_at_head().unwrap();
+    let mut begun = 0;
+    while world
+        .begin_root(&view, &random_diff(&mut rng, &state), &is_over)
+        .unwrap()
+    {
+        begun += 1;
+    }
+    assert!(begun > 0 && !world.tries().has_strayed());
+    advance(&mut rng, &world, &mut state, 0);
     assert_clean(&world);
 }

@@ -4,7 +4,7 @@ use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Parallelism, apply_body_on, apply_body_with,
+    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_on, apply_body_with,
 };
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
@@ -89,7 +89,8 @@ fn apply(
             executor.evm().world().record_access_list();
             let in_turn = executor.apply_body(&spec, &block, post_state)?;
             let block = (&block, in_turn.block_access_list.as_deref());
-            let (executed, _) = apply_body_with(AHEAD, &spec, block, &case.state, post_state)?;
+            let meanwhile = Meanwhile::new(post_state);
+            let (executed, _) = apply_body_with(AHEAD, &spec, block, &case.state, meanwhile)?;
             Ok(executed)
         }
     }

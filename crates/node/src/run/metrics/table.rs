@@ -87,6 +87,7 @@ pub(crate) const METRICS: &[Row] = &[
     row("niwaki_block_reads_missed", Summary, "", "Accounts and slots that caches did not hold while a block was executed"),
     row("niwaki_block_recover_seconds", Summary, "", "Senders that the executing thread recovered itself"),
     row("niwaki_block_root_seconds", Summary, "", "The state root"),
+    row("niwaki_block_roots_begun_total", Counter, "", "Blocks whose changes went into the tries while they were executed"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
     row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions run when it was their turn, and not before"),
     row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),

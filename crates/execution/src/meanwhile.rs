@@ -1,0 +1,50 @@
+//! What a caller has to do with a block while it is executed.
+
+use crate::executor::Executor;
+use niwaki_primitives::{B256, Fault, Header, StateDiff};
+
+/// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
+pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
+
+/// Is called with what gives the changes so far, which takes time if it is asked.
+pub type OnTheWay<'a> = Box<dyn FnMut(&mut dyn FnMut() -> StateDiff) + 'a>;
+
+/// See the module.
+#[expect(missing_debug_implementations, reason = "functions")]
+pub struct Meanwhile<'a> {
+    pub(crate) post_state: PostState<'a>,
+    on_the_way: Option<OnTheWay<'a>>,
+    /// How much of the gas must be used before it is called again.
+    next_eighth: u64,
+}
+
+impl<'a> Meanwhile<'a> {
+    /// Gives roots, where they are asked for.
+    pub fn new(post_state: PostState<'a>) -> Self {
+        Self {
+            post_state,
+            on_the_way: None,
+            next_eighth: 2,
+        }
+    }
+
+    /// The same, and is called when a quarter of the gas is used that the header tells, and with each
+    /// further eighth up to the sixth.
+    pub fn calling(self, on_the_way: Option<OnTheWay<'a>>) -> Self {
+        Self { on_the_way, ..self }
+    }
+
+    /// A transaction of the block of `header` has ended.
+    pub(crate) fn look(&mut self, executor: &mut Executor<'_>, header: &Header) {
+        let Some(on_the_way) = &mut self.on_the_way else {
+            return;
+        };
+        let used = executor.used().header_gas(executor.rules().fork);
+        let used = used.saturating_mul(8);
+        let eighth = used.checked_div(header.gas_used).unwrap_or_default();
+        if (self.next_eighth..7).contains(&eighth) {
+            self.next_eighth = eighth.saturating_add(1);
+            on_the_way(&mut || executor.diff());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What is told while a block is executed is what has changed by then, on however many threads it runs.
+
+use super::{CHAIN_ID, block, state};
+use niwaki_execution::{Executor, Meanwhile, Parallelism, apply_body, apply_body_with};
+use niwaki_primitives::{B256, Fork, RecoveredBlock, StateDiff};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryState;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// What has changed when so many eighths of the gas are used, from two to six, each once.
+fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> Vec<StateDiff> {
+    let header = &block.block.header;
+    let mut executor = Executor::new(spec, header, state);
+    executor
+        .begin_block(spec, header)
+        .expect("a state in memory");
+    let (mut expected, mut next) = (Vec::new(), 2);
+    let senders = block.senders.known();
+    for (tx, sender) in block.block.body.transactions.iter().zip(senders) {
+        executor
+            .process_transaction(tx, sender, None)
+            .expect("the block is valid");
+        let used = executor.used().header_gas(executor.rules().fork);
+        let eighth = used * 8 / header.gas_used;
+        if eighth >= next && eighth <= 6 {
+            expected.push(executor.diff());
+            next = eighth + 1;
+        }
+    }
+    expected
+}
+
+fn compare(fork: Fork) {
+    let spec = ChainSpec::single(CHAIN_ID, fork);
+    let mut told_in_all = 0;
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (state, mut block) = (state(&mut rng), block(&mut rng, fork));
+        let mut no_root = |_: &_| Ok(B256::ZERO);
+        let Ok(whole) = apply_body(&spec, &block, &state, &mut no_root) else {
+            continue;
+        };
+        block.block.header.gas_used = whole.gas_used;
+        let expected = expected(&spec, &block, &state);
+        for threads in [1, 2, 8] {
+            let mut told = Vec::new();
+            let mut no_root = |_: &_| Ok(B256::ZERO);
+            let tell = |changed: &mut dyn FnMut() -> StateDiff| told.push(changed());
+            let meanwhile = Meanwhile::new(&mut no_root).calling(Some(Box::new(tell)));
+            let parallelism = Parallelism::of(threads);
+            let ran = apply_body_with(parallelism, &spec, (&block, None), &state, meanwhile);
+            let (executed, _) = ran.expect("the block is valid");
+            assert_eq!(executed, whole, "seed {seed}, {threads} threads");
+            assert_eq!(told, expected, "seed {seed}, {threads} threads");
+        }
+        told_in_all += expected.len();
+    }
+    assert!(told_in_all > 80, "{told_in_all}");
+}
+
+#[test]
+fn changes_are_told_from_a_quarter_of_the_gas_on() {
+    compare(Fork::Osaka);
+    compare(Fork::Amsterdam);
+}

@@ -1,0 +1,161 @@
+//! The namespace `niwaki`: what no other client has.
+
+use crate::json::Object;
+use crate::methods::{Lane, Method, row};
+use crate::params::{BlockRef, Params};
+use crate::{Backend, RpcError};
+use niwaki_chain::{ImportStatus, Imported};
+use niwaki_primitives::B256;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) const METHODS: &[Method] = &[row(
+    "niwaki_getBlockFigures",
+    Lane::Inline,
+    get_block_figures,
+)];
+
+/// Blocks whose figures are kept.
+const KEPT: usize = 1024;
+
+/// What the last blocks that the consensus client sent have cost, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct BlockFigures(Mutex<VecDeque<Imported>>);
+
+impl BlockFigures {
+    pub(crate) fn put(&self, imported: Imported) {
+        // Of what was known nothing was done.
+        if imported.status == ImportStatus::Known {
+            return;
+        }
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if blocks.len() == KEPT {
+            blocks.pop_front();
+        }
+        blocks.push_back(imported);
+    }
+
+    fn get(&self, hash: &B256) -> Option<Imported> {
+        let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = blocks.iter().rev().find(|block| block.id.hash == *hash);
+        found.cloned()
+    }
+}
+
+/// What a block has cost, in microseconds; null if it was not among the last that came.
+fn get_block_figures(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
+    let header = backend.header_by_ref(params.required::<BlockRef>(0)?)?;
+    let figures = header.and_then(|header| backend.block_figures.get(&header.id.hash));
+    match figures {
+        Some(figures) => write(&figures, Object::new(out)),
+        None => out.extend_from_slice(b"null"),
+    }
+    Ok(())
+}
+
+fn write(block: &Imported, mut object: Object<'_>) {
+    let microseconds = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    object.number("number", block.id.number);
+    object.data("hash", block.id.hash.as_slice());
+    object.number("gasUsed", block.gas_used);
+    let shares = &block.shares;
+    for (name, transactions) in [
+        ("transactions", block.transactions),
+        ("ahead", shares.kept),
+        ("again", shares.repeated),
+        ("inTurn", shares.in_turn),
+    ] {
+        object.decimal(name, transactions as u64);
+    }
+    let timings = &block.timings;
+    let mut phases = object.object("microseconds");
+    for (name, took) in [
+        ("check", timings.check),
+        ("recover", timings.recover),
+        ("execute", timings.execute),
+        ("root", timings.root),
+        ("compare", timings.compare),
+        ("commit", timings.commit),
+        ("total", timings.total()),
+    ] {
+        phases.decimal(name, microseconds(took));
+    }
+    drop(phases);
+    object.decimal("hits", block.reads.hits);
+    object.decimal("misses", block.reads.misses);
+    object.decimal("waiting", block.waiting_batches as u64);
+    object.boolean("listed", block.listed);
+    object.boolean("earlyRoot", block.early_root);
+    object.decimal("rootBegun", u64::from(block.root_begun));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_chain::{BlockId, HitRate, Timings};
+    use niwaki_execution::Shares;
+
+    fn imported(number: u64) -> Imported {
+        Imported {
+            id: BlockId {
+                number,
+                hash: B256::with_last_byte(number.to_be_bytes()[7]),
+            },
+            status: ImportStatus::Side,
+            gas_used: 30,
+            transactions: 5,
+            shares: Shares {
+                kept: 2,
+                repeated: 1,
+                in_turn: 2,
+                ..Shares::default()
+            },
+            early_root: true,
+            root_begun: 3,
+            listed: true,
+            reads: HitRate::default(),
+            waiting_batches: 3,
+            timings: Timings {
+                execute: Duration::from_nanos(1_500_999),
+                root: Duration::from_millis(2),
+                ..Timings::default()
+            },
+        }
+    }
+
+    #[test]
+    fn the_last_of_each_hash_is_found_and_no_more_are_kept() {
+        let figures = BlockFigures::default();
+        for number in 0..2_000 {
+            figures.put(imported(number));
+        }
+        figures.put(Imported {
+            status: ImportStatus::Known,
+            ..imported(9)
+        });
+        let found = figures.get(&B256::with_last_byte(7)).map(|block| block.id);
+        assert_eq!(found.map(|id| id.number), Some(7 * 256 + 7));
+        assert_eq!(figures.0.lock().unwrap().len(), KEPT);
+        assert!(figures.get(&B256::repeat_byte(1)).is_none());
+    }
+
+    #[test]
+    fn phases_are_microseconds_and_add_up() {
+        let mut out = Vec::new();
+        write(&imported(9), Object::new(&mut out));
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let phases = &json["microseconds"];
+        assert_eq!(
+            [&phases["execute"], &phases["root"], &phases["total"]],
+            [1_500, 2_000, 3_500]
+        );
+        assert_eq!([&json["ahead"], &json["again"], &json["inTurn"]], [2, 1, 2]);
+        assert_eq!([&json["number"], &json["gasUsed"]], ["0x9", "0x1e"]);
+        assert_eq!(json["earlyRoot"], true);
+    }
+}
