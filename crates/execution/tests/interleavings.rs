@@ -1,6 +1,7 @@
 //! What threads share while transactions run ahead of their turn, in every order in which they can meet,
 //! with what a weak memory may show: loom runs each of these again and again. Two threads meet with up to
-//! three switches that neither asked for, three threads with one: more take hours.
+//! three switches that neither asked for, three threads with one: with two and a place more, five minutes
+//! were not enough.
 
 #[path = "../src/parallel/log.rs"]
 mod log;

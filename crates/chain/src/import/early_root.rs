@@ -139,12 +139,11 @@ impl Chain {
         })
     }
 
-    /// Whether there are more processors than threads that run transactions. Before Byzantium each transaction
-    /// has its root made in its turn.
+    /// Whether more threads work on a block than run its transactions: those that recover senders are done
+    /// when a root is begun. Before Byzantium each transaction has its root made in its turn.
     fn has_processor_for_root(&self, block: &RecoveredBlock) -> bool {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         // Tests begin roots on any machine, and whatever runs beside.
-        let is_free = processors > self.parallelism().threads || cfg!(test);
+        let is_free = self.sender_threads() > self.parallelism().threads || cfg!(test);
         is_free && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
