@@ -6,8 +6,15 @@ use niwaki_primitives::{B256, Fault, Header, StateDiff};
 /// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
 pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
 
-/// Is called with what gives the changes so far, which takes time if it is asked.
-pub type OnTheWay<'a> = Box<dyn FnMut(&mut dyn FnMut() -> StateDiff) + 'a>;
+/// Is called with how many parts of [`PARTS`] of the block's gas are used, and with what gives the changes so
+/// far, which takes time if it is asked.
+pub type OnTheWay<'a> = Box<dyn FnMut(u32, &mut dyn FnMut() -> StateDiff) + 'a>;
+
+/// Into how many parts the gas of a block is divided.
+pub const PARTS: u32 = 16;
+
+/// The first part after which somebody is called.
+const FIRST: u32 = PARTS / 4;
 
 /// See the module.
 #[expect(missing_debug_implementations, reason = "functions")]
@@ -15,7 +22,7 @@ pub struct Meanwhile<'a> {
     pub(crate) post_state: PostState<'a>,
     on_the_way: Option<OnTheWay<'a>>,
     /// How much of the gas must be used before it is called again.
-    next_eighth: u64,
+    next_part: u32,
 }
 
 impl<'a> Meanwhile<'a> {
@@ -24,12 +31,12 @@ impl<'a> Meanwhile<'a> {
         Self {
             post_state,
             on_the_way: None,
-            next_eighth: 2,
+            next_part: FIRST,
         }
     }
 
     /// The same, and is called when a quarter of the gas is used that the header tells, and with each
-    /// further eighth up to the sixth.
+    /// further part but the last.
     pub fn calling(self, on_the_way: Option<OnTheWay<'a>>) -> Self {
         Self { on_the_way, ..self }
     }
@@ -40,11 +47,12 @@ impl<'a> Meanwhile<'a> {
             return;
         };
         let used = executor.used().header_gas(executor.rules().fork);
-        let used = used.saturating_mul(8);
-        let eighth = used.checked_div(header.gas_used).unwrap_or_default();
-        if (self.next_eighth..7).contains(&eighth) {
-            self.next_eighth = eighth.saturating_add(1);
-            on_the_way(&mut || executor.diff());
+        let used = used.saturating_mul(u64::from(PARTS));
+        let part = used.checked_div(header.gas_used).unwrap_or_default();
+        let part = u32::try_from(part).unwrap_or(u32::MAX);
+        if (self.next_part..PARTS).contains(&part) {
+            self.next_part = part.saturating_add(1);
+            on_the_way(part, &mut || executor.diff());
         }
     }
 }

@@ -68,6 +68,43 @@ impl AccountChange {
         self.slots.get(at)
     }
 
+    fn invert(&mut self) {
+        std::mem::swap(&mut self.prior, &mut self.new);
+        for slot in &mut self.slots {
+            std::mem::swap(&mut slot.prior, &mut slot.new);
+        }
+    }
+
+    /// See [`Changes::way_to`]; `None` if the second states have the same.
+    fn way_to(&self, other: &Self) -> Option<Self> {
+        let slots = pairs(&self.slots, &other.slots, |slot| slot.key);
+        let slots = slots.filter_map(|pair| match pair {
+            (Some(from), Some(to)) => Some(SlotChange {
+                slot: from.slot.or(to.slot),
+                prior: from.new,
+                new: to.new,
+                ..*from
+            }),
+            (Some(from), None) => Some(SlotChange {
+                prior: from.new,
+                new: from.prior,
+                ..*from
+            }),
+            (None, to) => to.copied(),
+        });
+        let mut new = other.new;
+        if let (Some(new), Some(now)) = (&mut new, self.new) {
+            new.storage_root = now.storage_root;
+        }
+        let way = Self {
+            prior: self.new,
+            new,
+            slots: slots.filter(|slot| slot.prior != slot.new).collect(),
+            ..*self
+        };
+        (!way.is_nothing()).then_some(way)
+    }
+
     /// Root of the account's storage in the first state.
     pub fn prior_storage_root(&self) -> B256 {
         self.prior
@@ -95,13 +132,26 @@ impl Changes {
 
     /// The way back: from the second state to the first.
     pub fn inverted(mut self) -> Self {
-        for account in &mut self.accounts {
-            std::mem::swap(&mut account.prior, &mut account.new);
-            for slot in &mut account.slots {
-                std::mem::swap(&mut slot.prior, &mut slot.new);
-            }
-        }
+        self.accounts.iter_mut().for_each(AccountChange::invert);
         self
+    }
+
+    /// The way from the second state of these changes to that of `other`, where both begin at the same state.
+    /// New storage roots of accounts in both are as they are in the second state of these: they hang on the
+    /// slots.
+    pub(crate) fn way_to(&self, other: &Self) -> Self {
+        let pairs = pairs(&self.accounts, &other.accounts, |account| account.key);
+        let accounts = pairs.filter_map(|pair| match pair {
+            (Some(from), Some(to)) => from.way_to(to),
+            (Some(from), None) => {
+                let mut back = from.clone();
+                back.invert();
+                Some(back)
+            }
+            (None, to) => to.filter(|to| !to.is_nothing()).cloned(),
+        });
+        let accounts = accounts.collect();
+        Self { accounts }
     }
 
     /// These changes, then `next`, as one. What ends as it began is dropped.
@@ -151,6 +201,28 @@ impl Joined {
         }
         all
     }
+}
+
+/// The items of two ascending lists, those of the same key together.
+fn pairs<'a, T>(
+    mut first: &'a [T],
+    mut second: &'a [T],
+    key: impl Fn(&T) -> B256,
+) -> impl Iterator<Item = (Option<&'a T>, Option<&'a T>)> {
+    std::iter::from_fn(move || {
+        let order = match (first.first(), second.first()) {
+            (Some(a), Some(b)) => key(a).cmp(&key(b)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        let take = |list: &mut &'a [T]| list.split_off_first();
+        Some(match order {
+            Ordering::Less => (take(&mut first), None),
+            Ordering::Greater => (None, take(&mut second)),
+            Ordering::Equal => (take(&mut first), take(&mut second)),
+        })
+    })
 }
 
 /// Merges two ascending lists; `join` makes one of two items with the same key.

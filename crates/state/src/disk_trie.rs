@@ -2,6 +2,7 @@
 
 use crate::changes::Changes;
 use crate::flat::{decode_account, decode_value};
+use crate::tries::Leaves;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Database, Segment, Snapshot};
@@ -48,6 +49,8 @@ pub(crate) struct DiskTrie<'a> {
     rows: Rows<'a>,
     /// From the head to the other state, step by step.
     ahead: &'a [Arc<Changes>],
+    /// Leaves that were looked up before.
+    known: Option<&'a Leaves>,
     nodes_read: AtomicU64,
 }
 
@@ -56,13 +59,25 @@ impl<'a> DiskTrie<'a> {
         Self {
             rows,
             ahead,
+            known: None,
             nodes_read: AtomicU64::new(0),
         }
     }
 
-    /// How many nodes were read through here.
+    /// The same, which looks among `known` leaves first.
+    pub(crate) fn knowing(self, known: &'a Leaves) -> Self {
+        let known = Some(known);
+        Self { known, ..self }
+    }
+
+    /// How many nodes were read through here, leaves among them.
     pub(crate) fn nodes_read(&self) -> u64 {
         self.nodes_read.load(Ordering::Relaxed)
+    }
+
+    fn count_read(&self) {
+        // A figure: no other memory hangs on it.
+        self.nodes_read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Looks for the leaf below `path` that hashes to `hash` among what differs from the head.
@@ -103,8 +118,7 @@ fn leaf_among(changes: &Changes, owner: &Owner, path: &Path, hash: &B256) -> Opt
 
 impl TrieView for DiskTrie<'_> {
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault> {
-        // A figure: no other memory hangs on it.
-        self.nodes_read.fetch_add(1, Ordering::Relaxed);
+        self.count_read();
         let (segment, key) = row_key(owner, path);
         let key = key.concat();
         let Some(row) = self.rows.get(segment, &key)? else {
@@ -114,9 +128,14 @@ impl TrieView for DiskTrie<'_> {
     }
 
     fn leaf(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault> {
-        if let Some(leaf) = self.leaf_ahead(owner, path, hash) {
+        let known = self.known.and_then(|known| known.get(hash));
+        if let Some(leaf) = known
+            .cloned()
+            .or_else(|| self.leaf_ahead(owner, path, hash))
+        {
             return Ok(leaf);
         }
+        self.count_read();
         let (segment, from, to) = range_below(owner, path);
         let owner_bytes = owner.map_or(0, |owner| owner.len());
         let mut last = None;

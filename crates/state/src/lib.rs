@@ -16,6 +16,7 @@ mod disk_trie;
 mod flat;
 mod genesis;
 mod history;
+mod keys;
 mod layers;
 mod load;
 mod log;

@@ -17,6 +17,8 @@ pub(crate) struct Touched {
     pub(crate) account: B256,
     /// Hashed slot, and the root of the storage that it is in.
     pub(crate) slot: Option<(B256, B256)>,
+    /// Whether it is known that there is no such account, or that the slot is zero.
+    pub(crate) is_absent: bool,
 }
 
 /// Where views tell what they read.

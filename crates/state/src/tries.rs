@@ -11,7 +11,9 @@ use crate::prefetch::Touched;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database};
-use niwaki_trie::{LeafUpdate, Owner, Path, Trie, TrieUpdate, Work, encode_slot_to, update_tries};
+use niwaki_trie::{
+    LeafUpdate, Node, Owner, Path, Trie, TrieUpdate, TrieView, Work, encode_slot_to, update_tries,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -35,7 +37,14 @@ pub(crate) struct Tries {
     is_torn: bool,
     nodes_read: u64,
     sweep: Option<Sweep>,
+    leaves: Leaves,
 }
+
+/// Leaves that are in the way of what may be inserted, each by its hash, which is all that it hangs on.
+pub(crate) type Leaves = B256Map<Node>;
+
+/// So many of them are kept, about 250 bytes each.
+const MOST_LEAVES: usize = 1 << 13;
 
 /// Ticks whenever a quarter of the limit was touched.
 #[derive(Debug, Default)]
@@ -78,6 +87,7 @@ impl Tries {
             is_torn: false,
             nodes_read: 0,
             sweep: None,
+            leaves: Leaves::default(),
         }
     }
 
@@ -112,11 +122,13 @@ impl Tries {
     ) -> Result<B256, Fault> {
         self.moves += 1;
         let ahead = std::mem::take(&mut self.ahead);
-        let source = DiskTrie::new(Rows::Now(database), ahead.steps());
+        let leaves = std::mem::take(&mut self.leaves);
+        let source = DiskTrie::new(Rows::Now(database), ahead.steps()).knowing(&leaves);
         self.is_torn = true;
         let root = self.move_from(&ahead, &source, (before, last));
         self.is_torn = false;
         self.count(&source);
+        self.leaves = leaves;
         root
     }
 
@@ -137,20 +149,18 @@ impl Tries {
         if back.is_empty() && up.is_empty() {
             return self.apply(source, last);
         }
-        let way = ahead.above(shared).inverted().then(before.above(shared));
-        let mut next = last.clone();
-        for account in &mut next.accounts {
-            let now = back
-                .iter()
-                .rev()
-                .find_map(|step| step.account(&account.key));
-            // As the tries have it, so that an account which ends as it is there is dropped by `then`; any
-            // other root is filled in with its slots.
-            if let (Some(new), Some(now)) = (&mut account.new, now.and_then(|change| change.new)) {
-                new.storage_root = now.storage_root;
+        let joined;
+        let from = match back {
+            [from] => &**from,
+            _ => {
+                joined = ahead.above(shared);
+                &joined
             }
-        }
-        let mut step = way.then(next);
+        };
+        let mut step = match up {
+            [] => from.way_to(last),
+            _ => from.way_to(&before.above(shared).then(last.clone())),
+        };
         let root = self.apply(source, &mut step)?;
         for account in &mut last.accounts {
             let Some(new) = &mut account.new else {
@@ -174,15 +184,17 @@ impl Tries {
         Ok(root)
     }
 
-    /// Brings the nodes on the way to what was touched in the head's state into memory.
+    /// Brings the nodes on the way to what was touched in the head's state into memory, and the leaf that
+    /// stands there if that was absent.
     pub(crate) fn load(&mut self, source: &DiskTrie<'_>, touched: &Touched) -> Result<(), Fault> {
         let clock = self.clock.now;
         let Some((slot, root)) = touched.slot else {
             let before = self.accounts.bytes();
             let key = Path::of_hash(&touched.account);
-            let loaded = self.accounts.load(source, &None, &key, clock);
+            let end = self.accounts.load(source, &None, &key, clock);
             self.bytes += self.accounts.bytes() - before;
-            return loaded;
+            self.load_leaf(source, touched, (&None, &key), end?);
+            return Ok(());
         };
         if root == EMPTY_ROOT_HASH {
             return Ok(());
@@ -194,10 +206,32 @@ impl Tries {
             trie
         });
         let before = trie.bytes();
-        let owner = Some(touched.account);
-        let loaded = trie.load(source, &owner, &Path::of_hash(&slot), clock);
+        let (owner, key) = (Some(touched.account), Path::of_hash(&slot));
+        let end = trie.load(source, &owner, &key, clock);
         self.bytes += trie.bytes() - before;
-        loaded
+        self.load_leaf(source, touched, (&owner, &key), end?);
+        Ok(())
+    }
+
+    /// Looks up the leaf at which the way to `key` ends, if that may be inserted: then it is split.
+    fn load_leaf(
+        &mut self,
+        source: &DiskTrie<'_>,
+        touched: &Touched,
+        (owner, key): (&Owner, &Path),
+        end: Option<(usize, B256)>,
+    ) {
+        let end = end.filter(|(_, hash)| touched.is_absent && !self.leaves.contains_key(hash));
+        let Some((depth, hash)) = end else {
+            return;
+        };
+        // One of a state ahead of the head may not be found here.
+        if let Ok(leaf) = source.leaf(owner, &key.first(depth), &hash) {
+            if self.leaves.len() == MOST_LEAVES {
+                self.leaves.clear();
+            }
+            self.leaves.insert(hash, leaf);
+        }
     }
 
     /// Whether more nodes are in memory than should be.

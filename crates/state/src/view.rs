@@ -180,12 +180,14 @@ impl View {
             return Ok(Some(Touched {
                 account,
                 slot: None,
+                is_absent: false,
             }));
         };
         let held = self.head_account(address)?;
         Ok(held.map(|held| Touched {
             account,
             slot: Some((keccak256(B256::from(slot)), held.storage_root)),
+            is_absent: false,
         }))
     }
 
@@ -200,13 +202,13 @@ impl View {
             return Ok(account);
         }
         let key = keccak256(address);
-        self.touched(key, None);
         let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
         let account = slim.map(|slim| {
             decode_account(&slim)
                 .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
         });
         let account = account.transpose()?;
+        self.touched(key, None, account.is_none());
         if let Some(mut shard) = self.caches.of(address, self.version) {
             shard.accounts.insert(*address, account, 0);
         }
@@ -214,10 +216,14 @@ impl View {
     }
 
     /// Tells that an account or a slot was not in the caches.
-    fn touched(&self, account: B256, slot: Option<(B256, B256)>) {
+    fn touched(&self, account: B256, slot: Option<(B256, B256)>, is_absent: bool) {
         if let Some(tell) = &self.tell {
             // Nobody waits for a thread that reads ahead: with its queue full it is of no use.
-            let _ = tell.try_send(Touched { account, slot });
+            let _ = tell.try_send(Touched {
+                account,
+                slot,
+                is_absent,
+            });
         }
     }
 
@@ -228,16 +234,17 @@ impl View {
             return Ok(value);
         }
         let (account, slot_key) = (keccak256(address), keccak256(B256::from(*slot)));
-        if self.tell.is_some()
-            && let Some(held) = self.head_account(address)?
-        {
-            self.touched(account, Some((slot_key, held.storage_root)));
-        }
         let key = [account, slot_key].concat();
         let value = match self.snapshot.get(Segment::Slots, &key)? {
             None => U256::ZERO,
             Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &key, e))?,
         };
+        if self.tell.is_some()
+            && let Some(held) = self.head_account(address)?
+        {
+            let slot = Some((slot_key, held.storage_root));
+            self.touched(account, slot, value.is_zero());
+        }
         if let Some(mut shard) = self.caches.of(address, self.version) {
             shard.slots.insert((*address, *slot), value, 0);
         }

@@ -6,6 +6,7 @@ use crate::changes::Changes;
 use crate::commit_rows::{BYTES_PER_VALUE, Log, add_flat};
 use crate::disk_trie::corrupt;
 use crate::history::{HISTORY, Recorder, Step};
+use crate::keys::Keys;
 use crate::layers::Layers;
 use crate::root::{Prepared, hashed};
 use crate::tries::Tries;
@@ -97,8 +98,9 @@ pub struct WorldState {
     tries: Mutex<Tries>,
     shared: Mutex<Shared>,
     overlays: Mutex<Overlays>,
+    /// Those of the diff that was hashed last.
+    keys: Mutex<Arc<Keys>>,
     archive: bool,
-    threads: usize,
 }
 
 /// What changes with a commit: all of it at once, under one lock.
@@ -129,11 +131,11 @@ impl WorldState {
         let threads = options.threads.max(1);
         Ok(Self {
             database,
-            threads,
             caches: Arc::new(Caches::new(half_bytes)),
             tries: Mutex::new(Tries::new(root, half_bytes, threads)),
             shared: Mutex::new(Shared { head, version: 0 }),
             overlays: Mutex::default(),
+            keys: Mutex::default(),
             archive,
         })
     }
@@ -222,7 +224,7 @@ impl WorldState {
     /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
     /// made that its state is out of reach.
     pub fn prepare(&self, view: &View, diff: &StateDiff) -> Result<Prepared, Fault> {
-        let own = hashed(view, diff, self.threads)?;
+        let own = self.hashed(view, diff)?;
         let mut tries = self.tries();
         if self.head() == Some(view.head()) {
             return self.prepare_upon(view, &mut tries, own, diff);
@@ -250,7 +252,7 @@ impl WorldState {
         if is_over.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let own = hashed(view, diff, 1)?;
+        let own = self.hashed(view, diff)?;
         let mut tries = self.tries();
         let is_vain = is_over.load(Ordering::Relaxed)
             || self.head() != Some(view.head())
@@ -259,6 +261,17 @@ impl WorldState {
             tries.alone(|tries| self.prepare_upon(view, tries, own, diff))?;
         }
         Ok(!is_vain)
+    }
+
+    fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
+        let last = Arc::clone(&self.keys());
+        let keys = Arc::new(last.of(diff));
+        *self.keys() = Arc::clone(&keys);
+        hashed(view, diff, &keys)
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Arc<Keys>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.

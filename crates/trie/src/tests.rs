@@ -316,6 +316,31 @@ fn loaded_paths_need_no_more_reading() {
 }
 
 #[test]
+fn the_way_to_a_key_ends_at_the_leaf_that_is_there() {
+    let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
+    let (root, disk) = Disk::built(&leaves);
+    let mut trie = Trie::new(root);
+    let mut between = 0;
+    for (key, _) in many_leaves(1, 2000).chain(many_leaves(2, 2000)) {
+        let end = trie.load(&disk, &None, &key, 0).unwrap();
+        let Some((depth, hash)) = end else {
+            assert!(!leaves.contains_key(&key));
+            continue;
+        };
+        // The disk gives a leaf by what it hashes to.
+        let at = key.first(depth);
+        let Node::Leaf { path, value } = disk.leaf(&None, &at, &hash).unwrap() else {
+            panic!("a leaf");
+        };
+        let there = at.join(path.as_slice()).unwrap();
+        assert_eq!(leaves.get(&there), Some(&value));
+        assert_eq!(there == key, leaves.contains_key(&key));
+        between += usize::from(there != key);
+    }
+    assert!(between > 500, "{between}");
+}
+
+#[test]
 fn ordered_roots_agree_with_the_oracle_for_0_to_300_items() {
     for count in [
         0, 1, 2, 3, 16, 17, 126, 127, 128, 129, 130, 255, 256, 257, 300,

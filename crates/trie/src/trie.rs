@@ -41,7 +41,8 @@ impl Trie {
         self.bytes
     }
 
-    /// Brings the inner nodes on the way to `key` into memory.
+    /// Brings the inner nodes on the way to `key` into memory. If the way ends at a leaf, of whichever key,
+    /// gives how many nibbles down that stands and its hash.
     ///
     /// # Errors
     /// Any [`Fault`] of the view.
@@ -51,7 +52,7 @@ impl Trie {
         owner: &Owner,
         key: &Path,
         clock: u32,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<(usize, B256)>, Fault> {
         let (mut reference, mut place) = (self.root.reference, &mut self.root.held);
         let mut depth = 0;
         while let NodeRef::Hash(hash) = reference {
@@ -62,10 +63,10 @@ impl Trie {
             }
             let rest = &key.as_slice()[depth..];
             match place {
-                None => return Ok(()),
+                None => return Ok(Some((depth, hash))),
                 Some(Held::Extension(extension)) => {
                     if !rest.starts_with(extension.path.as_slice()) {
-                        return Ok(());
+                        return Ok(None);
                     }
                     depth += extension.path.len();
                     (reference, place) = (extension.child.reference, &mut extension.child.held);
@@ -74,22 +75,27 @@ impl Trie {
                     branch.used = clock;
                     depth += 1;
                     let Some(nibble) = rest.first() else {
-                        return Ok(());
+                        return Ok(None);
                     };
-                    if !matches!(branch.get(*nibble), NodeRef::Hash(_)) {
-                        return Ok(());
+                    match branch.get(*nibble) {
+                        NodeRef::Hash(_) => {}
+                        NodeRef::Leaf(hash) => return Ok(Some((depth, hash))),
+                        NodeRef::Empty | NodeRef::Inline(_) => return Ok(None),
                     }
                     let before = branch.bytes();
                     branch.make_room();
                     self.bytes += branch.bytes() - before;
                     match branch.place(*nibble) {
                         Some(child) => (reference, place) = child,
-                        None => return Ok(()),
+                        None => return Ok(None),
                     }
                 }
             }
         }
-        Ok(())
+        Ok(match reference {
+            NodeRef::Leaf(hash) => Some((depth, hash)),
+            _ => None,
+        })
     }
 
     /// Drops the nodes that were last used before `clock`. With `nibble`, only below the root's

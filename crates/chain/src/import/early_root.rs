@@ -8,7 +8,7 @@
 
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
-use niwaki_execution::{Executed, OnTheWay, Shares, diff_of_access_list};
+use niwaki_execution::{Executed, OnTheWay, PARTS, Shares, diff_of_access_list};
 use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
 use niwaki_state::{Prepared, View};
 use std::sync::OnceLock;
@@ -24,6 +24,39 @@ const READERS: usize = 6;
 pub(super) struct EarlyRoot {
     diff: StateDiff,
     prepared: Prepared,
+}
+
+/// How fast the changes of a block go into the tries.
+#[derive(Default)]
+struct Pace {
+    /// Parts of the gas up to which a root was begun last, and before that.
+    parts: [u32; 2],
+    /// How long that took, if it has ended.
+    took: Option<Duration>,
+    root_begun: u32,
+}
+
+/// The first root of a block is begun when so many parts of its gas are used at most: it takes as long as a
+/// quarter of them.
+const FIRST_BY: u32 = PARTS * 5 / 8;
+
+impl Pace {
+    /// Whether a root that is begun now, with so many parts of the gas used in the time that has `passed`, can
+    /// be done when the block has been executed; then it is begun.
+    fn leaves_time(&mut self, part: u32, passed: Duration) -> bool {
+        let [last, before] = self.parts;
+        let has_time = match self.took {
+            None => part <= FIRST_BY,
+            Some(took) => {
+                let expected = took * (part - last) / (last - before).max(1);
+                expected <= passed * (PARTS - part) / part
+            }
+        };
+        if has_time {
+            self.parts = [part, last];
+        }
+        has_time
+    }
 }
 
 type Outcome = Result<(Executed, Shares), Refusal>;
@@ -104,22 +137,31 @@ impl Chain {
     ) -> Result<Ran, Refusal> {
         let has_processor = self.has_processor_for_root(block);
         std::thread::scope(|scope| {
+            let (mut pace, start) = (Pace::default(), Instant::now());
             // What fails or panics here does so in the ordinary way too, or does not matter.
-            let end = |beginning: &mut Option<ScopedJoinHandle<'_, _>>| {
-                let ended = beginning.take().map(ScopedJoinHandle::join);
-                u32::from(matches!(ended, Some(Ok(Ok(true)))))
+            let end = |beginning: &mut Option<ScopedJoinHandle<'_, _>>, pace: &mut Pace| {
+                if let Some(Ok((Ok(true), took))) = beginning.take().map(ScopedJoinHandle::join) {
+                    pace.root_begun += 1;
+                    pace.took = Some(took);
+                }
             };
-            let (mut beginning, mut root_begun) = (None, 0);
-            let begin = |changed: &mut dyn FnMut() -> StateDiff| {
+            let mut beginning = None;
+            let begin = |part, changed: &mut dyn FnMut() -> StateDiff| {
                 let is_free = beginning.as_ref().is_none_or(ScopedJoinHandle::is_finished);
                 if is_free && block.senders.missing() == 0 {
-                    root_begun += end(&mut beginning);
+                    end(&mut beginning, &mut pace);
+                    if !pace.leaves_time(part, start.elapsed()) {
+                        return;
+                    }
                     let diff = changed();
-                    let begin = move || self.world().begin_root(view, &diff, is_executed);
-                    beginning = Some(scope.spawn(begin));
+                    beginning = Some(scope.spawn(move || {
+                        let start = Instant::now();
+                        let begun = self.world().begin_root(view, &diff, is_executed);
+                        (begun, start.elapsed())
+                    }));
                     if cfg!(test) {
                         // The blocks of tests are over before it begins.
-                        root_begun += end(&mut beginning);
+                        end(&mut beginning, &mut pace);
                     }
                 }
             };
@@ -127,13 +169,13 @@ impl Chain {
             let executed = self.execute((block, None), view, begin);
             let ended = Instant::now();
             is_executed.store(true, Ordering::Relaxed);
-            root_begun += end(&mut beginning);
+            end(&mut beginning, &mut pace);
             let (executed, shares) = executed?;
             Ok(Ran {
                 executed,
                 shares,
                 early: None,
-                root_begun,
+                root_begun: pace.root_begun,
                 waited: ended.elapsed(),
             })
         })
@@ -225,5 +267,28 @@ impl Chain {
                 Ok((prepared, false))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_is_begun_if_it_can_be_done_in_time() {
+        let ms = Duration::from_millis;
+        let mut pace = Pace::default();
+        // Nobody knows yet how long one takes: not when most of the block is over.
+        assert!(!pace.leaves_time(FIRST_BY + 1, ms(10)));
+        assert!(pace.leaves_time(8, ms(8)));
+        pace.took = Some(ms(4));
+        // Two parts more take 1 ms, as long as two parts are executed: six are left, or none and a half.
+        assert!(pace.leaves_time(10, ms(10)));
+        pace.took = Some(ms(1));
+        assert!(
+            !pace.leaves_time(15, ms(15)),
+            "2.5 ms for the one that is left"
+        );
+        assert!(pace.leaves_time(15, ms(38)), "as much is left");
     }
 }

@@ -1,31 +1,36 @@
 //! What is told while a block is executed is what has changed by then, on however many threads it runs.
 
 use super::{CHAIN_ID, block, state};
-use niwaki_execution::{Executor, Meanwhile, Parallelism, apply_body, apply_body_with};
+use niwaki_execution::{Executor, Meanwhile, PARTS, Parallelism, apply_body, apply_body_with};
 use niwaki_primitives::{B256, Fork, RecoveredBlock, StateDiff};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// What has changed when so many eighths of the gas are used, from two to six, each once.
-fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> Vec<StateDiff> {
+/// What has changed when so many parts of the gas are used, from a quarter on, each once.
+fn expected(
+    spec: &ChainSpec,
+    block: &RecoveredBlock,
+    state: &MemoryState,
+) -> Vec<(u32, StateDiff)> {
     let header = &block.block.header;
     let mut executor = Executor::new(spec, header, state);
     executor
         .begin_block(spec, header)
         .expect("a state in memory");
-    let (mut expected, mut next) = (Vec::new(), 2);
+    let (mut expected, mut next) = (Vec::new(), PARTS / 4);
     let senders = block.senders.known();
     for (tx, sender) in block.block.body.transactions.iter().zip(senders) {
         executor
             .process_transaction(tx, sender, None)
             .expect("the block is valid");
         let used = executor.used().header_gas(executor.rules().fork);
-        let eighth = used * 8 / header.gas_used;
-        if eighth >= next && eighth <= 6 {
-            expected.push(executor.diff());
-            next = eighth + 1;
+        let part = used * u64::from(PARTS) / header.gas_used;
+        let part = u32::try_from(part).expect("at most all");
+        if part >= next && part < PARTS {
+            expected.push((part, executor.diff()));
+            next = part + 1;
         }
     }
     expected
@@ -46,7 +51,7 @@ fn compare(fork: Fork) {
         for threads in [1, 2, 8] {
             let mut told = Vec::new();
             let mut no_root = |_: &_| Ok(B256::ZERO);
-            let tell = |changed: &mut dyn FnMut() -> StateDiff| told.push(changed());
+            let tell = |part, changed: &mut dyn FnMut() -> StateDiff| told.push((part, changed()));
             let meanwhile = Meanwhile::new(&mut no_root).calling(Some(Box::new(tell)));
             let parallelism = Parallelism::of(threads);
             let ran = apply_body_with(parallelism, &spec, (&block, None), &state, meanwhile);
@@ -56,7 +61,7 @@ fn compare(fork: Fork) {
         }
         told_in_all += expected.len();
     }
-    assert!(told_in_all > 80, "{told_in_all}");
+    assert!(told_in_all > 160, "{told_in_all}");
 }
 
 #[test]

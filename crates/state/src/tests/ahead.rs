@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::CacheFigures;
+use crate::disk_trie::{DiskTrie, Rows};
+use crate::prefetch::Touched;
 
 /// Accounts of the diff, each before its slots.
 fn wanted(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {
@@ -112,4 +114,74 @@ fn a_root_reads_no_node_whose_way_was_loaded() {
         root
     });
     assert_eq!(roots[0], roots[1]);
+}
+
+/// What puts a second leaf beside most of those that are there, in storage and among the accounts.
+fn inserting(diff: &StateDiff) -> StateDiff {
+    let mut diff = diff.clone();
+    for (at, (_, change)) in (0_u64..).zip(&mut diff.accounts) {
+        let slot = |slot| {
+            let [prior, new] = [U256::ZERO, U256::from(7)];
+            (U256::from(100 + at + slot), SlotDiff { prior, new })
+        };
+        change.slots = (0..20).map(slot).collect();
+    }
+    for at in 1000..1200 {
+        let new = Some(Account {
+            nonce: 1,
+            ..Account::default()
+        });
+        let change = AccountDiff {
+            prior: None,
+            new,
+            storage_wiped: false,
+            slots: Vec::new(),
+        };
+        diff.accounts.push((address(at), change));
+    }
+    diff.accounts.sort_by_key(|(address, _)| *address);
+    diff
+}
+
+#[test]
+fn a_root_reads_no_leaf_that_was_found_to_be_in_the_way() {
+    let roots = [false, true].map(|is_absent| {
+        let (world, diff, _dir) = cold();
+        let diff = inserting(&diff);
+        let view = world.view_at_head().unwrap();
+        for (address, slot) in wanted(&diff) {
+            let place = view.place_of(&address, slot).unwrap().unwrap();
+            let touched = Touched { is_absent, ..place };
+            let mut tries = world.tries();
+            let source = DiskTrie::new(Rows::Now(world.database()), &[]);
+            tries.load(&source, &touched).unwrap();
+        }
+        let before = world.cache_figures().trie_nodes_read;
+        let root = world.prepare(&view, &diff).unwrap().root();
+        let read = world.cache_figures().trie_nodes_read - before;
+        match is_absent {
+            true => assert_eq!(read, 0),
+            false => assert!(read > 200, "{read} leaves"),
+        }
+        root
+    });
+    assert_eq!(roots[0], roots[1]);
+}
+
+#[test]
+fn what_is_absent_is_told() {
+    let (world, diff, _dir) = cold();
+    let mut view = world.view_at_head().unwrap();
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    view.tell = Some(tell);
+    let there = diff.accounts[0].0;
+    view.account(&there).unwrap();
+    view.account(&address(5000)).unwrap();
+    view.storage(&there, &U256::from(3)).unwrap();
+    view.storage(&there, &U256::from(5000)).unwrap();
+    let told: Vec<_> = told.try_iter().collect();
+    let absent = told.iter().map(|touched| touched.is_absent);
+    assert_eq!(absent.collect::<Vec<_>>(), [false, true, false, true]);
+    let slots = told.iter().map(|touched| touched.slot.is_some());
+    assert_eq!(slots.collect::<Vec<_>>(), [false, false, true, true]);
 }

@@ -1,6 +1,8 @@
 //! The tries in memory go from state to state, whatever was computed upon them before.
 
 use super::*;
+use crate::keys::Keys;
+use crate::root::hashed;
 use crate::tries::LEAST_ROW_BYTES;
 use niwaki_primitives::Fault;
 use std::collections::BTreeSet;
@@ -364,4 +366,21 @@ fn a_root_is_not_begun_when_it_is_over_or_the_head_has_moved_or_rows_are_many() 
     assert!(begun > 0 && !world.tries().has_strayed());
     advance(&mut rng, &world, &mut state, 0);
     assert_clean(&world);
+}
+
+#[test]
+fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
+    let mut rng = StdRng::seed_from_u64(820);
+    let (world, state) = world(&mut rng, &small_cache());
+    let view = world.view_at_head().unwrap();
+    let mut hashed = || {
+        let diff = random_diff(&mut rng, &state);
+        hashed(&view, &diff, &Keys::default().of(&diff)).unwrap()
+    };
+    for _ in 0..500 {
+        let (from, to) = (hashed(), hashed());
+        let way = from.clone().inverted().then(to.clone());
+        assert_eq!(from.way_to(&to), way);
+        assert!(from.way_to(&from).is_empty());
+    }
 }

@@ -125,7 +125,7 @@ impl Setup {
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let secret = JwtSecret::new(secret);
         std::fs::write(folder.join("secret"), secret.to_hex())?;
-        let (engine, other) = (free_port()?, free_port()?);
+        let [engine, other] = free_ports()?;
         let log = folder.join("log");
         let out = OpenOptions::new().create(true).append(true).open(&log)?;
         let mut command = Command::new(&self.program);
@@ -373,7 +373,10 @@ fn agent() -> ureq::Agent {
         .into()
 }
 
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).wrap_err("can't get a port")?;
-    Ok(listener.local_addr()?.port())
+/// Two ports that nobody has, not the same one twice.
+fn free_ports() -> Result<[u16; 2]> {
+    let listen = || TcpListener::bind(("127.0.0.1", 0)).wrap_err("can't get a port");
+    let listeners = [listen()?, listen()?];
+    let [first, second] = &listeners;
+    Ok([first.local_addr()?.port(), second.local_addr()?.port()])
 }
