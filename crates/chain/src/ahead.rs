@@ -7,7 +7,7 @@
 //! first rule it breaks.
 
 use niwaki_primitives::{Address, B256, Block};
-use niwaki_rules::recover_sender;
+use niwaki_rules::recover_senders;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -36,11 +36,8 @@ impl BlockAhead {
         Self {
             hash: block.header.hash_slow(),
             // One thread for each lot: the workers are as many as there are processors.
-            senders: block
-                .body
-                .transactions
-                .iter()
-                .map(recover_sender)
+            senders: recover_senders(&block.body.transactions)
+                .into_iter()
                 .collect::<Result<_, _>>()
                 .ok(),
             block,

@@ -15,7 +15,7 @@ use niwaki_primitives::{
 use niwaki_rules::{
     GasRoom, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
     block_difficulty, check_access_list, effective_gas_price, encode_access_list, next_base_fee,
-    next_excess_blob_gas, recover_sender, requests_hash, toward_gas_limit,
+    next_excess_blob_gas, recover_senders, requests_hash, toward_gas_limit,
 };
 use niwaki_state::View;
 
@@ -129,8 +129,9 @@ impl Chain {
         template: BlockTemplate,
         transactions: Vec<TxEnvelope>,
     ) -> Result<BuiltBlock, BuildError> {
-        let senders = transactions.iter().enumerate().map(|(index, tx)| {
-            recover_sender(tx).map_err(|reason| InvalidBlock::Transaction { index, reason })
+        let senders = recover_senders(&transactions).into_iter().enumerate();
+        let senders = senders.map(|(index, sender)| {
+            sender.map_err(|reason| InvalidBlock::Transaction { index, reason })
         });
         let senders: Vec<Address> = senders.collect::<Result<_, _>>()?;
         let mut offered = transactions.into_iter().zip(senders);

@@ -13,6 +13,8 @@ mod kzg_pure;
 mod kzg_setup;
 mod precompile;
 mod provider;
+#[cfg(target_arch = "x86_64")]
+mod recovery;
 mod self_test;
 mod signature;
 
@@ -27,7 +29,9 @@ pub use precompile::{
     precompile_result_look_ups, set_precompile_result_bytes,
 };
 pub use provider::{Backend, InstallError, Preference, backend, install};
-pub use signature::{SignatureError, address_of_secret_key, recover_signer, sign};
+pub use signature::{
+    SignatureError, Signed, address_of_secret_key, recover_signer, recover_signers, sign,
+};
 
 use alloy_primitives::B256;
 

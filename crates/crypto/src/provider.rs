@@ -58,6 +58,9 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         return Ok(chosen);
     }
     let chosen = choose(preference)?;
+    // Now, not in the first block.
+    #[cfg(target_arch = "x86_64")]
+    crate::recovery::lanes();
     Ok(CHOSEN.get_or_init(|| {
         let is_native = |primitive| {
             let mut backends = chosen.iter();
@@ -83,6 +86,13 @@ pub fn backend() -> &'static [Backend] {
 /// Whether KZG proofs are verified by the native library.
 pub(crate) fn kzg_is_native() -> bool {
     backend().iter().any(|b| b.primitive == KZG && b.native)
+}
+
+/// Whether signers are recovered by the native library.
+pub(crate) fn recovery_is_native() -> bool {
+    backend()
+        .iter()
+        .any(|b| b.primitive == SECP256K1 && b.native)
 }
 
 /// The address, left-padded to 32 bytes, that signed `hash`.

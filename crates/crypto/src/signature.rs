@@ -31,6 +31,37 @@ pub fn recover_signer(
     Ok(Address::from_slice(&padded[12..]))
 }
 
+/// A hash and a signature over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// What was signed.
+    pub hash: B256,
+    /// First coordinate of the signature's point, modulo the group order.
+    pub r: U256,
+    /// The signature's other half.
+    pub s: U256,
+    /// Whether the point's second coordinate is odd.
+    pub y_parity: bool,
+}
+
+/// The signers of many signatures: what [`recover_signer`] says of each, in their order. A dozen or more
+/// take about half as long together where the processor has AVX2.
+pub fn recover_signers(signed: &[Signed]) -> Vec<Result<Address, SignatureError>> {
+    #[cfg(target_arch = "x86_64")]
+    let signers = match provider::recovery_is_native() {
+        true => crate::recovery::signers(signed),
+        false => vec![None; signed.len()],
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let signers = vec![None; signed.len()];
+    let both = signed.iter().zip(signers);
+    let each = both.map(|(signed, signer)| match signer {
+        Some(signer) => Ok(signer),
+        None => recover_signer(&signed.hash, &signed.r, &signed.s, signed.y_parity),
+    });
+    each.collect()
+}
+
 /// The address of a secret key (32 bytes, big-endian), for tests and development networks.
 ///
 /// # Errors

@@ -6,11 +6,14 @@
 use crate::executor::{ExecuteError, Executor};
 use crate::parallel::threads;
 use niwaki_primitives::{Address, RecoveredBlock};
-use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender};
+use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender, recover_senders};
 use std::sync::Arc;
 
 /// So many unknown senders for each thread that is woken.
 const SENDERS_PER_THREAD: usize = 16;
+
+/// So many senders are recovered together: enough to fill the lanes twice, few enough for half a millisecond.
+const LOT: usize = 16;
 
 /// Others recover senders of a block until this is dropped.
 #[derive(Debug)]
@@ -34,14 +37,24 @@ pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering
     {
         for _ in 0..wanted {
             let block = Arc::clone(block);
-            pool.spawn(move || {
-                while let Some(next) = block.senders.take_next() {
-                    recover(&block, next);
-                }
-            });
+            pool.spawn(move || while recover_next(&block) {});
         }
     }
     Recovering(Arc::clone(block))
+}
+
+/// Recovers the next senders that nobody has taken, and makes them known; whether there were any.
+fn recover_next(block: &RecoveredBlock) -> bool {
+    let next = std::iter::from_fn(|| block.senders.take_next());
+    let lot: Vec<usize> = next.take(LOT).collect();
+    let transactions = &block.block.body.transactions;
+    let senders = recover_senders(lot.iter().map(|index| &transactions[*index]));
+    for (index, sender) in lot.iter().zip(senders) {
+        if let Ok(sender) = sender {
+            block.senders.put(*index, sender);
+        }
+    }
+    !lot.is_empty()
 }
 
 /// Recovers a sender and makes it known; `None` if nobody has signed the transaction.
@@ -61,10 +74,8 @@ pub(crate) fn sender_ahead(block: &RecoveredBlock, index: usize) -> Option<Addre
 fn sender_in_turn(block: &RecoveredBlock, index: usize) -> Option<Address> {
     let senders = &block.senders;
     let work = || {
-        // Another thread may be at it: meanwhile the next that nobody has, which is this one if not.
-        if let Some(next) = senders.take_next() {
-            recover(block, next);
-        }
+        // Another thread may be at it: meanwhile the next that nobody has, of which this one is the first if not.
+        recover_next(block);
         sender_ahead(block, index)
     };
     let known = senders.get(index);

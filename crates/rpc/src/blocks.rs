@@ -3,7 +3,7 @@
 use niwaki_chain::{BlockId, Chain};
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Block, BlockBody, Fault, Header, Receipt, RecoveredBlock};
-use niwaki_rules::recover_sender;
+use niwaki_rules::{recover_sender, recover_senders};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -56,10 +56,8 @@ impl FullBlock {
     /// Who signed each transaction; zero where nobody did, which no stored block has.
     pub fn senders(&self) -> &[Address] {
         self.senders.get_or_init(|| {
-            let transactions = self.body.transactions.iter();
-            transactions
-                .map(|tx| recover_sender(tx).unwrap_or_default())
-                .collect()
+            let senders = recover_senders(&self.body.transactions).into_iter();
+            senders.map(Result::unwrap_or_default).collect()
         })
     }
 

@@ -19,6 +19,7 @@ mod programs;
 mod progress;
 mod random;
 mod recorded;
+mod recover;
 mod replay;
 mod rollback;
 mod side_chain;
@@ -72,6 +73,8 @@ enum Command {
     Listed(listed::Options),
     /// Keccak-256 of many messages at once, beside keccak-asm and sha3.
     Keccak(keccak::Options),
+    /// Signers of many signatures, together and one by one.
+    Recover(recover::Options),
     /// Random reads of slots of a large state, beside bare RocksDB and MDBX.
     Sload(sload::Options),
     /// Options of the storage engine and ways to ask it, beside what was chosen.
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::StateRoot(options) => state_root::run(&options),
         Command::Listed(options) => listed::run(&options),
         Command::Keccak(options) => keccak::run(&options),
+        Command::Recover(options) => recover::run(&options),
         Command::Sload(options) => sload::run(&options),
         Command::Engine(options) => engine::run(&options),
         Command::Rollback(options) => rollback::run(&options),

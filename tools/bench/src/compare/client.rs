@@ -210,7 +210,9 @@ impl Client {
                     self.last_words()
                 ));
             }
-            match self.post(&request) {
+            // Its metrics may be there later than its engine's port.
+            let answer = self.post(&request).and_then(|_| self.metrics());
+            match answer {
                 Ok(_) => return Ok(()),
                 Err(error) if began.elapsed() > READY_WITHIN => {
                     return Err(error.wrap_err("it does not begin to answer"));
