@@ -45,7 +45,7 @@ pub struct Signed {
 }
 
 /// The signers of many signatures: what [`recover_signer`] says of each, in their order. A dozen or more
-/// take about half as long together where the processor has AVX2.
+/// take less than two thirds as long together where the processor has AVX2.
 pub fn recover_signers(signed: &[Signed]) -> Vec<Result<Address, SignatureError>> {
     #[cfg(target_arch = "x86_64")]
     let signers = match provider::recovery_is_native() {

@@ -35,7 +35,7 @@ pub struct Executed {
     pub receipt_blooms: Vec<Bloom>,
 }
 
-/// Recovers the senders of all transactions. 15 to 30 us each.
+/// Recovers the senders of all transactions.
 ///
 /// # Errors
 /// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// So many unknown senders for each thread that is woken.
 const SENDERS_PER_THREAD: usize = 16;
 
-/// So many senders are recovered together: enough to fill the lanes twice, few enough for half a millisecond.
+/// So many senders are recovered together: a multiple of the lanes, half a millisecond at most.
 const LOT: usize = 16;
 
 /// Others recover senders of a block until this is dropped.

@@ -21,8 +21,8 @@ pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
     .map_err(|_| InvalidTransaction::SignatureRecovery)
 }
 
-/// The senders of `transactions`: what [`recover_sender`] says of each, in their order. 15 to 30 us each where
-/// there are a dozen or more.
+/// The senders of `transactions`: what [`recover_sender`] says of each, in their order. Where there are a
+/// dozen or more, each takes less than two thirds of that.
 pub fn recover_senders<'a>(
     transactions: impl IntoIterator<Item = &'a TxEnvelope>,
 ) -> Vec<Result<Address, InvalidTransaction>> {
