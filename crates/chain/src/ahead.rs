@@ -37,7 +37,6 @@ impl BlockAhead {
             hash: block.header.hash_slow(),
             // One thread for each lot: the workers are as many as there are processors.
             senders: recover_senders(&block.body.transactions)
-                .into_iter()
                 .collect::<Result<_, _>>()
                 .ok(),
             block,

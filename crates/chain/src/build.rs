@@ -129,7 +129,7 @@ impl Chain {
         template: BlockTemplate,
         transactions: Vec<TxEnvelope>,
     ) -> Result<BuiltBlock, BuildError> {
-        let senders = recover_senders(&transactions).into_iter().enumerate();
+        let senders = recover_senders(&transactions).enumerate();
         let senders = senders.map(|(index, sender)| {
             sender.map_err(|reason| InvalidBlock::Transaction { index, reason })
         });

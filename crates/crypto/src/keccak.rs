@@ -9,59 +9,24 @@
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+use crate::Lanes;
 use alloy_primitives::{B256, keccak256};
 
 /// Bytes that one permutation absorbs.
 const RATE_BYTES: usize = 136;
 
-/// A way of hashing many messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeccakLanes {
-    /// One after the other.
-    One,
-    /// Four at once, with AVX2.
-    Four,
-    /// Eight at once, with AVX-512.
-    Eight,
-}
-
-impl KeccakLanes {
-    /// Every way, whether the processor has it or not.
-    pub const ALL: [Self; 3] = [Self::One, Self::Four, Self::Eight];
-
-    /// The widest way that the processor has.
-    pub fn best() -> Self {
-        let mut ways = Self::ALL.into_iter().rev();
-        ways.find(|way| way.is_available()).unwrap_or(Self::One)
-    }
-
-    /// Whether the processor has it.
-    pub fn is_available(self) -> bool {
-        match self {
-            Self::One => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Four => std::arch::is_x86_feature_detected!("avx2"),
-            #[cfg(target_arch = "x86_64")]
-            Self::Eight => std::arch::is_x86_feature_detected!("avx512f"),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
-        }
-    }
-
-    /// Fewer messages than this are hashed faster one after the other.
-    const fn worth_from(self) -> usize {
-        match self {
-            Self::One => usize::MAX,
-            Self::Four => 3,
-            Self::Eight => 3,
-        }
+/// Fewer messages than this are hashed faster one after the other.
+const fn worth_from(lanes: Lanes) -> usize {
+    match lanes {
+        Lanes::One => usize::MAX,
+        Lanes::Four | Lanes::Eight => 3,
     }
 }
 
 /// The Keccak-256 hashes of `messages`, in their order.
 pub fn keccak256_batch(messages: &[&[u8]]) -> Vec<B256> {
     let mut hashes = vec![B256::ZERO; messages.len()];
-    keccak256_batch_by(KeccakLanes::best(), messages, &mut hashes);
+    keccak256_batch_by(Lanes::best(), messages, &mut hashes);
     hashes
 }
 
@@ -70,17 +35,17 @@ pub fn keccak256_batch(messages: &[&[u8]]) -> Vec<B256> {
 ///
 /// # Panics
 /// If `hashes` is not as long as `messages`.
-pub fn keccak256_batch_by(lanes: KeccakLanes, messages: &[&[u8]], hashes: &mut [B256]) {
+pub fn keccak256_batch_by(lanes: Lanes, messages: &[&[u8]], hashes: &mut [B256]) {
     assert_eq!(messages.len(), hashes.len(), "a place for each hash");
-    if messages.len() >= lanes.worth_from() && lanes.is_available() {
+    if messages.len() >= worth_from(lanes) && lanes.is_available() {
         match lanes {
-            KeccakLanes::One => {}
+            Lanes::One => {}
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the processor has AVX2, as was just asked.
-            KeccakLanes::Four => return unsafe { x86_64::four::hash(messages, hashes) },
+            Lanes::Four => return unsafe { x86_64::four::hash(messages, hashes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the processor has AVX-512F, as was just asked.
-            KeccakLanes::Eight => return unsafe { x86_64::eight::hash(messages, hashes) },
+            Lanes::Eight => return unsafe { x86_64::eight::hash(messages, hashes) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => {}
         }
@@ -104,7 +69,7 @@ mod tests {
     fn assert_right(messages: &[Vec<u8>]) {
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
         let expected: Vec<B256> = messages.iter().map(keccak256).collect();
-        for lanes in KeccakLanes::ALL {
+        for lanes in Lanes::ALL {
             let mut hashes = vec![B256::ZERO; messages.len()];
             keccak256_batch_by(lanes, &messages, &mut hashes);
             assert_eq!(hashes, expected, "{lanes:?}");

@@ -58,14 +58,16 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         return Ok(chosen);
     }
     let chosen = choose(preference)?;
-    // Now, not in the first block.
-    #[cfg(target_arch = "x86_64")]
-    crate::recovery::lanes();
     Ok(CHOSEN.get_or_init(|| {
         let is_native = |primitive| {
             let mut backends = chosen.iter();
             backends.any(|b: &Backend| b.primitive == primitive && b.native)
         };
+        #[cfg(target_arch = "x86_64")]
+        if is_native(SECP256K1) {
+            // Now, not in the first block.
+            crate::recovery::lanes();
+        }
         revm_precompile::install_crypto(Provider {
             native_recovery: is_native(SECP256K1),
             native_bls: is_native(BLS12_381),

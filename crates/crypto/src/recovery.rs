@@ -1,14 +1,14 @@
 //! The signers of many signatures at once, each in a lane of vector registers.
 //!
-//! The widest form that the processor has is chosen once, by what it makes of a known signature. What lanes
+//! The widest form that the processor has is chosen once, by what it makes of known signatures. What lanes
 //! can't tell, and what is left over, goes one by one to the library: it alone says that there is no signer.
 
 mod multiples;
 mod scalars;
 mod x86_64;
 
-use crate::{KeccakLanes, Signed, keccak256_batch};
-use alloy_primitives::{Address, B256, U256, hex};
+use crate::{Lanes, Signed, address_of_secret_key, keccak256_batch, sign};
+use alloy_primitives::{Address, B256, U256};
 use scalars::Halves;
 use std::sync::OnceLock;
 
@@ -29,50 +29,53 @@ const WORTH_LANES: usize = 3;
 /// The signers of each of `signed`, where lanes find them.
 pub(crate) fn signers(signed: &[Signed]) -> Vec<Option<Address>> {
     let way = match signed.len() < WORTH_LANES {
-        true => KeccakLanes::One,
+        true => Lanes::One,
         false => lanes(),
     };
     signers_by(way, signed)
 }
 
-/// What the processor has, if it gives the signer of EIP-155's example in each lane. The first call takes some
-/// milliseconds.
-pub(crate) fn lanes() -> KeccakLanes {
-    static LANES: OnceLock<KeccakLanes> = OnceLock::new();
+/// What the processor has, if it finds the signers of a few signatures, each another in each lane. The first
+/// call takes some milliseconds.
+pub(crate) fn lanes() -> Lanes {
+    static LANES: OnceLock<Lanes> = OnceLock::new();
     *LANES.get_or_init(|| {
-        let example = Signed {
-            hash: B256::new(hex!(
-                "daf5a779ae972f972197303d7b574746c7ef83eadac0f2791ad23db92e4c8e53"
-            )),
-            r: U256::from_be_bytes(hex!(
-                "28ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276"
-            )),
-            s: U256::from_be_bytes(hex!(
-                "67cbe9d8997f761aecb703304b3800ccf555c9f3dc64214b297fb1966a3b6d83"
-            )),
-            y_parity: false,
+        let example = |number| {
+            let (hash, key) = (B256::repeat_byte(number), B256::repeat_byte(100 + number));
+            let (r, s, y_parity) = sign(&hash, &key).ok()?;
+            let signer = address_of_secret_key(&key).ok();
+            Some((
+                Signed {
+                    hash,
+                    r,
+                    s,
+                    y_parity,
+                },
+                signer,
+            ))
         };
-        let signer = Address::new(hex!("9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f"));
-        let is_right = |lanes: &KeccakLanes| signers_by(*lanes, &[example; 8]) == [Some(signer); 8];
-        let ways = KeccakLanes::ALL.into_iter().rev();
-        let way = ways.filter(|way| way.is_available()).find(is_right);
-        way.unwrap_or(KeccakLanes::One)
+        let (signed, expected): (Vec<_>, Vec<_>) = (1..=8).filter_map(example).unzip();
+        let mut ways = Lanes::ALL.into_iter().rev();
+        let is_right = |way: &Lanes| way.is_available() && signers_by(*way, &signed) == expected;
+        ways.find(is_right).unwrap_or(Lanes::One)
     })
 }
 
-fn signers_by(lanes: KeccakLanes, signed: &[Signed]) -> Vec<Option<Address>> {
+fn signers_by(lanes: Lanes, signed: &[Signed]) -> Vec<Option<Address>> {
     let mut signers = vec![None; signed.len()];
-    if lanes == KeccakLanes::One || !lanes.is_available() {
-        return signers;
-    }
-    let (places, tasks) = tasks(signed);
-    let keys = match lanes {
-        // SAFETY: the processor has AVX2, as was just asked.
-        KeccakLanes::Four => in_lanes(&tasks, |tasks| unsafe { x86_64::four::keys(tasks) }),
-        // SAFETY: the processor has AVX-512F, as was just asked.
-        KeccakLanes::Eight => in_lanes(&tasks, |tasks| unsafe { x86_64::eight::keys(tasks) }),
-        KeccakLanes::One => return signers,
+    let keys: fn(&[Task]) -> Vec<Key> = match lanes {
+        Lanes::Four if lanes.is_available() => |tasks| {
+            // SAFETY: the processor has AVX2, as was just asked.
+            in_lanes(tasks, |tasks| unsafe { x86_64::four::keys(tasks) })
+        },
+        Lanes::Eight if lanes.is_available() => |tasks| {
+            // SAFETY: the processor has AVX-512F, as was just asked.
+            in_lanes(tasks, |tasks| unsafe { x86_64::eight::keys(tasks) })
+        },
+        _ => return signers,
     };
+    let (places, tasks) = tasks(signed);
+    let keys = keys(&tasks);
     let found = places.iter().zip(keys);
     let found: Vec<_> = found
         .filter_map(|(place, key)| Some((*place, key?)))

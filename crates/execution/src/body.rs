@@ -41,7 +41,6 @@ pub struct Executed {
 /// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.
 pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, InvalidBlock> {
     let senders = recover_senders(&block.body.transactions)
-        .into_iter()
         .enumerate()
         .map(|(index, sender)| sender.map_err(|reason| InvalidBlock::Transaction { index, reason }))
         .collect::<Result<_, _>>()?;

@@ -56,7 +56,7 @@ impl FullBlock {
     /// Who signed each transaction; zero where nobody did, which no stored block has.
     pub fn senders(&self) -> &[Address] {
         self.senders.get_or_init(|| {
-            let senders = recover_senders(&self.body.transactions).into_iter();
+            let senders = recover_senders(&self.body.transactions);
             senders.map(Result::unwrap_or_default).collect()
         })
     }

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::stats::Spread;
 use alloy_primitives::keccak256;
 use eyre::{Result, ensure};
-use niwaki_crypto::{KeccakLanes, keccak256_batch, keccak256_batch_by};
+use niwaki_crypto::{Lanes, keccak256_batch, keccak256_batch_by};
 use niwaki_primitives::B256;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::Serialize;
@@ -64,7 +64,7 @@ struct Row {
 enum Way {
     /// Ours, as the trie calls it.
     Batch,
-    Lanes(KeccakLanes),
+    Lanes(Lanes),
     KeccakAsm,
     Sha3,
 }
@@ -72,9 +72,9 @@ enum Way {
 impl Way {
     const ALL: [Self; 6] = [
         Self::Batch,
-        Self::Lanes(KeccakLanes::Eight),
-        Self::Lanes(KeccakLanes::Four),
-        Self::Lanes(KeccakLanes::One),
+        Self::Lanes(Lanes::Eight),
+        Self::Lanes(Lanes::Four),
+        Self::Lanes(Lanes::One),
         Self::KeccakAsm,
         Self::Sha3,
     ];
@@ -82,9 +82,9 @@ impl Way {
     fn name(self) -> &'static str {
         match self {
             Self::Batch => "niwaki batch",
-            Self::Lanes(KeccakLanes::Eight) => "8 lanes",
-            Self::Lanes(KeccakLanes::Four) => "4 lanes",
-            Self::Lanes(KeccakLanes::One) => "1 lane",
+            Self::Lanes(Lanes::Eight) => "8 lanes",
+            Self::Lanes(Lanes::Four) => "4 lanes",
+            Self::Lanes(Lanes::One) => "1 lane",
             Self::KeccakAsm => "keccak-asm",
             Self::Sha3 => "sha3",
         }
@@ -147,7 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let report = Report {
         machine: Machine::here(),
         rounds: options.rounds,
-        best_lanes: format!("{:?}", KeccakLanes::best()),
+        best_lanes: format!("{:?}", Lanes::best()),
         cases,
     };
     crate::write_json(options.json.as_deref(), &report)

@@ -78,11 +78,12 @@ pub(super) fn number(limbs: &[u64; LIMBS]) -> U256 {
 
 /// Odd multiples of the generator, and of the generator times lambda.
 pub(super) fn generators() -> &'static [Vec<Row>; 2] {
-    static MULTIPLES: OnceLock<[Vec<Row>; 2]> = OnceLock::new();
-    MULTIPLES.get_or_init(|| {
+    static ROWS: OnceLock<[Vec<Row>; 2]> = OnceLock::new();
+    ROWS.get_or_init(|| {
         [Scalar::ONE, scalar(&LAMBDA).expect("it is below the order")].map(|factor| {
             let first = ProjectivePoint::GENERATOR * factor;
-            let multiples = std::iter::successors(Some(first), |last| Some(last + &first.double()));
+            let twice = first.double();
+            let multiples = std::iter::successors(Some(first), |last| Some(last + &twice));
             let multiples: Vec<_> = multiples.take(LONG_MULTIPLES).collect();
             let points: Vec<AffinePoint> = ProjectivePoint::batch_normalize(multiples.as_slice());
             let rows = points.into_iter().map(|point| {

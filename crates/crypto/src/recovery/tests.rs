@@ -35,9 +35,9 @@ fn signed(seed: u64) -> Signed {
 fn assert_right(signed: &[Signed], left: RangeInclusive<usize>) {
     let one = |s: &Signed| recover_signer(&s.hash, &s.r, &s.s, s.y_parity);
     let expected: Vec<_> = signed.iter().map(one).collect();
-    for lanes in KeccakLanes::ALL {
+    for lanes in Lanes::ALL {
         let signers = signers_by(lanes, signed);
-        let is_there = lanes.is_available() && lanes != KeccakLanes::One;
+        let is_there = lanes.is_available() && lanes != Lanes::One;
         let mut missing = 0;
         for (place, (signer, expected)) in signers.iter().zip(&expected).enumerate() {
             match signer {
