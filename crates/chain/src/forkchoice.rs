@@ -6,7 +6,7 @@ use crate::indices::{abandon, adopt};
 use crate::rows::{corrupt, missing};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_primitives::{Address, B256, Fault};
+use niwaki_primitives::{Address, B256, BlockBody, Fault};
 use niwaki_storage::{Batch, Database, Segment};
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl Chain {
         for number in ancestor.id.number + 1..=self.head().id.number {
             if let Some(hash) = self.canonical_hash(number)? {
                 let id = BlockId { number, hash };
-                abandon(&id, &self.read_body(&id)?, batch);
+                self.with_body(&id, |body| abandon(&id, body, batch))?;
                 removed.push(id);
             }
         }
@@ -189,7 +189,7 @@ impl Chain {
             self.strike_logs(ancestor.id.number.saturating_add(1), batch)?;
         }
         for id in &adopted {
-            adopt(id, &self.read_body(id)?, batch);
+            self.with_body(id, |body| adopt(id, body, batch))?;
         }
         removed.reverse();
         adopted.reverse();
@@ -198,6 +198,16 @@ impl Chain {
             added: adopted,
             changed: None,
         })
+    }
+
+    /// Does `work` with the body of a stored block, which is read only if the block is none of those that were
+    /// taken in last.
+    fn with_body(&self, id: &BlockId, work: impl FnOnce(&BlockBody)) -> Result<(), Fault> {
+        match self.recently_imported(&id.hash) {
+            Some(recent) => work(&recent.block.body),
+            None => work(&self.read_body(id)?),
+        }
+        Ok(())
     }
 
     /// Puts `head` in force and tells who listens; `route` is how the canonical chain came there.

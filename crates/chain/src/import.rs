@@ -191,7 +191,7 @@ impl Chain {
     /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
     pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(unrecovered(block, hash, []), None, true)
+        self.take_in(unrecovered(block, hash, []), &Known::default(), true)
     }
 
     /// Like [`Chain::import`], with the senders of the transactions already recovered.
@@ -199,7 +199,7 @@ impl Chain {
     /// # Errors
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_recovered(&self, block: RecoveredBlock) -> Result<Imported, ImportError> {
-        self.take_in(block, None, true)
+        self.take_in(block, &Known::default(), true)
     }
 
     /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
@@ -208,7 +208,8 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
         let senders = ahead.senders.unwrap_or_default().into_iter().map(Some);
-        self.take_in(unrecovered(ahead.block, ahead.hash, senders), None, true)
+        let block = unrecovered(ahead.block, ahead.hash, senders);
+        self.take_in(block, &Known::default(), true)
     }
 
     /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
@@ -217,7 +218,7 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(unrecovered(block, hash, []), None, false)
+        self.take_in(unrecovered(block, hash, []), &Known::default(), false)
     }
 
     /// Like [`Chain::import_beside`], of a block whose hash has been computed already, with what has come
@@ -226,17 +227,17 @@ impl Chain {
         &self,
         block: Block,
         hash: B256,
-        known: Known,
+        mut known: Known,
     ) -> Result<Imported, ImportError> {
-        let block = unrecovered(block, hash, known.senders);
-        self.take_in(block, known.access_list.as_deref(), false)
+        let block = unrecovered(block, hash, std::mem::take(&mut known.senders));
+        self.take_in(block, &known, false)
     }
 
-    /// Takes in a block, with the access list that it has brought.
+    /// Takes in a block, which has the senders of what is `known` already.
     fn take_in(
         &self,
         block: RecoveredBlock,
-        list: Option<&[AccountChanges]>,
+        known: &Known,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
         let _handling = self.handling();
@@ -247,12 +248,13 @@ impl Chain {
             return self.take_known(stored, block.block.body.transactions.len(), may_lead);
         }
         let block = Arc::new(block);
-        self.try_take_in(&block, list, may_lead).map_err(|refusal| {
-            if matches!(refusal, Refusal::Invalid(_)) {
-                self.bad_blocks().put(block.block.clone(), hash);
-            }
-            refusal.of((number, hash), parent)
-        })
+        self.try_take_in(&block, known, may_lead)
+            .map_err(|refusal| {
+                if matches!(refusal, Refusal::Invalid(_)) {
+                    self.bad_blocks().put(block.block.clone(), hash);
+                }
+                refusal.of((number, hash), parent)
+            })
     }
 
     /// Judges a stored block once more, as if it had just come. Nothing changes.
@@ -275,7 +277,7 @@ impl Chain {
         let parent = parent.ok_or(Refusal::UnknownParent)?;
         let block = Arc::new(unrecovered(block, hash, []));
         let _recovering = recover_beside(&block, self.sender_threads());
-        self.check_block(&block.block, &parent)?;
+        self.check_block(&block.block, body_roots(&block.block), &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute((&block, None), &view, None)?;
@@ -323,9 +325,10 @@ impl Chain {
     fn try_take_in(
         &self,
         block: &Arc<RecoveredBlock>,
-        list: Option<&[AccountChanges]>,
+        known: &Known,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
+        let list = known.access_list.as_deref();
         let mut timings = Timings::default();
         let mut clock = Instant::now();
         let mut lap = |phase: &mut Duration| {
@@ -338,7 +341,8 @@ impl Chain {
             .map_err(fault)?
             .ok_or(Refusal::UnknownParent)?;
         let _recovering = recover_beside(block, self.sender_threads());
-        self.check_block(&block.block, &parent)?;
+        let roots = known.roots.unwrap_or_else(|| body_roots(&block.block));
+        self.check_block(&block.block, roots, &parent)?;
         lap(&mut timings.check);
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
@@ -395,7 +399,12 @@ impl Chain {
     }
 
     /// Header, body and ommers, in the spec's order.
-    fn check_block(&self, block: &Block, parent: &StoredHeader) -> Result<(), Refusal> {
+    fn check_block(
+        &self,
+        block: &Block,
+        roots: BodyRoots,
+        parent: &StoredHeader,
+    ) -> Result<(), Refusal> {
         let header_parent = Parent {
             header: &parent.header,
             hash: parent.id.hash,
@@ -404,7 +413,7 @@ impl Chain {
         check_header(self.spec(), &block.header, &header_parent).map_err(InvalidBlock::from)?;
 
         let rules = BlockRules::new(self.spec(), &block.header);
-        check_body(&rules, block, &body_roots(block)).map_err(InvalidBlock::from)?;
+        check_body(&rules, block, &roots).map_err(InvalidBlock::from)?;
 
         if !block.body.ommers.is_empty() {
             let ancestors = self.ommer_ancestors(parent).map_err(fault)?;

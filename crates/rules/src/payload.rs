@@ -5,14 +5,16 @@
 //! given. Whether the fields are those of the method and the fork is checked first, because that
 //! is answered with a JSON-RPC error, never with a verdict on the block.
 
+use crate::BodyRoots;
 use crate::access_list::{access_list_hash, check_access_list, decode_access_list_of};
 use crate::chain_spec::ChainSpec;
 use crate::invalid::{InvalidAccessList, InvalidBlock};
 use crate::requests::requests_hash;
 use alloy_primitives::{B256, Bytes, U256};
 use alloy_rpc_types_engine::{ExecutionPayload, ExecutionPayloadV1};
+use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{
-    Block, BlockAccessList, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header,
+    Block, BlockAccessList, BlockBody, Decodable2718, EMPTY_OMMER_ROOT_HASH, Fork, Header, Signed,
     Transaction, TxEnvelope, Withdrawals,
 };
 
@@ -93,6 +95,8 @@ pub struct Payload {
     pub block: Block,
     /// Its hash.
     pub hash: B256,
+    /// The roots of its body, which its header has.
+    pub roots: BodyRoots,
     /// The block access list that it has brought, whose hash the header has; nobody has compared it with
     /// what the block does.
     pub access_list: Option<BlockAccessList>,
@@ -129,12 +133,15 @@ pub fn decode_payload(
         None => None,
     };
 
-    let transactions_root = ordered_root(&parts.v1.transactions);
-    let withdrawals_root = parts.withdrawals.as_ref().map(|list| {
+    let withdrawals = parts.withdrawals.as_ref().map(|list| {
         let encoded: Vec<Bytes> = list.iter().map(|w| alloy_rlp::encode(w).into()).collect();
         ordered_root(&encoded)
     });
-    let header = parts.header(transactions_root, withdrawals_root)?;
+    let roots = BodyRoots {
+        transactions: ordered_root(&parts.v1.transactions),
+        withdrawals,
+    };
+    let header = parts.header(roots)?;
     let got = header.hash_slow();
     if got != parts.v1.block_hash {
         return Err(PayloadError::Invalid(InvalidBlock::BlockHash {
@@ -160,6 +167,7 @@ pub fn decode_payload(
     Ok(Payload {
         block: Block::new(header, body),
         hash: got,
+        roots,
         access_list,
         invalid: unlike,
     })
@@ -214,11 +222,7 @@ impl Parts {
         }
     }
 
-    fn header(
-        &self,
-        transactions_root: B256,
-        withdrawals_root: Option<B256>,
-    ) -> Result<Header, InvalidBlock> {
+    fn header(&self, roots: BodyRoots) -> Result<Header, InvalidBlock> {
         let p = &self.v1;
         let base_fee = u64::try_from(p.base_fee_per_gas).map_err(|_| InvalidBlock::Encoding {
             what: "base fee".to_owned(),
@@ -229,7 +233,7 @@ impl Parts {
             ommers_hash: EMPTY_OMMER_ROOT_HASH,
             beneficiary: p.fee_recipient,
             state_root: p.state_root,
-            transactions_root,
+            transactions_root: roots.transactions,
             receipts_root: p.receipts_root,
             logs_bloom: p.logs_bloom,
             difficulty: U256::ZERO,
@@ -240,7 +244,7 @@ impl Parts {
             extra_data: p.extra_data.clone(),
             mix_hash: p.prev_randao,
             base_fee_per_gas: Some(base_fee),
-            withdrawals_root,
+            withdrawals_root: roots.withdrawals,
             blob_gas_used: self.blob_gas_used,
             excess_blob_gas: self.excess_blob_gas,
             parent_beacon_block_root: self.parent_beacon_block_root,
@@ -329,17 +333,33 @@ fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
     Ok(())
 }
 
+/// The transactions, which know their hashes. No other bytes decode to them, so that a root of these is theirs.
 fn decode_transactions(encoded: &[Bytes]) -> Result<Vec<TxEnvelope>, InvalidBlock> {
-    encoded
-        .iter()
-        .enumerate()
-        .map(|(index, bytes)| {
-            TxEnvelope::decode_2718_exact(bytes).map_err(|error| InvalidBlock::Encoding {
-                what: format!("transaction {index}"),
-                reason: error.to_string(),
-            })
-        })
-        .collect()
+    let bytes: Vec<&[u8]> = encoded.iter().map(AsRef::as_ref).collect();
+    let transactions = bytes.iter().zip(keccak256_batch(&bytes)).enumerate();
+    let transactions = transactions.map(|(index, (bytes, hash))| {
+        let tx = TxEnvelope::decode_2718_exact(bytes).map_err(|error| InvalidBlock::Encoding {
+            what: format!("transaction {index}"),
+            reason: error.to_string(),
+        })?;
+        Ok(with_hash(tx, hash))
+    });
+    transactions.collect()
+}
+
+/// A transaction whose hash is known.
+fn with_hash(tx: TxEnvelope, hash: B256) -> TxEnvelope {
+    fn hashed<T>(signed: Signed<T>, hash: B256) -> Signed<T> {
+        let signature = *signed.signature();
+        Signed::new_unchecked(signed.strip_signature(), signature, hash)
+    }
+    match tx {
+        TxEnvelope::Legacy(tx) => TxEnvelope::Legacy(hashed(tx, hash)),
+        TxEnvelope::Eip2930(tx) => TxEnvelope::Eip2930(hashed(tx, hash)),
+        TxEnvelope::Eip1559(tx) => TxEnvelope::Eip1559(hashed(tx, hash)),
+        TxEnvelope::Eip4844(tx) => TxEnvelope::Eip4844(hashed(tx, hash)),
+        TxEnvelope::Eip7702(tx) => TxEnvelope::Eip7702(hashed(tx, hash)),
+    }
 }
 
 /// Spec: EIP-4844, execution-apis `engine/cancun.md`, `engine_newPayloadV3`.

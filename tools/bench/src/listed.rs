@@ -277,6 +277,7 @@ impl Judge {
         let known = Known {
             senders: made.senders.iter().copied().map(Some).collect(),
             access_list: self.with_list.then(|| made.list.clone()),
+            ..Known::default()
         };
         let clock = Instant::now();
         let verdict = consensus.new_payload(block, hash, known)?;

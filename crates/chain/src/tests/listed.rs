@@ -109,6 +109,7 @@ pub(super) fn known(senders: &[Address], access_list: Option<&BlockAccessList>) 
     Known {
         senders: senders.iter().copied().map(Some).collect(),
         access_list: access_list.cloned(),
+        ..Known::default()
     }
 }
 

@@ -50,11 +50,13 @@ fn new_payload(
         Ok(Payload {
             block,
             hash,
+            roots,
             access_list,
             ..
         }) => {
             let known = Known {
                 senders: known_senders(backend, &block),
+                roots: Some(roots),
                 access_list,
             };
             (backend.consensus.new_payload(block, hash, known)?, hash)

@@ -6,9 +6,12 @@ use crate::chain_spec::Activation;
 use alloy_consensus::SignableTransaction;
 use alloy_primitives::{Address, Signature};
 use alloy_rpc_types_engine::ExecutionPayloadV4;
+use niwaki_crypto::keccak256;
 use niwaki_primitives::{
-    AccountChanges, BlockAccessIndex, Encodable2718, NonceChange, TxEip4844, TxLegacy,
+    AccessList, AccessListItem, AccountChanges, Authorization, BlockAccessIndex, Encodable2718,
+    NonceChange, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy,
 };
+use proptest::prelude::*;
 
 fn root(items: &[Bytes]) -> B256 {
     alloy_trie::root::ordered_trie_root_with_encoder(items, |item, out| {
@@ -80,9 +83,12 @@ fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256),
     let Payload {
         block,
         hash,
+        roots,
         invalid,
         ..
     } = decode_payload(&spec(), version, input, root)?;
+    assert_eq!(roots.transactions, block.header.transactions_root);
+    assert_eq!(roots.withdrawals, block.header.withdrawals_root);
     match invalid {
         Some(reason) => Err(reason.into()),
         None => Ok((block, hash)),
@@ -306,4 +312,94 @@ fn a_list_of_no_block_is_refused_once_the_hash_fits() {
     p.block_access_list = Bytes::from_static(&[0xc0]);
     let error = decode(PayloadVersion::V5, changed).unwrap_err();
     assert_eq!(spec_name(error), "INVALID_BLOCK_HASH");
+}
+
+/// One of each type, with something in each list.
+fn transactions() -> [TxEnvelope; 6] {
+    let signature = Signature::new(U256::from(0x1234), U256::MAX >> 1, true);
+    let access_list = AccessList(vec![AccessListItem {
+        address: Address::repeat_byte(5),
+        storage_keys: vec![B256::repeat_byte(6); 2],
+    }]);
+    let authorization = Authorization {
+        chain_id: U256::ONE,
+        address: Address::repeat_byte(7),
+        nonce: 300,
+    };
+    let authorization = authorization.into_signed(signature);
+    let legacy = |chain_id| TxLegacy {
+        chain_id,
+        gas_limit: 21_000,
+        value: U256::from(1_u64 << 40),
+        input: Bytes::from_static(&[0, 1, 0x80, 0xff]),
+        ..TxLegacy::default()
+    };
+    let with_list = TxEip2930 {
+        access_list: access_list.clone(),
+        ..TxEip2930::default()
+    };
+    let dynamic = TxEip1559 {
+        max_fee_per_gas: 0x100,
+        access_list: access_list.clone(),
+        ..TxEip1559::default()
+    };
+    let blob = TxEip4844 {
+        blob_versioned_hashes: vec![B256::repeat_byte(1); 2],
+        access_list: access_list.clone(),
+        ..TxEip4844::default()
+    };
+    let code = TxEip7702 {
+        access_list,
+        authorization_list: vec![authorization; 2],
+        ..TxEip7702::default()
+    };
+    [
+        legacy(None).into_signed(signature).into(),
+        legacy(Some(1)).into_signed(signature).into(),
+        with_list.into_signed(signature).into(),
+        dynamic.into_signed(signature).into(),
+        blob.into_signed(signature).into(),
+        code.into_signed(signature).into(),
+    ]
+}
+
+/// Encoded transactions with a few bytes put in, left out or replaced.
+fn almost_transactions() -> impl Strategy<Value = Vec<u8>> {
+    let places = prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8, any::<u8>()), 0..3);
+    (0..6_usize, places).prop_map(|(which, edits)| {
+        let mut bytes = transactions()[which].encoded_2718();
+        for (at, edit, byte) in edits {
+            let at = at.index(bytes.len());
+            match edit {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn bytes_that_decode_to_a_transaction_are_those_it_is_encoded_as(bytes in almost_transactions()) {
+        let hash = keccak256(&bytes);
+        if let Ok(transactions) = decode_transactions(&[bytes.clone().into()]) {
+            prop_assert_eq!(transactions[0].tx_hash(), &hash);
+            prop_assert_eq!(transactions[0].encoded_2718(), bytes);
+        }
+    }
+}
+
+#[test]
+fn transactions_of_every_type_are_decoded_with_their_hashes() {
+    let transactions = transactions();
+    let encoded = transactions.each_ref().map(|tx| tx.encoded_2718().into());
+    let decoded = decode_transactions(&encoded).expect("they are encoded as they are");
+    assert_eq!(decoded, transactions);
+    for (tx, bytes) in decoded.iter().zip(&encoded) {
+        assert_eq!(*tx.tx_hash(), keccak256(bytes));
+    }
 }
