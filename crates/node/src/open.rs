@@ -57,15 +57,19 @@ fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
     }
 }
 
-/// On how many threads the transactions of a block run: half as many as there are processors, one at least,
-/// unless told. Senders, reading ahead and the state root want processors too.
+/// On how many threads the transactions of a block run, unless told.
 fn transaction_threads(options: &Options) -> usize {
     if options.parallel_transactions == Some(false) {
         return 1;
     }
-    let half = || std::thread::available_parallelism().map_or(1, usize::from) / 2;
-    let threads = options.transaction_threads.map_or_else(half, usize::from);
-    threads.max(1)
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.transaction_threads.map(usize::from);
+    threads.unwrap_or_else(|| threads_on(processors()))
+}
+
+/// Half of so many processors, since senders, reading ahead and the state root want some too; but both of two.
+fn threads_on(processors: usize) -> usize {
+    (processors / 2).max(2).min(processors)
 }
 
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
@@ -181,9 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn transactions_run_on_half_of_the_processors_unless_told() {
+    fn transactions_run_on_half_of_the_processors_or_two_unless_told() {
+        assert_eq!(
+            [1, 2, 3, 4, 5, 6, 8, 64].map(threads_on),
+            [1, 2, 2, 2, 2, 3, 4, 32]
+        );
         let threads = |arguments: &[&str]| transaction_threads(&options(arguments));
-        let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
+        let half = threads_on(std::thread::available_parallelism().map_or(1, usize::from));
         let enabled = "--bonsai-parallel-tx-processing-enabled";
         let disabled = "--bonsai-parallel-tx-processing-enabled=false";
         assert_eq!(threads(&[]), half);
