@@ -11,7 +11,6 @@ mod keccak;
 mod kzg;
 mod kzg_pure;
 mod kzg_setup;
-mod lanes;
 mod precompile;
 mod provider;
 #[cfg(target_arch = "x86_64")]
@@ -20,12 +19,11 @@ mod self_test;
 mod signature;
 
 pub use alloy_primitives::{Keccak256, keccak256};
-pub use keccak::{keccak256_batch, keccak256_batch_by};
+pub use keccak::{Lanes, keccak256_batch, keccak256_batch_by};
 pub use kzg::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
     cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs,
 };
-pub use lanes::Lanes;
 pub use precompile::{
     PrecompileHalt, PrecompileSet, Precompiled, forget_precompile_results,
     precompile_result_look_ups, set_precompile_result_bytes,

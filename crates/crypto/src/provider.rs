@@ -66,7 +66,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         #[cfg(target_arch = "x86_64")]
         if is_native(SECP256K1) {
             // Now, not in the first block.
-            crate::recovery::lanes();
+            crate::recovery::form();
         }
         revm_precompile::install_crypto(Provider {
             native_recovery: is_native(SECP256K1),

@@ -1,13 +1,13 @@
 //! The signers of many signatures at once, each in a lane of vector registers.
 //!
-//! The widest form that the processor has is chosen once, by what it makes of known signatures. What lanes
+//! The fastest form that the processor has is chosen once, by what it makes of known signatures. What lanes
 //! can't tell, and what is left over, goes one by one to the library: it alone says that there is no signer.
 
 mod multiples;
 mod scalars;
 mod x86_64;
 
-use crate::{Lanes, Signed, address_of_secret_key, keccak256_batch, sign};
+use crate::{Signed, address_of_secret_key, keccak256_batch, sign};
 use alloy_primitives::{Address, B256, U256};
 use scalars::Halves;
 use std::sync::OnceLock;
@@ -23,23 +23,51 @@ struct Task {
 /// What came of it: the key's coordinates. `None` if there is none or this way can't tell.
 type Key = Option<[U256; 2]>;
 
-/// Fewer than this are recovered faster one by one.
-const WORTH_LANES: usize = 3;
+/// How keys are computed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Eight at once, with the products of AVX512-IFMA.
+    EightIfma,
+    /// Eight at once, with AVX-512.
+    Eight,
+    /// Four at once, with AVX2.
+    Four,
+}
+
+impl Form {
+    /// Every form, whether the processor has it or not, fastest first.
+    const ALL: [Self; 3] = [Self::EightIfma, Self::Eight, Self::Four];
+
+    fn is_available(self) -> bool {
+        match self {
+            Self::EightIfma => Self::Eight.is_available() && is_x86_feature_detected!("avx512ifma"),
+            Self::Eight => is_x86_feature_detected!("avx512f"),
+            Self::Four => is_x86_feature_detected!("avx2"),
+        }
+    }
+
+    /// Fewer than this are recovered faster one by one.
+    const fn worth_from(self) -> usize {
+        match self {
+            Self::EightIfma | Self::Four => 3,
+            Self::Eight => 5,
+        }
+    }
+}
 
 /// The signers of each of `signed`, where lanes find them.
 pub(crate) fn signers(signed: &[Signed]) -> Vec<Option<Address>> {
-    let way = match signed.len() < WORTH_LANES {
-        true => Lanes::One,
-        false => lanes(),
-    };
-    signers_by(way, signed)
+    match form() {
+        Some(form) if signed.len() >= form.worth_from() => signers_by(form, signed),
+        _ => vec![None; signed.len()],
+    }
 }
 
 /// What the processor has, if it finds the signers of a few signatures, each another in each lane. The first
 /// call takes some milliseconds.
-pub(crate) fn lanes() -> Lanes {
-    static LANES: OnceLock<Lanes> = OnceLock::new();
-    *LANES.get_or_init(|| {
+pub(crate) fn form() -> Option<Form> {
+    static FORM: OnceLock<Option<Form>> = OnceLock::new();
+    *FORM.get_or_init(|| {
         let example = |number| {
             let (hash, key) = (B256::repeat_byte(number), B256::repeat_byte(100 + number));
             let (r, s, y_parity) = sign(&hash, &key).ok()?;
@@ -55,27 +83,26 @@ pub(crate) fn lanes() -> Lanes {
             ))
         };
         let (signed, expected): (Vec<_>, Vec<_>) = (1..=8).filter_map(example).unzip();
-        let mut ways = Lanes::ALL.into_iter().rev();
-        let is_right = |way: &Lanes| way.is_available() && signers_by(*way, &signed) == expected;
-        ways.find(is_right).unwrap_or(Lanes::One)
+        let is_right = |form: &Form| signers_by(*form, &signed) == expected;
+        Form::ALL.into_iter().find(is_right)
     })
 }
 
-fn signers_by(lanes: Lanes, signed: &[Signed]) -> Vec<Option<Address>> {
+/// As [`signers`], on one form; none if the processor doesn't have it.
+fn signers_by(form: Form, signed: &[Signed]) -> Vec<Option<Address>> {
     let mut signers = vec![None; signed.len()];
-    let keys: fn(&[Task]) -> Vec<Key> = match lanes {
-        Lanes::Four if lanes.is_available() => |tasks| {
-            // SAFETY: the processor has AVX2, as was just asked.
-            in_lanes(tasks, |tasks| unsafe { x86_64::four::keys(tasks) })
-        },
-        Lanes::Eight if lanes.is_available() => |tasks| {
-            // SAFETY: the processor has AVX-512F, as was just asked.
-            in_lanes(tasks, |tasks| unsafe { x86_64::eight::keys(tasks) })
-        },
-        _ => return signers,
-    };
+    if !form.is_available() {
+        return signers;
+    }
     let (places, tasks) = tasks(signed);
-    let keys = keys(&tasks);
+    let keys = match form {
+        // SAFETY: the processor has AVX-512F and AVX512-IFMA, as was just asked.
+        Form::EightIfma => in_lanes(&tasks, |tasks| unsafe { x86_64::eight_ifma::keys(tasks) }),
+        // SAFETY: the processor has AVX-512F, as was just asked.
+        Form::Eight => in_lanes(&tasks, |tasks| unsafe { x86_64::eight::keys(tasks) }),
+        // SAFETY: the processor has AVX2, as was just asked.
+        Form::Four => in_lanes(&tasks, |tasks| unsafe { x86_64::four::keys(tasks) }),
+    };
     let found = places.iter().zip(keys);
     let found: Vec<_> = found
         .filter_map(|(place, key)| Some((*place, key?)))

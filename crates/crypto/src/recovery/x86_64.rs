@@ -1,35 +1,29 @@
 //! Public keys of several signatures at once, each in a lane of vector registers.
 //!
-//! Elements of the field are ten limbs of 26 bits, the last of 22, that may be larger than that for a
-//! while: an element of magnitude `m` has limbs of at most `2 * m` times as much. Products are of
-//! magnitude 1, and the magnitudes of two factors are at most 6 here, so that ten products of limbs fit
-//! a word. Points are Jacobian. What an addition can't do (a point with itself or with its opposite)
-//! leaves a point whose last coordinate is zero, and so are all that come of it: whoever sees that
-//! in the end does it another way.
+//! Elements of the field are limbs that may be larger than their bits for a while: an element of magnitude
+//! `m` has limbs of at most `2 * m` times as much. Products are of magnitude 1, and the magnitudes of two
+//! factors are at most 6 here. Some limbs take as a factor only what is *narrow*. Points are Jacobian. What an
+//! addition can't do (a point with itself or with its opposite) leaves a point whose last coordinate is zero,
+//! and so are all that come of it: whoever sees that in the end does it another way.
+
+mod limbs26;
+mod limbs52;
 
 use super::multiples::{
-    BETA, DIGIT, DIGITS, LIMB_BITS, LIMBS, LONG_DIGIT, MULTIPLES, ONE, P, Row, SEVEN, generators,
-    limbs, number,
+    BETA, DIGIT, DIGITS, LONG_DIGIT, MULTIPLES, Row, limbs, number, rows_of_generators,
 };
 use super::{Key, Task};
 use alloy_primitives::U256;
+use limbs26::{limbs26, products};
+use limbs52::limbs52;
+use std::sync::OnceLock;
 
-/// The sum of products of limbs.
-macro_rules! column {
-    ($add:ident $mul:ident $a:ident $b:ident; $i:literal $j:literal) => {
-        $mul($a[$i], $b[$j])
-    };
-    ($add:ident $mul:ident $a:ident $b:ident; $i:literal $j:literal, $($rest:tt)+) => {
-        $add($mul($a[$i], $b[$j]), column!($add $mul $a $b; $($rest)+))
-    };
-}
-
-/// One module for each width.
+/// One module for each width and its limbs, which have products of their own.
 macro_rules! width {
     (
         $name:ident, $lanes:literal, $feature:literal, $vector:ident, splat $splat:ident, zero $zero:ident,
-        add $add:ident, sub $sub:ident, mul $mul:ident, and $and:ident, xor $xor:ident,
-        srl $srl:ident, sll $sll:ident, load $load:ident, store $store:ident
+        add $add:ident, sub $sub:ident, and $and:ident, xor $xor:ident, srl $srl:ident, sll $sll:ident,
+        load $load:ident, store $store:ident, $limbs:ident $($product:ident $by:ident),+
     ) => {
         pub(super) mod $name {
             use super::*;
@@ -42,7 +36,10 @@ macro_rules! width {
             #[derive(Clone, Copy)]
             struct Fe([V; LIMBS]);
 
-            const MASK: i64 = (1 << LIMB_BITS) - 1;
+            $limbs! {
+                $feature, splat $splat, zero $zero, add $add, sub $sub, and $and, srl $srl, sll $sll,
+                $($product $by),+
+            }
 
             impl Fe {
                 #[inline]
@@ -53,6 +50,14 @@ macro_rules! width {
                         *limb = $splat(value.cast_signed());
                     }
                     Self(all)
+                }
+
+                #[inline]
+                #[target_feature(enable = $feature)]
+                fn small(number: u64) -> Self {
+                    let mut limbs = [0; LIMBS];
+                    limbs[0] = number;
+                    Self::splat(limbs)
                 }
 
                 #[inline]
@@ -118,8 +123,9 @@ macro_rules! width {
                     for i in 0..LIMBS {
                         half.0[i] = $srl::<1>(even.0[i]);
                         if i + 1 < LIMBS {
-                            let low = $and(even.0[i + 1], one);
-                            half.0[i] = $add(half.0[i], $sll::<25>(low));
+                            let is_odd = $sub($zero(), $and(even.0[i + 1], one));
+                            let top = $and(is_odd, $splat(1 << (BITS - 1)));
+                            half.0[i] = $add(half.0[i], top);
                         }
                     }
                     half
@@ -144,96 +150,6 @@ macro_rules! width {
                     }
                     all
                 }
-            }
-
-            /// Brings 19 columns of products back to an element of magnitude 1.
-            #[inline]
-            #[target_feature(enable = $feature)]
-            fn reduce(mut c: [V; 2 * LIMBS - 1]) -> Fe {
-                let mask = $splat(MASK);
-                // 2^260 is 16 * (2^32 + 977): 15632, and 1024 one limb up.
-                let fold = $splat(0x3d10);
-                for k in 9..18 {
-                    c[k + 1] = $add(c[k + 1], $srl::<26>(c[k]));
-                    c[k] = $and(c[k], mask);
-                }
-                let top = $srl::<26>(c[18]);
-                c[18] = $and(c[18], mask);
-                for k in 0..9 {
-                    c[k] = $add(c[k], $mul(c[k + 10], fold));
-                    c[k + 1] = $add(c[k + 1], $sll::<10>(c[k + 10]));
-                }
-                let top_fold = $mul(top, fold);
-                c[9] = $add(c[9], top_fold);
-                c[0] = $add(c[0], $sll::<10>(top_fold));
-                c[1] = $add(c[1], $sll::<20>(top));
-                for k in 0..9 {
-                    c[k + 1] = $add(c[k + 1], $srl::<26>(c[k]));
-                    c[k] = $and(c[k], mask);
-                }
-                // What is above 2^256, times 2^32 + 977.
-                let over = $srl::<22>(c[9]);
-                c[9] = $and(c[9], $splat((1 << 22) - 1));
-                c[0] = $add(c[0], $mul(over, $splat(0x3d1)));
-                c[1] = $add(c[1], $sll::<6>(over));
-                c[1] = $add(c[1], $srl::<26>(c[0]));
-                c[0] = $and(c[0], mask);
-                let [a, b, d, e, f, g, h, i, j, k, ..] = c;
-                Fe([a, b, d, e, f, g, h, i, j, k])
-            }
-
-            #[inline(never)]
-            #[target_feature(enable = $feature)]
-            fn mul(a: &Fe, b: &Fe) -> Fe {
-                let (a, b) = (&a.0, &b.0);
-                reduce([
-                    column!($add $mul a b; 0 0),
-                    column!($add $mul a b; 0 1, 1 0),
-                    column!($add $mul a b; 0 2, 1 1, 2 0),
-                    column!($add $mul a b; 0 3, 1 2, 2 1, 3 0),
-                    column!($add $mul a b; 0 4, 1 3, 2 2, 3 1, 4 0),
-                    column!($add $mul a b; 0 5, 1 4, 2 3, 3 2, 4 1, 5 0),
-                    column!($add $mul a b; 0 6, 1 5, 2 4, 3 3, 4 2, 5 1, 6 0),
-                    column!($add $mul a b; 0 7, 1 6, 2 5, 3 4, 4 3, 5 2, 6 1, 7 0),
-                    column!($add $mul a b; 0 8, 1 7, 2 6, 3 5, 4 4, 5 3, 6 2, 7 1, 8 0),
-                    column!($add $mul a b; 0 9, 1 8, 2 7, 3 6, 4 5, 5 4, 6 3, 7 2, 8 1, 9 0),
-                    column!($add $mul a b; 1 9, 2 8, 3 7, 4 6, 5 5, 6 4, 7 3, 8 2, 9 1),
-                    column!($add $mul a b; 2 9, 3 8, 4 7, 5 6, 6 5, 7 4, 8 3, 9 2),
-                    column!($add $mul a b; 3 9, 4 8, 5 7, 6 6, 7 5, 8 4, 9 3),
-                    column!($add $mul a b; 4 9, 5 8, 6 7, 7 6, 8 5, 9 4),
-                    column!($add $mul a b; 5 9, 6 8, 7 7, 8 6, 9 5),
-                    column!($add $mul a b; 6 9, 7 8, 8 7, 9 6),
-                    column!($add $mul a b; 7 9, 8 8, 9 7),
-                    column!($add $mul a b; 8 9, 9 8),
-                    column!($add $mul a b; 9 9),
-                ])
-            }
-
-            #[inline(never)]
-            #[target_feature(enable = $feature)]
-            fn square(a: &Fe) -> Fe {
-                let (twice, a) = (a.add(a).0, &a.0);
-                reduce([
-                    $mul(a[0], a[0]),
-                    column!($add $mul twice a; 0 1),
-                    $add(column!($add $mul twice a; 0 2), $mul(a[1], a[1])),
-                    column!($add $mul twice a; 0 3, 1 2),
-                    $add(column!($add $mul twice a; 0 4, 1 3), $mul(a[2], a[2])),
-                    column!($add $mul twice a; 0 5, 1 4, 2 3),
-                    $add(column!($add $mul twice a; 0 6, 1 5, 2 4), $mul(a[3], a[3])),
-                    column!($add $mul twice a; 0 7, 1 6, 2 5, 3 4),
-                    $add(column!($add $mul twice a; 0 8, 1 7, 2 6, 3 5), $mul(a[4], a[4])),
-                    column!($add $mul twice a; 0 9, 1 8, 2 7, 3 6, 4 5),
-                    $add(column!($add $mul twice a; 1 9, 2 8, 3 7, 4 6), $mul(a[5], a[5])),
-                    column!($add $mul twice a; 2 9, 3 8, 4 7, 5 6),
-                    $add(column!($add $mul twice a; 3 9, 4 8, 5 7), $mul(a[6], a[6])),
-                    column!($add $mul twice a; 4 9, 5 8, 6 7),
-                    $add(column!($add $mul twice a; 5 9, 6 8), $mul(a[7], a[7])),
-                    column!($add $mul twice a; 6 9, 7 8),
-                    $add(column!($add $mul twice a; 7 9), $mul(a[8], a[8])),
-                    column!($add $mul twice a; 8 9),
-                    $mul(a[9], a[9]),
-                ])
             }
 
             /// `a` to the power of 2^223 - 1 and of 2^22 - 1, 2^2 - 1.
@@ -273,9 +189,9 @@ macro_rules! width {
 
             #[derive(Clone, Copy)]
             struct Point {
-                /// Of magnitude 4 at most.
+                /// Of magnitude 4 at most, and narrow.
                 x: Fe,
-                /// Of magnitude 3 at most.
+                /// Of magnitude 3 at most, and narrow.
                 y: Fe,
                 /// Of magnitude 1.
                 z: Fe,
@@ -287,36 +203,36 @@ macro_rules! width {
                     let z = mul(&self.y, &self.z);
                     let y2 = square(&self.y);
                     let x2 = square(&self.x);
-                    let slope = x2.add(&x2).add(&x2).half();
-                    let t = mul(&y2.opposite(1), &self.x);
-                    let x = square(&slope).add(&t).add(&t);
-                    let t = x.add(&t);
-                    let y = mul(&slope, &t).add(&square(&y2)).opposite(2);
+                    let slope = x2.add(&x2).add(&x2).half().narrow();
+                    let t = mul(&y2.opposite(1).narrow(), &self.x);
+                    let x = square(&slope).add(&t).add(&t).narrow();
+                    let t = x.add(&t).narrow();
+                    let y = mul(&slope, &t).add(&square(&y2)).opposite(2).narrow();
                     Self { x, y, z }
                 }
 
-                /// The sum with a point of coordinates of magnitudes 1 and 2, and by what the last
+                /// The sum with a point of narrow coordinates of magnitudes 1 and 2, and by what the last
                 /// coordinate has been multiplied.
                 #[target_feature(enable = $feature)]
                 fn plus(&self, x: &Fe, y: &Fe) -> (Self, Fe) {
                     let z2 = square(&self.z);
                     let u = mul(x, &z2);
                     let s = mul(&mul(y, &z2), &self.z);
-                    let h = self.x.opposite(4).add(&u);
-                    let i = s.opposite(1).add(&self.y);
+                    let h = self.x.opposite(4).add(&u).narrow();
+                    let i = s.opposite(1).add(&self.y).narrow();
                     let z = mul(&self.z, &h);
-                    let h2 = square(&h).opposite(1);
+                    let h2 = square(&h).opposite(1).narrow();
                     let h3 = mul(&h2, &h);
                     let t = mul(&self.x, &h2);
-                    let x = square(&i).add(&h3).add(&t).add(&t);
-                    let y = mul(&t.add(&x), &i).add(&mul(&h3, &self.y));
+                    let x = square(&i).add(&h3).add(&t).add(&t).narrow();
+                    let y = mul(&t.add(&x).narrow(), &i).add(&mul(&h3, &self.y)).narrow();
                     (Self { x, y, z }, h)
                 }
             }
 
             /// Odd multiples of each lane's point, and the same times lambda.
             struct Table {
-                rows: [[[Row; MULTIPLES]; LANES]; 2],
+                rows: [[[Row<LIMBS>; MULTIPLES]; LANES]; 2],
             }
 
             impl Table {
@@ -324,7 +240,7 @@ macro_rules! width {
                 /// y by its cube.
                 #[target_feature(enable = $feature)]
                 fn of(x: &Fe, y: &Fe) -> (Box<Self>, Fe) {
-                    let one = Fe::splat(ONE);
+                    let one = Fe::small(1);
                     let point = Point { x: *x, y: *y, z: one };
                     // On a curve on which its double is affine.
                     let twice = point.double();
@@ -364,10 +280,15 @@ macro_rules! width {
                 }
             }
 
+            fn generators() -> &'static [Vec<Row<LIMBS>>; 2] {
+                static ROWS: OnceLock<[Vec<Row<LIMBS>>; 2]> = OnceLock::new();
+                ROWS.get_or_init(rows_of_generators)
+            }
+
             /// The point that each lane has chosen, or its opposite.
             #[inline]
             #[target_feature(enable = $feature)]
-            fn fetch<'a>(choose: impl Fn(usize) -> (&'a Row, bool)) -> (Fe, Fe) {
+            fn fetch<'a>(choose: impl Fn(usize) -> (&'a Row<LIMBS>, bool)) -> (Fe, Fe) {
                 let (mut x, mut y) = ([[0; LANES]; LIMBS], [[0; LANES]; LIMBS]);
                 let mut mask = [0; LANES];
                 for lane in 0..LANES {
@@ -379,7 +300,7 @@ macro_rules! width {
                     mask[lane] = u64::from(is_negative).wrapping_neg();
                 }
                 let y = Fe::of(&y);
-                (Fe::of(&x), y.or_where($load(&mask), &y.opposite(1)))
+                (Fe::of(&x), y.or_where($load(&mask), &y.opposite(1)).narrow())
             }
 
             /// The key of each lane: a Jacobian point, and whether there is one at all.
@@ -387,13 +308,13 @@ macro_rules! width {
             fn add_up(tasks: &[Task; LANES]) -> (Point, [bool; LANES]) {
                 let mut x = [[0; LANES]; LIMBS];
                 for (lane, task) in tasks.iter().enumerate() {
-                    for (limb, value) in x.iter_mut().zip(limbs(&task.x.to_be_bytes())) {
+                    for (limb, value) in x.iter_mut().zip(limbs::<LIMBS>(&task.x)) {
                         limb[lane] = value;
                     }
                 }
                 let x = Fe::of(&x);
-                let seven = Fe::splat(SEVEN);
-                let y2 = mul(&square(&x), &x).add(&seven);
+                let seven = Fe::small(7);
+                let y2 = mul(&square(&x), &x).add(&seven).narrow();
                 let y = root(&y2);
                 let (is_on_curve, is_odd) = (square(&y).numbers(), y.numbers());
                 let y2 = y2.numbers();
@@ -401,7 +322,7 @@ macro_rules! width {
                 let mask: [u64; LANES] = std::array::from_fn(|lane| {
                     u64::from(is_odd[lane].bit(0) != tasks[lane].is_odd).wrapping_neg()
                 });
-                let y = y.or_where($load(&mask), &y.opposite(1));
+                let y = y.or_where($load(&mask), &y.opposite(1)).narrow();
 
                 let (table, factor) = Table::of(&x, &y);
                 let factor2 = square(&factor);
@@ -414,7 +335,7 @@ macro_rules! width {
                     })
                 };
                 let (x, y) = own(0, DIGITS - 1);
-                let z = Fe::splat(ONE);
+                let z = Fe::small(1);
                 let mut sum = Point { x, y, z };
                 for digit in (0..DIGITS).rev() {
                     if digit < DIGITS - 1 {
@@ -448,7 +369,7 @@ macro_rules! width {
                     sums.push(add_up(tasks));
                 }
                 // One inversion for all of a lane, which must not be of zero.
-                let one = Fe::splat(ONE);
+                let one = Fe::small(1);
                 let (mut product, mut before) = (one, Vec::with_capacity(tasks.len()));
                 for (sum, is_there) in &mut sums {
                     let z = sum.z.numbers();
@@ -481,14 +402,21 @@ macro_rules! width {
 
 width! {
     four, 4, "avx2", __m256i, splat _mm256_set1_epi64x, zero _mm256_setzero_si256, add _mm256_add_epi64,
-    sub _mm256_sub_epi64, mul _mm256_mul_epu32, and _mm256_and_si256, xor _mm256_xor_si256,
-    srl _mm256_srli_epi64, sll _mm256_slli_epi64, load load4, store store4
+    sub _mm256_sub_epi64, and _mm256_and_si256, xor _mm256_xor_si256, srl _mm256_srli_epi64,
+    sll _mm256_slli_epi64, load load4, store store4, limbs26 mul _mm256_mul_epu32
 }
 
 width! {
     eight, 8, "avx512f", __m512i, splat _mm512_set1_epi64, zero _mm512_setzero_si512, add _mm512_add_epi64,
-    sub _mm512_sub_epi64, mul _mm512_mul_epu32, and _mm512_and_si512, xor _mm512_xor_si512,
-    srl _mm512_srli_epi64, sll _mm512_slli_epi64, load load8, store store8
+    sub _mm512_sub_epi64, and _mm512_and_si512, xor _mm512_xor_si512, srl _mm512_srli_epi64,
+    sll _mm512_slli_epi64, load load8, store store8, limbs26 mul _mm512_mul_epu32
+}
+
+width! {
+    eight_ifma, 8, "avx512f,avx512ifma", __m512i, splat _mm512_set1_epi64, zero _mm512_setzero_si512,
+    add _mm512_add_epi64, sub _mm512_sub_epi64, and _mm512_and_si512, xor _mm512_xor_si512,
+    srl _mm512_srli_epi64, sll _mm512_slli_epi64, load load8, store store8,
+    limbs52 low _mm512_madd52lo_epu64, high _mm512_madd52hi_epu64
 }
 
 use std::arch::x86_64::{__m256i, __m512i};
