@@ -90,7 +90,7 @@ pub(crate) struct Options {
     pub(crate) parallel_transactions: Option<bool>,
 
     /// On how many threads the transactions of a block run [default: half as many as the machine has
-    /// processors, but both of two].
+    /// processors, two at least where there are two].
     #[arg(
         long,
         global = true,

@@ -394,6 +394,27 @@ proptest! {
 }
 
 #[test]
+fn a_legacy_transaction_with_a_type_or_a_chain_beyond_64_bits_is_none() {
+    let [legacy, ..] = transactions();
+    let bytes = legacy.encoded_2718();
+    let typed = [&[0], &bytes[..]].concat();
+    assert!(decode_transactions(&[typed.into()]).is_err());
+    // Its `v` is 28; the list's header was one byte, and is two with a longer one.
+    let at = bytes.len() - 33 - 3 - 1;
+    assert_eq!((bytes[0], bytes[at]), (0xf7, 28));
+    let with = |v: &[u8]| {
+        let length = u8::try_from(54 + v.len()).expect("a short list");
+        let bytes = [&[0xf8, length], &bytes[1..at], v, &bytes[at + 1..]].concat();
+        decode_transactions(&[bytes.into()])
+    };
+    let [tx] = &with(&[0x88, 2, 0, 0, 0, 0, 0, 0, 35]).unwrap()[..] else {
+        panic!("one was given");
+    };
+    assert_eq!(tx.chain_id(), Some(1 << 56));
+    assert!(with(&[0x89, 2, 0, 0, 0, 0, 0, 0, 0, 35]).is_err());
+}
+
+#[test]
 fn transactions_of_every_type_are_decoded_with_their_hashes() {
     let transactions = transactions();
     let encoded = transactions.each_ref().map(|tx| tx.encoded_2718().into());
