@@ -282,7 +282,8 @@ impl Chain {
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute((&block, None), &view, None)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
-        compare(&block.block, &executed, prepared.root())?;
+        let receipts_root = receipts_root(&executed.receipts, &executed.receipt_blooms);
+        compare(&block.block, &executed, (prepared.root(), receipts_root))?;
         Ok(())
     }
 
@@ -361,11 +362,19 @@ impl Chain {
         timings.recover = recovered.min(timings.execute);
         timings.execute -= timings.recover;
 
-        let (prepared, early_root) = self.root_of(&view, &executed, early)?;
+        let receipts_root = || receipts_root(&executed.receipts, &executed.receipt_blooms);
+        let (root, receipts_root) = std::thread::scope(|scope| {
+            let is_long = executed.gas_used >= PREFETCH_GAS;
+            let beside = is_long.then(|| scope.spawn(receipts_root));
+            let root = self.root_of(&view, &executed, early);
+            let beside = beside.and_then(|beside| beside.join().ok());
+            (root, beside.unwrap_or_else(receipts_root))
+        });
+        let (prepared, early_root) = root?;
         lap(&mut timings.root);
         timings.root += waited;
 
-        let access_list = compare(&block.block, &executed, prepared.root())?;
+        let access_list = compare(&block.block, &executed, (prepared.root(), receipts_root))?;
         lap(&mut timings.compare);
 
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
@@ -526,7 +535,7 @@ pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
 fn compare(
     block: &Block,
     executed: &Executed,
-    state_root: B256,
+    (state_root, receipts_root): (B256, B256),
 ) -> Result<Option<Bytes>, InvalidBlock> {
     let header = &block.header;
     if let Some(list) = &executed.block_access_list {
@@ -544,8 +553,7 @@ fn compare(
         return Err(InvalidBlock::StateRoot { got, expected });
     }
 
-    let got = receipts_root(&executed.receipts, &executed.receipt_blooms);
-    let expected = header.receipts_root;
+    let (got, expected) = (receipts_root, header.receipts_root);
     if got != expected {
         return Err(InvalidBlock::ReceiptsRoot { got, expected });
     }
