@@ -73,9 +73,9 @@ pub struct Timings {
     pub recover: Duration,
     /// The body upon the state, with the intermediate roots of the first forks.
     pub execute: Duration,
-    /// The state root from then on, what was begun beside the execution waited for.
+    /// The state root from then on, what was begun beside the execution waited for, with the receipts root.
     pub root: Duration,
-    /// Receipts root and the comparisons.
+    /// The comparisons with the header.
     pub compare: Duration,
     /// The write.
     pub commit: Duration,
@@ -365,6 +365,7 @@ impl Chain {
         let receipts_root = || receipts_root(&executed.receipts, &executed.receipt_blooms);
         let (root, receipts_root) = std::thread::scope(|scope| {
             let is_long = executed.gas_used >= PREFETCH_GAS;
+            // The tries leave a processor time while keys are hashed. A panic comes again here.
             let beside = is_long.then(|| scope.spawn(receipts_root));
             let root = self.root_of(&view, &executed, early);
             let beside = beside.and_then(|beside| beside.join().ok());
