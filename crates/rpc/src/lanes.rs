@@ -6,10 +6,11 @@
 
 use crate::methods::Lane;
 use crate::precedence::{LONGEST_WAIT, Precedence, yield_to_blocks};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -24,18 +25,72 @@ const SHORT_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Lanes {
     queues: [SyncSender<Job>; Lane::QUEUED.len()],
-    /// Places for calls that the threads that read requests may answer themselves.
-    readers: AtomicUsize,
+    readers: Readers,
     precedence: Arc<Precedence>,
+}
+
+/// Threads that read requests, and may answer calls themselves. All of them while calls are short; for a
+/// while after a long one, half of them go on reading.
+#[derive(Debug)]
+struct Readers {
+    free: AtomicUsize,
+    half: usize,
+    since: Instant,
+    /// Until when half of them go on reading, nanoseconds from `since`.
+    long_until: AtomicU64,
+}
+
+/// A call that took so long would have been better off with a worker. Several slices of the system's: a
+/// short one may have to wait for its processor.
+const LONG_CALL: Duration = Duration::from_millis(10);
+
+/// How long it is remembered.
+const LONG_CALL_KEPT: Duration = Duration::from_secs(60);
+
+impl Readers {
+    fn new(count: usize) -> Self {
+        Self {
+            free: AtomicUsize::new(count),
+            half: count.div_ceil(2),
+            since: Instant::now(),
+            long_until: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self) -> Option<ReaderPlace<'_>> {
+        let relaxed = Ordering::Relaxed;
+        let began = self.since.elapsed();
+        let is_for_all = began.as_nanos() >= u128::from(self.long_until.load(relaxed));
+        let kept = if is_for_all { 0 } else { self.half };
+        let one_less = |free: usize| (free > kept).then(|| free - 1);
+        let taken = self.free.fetch_update(relaxed, relaxed, one_less);
+        taken.ok().map(|_| ReaderPlace {
+            readers: self,
+            began,
+        })
+    }
+
+    fn give_back(&self, began: Duration) {
+        let ended = self.since.elapsed();
+        if ended.saturating_sub(began) > LONG_CALL {
+            let until = (ended + LONG_CALL_KEPT).as_nanos();
+            let until = u64::try_from(until).unwrap_or(u64::MAX);
+            self.long_until.store(until, Ordering::Relaxed);
+        }
+        self.free.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// A place taken by [`Lanes::run_by_reader`], given back with it.
 #[derive(Debug)]
-pub(crate) struct ReaderPlace<'a>(&'a AtomicUsize);
+pub(crate) struct ReaderPlace<'a> {
+    readers: &'a Readers,
+    began: Duration,
+}
 
 impl Drop for ReaderPlace<'_> {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.readers.give_back(self.began);
     }
 }
 
@@ -61,7 +116,7 @@ impl Lanes {
         let queues = queues.try_into().expect("one for each lane");
         Ok(Self {
             queues,
-            readers: AtomicUsize::new(cores / 2),
+            readers: Readers::new(cores),
             precedence,
         })
     }
@@ -72,19 +127,11 @@ impl Lanes {
     }
 
     /// Lets the thread that read a request of `lane` answer it: most take less than handing them to
-    /// a worker does, and while some are long, half of the threads go on reading. Not a request with
-    /// many `bytes` of parameters: checking blobs takes milliseconds, and seconds while the trusted
-    /// setup is being loaded.
+    /// a worker does. Not a request with many `bytes` of parameters: checking blobs takes milliseconds,
+    /// and seconds while the trusted setup is being loaded.
     pub(crate) fn run_by_reader(&self, lane: Lane, bytes: usize) -> Option<ReaderPlace<'_>> {
-        let one_less = |free: usize| free.checked_sub(1);
-        let relaxed = Ordering::Relaxed;
-        let taken = lane == Lane::Call
-            && bytes <= SHORT_BYTES
-            && self
-                .readers
-                .fetch_update(relaxed, relaxed, one_less)
-                .is_ok();
-        taken.then(|| ReaderPlace(&self.readers))
+        let is_short = lane == Lane::Call && bytes <= SHORT_BYTES;
+        is_short.then(|| self.readers.take())?
     }
 
     /// Has a worker of `lane` do `job`, those of one lane in the order in which they are given;
@@ -143,20 +190,39 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_readers_may_answer_calls_and_nothing_else() {
-        let lanes = Lanes::new(4).unwrap();
-        let first = lanes.run_by_reader(Lane::Call, 0);
-        let second = lanes.run_by_reader(Lane::Call, 0);
-        assert!(first.is_some() && second.is_some());
-        assert!(lanes.run_by_reader(Lane::Call, 0).is_none());
-        drop(first);
+    fn readers_answer_calls_within_a_size_and_nothing_else() {
+        let lanes = Lanes::new(2).unwrap();
         for lane in [Lane::Heavy, Lane::Engine, Lane::Payload, Lane::Long] {
             assert!(lanes.run_by_reader(lane, 0).is_none(), "{lane:?}");
         }
         assert!(lanes.run_by_reader(Lane::Call, SHORT_BYTES + 1).is_none());
-        assert!(lanes.run_by_reader(Lane::Call, SHORT_BYTES).is_some());
-        let single = Lanes::new(1).unwrap();
-        assert!(single.run_by_reader(Lane::Call, 0).is_none());
+        let first = lanes.run_by_reader(Lane::Call, SHORT_BYTES);
+        let second = lanes.run_by_reader(Lane::Call, 0);
+        assert!(first.is_some() && second.is_some());
+        assert!(lanes.run_by_reader(Lane::Call, 0).is_none());
+        drop(first);
+        assert!(lanes.run_by_reader(Lane::Call, 0).is_some());
+    }
+
+    #[test]
+    fn after_a_long_call_half_of_the_readers_go_on_reading() {
+        for (count, may_answer) in [(4, 2), (3, 1), (1, 0)] {
+            let readers = Readers::new(count);
+            let answering = || {
+                let places: Vec<_> = std::iter::from_fn(|| readers.take()).collect();
+                places.len()
+            };
+            assert_eq!(answering(), count);
+            let began = readers.since.elapsed();
+            std::thread::sleep(LONG_CALL + Duration::from_millis(1));
+            drop(readers.take());
+            assert_eq!(answering(), count, "the call that ended now was short");
+            std::mem::forget(readers.take());
+            readers.give_back(began);
+            assert_eq!(answering(), may_answer, "of {count}");
+            readers.long_until.store(0, Ordering::Relaxed);
+            assert_eq!(answering(), count, "it is forgotten");
+        }
     }
 
     #[test]
