@@ -1,9 +1,9 @@
 //! From the bytes of a request to the bytes of its answer.
 //!
 //! A request is read without copying: method, id and parameters are slices of the body. Cheap
-//! methods are answered by the thread that read the request, and so are calls while enough threads
-//! are left to read; the others wait for a worker of their [`Lane`], in a queue that is bounded. The requests of a batch are answered one after the
-//! other.
+//! methods are answered by the thread that read the request, and so are calls, by as many of these threads
+//! as [`Lanes`] lets; the others wait for a worker of their [`Lane`], in a queue that is bounded. The
+//! requests of a batch are answered one after the other.
 
 use crate::backend::Backend;
 use crate::lanes::Lanes;

@@ -1,13 +1,14 @@
 //! A block before everything else.
 //!
 //! What a consensus client waits for comes first: threads that serve others run at a lower priority,
-//! and where there are few processors they begin nothing while a block or a fork choice is handled.
-//! Without that, readers and their clients take every processor but one, or that one too, from a block
-//! that is late already.
+//! and where there are few processors they begin nothing while a block or a fork choice is handled or
+//! waits for the worker that handles it. Without that, readers and their clients take every processor but
+//! one, or that one too, from a block that is late already; a priority alone does not help a thread that was
+//! just woken, which may have to wait for the end of another's slice.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -22,7 +23,7 @@ const FEW_CORES: usize = 4;
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 thread_local! {
-    static YIELDS: Cell<bool> = const { Cell::new(false) };
+    pub(crate) static YIELDS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Lowers the priority of the calling thread, which serves what no block waits for.
@@ -32,15 +33,43 @@ pub fn yield_to_blocks() {
     let _ = rustix::process::nice(NICE);
 }
 
-/// Whether a block is handled.
+/// Whether the calling thread serves what no block waits for.
+pub(crate) fn yields() -> bool {
+    YIELDS.get()
+}
+
+/// Whether blocks or fork choices are at hand.
 #[derive(Debug)]
 pub(crate) struct Precedence {
     is_for_blocks: bool,
     longest_wait: Duration,
-    /// Whether there is a time in `since`: most requests ask no more.
+    /// Whether there is a time in `at_hand`: most requests ask no more.
     is_taken: AtomicBool,
-    since: Mutex<Option<Instant>>,
+    at_hand: Mutex<AtHand>,
     is_over: Notify,
+}
+
+#[derive(Debug, Default)]
+struct AtHand {
+    count: usize,
+    /// When the last of them came, if there are any.
+    since: Option<Instant>,
+}
+
+/// A block or a fork choice. While it lives, others wait.
+#[derive(Debug)]
+pub(crate) struct First(Arc<Precedence>);
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let mut at_hand = self.0.at_hand();
+        at_hand.count -= 1;
+        if at_hand.count == 0 {
+            at_hand.since = None;
+            self.0.is_taken.store(false, Ordering::Relaxed);
+            self.0.is_over.notify_waiters();
+        }
+    }
 }
 
 impl Precedence {
@@ -50,39 +79,41 @@ impl Precedence {
             is_for_blocks: cores <= FEW_CORES,
             longest_wait,
             is_taken: AtomicBool::new(false),
-            since: Mutex::new(None),
+            at_hand: Mutex::default(),
             is_over: Notify::new(),
         }
     }
 
-    fn since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn at_hand(&self) -> MutexGuard<'_, AtHand> {
+        self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, since: Option<Instant>) {
-        *self.since() = since;
-        self.is_taken.store(since.is_some(), Ordering::Relaxed);
-    }
-
-    /// Does `job`, and has others wait until it is done.
-    pub(crate) fn over_others(&self, job: impl FnOnce()) {
+    /// Has others wait until what this gives is dropped.
+    pub(crate) fn go_first(self: &Arc<Self>) -> Option<First> {
         if !self.is_for_blocks {
-            return job();
+            return None;
         }
-        self.set(Some(Instant::now()));
-        job();
-        self.set(None);
-        self.is_over.notify_waiters();
+        let mut at_hand = self.at_hand();
+        at_hand.count += 1;
+        at_hand.since = Some(Instant::now());
+        self.is_taken.store(true, Ordering::Relaxed);
+        Some(First(Arc::clone(self)))
     }
 
-    /// Waits until the block that is handled is done, on a thread that serves what no block waits for.
-    /// It does not wait for the next one: a stream of blocks must not keep a request for ever.
+    #[cfg(test)]
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.at_hand().count > 0
+    }
+
+    /// Waits until no block is at hand, on a thread that serves what no block waits for. It does not wait for
+    /// one that comes after that, nor too long: a stream of blocks must not keep a request for ever.
     pub(crate) async fn give_way(&self) {
-        if !self.is_taken.load(Ordering::Relaxed) || !YIELDS.get() {
+        if !self.is_taken.load(Ordering::Relaxed) || !yields() {
             return;
         }
+        // Whoever ends after this is seen here or tells it.
         let is_over = self.is_over.notified();
-        let since = *self.since();
+        let since = self.at_hand().since;
         let left = since.and_then(|since| self.longest_wait.checked_sub(since.elapsed()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             let _ = timeout(left, is_over).await;
@@ -109,26 +140,51 @@ mod tests {
         request.poll(&mut context).is_pending()
     }
 
-    /// Whether a request waits that comes while a block is handled, to a thread that yields or does not.
-    fn waits_within_block(precedence: &Precedence, yields: bool) -> bool {
-        YIELDS.set(yields);
-        let mut has_waited = false;
-        precedence.over_others(|| has_waited = waits(pin!(precedence.give_way())));
-        has_waited
+    fn precedence(cores: usize, longest_wait: Duration) -> Arc<Precedence> {
+        Arc::new(Precedence::new(cores, longest_wait))
     }
 
     #[test]
-    fn a_request_waits_for_the_block_that_is_handled_and_not_for_the_next() {
+    fn a_request_waits_for_the_block_at_hand_and_not_for_the_next() {
         let runtime = runtime();
         let _inside = runtime.enter();
-        let precedence = Precedence::new(2, FOR_EVER);
+        let precedence = precedence(2, FOR_EVER);
         YIELDS.set(true);
+        let block = precedence.go_first();
         let mut request = pin!(precedence.give_way());
-        precedence.over_others(|| {
-            assert!(waits(request.as_mut()));
-            assert!(waits(request.as_mut()));
-        });
-        precedence.over_others(|| assert!(!waits(request.as_mut())));
+        assert!(waits(request.as_mut()));
+        assert!(waits(request.as_mut()));
+        drop(block);
+        let next = precedence.go_first();
+        assert!(!waits(request.as_mut()));
+        assert!(waits(pin!(precedence.give_way())));
+        drop(next);
+        assert!(!waits(pin!(precedence.give_way())));
+    }
+
+    #[test]
+    fn a_request_waits_until_the_last_of_those_at_hand_is_over() {
+        let runtime = runtime();
+        let _inside = runtime.enter();
+        let precedence = precedence(2, FOR_EVER);
+        YIELDS.set(true);
+        let (block, choice) = (precedence.go_first(), precedence.go_first());
+        let mut request = pin!(precedence.give_way());
+        assert!(waits(request.as_mut()));
+        drop(block);
+        assert!(waits(request.as_mut()));
+        drop(choice);
+        assert!(!waits(request.as_mut()));
+    }
+
+    #[test]
+    fn a_request_that_sees_the_end_of_a_block_late_does_not_wait() {
+        let runtime = runtime();
+        let _inside = runtime.enter();
+        let precedence = precedence(2, FOR_EVER);
+        YIELDS.set(true);
+        drop(precedence.go_first());
+        precedence.is_taken.store(true, Ordering::Relaxed);
         assert!(!waits(pin!(precedence.give_way())));
     }
 
@@ -136,23 +192,28 @@ mod tests {
     fn no_request_waits_longer_than_the_longest_wait() {
         let runtime = runtime();
         let _inside = runtime.enter();
-        assert!(waits_within_block(&Precedence::new(2, FOR_EVER), true));
-        assert!(!waits_within_block(
-            &Precedence::new(2, Duration::ZERO),
-            true
-        ));
-        let precedence = Precedence::new(2, Duration::from_millis(1));
         YIELDS.set(true);
-        // Never returns if it waits for the end of what it is within.
-        precedence.over_others(|| runtime.block_on(precedence.give_way()));
+        let none = precedence(2, Duration::ZERO);
+        let _block = none.go_first();
+        assert!(!waits(pin!(none.give_way())));
+        let short = precedence(2, Duration::from_millis(1));
+        let _block = short.go_first();
+        // Never returns if it waits for the end of that.
+        runtime.block_on(short.give_way());
     }
 
     #[test]
     fn a_thread_that_blocks_wait_for_never_waits_nor_does_any_on_many_cores() {
         let runtime = runtime();
         let _inside = runtime.enter();
-        assert!(!waits_within_block(&Precedence::new(2, FOR_EVER), false));
-        let many = Precedence::new(FEW_CORES + 1, FOR_EVER);
-        assert!(!waits_within_block(&many, true));
+        let few = precedence(2, FOR_EVER);
+        let _block = few.go_first();
+        YIELDS.set(false);
+        assert!(!waits(pin!(few.give_way())));
+        YIELDS.set(true);
+        assert!(waits(pin!(few.give_way())));
+        let many = precedence(FEW_CORES + 1, FOR_EVER);
+        assert!(many.go_first().is_none());
+        assert!(!waits(pin!(many.give_way())));
     }
 }
