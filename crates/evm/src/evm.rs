@@ -8,6 +8,7 @@ use crate::{
     env::{BlockEnv, TxEnv},
     frame::{Exit, Frame, Halt, Kind, Request},
     interpreter::{self, Dispatch},
+    modulus::LastModulus,
     state_gas::StateGas,
     table::Table,
     tracer::{Failure, Left, Tracer},
@@ -30,6 +31,7 @@ pub(crate) struct Shared<'v> {
     pub(crate) block: BlockEnv,
     pub(crate) tx: TxEnv,
     pub(crate) arena: Arena,
+    pub(crate) modulus: LastModulus,
     /// What the last call returned.
     pub(crate) return_data: Vec<u8>,
     /// Who got how much by the last SELFDESTRUCT.
@@ -91,6 +93,7 @@ impl<'v> Evm<'v> {
             block,
             tx: TxEnv::default(),
             arena: Arena::new(),
+            modulus: LastModulus::default(),
             return_data: Vec::new(),
             heir: Default::default(),
             told_logs: 0,

@@ -21,6 +21,7 @@ mod evm;
 mod frame;
 mod gas;
 mod interpreter;
+mod modulus;
 mod ops;
 mod state_gas;
 pub mod table;

@@ -35,7 +35,7 @@ pub use alloy_eips::{
 };
 pub use alloy_primitives::{
     Address, B64, B256, Bloom, BloomInput, Bytes, FixedBytes, Log, LogData, Signature, TxKind,
-    U256, address, b256, bytes, hex, map, uint,
+    U256, U512, address, b256, bytes, hex, map, uint,
 };
 pub use alloy_rlp as rlp;
 pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};

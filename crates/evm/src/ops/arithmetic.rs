@@ -9,7 +9,7 @@ use niwaki_primitives::U256;
 type Limbs = [u64; 4];
 
 #[inline(always)]
-pub(super) fn add(a: &Limbs, b: &Limbs) -> Limbs {
+pub(crate) fn add(a: &Limbs, b: &Limbs) -> Limbs {
     let (r0, c0) = a[0].overflowing_add(b[0]);
     let (r1, c1) = carrying_add(a[1], b[1], c0);
     let (r2, c2) = carrying_add(a[2], b[2], c1);
@@ -19,7 +19,7 @@ pub(super) fn add(a: &Limbs, b: &Limbs) -> Limbs {
 
 /// The difference, and whether it borrowed, that is, whether `a < b`.
 #[inline(always)]
-pub(super) fn sub(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
+pub(crate) fn sub(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
     let (r0, c0) = a[0].overflowing_sub(b[0]);
     let (r1, c1) = borrowing_sub(a[1], b[1], c0);
     let (r2, c2) = borrowing_sub(a[2], b[2], c1);
@@ -28,7 +28,7 @@ pub(super) fn sub(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
 }
 
 #[inline(always)]
-fn carrying_add(a: u64, b: u64, carry: bool) -> (u64, bool) {
+pub(crate) fn carrying_add(a: u64, b: u64, carry: bool) -> (u64, bool) {
     let (sum, first) = a.overflowing_add(b);
     let (sum, second) = sum.overflowing_add(u64::from(carry));
     (sum, first | second)
@@ -145,14 +145,19 @@ fn signed_rem(a: &Limbs, b: &Limbs) -> Limbs {
     }
 }
 
-#[inline(never)]
+#[inline(always)]
 fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
-    int(a).add_mod(int(b), int(n)).into_limbs()
+    if !(sub(a, n).1 && sub(b, n).1) {
+        return add_mod_wide(a, b, n);
+    }
+    // The sum is that of `a` and the negative of what `b` lacks to `n`.
+    let (less, is_less) = sub(a, &sub(n, b).0);
+    if is_less { add(&less, n) } else { less }
 }
 
 #[inline(never)]
-fn mul_mod(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
-    int(a).mul_mod(int(b), int(n)).into_limbs()
+fn add_mod_wide(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+    int(a).add_mod(int(b), int(n)).into_limbs()
 }
 
 /// A power modulo 2^256.
@@ -221,7 +226,8 @@ op!(Addmod = 0x08, 3 => 1, |r| {
     true
 });
 op!(Mulmod = 0x09, 3 => 1, |r| {
-    let result = mul_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
+    let last = &mut (*r.frame).shared().modulus;
+    let result = last.mul_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
     write(r.peek(2), result);
     r.pop(2);
     true
@@ -267,6 +273,9 @@ mod tests {
             let small = [n[0] % 300, 0, 0, 0];
             prop_assert_eq!(int(&pow(&a, &small)), x.wrapping_pow(int(&small)));
             prop_assert_eq!(int(&pow(&a, &b)), x.wrapping_pow(y));
+            for (a, b) in [(a, b), (rem(&a, &n), rem(&b, &n)), (a, rem(&b, &n))] {
+                prop_assert_eq!(int(&add_mod(&a, &b, &n)), int(&a).add_mod(int(&b), int(&n)));
+            }
         }
 
         #[test]
