@@ -5,10 +5,11 @@ use super::{Shared, SoakOptions};
 use crate::client::Client;
 use crate::load::{Connection, Requests, post};
 use crate::report::Report;
-use eyre::Result;
+use eyre::{Result, WrapErr, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,6 +94,9 @@ impl Asking {
 
     /// Asks until it is over.
     pub(super) fn run(&self) -> Result<Answers> {
+        if let Err(error) = step_back() {
+            eprintln!("who asks takes the processors from the node too: {error:#}");
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -113,6 +117,21 @@ impl Asking {
             Ok(all)
         })
     }
+}
+
+/// Has the calling thread run only where nothing else wants to: whoever asks stands for other machines, whose
+/// processors are not the node's.
+fn step_back() -> Result<()> {
+    let link = std::fs::read_link("/proc/thread-self").wrap_err("/proc/thread-self")?;
+    let thread = link.file_name().unwrap_or_default();
+    let output = Command::new("chrt")
+        .args(["--idle", "--pid", "0"])
+        .arg(thread)
+        .output()
+        .wrap_err("can't run chrt (package util-linux)")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", errors.trim());
+    Ok(())
 }
 
 /// One connection.
@@ -145,4 +164,26 @@ async fn ask(
         }
     }
     Ok(answers)
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    /// The calling thread's policy, field 41 of its line; 5 is that of idle ones.
+    fn policy() -> String {
+        let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = line.rsplit_once(") ").unwrap();
+        fields.split(' ').nth(38).unwrap().to_owned()
+    }
+
+    #[test]
+    fn who_asks_steps_back_and_no_other_thread_does() {
+        let own = policy();
+        let of_asking = std::thread::spawn(|| step_back().map(|()| policy()));
+        assert_eq!(of_asking.join().unwrap().unwrap(), "5");
+        assert_eq!(policy(), own);
+        assert_ne!(own, "5");
+    }
 }
