@@ -11,7 +11,7 @@ use niwaki_primitives::{
     B256, Block, BlockAccessList, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt,
     RecoveredBlock, StateDiff, StateView, Typed2718, U256, Withdrawal,
 };
-use niwaki_rules::{ChainSpec, InvalidBlock, block_reward, ommer_reward, recover_senders};
+use niwaki_rules::{BlockReward, ChainSpec, InvalidBlock, ommer_reward, recover_senders};
 
 /// What executing a block gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,9 +209,10 @@ impl Executor<'_> {
 
     /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`.
     fn pay_rewards(&mut self, header: &Header, ommers: &[Header]) -> Result<(), Fault> {
-        let Some(reward) = block_reward(self.rules.fork, ommers.len()) else {
+        let Some(base) = self.base_reward else {
             return Ok(());
         };
+        let reward = BlockReward::of(base, ommers.len());
         let world = self.evm.world();
         world.begin_transaction();
         let coinbase = world.load(&header.beneficiary)?;

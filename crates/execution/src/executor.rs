@@ -3,7 +3,7 @@
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
 use niwaki_primitives::{Fault, Fork, Header, StateDiff, StateView, U256};
-use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT};
+use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT, base_reward};
 
 /// Why a block has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +24,8 @@ pub struct Executor<'v> {
     pub(crate) used: Used,
     /// Most gas that the execution of a transaction gets from Amsterdam on.
     pub(crate) execution_cap: u64,
+    /// What the block pays to its coinbase, wei, but for ommers.
+    pub(crate) base_reward: Option<U256>,
 }
 
 /// What the transactions of a block have used so far, gas.
@@ -73,12 +75,18 @@ impl<'v> Executor<'v> {
             rules,
             used: Used::default(),
             execution_cap: TX_MAX_GAS_LIMIT,
+            base_reward: base_reward(rules.fork),
         }
     }
 
     /// Lets a simulated transaction spend all its gas on execution, none set aside for the state.
     pub fn lift_execution_cap(&mut self) {
         self.execution_cap = u64::MAX;
+    }
+
+    /// Sets what the block pays to its coinbase, wei, whatever the fork says; `None` for nothing at all.
+    pub fn set_base_reward(&mut self, reward: Option<U256>) {
+        self.base_reward = reward;
     }
 
     /// The EVM, to choose its dispatch or look at its world.

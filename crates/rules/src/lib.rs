@@ -63,7 +63,7 @@ pub use networks::Network;
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
 pub use payload::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
 pub use requests::requests_hash;
-pub use rewards::{BlockReward, block_reward, ommer_reward};
+pub use rewards::{BlockReward, base_reward, block_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender, recover_senders};
 pub use transaction::{
     GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,

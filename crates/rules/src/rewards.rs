@@ -12,19 +12,33 @@ pub struct BlockReward {
     pub base: U256,
 }
 
+impl BlockReward {
+    /// The rewards of a block with `ommers` ommers whose base reward is `base`.
+    pub fn of(base: U256, ommers: usize) -> Self {
+        let share = base.wrapping_shr(5).saturating_mul(U256::from(ommers));
+        Self {
+            coinbase: base.saturating_add(share),
+            base,
+        }
+    }
+}
+
 /// The reward of a block of `fork` with `ommers` ommers; `None` from Paris on.
 ///
 /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`; EIP-649 and EIP-1234.
 pub fn block_reward(fork: Fork, ommers: usize) -> Option<BlockReward> {
+    base_reward(fork).map(|base| BlockReward::of(base, ommers))
+}
+
+/// The base reward of a block of `fork`, wei; `None` from Paris on.
+pub fn base_reward(fork: Fork) -> Option<U256> {
     let ether: u64 = match fork {
         f if f >= Fork::Paris => return None,
         f if f >= Fork::Constantinople => 2,
         f if f >= Fork::Byzantium => 3,
         _ => 5,
     };
-    let base = U256::from(ether.wrapping_mul(1_000_000_000_000_000_000));
-    let coinbase = base.saturating_add(base.wrapping_shr(5).saturating_mul(U256::from(ommers)));
-    Some(BlockReward { coinbase, base })
+    Some(U256::from(ether.wrapping_mul(1_000_000_000_000_000_000)))
 }
 
 /// What the coinbase of an ommer gets when block `number` includes the ommer of `ommer_number`,

@@ -313,7 +313,7 @@ fn check_executed(
 }
 
 /// The encoding of a receipt that the receipts root is made of.
-fn encode_receipt(receipt: &Receipt) -> Bytes {
+pub(crate) fn encode_receipt(receipt: &Receipt) -> Bytes {
     let mut fields = Vec::new();
     match (receipt.status, receipt.post_state) {
         (Some(status), _) => status.encode(&mut fields),

@@ -2,7 +2,7 @@
 
 use crate::cases::{Outcome, Selection, Suite, Tally, Verdict, run_files};
 use crate::network::is_known;
-use crate::{fuzz, run};
+use crate::{b11r, cartevm, fuzz, run, t8n};
 use clap::{Args, Parser, Subcommand};
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_evm::Dispatch;
@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// Runs EVM code, and the conformance fixtures of execution-spec-tests and ethereum-tests.
 ///
 /// Ends with 0 if every case passed, 1 if one failed, 2 if there was nothing to run or it could
-/// not be read.
+/// not be read; `t8n` and `b11r` with the codes of go-ethereum's: 3 for the rules, 4 for a block's hash
+/// that is missing, 10 for JSON, 11 for files, 12 for RLP.
 #[derive(Debug, Parser)]
 #[command(name = "niwaki-evm", version)]
 pub struct Options {
@@ -31,6 +32,16 @@ enum Command {
     BlockTest(BlockOptions),
     /// Runs code once or many times and prints gas, output and time.
     Run(run::RunOptions),
+    /// Runs the state transition of a block, for fillers of tests.
+    #[command(visible_alias = "transition")]
+    T8n(t8n::T8nOptions),
+    /// Runs state transitions that are asked for over HTTP.
+    T8nServer(t8n::ServerOptions),
+    /// Builds a block of a header, transactions, ommers and withdrawals.
+    #[command(visible_alias = "block-builder")]
+    B11r(b11r::B11rOptions),
+    /// Measures every opcode, or every pair of them, and prints the slowest for what they cost.
+    Cartevm(cartevm::CartOptions),
     /// Runs random blocks here and on revm or go-ethereum, and compares.
     Fuzz(fuzz::FuzzOptions),
 }
@@ -50,9 +61,18 @@ impl Options {
                 run_cases(&options.cases, Suite::Block, false, options.parallelism())
             }
             Command::Run(options) => run::run(options).map(|()| true),
+            Command::T8n(options) => done(t8n::run(options)),
+            Command::T8nServer(options) => t8n::serve(options).map(|()| true),
+            Command::B11r(options) => done(b11r::run(options)),
+            Command::Cartevm(options) => cartevm::run(options).map(|()| true),
             Command::Fuzz(options) => fuzz::run(options),
         }
     }
+}
+
+/// With the exit code of the failure, if it is one.
+fn done(result: Result<(), t8n::Failure>) -> Result<bool> {
+    Ok(result.map(|()| true)?)
 }
 
 /// Puts the cryptography in force, and tries the interpreter's jumps.

@@ -5,7 +5,9 @@
 //! there passes here. It knows the rooms it judges from outside only.
 #![forbid(unsafe_code)]
 
+mod b11r;
 mod block_test;
+mod cartevm;
 mod cases;
 mod chain;
 mod command;
@@ -15,6 +17,7 @@ mod network;
 mod reason;
 mod run;
 mod state_test;
+mod t8n;
 mod trace;
 mod transaction;
 mod vm_test;
@@ -22,3 +25,4 @@ mod vm_test;
 pub use cases::{Outcome, Selection, Suite, Tally, Verdict, run_files, run_fixtures};
 pub use command::Options;
 pub use state_test::trace_post;
+pub use t8n::Failure;

@@ -1,4 +1,4 @@
-//! `niwaki-evm`: runs code, state tests and block tests.
+//! `niwaki-evm`: runs code, state tests, block tests and state transitions.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -10,7 +10,8 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("niwaki-evm: {error:#}");
-            ExitCode::from(2)
+            let failure = error.downcast_ref::<niwaki_evmtool::Failure>();
+            ExitCode::from(failure.map_or(2, niwaki_evmtool::Failure::exit_code))
         }
     }
 }

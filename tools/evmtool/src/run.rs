@@ -66,14 +66,7 @@ impl Ran {
 
 /// Runs the code and prints what came of it.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
-    let fork = Fork::from_name(&options.fork).ok_or_else(|| {
-        let names: Vec<&str> = Fork::ALL.iter().map(|fork| fork.name()).collect();
-        eyre!(
-            "--fork {} is no fork; use one of {}",
-            options.fork,
-            names.join(", ")
-        )
-    })?;
+    let fork = fork_of(&options.fork)?;
     let code = bytes_of("--code", &options.code)?;
     let input = bytes_of("--input", &options.input)?;
     let mut state = MemoryState::default();
@@ -133,6 +126,14 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The fork of that name.
+pub(crate) fn fork_of(name: &str) -> Result<Fork> {
+    Fork::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Fork::ALL.iter().map(|fork| fork.name()).collect();
+        eyre!("--fork {name} is no fork; use one of {}", names.join(", "))
+    })
 }
 
 fn bytes_of(option: &str, text: &str) -> Result<Bytes> {

@@ -1,7 +1,7 @@
 //! Traces as EIP-3155 has them: one JSON object per opcode, one at the end.
 //!
 //! Fields stand in the order of the EIP. `refund` is a plain number, as other clients write it, and
-//! the counter before the opcode; memory and storage are left out. `gasCost` of a call holds what
+//! the counter before the opcode; storage is left out, memory unless it is asked for. `gasCost` of a call holds what
 //! the callee gets, as in the example of the EIP, that of a creation does not, as go-ethereum has
 //! it. An opcode that ends its frame by an exceptional halt costs what there was or more.
 
@@ -10,9 +10,31 @@ use niwaki_primitives::B256;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// What of each opcode is written besides what always is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// The frame's memory.
+    pub(crate) memory: bool,
+    /// The stack, from the bottom to the top.
+    pub(crate) stack: bool,
+    /// What the last call has returned.
+    pub(crate) return_data: bool,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            memory: false,
+            stack: true,
+            return_data: true,
+        }
+    }
+}
+
 /// Collects the trace of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Eip3155 {
+    shown: Shown,
     text: String,
     pending: Option<Line>,
     gas: i64,
@@ -26,9 +48,13 @@ struct Line {
     op: u8,
     gas: String,
     gas_cost: String,
-    stack: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<Vec<String>>,
     depth: usize,
-    return_data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    return_data: Option<String>,
     refund: i64,
     mem_size: usize,
     op_name: &'static str,
@@ -64,6 +90,14 @@ pub(crate) struct End<'a> {
 }
 
 impl Eip3155 {
+    /// One that writes what `shown` says.
+    pub(crate) fn showing(shown: Shown) -> Self {
+        Self {
+            shown,
+            ..Self::default()
+        }
+    }
+
     fn flush(&mut self, error: Option<String>) {
         if let Some(line) = self.pending.take() {
             self.write(&Line { error, ..line });
@@ -95,16 +129,25 @@ impl Tracer for Eip3155 {
         if step.is_code_empty() {
             return;
         }
-        let stack = step.stack();
+        let words = || {
+            step.stack()
+                .iter()
+                .map(|word| format!("{word:#x}"))
+                .collect()
+        };
+        let shown = self.shown;
         self.gas = step.gas();
         self.pending = Some(Line {
             pc: step.pc(),
             op: step.opcode(),
             gas: format!("{:#x}", step.gas()),
             gas_cost: String::new(),
-            stack: stack.iter().map(|word| format!("{word:#x}")).collect(),
+            memory: shown.memory.then(|| hex::encode_prefixed(step.memory())),
+            stack: shown.stack.then(words),
             depth: step.depth(),
-            return_data: hex::encode_prefixed(step.return_data()),
+            return_data: shown
+                .return_data
+                .then(|| hex::encode_prefixed(step.return_data())),
             refund: step.refund(),
             mem_size: step.memory_len(),
             op_name: step.mnemonic().unwrap_or("INVALID"),

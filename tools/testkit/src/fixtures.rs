@@ -12,7 +12,7 @@ pub use block::{BlockCase, BlockExpectation, BlockTest, EngineTest, PayloadCase}
 pub use state::{
     AuthorizationFields, Indexes, StateEnv, StatePost, StateTest, TransactionFields, VmExec, VmTest,
 };
-pub use values::Wide;
+pub use values::{Data, FixtureAddress, Quantity, Wide};
 
 use crate::MemoryAccount;
 use niwaki_primitives::{Address, U256};
@@ -172,6 +172,14 @@ struct RawAccount {
 }
 
 type RawAlloc = BTreeMap<values::FixtureAddress, Option<RawAccount>>;
+
+/// Parses an alloc: accounts by address.
+///
+/// # Errors
+/// If it is none.
+pub fn parse_alloc(text: &str) -> Result<FixtureAlloc, serde_json::Error> {
+    alloc_of(serde_json::from_str(text)?)
+}
 
 fn alloc_of(raw: RawAlloc) -> Result<FixtureAlloc, serde_json::Error> {
     raw.into_iter()

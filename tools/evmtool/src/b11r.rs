@@ -1,0 +1,302 @@
+//! `niwaki-evm b11r`: a block of its parts.
+//!
+//! Options and documents are those of go-ethereum's `evm b11r`. A block is sealed by proof of authority
+//! (EIP-225) if that is asked for; proof of work is not made here.
+
+use crate::t8n::{Failure, read, read_stdin, write};
+use alloy_primitives::keccak256;
+use clap::Args;
+use niwaki_primitives::{
+    Address, B64, B256, Bloom, Bytes, EMPTY_OMMER_ROOT_HASH, EMPTY_ROOT_HASH, Header, Withdrawal,
+    hex, rlp,
+};
+use niwaki_testkit::fixtures::{Data, FixtureAddress, Quantity};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Options of `b11r`.
+#[derive(Debug, Args)]
+pub(crate) struct B11rOptions {
+    /// The header: a file, or `stdin`.
+    #[arg(
+        long = "input.header",
+        value_name = "FILE",
+        default_value = "header.json"
+    )]
+    header: String,
+    /// The ommers' headers, each in RLP in hex: a file, or `stdin`.
+    #[arg(long = "input.ommers", value_name = "FILE")]
+    ommers: Option<String>,
+    /// The withdrawals: a file, or `stdin`.
+    #[arg(long = "input.withdrawals", value_name = "FILE")]
+    withdrawals: Option<String>,
+    /// The transactions, a list in RLP in hex: a file, or `stdin`.
+    #[arg(long = "input.txs", value_name = "FILE", default_value = "txs.rlp")]
+    txs: String,
+    /// The key to seal with by proof of authority, and a vote: a file, or `stdin`.
+    #[arg(long = "seal.clique", value_name = "FILE")]
+    clique: Option<String>,
+    /// Where files are written that are not absolute.
+    #[arg(long = "output.basedir", value_name = "DIR", default_value = ".")]
+    basedir: PathBuf,
+    /// The block: a file, or `stdout`.
+    #[arg(
+        long = "output.block",
+        value_name = "FILE",
+        default_value = "block.json"
+    )]
+    block: String,
+}
+
+/// The documents, each where it was found.
+#[derive(Debug, Default, Deserialize)]
+struct Parts {
+    header: Option<Box<RawValue>>,
+    #[serde(alias = "ommers")]
+    uncles: Option<Box<RawValue>>,
+    withdrawals: Option<Box<RawValue>>,
+    txs: Option<String>,
+    clique: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawHeader {
+    #[serde(default)]
+    parent_hash: B256,
+    #[serde(alias = "ommersHash")]
+    sha3_uncles: Option<B256>,
+    #[serde(alias = "coinbase")]
+    miner: Option<FixtureAddress>,
+    state_root: B256,
+    transactions_root: Option<B256>,
+    receipts_root: Option<B256>,
+    #[serde(default)]
+    logs_bloom: Bloom,
+    #[serde(default)]
+    difficulty: Quantity,
+    number: Quantity,
+    gas_limit: Quantity,
+    #[serde(default)]
+    gas_used: Quantity,
+    timestamp: Quantity,
+    #[serde(default)]
+    extra_data: Data,
+    #[serde(default)]
+    mix_hash: B256,
+    nonce: Option<B64>,
+    base_fee_per_gas: Option<Quantity>,
+    withdrawals_root: Option<B256>,
+    blob_gas_used: Option<Quantity>,
+    excess_blob_gas: Option<Quantity>,
+    parent_beacon_block_root: Option<B256>,
+    requests_hash: Option<B256>,
+    block_access_list_hash: Option<B256>,
+    slot_number: Option<Quantity>,
+}
+
+/// What a seal by proof of authority is made of.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Clique {
+    secret_key: B256,
+    /// Who is voted on.
+    voted: Option<FixtureAddress>,
+    /// Whether they shall be a signer.
+    authorize: Option<bool>,
+    /// What the signer may say, 32 bytes.
+    vanity: Option<B256>,
+}
+
+/// Bytes of extra data before the signers, for the signer to use (EIP-225).
+const VANITY_BYTES: usize = 32;
+
+/// Builds the block that the options name.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn run(options: &B11rOptions) -> Result<(), Failure> {
+    let parts = options.read()?;
+    let header = parts
+        .header
+        .as_ref()
+        .ok_or_else(|| Failure::json("header", "it is missing"))?;
+    let header: RawHeader = parse("header", header)?;
+    let block = build(header, &parts)?;
+    match options.block.as_str() {
+        "stdout" => println!("{block:#}"),
+        file => {
+            std::fs::create_dir_all(&options.basedir)
+                .map_err(|error| Failure::io(&options.basedir, &error))?;
+            write(&options.basedir.join(file), &block)?;
+        }
+    }
+    Ok(())
+}
+
+impl B11rOptions {
+    fn read(&self) -> Result<Parts, Failure> {
+        let names = [
+            Some(&self.header),
+            self.ommers.as_ref(),
+            self.withdrawals.as_ref(),
+            Some(&self.txs),
+            self.clique.as_ref(),
+        ];
+        let mut parts = match names.into_iter().flatten().any(|name| name == "stdin") {
+            true => serde_json::from_str(&read_stdin()?)
+                .map_err(|error| Failure::json("standard input", error))?,
+            false => Parts::default(),
+        };
+        for (what, name, part) in [
+            ("header", Some(&self.header), &mut parts.header),
+            ("ommers", self.ommers.as_ref(), &mut parts.uncles),
+            (
+                "withdrawals",
+                self.withdrawals.as_ref(),
+                &mut parts.withdrawals,
+            ),
+            ("clique", self.clique.as_ref(), &mut parts.clique),
+        ] {
+            let Some(name) = name else {
+                *part = None;
+                continue;
+            };
+            if name != "stdin" {
+                let raw = RawValue::from_string(read(name)?);
+                *part = Some(raw.map_err(|error| Failure::json(what, error))?);
+            }
+        }
+        if self.txs != "stdin" {
+            parts.txs = Some(read(&self.txs)?.trim().trim_matches('"').to_owned());
+        }
+        Ok(parts)
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, Failure> {
+    serde_json::from_str(raw.get()).map_err(|error| Failure::json(what, error))
+}
+
+/// The block's RLP and hash.
+fn build(raw: RawHeader, parts: &Parts) -> Result<Value, Failure> {
+    let ommers: Option<Vec<Data>> = parts
+        .uncles
+        .as_ref()
+        .map(|raw| parse("ommers", raw))
+        .transpose()?;
+    let ommers: Vec<Bytes> = ommers.into_iter().flatten().map(|ommer| ommer.0).collect();
+    let withdrawals: Option<Vec<Withdrawal>> = match &parts.withdrawals {
+        Some(raw) => parse("withdrawals", raw)?,
+        None => None,
+    };
+    let transactions = list_of(parts.txs.as_deref().unwrap_or_default())?;
+    let ommers = list(&ommers);
+    let mut header = raw.header(keccak256(&ommers))?;
+    if let Some(raw) = parts.clique.as_ref().filter(|raw| raw.get() != "null") {
+        seal(&mut header, &parse("clique", raw)?)?;
+    }
+    let mut fields = vec![rlp::encode(&header).into(), transactions, ommers];
+    fields.extend(withdrawals.map(|list| rlp::encode(&list).into()));
+    Ok(json!({
+        "rlp": hex::encode_prefixed(list(&fields)),
+        "hash": header.hash_slow(),
+    }))
+}
+
+/// A list of items that are in RLP already.
+fn list(items: &[Bytes]) -> Bytes {
+    let payload = items.concat();
+    let mut out = Vec::new();
+    let header = alloy_rlp::Header {
+        list: true,
+        payload_length: payload.len(),
+    };
+    header.encode(&mut out);
+    out.extend_from_slice(&payload);
+    out.into()
+}
+
+/// The transactions as they stand in the block: a list in RLP; nothing is none of them.
+fn list_of(text: &str) -> Result<Bytes, Failure> {
+    let bytes = hex::decode(text.trim()).map_err(|error| Failure::json("txs", error))?;
+    if bytes.is_empty() {
+        return Ok(list(&[]));
+    }
+    let mut rest = &*bytes;
+    let header = alloy_rlp::Header::decode(&mut rest)
+        .map_err(|error| Failure::rlp(format!("txs is no RLP: {error}")))?;
+    if !header.list || header.payload_length != rest.len() {
+        return Err(Failure::rlp("txs is not one list".to_owned()));
+    }
+    Ok(bytes.into())
+}
+
+impl RawHeader {
+    /// The header, above ommers of that hash unless it names another one.
+    fn header(self, ommers_hash: B256) -> Result<Header, Failure> {
+        let number = |what: &str, quantity: Quantity| {
+            u64::try_from(quantity.0)
+                .map_err(|_| Failure::json("header", format!("{what} is beyond 64 bits")))
+        };
+        let optional = |what: &str, quantity: Option<Quantity>| {
+            quantity.map(|quantity| number(what, quantity)).transpose()
+        };
+        let given = self
+            .sha3_uncles
+            .filter(|hash| *hash != EMPTY_OMMER_ROOT_HASH);
+        Ok(Header {
+            parent_hash: self.parent_hash,
+            ommers_hash: given.unwrap_or(ommers_hash),
+            beneficiary: self.miner.map_or(Address::ZERO, |miner| miner.0),
+            state_root: self.state_root,
+            transactions_root: self.transactions_root.unwrap_or(EMPTY_ROOT_HASH),
+            receipts_root: self.receipts_root.unwrap_or(EMPTY_ROOT_HASH),
+            logs_bloom: self.logs_bloom,
+            difficulty: self.difficulty.0,
+            number: number("number", self.number)?,
+            gas_limit: number("gasLimit", self.gas_limit)?,
+            gas_used: number("gasUsed", self.gas_used)?,
+            timestamp: number("timestamp", self.timestamp)?,
+            extra_data: self.extra_data.0,
+            mix_hash: self.mix_hash,
+            nonce: self.nonce.unwrap_or_default(),
+            base_fee_per_gas: optional("baseFeePerGas", self.base_fee_per_gas)?,
+            withdrawals_root: self.withdrawals_root,
+            blob_gas_used: optional("blobGasUsed", self.blob_gas_used)?,
+            excess_blob_gas: optional("excessBlobGas", self.excess_blob_gas)?,
+            parent_beacon_block_root: self.parent_beacon_block_root,
+            requests_hash: self.requests_hash,
+            block_access_list_hash: self.block_access_list_hash,
+            slot_number: optional("slotNumber", self.slot_number)?,
+        })
+    }
+}
+
+/// Seals `header` with the key of `clique` (EIP-225): the vote, and at the end of the extra data the
+/// signature of all the rest.
+fn seal(header: &mut Header, clique: &Clique) -> Result<(), Failure> {
+    if let Some(voted) = clique.voted {
+        header.beneficiary = voted.0;
+    }
+    if let Some(authorize) = clique.authorize {
+        header.nonce = B64::repeat_byte(if authorize { 0xff } else { 0 });
+    }
+    let mut extra = header.extra_data.to_vec();
+    if extra.len() < VANITY_BYTES {
+        extra.resize(VANITY_BYTES, 0);
+    }
+    if let Some(vanity) = clique.vanity {
+        extra[..VANITY_BYTES].copy_from_slice(vanity.as_slice());
+    }
+    header.extra_data = extra.clone().into();
+    let (r, s, parity) = niwaki_crypto::sign(&header.hash_slow(), &clique.secret_key)
+        .map_err(|error| Failure::json("clique", format!("secretKey: {error}")))?;
+    extra.extend_from_slice(&r.to_be_bytes::<32>());
+    extra.extend_from_slice(&s.to_be_bytes::<32>());
+    extra.push(u8::from(parity));
+    header.extra_data = extra.into();
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! `niwaki-evm cartevm`: every opcode by itself, or every pair of them, as densely as a program can hold it.
+//!
+//! What comes of it is where a machine is slow for what it is paid. Each case is run in batches that alternate
+//! with the peer's; the figure of a case is the median of its batches.
+
+mod machine;
+mod plot;
+mod program;
+mod report;
+
+use crate::command::DispatchChoice;
+use crate::run::fork_of;
+use clap::Args;
+use eyre::{Result, WrapErr, ensure, eyre};
+use machine::{Ours, Revm};
+use niwaki_evm::Table;
+use niwaki_primitives::Fork;
+use program::Program;
+use report::{Case, Report};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Number of the block that programs stand in.
+const NUMBER: u64 = 1_000;
+
+/// Options of `cartevm`.
+#[derive(Debug, Args)]
+pub(crate) struct CartOptions {
+    /// Fork whose opcodes and prices they are.
+    #[arg(long, default_value = "Osaka")]
+    fork: String,
+    /// Gas of each run.
+    #[arg(long, value_name = "GAS", default_value_t = 10_000_000)]
+    gas: u64,
+    /// Bytes of each program, about.
+    #[arg(
+        long, value_name = "BYTES", default_value_t = 24_576,
+        value_parser = clap::value_parser!(u32).range(512..=60_000)
+    )]
+    code_size: u32,
+    /// Only these opcodes, such as `MULMOD,SLOAD`; with --pairs the first of each pair.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Every pair of opcodes instead of each by itself.
+    #[arg(long)]
+    pairs: bool,
+    /// Runs of each case, after one to warm up.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    batches: u32,
+    /// Runs the same on revm, in turn.
+    #[arg(long)]
+    revm: bool,
+    /// How many of the slowest are printed.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    slowest: usize,
+    /// Writes every case as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draws every case as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Dispatch of the interpreter.
+    #[arg(long, value_enum, default_value_t = DispatchChoice::Threaded)]
+    dispatch: DispatchChoice,
+}
+
+/// Measures what the options ask for.
+pub(crate) fn run(options: &CartOptions) -> Result<()> {
+    let fork = fork_of(&options.fork)?;
+    // Runs are the same again and again: each is to count.
+    niwaki_crypto::set_precompile_result_bytes(0);
+    let cases = options.cases(Table::of(fork))?;
+    let (mut measured, mut left_out) = (Vec::new(), Vec::new());
+    let count = cases.len();
+    for (at, opcodes) in cases.into_iter().enumerate() {
+        progress(at, count);
+        match options.measure(fork, &opcodes)? {
+            Ok(case) => measured.push(case),
+            Err(name) => left_out.push(name),
+        }
+    }
+    progress(count, count);
+    ensure!(
+        !measured.is_empty(),
+        "--gas {} is not enough for one run of any program; give more, or a smaller --code-size",
+        options.gas
+    );
+    let report = Report::new(fork, options, (measured, left_out));
+    report.print(options.slowest);
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(&report)? + "\n";
+        std::fs::write(path, json).wrap_err_with(|| format!("can't write {}", path.display()))?;
+    }
+    if let Some(path) = &options.svg {
+        std::fs::write(path, plot::svg(&report))
+            .wrap_err_with(|| format!("can't write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// How far it is, on a terminal.
+fn progress(at: usize, of: usize) {
+    if std::io::stderr().is_terminal() {
+        let end = if at == of { "\n" } else { "" };
+        eprint!("\r{at} of {of} cases{end}");
+    }
+}
+
+impl CartOptions {
+    /// The opcodes of each case.
+    fn cases(&self, table: &Table) -> Result<Vec<Vec<u8>>> {
+        let all: Vec<u8> = (0..=u8::MAX)
+            .filter(|opcode| table.meta(*opcode).is_some())
+            .collect();
+        let wanted = self.only.iter().map(|name| {
+            let found = all.iter().find(|opcode| {
+                table
+                    .mnemonic(**opcode)
+                    .is_some_and(|known| known.eq_ignore_ascii_case(name))
+            });
+            found.copied().ok_or_else(|| {
+                eyre!(
+                    "--only {name} is no opcode of {}; give mnemonics such as MULMOD",
+                    self.fork
+                )
+            })
+        });
+        let mut wanted = wanted.collect::<Result<Vec<_>>>()?;
+        if wanted.is_empty() {
+            wanted.clone_from(&all);
+        }
+        Ok(match self.pairs {
+            false => wanted.into_iter().map(|opcode| vec![opcode]).collect(),
+            true => wanted
+                .iter()
+                .flat_map(|first| all.iter().map(|second| vec![*first, *second]))
+                .collect(),
+        })
+    }
+
+    /// The case of `opcodes`; its name if the gas is not enough for one run of the program.
+    #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+    fn measure(&self, fork: Fork, opcodes: &[u8]) -> Result<Result<Case, String>> {
+        let size = usize::try_from(self.code_size)?;
+        let program = Program::of(Table::of(fork), opcodes, size)
+            .ok_or_else(|| eyre!("an opcode is missing from {fork}"))?;
+        let failed = || format!("the program of {}", program.name);
+        let straight = |count| {
+            let code = program.straight(count);
+            Ours::new(&program, code, fork, self.dispatch).run(self.gas)
+        };
+        // The first run of the units may cost more than the others.
+        let (Ok((_, none)), Ok((_, one)), Ok((_, all))) =
+            (straight(0), straight(1), straight(program.count))
+        else {
+            return Ok(Err(program.name));
+        };
+        let each = all.saturating_sub(one) as f64 / (program.count - 1).max(1) as f64;
+        let code = program.looped(all + all / 8 + program::MOST_HANDED);
+        let ours = Ours::new(&program, code.clone(), fork, self.dispatch);
+        let revm = self.revm.then(|| Revm::new(&program, code, fork));
+        let revm = revm.flatten();
+        let (_, gas) = ours.run(self.gas).wrap_err_with(failed)?;
+        let mut times = Vec::new();
+        for _ in 0..self.batches {
+            let (took, _) = ours.run(self.gas).wrap_err_with(failed)?;
+            let peer = revm.as_ref().map(|revm| revm.run(self.gas)).transpose();
+            let peer = peer.wrap_err_with(failed)?;
+            if let Some((_, theirs)) = peer {
+                ensure!(
+                    theirs == gas,
+                    "{}: {gas} gas here, {theirs} on revm",
+                    program.name
+                );
+            }
+            times.push((took, peer.map(|(took, _)| took)));
+        }
+        let ran = gas.saturating_sub(none) as f64 / each;
+        Ok(Ok(Case::new(program.name, (gas, ran), &times)))
+    }
+}

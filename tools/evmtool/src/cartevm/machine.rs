@@ -1,0 +1,190 @@
+//! A program on a machine: ours, and revm.
+
+use super::program::{Program, contracts};
+use crate::command::DispatchChoice;
+use eyre::{Result, ensure, eyre};
+use niwaki_evm::{BlockEnv, Evm, Exit, Message, Table, Target, TxEnv};
+use niwaki_primitives::{Address, B256, Bytes, Fork, TxKind, U256};
+use niwaki_testkit::{MemoryAccount, MemoryState};
+use revm::{
+    Context, ExecuteEvm, MainBuilder, MainContext,
+    bytecode::Bytecode,
+    context::{TxEnv as RevmTx, result::ExecutionResult},
+    database::{CacheDB, EmptyDB, WrapDatabaseRef},
+    primitives::hardfork::SpecId,
+    state::AccountInfo,
+};
+use std::time::{Duration, Instant};
+
+const CALLER: Address = Address::repeat_byte(0x10);
+const CONTRACT: Address = Address::repeat_byte(0xc0);
+/// What a transaction without data pays before its first opcode.
+const INTRINSIC: u64 = 21_000;
+
+/// Code at an address, upon a state that is the same each time.
+pub(super) struct Ours {
+    state: MemoryState,
+    fork: Fork,
+    dispatch: DispatchChoice,
+}
+
+/// What one run took: time and gas.
+pub(super) type Run = (Duration, u64);
+
+impl Ours {
+    pub(super) fn new(
+        program: &Program,
+        code: Bytes,
+        fork: Fork,
+        dispatch: DispatchChoice,
+    ) -> Self {
+        let mut state = MemoryState::default();
+        for (address, code) in contracts(&program.ending)
+            .into_iter()
+            .chain([(CONTRACT, code)])
+        {
+            state.insert(
+                address,
+                MemoryAccount {
+                    nonce: 1,
+                    balance: U256::from(1),
+                    code: code.into(),
+                    ..MemoryAccount::default()
+                },
+            );
+        }
+        let before = super::NUMBER - 1;
+        state.block_hashes.insert(before, B256::repeat_byte(0x77));
+        Self {
+            state,
+            fork,
+            dispatch,
+        }
+    }
+
+    /// Calls it once with so much gas; the changes are gathered, as a block would.
+    pub(super) fn run(&self, gas: u64) -> Result<Run> {
+        let began = Instant::now();
+        let block = BlockEnv {
+            number: super::NUMBER,
+            gas_limit: gas,
+            chain_id: 1,
+            ..BlockEnv::default()
+        };
+        let mut evm = Evm::new(&self.state, Table::of(self.fork), block);
+        evm.set_dispatch(self.dispatch.into());
+        evm.begin_transaction(TxEnv {
+            origin: CALLER,
+            ..TxEnv::default()
+        });
+        for address in [CALLER, CONTRACT] {
+            evm.world().warm_from_start(&address)?;
+        }
+        let outcome = evm.run(
+            &Message {
+                caller: CALLER,
+                target: Target::Call(CONTRACT),
+                value: U256::ZERO,
+                input: Bytes::new(),
+                gas,
+                reservoir: 0,
+            },
+            None,
+        )?;
+        let world = evm.world();
+        world.end_transaction();
+        // Whoever gets these drops them in time of their own, as with revm's.
+        let left = (world.take_logs(), world.diff());
+        drop(evm);
+        let took = began.elapsed();
+        drop(left);
+        ensure!(outcome.exit == Exit::Stop, "it ended by {:?}", outcome.exit);
+        Ok((took, gas.saturating_sub(outcome.gas_left)))
+    }
+}
+
+/// The same on revm, by the whole of its `transact`.
+pub(super) struct Revm {
+    state: CacheDB<EmptyDB>,
+    spec: SpecId,
+}
+
+impl Revm {
+    /// `None` for a fork that it has no name for.
+    pub(super) fn new(program: &Program, code: Bytes, fork: Fork) -> Option<Self> {
+        let mut state = CacheDB::new(EmptyDB::default());
+        for (address, code) in contracts(&program.ending)
+            .into_iter()
+            .chain([(CONTRACT, code)])
+        {
+            let code = Bytecode::new_raw(code);
+            let info = AccountInfo::default().with_code(code).with_nonce(1);
+            state.insert_account_info(address, info.with_balance(U256::from(1)));
+        }
+        let rich = AccountInfo::default().with_balance(U256::from(1) << 128);
+        state.insert_account_info(CALLER, rich);
+        let before = U256::from(super::NUMBER - 1);
+        state
+            .cache
+            .block_hashes
+            .insert(before, B256::repeat_byte(0x77));
+        Some(Self {
+            state,
+            spec: spec_id(fork)?,
+        })
+    }
+
+    pub(super) fn run(&self, gas: u64) -> Result<Run> {
+        let tx = RevmTx {
+            caller: CALLER,
+            kind: TxKind::Call(CONTRACT),
+            gas_limit: gas + INTRINSIC,
+            gas_price: 0,
+            ..RevmTx::default()
+        };
+        let began = Instant::now();
+        let mut evm = Context::mainnet()
+            .modify_cfg_chained(|cfg| {
+                cfg.set_spec_and_mainnet_gas_params(self.spec);
+                cfg.tx_gas_limit_cap = Some(u64::MAX);
+            })
+            .modify_block_chained(|block| {
+                block.gas_limit = gas + INTRINSIC;
+                block.number = U256::from(super::NUMBER);
+                // Its default is address zero, which programs use.
+                block.beneficiary = CALLER;
+            })
+            .with_db(WrapDatabaseRef(&self.state))
+            .build_mainnet();
+        let result = evm
+            .transact(tx)
+            .map_err(|error| eyre!("revm: {error:?}"))?
+            .result;
+        drop(evm);
+        let took = began.elapsed();
+        let ExecutionResult::Success { .. } = &result else {
+            return Err(eyre!("on revm it ended by {result:?}"));
+        };
+        Ok((took, result.gas().total_gas_spent() - INTRINSIC))
+    }
+}
+
+fn spec_id(fork: Fork) -> Option<SpecId> {
+    Some(match fork {
+        Fork::Frontier => SpecId::FRONTIER,
+        Fork::Homestead => SpecId::HOMESTEAD,
+        Fork::TangerineWhistle => SpecId::TANGERINE,
+        Fork::SpuriousDragon => SpecId::SPURIOUS_DRAGON,
+        Fork::Byzantium => SpecId::BYZANTIUM,
+        Fork::Petersburg => SpecId::PETERSBURG,
+        Fork::Istanbul => SpecId::ISTANBUL,
+        Fork::Berlin => SpecId::BERLIN,
+        Fork::London => SpecId::LONDON,
+        Fork::Paris => SpecId::MERGE,
+        Fork::Shanghai => SpecId::SHANGHAI,
+        Fork::Cancun => SpecId::CANCUN,
+        Fork::Prague => SpecId::PRAGUE,
+        Fork::Osaka => SpecId::OSAKA,
+        _ => return None,
+    })
+}

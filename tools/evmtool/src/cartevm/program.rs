@@ -1,0 +1,332 @@
+//! Programs that are one opcode over and over, or two in turn.
+//!
+//! A program puts operands on the stack once and then repeats a unit until it is as long as asked: copies of
+//! the operands, the opcode, and what takes its result off the stack. At its end it begins again while there
+//! is gas for one more time. Where an opcode ends its frame, the unit calls a contract that holds it.
+
+use niwaki_evm::Table;
+use niwaki_primitives::{Address, Bytes, U256, address};
+
+/// Deployed beside the program: code that does nothing, and more bytes of it than a copy takes.
+pub(super) const NOTHING: Address = address!("00000000000000000000000000000000000000a0");
+/// Holds the opcode that ends its frame.
+pub(super) const ENDING: Address = address!("00000000000000000000000000000000000000a1");
+/// Returns 64 bytes.
+const RETURNING: Address = address!("00000000000000000000000000000000000000a2");
+
+const STOP: u8 = 0x00;
+const GT: u8 = 0x11;
+const POP: u8 = 0x50;
+const JUMPI: u8 = 0x57;
+const GAS: u8 = 0x5a;
+const JUMPDEST: u8 = 0x5b;
+const PUSH1: u8 = 0x60;
+const DUP1: u8 = 0x80;
+const RETURN: u8 = 0xf3;
+const STATICCALL: u8 = 0xfa;
+
+/// Gas that a unit hands to a call at most; before EIP-150 it must be there.
+pub(super) const MOST_HANDED: u64 = 40_000;
+
+/// Words below the operands for opcodes that reach deep.
+const DEEP: usize = 20;
+
+/// How an opcode is repeated.
+#[derive(Clone, Debug)]
+struct Unit {
+    /// What it works upon, the top of the stack first, put there once.
+    operands: Vec<U256>,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Copies of all operands, the opcode with what stands after it, and as many POPs as it has results.
+    Copies { opcode: Vec<u8>, results: usize },
+    /// Copies of all operands but the first, which the result takes the place of.
+    Chain { opcode: u8 },
+    /// The opcode by itself.
+    Bare { opcode: Vec<u8> },
+    /// A jump to the byte after it, on a condition or without.
+    Jump { opcode: u8 },
+}
+
+/// A program, and what stands beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: String,
+    /// Before the units.
+    prologue: Vec<u8>,
+    units: Vec<Unit>,
+    /// Times that the units stand in the program.
+    pub(super) count: usize,
+    /// The code of [`ENDING`].
+    pub(super) ending: Bytes,
+}
+
+/// The code of the contracts that programs use.
+pub(super) fn contracts(ending: &Bytes) -> [(Address, Bytes); 3] {
+    [
+        (NOTHING, Bytes::from_static(&[STOP; 64])),
+        (ENDING, ending.clone()),
+        (
+            RETURNING,
+            Bytes::from_static(&[PUSH1, 64, PUSH1, 0, RETURN]),
+        ),
+    ]
+}
+
+fn word(value: u64) -> U256 {
+    U256::from(value)
+}
+
+fn push(out: &mut Vec<u8>, value: U256) {
+    let bytes = value.to_be_bytes_trimmed_vec();
+    let bytes = if bytes.is_empty() { vec![0] } else { bytes };
+    out.push(PUSH1 + u8::try_from(bytes.len() - 1).expect("32 bytes at most"));
+    out.extend_from_slice(&bytes);
+}
+
+fn address_word(address: Address) -> U256 {
+    address.into_word().into()
+}
+
+/// Numbers of 256 bits that look like chance.
+fn wide(seed: u8) -> U256 {
+    let bytes: [u8; 32] = std::array::from_fn(|at| {
+        let at = u8::try_from(at).expect("below 32");
+        at.wrapping_mul(67).wrapping_add(seed) ^ 0xa5
+    });
+    U256::from_be_bytes(bytes)
+}
+
+impl Unit {
+    /// The unit of an opcode of `table`, and what must stand at [`ENDING`] for it.
+    fn of(table: &Table, opcode: u8) -> Option<(Self, Bytes)> {
+        let meta = table.meta(opcode)?;
+        let one = vec![opcode];
+        let copies = |operands: Vec<U256>| Self {
+            operands,
+            form: Form::Copies {
+                opcode: one.clone(),
+                results: meta.output,
+            },
+        };
+        let bare = |bytes: Vec<u8>| Self {
+            operands: Vec::new(),
+            form: Form::Bare { opcode: bytes },
+        };
+        let unit = match opcode {
+            // What ends its frame: STOP, RETURN, REVERT, INVALID, SELFDESTRUCT.
+            0x00 | 0xf3 | 0xfd | 0xfe | 0xff => {
+                let zeros = [PUSH1, 0].repeat(meta.input);
+                let ending = [zeros.as_slice(), &one].concat();
+                // INVALID takes all that it is given, SELFDESTRUCT the most of the others.
+                let gas = if opcode == 0xfe { 10 } else { MOST_HANDED };
+                return Some((Self::call(0xf1, word(gas), ENDING), ending.into()));
+            }
+            0x56 | 0x57 => Self {
+                operands: Vec::new(),
+                form: Form::Jump { opcode },
+            },
+            0x5b => bare(one),
+            0x60..=0x7f => {
+                let operand = vec![0xa5; meta.immediate];
+                bare([one, operand, vec![POP]].concat())
+            }
+            0x80..=0x8f => bare(vec![opcode, POP]),
+            0x90..=0x9f => bare(one),
+            // DUPN, SWAPN and EXCHANGE, with operands that name depths of 17 and less.
+            0xe6 => bare(vec![opcode, 0x80, POP]),
+            0xe7 => bare(vec![opcode, 0x80]),
+            0xe8 => bare(vec![opcode, 0x9d]),
+            0xf1 | 0xf2 | 0xf4 | 0xfa => Self::call(opcode, word(20_000), NOTHING),
+            // A salt that does not come again.
+            0xf5 => bare(vec![GAS, PUSH1, 0, PUSH1, 0, PUSH1, 0, opcode, POP]),
+            _ if meta.input == 0 => bare([one, vec![POP; meta.output]].concat()),
+            _ => match operands(opcode, meta.input) {
+                Operands::Chained(operands) => Self {
+                    operands,
+                    form: Form::Chain { opcode },
+                },
+                Operands::Copied(operands) => copies(operands),
+            },
+        };
+        Some((unit, Bytes::new()))
+    }
+
+    /// A call of `to` by `opcode`, with no value and no data.
+    fn call(opcode: u8, gas: U256, to: Address) -> Self {
+        let value = matches!(opcode, 0xf1 | 0xf2).then_some(U256::ZERO);
+        let operands = [gas, address_word(to)].into_iter().chain(value);
+        Self {
+            operands: operands.chain([U256::ZERO; 4]).collect(),
+            form: Form::Copies {
+                opcode: vec![opcode],
+                results: 1,
+            },
+        }
+    }
+
+    /// Appends it at its place in the program; its operands begin below `above` others.
+    fn write(&self, out: &mut Vec<u8>, above: usize) {
+        let copies = |out: &mut Vec<u8>, count: usize, depth: usize| {
+            let depth = u8::try_from(depth - 1).expect("within reach of DUP16");
+            out.extend(std::iter::repeat_n(DUP1 + depth, count));
+        };
+        let count = self.operands.len();
+        match &self.form {
+            Form::Copies { opcode, results } => {
+                if count > 0 {
+                    copies(out, count, count + above);
+                }
+                out.extend_from_slice(opcode);
+                out.extend(std::iter::repeat_n(POP, *results));
+            }
+            Form::Chain { opcode } if above == 0 => {
+                if count > 1 {
+                    copies(out, count - 1, count);
+                }
+                out.push(*opcode);
+            }
+            Form::Chain { opcode } => {
+                copies(out, count, count + above);
+                out.extend_from_slice(&[*opcode, POP]);
+            }
+            Form::Bare { opcode } => out.extend_from_slice(opcode),
+            Form::Jump { opcode } => {
+                if *opcode == JUMPI {
+                    out.extend_from_slice(&[PUSH1, 1]);
+                }
+                let target = u16::try_from(out.len() + 4).expect("within a contract");
+                out.push(PUSH1 + 1);
+                out.extend_from_slice(&target.to_be_bytes());
+                out.extend_from_slice(&[*opcode, JUMPDEST]);
+            }
+        }
+    }
+}
+
+enum Operands {
+    Chained(Vec<U256>),
+    Copied(Vec<U256>),
+}
+
+/// What an opcode that takes `count` words is to work upon: what makes it do its whole work.
+fn operands(opcode: u8, count: usize) -> Operands {
+    let contract = address_word(NOTHING);
+    let numbers = |values: &[u64]| values.iter().copied().map(word).collect();
+    Operands::Copied(match opcode {
+        // ADD, MUL, SUB, EXP, the comparisons, the bitwise ones: the result is as good an operand.
+        0x01..=0x03 | 0x10..=0x19 => {
+            return Operands::Chained([1, 3].into_iter().take(count).map(wide).collect());
+        }
+        // A power of an odd number by a number of 32 bytes.
+        0x0a => return Operands::Chained(vec![wide(2), wide(9)]),
+        // DIV, SDIV, MOD, SMOD: 256 bits by 192.
+        0x04..=0x07 => vec![wide(1), wide(5) >> 64],
+        0x08 | 0x09 => vec![wide(1), wide(5), wide(9) >> 1],
+        0x0b | 0x1a => vec![word(3), wide(1)],
+        // Shifts, and CLZ.
+        0x1b..=0x1d => vec![word(67), wide(1)],
+        0x1e => vec![wide(1) >> 70],
+        0x31 | 0x3b | 0x3f => vec![contract],
+        0x3c => vec![contract, U256::ZERO, U256::ZERO, word(32)],
+        // Copies of 32 bytes; RETURNDATACOPY of what is there.
+        0x37 | 0x39 | 0x3e | 0x5e => numbers(&[0, 0, 32]),
+        // BLOCKHASH of the block before.
+        0x40 => numbers(&[super::NUMBER - 1]),
+        0x20 => numbers(&[0, 32]),
+        0x51 | 0x35 => numbers(&[32]),
+        0x52 | 0x53 => vec![word(32), wide(1)],
+        0x54 | 0x5c => numbers(&[1]),
+        0x55 | 0x5d => numbers(&[1, 2]),
+        0xa0..=0xa4 => [word(0), word(32)]
+            .into_iter()
+            .chain((0..4).map(wide))
+            .take(count)
+            .collect(),
+        0xf0 => numbers(&[0, 0, 0]),
+        _ => vec![U256::ZERO; count],
+    })
+}
+
+impl Program {
+    /// The program of `opcodes` in turn, of about `size` bytes; `None` if `table` lacks one of them.
+    pub(super) fn of(table: &Table, opcodes: &[u8], size: usize) -> Option<Self> {
+        let mut units = Vec::new();
+        let mut ending = Bytes::new();
+        for opcode in opcodes {
+            let (unit, its_ending) = Unit::of(table, *opcode)?;
+            units.push(unit);
+            if !its_ending.is_empty() {
+                ending = its_ending;
+            }
+        }
+        let names: Option<Vec<&str>> = opcodes
+            .iter()
+            .map(|opcode| table.mnemonic(*opcode))
+            .collect();
+        let mut prologue = Vec::new();
+        if table.meta(STATICCALL).is_some() {
+            // Returned data for whoever copies it.
+            for value in [0, 0, 0, 0] {
+                push(&mut prologue, word(value));
+            }
+            push(&mut prologue, address_word(RETURNING));
+            prologue.extend_from_slice(&[GAS, STATICCALL, POP]);
+        }
+        for at in 0..DEEP {
+            push(&mut prologue, word(at as u64));
+        }
+        for unit in &units {
+            for operand in unit.operands.iter().rev() {
+                push(&mut prologue, *operand);
+            }
+        }
+        let mut program = Self {
+            name: names?.join(" "),
+            prologue,
+            units,
+            count: 1,
+            ending,
+        };
+        let (one, two) = (program.body(1).len(), program.body(2).len());
+        let room = size.saturating_sub(one + TAIL);
+        program.count = 1 + room / (two - one).max(1);
+        Some(program)
+    }
+
+    /// Everything before the end, with the units so many times.
+    fn body(&self, count: usize) -> Vec<u8> {
+        let mut out = self.prologue.clone();
+        out.push(JUMPDEST);
+        for _ in 0..count {
+            let mut above: usize = self.units.iter().map(|unit| unit.operands.len()).sum();
+            for unit in &self.units {
+                above -= unit.operands.len();
+                unit.write(&mut out, above);
+            }
+        }
+        out
+    }
+
+    /// The code that runs the units `count` times and ends.
+    pub(super) fn straight(&self, count: usize) -> Bytes {
+        [self.body(count).as_slice(), &[STOP]].concat().into()
+    }
+
+    /// The code that runs the units as often as there is room for, again and again while there is more gas
+    /// than `margin`.
+    pub(super) fn looped(&self, margin: u64) -> Bytes {
+        let mut out = self.body(self.count);
+        push(&mut out, word(margin));
+        out.extend_from_slice(&[GAS, GT]);
+        push(&mut out, word(self.prologue.len() as u64));
+        out.extend_from_slice(&[JUMPI, STOP]);
+        out.into()
+    }
+}
+
+/// Bytes after the units, at most.
+const TAIL: usize = 24;

@@ -1,0 +1,173 @@
+//! What came of the cases.
+
+use super::CartOptions;
+use niwaki_primitives::Fork;
+use serde::Serialize;
+use std::time::Duration;
+
+/// One case.
+#[derive(Debug, Serialize)]
+pub(super) struct Case {
+    /// The mnemonics.
+    pub(super) name: String,
+    /// Of each run.
+    gas: u64,
+    /// Times that the opcode ran, or the pair.
+    times: u64,
+    /// Median of the runs over that.
+    ns: f64,
+    pub(super) mgas_per_second: f64,
+    /// Distance of the quartiles over the median.
+    spread: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) revm_mgas_per_second: Option<f64>,
+    /// revm's time over ours, the median of the pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_revm: Option<f64>,
+}
+
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rank among a few runs"
+    )]
+    let rank = (part * (sorted.len().saturating_sub(1)) as f64).round() as usize;
+    sorted.get(rank).copied().unwrap_or(0.0)
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+impl Case {
+    /// Of runs that used `gas` and ran the opcode so many times each.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "figures to be read"
+    )]
+    pub(super) fn new(
+        name: String,
+        (gas, ran): (u64, f64),
+        times: &[(Duration, Option<Duration>)],
+    ) -> Self {
+        let ours = sorted(times.iter().map(|(took, _)| took.as_secs_f64()));
+        let median = quantile(&ours, 0.5);
+        let theirs = sorted(
+            times
+                .iter()
+                .filter_map(|(_, took)| Some((*took)?.as_secs_f64())),
+        );
+        let ratios = sorted(
+            times
+                .iter()
+                .filter_map(|(ours, theirs)| Some((*theirs)?.as_secs_f64() / ours.as_secs_f64())),
+        );
+        let rate = |seconds: f64| gas as f64 / seconds / 1e6;
+        Self {
+            name,
+            gas,
+            times: ran as u64,
+            ns: median * 1e9 / ran,
+            mgas_per_second: rate(median),
+            spread: (quantile(&ours, 0.75) - quantile(&ours, 0.25)) / median,
+            revm_mgas_per_second: (!theirs.is_empty()).then(|| rate(quantile(&theirs, 0.5))),
+            over_revm: (!ratios.is_empty()).then(|| quantile(&ratios, 0.5)),
+        }
+    }
+}
+
+/// All cases, the slowest first.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) fork: &'static str,
+    gas: u64,
+    code_size: u32,
+    batches: u32,
+    pub(super) median_mgas_per_second: f64,
+    /// How much slower than that the slowest is.
+    median_over_slowest: f64,
+    pub(super) cases: Vec<Case>,
+    /// Cases whose program needs more gas than there is.
+    left_out: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(
+        fork: Fork,
+        options: &CartOptions,
+        (mut cases, left_out): (Vec<Case>, Vec<String>),
+    ) -> Self {
+        cases.sort_by(|a, b| a.mgas_per_second.total_cmp(&b.mgas_per_second));
+        let rates: Vec<f64> = cases.iter().map(|case| case.mgas_per_second).collect();
+        let median = quantile(&rates, 0.5);
+        Self {
+            fork: fork.name(),
+            gas: options.gas,
+            code_size: options.code_size,
+            batches: options.batches,
+            median_mgas_per_second: median,
+            median_over_slowest: median / rates.first().copied().unwrap_or(median),
+            cases,
+            left_out,
+        }
+    }
+
+    pub(super) fn print(&self, slowest: usize) {
+        println!(
+            "{} cases, {}, {} gas each, {} bytes of code, medians of {} runs",
+            self.cases.len(),
+            self.fork,
+            self.gas,
+            self.code_size,
+            self.batches
+        );
+        println!(
+            "{:<32} {:>10} {:>10} {:>7}  revm",
+            "slowest", "ns", "Mgas/s", "spread"
+        );
+        for case in self.cases.iter().take(slowest) {
+            case.print();
+        }
+        println!(
+            "median {:.0} Mgas/s, {:.2} times that of the slowest",
+            self.median_mgas_per_second, self.median_over_slowest
+        );
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join(", ");
+            println!("left out, since one run of the program takes more than --gas: {names}");
+        }
+        let mut behind: Vec<&Case> = self
+            .cases
+            .iter()
+            .filter(|case| case.over_revm.is_some_and(|over| over < 1.0))
+            .collect();
+        behind.sort_by(|a, b| {
+            a.over_revm
+                .partial_cmp(&b.over_revm)
+                .unwrap_or(a.ns.total_cmp(&b.ns))
+        });
+        if !behind.is_empty() {
+            println!("slower than revm: {}", behind.len());
+            behind.into_iter().for_each(Case::print);
+        }
+    }
+}
+
+impl Case {
+    fn print(&self) {
+        let peer = match (self.revm_mgas_per_second, self.over_revm) {
+            (Some(rate), Some(over)) => format!("{rate:.0} Mgas/s, {over:.2}x"),
+            _ => String::new(),
+        };
+        println!(
+            "{:<32} {:>10.1} {:>10.0} {:>7.2}  {peer}",
+            self.name, self.ns, self.mgas_per_second, self.spread
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! What a transition gives: the result, the state after, and the transactions that were taken.
+
+use super::transition::{Done, Taken};
+use crate::chain::{encode_receipt, ordered_root};
+use crate::logs_hash::logs_hash;
+use alloy_primitives::keccak256;
+use niwaki_primitives::{Address, B256, Bytes, Encodable2718, Fork, Receipt, Withdrawal, hex, rlp};
+use niwaki_rules::requests_hash;
+use niwaki_testkit::{MemoryState, state_root};
+use serde_json::{Map, Value, json};
+
+fn quantity(value: impl std::fmt::LowerHex) -> Value {
+    Value::String(format!("{value:#x}"))
+}
+
+/// The result, in the form of go-ethereum's and Besu's.
+pub(super) fn result(done: &Done, fork: Fork) -> Value {
+    let ran = &done.ran;
+    let executed = &ran.executed;
+    let encoded: Vec<Bytes> = executed.receipts.iter().map(encode_receipt).collect();
+    let transactions: Vec<Bytes> = ran.taken.iter().map(encoded_transaction).collect();
+    let logs: Vec<_> = executed
+        .receipts
+        .iter()
+        .flat_map(|receipt| &receipt.logs)
+        .cloned()
+        .collect();
+    let header = &done.header;
+    let difficulty = Some(done.difficulty).filter(|difficulty| !difficulty.is_zero());
+    let mut result = json!({
+        "stateRoot": state_root(&done.state),
+        "txRoot": ordered_root(&transactions),
+        "receiptsRoot": ordered_root(&encoded),
+        "logsHash": logs_hash(&logs),
+        "logsBloom": executed.logs_bloom,
+        "receipts": receipts(done),
+        "currentDifficulty": difficulty.map(quantity),
+        "gasUsed": quantity(executed.gas_used),
+    });
+    let mut set = |name: &str, value: Value| result[name] = value;
+    if !ran.rejected.is_empty() {
+        let rejected = ran.rejected.iter();
+        let rejected = rejected.map(|(index, error)| json!({ "index": index, "error": error }));
+        set("rejected", rejected.collect());
+    }
+    if let Some(exception) = ran.exception {
+        set("exception", json!(exception));
+    }
+    if let Some(fee) = header.base_fee_per_gas {
+        set("currentBaseFee", quantity(fee));
+    }
+    if let Some(withdrawals) = &done.withdrawals {
+        set("withdrawalsRoot", json!(withdrawals_root(withdrawals)));
+    }
+    if let Some(excess) = header.excess_blob_gas {
+        set("currentExcessBlobGas", quantity(excess));
+        set("blobGasUsed", quantity(executed.blob_gas_used));
+    }
+    if fork >= Fork::Prague {
+        set("requestsHash", json!(requests_hash(&executed.requests)));
+        set("requests", json!(executed.requests));
+    }
+    if let Some(list) = &executed.block_access_list {
+        let list = rlp::encode(list);
+        set("blockAccessListHash", json!(keccak256(&list)));
+        set("blockAccessList", json!(Bytes::from(list)));
+    }
+    result
+}
+
+fn encoded_transaction(taken: &Taken) -> Bytes {
+    taken.tx.encoded_2718().into()
+}
+
+fn withdrawals_root(withdrawals: &[Withdrawal]) -> B256 {
+    let encoded: Vec<Bytes> = withdrawals.iter().map(|w| rlp::encode(w).into()).collect();
+    ordered_root(&encoded)
+}
+
+fn receipts(done: &Done) -> Value {
+    let mut first_log = 0;
+    let of_each = done
+        .ran
+        .taken
+        .iter()
+        .zip(&done.ran.executed.receipts)
+        .enumerate();
+    let shown = of_each.map(|(index, (taken, receipt))| {
+        let logs = logs(done, (index, taken), receipt, first_log);
+        first_log += receipt.logs.len();
+        json!({
+            "root": receipt.post_state.map_or_else(|| "0x".to_owned(), |root| root.to_string()),
+            "status": quantity(u8::from(receipt.status == Some(true))),
+            "cumulativeGasUsed": quantity(receipt.cumulative_gas_used),
+            "logsBloom": receipt.bloom(),
+            "logs": logs,
+            "transactionHash": taken.tx.tx_hash(),
+            "contractAddress": taken.created.unwrap_or(Address::ZERO),
+            "gasUsed": quantity(taken.gas_used),
+            "blockHash": B256::ZERO,
+            "transactionIndex": quantity(index),
+        })
+    });
+    shown.collect()
+}
+
+/// The logs of a receipt; null if there are none.
+fn logs(done: &Done, (index, taken): (usize, &Taken), receipt: &Receipt, first: usize) -> Value {
+    if receipt.logs.is_empty() {
+        return Value::Null;
+    }
+    let shown = receipt.logs.iter().zip(first..).map(|(log, at)| {
+        json!({
+            "address": log.address,
+            "topics": log.data.topics(),
+            "data": log.data.data,
+            "blockNumber": quantity(done.header.number),
+            "transactionHash": taken.tx.tx_hash(),
+            "transactionIndex": quantity(index),
+            "blockHash": B256::ZERO,
+            "logIndex": quantity(at),
+            "removed": false,
+        })
+    });
+    shown.collect()
+}
+
+/// The state as an alloc: what is zero or empty is left out, but for balances.
+pub(super) fn alloc(state: &MemoryState) -> Value {
+    let accounts = state.accounts.iter().map(|(address, account)| {
+        let mut fields = Map::new();
+        fields.insert("balance".to_owned(), quantity(account.balance));
+        if account.nonce > 0 {
+            fields.insert("nonce".to_owned(), quantity(account.nonce));
+        }
+        if !account.code.is_empty() {
+            let code = hex::encode_prefixed(&**account.code);
+            fields.insert("code".to_owned(), Value::String(code));
+        }
+        if !account.storage.is_empty() {
+            let word =
+                |(slot, value): (_, _)| (B256::from(slot).to_string(), json!(B256::from(value)));
+            let storage: Map<_, _> = account
+                .storage
+                .iter()
+                .map(|(s, v)| word((*s, *v)))
+                .collect();
+            fields.insert("storage".to_owned(), Value::Object(storage));
+        }
+        (address.to_string().to_lowercase(), Value::Object(fields))
+    });
+    Value::Object(accounts.collect())
+}
+
+/// The transactions that were given, taken or not, as a list in RLP, in hex.
+pub(super) fn body(done: &Done) -> Value {
+    let mut out = Vec::new();
+    alloy_rlp::encode_list(&done.ran.given, &mut out);
+    Value::String(hex::encode_prefixed(out))
+}

@@ -1,0 +1,299 @@
+//! The transactions of a transition: objects, signed or with the key to sign them with, or RLP.
+
+use super::Failure;
+use super::input::bytes_of;
+use alloy_consensus::SignableTransaction;
+use alloy_primitives::Signature;
+use alloy_rlp::{Decodable, PayloadView};
+use niwaki_primitives::{
+    AccessList, AccessListItem, Address, Authorization, B256, SignedAuthorization, TxEip1559,
+    TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+};
+use niwaki_testkit::fixtures::{Data, FixtureAddress, Quantity};
+use serde::Deserialize;
+
+/// A transaction in its place.
+#[derive(Clone, Debug)]
+pub(super) enum Signed {
+    /// It is one.
+    Tx(Box<TxEnvelope>),
+    /// It is none; why.
+    Refused(String),
+}
+
+/// A transaction as an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fields {
+    #[serde(rename = "type")]
+    kind: Option<Quantity>,
+    chain_id: Option<Quantity>,
+    #[serde(default)]
+    nonce: Quantity,
+    gas_price: Option<Quantity>,
+    max_fee_per_gas: Option<Quantity>,
+    max_priority_fee_per_gas: Option<Quantity>,
+    max_fee_per_blob_gas: Option<Quantity>,
+    #[serde(alias = "gasLimit")]
+    gas: Quantity,
+    to: Option<Data>,
+    #[serde(default)]
+    value: Quantity,
+    #[serde(default, alias = "data")]
+    input: Data,
+    access_list: Option<Vec<AccessFields>>,
+    blob_versioned_hashes: Option<Vec<B256>>,
+    authorization_list: Option<Vec<AuthorizationFields>>,
+    v: Option<Quantity>,
+    y_parity: Option<Quantity>,
+    #[serde(default)]
+    r: Quantity,
+    #[serde(default)]
+    s: Quantity,
+    secret_key: Option<B256>,
+    /// Whether the signature names the chain (EIP-155).
+    protected: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AccessFields {
+    address: FixtureAddress,
+    #[serde(default)]
+    storage_keys: Vec<B256>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthorizationFields {
+    chain_id: Quantity,
+    address: FixtureAddress,
+    nonce: Quantity,
+    #[serde(alias = "v")]
+    y_parity: Quantity,
+    r: Quantity,
+    s: Quantity,
+}
+
+/// The transactions of `objects`, on a chain of `chain_id`.
+///
+/// # Errors
+/// [`Failure`] with the first that is no transaction.
+pub(super) fn from_json(objects: &[Fields], chain_id: u64) -> Result<Vec<Signed>, Failure> {
+    let envelope = |(index, fields): (usize, &Fields)| {
+        let tx = fields.envelope(chain_id);
+        tx.map(|tx| Signed::Tx(Box::new(tx)))
+            .map_err(|reason| Failure::json("txs", format!("transaction {index}: {reason}")))
+    };
+    objects.iter().enumerate().map(envelope).collect()
+}
+
+/// The transactions of a list in RLP, in hex. One that is none is refused in its place.
+///
+/// # Errors
+/// [`Failure`] if it is no list.
+pub(super) fn from_rlp(hex: &str) -> Result<Vec<Signed>, Failure> {
+    let bytes = bytes_of("txs", hex)?;
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let view = alloy_rlp::Header::decode_raw(&mut bytes.as_ref())
+        .map_err(|error| Failure::rlp(format!("txs is no RLP: {error}")))?;
+    let PayloadView::List(items) = view else {
+        return Err(Failure::rlp("txs is no list".to_owned()));
+    };
+    let decoded = |mut item: &[u8]| match TxEnvelope::decode(&mut item) {
+        Ok(tx) => Signed::Tx(Box::new(tx)),
+        Err(error) => Signed::Refused(format!("no transaction: {error}")),
+    };
+    Ok(items.into_iter().map(decoded).collect())
+}
+
+impl Fields {
+    /// The type that was given, or that the fields are of.
+    fn tx_type(&self) -> Result<u64, String> {
+        if let Some(kind) = self.kind {
+            return number("type", kind);
+        }
+        Ok(if self.authorization_list.is_some() {
+            4
+        } else if self.blob_versioned_hashes.is_some() {
+            3
+        } else if self.max_fee_per_gas.is_some() {
+            2
+        } else {
+            u64::from(self.access_list.is_some())
+        })
+    }
+
+    fn envelope(&self, chain: u64) -> Result<TxEnvelope, String> {
+        let chain_id = match self.chain_id {
+            Some(id) => number("chainId", id)?,
+            None => chain,
+        };
+        let (nonce, gas_limit) = (number("nonce", self.nonce)?, number("gas", self.gas)?);
+        let (value, input) = (self.value.0, self.input.0.clone());
+        let max_fee_per_gas = price(self.max_fee_per_gas.or(self.gas_price))?;
+        let max_priority_fee_per_gas = price(self.max_priority_fee_per_gas.or(self.gas_price))?;
+        let access_list = self.access_list();
+        match self.tx_type()? {
+            0 => self.legacy(chain, nonce, gas_limit),
+            1 => self.sign(TxEip2930 {
+                chain_id,
+                nonce,
+                gas_price: price(self.gas_price)?,
+                gas_limit,
+                to: self.kind()?,
+                value,
+                access_list,
+                input,
+            }),
+            2 => self.sign(TxEip1559 {
+                chain_id,
+                nonce,
+                gas_limit,
+                max_fee_per_gas,
+                max_priority_fee_per_gas,
+                to: self.kind()?,
+                value,
+                access_list,
+                input,
+            }),
+            3 => self.sign(TxEip4844 {
+                chain_id,
+                nonce,
+                gas_limit,
+                max_fee_per_gas,
+                max_priority_fee_per_gas,
+                to: self.receiver()?,
+                value,
+                access_list,
+                blob_versioned_hashes: self.blob_versioned_hashes.clone().unwrap_or_default(),
+                max_fee_per_blob_gas: price(self.max_fee_per_blob_gas)?,
+                input,
+            }),
+            4 => self.sign(TxEip7702 {
+                chain_id,
+                nonce,
+                gas_limit,
+                max_fee_per_gas,
+                max_priority_fee_per_gas,
+                to: self.receiver()?,
+                value,
+                access_list,
+                authorization_list: self.authorizations()?,
+                input,
+            }),
+            other => Err(format!(
+                "{other} is no type of transaction; there are 0 to 4"
+            )),
+        }
+    }
+
+    fn legacy(&self, chain: u64, nonce: u64, gas_limit: u64) -> Result<TxEnvelope, String> {
+        let mut tx = TxLegacy {
+            chain_id: None,
+            nonce,
+            gas_price: price(self.gas_price)?,
+            gas_limit,
+            to: self.kind()?,
+            value: self.value.0,
+            input: self.input.0.clone(),
+        };
+        if self.is_unsigned() {
+            tx.chain_id = self.protected.unwrap_or(true).then_some(chain);
+            return self.sign(tx);
+        }
+        let v = number("v", self.v.unwrap_or_default())?;
+        // EIP-155: twice the chain id and 35 or 36.
+        let (chain_id, parity) = match v {
+            27 | 28 => (None, v == 28),
+            35.. => (Some((v - 35) / 2), v % 2 == 0),
+            _ => return Err(format!("v {v} is of no signature")),
+        };
+        tx.chain_id = chain_id;
+        let signature = Signature::new(self.r.0, self.s.0, parity);
+        Ok(tx.into_signed(signature).into())
+    }
+
+    /// Whether it is to be signed here.
+    fn is_unsigned(&self) -> bool {
+        self.secret_key.is_some() && self.r.0.is_zero() && self.s.0.is_zero()
+    }
+
+    fn sign<T: SignableTransaction<Signature>>(&self, tx: T) -> Result<TxEnvelope, String>
+    where
+        TxEnvelope: From<alloy_consensus::Signed<T>>,
+    {
+        let signature = match self.secret_key.filter(|_| self.is_unsigned()) {
+            Some(key) => {
+                let signed = niwaki_crypto::sign(&tx.signature_hash(), &key);
+                let (r, s, parity) = signed.map_err(|error| format!("secretKey: {error}"))?;
+                Signature::new(r, s, parity)
+            }
+            None => {
+                let v = number("v", self.y_parity.or(self.v).unwrap_or_default())?;
+                Signature::new(self.r.0, self.s.0, matches!(v, 1 | 28))
+            }
+        };
+        Ok(tx.into_signed(signature).into())
+    }
+
+    fn kind(&self) -> Result<TxKind, String> {
+        let Some(to) = self.to.as_ref().filter(|to| !to.0.is_empty()) else {
+            return Ok(TxKind::Create);
+        };
+        let address = Address::try_from(to.0.as_ref());
+        let wrong = |_| format!("to is of {} bytes, an address has 20", to.0.len());
+        address.map(TxKind::Call).map_err(wrong)
+    }
+
+    /// The receiver, where there must be one.
+    fn receiver(&self) -> Result<Address, String> {
+        match self.kind()? {
+            TxKind::Call(to) => Ok(to),
+            TxKind::Create => Err("to is missing; this type can't create a contract".to_owned()),
+        }
+    }
+
+    fn access_list(&self) -> AccessList {
+        let items = self
+            .access_list
+            .iter()
+            .flatten()
+            .map(|item| AccessListItem {
+                address: item.address.0,
+                storage_keys: item.storage_keys.clone(),
+            });
+        AccessList(items.collect())
+    }
+
+    fn authorizations(&self) -> Result<Vec<SignedAuthorization>, String> {
+        let signed = |fields: &AuthorizationFields| {
+            let inner = Authorization {
+                chain_id: fields.chain_id.0,
+                address: fields.address.0,
+                nonce: number("an authorization's nonce", fields.nonce)?,
+            };
+            let parity = u8::try_from(fields.y_parity.0)
+                .map_err(|_| format!("an authorization's parity {}", fields.y_parity.0))?;
+            Ok(SignedAuthorization::new_unchecked(
+                inner, parity, fields.r.0, fields.s.0,
+            ))
+        };
+        self.authorization_list
+            .iter()
+            .flatten()
+            .map(signed)
+            .collect()
+    }
+}
+
+fn number(what: &str, quantity: Quantity) -> Result<u64, String> {
+    u64::try_from(quantity.0).map_err(|_| format!("{what} {} is beyond 64 bits", quantity.0))
+}
+
+fn price(quantity: Option<Quantity>) -> Result<u128, String> {
+    let wei: U256 = quantity.unwrap_or_default().0;
+    u128::try_from(wei).map_err(|_| format!("a price of {wei} wei is beyond 128 bits"))
+}

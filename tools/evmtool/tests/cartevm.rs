@@ -1,0 +1,112 @@
+//! `cartevm` from the command line: every opcode of every fork runs, with the gas that revm uses.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_niwaki-evm"))
+        .arg("cartevm")
+        .args(arguments)
+        .output()
+        .expect("the program starts")
+}
+
+/// The report of a short run.
+fn report(arguments: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (json, svg) = (path("c.json"), path("c.svg"));
+    let short = ["--batches", "1", "--code-size", "512"];
+    let output = run(&[arguments, &short, &["--json", &json, "--svg", &svg]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("median"), "{printed}");
+    let picture = std::fs::read_to_string(svg).expect("a picture");
+    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
+    let report = std::fs::read(json).expect("a report");
+    serde_json::from_slice(&report).expect("JSON")
+}
+
+fn cases(report: &Value) -> &Vec<Value> {
+    report["cases"].as_array().expect("a list")
+}
+
+/// The program itself compares the gas of both machines.
+#[test]
+fn every_opcode_of_every_fork_uses_the_gas_that_it_uses_on_revm() {
+    for (fork, opcodes) in [
+        ("Frontier", 130),
+        ("Byzantium", 135),
+        ("Berlin", 142),
+        ("Osaka", 150),
+    ] {
+        let report = report(&["--fork", fork, "--revm", "--gas", "6000000"]);
+        assert_eq!(cases(&report).len(), opcodes, "{fork}");
+        for case in cases(&report) {
+            assert!(case["over_revm"].as_f64().unwrap() > 0.0, "{case}");
+        }
+    }
+    // A fork that revm's programs are not run for.
+    let report = report(&["--fork", "Amsterdam", "--revm", "--gas", "6000000"]);
+    let left_out = report["left_out"].as_array().unwrap();
+    assert_eq!(cases(&report).len() + left_out.len(), 154);
+    assert!(
+        left_out
+            .iter()
+            .all(|name| name.as_str().unwrap().starts_with("CREATE"))
+    );
+}
+
+#[test]
+fn pairs_run_both_opcodes_equally_often() {
+    let options = ["--only", "mulmod", "--pairs", "--revm", "--gas", "6000000"];
+    let report = report(&options);
+    assert_eq!(cases(&report).len(), 150);
+    let case = cases(&report)
+        .iter()
+        .find(|case| case["name"] == "MULMOD ADD")
+        .unwrap();
+    // Copies of three operands, MULMOD, POP; a copy of one, and ADD, whose result is the other.
+    let pair = 3.0 * 3.0 + 8.0 + 2.0 + 3.0 + 3.0;
+    let each = case["gas"].as_f64().unwrap() / case["times"].as_f64().unwrap();
+    assert!((each / pair - 1.0).abs() < 0.1, "{case}");
+}
+
+#[test]
+fn the_slowest_is_first_and_the_median_in_the_middle() {
+    let report = report(&[
+        "--only",
+        "ADD,SLOAD,EXP,KECCAK256,CREATE",
+        "--gas",
+        "6000000",
+    ]);
+    let rates: Vec<f64> = cases(&report)
+        .iter()
+        .map(|case| case["mgas_per_second"].as_f64().unwrap())
+        .collect();
+    assert_eq!(rates.len(), 5);
+    assert!(rates.is_sorted(), "{rates:?}");
+    assert_eq!(report["median_mgas_per_second"].as_f64().unwrap(), rates[2]);
+}
+
+#[test]
+fn what_can_not_be_measured_is_refused_with_the_reason() {
+    for (arguments, text) in [
+        (vec!["--only", "NOPE"], "--only NOPE is no opcode of Osaka"),
+        (
+            vec!["--fork", "Frontier", "--only", "PUSH0"],
+            "PUSH0 is no opcode of Frontier",
+        ),
+        (vec!["--fork", "Atlantis"], "--fork Atlantis is no fork"),
+        (vec!["--gas", "1000"], "--gas 1000 is not enough"),
+        (vec!["--code-size", "10"], "10 is not in 512..=60000"),
+    ] {
+        let output = run(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(text),
+            "{errors}"
+        );
+    }
+}
