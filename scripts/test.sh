@@ -19,6 +19,9 @@ step cargo clippy --release --workspace --all-targets -- -D warnings
 step cargo test --release --workspace
 step cargo build --release --workspace --bins
 bin="$CARGO_TARGET_DIR/release"
+if [ "$(uname -m)" = x86_64 ]; then
+  step cargo xtask handlers "$bin/niwaki"
+fi
 # Beside geth where `cargo xtask peers` has built it, else beside itself.
 peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
 [ -x "${peer[1]}" ] || peer=()

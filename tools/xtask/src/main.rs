@@ -7,6 +7,7 @@
 
 mod deps;
 mod finding;
+mod handlers;
 mod manifest;
 mod markdown;
 mod peers;
@@ -24,6 +25,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy                   check the sources against the house rules
+  handlers PROGRAM       check that the interpreter's handlers end in jumps in a release build
   deps                   check every manifest against ARCHITECTURE.md and docs/dependencies.md
   peers [--bin-dir DIR]  install the clients we are measured against, where missing (needs go)";
 
@@ -43,6 +45,10 @@ fn run(words: &[&str]) -> Result<(), String> {
     match words {
         ["tidy"] => report("tidy", &tidy::check(&workspace_root()?)?),
         ["deps"] => report("deps", &deps::check(&workspace_root()?)?),
+        ["handlers", program] => {
+            println!("{}", handlers::check(Path::new(program))?);
+            Ok(())
+        }
         ["peers"] => peers::install(&peers::default_bin_dir(&workspace_root()?)),
         ["peers", "--bin-dir", dir] => peers::install(Path::new(dir)),
         ["help" | "--help" | "-h"] => {

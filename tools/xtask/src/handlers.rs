@@ -1,0 +1,96 @@
+//! Whether the interpreter's handlers end in jumps, by the machine code of a program.
+//!
+//! A handler reaches the next through a table of 256. Where the compiler could not make a jump of that call,
+//! each opcode of that kind leaves its frame on the native stack, and long code overflows it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// What names a handler in the symbols of a program.
+const HANDLER: &str = "niwaki_evm::interpreter::threaded";
+/// Fewer than there are opcodes: a program that has fewer handlers is none to judge.
+const FEWEST: usize = 140;
+
+/// Disassembles `program` and says how many handlers it has.
+///
+/// # Errors
+/// Which of them call the next one, or why that can't be known.
+pub(crate) fn check(program: &Path) -> Result<String, String> {
+    let shown = program.display();
+    let output = Command::new("objdump")
+        .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
+        .arg(program)
+        .output()
+        .map_err(|error| format!("can't run objdump (package binutils): {error}"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("objdump {shown}: {}", errors.trim()));
+    }
+    let disassembly = String::from_utf8_lossy(&output.stdout);
+    let (handlers, calls) = judge(&disassembly);
+    if handlers < FEWEST {
+        return Err(format!(
+            "{shown} has {handlers} handlers of opcodes; give a release build for x86-64 that has its symbols"
+        ));
+    }
+    match calls.as_slice() {
+        [] => Ok(format!("handlers: {handlers} of {shown} end in jumps")),
+        _ => Err(format!(
+            "{} of the handlers of {shown} call the next one, which ends in an overflow of the stack: keep what \
+             needs a frame in a function of its own, never inlined:\n{}",
+            calls.len(),
+            calls.join("\n")
+        )),
+    }
+}
+
+/// How many handlers there are, and the calls through a table in them.
+fn judge(disassembly: &str) -> (usize, Vec<&str>) {
+    let (mut handlers, mut is_handler) = (0, false);
+    let mut calls = Vec::new();
+    for line in disassembly.lines() {
+        if line.ends_with(">:") {
+            is_handler = line.contains(HANDLER);
+            handlers += usize::from(is_handler);
+        } else if is_handler && line.contains("call") && line.contains(",8)") {
+            calls.push(line.trim());
+        }
+    }
+    (handlers, calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JUMPS: &str = "\
+00000000005ad000 <niwaki_evm::interpreter::threaded>:
+  5ad000:\tsub    0x808(%r8),%rdx
+  5ad010:\tcall   *0x3e04b6(%rip)        # 98d440 <niwaki_evm::ops::memory::grow>
+  5ad018:\tjmp    *(%r8,%rax,8)
+";
+    const CALLS: &str = "\
+00000000005ae000 <niwaki_evm::interpreter::threaded>:
+  5ae1ec:\tcall   *(%rbx,%rax,8)
+  5ae1ef:\tret
+00000000005ae200 <niwaki_evm::interpreter::run>:
+  5ae210:\tcall   *(%rbx,%rax,8)
+";
+
+    #[test]
+    fn a_call_through_the_table_is_found_in_handlers_only() {
+        assert_eq!(judge(JUMPS), (1, vec![]));
+        assert_eq!(judge(CALLS), (1, vec!["5ae1ec:\tcall   *(%rbx,%rax,8)"]));
+        assert_eq!(judge(&[JUMPS, CALLS, JUMPS].concat()).0, 3);
+    }
+
+    #[test]
+    fn a_program_without_handlers_is_none_to_judge() {
+        let own = std::env::current_exe().unwrap();
+        let error = check(&own).unwrap_err();
+        assert!(
+            error.contains("objdump") || error.contains("has 0 handlers"),
+            "{error}"
+        );
+    }
+}
