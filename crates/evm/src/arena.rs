@@ -1,10 +1,11 @@
-//! Stacks and memories of all frames, reserved once as address space and touched as needed.
+//! Stacks and memories of all frames, reserved once as address space and touched as needed, and what else of
+//! a machine its thread keeps for the next one.
 //!
 //! Nothing is allocated per call. The stack of depth `d` begins at `d * STACK_STRIDE`; its place
 //! makes the height of the stack readable from the low bits of the stack pointer. A frame's memory
 //! begins where its caller's ends, since a caller can't grow its memory while its callee runs.
 
-use crate::word::Word;
+use crate::{slot_hashes::SlotHashes, word::Word};
 use memmap2::{Advice, MmapMut, MmapOptions, UncheckedAdvice};
 use std::cell::RefCell;
 
@@ -29,10 +30,12 @@ thread_local! {
     static LEFT: RefCell<Option<Reserved>> = const { RefCell::new(None) };
 }
 
+/// What a thread keeps.
 #[derive(Debug)]
 struct Reserved {
     stacks: MmapMut,
     memory: MmapMut,
+    slot_hashes: SlotHashes,
 }
 
 /// The reserved address space of one [`crate::Evm`].
@@ -67,7 +70,11 @@ impl Reserved {
         // Huge pages would commit 2 MiB for every depth that is touched.
         let _ = stacks.advise(Advice::NoHugePage);
         let _ = memory.advise(Advice::NoHugePage);
-        Self { stacks, memory }
+        Self {
+            stacks,
+            memory,
+            slot_hashes: SlotHashes::default(),
+        }
     }
 }
 
@@ -98,6 +105,13 @@ impl Arena {
         assert!(depth < FRAMES, "depth is bounded by the call rules");
         // SAFETY: the stack of every such depth lies in the reservation, and is aligned.
         unsafe { self.stacks.add(depth * STACK_STRIDE).cast() }
+    }
+
+    /// The hashes that came lately on this thread.
+    #[inline(always)]
+    pub(crate) fn slot_hashes(&mut self) -> &mut SlotHashes {
+        let reserved = self.reserved.as_mut().expect("there until it is dropped");
+        &mut reserved.slot_hashes
     }
 
     /// The start of the memory region.

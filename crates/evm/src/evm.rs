@@ -5,10 +5,11 @@
 
 use crate::{
     arena::{Arena, FRAMES},
+    division::LastDivisor,
     env::{BlockEnv, TxEnv},
     frame::{Exit, Frame, Halt, Kind, Request},
     interpreter::{self, Dispatch},
-    modulus::LastModulus,
+    modulus::Modulus,
     state_gas::StateGas,
     table::Table,
     tracer::{Failure, Left, Tracer},
@@ -31,7 +32,9 @@ pub(crate) struct Shared<'v> {
     pub(crate) block: BlockEnv,
     pub(crate) tx: TxEnv,
     pub(crate) arena: Arena,
-    pub(crate) modulus: LastModulus,
+    /// Of the last division, and of the last sum or product modulo a number.
+    pub(crate) divisor: LastDivisor,
+    pub(crate) modulus: Modulus,
     /// What the last call returned.
     pub(crate) return_data: Vec<u8>,
     /// Who got how much by the last SELFDESTRUCT.
@@ -93,7 +96,8 @@ impl<'v> Evm<'v> {
             block,
             tx: TxEnv::default(),
             arena: Arena::new(),
-            modulus: LastModulus::default(),
+            divisor: LastDivisor::default(),
+            modulus: Modulus::default(),
             return_data: Vec::new(),
             heir: Default::default(),
             told_logs: 0,

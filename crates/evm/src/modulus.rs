@@ -1,27 +1,30 @@
-//! Products modulo a number that comes again.
+//! Sums and products modulo a number that comes again.
 //!
-//! Code that multiplies modulo a number mostly goes on with the same one. From the second time on its
+//! Code that computes modulo a number mostly goes on with the same one. From the second product on its
 //! reciprocal is kept, and the remainder takes two products of 256 bits where a division takes four steps
 //! that wait for each other.
 //!
 //! Source: Moeller and Granlund, *Improved division by invariant integers* (2011), algorithm 4, with words of
 //! 256 bits.
 
-use crate::ops::arithmetic::{add, carrying_add, sub};
-use niwaki_primitives::{U256, U512};
+use crate::division::{Divisor, LastDivisor};
+use crate::ops::arithmetic::{add, carrying_add, mul, sub};
 
 type Limbs = [u64; 4];
 
 /// The modulus that came last.
 #[derive(Debug, Default)]
-pub(crate) struct LastModulus {
-    modulus: Limbs,
+pub(crate) struct Modulus {
+    divisor: LastDivisor,
+    /// That of the last product, and what is known of it.
+    of_product: Limbs,
     reciprocal: Option<Reciprocal>,
 }
 
 #[derive(Debug)]
 struct Reciprocal {
-    /// The modulus with its highest bit set.
+    modulus: Divisor,
+    /// With its highest bit set.
     divisor: Limbs,
     /// By so many bits it was shifted for that, fewer than 64.
     shift: u32,
@@ -29,33 +32,34 @@ struct Reciprocal {
     inverse: Limbs,
 }
 
-impl LastModulus {
-    /// `a` times `b` modulo `n`; 0 modulo 0.
+impl Modulus {
+    /// `a` and `b` modulo `n`; 0 modulo 0.
     #[inline(never)]
-    pub(crate) fn mul_mod(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
-        let remainder = match self.reciprocal_of(n) {
-            Some(reciprocal) => reciprocal.mul_mod(a, b, n),
-            None => None,
-        };
-        remainder.unwrap_or_else(|| {
-            let int = U256::from_limbs;
-            int(*a).mul_mod(int(*b), int(*n)).into_limbs()
-        })
+    pub(crate) fn sum(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+        let ([a, b, c, d], carry) = sum(a, b, false);
+        self.divisor
+            .remainder_of_sum(&[a, b, c, d, u64::from(carry)], n)
     }
 
-    /// That of `n`, if `n` comes again and is not small.
-    #[inline(always)]
-    fn reciprocal_of(&mut self, n: &Limbs) -> Option<&Reciprocal> {
-        if n[3] == 0 {
-            return None;
-        }
-        if self.modulus != *n {
-            self.modulus = *n;
+    /// `a` times `b` modulo `n`; 0 modulo 0.
+    #[inline(never)]
+    pub(crate) fn product(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+        let (low, high) = product(a, b);
+        if self.of_product != *n {
+            self.of_product = *n;
             self.reciprocal = None;
-            return None;
+        } else if n[3] != 0 {
+            let reciprocal = self.reciprocal.get_or_insert_with(|| Reciprocal::of(n));
+            return reciprocal.remainder(&low, &high);
         }
-        Some(self.reciprocal.get_or_insert_with(|| Reciprocal::of(n)))
+        Divisor::of(n).remainder_of_product(&joined(&low, &high))
     }
+}
+
+#[inline(always)]
+fn joined(low: &Limbs, high: &Limbs) -> [u64; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (*low, *high);
+    [a, b, c, d, e, f, g, h]
 }
 
 impl Reciprocal {
@@ -63,32 +67,31 @@ impl Reciprocal {
     #[inline(never)]
     fn of(modulus: &Limbs) -> Self {
         let shift = modulus[3].leading_zeros();
-        let divisor: U256 = U256::from_limbs(*modulus) << shift;
+        let divisor = shifted_left(modulus, &[0; 4], shift).0;
         // 2^512 - 1 less 2^256 divisors.
-        let dividend: U512 = U512::MAX - (U512::from(divisor) << 256_usize);
-        let inverse: U512 = dividend / U512::from(divisor);
+        let dividend = joined(&[u64::MAX; 4], &divisor.map(|limb| !limb));
         Self {
-            divisor: divisor.into_limbs(),
+            modulus: Divisor::of(modulus),
+            divisor,
             shift,
-            inverse: inverse.to::<U256>().into_limbs(),
+            inverse: Divisor::of(&divisor).quotient_of_product(&dividend),
         }
     }
 
-    /// `a` times `b` modulo `n`, which this is of; `None` if the quotient may have more than 256 bits: not if
-    /// either factor is less than `n`.
+    /// The remainder of a number of 512 bits.
     #[inline(always)]
-    fn mul_mod(&self, a: &Limbs, b: &Limbs, n: &Limbs) -> Option<Limbs> {
-        let (low, high) = product(a, b);
-        if !sub(&high, n).1 {
-            return None;
+    fn remainder(&self, low: &Limbs, high: &Limbs) -> Limbs {
+        let (low, mut high, over) = shifted_left(low, high, self.shift);
+        if over > 0 || !sub(&high, &self.divisor).1 {
+            // The quotient has more than 256 bits: neither factor was less than the modulus.
+            high = self.modulus.without_excess(&high, over);
         }
-        let (low, high) = shifted_left(&low, &high, self.shift);
         let (fraction, quotient) = product(&self.inverse, &high);
         let (fraction, carry) = sum(&fraction, &low, false);
         let (quotient, _) = sum(&quotient, &high, carry);
         // One more than the quotient at times, and then the remainder is less than zero.
         let quotient = add(&quotient, &[1, 0, 0, 0]);
-        let mut remainder = sub(&low, &product(&quotient, &self.divisor).0).0;
+        let mut remainder = sub(&low, &mul(&quotient, &self.divisor)).0;
         if sub(&fraction, &remainder).1 {
             remainder = add(&remainder, &self.divisor);
         }
@@ -96,7 +99,7 @@ impl Reciprocal {
         if !is_less {
             remainder = less;
         }
-        Some(shifted_right(&remainder, self.shift))
+        shifted_right(&remainder, self.shift)
     }
 }
 
@@ -125,42 +128,34 @@ fn sum(a: &Limbs, b: &Limbs, carry: bool) -> (Limbs, bool) {
     (sum, carry)
 }
 
-/// Both halves shifted left by fewer than 64 bits, none of which is lost.
+/// Both halves shifted left by fewer than 64 bits, and what comes out at the top.
 #[inline(always)]
-fn shifted_left(low: &Limbs, high: &Limbs, shift: u32) -> (Limbs, Limbs) {
+fn shifted_left(low: &Limbs, high: &Limbs, shift: u32) -> (Limbs, Limbs, u64) {
     // In two steps, since 64 bits are too many for one.
-    let joined = |high: u64, low: u64| high << shift | low >> 1 >> (63 - shift);
+    let join = |high: u64, low: u64| high << shift | low >> 1 >> (63 - shift);
     let [a, b, c, d] = *low;
     let [e, f, g, h] = *high;
     (
-        [a << shift, joined(b, a), joined(c, b), joined(d, c)],
-        [joined(e, d), joined(f, e), joined(g, f), joined(h, g)],
+        [a << shift, join(b, a), join(c, b), join(d, c)],
+        [join(e, d), join(f, e), join(g, f), join(h, g)],
+        join(0, h),
     )
 }
 
 /// Shifted right by fewer than 64 bits.
 #[inline(always)]
 fn shifted_right(number: &Limbs, shift: u32) -> Limbs {
-    let joined = |high: u64, low: u64| low >> shift | high << 1 << (63 - shift);
+    let join = |high: u64, low: u64| low >> shift | high << 1 << (63 - shift);
     let [a, b, c, d] = *number;
-    [joined(b, a), joined(c, b), joined(d, c), d >> shift]
+    [join(b, a), join(c, b), join(d, c), d >> shift]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::arithmetic::limbs;
+    use niwaki_primitives::U256;
     use proptest::prelude::*;
-
-    fn limbs() -> impl Strategy<Value = Limbs> {
-        let limb = prop_oneof![
-            Just(0),
-            Just(1),
-            Just(u64::MAX),
-            Just(1 << 63),
-            any::<u64>()
-        ];
-        prop::array::uniform4(limb)
-    }
 
     fn expected(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
         let int = U256::from_limbs;
@@ -182,13 +177,13 @@ mod tests {
         fn a_modulus_that_comes_again_gives_the_same(
             a in limbs(), b in limbs(), n in limbs(), shift in 0..64_u32,
         ) {
-            let mut last = LastModulus::default();
+            let mut last = Modulus::default();
             let mut n = n;
             n[3] >>= shift;
             for _ in 0..2 {
                 for a in factors(a, &n) {
                     for b in factors(b, &n) {
-                        prop_assert_eq!(last.mul_mod(&a, &b, &n), expected(&a, &b, &n));
+                        prop_assert_eq!(last.product(&a, &b, &n), expected(&a, &b, &n));
                     }
                 }
             }
@@ -197,20 +192,20 @@ mod tests {
 
         #[test]
         fn moduli_that_take_turns_give_the_same(a in limbs(), moduli in prop::array::uniform2(limbs())) {
-            let mut last = LastModulus::default();
+            let mut last = Modulus::default();
             for n in [0, 0, 1, 0, 1, 1, 0] {
                 let n = &moduli[n];
-                prop_assert_eq!(last.mul_mod(&a, &a, n), expected(&a, &a, n));
+                prop_assert_eq!(last.product(&a, &a, n), expected(&a, &a, n));
             }
         }
     }
 
     #[test]
     fn a_reciprocal_is_made_when_a_modulus_comes_a_second_time() {
-        let mut last = LastModulus::default();
+        let mut last = Modulus::default();
         let (n, other) = ([5, 0, 0, 7], [6, 0, 0, 7]);
         let known = [n, n, n, other, n, n].map(|n| {
-            last.mul_mod(&[3; 4], &[4; 4], &n);
+            last.product(&[3; 4], &[4; 4], &n);
             last.reciprocal.is_some()
         });
         assert_eq!(known, [false, true, true, false, false, true]);
@@ -218,9 +213,9 @@ mod tests {
 
     #[test]
     fn modulo_nothing_is_nothing() {
-        let mut last = LastModulus::default();
+        let mut last = Modulus::default();
         for n in [[0; 4], [1, 0, 0, 0], [0; 4]] {
-            assert_eq!(last.mul_mod(&[u64::MAX; 4], &[u64::MAX; 4], &n), [0; 4]);
+            assert_eq!(last.product(&[u64::MAX; 4], &[u64::MAX; 4], &n), [0; 4]);
         }
     }
 }

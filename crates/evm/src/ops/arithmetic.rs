@@ -3,7 +3,11 @@
 //! Most operands of real code fit in 64 bits, so each costly operation looks for that first.
 
 use super::{binary, op};
-use crate::word::{Word, write};
+use crate::{
+    division::LastDivisor,
+    modulus::Modulus,
+    word::{Word, write},
+};
 use niwaki_primitives::U256;
 
 type Limbs = [u64; 4];
@@ -72,7 +76,7 @@ fn magnitude(a: &Limbs) -> Limbs {
     clippy::cast_possible_truncation,
     reason = "the low half of a wide product is meant"
 )]
-fn mul(a: &Limbs, b: &Limbs) -> Limbs {
+pub(crate) fn mul(a: &Limbs, b: &Limbs) -> Limbs {
     let wide = |x: u64, y: u64| u128::from(x) * u128::from(y);
     if high_limbs(a) | high_limbs(b) == 0 {
         let product = wide(a[0], b[0]);
@@ -98,35 +102,26 @@ fn mul(a: &Limbs, b: &Limbs) -> Limbs {
 }
 
 #[inline(always)]
-fn div(a: &Limbs, b: &Limbs) -> Limbs {
+fn div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
     if high_limbs(a) | high_limbs(b) == 0 {
         return [a[0].checked_div(b[0]).unwrap_or(0), 0, 0, 0];
     }
-    div_wide(a, b)
-}
-
-#[inline(never)]
-fn div_wide(a: &Limbs, b: &Limbs) -> Limbs {
-    int(a).checked_div(int(b)).unwrap_or_default().into_limbs()
+    last.quotient(a, b)
 }
 
 #[inline(always)]
-fn rem(a: &Limbs, b: &Limbs) -> Limbs {
+fn rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
     if high_limbs(a) | high_limbs(b) == 0 {
         return [a[0].checked_rem(b[0]).unwrap_or(0), 0, 0, 0];
     }
-    rem_wide(a, b)
+    last.remainder(a, b)
 }
 
+/// Division of two's complement numbers, towards zero; -2^255 / -1 wraps to itself. In a handler its numbers
+/// would need a frame, so that the handler could not jump to the next.
 #[inline(never)]
-fn rem_wide(a: &Limbs, b: &Limbs) -> Limbs {
-    int(a).checked_rem(int(b)).unwrap_or_default().into_limbs()
-}
-
-/// Division of two's complement numbers, towards zero; -2^255 / -1 wraps to itself.
-#[inline(always)]
-fn signed_div(a: &Limbs, b: &Limbs) -> Limbs {
-    let quotient = div(&magnitude(a), &magnitude(b));
+fn signed_div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+    let quotient = div(&magnitude(a), &magnitude(b), last);
     if is_negative(a) == is_negative(b) {
         quotient
     } else {
@@ -135,9 +130,9 @@ fn signed_div(a: &Limbs, b: &Limbs) -> Limbs {
 }
 
 /// Remainder with the sign of the dividend.
-#[inline(always)]
-fn signed_rem(a: &Limbs, b: &Limbs) -> Limbs {
-    let remainder = rem(&magnitude(a), &magnitude(b));
+#[inline(never)]
+fn signed_rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+    let remainder = rem(&magnitude(a), &magnitude(b), last);
     if is_negative(a) {
         negate(&remainder)
     } else {
@@ -146,18 +141,13 @@ fn signed_rem(a: &Limbs, b: &Limbs) -> Limbs {
 }
 
 #[inline(always)]
-fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
+fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs, last: &mut Modulus) -> Limbs {
     if !(sub(a, n).1 && sub(b, n).1) {
-        return add_mod_wide(a, b, n);
+        return last.sum(a, b, n);
     }
     // The sum is that of `a` and the negative of what `b` lacks to `n`.
     let (less, is_less) = sub(a, &sub(n, b).0);
     if is_less { add(&less, n) } else { less }
-}
-
-#[inline(never)]
-fn add_mod_wide(a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
-    int(a).add_mod(int(b), int(n)).into_limbs()
 }
 
 /// A power modulo 2^256.
@@ -207,27 +197,41 @@ fn sign_extend(at: u64, value: &Limbs) -> Limbs {
     result
 }
 
+/// An opcode that divides its top by the word below, and knows the last divisor.
+macro_rules! dividing {
+    ($name:ident = $code:literal, $divide:ident) => {
+        op!($name = $code, 2 => 1, |r| {
+            let last = &mut (*r.frame).shared().divisor;
+            let result = $divide(&(*r.peek(0)).0, &(*r.peek(1)).0, last);
+            write(r.peek(1), result);
+            r.pop(1);
+            true
+        });
+    };
+}
+
 binary!(Add = 0x01, |a, b| add(a, b));
 binary!(Mul = 0x02, |a, b| mul(a, b));
 binary!(Sub = 0x03, |a, b| sub(a, b).0);
-binary!(Div = 0x04, |a, b| div(a, b));
-binary!(Sdiv = 0x05, |a, b| signed_div(a, b));
-binary!(Mod = 0x06, |a, b| rem(a, b));
-binary!(Smod = 0x07, |a, b| signed_rem(a, b));
+dividing!(Div = 0x04, div);
+dividing!(Sdiv = 0x05, signed_div);
+dividing!(Mod = 0x06, rem);
+dividing!(Smod = 0x07, signed_rem);
 binary!(Signextend = 0x0b, |a, b| sign_extend(
     Word(*a).saturating_u64(),
     b
 ));
 
 op!(Addmod = 0x08, 3 => 1, |r| {
-    let result = add_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
+    let last = &mut (*r.frame).shared().modulus;
+    let result = add_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0, last);
     write(r.peek(2), result);
     r.pop(2);
     true
 });
 op!(Mulmod = 0x09, 3 => 1, |r| {
     let last = &mut (*r.frame).shared().modulus;
-    let result = last.mul_mod(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
+    let result = last.product(&(*r.peek(0)).0, &(*r.peek(1)).0, &(*r.peek(2)).0);
     write(r.peek(2), result);
     r.pop(2);
     true
@@ -244,21 +248,24 @@ op!(Exp = 0x0a, 2 => 1, |r| {
     true
 });
 
+/// Numbers of which many have limbs at the ends of their range.
+#[cfg(test)]
+pub(crate) fn limbs() -> impl proptest::strategy::Strategy<Value = Limbs> {
+    use proptest::prelude::*;
+    let limb = prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        Just(1 << 63),
+        any::<u64>()
+    ];
+    prop::array::uniform4(limb)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn limbs() -> impl Strategy<Value = Limbs> {
-        let limb = prop_oneof![
-            Just(0),
-            Just(1),
-            Just(u64::MAX),
-            Just(1 << 63),
-            any::<u64>()
-        ];
-        prop::array::uniform4(limb)
-    }
 
     proptest! {
         #[test]
@@ -268,20 +275,25 @@ mod tests {
             prop_assert_eq!(int(&sub(&a, &b).0), x.wrapping_sub(y));
             prop_assert_eq!(sub(&a, &b).1, x < y);
             prop_assert_eq!(int(&mul(&a, &b)), x.wrapping_mul(y));
-            prop_assert_eq!(int(&div(&a, &b)), x.checked_div(y).unwrap_or_default());
-            prop_assert_eq!(int(&rem(&a, &b)), x.checked_rem(y).unwrap_or_default());
+            let last = &mut LastDivisor::default();
+            prop_assert_eq!(int(&div(&a, &b, last)), x.checked_div(y).unwrap_or_default());
+            prop_assert_eq!(int(&rem(&a, &b, last)), x.checked_rem(y).unwrap_or_default());
             let small = [n[0] % 300, 0, 0, 0];
             prop_assert_eq!(int(&pow(&a, &small)), x.wrapping_pow(int(&small)));
             prop_assert_eq!(int(&pow(&a, &b)), x.wrapping_pow(y));
-            for (a, b) in [(a, b), (rem(&a, &n), rem(&b, &n)), (a, rem(&b, &n))] {
-                prop_assert_eq!(int(&add_mod(&a, &b, &n)), int(&a).add_mod(int(&b), int(&n)));
+            let (less_a, less_b) = (rem(&a, &n, last), rem(&b, &n, last));
+            let modulus = &mut Modulus::default();
+            for (a, b) in [(a, b), (less_a, less_b), (a, less_b)] {
+                let sum = add_mod(&a, &b, &n, modulus);
+                prop_assert_eq!(int(&sum), int(&a).add_mod(int(&b), int(&n)));
             }
         }
 
         #[test]
         fn signed_division_recomposes(a in limbs(), b in limbs()) {
             prop_assume!(b != [0; 4]);
-            let (quotient, remainder) = (signed_div(&a, &b), signed_rem(&a, &b));
+            let last = &mut LastDivisor::default();
+            let (quotient, remainder) = (signed_div(&a, &b, last), signed_rem(&a, &b, last));
             prop_assert_eq!(add(&mul(&quotient, &b), &remainder), a);
         }
     }
@@ -289,9 +301,10 @@ mod tests {
     #[test]
     fn edges_of_signed_numbers() {
         let minimum = [0, 0, 0, 1 << 63];
-        assert_eq!(signed_div(&minimum, &[u64::MAX; 4]), minimum);
-        assert_eq!(signed_div(&minimum, &[0; 4]), [0; 4]);
-        assert_eq!(signed_rem(&minimum, &[0; 4]), [0; 4]);
+        let last = &mut LastDivisor::default();
+        assert_eq!(signed_div(&minimum, &[u64::MAX; 4], last), minimum);
+        assert_eq!(signed_div(&minimum, &[0; 4], last), [0; 4]);
+        assert_eq!(signed_rem(&minimum, &[0; 4], last), [0; 4]);
         assert_eq!(
             sign_extend(0, &[0x80, 7, 7, 7]),
             [!0x7f, u64::MAX, u64::MAX, u64::MAX]

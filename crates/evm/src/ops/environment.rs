@@ -48,14 +48,27 @@ op!(CallDataLoad = 0x35, 1 => 1, |r| {
     let offset = (*slot).saturating_u64();
     if offset.saturating_add(32) <= length {
         word::load_be(slot, (*r.frame).input.add(offset as usize));
+    } else if offset >= length {
+        word::write(slot, [0; 4]);
     } else {
-        let mut padded = [0; 32];
-        let input = std::slice::from_raw_parts((*r.frame).input, (*r.frame).input_len);
-        copy_padded(padded.as_mut_ptr(), 32, input, offset);
-        word::load_be(slot, padded.as_ptr());
+        load_padded(r.frame, slot, offset);
     }
     true
 });
+
+/// Puts the input from `offset` to its end in `slot`, and zeros after that.
+#[cold]
+#[inline(never)]
+fn load_padded(frame: *const Frame, slot: *mut Word, offset: u64) {
+    let mut padded = [0; 32];
+    // SAFETY: frame, input and slot outlive the call.
+    unsafe {
+        let input = std::slice::from_raw_parts((*frame).input, (*frame).input_len);
+        copy_padded(padded.as_mut_ptr(), 32, input, offset);
+        word::load_be(slot, padded.as_ptr());
+    }
+}
+
 op!(CallDataCopy = 0x37, 3 => 0, |r| {
     let (to, from, length) = (r.peek(0), r.peek(1), r.peek(2));
     r.pop(3);

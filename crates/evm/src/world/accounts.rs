@@ -10,6 +10,14 @@ use std::{cell::Cell, sync::Arc};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccountId(pub(crate) u32);
 
+impl AccountId {
+    /// Some bits of this and of a key in its storage.
+    #[inline(always)]
+    pub(super) fn bits_with(self, key: &U256) -> u64 {
+        key.as_limbs()[0] ^ u64::from(self.0) << 40
+    }
+}
+
 /// Handle of a code, good for the length of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeId(pub(crate) u32);
@@ -85,13 +93,28 @@ impl World<'_> {
     /// After 2^32 accounts in one block.
     #[inline]
     pub fn load(&mut self, address: &Address) -> Result<AccountId, Fault> {
-        match self.account_ids.get(address) {
-            Some(&id) => {
+        match self.find(address) {
+            Some(id) => {
                 self.note_account(id);
                 Ok(id)
             }
             None => self.intern(address),
         }
+    }
+
+    /// The handle of an account that the block has seen.
+    #[inline]
+    fn find(&mut self, address: &Address) -> Option<AccountId> {
+        let [.., a, b, c, d, e, f, g, h] = address.0.0;
+        let bits = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let recent = self.recent_accounts.get(bits);
+        let record = self.accounts.get(recent as usize);
+        if record.is_some_and(|record| record.address == *address) {
+            return Some(AccountId(recent));
+        }
+        let id = *self.account_ids.get(address)?;
+        self.recent_accounts.put(bits, id.0);
+        Some(id)
     }
 
     #[cold]
@@ -261,13 +284,13 @@ impl World<'_> {
         cold_price: i64,
     ) -> Result<Option<AccountId>, Fault> {
         let tx = self.tx;
-        let id = match self.account_ids.get(address) {
+        let id = match self.find(address) {
             Some(id) => {
                 let record = &self.accounts[id.0 as usize];
                 if record.warm_tx != tx && !record.is_always_warm {
                     *left -= cold_price;
                 }
-                *id
+                id
             }
             None => {
                 let is_warm = self.declared_accounts.contains(address)

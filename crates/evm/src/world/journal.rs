@@ -59,8 +59,7 @@ pub(super) enum Change {
         old: U256,
     },
     Transient {
-        account: AccountId,
-        key: U256,
+        at: u32,
         old: U256,
     },
 }
@@ -135,9 +134,7 @@ impl World<'_> {
                 self.destroyed.pop();
             }
             Change::Slot { slot, old } => self.slots[slot.0 as usize].current = old,
-            Change::Transient { account, key, old } => {
-                self.transient.insert((account, key), old);
-            }
+            Change::Transient { at, old } => self.transient.set(at, old),
         }
     }
 }

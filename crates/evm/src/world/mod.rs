@@ -11,7 +11,9 @@ mod diff;
 mod effects;
 mod journal;
 mod publish;
+mod recent;
 mod slots;
+mod transient;
 
 pub use accounts::{AccountId, CodeId};
 pub use effects::{Effects, Holding};
@@ -29,8 +31,10 @@ use niwaki_primitives::{
     Account, Address, B256, Bytes, Fault, Fork, Log, LogData, StateView, U256, address, b256,
     map::{HashMap, HashSet},
 };
+use recent::Recent;
 use slots::SlotRecord;
 use std::sync::Arc;
+use transient::Transient;
 
 /// The state of the chain while a block runs upon it.
 pub struct World<'v> {
@@ -43,8 +47,10 @@ pub struct World<'v> {
     /// Addresses that hold another precompiled contract than the set says, or none.
     moved: HashMap<Address, Option<Precompiled>>,
     account_ids: HashMap<Address, AccountId>,
+    recent_accounts: Recent,
     accounts: Vec<AccountRecord>,
     slot_ids: HashMap<(AccountId, U256), SlotId>,
+    recent_slots: Recent,
     slots: Vec<SlotRecord>,
     code_ids: HashMap<B256, CodeId>,
     codes: Vec<Arc<Code>>,
@@ -55,7 +61,7 @@ pub struct World<'v> {
     journal: Vec<Change>,
     logs: Vec<Log>,
     refund: i64,
-    transient: HashMap<(AccountId, U256), U256>,
+    transient: Transient,
     touched: Vec<AccountId>,
     destroyed: Vec<AccountId>,
     /// Accounts and slots that the transaction declared warm and the block has not read yet.
@@ -89,8 +95,10 @@ impl<'v> World<'v> {
             precompiles,
             moved: HashMap::default(),
             account_ids: HashMap::default(),
+            recent_accounts: Recent::default(),
             accounts: Vec::new(),
             slot_ids: HashMap::default(),
+            recent_slots: Recent::default(),
             slots: Vec::new(),
             code_ids: HashMap::default(),
             codes: vec![Code::empty()],
@@ -99,7 +107,7 @@ impl<'v> World<'v> {
             journal: Vec::new(),
             logs: Vec::new(),
             refund: 0,
-            transient: HashMap::default(),
+            transient: Transient::default(),
             touched: Vec::new(),
             destroyed: Vec::new(),
             declared_accounts: HashSet::default(),
@@ -195,22 +203,6 @@ impl<'v> World<'v> {
 
     pub(crate) fn add_refund(&mut self, amount: i64) {
         self.refund += amount;
-    }
-
-    /// A value of transient storage (EIP-1153).
-    pub fn transient(&self, account: AccountId, key: U256) -> U256 {
-        self.transient
-            .get(&(account, key))
-            .copied()
-            .unwrap_or_default()
-    }
-
-    pub(crate) fn set_transient(&mut self, account: AccountId, key: U256, value: U256) {
-        let old = self
-            .transient
-            .insert((account, key), value)
-            .unwrap_or_default();
-        self.journal.push(Change::Transient { account, key, old });
     }
 
     /// Leaves a log of ether that moves from one account to another, where the fork has such logs.

@@ -40,13 +40,27 @@ impl World<'_> {
     /// After 2^32 slots in one block.
     #[inline]
     pub fn slot(&mut self, account: AccountId, key: U256) -> Result<SlotId, Fault> {
-        match self.slot_ids.get(&(account, key)) {
-            Some(&id) => {
+        match self.find_slot(account, &key) {
+            Some(id) => {
                 self.see(id);
                 Ok(id)
             }
             None => self.intern_slot(account, key),
         }
+    }
+
+    /// The handle of a slot that the block has seen.
+    #[inline]
+    fn find_slot(&mut self, account: AccountId, key: &U256) -> Option<SlotId> {
+        let bits = account.bits_with(key);
+        let recent = self.recent_slots.get(bits);
+        let record = self.slots.get(recent as usize);
+        if record.is_some_and(|slot| slot.key == *key && slot.account == account) {
+            return Some(SlotId(recent));
+        }
+        let id = *self.slot_ids.get(&(account, *key))?;
+        self.recent_slots.put(bits, id.0);
+        Some(id)
     }
 
     /// Keeps the value that a slot has when the transaction comes to it first.
@@ -127,8 +141,8 @@ impl World<'_> {
         cold_price: i64,
     ) -> Result<Option<SlotId>, Fault> {
         let tx = self.tx;
-        let id = match self.slot_ids.get(&(account, key)) {
-            Some(&id) => {
+        let id = match self.find_slot(account, &key) {
+            Some(id) => {
                 if self.see(id).warm_tx != tx {
                     *left -= cold_price;
                 }

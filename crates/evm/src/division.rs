@@ -1,0 +1,510 @@
+//! Division of long numbers, limb by limb of the quotient, with the reciprocal of the divisor's highest limbs.
+//!
+//! Source: Moeller and Granlund, *Improved division by invariant integers* (2011), algorithms 1, 4, 5 and 6;
+//! around them Knuth, *The Art of Computer Programming* 4.3.1, algorithm D.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the low half of a wide number is meant, and places of limbs are small"
+)]
+
+use crate::ops::arithmetic::{carrying_add, sub};
+
+type Limbs = [u64; 4];
+
+/// The divisor that came last. From the second time on what division by it needs is kept, which costs as much
+/// to find as a limb or two of a quotient.
+#[derive(Debug, Default)]
+pub(crate) struct LastDivisor {
+    value: Limbs,
+    known: Option<Divisor>,
+}
+
+/// What division by a number needs.
+#[derive(Debug)]
+pub(crate) struct Divisor {
+    size: Size,
+    /// By so many bits it is shifted in `normal`.
+    shift: u32,
+    /// Shifted until the highest bit of its highest limb is set.
+    normal: Limbs,
+    /// Of its highest limb, or of the highest two.
+    reciprocal: u64,
+}
+
+/// How many limbs a number has, without leading zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    None,
+    One,
+    Two,
+    Three,
+    Four,
+}
+
+impl LastDivisor {
+    /// `a` divided by `b`; 0 if `b` is.
+    #[inline(never)]
+    pub(crate) fn quotient(&mut self, a: &Limbs, b: &Limbs) -> Limbs {
+        if let Some(shift) = power_of_two(b) {
+            return shifted_right(a, shift);
+        }
+        match self.known(b) {
+            Some(divisor) => divisor.divide::<5>(a).0,
+            None => Divisor::of(b).divide::<5>(a).0,
+        }
+    }
+
+    /// What is left of `a` divided by `b`; 0 if `b` is.
+    #[inline(never)]
+    pub(crate) fn remainder(&mut self, a: &Limbs, b: &Limbs) -> Limbs {
+        if power_of_two(b).is_some() {
+            return low_bits(a, b);
+        }
+        match self.known(b) {
+            Some(divisor) => divisor.divide::<5>(a).1,
+            None => Divisor::of(b).divide::<5>(a).1,
+        }
+    }
+
+    /// What is left of a sum of 257 bits.
+    #[inline(always)]
+    pub(crate) fn remainder_of_sum(&mut self, sum: &[u64; 5], b: &Limbs) -> Limbs {
+        if power_of_two(b).is_some() {
+            return low_bits(sum, b);
+        }
+        match self.known(b) {
+            Some(divisor) => divisor.divide::<6>(sum).1,
+            None => Divisor::of(b).divide::<6>(sum).1,
+        }
+    }
+
+    /// What is known of division by `value`, which is no power of two: nothing if it comes for the first time.
+    #[inline(always)]
+    fn known(&mut self, value: &Limbs) -> Option<&Divisor> {
+        if self.value != *value {
+            self.value = *value;
+            self.known = None;
+            return None;
+        }
+        Some(self.known.get_or_insert_with(|| Divisor::of(value)))
+    }
+}
+
+impl Divisor {
+    #[inline(always)]
+    pub(crate) fn of(value: &Limbs) -> Self {
+        let (size, highest) = match value {
+            [0, 0, 0, 0] => (Size::None, 1),
+            [highest, 0, 0, 0] => (Size::One, *highest),
+            [_, highest, 0, 0] => (Size::Two, *highest),
+            [.., highest, 0] => (Size::Three, *highest),
+            [.., highest] => (Size::Four, *highest),
+        };
+        let shift = highest.leading_zeros();
+        let mut normal = [0; 4];
+        shift_left(value, shift, &mut normal);
+        let reciprocal = match size {
+            Size::None => 0,
+            Size::One => reciprocal(normal[0]),
+            Size::Two => reciprocal_of_two([normal[0], normal[1]]),
+            Size::Three => reciprocal_of_two([normal[1], normal[2]]),
+            Size::Four => reciprocal_of_two([normal[2], normal[3]]),
+        };
+        Self {
+            size,
+            shift,
+            normal,
+            reciprocal,
+        }
+    }
+
+    /// The remainder of a product.
+    #[inline(never)]
+    pub(crate) fn remainder_of_product(&self, product: &[u64; 8]) -> Limbs {
+        self.divide::<9>(product).1
+    }
+
+    /// The lower four limbs of the quotient of a product.
+    #[inline(never)]
+    pub(crate) fn quotient_of_product(&self, product: &[u64; 8]) -> Limbs {
+        self.divide::<9>(product).0
+    }
+
+    /// The lower four limbs of the quotient, and the remainder, of a number of one limb less than `L`.
+    #[inline(always)]
+    fn divide<const L: usize>(&self, a: &[u64]) -> (Limbs, Limbs) {
+        let mut quotient = [0; L];
+        let mut rest = [0; L];
+        match self.size {
+            Size::None => {}
+            Size::One => self.by_one(a, &mut rest, &mut quotient),
+            Size::Two => self.by_many::<2, L>(a, &mut rest, &mut quotient),
+            Size::Three => self.by_many::<3, L>(a, &mut rest, &mut quotient),
+            Size::Four => self.by_many::<4, L>(a, &mut rest, &mut quotient),
+        }
+        let low = |limbs: &[u64; L]| std::array::from_fn(|at| limbs[at]);
+        (low(&quotient), low(&rest))
+    }
+
+    /// Divides by one limb. Leaves the remainder in `rest`, as the next function does.
+    #[inline(always)]
+    fn by_one<const L: usize>(&self, a: &[u64], rest: &mut [u64; L], quotient: &mut [u64; L]) {
+        shift_left(a, self.shift, rest);
+        let mut remainder = rest[L - 1];
+        for at in (0..L - 1).rev() {
+            (quotient[at], remainder) =
+                divide_two(remainder, rest[at], self.normal[0], self.reciprocal);
+        }
+        *rest = [0; L];
+        rest[0] = remainder >> self.shift;
+    }
+
+    /// Divides by `N` limbs, two at least.
+    #[inline(always)]
+    fn by_many<const N: usize, const L: usize>(
+        &self,
+        a: &[u64],
+        rest: &mut [u64; L],
+        quotient: &mut [u64; L],
+    ) {
+        shift_left(a, self.shift, rest);
+        for at in (0..L - N).rev() {
+            quotient[at] = self.next_limb::<N>(&mut rest[at..=at + N]);
+        }
+        let mut above = 0;
+        for limb in rest[..N].iter_mut().rev() {
+            let shifted = *limb >> self.shift | above << 1 << (63 - self.shift);
+            above = *limb;
+            *limb = shifted;
+        }
+    }
+
+    /// The next limb of the quotient; takes as many divisors from `part`, whose highest limb is then zero.
+    #[inline(always)]
+    fn next_limb<const N: usize>(&self, part: &mut [u64]) -> u64 {
+        let highest = [self.normal[N - 2], self.normal[N - 1]];
+        let top = [part[N - 2], part[N - 1], part[N]];
+        if wide(top[2], top[1]) >= wide(highest[1], highest[0]) {
+            return last_limb::<N>(part, &self.normal);
+        }
+        let (mut limb, [low, high]) = divide_three(top, highest, self.reciprocal);
+        let mut borrow = 0;
+        for (part, divisor) in part.iter_mut().zip(&self.normal).take(N - 2) {
+            borrow = take_product(part, limb, *divisor, borrow);
+        }
+        let (mut left, is_less) = wide(high, low).overflowing_sub(u128::from(borrow));
+        if is_less {
+            limb = limb.wrapping_sub(1);
+            let carry = add_to(&mut part[..N - 2], &self.normal);
+            let back = wide(highest[1], highest[0]).wrapping_add(u128::from(carry));
+            left = left.wrapping_add(back);
+        }
+        (part[N - 2], part[N - 1], part[N]) = (left as u64, (left >> 64) as u64, 0);
+        limb
+    }
+
+    /// What is left of `high` and, above it, `over`, when all divisors are taken from it whose number is a limb.
+    /// The divisor must have four limbs, `over` come from a shift by as much as its own, and `high` be shifted so
+    /// too.
+    #[inline(always)]
+    pub(crate) fn without_excess(&self, high: &Limbs, over: u64) -> Limbs {
+        let [a, b, c, d] = *high;
+        let mut part = [a, b, c, d, over];
+        self.next_limb::<4>(&mut part);
+        let [a, b, c, d, _] = part;
+        [a, b, c, d]
+    }
+}
+
+/// Takes `limb` times `divisor` and `borrow` from `part`; what must be taken from the next one.
+#[inline(always)]
+fn take_product(part: &mut u64, limb: u64, divisor: u64, borrow: u64) -> u64 {
+    let product = u128::from(limb) * u128::from(divisor) + u128::from(borrow);
+    let (less, is_less) = part.overflowing_sub(product as u64);
+    *part = less;
+    (product >> 64) as u64 + u64::from(is_less)
+}
+
+/// Adds as many limbs as `part` has; whether there is one bit more.
+#[inline(always)]
+fn add_to(part: &mut [u64], limbs: &[u64]) -> bool {
+    let mut carry = false;
+    for (part, limb) in part.iter_mut().zip(limbs) {
+        (*part, carry) = carrying_add(*part, *limb, carry);
+    }
+    carry
+}
+
+/// By how many bits a shift is the division by `b`, if it is one.
+#[inline(always)]
+fn power_of_two(b: &Limbs) -> Option<u32> {
+    let less = sub(b, &[1, 0, 0, 0]).0;
+    if (0..4).any(|at| b[at] & less[at] != 0) {
+        return None;
+    }
+    let at = b.iter().position(|limb| *limb != 0)?;
+    Some(b[at].trailing_zeros() + 64 * at as u32)
+}
+
+/// The remainder by a power of two: one less than that has all lower bits.
+#[inline(always)]
+fn low_bits(a: &[u64], power: &Limbs) -> Limbs {
+    let mask = sub(power, &[1, 0, 0, 0]).0;
+    std::array::from_fn(|at| a[at] & mask[at])
+}
+
+fn shifted_right(a: &Limbs, shift: u32) -> Limbs {
+    let (limbs, bits) = ((shift / 64) as usize, shift % 64);
+    let limb = |at: usize| a.get(at).copied().unwrap_or(0);
+    // In two steps, since 64 bits are too many for one.
+    std::array::from_fn(|at| limb(at + limbs) >> bits | limb(at + limbs + 1) << 1 << (63 - bits))
+}
+
+/// `a` shifted left by fewer than 64 bits, with one limb more.
+#[inline(always)]
+fn shift_left<const L: usize>(a: &[u64], shift: u32, out: &mut [u64; L]) {
+    let mut below = 0;
+    for (out, limb) in out.iter_mut().zip(a.iter().chain([&0])) {
+        *out = limb << shift | below >> 1 >> (63 - shift);
+        below = *limb;
+    }
+}
+
+/// The next limb where the highest two are those of the divisor: the greatest there is, or one less.
+#[cold]
+#[inline(never)]
+fn last_limb<const N: usize>(part: &mut [u64], divisor: &Limbs) -> u64 {
+    let mut limb = u64::MAX;
+    let mut borrow = 0;
+    for (part, divisor) in part.iter_mut().zip(divisor).take(N) {
+        borrow = take_product(part, limb, *divisor, borrow);
+    }
+    let (mut left, mut is_less) = part[N].overflowing_sub(borrow);
+    while is_less {
+        limb = limb.wrapping_sub(1);
+        let carry = add_to(&mut part[..N], divisor);
+        let (back, over) = left.overflowing_add(u64::from(carry));
+        (left, is_less) = (back, !over);
+    }
+    part[N] = left;
+    limb
+}
+
+#[inline(always)]
+fn wide(high: u64, low: u64) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// Division of two limbs by one whose highest bit is set and that is greater than `high`.
+///
+/// Source: algorithm 4.
+#[inline(always)]
+fn divide_two(high: u64, low: u64, divisor: u64, reciprocal: u64) -> (u64, u64) {
+    let estimate = u128::from(reciprocal) * u128::from(high);
+    let estimate = estimate.wrapping_add(wide(high, low));
+    let mut quotient = ((estimate >> 64) as u64).wrapping_add(1);
+    let mut remainder = low.wrapping_sub(quotient.wrapping_mul(divisor));
+    if remainder > estimate as u64 {
+        quotient = quotient.wrapping_sub(1);
+        remainder = remainder.wrapping_add(divisor);
+    }
+    if remainder >= divisor {
+        quotient = quotient.wrapping_add(1);
+        remainder = remainder.wrapping_sub(divisor);
+    }
+    (quotient, remainder)
+}
+
+/// Division of three limbs, from the lowest, by two of which the highest bit is set and that are greater than
+/// the highest two.
+///
+/// Source: algorithm 5.
+#[inline(always)]
+fn divide_three(parts: [u64; 3], divisor: [u64; 2], reciprocal: u64) -> (u64, [u64; 2]) {
+    let estimate = u128::from(reciprocal) * u128::from(parts[2]);
+    let estimate = estimate.wrapping_add(wide(parts[2], parts[1]));
+    let mut quotient = (estimate >> 64) as u64;
+    let both = wide(divisor[1], divisor[0]);
+    let high = parts[1].wrapping_sub(quotient.wrapping_mul(divisor[1]));
+    let mut remainder = wide(high, parts[0])
+        .wrapping_sub(u128::from(divisor[0]) * u128::from(quotient))
+        .wrapping_sub(both);
+    quotient = quotient.wrapping_add(1);
+    if (remainder >> 64) as u64 >= estimate as u64 {
+        quotient = quotient.wrapping_sub(1);
+        remainder = remainder.wrapping_add(both);
+    }
+    if remainder >= both {
+        quotient = quotient.wrapping_add(1);
+        remainder = remainder.wrapping_sub(both);
+    }
+    (quotient, [remainder as u64, (remainder >> 64) as u64])
+}
+
+/// (2^128 - 1) / `divisor` - 2^64, rounded down, of a divisor whose highest bit is set.
+///
+/// Source: algorithm 2, the reciprocal of its highest nine bits from a table and three steps of Newton's.
+#[inline(always)]
+fn reciprocal(divisor: u64) -> u64 {
+    /// (2^19 - 3 * 2^8) / `bits`, of the bits from 2^8 on.
+    const TABLE: [u16; 256] = {
+        let mut table = [0; 256];
+        let mut at = 0;
+        while at < 256 {
+            table[at] = (((1 << 19) - (3 << 8)) / (at as u32 + 256)) as u16;
+            at += 1;
+        }
+        table
+    };
+    let high = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 64) as u64;
+    let first = u64::from(TABLE[(divisor >> 55) as usize & 255]);
+    let rounded = (divisor >> 24) + 1;
+    let second = (first << 11) - ((first * first).wrapping_mul(rounded) >> 40) - 1;
+    let third =
+        (second << 13) + (second.wrapping_mul((1 << 60) - second.wrapping_mul(rounded)) >> 47);
+    let odd = divisor & 1;
+    let half = (divisor >> 1) + odd;
+    let error = ((third >> 1) & odd.wrapping_neg()).wrapping_sub(third.wrapping_mul(half));
+    let fourth = (third << 31).wrapping_add(high(third, error) >> 1);
+    let last = u128::from(fourth) * u128::from(divisor) + u128::from(divisor);
+    fourth.wrapping_sub(((last >> 64) as u64).wrapping_add(divisor))
+}
+
+/// (2^192 - 1) / `divisor` - 2^64, rounded down, of two limbs, from the lower, whose highest bit is set.
+///
+/// Source: algorithm 6.
+#[inline(always)]
+fn reciprocal_of_two(divisor: [u64; 2]) -> u64 {
+    let [low, high] = divisor;
+    let mut result = reciprocal(high);
+    let (mut product, carried) = high.wrapping_mul(result).overflowing_add(low);
+    if carried {
+        result = result.wrapping_sub(1);
+        if product >= high {
+            result = result.wrapping_sub(1);
+            product = product.wrapping_sub(high);
+        }
+        product = product.wrapping_sub(high);
+    }
+    let other = u128::from(result) * u128::from(low);
+    let (sum, carried) = product.overflowing_add((other >> 64) as u64);
+    if carried {
+        result = result.wrapping_sub(1);
+        if wide(sum, other as u64) >= wide(high, low) {
+            result = result.wrapping_sub(1);
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::arithmetic::limbs;
+    use niwaki_primitives::{U256, U512};
+    use proptest::prelude::*;
+
+    fn long(limbs: &[u64]) -> U512 {
+        U512::from_limbs_slice(limbs)
+    }
+
+    fn short(number: U512) -> Limbs {
+        number.to::<U256>().into_limbs()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn division_agrees_with_big_integers(a in limbs(), b in limbs(), zeros in 0..4_usize) {
+            let mut b = b;
+            b[4 - zeros..].fill(0);
+            let divided = |of: fn(U256, U256) -> Option<U256>| {
+                of(U256::from_limbs(a), U256::from_limbs(b)).unwrap_or_default().into_limbs()
+            };
+            let mut last = LastDivisor::default();
+            for _ in 0..2 {
+                prop_assert_eq!(last.quotient(&a, &b), divided(U256::checked_div));
+            }
+            let mut last = LastDivisor::default();
+            for _ in 0..2 {
+                prop_assert_eq!(last.remainder(&a, &b), divided(U256::checked_rem));
+            }
+        }
+
+        /// Numbers near a multiple of the divisor: estimates are wrong there, if anywhere.
+        #[test]
+        fn remainders_near_zero_agree(factor in limbs(), b in limbs(), zeros in 0..4_usize, off in 0..3_u64) {
+            let mut b = b;
+            b[4 - zeros..].fill(0);
+            let product = long(&factor) * long(&b);
+            let near = product.wrapping_add(U512::from(off)).wrapping_sub(U512::from(1));
+            let wanted = near.checked_rem(long(&b)).map_or([0; 4], short);
+            prop_assert_eq!(Divisor::of(&b).remainder_of_product(near.as_limbs()), wanted);
+            let a = short(near & U512::from(U256::MAX));
+            let wanted = long(&a).checked_rem(long(&b)).map_or([0; 4], short);
+            prop_assert_eq!(LastDivisor::default().remainder(&a, &b), wanted);
+        }
+
+        #[test]
+        fn sums_and_products_agree_with_big_integers(a in limbs(), b in limbs(), n in limbs(), carry in 0..2_u64) {
+            let sum = [a[0], a[1], a[2], a[3], carry];
+            let wanted = long(&sum).checked_rem(long(&n)).map_or([0; 4], short);
+            let mut last = LastDivisor::default();
+            for _ in 0..2 {
+                prop_assert_eq!(last.remainder_of_sum(&sum, &n), wanted);
+            }
+            let product = long(&a) * long(&b);
+            let wanted = product.checked_rem(long(&n)).map_or([0; 4], short);
+            prop_assert_eq!(Divisor::of(&n).remainder_of_product(product.as_limbs()), wanted);
+            let wanted = product.checked_div(long(&n)).unwrap_or_default();
+            let wanted = short(wanted & U512::from(U256::MAX));
+            prop_assert_eq!(Divisor::of(&n).quotient_of_product(product.as_limbs()), wanted);
+        }
+
+        #[test]
+        fn reciprocals_are_what_they_say(low: u64, high: u64) {
+            for high in [high, u64::MAX, 0, 1, high & 0xff, high | 0xff << 56] {
+                let high = high | 1 << 63;
+                let wanted = u128::MAX / u128::from(high) - (1 << 64);
+                prop_assert_eq!(u128::from(reciprocal(high)), wanted);
+                for low in [low, 0, 1, u64::MAX] {
+                    let most = U256::MAX >> 64_usize;
+                    let wanted = most / U256::from(wide(high, low)) - (U256::from(1) << 64_usize);
+                    prop_assert_eq!(U256::from(reciprocal_of_two([low, high])), wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_divisor_is_known_when_it_comes_a_second_time() {
+        let mut last = LastDivisor::default();
+        let (b, other) = ([5, 0, 0, 7], [0, 0, 3, 0]);
+        let known = [b, b, other, b, b, b].map(|b| last.known(&b).is_some());
+        assert_eq!(known, [false, true, false, false, true, true]);
+    }
+
+    #[test]
+    fn powers_of_two_are_shifts() {
+        let a = [u64::MAX, 2, 3 << 60, 0x8765_4321_0000_0001];
+        for shift in 0..256_u32 {
+            let b = (U256::from(1) << shift as usize).into_limbs();
+            let mut last = LastDivisor::default();
+            assert_eq!(power_of_two(&b), Some(shift));
+            let (x, y) = (U256::from_limbs(a), U256::from_limbs(b));
+            assert_eq!(last.quotient(&a, &b), (x / y).into_limbs());
+            assert_eq!(last.remainder(&a, &b), (x % y).into_limbs());
+        }
+        for other in [
+            [0; 4],
+            [1, 1, 0, 0],
+            [3, 0, 0, 0],
+            [0, 0, 0, 5],
+            [0, 3, 1, 0],
+        ] {
+            assert_eq!(power_of_two(&other), None);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Transient storage: what contracts keep until the end of the transaction (EIP-1153).
+
+use super::{AccountId, World, journal::Change, recent::Recent};
+use niwaki_primitives::{U256, map::HashMap};
+
+/// The values of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Transient {
+    ids: HashMap<(AccountId, U256), u32>,
+    recent: Recent,
+    values: Vec<Value>,
+}
+
+#[derive(Debug)]
+struct Value {
+    account: AccountId,
+    key: U256,
+    current: U256,
+}
+
+impl Transient {
+    /// Forgets all of them.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        if !self.values.is_empty() {
+            self.ids.clear();
+            self.values.clear();
+        }
+    }
+
+    /// Sets the value at a place that [`Transient::find`] gave.
+    pub(super) fn set(&mut self, at: u32, value: U256) {
+        self.values[at as usize].current = value;
+    }
+
+    #[inline]
+    fn find(&mut self, account: AccountId, key: &U256) -> Option<u32> {
+        if self.values.is_empty() {
+            return None;
+        }
+        let bits = account.bits_with(key);
+        let at = self.recent.get(bits);
+        let held = self.values.get(at as usize);
+        if held.is_some_and(|value| value.key == *key && value.account == account) {
+            return Some(at);
+        }
+        let at = *self.ids.get(&(account, *key))?;
+        self.recent.put(bits, at);
+        Some(at)
+    }
+
+    #[cold]
+    fn add(&mut self, account: AccountId, key: U256) -> u32 {
+        let at = u32::try_from(self.values.len()).expect("gas bounds the values");
+        self.values.push(Value {
+            account,
+            key,
+            current: U256::ZERO,
+        });
+        self.ids.insert((account, key), at);
+        at
+    }
+}
+
+impl World<'_> {
+    /// A value of transient storage.
+    pub fn transient(&mut self, account: AccountId, key: U256) -> U256 {
+        let at = self.transient.find(account, &key);
+        at.map_or(U256::ZERO, |at| self.transient.values[at as usize].current)
+    }
+
+    pub(crate) fn set_transient(&mut self, account: AccountId, key: U256, value: U256) {
+        let transient = &mut self.transient;
+        let at = match transient.find(account, &key) {
+            Some(at) => at,
+            None if value.is_zero() => return,
+            None => transient.add(account, key),
+        };
+        let held = &mut transient.values[at as usize].current;
+        if *held != value {
+            let old = std::mem::replace(held, value);
+            self.journal.push(Change::Transient { at, old });
+        }
+    }
+}
