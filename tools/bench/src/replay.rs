@@ -1,5 +1,6 @@
 //! `niwaki-bench replay`: real blocks, checked and timed.
 
+mod revm;
 mod timeline;
 pub(crate) mod warm;
 
@@ -21,6 +22,7 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
+use revm::Contender;
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc, time::Instant};
 use timeline::Timeline;
@@ -54,6 +56,9 @@ pub(crate) struct Options {
     /// whose transactions nobody has seen before.
     #[arg(long, value_name = "THREADS")]
     recover: Option<usize>,
+    /// Runs the transactions on revm too, in turn with ours, upon a state that is as warm; from Byzantium on.
+    #[arg(long, conflicts_with = "recover")]
+    revm: bool,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -68,6 +73,11 @@ struct Row {
     /// Median ms of execution, roots not included; senders are known, unless they were to be recovered.
     execute_ms: f64,
     mgas_per_s: f64,
+    /// Median ms on revm, and the median of its times over ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revm_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_revm: Option<f64>,
     /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn: in the last
     /// run.
     shares: [usize; 3],
@@ -93,6 +103,10 @@ struct Report {
     p50_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
+    /// Of the blocks that ran on revm too: revm's time of all over ours, and the middle of those over a
+    /// million gas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_revm: Option<[f64; 2]>,
     rows: Vec<Row>,
 }
 
@@ -119,8 +133,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let (name, fork, txs) = (&row.name, &row.fork, row.transactions);
         let (ms, rate) = (row.execute_ms, row.mgas_per_s);
         let [kept, repeated, in_turn] = row.shares;
+        let peer = row
+            .over_revm
+            .map_or_else(String::new, |over| format!("  revm {over:.2}x"));
         println!(
-            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {kept:>4} {repeated:>4} {in_turn:>4}",
+            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {kept:>4} {repeated:>4} \
+             {in_turn:>4}{peer}",
             row.gas
         );
         if let Some(error) = &row.error {
@@ -143,6 +161,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         report.shares[1],
         report.shares[2]
     );
+    if let Some([all, middle]) = report.over_revm {
+        println!(
+            "revm: {all:.2} times our time for all, {middle:.2} in the middle block over 1 Mgas"
+        );
+    }
     crate::write_json(options.json.as_deref(), &report)?;
     if let Some(path) = &options.timeline {
         timeline::write(path, &timelines)?;
@@ -172,8 +195,19 @@ fn summary(rows: Vec<Row>, options: &Options) -> Report {
         p50_ms: median(&times),
         p95_ms: percentile(&times, 95.0),
         p99_ms: percentile(&times, 99.0),
+        over_revm: over_revm(&rows),
         rows,
     }
+}
+
+fn over_revm(rows: &[Row]) -> Option<[f64; 2]> {
+    let both = || rows.iter().filter_map(|row| Some((row, row.revm_ms?)));
+    let sum = |times: &mut dyn Iterator<Item = f64>| times.sum::<f64>();
+    let theirs = sum(&mut both().map(|(_, theirs)| theirs));
+    let ours = sum(&mut both().map(|(row, _)| row.execute_ms));
+    let large = both().filter(|(row, _)| row.gas > 1_000_000);
+    let ratios: Vec<f64> = large.filter_map(|(row, _)| row.over_revm).collect();
+    (ours > 0.0).then(|| [theirs / ours, median(&ratios)])
 }
 
 fn shares_of(rows: &[Row]) -> [usize; 3] {
@@ -186,6 +220,8 @@ struct Runs {
     parallelism: Parallelism,
     with_list: bool,
     recover: Option<usize>,
+    with_revm: bool,
+    revm_times: Vec<f64>,
     times: Vec<f64>,
     shares: Shares,
     checked: Vec<&'static str>,
@@ -205,6 +241,20 @@ impl Runs {
         let result = run(&block);
         self.times.push(start.elapsed().as_secs_f64() * 1e3);
         result
+    }
+
+    /// Notes how long it takes revm, if that takes part.
+    fn timed_on_revm(&mut self, contender: Option<&Contender<'_>>) -> Result<()> {
+        if let Some(contender) = contender {
+            self.revm_times.push(contender.run()?.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+
+    fn over_revm(&self) -> Option<f64> {
+        let pairs = self.revm_times.iter().zip(&self.times);
+        let ratios: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
+        (!ratios.is_empty()).then(|| median(&ratios))
     }
 }
 
@@ -231,6 +281,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         },
         with_list: options.list,
         recover: options.recover,
+        with_revm: options.revm,
+        revm_times: Vec::new(),
         times: Vec::new(),
         shares: Shares::default(),
         checked: Vec::new(),
@@ -264,6 +316,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         error = Some(format!("{report:#}"));
     }
     let execute_ms = median(&runs.times);
+    let over_revm = runs.over_revm();
+    let revm_ms = (!runs.revm_times.is_empty()).then(|| median(&runs.revm_times));
     let Shares {
         kept,
         repeated,
@@ -283,6 +337,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         gas,
         execute_ms,
         mgas_per_s,
+        revm_ms,
+        over_revm,
         shares: [kept, repeated, in_turn],
         checked: runs.checked,
         error,
@@ -307,6 +363,10 @@ fn whole_block(
     let reading = Reading::new(state);
     let _ = apply_body(spec, block, &reading, &mut post_state);
     let warm = reading.into_warm();
+    let contender = runs
+        .with_revm
+        .then(|| Contender::new(spec, block, &warm, true))
+        .transpose()?;
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
         let result = runs.timed(block, |block| {
@@ -321,6 +381,7 @@ fn whole_block(
             Err(ExecuteError::Invalid(reason)) => bail!("refused as invalid: {reason}"),
             Err(ExecuteError::Fault(fault)) => bail!("could not be executed: {fault}"),
         });
+        runs.timed_on_revm(contender.as_ref().and_then(Option::as_ref))?;
     }
     let executed = executed.expect("ran at least once");
     check_results(
@@ -383,11 +444,16 @@ fn only_transactions(
         .with_list
         .then(|| list_of(spec, block, state, false))
         .transpose()?;
+    let contender = runs
+        .with_revm
+        .then(|| Contender::new(spec, block, state, false))
+        .transpose()?;
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
         (receipts, runs.shares, _) = runs.timed(block, |block| {
             process_transactions_with(parallelism, spec, (block, list), state)
         })?;
+        runs.timed_on_revm(contender.as_ref().and_then(Option::as_ref))?;
     }
     let mut before = 0;
     for (index, receipt) in receipts.iter().enumerate() {

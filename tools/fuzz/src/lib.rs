@@ -13,9 +13,11 @@ mod case;
 mod ours;
 mod peer;
 mod program;
+mod terms;
 
 pub use block::{BLOCK_FORKS, T8n, check_block};
 pub use case::{Case, Outcome};
+pub use terms::{spec_id, tx_env};
 
 use niwaki_evm::Dispatch;
 use niwaki_primitives::Fork;

@@ -3,23 +3,17 @@
 use crate::{
     case::{CHAIN_ID, Case, End, Outcome},
     ours::{Shown, is_empty},
+    terms::{spec_id, tx_env},
 };
-use niwaki_primitives::{
-    Address, Bytes, Fault, Fork, StateView, Transaction, TxEnvelope, TxKind, Typed2718, U256,
-};
+use niwaki_primitives::{Address, Bytes, Fault, Fork, StateView, Transaction, U256};
 use niwaki_rules::{BlockRules, ChainSpec, blob_gas_of};
 use revm::{
     Context, ExecuteCommitEvm, MainBuilder, MainContext,
     bytecode::Bytecode,
-    context::{
-        TxEnv,
-        either::Either,
-        result::{ExecutionResult, ResultGas},
-    },
+    context::result::{ExecutionResult, ResultGas},
     context_interface::block::BlobExcessGasAndPrice,
     database::{BundleState, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
     database_interface::{DBErrorMarker, DatabaseRef},
-    primitives::hardfork::SpecId,
     state::AccountInfo,
 };
 use std::collections::BTreeMap;
@@ -68,50 +62,6 @@ impl DatabaseRef for Reader<'_> {
     }
 }
 
-fn spec_id(fork: Fork) -> SpecId {
-    match fork {
-        Fork::Frontier => SpecId::FRONTIER,
-        Fork::Homestead => SpecId::HOMESTEAD,
-        Fork::TangerineWhistle => SpecId::TANGERINE,
-        Fork::SpuriousDragon => SpecId::SPURIOUS_DRAGON,
-        Fork::Byzantium => SpecId::BYZANTIUM,
-        Fork::Petersburg => SpecId::PETERSBURG,
-        Fork::Istanbul => SpecId::ISTANBUL,
-        Fork::Berlin => SpecId::BERLIN,
-        Fork::London => SpecId::LONDON,
-        Fork::Paris => SpecId::MERGE,
-        Fork::Shanghai => SpecId::SHANGHAI,
-        Fork::Cancun => SpecId::CANCUN,
-        Fork::Prague => SpecId::PRAGUE,
-        Fork::Amsterdam => SpecId::AMSTERDAM,
-        _ => SpecId::OSAKA,
-    }
-}
-
-fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
-    TxEnv {
-        tx_type: tx.ty(),
-        caller: sender,
-        gas_limit: tx.gas_limit(),
-        gas_price: tx.max_fee_per_gas(),
-        kind: tx.to().map_or(TxKind::Create, TxKind::Call),
-        value: tx.value(),
-        data: tx.input().clone(),
-        nonce: tx.nonce(),
-        chain_id: tx.chain_id(),
-        access_list: tx.access_list().cloned().unwrap_or_default(),
-        gas_priority_fee: tx.max_priority_fee_per_gas(),
-        blob_hashes: tx.blob_versioned_hashes().unwrap_or_default().to_vec(),
-        max_fee_per_blob_gas: tx.max_fee_per_blob_gas().unwrap_or(0),
-        authorization_list: tx
-            .authorization_list()
-            .into_iter()
-            .flatten()
-            .map(|signed| Either::Left(signed.clone()))
-            .collect(),
-    }
-}
-
 /// What is left of the block's gas: for execution, and from Amsterdam on for state.
 struct Room {
     execution: u64,
@@ -152,7 +102,9 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
     let header = &case.header;
     let mut evm = Context::mainnet()
         .modify_cfg_chained(|cfg| {
-            cfg.set_spec_and_mainnet_gas_params(spec_id(case.fork));
+            cfg.set_spec_and_mainnet_gas_params(
+                spec_id(case.fork).expect("of those that revm knows"),
+            );
             cfg.chain_id = CHAIN_ID;
             cfg.max_blobs_per_tx = rules.blob_params.map(|p| p.max.min(6));
         })

@@ -1,5 +1,6 @@
 //! A witness whose values are in memory once they have been read.
 
+use super::revm::Values;
 use niwaki_primitives::map::{B256Map, HashMap};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_trie::WitnessState;
@@ -7,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a block reads, by its plain keys.
 #[derive(Debug, Default)]
-struct Values {
+struct Read {
     accounts: HashMap<Address, Option<Account>>,
     slots: HashMap<(Address, U256), U256>,
     have_storage: HashMap<Address, bool>,
@@ -17,14 +18,14 @@ struct Values {
 /// Notes every value that is read from a witness, which walks tries for it.
 pub(crate) struct Reading<'w> {
     witness: &'w WitnessState,
-    values: Mutex<Values>,
+    values: Mutex<Read>,
 }
 
 /// The values that were noted, and the witness for others: what a node's caches are to a block whose
 /// state is in memory.
 pub(crate) struct Warm<'w> {
     witness: &'w WitnessState,
-    values: Values,
+    values: Read,
 }
 
 impl<'w> Reading<'w> {
@@ -43,8 +44,27 @@ impl<'w> Reading<'w> {
         }
     }
 
-    fn note(&self, note: impl FnOnce(&mut Values)) {
+    fn note(&self, note: impl FnOnce(&mut Read)) {
         note(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Values for Warm<'_> {
+    fn accounts(&self) -> Vec<(Address, Account, Bytes)> {
+        let accounts = self.values.accounts.iter();
+        let held = accounts.filter_map(|(address, account)| Some((*address, (*account)?)));
+        let coded = held.map(|(address, account)| {
+            let code = self.code(&account.code_hash).unwrap_or_default();
+            (address, account, code)
+        });
+        coded.collect()
+    }
+
+    fn slots(&self) -> Vec<(Address, U256, U256)> {
+        let slots = self.values.slots.iter();
+        slots
+            .map(|((address, slot), value)| (*address, *slot, *value))
+            .collect()
     }
 }
 

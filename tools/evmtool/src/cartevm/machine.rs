@@ -4,6 +4,7 @@ use super::program::{Program, contracts};
 use crate::command::DispatchChoice;
 use eyre::{Result, ensure, eyre};
 use niwaki_evm::{BlockEnv, Evm, Exit, Message, Table, Target, TxEnv};
+use niwaki_fuzz::spec_id;
 use niwaki_primitives::{Address, B256, Bytes, Fork, TxKind, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use revm::{
@@ -110,7 +111,7 @@ pub(super) struct Revm {
 }
 
 impl Revm {
-    /// `None` for a fork that it has no name for.
+    /// `None` for a fork that it has no rules of, or whose gas a call alone does not have.
     pub(super) fn new(program: &Program, code: Bytes, fork: Fork) -> Option<Self> {
         let mut state = CacheDB::new(EmptyDB::default());
         for (address, code) in contracts(&program.ending)
@@ -130,7 +131,7 @@ impl Revm {
             .insert(before, B256::repeat_byte(0x77));
         Some(Self {
             state,
-            spec: spec_id(fork)?,
+            spec: spec_id(fork).filter(|_| fork < Fork::Amsterdam)?,
         })
     }
 
@@ -167,24 +168,4 @@ impl Revm {
         };
         Ok((took, result.gas().total_gas_spent() - INTRINSIC))
     }
-}
-
-fn spec_id(fork: Fork) -> Option<SpecId> {
-    Some(match fork {
-        Fork::Frontier => SpecId::FRONTIER,
-        Fork::Homestead => SpecId::HOMESTEAD,
-        Fork::TangerineWhistle => SpecId::TANGERINE,
-        Fork::SpuriousDragon => SpecId::SPURIOUS_DRAGON,
-        Fork::Byzantium => SpecId::BYZANTIUM,
-        Fork::Petersburg => SpecId::PETERSBURG,
-        Fork::Istanbul => SpecId::ISTANBUL,
-        Fork::Berlin => SpecId::BERLIN,
-        Fork::London => SpecId::LONDON,
-        Fork::Paris => SpecId::MERGE,
-        Fork::Shanghai => SpecId::SHANGHAI,
-        Fork::Cancun => SpecId::CANCUN,
-        Fork::Prague => SpecId::PRAGUE,
-        Fork::Osaka => SpecId::OSAKA,
-        _ => return None,
-    })
 }
