@@ -4,6 +4,10 @@
 use clap::Parser;
 use std::process::ExitCode;
 
+/// The allocator of the node: what is measured here is to be what happens there.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     match niwaki_evmtool::Options::parse().execute() {
         Ok(true) => ExitCode::SUCCESS,
