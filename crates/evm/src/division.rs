@@ -9,6 +9,7 @@
 )]
 
 use crate::ops::arithmetic::{carrying_add, sub};
+use crate::word::same;
 
 type Limbs = [u64; 4];
 
@@ -82,7 +83,7 @@ impl LastDivisor {
     /// What is known of division by `value`, which is no power of two: nothing if it comes for the first time.
     #[inline(always)]
     fn known(&mut self, value: &Limbs) -> Option<&Divisor> {
-        if self.value != *value {
+        if !same(&self.value, value) {
             self.value = *value;
             self.known = None;
             return None;

@@ -8,7 +8,8 @@
 //! 256 bits.
 
 use crate::division::{Divisor, LastDivisor};
-use crate::ops::arithmetic::{add, carrying_add, mul, sub};
+use crate::ops::arithmetic::{add, carrying_add, sub};
+use crate::word::same;
 
 type Limbs = [u64; 4];
 
@@ -45,7 +46,7 @@ impl Modulus {
     #[inline(never)]
     pub(crate) fn product(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
         let (low, high) = product(a, b);
-        if self.of_product != *n {
+        if !same(&self.of_product, n) {
             self.of_product = *n;
             self.reciprocal = None;
         } else if n[3] != 0 {
@@ -91,7 +92,7 @@ impl Reciprocal {
         let (quotient, _) = sum(&quotient, &high, carry);
         // One more than the quotient at times, and then the remainder is less than zero.
         let quotient = add(&quotient, &[1, 0, 0, 0]);
-        let mut remainder = sub(&low, &mul(&quotient, &self.divisor)).0;
+        let mut remainder = sub(&low, &product(&quotient, &self.divisor).0).0;
         if sub(&fraction, &remainder).1 {
             remainder = add(&remainder, &self.divisor);
         }

@@ -96,6 +96,13 @@ impl From<B256> for Word {
     }
 }
 
+/// Whether two numbers are the same. Compared as blocks, limbs that were just written one by one would not be
+/// there yet.
+#[inline(always)]
+pub(crate) const fn same(a: &[u64; 4], b: &[u64; 4]) -> bool {
+    (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) == 0
+}
+
 /// Copies a word limb by limb, one at a time: more in flight would cost a handler a push and a pop
 /// of a register that it must preserve.
 ///

@@ -76,29 +76,23 @@ fn magnitude(a: &Limbs) -> Limbs {
     clippy::cast_possible_truncation,
     reason = "the low half of a wide product is meant"
 )]
-pub(crate) fn mul(a: &Limbs, b: &Limbs) -> Limbs {
+fn mul(a: &Limbs, b: &Limbs) -> Limbs {
     let wide = |x: u64, y: u64| u128::from(x) * u128::from(y);
     if high_limbs(a) | high_limbs(b) == 0 {
         let product = wide(a[0], b[0]);
         return [product as u64, (product >> 64) as u64, 0, 0];
     }
-    let (p00, p01, p02) = (wide(a[0], b[0]), wide(a[0], b[1]), wide(a[0], b[2]));
-    let (p10, p11) = (wide(a[1], b[0]), wide(a[1], b[1]));
-    let p20 = wide(a[2], b[0]);
-    let low = |p: u128| u128::from(p as u64);
-    let r0 = p00 as u64;
-    let s1 = (p00 >> 64) + low(p01) + low(p10);
-    let s2 = (s1 >> 64) + (p01 >> 64) + (p10 >> 64) + low(p02) + low(p11) + low(p20);
-    let top = [(0, 3), (1, 2), (2, 1), (3, 0)]
-        .into_iter()
-        .fold(0u64, |sum, (i, j)| {
-            sum.wrapping_add(a[i].wrapping_mul(b[j]))
-        });
-    let carried = ((s2 >> 64) as u64)
-        .wrapping_add((p02 >> 64) as u64)
-        .wrapping_add((p11 >> 64) as u64)
-        .wrapping_add((p20 >> 64) as u64);
-    [r0, s1 as u64, s2 as u64, top.wrapping_add(carried)]
+    let [b0, b1, b2, b3] = *b;
+    let (r0, c) = a[0].carrying_mul(b0, 0);
+    let (r1, c) = a[0].carrying_mul(b1, c);
+    let (r2, c) = a[0].carrying_mul(b2, c);
+    let r3 = a[0].wrapping_mul(b3).wrapping_add(c);
+    let (r1, c) = a[1].carrying_mul_add(b0, r1, 0);
+    let (r2, c) = a[1].carrying_mul_add(b1, r2, c);
+    let r3 = r3.wrapping_add(a[1].wrapping_mul(b2)).wrapping_add(c);
+    let (r2, c) = a[2].carrying_mul_add(b0, r2, 0);
+    let r3 = r3.wrapping_add(a[2].wrapping_mul(b1)).wrapping_add(c);
+    [r0, r1, r2, r3.wrapping_add(a[3].wrapping_mul(b0))]
 }
 
 #[inline(always)]

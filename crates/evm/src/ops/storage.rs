@@ -193,11 +193,12 @@ fn record(frame: *mut Frame, topics: *const Word, count: usize, data: *const u8,
     let (frame, data) = unsafe { (&mut *frame, std::slice::from_raw_parts(data, length)) };
     // SAFETY: as above.
     let topic = |at: usize| -> B256 { unsafe { (*topics.sub(at)).to_b256() } };
+    // The data first: its handle is moved in larger pieces than it was written in, which must have arrived.
+    let data = Bytes::copy_from_slice(data);
     let topics = (0..count).map(topic).collect();
-    let data = LogData::new_unchecked(topics, Bytes::copy_from_slice(data));
     let log = Log {
         address: frame.address,
-        data,
+        data: LogData::new_unchecked(topics, data),
     };
     frame.shared().world.log(log);
 }

@@ -187,6 +187,7 @@ impl<'v> World<'v> {
         std::mem::take(&mut self.logs)
     }
 
+    #[inline(always)]
     pub(crate) fn log(&mut self, log: Log) {
         self.logs.push(log);
     }

@@ -1,6 +1,7 @@
 //! Storage slots of the world.
 
 use super::{AccountId, World, journal::Change};
+use crate::word::same;
 use niwaki_primitives::{Address, Fault, U256};
 
 /// Handle of a storage slot, good for the length of a block.
@@ -55,7 +56,9 @@ impl World<'_> {
         let bits = account.bits_with(key);
         let recent = self.recent_slots.get(bits);
         let record = self.slots.get(recent as usize);
-        if record.is_some_and(|slot| slot.key == *key && slot.account == account) {
+        if record.is_some_and(|slot| {
+            same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
+        }) {
             return Some(SlotId(recent));
         }
         let id = *self.slot_ids.get(&(account, *key))?;

@@ -1,6 +1,7 @@
 //! Transient storage: what contracts keep until the end of the transaction (EIP-1153).
 
 use super::{AccountId, World, journal::Change, recent::Recent};
+use crate::word::same;
 use niwaki_primitives::{U256, map::HashMap};
 
 /// The values of a transaction.
@@ -41,7 +42,9 @@ impl Transient {
         let bits = account.bits_with(key);
         let at = self.recent.get(bits);
         let held = self.values.get(at as usize);
-        if held.is_some_and(|value| value.key == *key && value.account == account) {
+        if held.is_some_and(|value| {
+            same(value.key.as_limbs(), key.as_limbs()) && value.account == account
+        }) {
             return Some(at);
         }
         let at = *self.ids.get(&(account, *key))?;
