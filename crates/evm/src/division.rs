@@ -272,24 +272,17 @@ fn shift_left<const L: usize>(a: &[u64], shift: u32, out: &mut [u64; L]) {
     }
 }
 
-/// The next limb where the highest two are those of the divisor: the greatest there is, or one less.
+/// The next limb where the highest two are those of the divisor: the greatest there is. What is below them is
+/// less than the divisor's, so that less than one divisor is missing to 2^64 of them.
 #[cold]
 #[inline(never)]
 fn last_limb<const N: usize>(part: &mut [u64], divisor: &Limbs) -> u64 {
-    let mut limb = u64::MAX;
     let mut borrow = 0;
     for (part, divisor) in part.iter_mut().zip(divisor).take(N) {
-        borrow = take_product(part, limb, *divisor, borrow);
+        borrow = take_product(part, u64::MAX, *divisor, borrow);
     }
-    let (mut left, mut is_less) = part[N].overflowing_sub(borrow);
-    while is_less {
-        limb = limb.wrapping_sub(1);
-        let carry = add_to(&mut part[..N], divisor);
-        let (back, over) = left.overflowing_add(u64::from(carry));
-        (left, is_less) = (back, !over);
-    }
-    part[N] = left;
-    limb
+    part[N] = part[N].wrapping_sub(borrow);
+    u64::MAX
 }
 
 #[inline(always)]

@@ -243,12 +243,18 @@ impl Runs {
         result
     }
 
-    /// Notes how long it takes revm, if that takes part.
-    fn timed_on_revm(&mut self, contender: Option<&Contender<'_>>) -> Result<()> {
-        if let Some(contender) = contender {
-            self.revm_times.push(contender.run()?.as_secs_f64() * 1e3);
+    /// Notes how long it takes revm, if that takes part; why not, if it can't. (It makes no system calls, whose
+    /// slots a transaction may read.)
+    fn timed_on_revm(&mut self, contender: &mut Option<Contender<'_>>) {
+        match contender.as_ref().map(Contender::run) {
+            None => {}
+            Some(Ok(took)) => self.revm_times.push(took.as_secs_f64() * 1e3),
+            Some(Err(error)) => {
+                println!("  revm is left out: {error:#}");
+                self.revm_times.clear();
+                *contender = None;
+            }
         }
-        Ok(())
     }
 
     fn over_revm(&self) -> Option<f64> {
@@ -363,10 +369,11 @@ fn whole_block(
     let reading = Reading::new(state);
     let _ = apply_body(spec, block, &reading, &mut post_state);
     let warm = reading.into_warm();
-    let contender = runs
+    let mut contender = runs
         .with_revm
         .then(|| Contender::new(spec, block, &warm, true))
-        .transpose()?;
+        .transpose()?
+        .flatten();
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
         let result = runs.timed(block, |block| {
@@ -381,7 +388,7 @@ fn whole_block(
             Err(ExecuteError::Invalid(reason)) => bail!("refused as invalid: {reason}"),
             Err(ExecuteError::Fault(fault)) => bail!("could not be executed: {fault}"),
         });
-        runs.timed_on_revm(contender.as_ref().and_then(Option::as_ref))?;
+        runs.timed_on_revm(&mut contender);
     }
     let executed = executed.expect("ran at least once");
     check_results(
@@ -444,16 +451,17 @@ fn only_transactions(
         .with_list
         .then(|| list_of(spec, block, state, false))
         .transpose()?;
-    let contender = runs
+    let mut contender = runs
         .with_revm
         .then(|| Contender::new(spec, block, state, false))
-        .transpose()?;
+        .transpose()?
+        .flatten();
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
         (receipts, runs.shares, _) = runs.timed(block, |block| {
             process_transactions_with(parallelism, spec, (block, list), state)
         })?;
-        runs.timed_on_revm(contender.as_ref().and_then(Option::as_ref))?;
+        runs.timed_on_revm(&mut contender);
     }
     let mut before = 0;
     for (index, receipt) in receipts.iter().enumerate() {

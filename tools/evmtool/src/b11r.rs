@@ -66,10 +66,10 @@ struct Parts {
 struct RawHeader {
     #[serde(default)]
     parent_hash: B256,
-    #[serde(alias = "ommersHash")]
     sha3_uncles: Option<B256>,
-    #[serde(alias = "coinbase")]
+    ommers_hash: Option<B256>,
     miner: Option<FixtureAddress>,
+    coinbase: Option<FixtureAddress>,
     state_root: B256,
     transactions_root: Option<B256>,
     receipts_root: Option<B256>,
@@ -109,9 +109,6 @@ struct Clique {
     /// What the signer may say, 32 bytes.
     vanity: Option<B256>,
 }
-
-/// Bytes of extra data before the signers, for the signer to use (EIP-225).
-const VANITY_BYTES: usize = 32;
 
 /// Builds the block that the options name.
 ///
@@ -192,6 +189,9 @@ fn build(raw: RawHeader, parts: &Parts) -> Result<Value, Failure> {
         Some(raw) => parse("withdrawals", raw)?,
         None => None,
     };
+    for ommer in &ommers {
+        check_list("ommers", ommer)?;
+    }
     let transactions = list_of(parts.txs.as_deref().unwrap_or_default())?;
     let ommers = list(&ommers);
     let mut header = raw.header(keccak256(&ommers))?;
@@ -225,13 +225,17 @@ fn list_of(text: &str) -> Result<Bytes, Failure> {
     if bytes.is_empty() {
         return Ok(list(&[]));
     }
-    let mut rest = &*bytes;
-    let header = alloy_rlp::Header::decode(&mut rest)
-        .map_err(|error| Failure::rlp(format!("txs is no RLP: {error}")))?;
-    if !header.list || header.payload_length != rest.len() {
-        return Err(Failure::rlp("txs is not one list".to_owned()));
-    }
+    check_list("txs", &bytes)?;
     Ok(bytes.into())
+}
+
+fn check_list(what: &str, mut bytes: &[u8]) -> Result<(), Failure> {
+    let header = alloy_rlp::Header::decode(&mut bytes)
+        .map_err(|error| Failure::rlp(format!("{what}: no RLP: {error}")))?;
+    if !header.list || header.payload_length != bytes.len() {
+        return Err(Failure::rlp(format!("{what}: not one list in RLP")));
+    }
+    Ok(())
 }
 
 impl RawHeader {
@@ -246,11 +250,15 @@ impl RawHeader {
         };
         let given = self
             .sha3_uncles
+            .or(self.ommers_hash)
             .filter(|hash| *hash != EMPTY_OMMER_ROOT_HASH);
         Ok(Header {
             parent_hash: self.parent_hash,
             ommers_hash: given.unwrap_or(ommers_hash),
-            beneficiary: self.miner.map_or(Address::ZERO, |miner| miner.0),
+            beneficiary: self
+                .miner
+                .or(self.coinbase)
+                .map_or(Address::ZERO, |miner| miner.0),
             state_root: self.state_root,
             transactions_root: self.transactions_root.unwrap_or(EMPTY_ROOT_HASH),
             receipts_root: self.receipts_root.unwrap_or(EMPTY_ROOT_HASH),
@@ -278,19 +286,27 @@ impl RawHeader {
 /// Seals `header` with the key of `clique` (EIP-225): the vote, and at the end of the extra data the
 /// signature of all the rest.
 fn seal(header: &mut Header, clique: &Clique) -> Result<(), Failure> {
+    let both = |what: &str, part: &str| {
+        Failure::config(format!(
+            "the header has {what}, which clique's {part} says too; leave one out"
+        ))
+    };
+    if !header.extra_data.is_empty() {
+        return Err(both("extraData", "vanity"));
+    }
     if let Some(voted) = clique.voted {
+        if !header.beneficiary.is_zero() {
+            return Err(both("a miner", "voted"));
+        }
         header.beneficiary = voted.0;
     }
     if let Some(authorize) = clique.authorize {
+        if !header.nonce.is_zero() {
+            return Err(both("a nonce", "authorize"));
+        }
         header.nonce = B64::repeat_byte(if authorize { 0xff } else { 0 });
     }
-    let mut extra = header.extra_data.to_vec();
-    if extra.len() < VANITY_BYTES {
-        extra.resize(VANITY_BYTES, 0);
-    }
-    if let Some(vanity) = clique.vanity {
-        extra[..VANITY_BYTES].copy_from_slice(vanity.as_slice());
-    }
+    let mut extra = clique.vanity.unwrap_or_default().to_vec();
     header.extra_data = extra.clone().into();
     let (r, s, parity) = niwaki_crypto::sign(&header.hash_slow(), &clique.secret_key)
         .map_err(|error| Failure::json("clique", format!("secretKey: {error}")))?;

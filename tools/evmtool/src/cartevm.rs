@@ -30,7 +30,10 @@ pub(crate) struct CartOptions {
     #[arg(long, default_value = "Osaka")]
     fork: String,
     /// Gas of each run.
-    #[arg(long, value_name = "GAS", default_value_t = 10_000_000)]
+    #[arg(
+        long, value_name = "GAS", default_value_t = 10_000_000,
+        value_parser = clap::value_parser!(u64).range(..=1_000_000_000_000)
+    )]
     gas: u64,
     /// Bytes of each program, about.
     #[arg(
@@ -76,13 +79,14 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
         progress(at, count);
         match options.measure(fork, &opcodes)? {
             Ok(case) => measured.push(case),
-            Err(name) => left_out.push(name),
+            Err(why) => left_out.push(why),
         }
     }
     progress(count, count);
     ensure!(
         !measured.is_empty(),
-        "--gas {} is not enough for one run of any program; give more, or a smaller --code-size",
+        "no program ran to its end ({}); --gas {} may not be enough: give more, or a smaller --code-size",
+        left_out.first().map_or("", String::as_str),
         options.gas
     );
     let report = Report::new(fork, options, (measured, left_out));
@@ -138,7 +142,7 @@ impl CartOptions {
         })
     }
 
-    /// The case of `opcodes`; its name if the gas is not enough for one run of the program.
+    /// The case of `opcodes`; its name and the reason if the program does not run to its end even once.
     #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
     fn measure(&self, fork: Fork, opcodes: &[u8]) -> Result<Result<Case, String>> {
         let size = usize::try_from(self.code_size)?;
@@ -150,11 +154,11 @@ impl CartOptions {
             Ours::new(&program, code, fork, self.dispatch).run(self.gas)
         };
         // The first run of the units may cost more than the others.
-        let (Ok((_, none)), Ok((_, one)), Ok((_, all))) =
-            (straight(0), straight(1), straight(program.count))
-        else {
-            return Ok(Err(program.name));
-        };
+        let runs = [0, 1, program.count].map(straight);
+        if let Some(Err(error)) = runs.iter().find(|run| run.is_err()) {
+            return Ok(Err(format!("{}: {error}", program.name)));
+        }
+        let [none, one, all] = runs.map(|run| run.map_or(0, |(_, gas)| gas));
         let each = all.saturating_sub(one) as f64 / (program.count - 1).max(1) as f64;
         let code = program.looped(all + all / 8 + program::MOST_HANDED);
         let ours = Ours::new(&program, code.clone(), fork, self.dispatch);

@@ -135,7 +135,7 @@ impl Failure {
         Self { code: 2, reason }
     }
 
-    fn config(reason: impl Into<String>) -> Self {
+    pub(crate) fn config(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { code: 3, reason }
     }

@@ -52,11 +52,20 @@ fn judge(disassembly: &str) -> (usize, Vec<&str>) {
         if line.ends_with(">:") {
             is_handler = line.contains(HANDLER);
             handlers += usize::from(is_handler);
-        } else if is_handler && line.contains("call") && line.contains(",8)") {
+        } else if is_handler && is_call_of_table(line) {
             calls.push(line.trim());
         }
     }
     (handlers, calls)
+}
+
+/// Whether a line calls what stands in a table, or what was loaded from one. Functions of their own are called by
+/// name, or through a table of names that stands beside the code (`%rip`).
+fn is_call_of_table(line: &str) -> bool {
+    let target = line
+        .split_once("call")
+        .map_or("", |(_, target)| target.trim());
+    target.starts_with("*%") || target.starts_with('*') && target.ends_with(",8)")
 }
 
 #[cfg(test)]
@@ -72,6 +81,7 @@ mod tests {
     const CALLS: &str = "\
 00000000005ae000 <niwaki_evm::interpreter::threaded>:
   5ae1ec:\tcall   *(%rbx,%rax,8)
+  5ae1ee:\tcall   *%rax
   5ae1ef:\tret
 00000000005ae200 <niwaki_evm::interpreter::run>:
   5ae210:\tcall   *(%rbx,%rax,8)
@@ -80,7 +90,8 @@ mod tests {
     #[test]
     fn a_call_through_the_table_is_found_in_handlers_only() {
         assert_eq!(judge(JUMPS), (1, vec![]));
-        assert_eq!(judge(CALLS), (1, vec!["5ae1ec:\tcall   *(%rbx,%rax,8)"]));
+        let calls = vec!["5ae1ec:\tcall   *(%rbx,%rax,8)", "5ae1ee:\tcall   *%rax"];
+        assert_eq!(judge(CALLS), (1, calls));
         assert_eq!(judge(&[JUMPS, CALLS, JUMPS].concat()).0, 3);
     }
 

@@ -1,6 +1,6 @@
 //! A program on a machine: ours, and revm.
 
-use super::program::{Program, contracts};
+use super::program::Program;
 use crate::command::DispatchChoice;
 use eyre::{Result, ensure, eyre};
 use niwaki_evm::{BlockEnv, Evm, Exit, Message, Table, Target, TxEnv};
@@ -40,10 +40,7 @@ impl Ours {
         dispatch: DispatchChoice,
     ) -> Self {
         let mut state = MemoryState::default();
-        for (address, code) in contracts(&program.ending)
-            .into_iter()
-            .chain([(CONTRACT, code)])
-        {
+        for (address, code) in program.contracts.iter().cloned().chain([(CONTRACT, code)]) {
             state.insert(
                 address,
                 MemoryAccount {
@@ -99,7 +96,7 @@ impl Ours {
         drop(evm);
         let took = began.elapsed();
         drop(left);
-        ensure!(outcome.exit == Exit::Stop, "it ended by {:?}", outcome.exit);
+        ensure!(outcome.exit == Exit::Stop, "it ends by {:?}", outcome.exit);
         Ok((took, gas.saturating_sub(outcome.gas_left)))
     }
 }
@@ -114,10 +111,7 @@ impl Revm {
     /// `None` for a fork that it has no rules of, or whose gas a call alone does not have.
     pub(super) fn new(program: &Program, code: Bytes, fork: Fork) -> Option<Self> {
         let mut state = CacheDB::new(EmptyDB::default());
-        for (address, code) in contracts(&program.ending)
-            .into_iter()
-            .chain([(CONTRACT, code)])
-        {
+        for (address, code) in program.contracts.iter().cloned().chain([(CONTRACT, code)]) {
             let code = Bytecode::new_raw(code);
             let info = AccountInfo::default().with_code(code).with_nonce(1);
             state.insert_account_info(address, info.with_balance(U256::from(1)));

@@ -9,10 +9,15 @@ use niwaki_primitives::{Address, Bytes, U256, address};
 
 /// Deployed beside the program: code that does nothing, and more bytes of it than a copy takes.
 pub(super) const NOTHING: Address = address!("00000000000000000000000000000000000000a0");
-/// Holds the opcode that ends its frame.
-pub(super) const ENDING: Address = address!("00000000000000000000000000000000000000a1");
 /// Returns 64 bytes.
 const RETURNING: Address = address!("00000000000000000000000000000000000000a2");
+/// Holds an opcode that ends its frame, at an address of its own for each opcode, far from precompiled contracts.
+const fn ending(opcode: u8) -> Address {
+    let mut bytes = RETURNING.0.0;
+    bytes[10] = 1;
+    bytes[19] = opcode;
+    Address::new(bytes)
+}
 
 const STOP: u8 = 0x00;
 const GT: u8 = 0x11;
@@ -47,6 +52,8 @@ enum Form {
     Chain { opcode: u8 },
     /// The opcode by itself.
     Bare { opcode: Vec<u8> },
+    /// The opcode by itself, which moves so many words; in a pair, upon words of its own.
+    Moves { opcode: Vec<u8>, words: usize },
     /// A jump to the byte after it, on a condition or without.
     Jump { opcode: u8 },
 }
@@ -60,20 +67,8 @@ pub(super) struct Program {
     units: Vec<Unit>,
     /// Times that the units stand in the program.
     pub(super) count: usize,
-    /// The code of [`ENDING`].
-    pub(super) ending: Bytes,
-}
-
-/// The code of the contracts that programs use.
-pub(super) fn contracts(ending: &Bytes) -> [(Address, Bytes); 3] {
-    [
-        (NOTHING, Bytes::from_static(&[STOP; 64])),
-        (ENDING, ending.clone()),
-        (
-            RETURNING,
-            Bytes::from_static(&[PUSH1, 64, PUSH1, 0, RETURN]),
-        ),
-    ]
+    /// Contracts that it calls, with their code.
+    pub(super) contracts: Vec<(Address, Bytes)>,
 }
 
 fn word(value: u64) -> U256 {
@@ -101,8 +96,8 @@ fn wide(seed: u8) -> U256 {
 }
 
 impl Unit {
-    /// The unit of an opcode of `table`, and what must stand at [`ENDING`] for it.
-    fn of(table: &Table, opcode: u8) -> Option<(Self, Bytes)> {
+    /// The unit of an opcode of `table`, and the contract that it calls.
+    fn of(table: &Table, opcode: u8) -> Option<(Self, Option<(Address, Bytes)>)> {
         let meta = table.meta(opcode)?;
         let one = vec![opcode];
         let copies = |operands: Vec<U256>| Self {
@@ -116,14 +111,19 @@ impl Unit {
             operands: Vec::new(),
             form: Form::Bare { opcode: bytes },
         };
+        let moves = |opcode: Vec<u8>, words: usize| Self {
+            operands: Vec::new(),
+            form: Form::Moves { opcode, words },
+        };
         let unit = match opcode {
             // What ends its frame: STOP, RETURN, REVERT, INVALID, SELFDESTRUCT.
             0x00 | 0xf3 | 0xfd | 0xfe | 0xff => {
                 let zeros = [PUSH1, 0].repeat(meta.input);
-                let ending = [zeros.as_slice(), &one].concat();
+                let code = [zeros.as_slice(), &one].concat();
                 // INVALID takes all that it is given, SELFDESTRUCT the most of the others.
                 let gas = if opcode == 0xfe { 10 } else { MOST_HANDED };
-                return Some((Self::call(0xf1, word(gas), ENDING), ending.into()));
+                let at = ending(opcode);
+                return Some((Self::call(0xf1, word(gas), at), Some((at, code.into()))));
             }
             0x56 | 0x57 => Self {
                 operands: Vec::new(),
@@ -135,11 +135,11 @@ impl Unit {
                 bare([one, operand, vec![POP]].concat())
             }
             0x80..=0x8f => bare(vec![opcode, POP]),
-            0x90..=0x9f => bare(one),
+            0x90..=0x9f => moves(one, usize::from(opcode - 0x90) + 2),
             // DUPN, SWAPN and EXCHANGE, with operands that name depths of 17 and less.
             0xe6 => bare(vec![opcode, 0x80, POP]),
-            0xe7 => bare(vec![opcode, 0x80]),
-            0xe8 => bare(vec![opcode, 0x9d]),
+            0xe7 => moves(vec![opcode, 0x80], 18),
+            0xe8 => moves(vec![opcode, 0x9d], 4),
             0xf1 | 0xf2 | 0xf4 | 0xfa => Self::call(opcode, word(20_000), NOTHING),
             // A salt that does not come again.
             0xf5 => bare(vec![GAS, PUSH1, 0, PUSH1, 0, PUSH1, 0, opcode, POP]),
@@ -152,7 +152,7 @@ impl Unit {
                 Operands::Copied(operands) => copies(operands),
             },
         };
-        Some((unit, Bytes::new()))
+        Some((unit, None))
     }
 
     /// A call of `to` by `opcode`, with no value and no data.
@@ -168,8 +168,9 @@ impl Unit {
         }
     }
 
-    /// Appends it at its place in the program; its operands begin below `above` others.
-    fn write(&self, out: &mut Vec<u8>, above: usize) {
+    /// Appends it at its place in the program; its operands begin below `above` others. `alone` if there is no
+    /// other unit.
+    fn write(&self, out: &mut Vec<u8>, above: usize, alone: bool) {
         let copies = |out: &mut Vec<u8>, count: usize, depth: usize| {
             let depth = u8::try_from(depth - 1).expect("within reach of DUP16");
             out.extend(std::iter::repeat_n(DUP1 + depth, count));
@@ -194,6 +195,12 @@ impl Unit {
                 out.extend_from_slice(&[*opcode, POP]);
             }
             Form::Bare { opcode } => out.extend_from_slice(opcode),
+            Form::Moves { opcode, .. } if alone => out.extend_from_slice(opcode),
+            Form::Moves { opcode, words } => {
+                out.extend([PUSH1, 1].repeat(*words));
+                out.extend_from_slice(opcode);
+                out.extend(std::iter::repeat_n(POP, *words));
+            }
             Form::Jump { opcode } => {
                 if *opcode == JUMPI {
                     out.extend_from_slice(&[PUSH1, 1]);
@@ -255,13 +262,17 @@ impl Program {
     /// The program of `opcodes` in turn, of about `size` bytes; `None` if `table` lacks one of them.
     pub(super) fn of(table: &Table, opcodes: &[u8], size: usize) -> Option<Self> {
         let mut units = Vec::new();
-        let mut ending = Bytes::new();
+        let mut contracts = vec![
+            (NOTHING, Bytes::from_static(&[STOP; 64])),
+            (
+                RETURNING,
+                Bytes::from_static(&[PUSH1, 64, PUSH1, 0, RETURN]),
+            ),
+        ];
         for opcode in opcodes {
-            let (unit, its_ending) = Unit::of(table, *opcode)?;
+            let (unit, contract) = Unit::of(table, *opcode)?;
             units.push(unit);
-            if !its_ending.is_empty() {
-                ending = its_ending;
-            }
+            contracts.extend(contract);
         }
         let names: Option<Vec<&str>> = opcodes
             .iter()
@@ -289,7 +300,7 @@ impl Program {
             prologue,
             units,
             count: 1,
-            ending,
+            contracts,
         };
         let (one, two) = (program.body(1).len(), program.body(2).len());
         let room = size.saturating_sub(one + TAIL);
@@ -305,7 +316,7 @@ impl Program {
             let mut above: usize = self.units.iter().map(|unit| unit.operands.len()).sum();
             for unit in &self.units {
                 above -= unit.operands.len();
-                unit.write(&mut out, above);
+                unit.write(&mut out, above, self.units.len() == 1);
             }
         }
         out

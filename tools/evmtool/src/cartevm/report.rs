@@ -93,7 +93,7 @@ pub(super) struct Report {
     /// How much slower than that the slowest is.
     median_over_slowest: f64,
     pub(super) cases: Vec<Case>,
-    /// Cases whose program needs more gas than there is.
+    /// Cases whose program does not run to its end, mostly since it needs more gas, and how it ends.
     left_out: Vec<String>,
 }
 
@@ -139,8 +139,7 @@ impl Report {
             self.median_mgas_per_second, self.median_over_slowest
         );
         if !self.left_out.is_empty() {
-            let names = self.left_out.join(", ");
-            println!("left out, since one run of the program takes more than --gas: {names}");
+            println!("left out: {}", self.left_out.join("; "));
         }
         let mut behind: Vec<&Case> = self
             .cases

@@ -1,7 +1,7 @@
 //! What a transition is given: the state before, the block, and its transactions.
 //!
 //! The forms are those of go-ethereum's `evm t8n`, which Besu's tool shares. Numbers are hex or decimal, in
-//! strings or not.
+//! strings or, up to 64 bits, not.
 
 use super::Failure;
 use super::transactions::{Signed, from_json, from_rlp};
@@ -24,8 +24,8 @@ pub(super) struct Env {
     current_random: Option<Quantity>,
     current_base_fee: Option<Quantity>,
     current_excess_blob_gas: Option<Quantity>,
-    #[serde(alias = "currentSlotNumber")]
     slot_number: Option<Quantity>,
+    current_slot_number: Option<Quantity>,
     parent_difficulty: Option<Quantity>,
     parent_base_fee: Option<Quantity>,
     parent_gas_used: Option<Quantity>,
@@ -35,8 +35,8 @@ pub(super) struct Env {
     parent_excess_blob_gas: Option<Quantity>,
     parent_blob_gas_used: Option<Quantity>,
     parent_beacon_block_root: Option<B256>,
-    #[serde(alias = "previousHash")]
     parent_hash: Option<Data>,
+    previous_hash: Option<Data>,
     #[serde(default)]
     pub(super) block_hashes: BTreeMap<Quantity, B256>,
     #[serde(default)]
@@ -119,7 +119,7 @@ impl Parts {
         // A string holds RLP wherever it stands.
         match serde_json::from_str::<String>(raw.get()) {
             Ok(rlp) => from_rlp(&rlp),
-            Err(_) => from_json(&parse::<Vec<_>>("txs", raw)?, chain_id),
+            Err(_) => Ok(from_json(&parse::<Vec<_>>("txs", raw)?, chain_id)),
         }
     }
 }
@@ -146,7 +146,7 @@ impl Env {
         let random = self.current_random.unwrap_or_default();
         let blobs = spec.blob_params_at(timestamp);
         let excess = blobs.map(|params| self.excess_blob_gas(fork, &params));
-        let slot = optional("slotNumber", self.slot_number)?;
+        let slot = optional("slotNumber", self.slot_number.or(self.current_slot_number))?;
         Ok(Header {
             parent_hash: self.parent_hash(number)?,
             number,
@@ -223,7 +223,7 @@ impl Env {
 
     /// What was given, or the hash of the block before.
     fn parent_hash(&self, number: u64) -> Result<B256, Failure> {
-        if let Some(hash) = &self.parent_hash {
+        if let Some(hash) = self.parent_hash.as_ref().or(self.previous_hash.as_ref()) {
             return B256::try_from(hash.0.as_ref())
                 .map_err(|_| Failure::json("env", "parentHash is not of 32 bytes"));
         }

@@ -1,4 +1,4 @@
-//! What a transition gives: the result, the state after, and the transactions that were taken.
+//! What a transition gives: the result, the state after, and the transactions that were given.
 
 use super::transition::{Done, Taken};
 use crate::chain::{encode_receipt, ordered_root};

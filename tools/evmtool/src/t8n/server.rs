@@ -17,10 +17,11 @@ use serde::Deserialize;
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Bytes of a request; the largest blocks of the tests have a tenth of that.
-const LONGEST_REQUEST: usize = 1 << 30;
+/// Bytes of a request.
+const LONGEST_REQUEST: usize = 256 << 20;
 
 /// Options of `t8n-server`.
 #[derive(Debug, Args)]
@@ -72,9 +73,13 @@ pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
             listener.local_addr()?.port()
         );
         loop {
-            // Whoever left before it was taken is nobody's failure.
-            let Ok((stream, _)) = listener.accept().await else {
-                continue;
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    eprintln!("niwaki-evm: a connection was not taken: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
             };
             tokio::spawn(async move {
                 let served = http1::Builder::new()

@@ -6,8 +6,8 @@ use alloy_consensus::SignableTransaction;
 use alloy_primitives::Signature;
 use alloy_rlp::{Decodable, PayloadView};
 use niwaki_primitives::{
-    AccessList, AccessListItem, Address, Authorization, B256, SignedAuthorization, TxEip1559,
-    TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    AccessList, AccessListItem, Address, Authorization, B256, Bytes, SignedAuthorization,
+    TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_testkit::fixtures::{Data, FixtureAddress, Quantity};
 use serde::Deserialize;
@@ -34,13 +34,13 @@ pub(super) struct Fields {
     max_fee_per_gas: Option<Quantity>,
     max_priority_fee_per_gas: Option<Quantity>,
     max_fee_per_blob_gas: Option<Quantity>,
-    #[serde(alias = "gasLimit")]
-    gas: Quantity,
+    gas: Option<Quantity>,
+    gas_limit: Option<Quantity>,
     to: Option<Data>,
     #[serde(default)]
     value: Quantity,
-    #[serde(default, alias = "data")]
-    input: Data,
+    input: Option<Data>,
+    data: Option<Data>,
     access_list: Option<Vec<AccessFields>>,
     blob_versioned_hashes: Option<Vec<B256>>,
     authorization_list: Option<Vec<AuthorizationFields>>,
@@ -69,23 +69,20 @@ struct AuthorizationFields {
     chain_id: Quantity,
     address: FixtureAddress,
     nonce: Quantity,
-    #[serde(alias = "v")]
-    y_parity: Quantity,
+    /// One of the two, or both.
+    y_parity: Option<Quantity>,
+    v: Option<Quantity>,
     r: Quantity,
     s: Quantity,
 }
 
-/// The transactions of `objects`, on a chain of `chain_id`.
-///
-/// # Errors
-/// [`Failure`] with the first that is no transaction.
-pub(super) fn from_json(objects: &[Fields], chain_id: u64) -> Result<Vec<Signed>, Failure> {
-    let envelope = |(index, fields): (usize, &Fields)| {
-        let tx = fields.envelope(chain_id);
-        tx.map(|tx| Signed::Tx(Box::new(tx)))
-            .map_err(|reason| Failure::json("txs", format!("transaction {index}: {reason}")))
+/// The transactions of `objects`, on a chain of `chain_id`. One that is none is refused in its place.
+pub(super) fn from_json(objects: &[Fields], chain_id: u64) -> Vec<Signed> {
+    let envelope = |fields: &Fields| match fields.envelope(chain_id) {
+        Ok(tx) => Signed::Tx(Box::new(tx)),
+        Err(reason) => Signed::Refused(reason),
     };
-    objects.iter().enumerate().map(envelope).collect()
+    objects.iter().map(envelope).collect()
 }
 
 /// The transactions of a list in RLP, in hex. One that is none is refused in its place.
@@ -131,8 +128,11 @@ impl Fields {
             Some(id) => number("chainId", id)?,
             None => chain,
         };
-        let (nonce, gas_limit) = (number("nonce", self.nonce)?, number("gas", self.gas)?);
-        let (value, input) = (self.value.0, self.input.0.clone());
+        let (nonce, gas_limit) = (
+            number("nonce", self.nonce)?,
+            number("gas", self.gas.or(self.gas_limit).unwrap_or_default())?,
+        );
+        let (value, input) = (self.value.0, self.input());
         let max_fee_per_gas = price(self.max_fee_per_gas.or(self.gas_price))?;
         let max_priority_fee_per_gas = price(self.max_priority_fee_per_gas.or(self.gas_price))?;
         let access_list = self.access_list();
@@ -198,7 +198,7 @@ impl Fields {
             gas_limit,
             to: self.kind()?,
             value: self.value.0,
-            input: self.input.0.clone(),
+            input: self.input(),
         };
         if self.is_unsigned() {
             tx.chain_id = self.protected.unwrap_or(true).then_some(chain);
@@ -232,11 +232,19 @@ impl Fields {
                 Signature::new(r, s, parity)
             }
             None => {
-                let v = number("v", self.y_parity.or(self.v).unwrap_or_default())?;
-                Signature::new(self.r.0, self.s.0, matches!(v, 1 | 28))
+                let v = self.y_parity.or(self.v).unwrap_or_default().0;
+                if v > U256::from(1) {
+                    return Err(format!("v {v} is of no signature of this type"));
+                }
+                Signature::new(self.r.0, self.s.0, !v.is_zero())
             }
         };
         Ok(tx.into_signed(signature).into())
+    }
+
+    fn input(&self) -> Bytes {
+        let input = self.input.as_ref().or(self.data.as_ref());
+        input.map(|input| input.0.clone()).unwrap_or_default()
     }
 
     fn kind(&self) -> Result<TxKind, String> {
@@ -275,8 +283,9 @@ impl Fields {
                 address: fields.address.0,
                 nonce: number("an authorization's nonce", fields.nonce)?,
             };
-            let parity = u8::try_from(fields.y_parity.0)
-                .map_err(|_| format!("an authorization's parity {}", fields.y_parity.0))?;
+            let parity = fields.y_parity.or(fields.v).unwrap_or_default().0;
+            let parity =
+                u8::try_from(parity).map_err(|_| format!("an authorization's parity {parity}"))?;
             Ok(SignedAuthorization::new_unchecked(
                 inner, parity, fields.r.0, fields.s.0,
             ))

@@ -12,7 +12,7 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, recover_sender};
 use niwaki_testkit::{MemoryState, state_root};
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
 /// Where traces go, and what is shown in them.
 #[derive(Clone, Debug)]
@@ -231,14 +231,18 @@ impl Run<'_> {
         std::fs::write(&path, text).map_err(|error| Failure::io(&path, &error))
     }
 
-    /// Besu's name for it, where one of the withdrawals makes a balance of 2^256 wei or more.
+    /// Besu's name for it, where the withdrawals make a balance of 2^256 wei or more.
     fn overflow(&mut self, withdrawals: &[Withdrawal]) -> Result<Option<&'static str>, Failure> {
         let world = self.executor.evm().world();
+        let mut sums = HashMap::new();
         for withdrawal in withdrawals {
             let account = world.load(&withdrawal.address).map_err(failed)?;
-            let amount = U256::from(withdrawal.amount_wei());
-            if world.balance(account).checked_add(amount).is_none() {
-                return Ok(Some("UInt256 overflow"));
+            let sum = sums
+                .entry(account)
+                .or_insert_with(|| world.balance(account));
+            match sum.checked_add(U256::from(withdrawal.amount_wei())) {
+                Some(more) => *sum = more,
+                None => return Ok(Some("UInt256 overflow")),
             }
         }
         Ok(None)
