@@ -27,12 +27,17 @@ fn transfer(node: &Node, nonce: u64) -> String {
     niwaki_primitives::hex::encode_prefixed(tx.encoded_2718())
 }
 
-fn wait_for_head(node: &Node, number: &str) {
+/// Asks until the answer is `expected`: the pool is told of a head after whoever asks sees it.
+fn wait_for(node: &Node, method: &str, expected: &Value) {
     let began = Instant::now();
-    while node.result("eth_blockNumber", json!([])) != number {
+    loop {
+        let answer = node.result(method, json!([]));
+        if answer == *expected {
+            return;
+        }
         assert!(
             began.elapsed() < Duration::from_secs(60),
-            "no block {number}"
+            "{method} still answers {answer}, not {expected}"
         );
         std::thread::yield_now();
     }
@@ -43,7 +48,7 @@ fn a_dev_chain_stops_making_blocks_and_starts_again() {
     let node = Node::dev("");
     assert_eq!(node.result("miner_setExtraData", json!(["0xc0ffee"])), true);
     node.result("eth_sendRawTransaction", json!([transfer(&node, 0)]));
-    wait_for_head(&node, "0x1");
+    wait_for(&node, "eth_blockNumber", &json!("0x1"));
     let head = node.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(head["extraData"], "0xc0ffee");
     assert_eq!(node.result("miner_stop", json!([])), true);
@@ -54,10 +59,11 @@ fn a_dev_chain_stops_making_blocks_and_starts_again() {
         (&sent[0]["success"], &sent[1]["success"]),
         (&json!(true), &json!(true))
     );
-    assert_eq!(node.result("txpool_status", json!([]))["pending"], "0x2");
+    let waiting = json!({"pending": "0x2", "queued": "0x0"});
+    wait_for(&node, "txpool_status", &waiting);
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x1");
     assert_eq!(node.result("miner_start", json!([])), true);
-    wait_for_head(&node, "0x2");
+    wait_for(&node, "eth_blockNumber", &json!("0x2"));
     let taken = node.result("eth_getBlockTransactionCountByNumber", json!(["0x2"]));
     assert_eq!(taken, "0x2");
 }
