@@ -1,10 +1,24 @@
 //! Code prepared for running: padded, with its jump destinations marked.
 
+use crate::interpreter::Dispatch;
 use niwaki_primitives::{Address, B256, Bytes, EMPTY_CODE_HASH};
-use std::sync::{Arc, LazyLock};
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU32, Ordering},
+};
 
 /// Zero bytes after the code: a PUSH32 in the last place reads them, and running into them stops.
 const PADDING: usize = 40;
+
+/// Runs after which code is worth fusing, unless [`set_runs_to_be_hot`] says otherwise.
+static RUNS_TO_BE_HOT: AtomicU32 = AtomicU32::new(4);
+
+/// Has code fused when it is run so often; at most 1 is at once. What runs come to does not depend on it.
+pub fn set_runs_to_be_hot(runs: u32) {
+    RUNS_TO_BE_HOT.store(runs, Ordering::Relaxed);
+}
 
 /// Code that the interpreter can run. Immutable; shared between accounts by hash.
 #[derive(Debug)]
@@ -15,6 +29,11 @@ pub struct Code {
     length: usize,
     hash: B256,
     delegate: Option<Address>,
+    /// How often it was begun, up to where it is hot.
+    runs: AtomicU32,
+    /// With sequences of opcodes fused, once it is hot.
+    #[cfg(target_arch = "x86_64")]
+    fused: OnceLock<Box<[u8]>>,
 }
 
 impl Code {
@@ -28,6 +47,9 @@ impl Code {
             length: code.len(),
             hash,
             delegate: delegation(code),
+            runs: AtomicU32::new(0),
+            #[cfg(target_arch = "x86_64")]
+            fused: OnceLock::new(),
         }
     }
 
@@ -58,9 +80,28 @@ impl Code {
         self.hash
     }
 
-    /// Memory that it takes, bytes.
+    /// Memory that it takes once it is hot, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.padded.len() + self.jumpdests.len()
+        size_of::<Self>() + 2 * self.padded.len() + self.jumpdests.len()
+    }
+
+    /// The first byte of the form that is to run; counts the run.
+    pub(crate) fn start(&self, dispatch: Dispatch) -> *const u8 {
+        #[cfg(target_arch = "x86_64")]
+        if dispatch == Dispatch::Fused {
+            if let Some(fused) = self.fused.get() {
+                return fused.as_ptr();
+            }
+            // Two threads may count one run; what is hot is no matter of one more or less.
+            let runs = self.runs.load(Ordering::Relaxed) + 1;
+            self.runs.store(runs, Ordering::Relaxed);
+            if runs >= RUNS_TO_BE_HOT.load(Ordering::Relaxed) {
+                let fuse = || crate::fused::fuse(self.bytes(), PADDING, |at| self.is_jumpdest(at));
+                return self.fused.get_or_init(fuse).as_ptr();
+            }
+        }
+        let _ = dispatch;
+        self.padded.as_ptr()
     }
 
     /// The account that this delegation designator points at, if the code is one (EIP-7702).

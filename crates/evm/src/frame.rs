@@ -5,6 +5,7 @@ use crate::{
     env::{Message, Target},
     evm::Shared,
     state_gas::StateGas,
+    table::Table,
     word::Word,
     world::{AccountId, Checkpoint},
 };
@@ -200,8 +201,10 @@ pub(crate) struct Frame {
     pub(crate) memory_cost: i64,
     /// The code that runs.
     pub(crate) code: *const Code,
-    /// Its first byte.
+    /// Its first byte, as it was deployed or fused.
     pub(crate) code_start: *const u8,
+    /// The opcodes in force.
+    pub(crate) table: *const Table,
     pub(crate) input: *const u8,
     pub(crate) input_len: usize,
     /// What all frames share.
@@ -226,6 +229,36 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// The table for the code that runs, which may be fused.
+    ///
+    /// # Safety
+    /// The code and the table must be alive.
+    #[inline(always)]
+    pub(crate) unsafe fn table_in_force(&self) -> &Table {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let table = &*self.table;
+            match &table.fused {
+                Some(fused) if self.code_start != (*self.code).bytes().as_ptr() => fused,
+                _ => table,
+            }
+        }
+    }
+
+    /// Goes over to the code as it was deployed; gives the place there of the place `ip` in the code that
+    /// runs.
+    ///
+    /// # Safety
+    /// The code must be alive and `ip` point into it.
+    pub(crate) unsafe fn unfuse(&mut self, ip: *const u8) -> *const u8 {
+        // SAFETY: as the caller promises; both forms have the same length.
+        unsafe {
+            let at = ip.offset_from(self.code_start);
+            self.code_start = (*self.code).bytes().as_ptr();
+            self.code_start.offset(at)
+        }
+    }
+
     /// What all frames share.
     #[inline(always)]
     pub(crate) fn shared(&mut self) -> &mut Shared<'static> {

@@ -12,16 +12,65 @@ use crate::{
     tracer::Tracer,
     word::Word,
 };
+use std::{
+    fmt,
+    str::FromStr,
+    sync::atomic::{AtomicU8, Ordering},
+};
 
-/// How opcodes are dispatched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How opcodes are dispatched. What a run comes to does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
+    /// Each handler jumps to the next, and in code that is hot one handler does what a common sequence of
+    /// opcodes does.
+    Fused,
     /// Each handler jumps to the next.
-    #[cfg_attr(target_arch = "x86_64", default)]
     Threaded,
-    /// A loop calls one body after another.
-    #[cfg_attr(not(target_arch = "x86_64"), default)]
+    /// A loop calls one body after another; the only way where the processor is no x86-64.
     Loop,
+}
+
+/// What machines begin with.
+static DEFAULT: AtomicU8 = AtomicU8::new(0);
+
+impl Dispatch {
+    /// All, the fastest first.
+    pub const ALL: [Self; 3] = [Self::Fused, Self::Threaded, Self::Loop];
+
+    /// The name, as a command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Threaded => "threaded",
+            Self::Loop => "loop",
+        }
+    }
+
+    /// Has machines of this process begin with it from now on.
+    pub fn set_default(self) {
+        DEFAULT.store(self as u8, Ordering::Relaxed);
+    }
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self::ALL[usize::from(DEFAULT.load(Ordering::Relaxed))]
+    }
+}
+
+impl FromStr for Dispatch {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|way| way.name() == name);
+        found.ok_or_else(|| format!("no dispatch is called {name}: use fused, threaded or loop"))
+    }
+}
+
+impl fmt::Display for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// The machine state that changes with every opcode.
@@ -143,8 +192,11 @@ impl Regs {
     }
 
     /// Puts the registers into the frame, to be taken up again or looked at.
+    ///
+    /// # Safety
+    /// The frame must be alive.
     #[inline(always)]
-    unsafe fn save(&self) {
+    pub(crate) unsafe fn save(&self) {
         // SAFETY: the frame outlives the run.
         unsafe {
             (*self.frame).ip = self.ip;
@@ -231,7 +283,8 @@ pub(crate) unsafe fn run(frame: *mut Frame, table: &Table, dispatch: Dispatch) {
     unsafe {
         let f = &*frame;
         #[cfg(target_arch = "x86_64")]
-        if dispatch == Dispatch::Threaded {
+        if dispatch != Dispatch::Loop {
+            let table = f.table_in_force();
             let first = table.threaded[*f.ip as usize];
             return first(f.ip, f.sp, f.gas, frame, table, f.memory);
         }
@@ -257,6 +310,7 @@ pub(crate) unsafe fn run(frame: *mut Frame, table: &Table, dispatch: Dispatch) {
 pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (dyn Tracer + '_)) {
     // SAFETY: as the caller promises.
     unsafe {
+        (*frame).ip = (*frame).unfuse((*frame).ip);
         let f = &*frame;
         let (ip, sp, gas, memory) = (f.ip, f.sp, f.gas, f.memory);
         let mut r = Regs {

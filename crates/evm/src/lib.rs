@@ -20,6 +20,8 @@ mod division;
 mod env;
 mod evm;
 mod frame;
+#[cfg(target_arch = "x86_64")]
+mod fused;
 mod gas;
 mod interpreter;
 mod modulus;
@@ -32,7 +34,7 @@ mod word;
 mod world;
 
 pub use canary::dispatch_is_flat;
-pub use code::{Code, delegation};
+pub use code::{Code, delegation, set_runs_to_be_hot};
 pub use code_cache::set_code_cache_bytes;
 pub use env::{BlockEnv, Message, Outcome, Target, TxEnv};
 pub use evm::Evm;

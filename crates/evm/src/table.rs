@@ -40,6 +40,8 @@ pub struct Table {
     pub(crate) stepped: [StepFn; 256],
     meta: [Option<Meta>; 256],
     fork: Fork,
+    /// The table of fused code.
+    pub(crate) fused: Option<Box<Table>>,
 }
 
 /// An opcode: where it begins to exist, what it costs there, and its two forms.
@@ -239,8 +241,19 @@ const REPRICED: [(Fork, u8, i64); 24] = [
 impl Table {
     /// The table of `fork`.
     pub fn of(fork: Fork) -> &'static Self {
-        static TABLES: LazyLock<Vec<Table>> =
-            LazyLock::new(|| Fork::ALL.into_iter().map(Table::build).collect());
+        static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
+            let build = |fork| {
+                let mut table = Table::build(fork);
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let mut fused = Table::build(fork);
+                    crate::fused::fuse_table(&mut fused);
+                    table.fused = Some(Box::new(fused));
+                }
+                table
+            };
+            Fork::ALL.into_iter().map(build).collect()
+        });
         &TABLES[fork as usize]
     }
 
@@ -254,6 +267,7 @@ impl Table {
             stepped: [undefined.stepped; 256],
             meta: [None; 256],
             fork,
+            fused: None,
         };
         table.meta[usize::from(undefined.code)] = Some(undefined.meta);
         let rows: [&[Row]; 6] = [&SINGLES, &[DESTRUCT], &PUSHES, &DUPS, &SWAPS, &LOGS];

@@ -63,7 +63,7 @@ fn every_operation_of_the_corpus_gives_its_word_where_there_is_one() {
         for case in cases {
             let word = |key: &str| hex::decode(case[key].as_str().unwrap()).unwrap();
             let (below, top) = (word("X"), word("Y"));
-            for dispatch in [Dispatch::Threaded, Dispatch::Loop] {
+            for dispatch in Dispatch::ALL {
                 let got = operate(opcode, &below, &top, dispatch);
                 assert_eq!(got, word("Expected"), "{name} {case} {dispatch:?}");
             }

@@ -54,9 +54,9 @@ pub(crate) struct How {
     /// Only programs whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// Dispatch of our interpreter: threaded or loop.
-    #[arg(long, default_value = "threaded")]
-    dispatch: String,
+    /// Dispatch of our interpreter: fused, threaded or loop.
+    #[arg(long, default_value_t)]
+    dispatch: Dispatch,
 }
 
 /// A contender besides us.
@@ -67,6 +67,8 @@ pub(crate) enum Peer {
     Revm,
     /// geth's `evm run --bench`.
     Geth,
+    /// Ourselves without fused sequences.
+    Threaded,
 }
 
 /// Gas given to each call; the programs use less.
@@ -183,6 +185,7 @@ impl Peer {
         match self {
             Self::Revm => "revm",
             Self::Geth => "geth",
+            Self::Threaded => "threaded",
         }
     }
 }
@@ -249,11 +252,12 @@ type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
 
 fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
     let mut contenders: Vec<(&'static str, Contender<'_>)> =
-        vec![("niwaki", niwaki(program, &field.how.dispatch)?)];
+        vec![("niwaki", niwaki(program, field.how.dispatch)?)];
     for peer in &field.peers {
         contenders.push(match peer {
             Peer::Revm => ("revm", revm::contender(program)),
             Peer::Geth => ("geth", geth::contender(program, &field.geth_evm)?),
+            Peer::Threaded => ("threaded", niwaki(program, Dispatch::Threaded)?),
         });
     }
     // Warm up, and find how many calls make a batch.
@@ -311,12 +315,7 @@ fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
     Ok(row)
 }
 
-fn niwaki<'a>(program: &'a Program, dispatch: &str) -> Result<Contender<'a>> {
-    let dispatch = match dispatch {
-        "threaded" => Dispatch::Threaded,
-        "loop" => Dispatch::Loop,
-        other => bail!("no dispatch is called {other}; use threaded or loop"),
-    };
+fn niwaki<'a>(program: &'a Program, dispatch: Dispatch) -> Result<Contender<'a>> {
     let mut state = MemoryState::default();
     let code = program.code.clone().into();
     state.insert(

@@ -12,6 +12,7 @@ use crate::{
 use eyre::{ContextCompat, Result, bail, ensure};
 use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
+use niwaki_evm::Dispatch;
 use niwaki_execution::{
     ExecuteError, Executor, Meanwhile, Parallelism, Shares, apply_body, apply_body_with,
     process_transactions_with, recover_beside, recover_block,
@@ -59,6 +60,9 @@ pub(crate) struct Options {
     /// Runs the transactions on revm too, in turn with ours, upon a state that is as warm; from Byzantium on.
     #[arg(long, conflicts_with = "recover")]
     revm: bool,
+    /// Executes each block without fused sequences of opcodes too, in turn.
+    #[arg(long)]
+    unfused: bool,
     /// Writes the figures here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -73,11 +77,12 @@ struct Row {
     /// Median ms of execution, roots not included; senders are known, unless they were to be recovered.
     execute_ms: f64,
     mgas_per_s: f64,
-    /// Median ms on revm, and the median of its times over ours.
+    /// On revm, if it took part.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revm_ms: Option<f64>,
+    revm: Option<Beside>,
+    /// Without fused sequences, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    over_revm: Option<f64>,
+    unfused: Option<Beside>,
     /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn: in the last
     /// run.
     shares: [usize; 3],
@@ -107,7 +112,19 @@ struct Report {
     /// million gas.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_revm: Option<[f64; 2]>,
+    /// The same of our own time without fused sequences.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_unfused: Option<[f64; 2]>,
     rows: Vec<Row>,
+}
+
+/// Another way of executing a block, in turn with ours.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Beside {
+    /// Median ms.
+    ms: f64,
+    /// Median of its times over ours.
+    over: f64,
 }
 
 /// Replays every block.
@@ -133,9 +150,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let (name, fork, txs) = (&row.name, &row.fork, row.transactions);
         let (ms, rate) = (row.execute_ms, row.mgas_per_s);
         let [kept, repeated, in_turn] = row.shares;
-        let peer = row
-            .over_revm
-            .map_or_else(String::new, |over| format!("  revm {over:.2}x"));
+        let beside = |name: &str, other: Option<Beside>| {
+            other.map_or_else(String::new, |other| format!("  {name} {:.2}x", other.over))
+        };
+        let peer = beside("revm", row.revm) + &beside("unfused", row.unfused);
         println!(
             "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {kept:>4} {repeated:>4} \
              {in_turn:>4}{peer}",
@@ -161,10 +179,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         report.shares[1],
         report.shares[2]
     );
-    if let Some([all, middle]) = report.over_revm {
-        println!(
-            "revm: {all:.2} times our time for all, {middle:.2} in the middle block over 1 Mgas"
-        );
+    for (name, over) in [("revm", report.over_revm), ("unfused", report.over_unfused)] {
+        if let Some([all, middle]) = over {
+            println!(
+                "{name}: {all:.2} times our time for all, {middle:.2} in the middle block over 1 Mgas"
+            );
+        }
     }
     crate::write_json(options.json.as_deref(), &report)?;
     if let Some(path) = &options.timeline {
@@ -195,18 +215,20 @@ fn summary(rows: Vec<Row>, options: &Options) -> Report {
         p50_ms: median(&times),
         p95_ms: percentile(&times, 95.0),
         p99_ms: percentile(&times, 99.0),
-        over_revm: over_revm(&rows),
+        over_revm: over(&rows, |row| row.revm),
+        over_unfused: over(&rows, |row| row.unfused),
         rows,
     }
 }
 
-fn over_revm(rows: &[Row]) -> Option<[f64; 2]> {
-    let both = || rows.iter().filter_map(|row| Some((row, row.revm_ms?)));
+/// Another's time of all blocks over ours, and the middle of those over a million gas.
+fn over(rows: &[Row], other: impl Fn(&Row) -> Option<Beside>) -> Option<[f64; 2]> {
+    let both = || rows.iter().filter_map(|row| Some((row, other(row)?)));
     let sum = |times: &mut dyn Iterator<Item = f64>| times.sum::<f64>();
-    let theirs = sum(&mut both().map(|(_, theirs)| theirs));
+    let theirs = sum(&mut both().map(|(_, theirs)| theirs.ms));
     let ours = sum(&mut both().map(|(row, _)| row.execute_ms));
     let large = both().filter(|(row, _)| row.gas > 1_000_000);
-    let ratios: Vec<f64> = large.filter_map(|(row, _)| row.over_revm).collect();
+    let ratios: Vec<f64> = large.map(|(_, theirs)| theirs.over).collect();
     (ours > 0.0).then(|| [theirs / ours, median(&ratios)])
 }
 
@@ -222,6 +244,8 @@ struct Runs {
     recover: Option<usize>,
     with_revm: bool,
     revm_times: Vec<f64>,
+    with_unfused: bool,
+    unfused_times: Vec<f64>,
     times: Vec<f64>,
     shares: Shares,
     checked: Vec<&'static str>,
@@ -229,17 +253,26 @@ struct Runs {
 
 impl Runs {
     /// Notes how long it takes to `run` the block, by itself, and to recover its senders if that is asked for.
-    fn timed<T>(&mut self, block: &RecoveredBlock, run: impl FnOnce(&RecoveredBlock) -> T) -> T {
-        let mut block = block.clone();
-        if self.recover.is_some() {
-            block.senders = Senders::new(block.block.body.transactions.len(), []);
+    fn timed<T>(&mut self, block: &RecoveredBlock, mut run: impl FnMut(&RecoveredBlock) -> T) -> T {
+        let mut timed = || {
+            let mut block = block.clone();
+            if self.recover.is_some() {
+                block.senders = Senders::new(block.block.body.transactions.len(), []);
+            }
+            let block = Arc::new(block);
+            forget_precompile_results();
+            let start = Instant::now();
+            let _recovering = self.recover.map(|threads| recover_beside(&block, threads));
+            let result = run(&block);
+            (result, start.elapsed().as_secs_f64() * 1e3)
+        };
+        if self.with_unfused {
+            Dispatch::Threaded.set_default();
+            self.unfused_times.push(timed().1);
+            Dispatch::Fused.set_default();
         }
-        let block = Arc::new(block);
-        forget_precompile_results();
-        let start = Instant::now();
-        let _recovering = self.recover.map(|threads| recover_beside(&block, threads));
-        let result = run(&block);
-        self.times.push(start.elapsed().as_secs_f64() * 1e3);
+        let (result, ms) = timed();
+        self.times.push(ms);
         result
     }
 
@@ -257,10 +290,14 @@ impl Runs {
         }
     }
 
-    fn over_revm(&self) -> Option<f64> {
-        let pairs = self.revm_times.iter().zip(&self.times);
+    /// What another way that took these times comes to beside ours.
+    fn beside(&self, times: &[f64]) -> Option<Beside> {
+        let pairs = times.iter().zip(&self.times);
         let ratios: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
-        (!ratios.is_empty()).then(|| median(&ratios))
+        (!ratios.is_empty()).then(|| Beside {
+            ms: median(times),
+            over: median(&ratios),
+        })
     }
 }
 
@@ -289,6 +326,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         recover: options.recover,
         with_revm: options.revm,
         revm_times: Vec::new(),
+        with_unfused: options.unfused,
+        unfused_times: Vec::new(),
         times: Vec::new(),
         shares: Shares::default(),
         checked: Vec::new(),
@@ -322,8 +361,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         error = Some(format!("{report:#}"));
     }
     let execute_ms = median(&runs.times);
-    let over_revm = runs.over_revm();
-    let revm_ms = (!runs.revm_times.is_empty()).then(|| median(&runs.revm_times));
+    let revm = runs.beside(&runs.revm_times);
+    let unfused = runs.beside(&runs.unfused_times);
     let Shares {
         kept,
         repeated,
@@ -343,8 +382,8 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         gas,
         execute_ms,
         mgas_per_s,
-        revm_ms,
-        over_revm,
+        revm,
+        unfused,
         shares: [kept, repeated, in_turn],
         checked: runs.checked,
         error,

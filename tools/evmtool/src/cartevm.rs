@@ -63,7 +63,7 @@ pub(crate) struct CartOptions {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Dispatch of the interpreter.
-    #[arg(long, value_enum, default_value_t = DispatchChoice::Threaded)]
+    #[arg(long, value_enum, default_value_t)]
     dispatch: DispatchChoice,
 }
 

@@ -145,8 +145,10 @@ struct CaseOptions {
 /// Dispatch of the interpreter, as an option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DispatchChoice {
-    /// Each handler jumps to the next.
+    /// One handler for each common sequence in code that is hot; each jumps to the next.
     #[default]
+    Fused,
+    /// Each handler jumps to the next.
     Threaded,
     /// A loop calls one body after another.
     Loop,
@@ -155,6 +157,7 @@ pub(crate) enum DispatchChoice {
 impl From<DispatchChoice> for Dispatch {
     fn from(choice: DispatchChoice) -> Self {
         match choice {
+            DispatchChoice::Fused => Self::Fused,
             DispatchChoice::Threaded => Self::Threaded,
             DispatchChoice::Loop => Self::Loop,
         }

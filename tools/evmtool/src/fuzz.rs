@@ -60,7 +60,8 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     let dispatch = if options.loop_dispatch {
         Dispatch::Loop
     } else {
-        Dispatch::Threaded
+        niwaki_evm::set_runs_to_be_hot(1);
+        Dispatch::Fused
     };
     let (peer, fork) = (options.peer()?, options.fork()?);
     let whole_blocks = options.blocks || peer.is_some();

@@ -36,7 +36,7 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     trace: bool,
     /// Dispatch of the interpreter.
-    #[arg(long, value_enum, default_value_t = DispatchChoice::Threaded)]
+    #[arg(long, value_enum, default_value_t)]
     dispatch: DispatchChoice,
 }
 

@@ -76,11 +76,14 @@ fn ways(suite: Suite) -> Vec<Selection> {
         }),
         ..Selection::default()
     };
-    let looped = Selection {
-        dispatch: Dispatch::Loop,
-        ..Selection::default()
-    };
-    let mut ways = vec![Selection::default(), looped];
+    // All code is fused before its first run.
+    niwaki_evm::set_runs_to_be_hot(1);
+    let mut ways = Dispatch::ALL
+        .map(|dispatch| Selection {
+            dispatch,
+            ..Selection::default()
+        })
+        .to_vec();
     if suite == Suite::Block {
         ways.extend([ahead(1, true), ahead(3, false)]);
     }

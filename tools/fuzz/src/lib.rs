@@ -214,8 +214,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_thousand_seeds_agree_with_revm_on_both_dispatches() {
-        for dispatch in [Dispatch::Threaded, Dispatch::Loop] {
+    fn the_first_thousand_seeds_agree_with_revm_on_every_dispatch() {
+        niwaki_evm::set_runs_to_be_hot(1);
+        for dispatch in Dispatch::ALL {
             let look = Search {
                 seed: 0,
                 cases: 1000,

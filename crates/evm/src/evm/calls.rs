@@ -151,7 +151,7 @@ impl Evm<'_> {
         };
         let sp = self.shared().arena.stack(depth);
         // SAFETY: the code is owned by the world or by the frame.
-        let start = unsafe { (*code).bytes().as_ptr() };
+        let start = unsafe { (*code).start(self.dispatch) };
         let checkpoint = self.world().checkpoint();
         self.frames.push(Frame {
             ip: start,
@@ -166,6 +166,7 @@ impl Evm<'_> {
             memory_cost: 0,
             code,
             code_start: start,
+            table: self.table,
             input: request.input,
             input_len: request.input_len,
             shared,

@@ -13,12 +13,25 @@ use crate::{
 };
 
 /// Moves to `target` if it is a JUMPDEST; `ip` is then at it.
+///
+/// # Safety
+/// The frame must be alive and `target` a word of the stack.
 #[inline(always)]
-unsafe fn jump_to(r: &mut Regs, target: *const Word) -> bool {
+pub(crate) unsafe fn jump_to(r: &mut Regs, target: *const Word) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { jump_to_place(r, (*target).as_u64()) }
+}
+
+/// Moves to `place` in the code if there is a JUMPDEST; `ip` is then at it. `None` is beyond any code.
+///
+/// # Safety
+/// The frame must be alive.
+#[inline(always)]
+pub(crate) unsafe fn jump_to_place(r: &mut Regs, place: Option<u64>) -> bool {
     // SAFETY: the frame and its code outlive the run; a marked destination lies in the code.
     unsafe {
         let frame = &*r.frame;
-        match (*target).as_u64() {
+        match place {
             Some(at) if (*frame.code).is_jumpdest(at) => {
                 r.ip = frame.code_start.wrapping_add(at as usize);
                 true

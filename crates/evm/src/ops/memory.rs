@@ -51,8 +51,11 @@ pub(crate) fn grow(frame: *mut Frame, end: u64, gas: i64) -> i64 {
 
 /// Makes the memory hold `length` bytes from `offset`; gives the start, or `None` if the frame has
 /// failed.
+///
+/// # Safety
+/// The frame must be alive and `offset` a word of the stack.
 #[inline(always)]
-unsafe fn reach(r: &mut Regs, offset: *const Word, length: usize) -> Option<*mut u8> {
+pub(crate) unsafe fn reach(r: &mut Regs, offset: *const Word, length: usize) -> Option<*mut u8> {
     // SAFETY: the caller passes a word of the stack.
     let offset = unsafe { (*offset).saturating_u64() };
     let end = offset.saturating_add(length as u64);

@@ -35,6 +35,13 @@ macro_rules! op {
 }
 pub(crate) use op;
 
+/// An operation upon two words and nothing else.
+#[cfg(target_arch = "x86_64")]
+pub(crate) trait Binary: crate::interpreter::Op {
+    /// What it leaves of the top `a` and the word `b` below.
+    fn apply(a: &[u64; 4], b: &[u64; 4]) -> [u64; 4];
+}
+
 /// An opcode that takes two words and leaves one: `a` is the top.
 macro_rules! binary {
     ($(#[$doc:meta])* $name:ident = $code:literal, |$a:ident, $b:ident| $result:expr) => {
@@ -45,6 +52,13 @@ macro_rules! binary {
             r.pop(1);
             true
         });
+        #[cfg(target_arch = "x86_64")]
+        impl crate::ops::Binary for $name {
+            #[inline(always)]
+            fn apply($a: &[u64; 4], $b: &[u64; 4]) -> [u64; 4] {
+                $result
+            }
+        }
     };
 }
 pub(crate) use binary;

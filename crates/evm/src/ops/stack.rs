@@ -29,10 +29,26 @@ impl<const N: usize> Op for Push<N> {
 
     #[inline(always)]
     unsafe fn run(r: &mut Regs) -> bool {
-        // SAFETY: code is padded by more than 32 zero bytes; the wrapper has checked for room.
+        // SAFETY: the wrapper has checked for room.
         unsafe {
-            let end = r.ip.add(1 + N);
-            let mut limbs = [0u64; 4];
+            write(r.sp, Self::operand(r.ip));
+            r.sp = r.sp.add(1);
+        }
+        true
+    }
+}
+
+impl<const N: usize> Push<N> {
+    /// The operand of the PUSH at `ip`.
+    ///
+    /// # Safety
+    /// `ip` must point into padded code.
+    #[inline(always)]
+    pub(crate) unsafe fn operand(ip: *const u8) -> [u64; 4] {
+        let mut limbs = [0u64; 4];
+        // SAFETY: code is padded by more than 32 zero bytes.
+        unsafe {
+            let end = ip.add(1 + N);
             for (at, limb) in limbs.iter_mut().enumerate().take(N.div_ceil(8)) {
                 let bytes = if N - at * 8 >= 8 { 8 } else { N - at * 8 };
                 // The operand's limbs end at `end`. A short one is read from its first byte and
@@ -40,10 +56,8 @@ impl<const N: usize> Op for Push<N> {
                 let from = end.sub(at * 8 + bytes).cast::<u64>();
                 *limb = ptr::read_unaligned(from).swap_bytes() >> (64 - bytes * 8);
             }
-            write(r.sp, limbs);
-            r.sp = r.sp.add(1);
         }
-        true
+        limbs
     }
 }
 

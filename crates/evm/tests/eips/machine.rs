@@ -85,15 +85,17 @@ impl Machine {
         self.run_with(10_000_000)
     }
 
-    /// Calls the callee with `gas`, on both dispatches, which must agree.
+    /// Calls the callee with `gas`, on every dispatch, which must agree.
     pub(crate) fn run_with(&self, gas: u64) -> Ran {
-        let threaded = self.run_on(Dispatch::Threaded, gas);
-        let looped = self.run_on(Dispatch::Loop, gas);
-        assert_eq!(threaded.exit, looped.exit);
-        assert_eq!(threaded.gas_used, looped.gas_used);
-        assert_eq!(threaded.output, looped.output);
-        assert_eq!(threaded.diff, looped.diff);
-        threaded
+        niwaki_evm::set_runs_to_be_hot(1);
+        let [fused, threaded, looped] = Dispatch::ALL.map(|dispatch| self.run_on(dispatch, gas));
+        for other in [&threaded, &looped] {
+            assert_eq!(fused.exit, other.exit);
+            assert_eq!(fused.gas_used, other.gas_used);
+            assert_eq!(fused.output, other.output);
+            assert_eq!(fused.diff, other.diff);
+        }
+        fused
     }
 
     fn run_on(&self, dispatch: Dispatch, gas: u64) -> Ran {
