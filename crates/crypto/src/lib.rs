@@ -11,6 +11,7 @@ mod keccak;
 mod kzg;
 mod kzg_pure;
 mod kzg_setup;
+mod modexp;
 mod precompile;
 mod provider;
 #[cfg(target_arch = "x86_64")]

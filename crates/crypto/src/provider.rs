@@ -1,5 +1,6 @@
 //! Which implementation of each primitive is in force, decided once at start.
 
+use crate::modexp::modexp;
 use crate::self_test::SelfTest;
 use crate::{SignatureError, bls_pure, self_test};
 use alloy_primitives::{B256, B512};
@@ -10,12 +11,12 @@ use std::sync::OnceLock;
 /// What the operator asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// Native where it is compiled in and passes its self-test, else pure.
+    /// The fast library, native where that is compiled in, if it passes its self-test, else the plain one.
     #[default]
     Auto,
-    /// Native, or an error.
+    /// The fast library, or an error.
     Native,
-    /// Pure Rust.
+    /// The plain libraries in pure Rust.
     Pure,
 }
 
@@ -28,6 +29,8 @@ pub struct Backend {
     pub library: &'static str,
     /// Whether that library is C or assembly.
     pub native: bool,
+    /// Whether it is the one that is tried first; what it falls back to is slower.
+    pub fast: bool,
 }
 
 /// The wished-for implementation can't be had.
@@ -59,19 +62,20 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
     }
     let chosen = choose(preference)?;
     Ok(CHOSEN.get_or_init(|| {
-        let is_native = |primitive| {
+        let is_fast = |primitive| {
             let mut backends = chosen.iter();
-            backends.any(|b: &Backend| b.primitive == primitive && b.native)
+            backends.any(|b: &Backend| b.primitive == primitive && b.fast)
         };
         #[cfg(target_arch = "x86_64")]
-        if is_native(SECP256K1) {
+        if is_fast(SECP256K1) {
             // Now, not in the first block.
             crate::recovery::form();
         }
         revm_precompile::install_crypto(Provider {
-            native_recovery: is_native(SECP256K1),
-            native_bls: is_native(BLS12_381),
-            native_kzg: is_native(KZG),
+            native_recovery: is_fast(SECP256K1),
+            native_bls: is_fast(BLS12_381),
+            native_kzg: is_fast(KZG),
+            own_modexp: is_fast(MODEXP),
         });
         chosen
     }))
@@ -87,14 +91,12 @@ pub fn backend() -> &'static [Backend] {
 
 /// Whether KZG proofs are verified by the native library.
 pub(crate) fn kzg_is_native() -> bool {
-    backend().iter().any(|b| b.primitive == KZG && b.native)
+    backend().iter().any(|b| b.primitive == KZG && b.fast)
 }
 
 /// Whether signers are recovered by the native library.
 pub(crate) fn recovery_is_native() -> bool {
-    backend()
-        .iter()
-        .any(|b| b.primitive == SECP256K1 && b.native)
+    backend().iter().any(|b| b.primitive == SECP256K1 && b.fast)
 }
 
 /// The address, left-padded to 32 bytes, that signed `hash`.
@@ -112,28 +114,31 @@ pub(crate) fn ecrecover(
 const SECP256K1: &str = "secp256k1";
 const BLS12_381: &str = "bls12-381";
 const KZG: &str = "kzg";
+const MODEXP: &str = "modexp";
 
-/// The primitives of one choice; those without a native library here are pure in every choice.
+/// The primitives of one choice; those without a second library here are the same in every choice.
 #[derive(Debug)]
-struct Provider {
+pub(crate) struct Provider {
     native_recovery: bool,
     native_bls: bool,
     native_kzg: bool,
+    own_modexp: bool,
 }
 
 impl Provider {
-    fn all(native: bool) -> Self {
+    pub(crate) fn all(fast: bool) -> Self {
         Self {
-            native_recovery: native,
-            native_bls: native,
-            native_kzg: native,
+            native_recovery: fast,
+            native_bls: fast,
+            native_kzg: fast,
+            own_modexp: fast,
         }
     }
 }
 
 /// What the library of precompiles does by itself: with the feature `native`, blst.
 #[derive(Debug)]
-struct Stock;
+pub(crate) struct Stock;
 
 impl Crypto for Stock {}
 
@@ -169,6 +174,19 @@ impl Crypto for Provider {
             Ok(())
         } else {
             Err(PrecompileHalt::BlobVerifyKzgProofFailed)
+        }
+    }
+
+    fn modexp(
+        &self,
+        base: &[u8],
+        exponent: &[u8],
+        modulus: &[u8],
+    ) -> Result<Vec<u8>, PrecompileHalt> {
+        if self.own_modexp {
+            Ok(modexp(base, exponent, modulus))
+        } else {
+            Stock.modexp(base, exponent, modulus)
         }
     }
 
@@ -275,66 +293,92 @@ pub(crate) use kzg_point_evaluation::arkworks::verify_kzg_proof as pure_kzg;
 
 const NATIVE: bool = cfg!(feature = "native");
 
-/// Each primitive with its native and its pure library; where they are the same, there is but one.
-const LIBRARIES: [(&str, [&str; 2], SelfTest); 8] = [
-    (SECP256K1, ["libsecp256k1", "k256"], self_test::recovery),
-    (BLS12_381, ["blst", "arkworks"], self_test::bls12_381),
-    (KZG, ["blst", "arkworks"], self_test::kzg),
-    ("bn254", ["arkworks"; 2], self_test::bn254),
-    ("p256", ["p256"; 2], self_test::p256),
-    ("modexp", ["aurora"; 2], self_test::modexp),
-    ("sha256", ["sha2"; 2], self_test::sha256),
-    ("keccak256", ["keccak-asm"; 2], self_test::keccak256),
+/// Each primitive with its fast and its plain library, which is pure Rust; where they are the same, there is but
+/// one.
+const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
+    (
+        SECP256K1,
+        [C("libsecp256k1"), Rust("k256")],
+        self_test::recovery,
+    ),
+    (
+        BLS12_381,
+        [C("blst"), Rust("arkworks")],
+        self_test::bls12_381,
+    ),
+    (KZG, [C("blst"), Rust("arkworks")], self_test::kzg),
+    ("bn254", [Rust("arkworks"); 2], self_test::bn254),
+    ("p256", [Rust("p256"); 2], self_test::p256),
+    (MODEXP, [Rust("niwaki"), Rust("aurora")], self_test::modexp),
+    ("sha256", [Rust("sha2"); 2], self_test::sha256),
+    ("keccak256", [Rust("keccak-asm"); 2], self_test::keccak256),
 ];
+
+/// A library by its name and by what it is written in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Library {
+    C(&'static str),
+    Rust(&'static str),
+}
+use Library::{C, Rust};
+
+impl Library {
+    fn is_compiled_in(self) -> bool {
+        matches!(self, Rust(_)) || NATIVE
+    }
+
+    fn name(self) -> &'static str {
+        let (C(name) | Rust(name)) = self;
+        name
+    }
+}
 
 fn choose(preference: Preference) -> Result<Vec<Backend>, InstallError> {
     if preference == Preference::Native && !NATIVE {
         return Err(InstallError::NotCompiled);
     }
-    let (native, pure) = (Provider::all(true), Provider::all(false));
+    let (fast, plain) = (Provider::all(true), Provider::all(false));
     LIBRARIES
         .into_iter()
         .map(|(primitive, libraries, passes)| {
-            pick(preference, primitive, libraries, |is_native| {
-                passes(if is_native { &native } else { &pure })
+            pick(preference, primitive, libraries, |is_fast| {
+                passes(if is_fast { &fast } else { &plain })
             })
         })
         .collect()
 }
 
-/// Picks between the native and the pure library of a primitive by its self-test.
+/// Picks between the fast and the plain library of a primitive by its self-test.
 fn pick(
     preference: Preference,
     primitive: &'static str,
-    [native, pure]: [&'static str; 2],
+    [fast, plain]: [Library; 2],
     passes: impl Fn(bool) -> bool,
 ) -> Result<Backend, InstallError> {
-    if NATIVE && native != pure && preference != Preference::Pure {
+    let failure = |library: Library| {
+        Err(InstallError::SelfTest {
+            primitive,
+            library: library.name(),
+        })
+    };
+    let backend = |library: Library, fast| Backend {
+        primitive,
+        library: library.name(),
+        native: matches!(library, C(_)),
+        fast,
+    };
+    if fast.is_compiled_in() && fast != plain && preference != Preference::Pure {
         if passes(true) {
-            return Ok(Backend {
-                primitive,
-                library: native,
-                native: true,
-            });
+            return Ok(backend(fast, true));
         }
         if preference == Preference::Native {
-            return Err(InstallError::SelfTest {
-                primitive,
-                library: native,
-            });
+            return failure(fast);
         }
     }
     if passes(false) {
-        return Ok(Backend {
-            primitive,
-            library: pure,
-            native: false,
-        });
+        return Ok(backend(plain, false));
     }
-    Err(InstallError::SelfTest {
-        primitive,
-        library: pure,
-    })
+    failure(plain)
 }
 
 #[cfg(test)]
@@ -342,28 +386,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn native_and_pure_libraries_pass_every_self_test() {
-        for is_native in [true, false] {
-            let provider = Provider::all(is_native);
+    fn fast_and_plain_libraries_pass_every_self_test() {
+        for is_fast in [true, false] {
+            let provider = Provider::all(is_fast);
             for (primitive, _, passes) in LIBRARIES {
-                assert!(passes(&provider), "{primitive}, native {is_native}");
+                assert!(passes(&provider), "{primitive}, fast {is_fast}");
             }
         }
     }
 
     #[test]
-    fn a_failing_native_library_is_replaced_unless_it_was_demanded() {
-        let broken_native = |native: bool| !native;
-        let names = ["native", "pure"];
-        let picked = pick(Preference::Auto, "p", names, broken_native).unwrap();
-        assert_eq!(picked.library, "pure");
-        if NATIVE {
-            let demanded = pick(Preference::Native, "p", names, broken_native);
-            let error = InstallError::SelfTest {
-                primitive: "p",
-                library: "native",
-            };
-            assert_eq!(demanded, Err(error));
+    fn a_failing_fast_library_is_replaced_unless_it_was_demanded() {
+        let broken = |is_fast: bool| !is_fast;
+        for fast in [C("fast"), Rust("fast")] {
+            let libraries = [fast, Rust("plain")];
+            let picked = pick(Preference::Auto, "p", libraries, broken).unwrap();
+            assert_eq!((picked.library, picked.fast), ("plain", false));
+            if fast.is_compiled_in() {
+                let demanded = pick(Preference::Native, "p", libraries, broken);
+                let error = InstallError::SelfTest {
+                    primitive: "p",
+                    library: "fast",
+                };
+                assert_eq!(demanded, Err(error));
+                let picked = pick(Preference::Auto, "p", libraries, |_| true).unwrap();
+                assert_eq!((picked.library, picked.native), ("fast", fast == C("fast")));
+            }
+            let picked = pick(Preference::Pure, "p", libraries, |_| true).unwrap();
+            assert_eq!(picked.library, "plain");
         }
     }
 }

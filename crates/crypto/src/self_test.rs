@@ -103,10 +103,26 @@ pub(crate) fn p256(crypto: &dyn Crypto) -> bool {
         && !crypto.secp256r1_verify_signature(&[0; 32], &signature, &key)
 }
 
-/// 3^5 modulo 7 and modulo 8.
+/// 3^5 modulo 7 and modulo 8; Fermat's theorem; the order of 3 modulo 2^256; a round trip modulo 2^2048 - 1.
 pub(crate) fn modexp(crypto: &dyn Crypto) -> bool {
-    crypto.modexp(&[3], &[5], &[7]).is_ok_and(|r| r == [5])
-        && crypto.modexp(&[3], &[5], &[8]).is_ok_and(|r| r == [3])
+    let is = |base: &[u8], exponent: &[u8], modulus: &[u8], expected: u8| {
+        let power = crypto.modexp(base, exponent, modulus).unwrap_or_default();
+        let zeros = power.iter().take_while(|byte| **byte == 0).count();
+        power[zeros..] == [expected]
+    };
+    let mut prime = [0xff; 32];
+    (prime[0], prime[31]) = (0x7f, 0xed);
+    let mut below = prime;
+    below[31] -= 1;
+    let mut power_of_two = [0; 33];
+    power_of_two[0] = 1;
+    let mut order = [0; 32];
+    order[0] = 0x40;
+    is(&[3], &[5], &[7], 5)
+        && is(&[3], &[5], &[8], 3)
+        && is(&[3], &below, &prime, 1)
+        && is(&[3], &order, &power_of_two, 1)
+        && is(&[2], &[8, 5], &[0xff; 256], 32)
 }
 
 /// Of nothing.
