@@ -3,7 +3,7 @@
 use crate::{block_test, state_test, vm_test};
 use niwaki_evm::Dispatch;
 use niwaki_execution::Parallelism;
-use niwaki_testkit::fixtures::{Fixture, FixtureError, load_fixtures};
+use niwaki_testkit::fixtures::{Fixture, FixtureError, Indexes, StatePost, load_fixtures};
 use niwaki_testkit::{glob_matches, run_parallel};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub struct Selection {
     pub fork: Option<String>,
     /// Only cases whose name matches this pattern, as [`glob_matches`] has it.
     pub test_name: Option<String>,
+    /// Only these choices of data, gas limit and value of a state test.
+    pub indexes: [Option<usize>; 3],
     /// Writes EIP-3155 traces of state tests to standard error.
     pub trace: bool,
     /// Dispatch of the interpreter.
@@ -39,8 +41,15 @@ impl Selection {
         wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(fork))
     }
 
+    /// Whether this choice of a state test is wanted.
+    pub(crate) fn wants(&self, post: &StatePost) -> bool {
+        let Indexes { data, gas, value } = post.indexes;
+        let chosen = self.indexes.iter().zip([data, gas, value]);
+        self.wants_fork(&post.fork) && { chosen }.all(|(want, is)| want.is_none_or(|w| w == is))
+    }
+
     /// Whether cases of this name are wanted.
-    fn wants_name(&self, name: &str) -> bool {
+    pub(crate) fn wants_name(&self, name: &str) -> bool {
         let wanted = self.test_name.as_deref();
         wanted.is_none_or(|pattern| glob_matches(pattern, name))
     }

@@ -2,6 +2,8 @@
 
 use crate::cases::{Outcome, Selection, Suite, Tally, Verdict, run_files};
 use crate::network::is_known;
+use crate::state_test::{Batch, run_batch};
+use crate::trace::TraceOptions;
 use crate::{b11r, cartevm, fuzz, run, t8n};
 use clap::{Args, Parser, Subcommand};
 use eyre::{Result, bail, ensure, eyre};
@@ -9,7 +11,8 @@ use niwaki_evm::Dispatch;
 use niwaki_execution::Parallelism;
 use niwaki_testkit::fixture_files;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::ffi::OsString;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Runs EVM code, and the conformance fixtures of execution-spec-tests and ethereum-tests.
@@ -26,12 +29,13 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs state tests (and the older VM tests).
+    /// Runs state tests (and the older VM tests); without paths, those whose names come by standard input.
+    #[command(visible_alias = "statetest")]
     StateTest(StateOptions),
     /// Runs blockchain tests and engine tests.
     BlockTest(BlockOptions),
     /// Runs code once or many times and prints gas, output and time.
-    Run(run::RunOptions),
+    Run(Box<run::RunOptions>),
     /// Runs the state transition of a block, for fillers of tests.
     #[command(visible_alias = "transition")]
     T8n(t8n::T8nOptions),
@@ -47,6 +51,25 @@ enum Command {
 }
 
 impl Options {
+    /// The options of a command line, which may also be one of Besu's tool: that runs code where no
+    /// command is named, and takes options of traces before `state-test`.
+    pub fn of(mut arguments: Vec<OsString>) -> Self {
+        const BESU: &str = "--besu";
+        const OWN: [&str; 4] = ["-h", "--help", "-V", "--version"];
+        let is_option = |argument: &OsString| {
+            let text = argument.to_string_lossy();
+            text.starts_with('-') && !OWN.contains(&&*text)
+        };
+        if arguments.get(1).is_some_and(is_option) {
+            let command = arguments
+                .iter()
+                .position(|argument| argument == "state-test");
+            let command = command.map_or("run".into(), |at| arguments.remove(at));
+            arguments.splice(1..1, [command, BESU.into()]);
+        }
+        Self::parse_from(arguments)
+    }
+
     /// Does what the command line asks for; true if no case failed.
     ///
     /// # Errors
@@ -54,11 +77,10 @@ impl Options {
     pub fn execute(&self) -> Result<bool> {
         check_machine()?;
         match &self.command {
-            Command::StateTest(options) => {
-                run_cases(&options.cases, Suite::State, options.trace, None)
-            }
+            Command::StateTest(options) => options.run(),
             Command::BlockTest(options) => {
-                run_cases(&options.cases, Suite::Block, false, options.parallelism())
+                let options = (&options.cases, options.parallelism());
+                run_cases(options.0, Suite::Block, &options.0.selection(options.1))
             }
             Command::Run(options) => run::run(options).map(|()| true),
             Command::T8n(options) => done(t8n::run(options)),
@@ -94,6 +116,43 @@ struct StateOptions {
     /// Writes EIP-3155 traces to standard error; one thread, loop dispatch.
     #[arg(long)]
     trace: bool,
+    /// Only this choice of the data.
+    #[arg(long, value_name = "N")]
+    data_index: Option<usize>,
+    /// Only this choice of the gas limit.
+    #[arg(long, value_name = "N")]
+    gas_index: Option<usize>,
+    /// Only this choice of the value.
+    #[arg(long, value_name = "N")]
+    value_index: Option<usize>,
+    /// Prints the state after every test, in Besu's form.
+    #[arg(long, visible_alias = "dump")]
+    json_alloc: bool,
+    #[command(flatten)]
+    traces: TraceOptions,
+}
+
+impl StateOptions {
+    fn run(&self) -> Result<bool> {
+        let selection = Selection {
+            indexes: [self.data_index, self.gas_index, self.value_index],
+            trace: self.trace,
+            ..self.cases.selection(None)
+        };
+        let paths = &self.cases.paths;
+        let standard = paths.is_empty() || paths.iter().any(|path| path.as_os_str() == "stdin");
+        if !(standard || self.json_alloc || self.traces.is_besu()) {
+            return run_cases(&self.cases, Suite::State, &selection);
+        }
+        self.cases.check_fork()?;
+        let batch = Batch {
+            selection: &selection,
+            trace: self.trace || self.cases.json,
+            shown: &self.traces,
+            alloc: self.json_alloc,
+        };
+        run_batch(batch, paths, &mut BufWriter::new(std::io::stdout().lock()))
+    }
 }
 
 /// Options of `block-test`.
@@ -122,16 +181,15 @@ impl BlockOptions {
 /// Options of `state-test` and `block-test`.
 #[derive(Debug, Args)]
 struct CaseOptions {
-    /// Fixture files, or directories of them.
-    #[arg(required = true)]
+    /// Fixture files, or directories of them; for `state-test` also `stdin`.
     paths: Vec<PathBuf>,
     /// Only cases of this fork or network, such as `Prague` or `ParisToShanghaiAtTime15k`.
-    #[arg(long)]
+    #[arg(long, visible_aliases = ["fork-index", "statetest.fork"])]
     fork: Option<String>,
     /// Only cases whose name matches this pattern (`*`, `?`) or contains this text.
     #[arg(long)]
     test_name: Option<String>,
-    /// Prints one JSON object per case instead of the failures alone.
+    /// Prints one JSON object per case instead of the failures alone; in Besu's form: traces.
     #[arg(long)]
     json: bool,
     /// Threads; by default one per processor.
@@ -164,19 +222,35 @@ impl From<DispatchChoice> for Dispatch {
     }
 }
 
-/// Runs every wanted case; true if none failed.
-fn run_cases(
-    options: &CaseOptions,
-    suite: Suite,
-    trace: bool,
-    parallelism: Option<Parallelism>,
-) -> Result<bool> {
-    if let Some(fork) = options.fork.as_deref().filter(|fork| !is_known(fork)) {
-        bail!(
-            "--fork {fork} is neither a fork nor a transition; use a name of the fixtures, such \
-             as Prague or CancunToPragueAtTime15k"
-        );
+impl CaseOptions {
+    fn check_fork(&self) -> Result<()> {
+        if let Some(fork) = self.fork.as_deref().filter(|fork| !is_known(fork)) {
+            bail!(
+                "--fork {fork} is neither a fork nor a transition; use a name of the fixtures, \
+                 such as Prague or CancunToPragueAtTime15k"
+            );
+        }
+        Ok(())
     }
+
+    fn selection(&self, parallelism: Option<Parallelism>) -> Selection {
+        Selection {
+            fork: self.fork.clone(),
+            test_name: self.test_name.clone(),
+            dispatch: self.dispatch.into(),
+            parallelism,
+            ..Selection::default()
+        }
+    }
+}
+
+/// Runs every wanted case; true if none failed.
+fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Result<bool> {
+    options.check_fork()?;
+    ensure!(
+        !options.paths.is_empty(),
+        "no path to run; give fixture files or directories of them"
+    );
     let files = fixture_files(&options.paths)
         .map_err(|(path, error)| eyre!("can't list {}: {error}; check the path", path.display()))?;
     if files.is_empty() {
@@ -191,23 +265,16 @@ fn run_cases(
         );
     }
     let jobs = match options.jobs {
-        _ if trace => 1,
+        _ if selection.trace => 1,
         Some(jobs) => jobs.max(1),
         None => std::thread::available_parallelism().map_or(1, |count| count.get()),
-    };
-    let selection = Selection {
-        fork: options.fork.clone(),
-        test_name: options.test_name.clone(),
-        trace,
-        dispatch: options.dispatch.into(),
-        parallelism,
     };
     let mut unreadable = 0u64;
     let mut out = std::io::stdout().lock();
     let tally = run_files(
         &files,
         suite,
-        &selection,
+        selection,
         jobs,
         |file, verdict| match verdict {
             // A closed pipe ends the printing, not the counting.

@@ -1,7 +1,6 @@
 //! `niwaki-evm`: runs code, state tests, block tests and state transitions.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
 use std::process::ExitCode;
 
 /// The allocator of the node: what is measured here is to be what happens there.
@@ -9,7 +8,7 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match niwaki_evmtool::Options::parse().execute() {
+    match niwaki_evmtool::Options::of(std::env::args_os().collect()).execute() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

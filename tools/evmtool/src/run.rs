@@ -1,47 +1,101 @@
 //! `niwaki-evm run`: code once, or many times, and how long it takes.
 
-use clap::Args;
-use eyre::{Context, Result, eyre};
-use niwaki_evm::{BlockEnv, Evm, Exit, Message, Table, Target, Tracer, TxEnv};
-use niwaki_primitives::{Address, Bytes, Fork, U256};
-use niwaki_testkit::{MemoryAccount, MemoryState};
-use serde_json::json;
-use std::time::Instant;
+mod start;
 
 use crate::command::DispatchChoice;
-use crate::trace::{Eip3155, End};
+use crate::t8n;
+use crate::trace::{Eip3155, End, Shown, TraceOptions};
+use clap::Args;
+use eyre::{Result, eyre};
+use niwaki_evm::{Evm, Exit, Table, Tracer};
+use niwaki_primitives::{Address, Bytes, Fork, U256};
+use niwaki_testkit::{MemoryState, state_root};
+use serde_json::{Value, json};
+use start::Start;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Code in hex, or `@FILE` that holds it.
-    #[arg(long)]
-    code: String,
+    #[arg(value_name = "CODE", conflicts_with_all = ["code_option", "codefile"])]
+    code: Option<String>,
+    /// The same by name; without code, the receiver's of --genesis or --chain runs.
+    #[arg(long = "code", value_name = "CODE", conflicts_with = "codefile")]
+    code_option: Option<String>,
+    /// File that holds the code in hex; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    codefile: Option<String>,
     /// Call data in hex, or `@FILE` that holds it.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", conflicts_with = "inputfile")]
     input: String,
-    /// Fork whose rules apply.
-    #[arg(long, default_value = "Osaka")]
-    fork: String,
-    /// Gas for the call.
-    #[arg(long, default_value_t = 1_000_000_000)]
-    gas: u64,
+    /// File that holds the call data in hex; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    inputfile: Option<String>,
+    /// Fork whose rules apply [default: that of --genesis or --chain, or Osaka; as Besu BPO5]
+    #[arg(long)]
+    fork: Option<String>,
+    /// Gas for the call [default: 1000000000; as Besu 10000000000]
+    #[arg(long)]
+    gas: Option<u64>,
+    /// Takes from it what a transaction of this input pays before its first opcode.
+    #[arg(long)]
+    intrinsic_gas: bool,
+    /// Wei that a unit of gas costs.
+    #[arg(long, value_name = "WEI", default_value = "0", value_parser = start::number)]
+    price: U256,
+    /// Wei that a unit of blob gas costs [default: as the block has it]
+    #[arg(long, value_name = "WEI", value_parser = start::number)]
+    blob_price: Option<U256>,
+    /// Who calls; short addresses begin with zeros.
+    #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
+    sender: Option<Address>,
+    /// Who is called.
+    #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
+    receiver: Option<Address>,
+    /// Another account that holds the code, warm from the start [default: the receiver]
+    #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
+    contract: Option<Address>,
+    /// Receiver of fees [default: that of --genesis or --chain, or zero]
+    #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
+    coinbase: Option<Address>,
+    /// Wei that move to the receiver; the sender is given what it lacks.
+    #[arg(long, value_name = "WEI", default_value = "0", value_parser = start::number)]
+    value: U256,
+    /// Runs the code, and the input behind it, as init code of the sender's.
+    #[arg(long)]
+    create: bool,
+    /// Genesis file whose accounts, block and forks the code meets.
+    #[arg(
+        long,
+        visible_alias = "prestate",
+        value_name = "FILE",
+        conflicts_with = "chain"
+    )]
+    genesis: Option<PathBuf>,
+    /// Built-in chain, such as mainnet, whose genesis the code meets.
+    #[arg(long, value_name = "NAME")]
+    chain: Option<String>,
     /// Runs that are timed, after as many to warm up as take a tenth of that.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
-    /// Prints one JSON object.
+    /// Prints one JSON object; as Besu: traces.
     #[arg(long)]
     json: bool,
+    /// Prints the state after the run as JSON.
+    #[arg(long, visible_alias = "dump")]
+    json_alloc: bool,
     /// Writes the EIP-3155 trace of one run to standard error; that run is not timed.
     #[arg(long)]
     trace: bool,
+    #[command(flatten)]
+    traces: TraceOptions,
     /// Dispatch of the interpreter.
     #[arg(long, value_enum, default_value_t)]
     dispatch: DispatchChoice,
 }
-
-const CALLER: Address = Address::repeat_byte(0x10);
-const CONTRACT: Address = Address::repeat_byte(0xc0);
 
 /// What one run gave.
 struct Ran {
@@ -50,6 +104,7 @@ struct Ran {
     refund: i64,
     output: Bytes,
     ns: u128,
+    state: MemoryState,
 }
 
 impl Ran {
@@ -66,43 +121,28 @@ impl Ran {
 
 /// Runs the code and prints what came of it.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
-    let fork = fork_of(&options.fork)?;
-    let code = bytes_of("--code", &options.code)?;
-    let input = bytes_of("--input", &options.input)?;
-    let mut state = MemoryState::default();
-    let contract = MemoryAccount {
-        code: code.into(),
-        ..MemoryAccount::default()
+    let start = Start::of(options)?;
+    let ran = match options.traces.is_besu() {
+        true => as_besu(options, &start)?,
+        false => plainly(options, &start)?,
     };
-    state.insert(CONTRACT, contract);
-    let caller = MemoryAccount {
-        balance: U256::from(1) << 128,
-        ..MemoryAccount::default()
-    };
-    state.insert(CALLER, caller);
+    if options.json_alloc {
+        println!("{:#}", t8n::alloc(&ran.state));
+    }
+    Ok(())
+}
 
+fn plainly(options: &RunOptions, start: &Start) -> Result<Ran> {
     if options.trace {
-        let mut tracer = Eip3155::default();
-        let ran = once(&state, fork, &input, options, Some(&mut tracer))?;
-        eprint!("{}", tracer.finish(ran.end(fork)));
+        let mut tracer = Eip3155::new(Shown::default(), BufWriter::new(std::io::stderr().lock()));
+        let ran = once(start, options, Some(&mut tracer))?;
+        let _ = tracer.finish(ran.end(start.fork)).flush();
     }
-    // Every run is to count.
-    niwaki_crypto::set_precompile_result_bytes(0);
-    let repeat = options.repeat.max(1);
-    for _ in 0..repeat.div_ceil(10) {
-        once(&state, fork, &input, options, None)?;
-    }
-    let mut last = once(&state, fork, &input, options, None)?;
-    let mut times = vec![last.ns];
-    for _ in 1..repeat {
-        last = once(&state, fork, &input, options, None)?;
-        times.push(last.ns);
-    }
-    times.sort_unstable();
+    let (last, times) = timed(options, start)?;
     let (median, min) = (times[times.len() / 2], times[0]);
     if options.json {
         let object = json!({
-            "fork": fork.name(),
+            "fork": start.fork.name(),
             "exit": format!("{:?}", last.exit),
             "success": last.exit.is_success(),
             "gasUsed": last.gas_used,
@@ -125,7 +165,54 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
             times.len()
         );
     }
-    Ok(())
+    Ok(last)
+}
+
+/// Trace and summary on standard output, in Besu's form; a run that is traced is the only one.
+fn as_besu(options: &RunOptions, start: &Start) -> Result<Ran> {
+    let (ran, ns) = if options.json || options.trace {
+        let out = BufWriter::new(std::io::stdout().lock());
+        let mut tracer = Eip3155::new(options.traces.shown(), out);
+        let ran = once(start, options, Some(&mut tracer))?;
+        let _ = tracer.end().flush();
+        let ns = ran.ns;
+        (ran, ns)
+    } else {
+        let (ran, times) = timed(options, start)?;
+        (ran, times[times.len() / 2])
+    };
+    let mut summary = json!({
+        "stateRoot": state_root(&ran.state),
+        "output": ran.output,
+        "gasUsed": format!("{:#x}", ran.gas_used),
+        "pass": !matches!(ran.exit, Exit::Halt(_)),
+        "fork": start.fork.name(),
+    });
+    if options.traces.with_time() {
+        let ns = u64::try_from(ns).unwrap_or(u64::MAX);
+        summary["timens"] = Value::from(ns);
+        summary["time"] = Value::from(ns / 1_000);
+    }
+    println!("{summary}");
+    Ok(ran)
+}
+
+/// The last of the wanted runs, and the times of all of them, ascending.
+fn timed(options: &RunOptions, start: &Start) -> Result<(Ran, Vec<u128>)> {
+    // Every run is to count.
+    niwaki_crypto::set_precompile_result_bytes(0);
+    let repeat = options.repeat.max(1);
+    for _ in 0..repeat.div_ceil(10) {
+        once(start, options, None)?;
+    }
+    let mut last = once(start, options, None)?;
+    let mut times = vec![last.ns];
+    for _ in 1..repeat {
+        last = once(start, options, None)?;
+        times.push(last.ns);
+    }
+    times.sort_unstable();
+    Ok((last, times))
 }
 
 /// The fork of that name.
@@ -136,56 +223,28 @@ pub(crate) fn fork_of(name: &str) -> Result<Fork> {
     })
 }
 
-fn bytes_of(option: &str, text: &str) -> Result<Bytes> {
-    let text = match text.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path)
-            .wrap_err_with(|| format!("can't read {path}, which {option} names; check the path"))?,
-        None => text.to_owned(),
-    };
-    let bytes = hex::decode(text.trim()).wrap_err_with(|| {
-        format!("{option} is not hex; give an even number of hex digits or @FILE")
-    })?;
-    Ok(bytes.into())
-}
-
-fn once(
-    state: &MemoryState,
-    fork: Fork,
-    input: &Bytes,
-    options: &RunOptions,
-    tracer: Option<&mut dyn Tracer>,
-) -> Result<Ran> {
-    let block = BlockEnv {
-        number: 1,
-        gas_limit: options.gas,
-        chain_id: 1,
-        ..BlockEnv::default()
-    };
-    let mut evm = Evm::new(state, Table::of(fork), block);
+fn once(start: &Start, options: &RunOptions, tracer: Option<&mut dyn Tracer>) -> Result<Ran> {
+    let mut evm = Evm::new(&start.state, Table::of(start.fork), start.block.clone());
     evm.set_dispatch(options.dispatch.into());
-    evm.begin_transaction(TxEnv {
-        origin: CALLER,
-        ..TxEnv::default()
-    });
-    for address in [CALLER, CONTRACT] {
-        evm.world().warm_from_start(&address)?;
+    evm.begin_transaction(start.tx.clone());
+    for address in &start.warm {
+        evm.world().warm_from_start(address)?;
     }
-    let message = Message {
-        caller: CALLER,
-        target: Target::Call(CONTRACT),
-        value: U256::ZERO,
-        input: input.clone(),
-        gas: options.gas,
-        reservoir: 0,
-    };
-    let start = Instant::now();
-    let outcome = evm.run(&message, tracer)?;
-    let ns = start.elapsed().as_nanos();
+    let began = Instant::now();
+    let outcome = evm.run(&start.message, tracer)?;
+    let ns = began.elapsed().as_nanos();
+    let world = evm.world();
+    let refund = world.refund();
+    world.end_transaction();
+    let diff = world.diff();
+    let mut state = start.state.clone();
+    state.apply(&diff);
     Ok(Ran {
         exit: outcome.exit,
-        gas_used: options.gas.saturating_sub(outcome.gas_left),
-        refund: evm.world().refund(),
+        gas_used: start.message.gas.saturating_sub(outcome.gas_left),
+        refund,
         output: outcome.output,
         ns,
+        state,
     })
 }

@@ -1,20 +1,24 @@
 //! State tests: one transaction upon one state.
 
+mod batch;
+
+pub(crate) use batch::{Batch, run_batch};
+
 use crate::cases::{Outcome, Selection, Verdict, guarded};
 use crate::logs_hash::logs_hash;
 use crate::network::chain_spec;
 use crate::reason;
-use crate::trace::{Eip3155, End};
+use crate::trace::{Eip3155, End, Shown};
 use crate::transaction::{Built, build};
 use alloy_primitives::keccak256;
 use niwaki_evm::{Dispatch, Tracer};
 use niwaki_execution::{Executor, TransactionError, TransactionResult};
-use niwaki_primitives::{Address, B256, Fork, Header, U256};
+use niwaki_primitives::{Address, B256, Fork, Header, Log, U256};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
-use niwaki_testkit::fixtures::{StateEnv, StatePost, StateTest};
+use niwaki_testkit::fixtures::{Indexes, StateEnv, StatePost, StateTest};
 use niwaki_testkit::state_root;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 /// Base fee where an old fixture has none, wei.
 const DEFAULT_BASE_FEE: u64 = 10;
@@ -23,11 +27,11 @@ const DEFAULT_BASE_FEE: u64 = 10;
 pub(crate) fn run(test: &StateTest, selection: &Selection) -> Vec<Verdict> {
     test.posts
         .iter()
-        .filter(|post| selection.wants_fork(&post.fork))
+        .filter(|post| selection.wants(post))
         .map(|post| {
-            let i = post.indexes;
+            let Indexes { data, gas, value } = post.indexes;
             Verdict {
-                name: format!("{}/d{}g{}v{}", test.name, i.data, i.gas, i.value),
+                name: format!("{}/d{data}g{gas}v{value}", test.name),
                 fork: post.fork.clone(),
                 outcome: judge(test, post, selection),
             }
@@ -53,57 +57,56 @@ fn judge(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
         return Outcome::Skipped("the fixture gives no root to compare with".to_owned());
     }
     guarded(|| {
-        let mut tracer = selection.trace.then(Eip3155::default);
+        let stderr = || BufWriter::new(std::io::stderr().lock());
+        let mut tracer = { selection.trace }.then(|| Eip3155::new(Shown::default(), stderr()));
         let ended = execute(
             test,
             post,
             selection.dispatch,
             tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
         )?;
-        let mut state = ended.state;
-        let mut root = state_root(&state);
-        let (refusal, logs) = match ended.result {
-            Ok(result) => {
-                if let Some(tracer) = tracer {
-                    let text = tracer.finish(End {
-                        state_root: Some(root),
-                        output: &result.output,
-                        gas_used: result.gas_used,
-                        exit: result.exit,
-                        fork: &post.fork,
-                    });
-                    let _ = std::io::stderr().write_all(text.as_bytes());
-                }
-                (None, result.logs)
-            }
-            Err(reason) => (Some(reason), Vec::new()),
-        };
-        match (&post.exception, refusal) {
-            (None, Some(name)) => return Err(format!("refused: {name}")),
-            (Some(wanted), None) => return Err(format!("taken, must be refused: {wanted}")),
-            (Some(wanted), Some(got)) if !reason::matches(wanted, got) => {
-                return Err(format!("refused for {got}, must be for {wanted}"));
-            }
-            _ => {}
+        let root = state_root(&ended.state);
+        if let (Some(tracer), Ok(result)) = (tracer, &ended.result) {
+            let mut out = tracer.finish(End {
+                state_root: Some(root),
+                output: &result.output,
+                gas_used: result.gas_used,
+                exit: result.exit,
+                fork: &post.fork,
+            });
+            let _ = out.flush();
         }
-        if root != post.state_root && refusal.is_some() {
-            // In the older fixtures the block of a refused transaction is an empty one, whose
-            // coinbase gets a reward of zero: an empty account, before EIP-161.
-            state.accounts.entry(test.env.coinbase).or_default();
-            root = state_root(&state);
-        }
-        if root != post.state_root {
-            return Err(format!("state root is {root}, must be {}", post.state_root));
-        }
-        let hash = logs_hash(&logs);
-        if hash != post.logs_hash {
-            return Err(format!(
-                "hash of logs is {hash}, must be {}",
-                post.logs_hash
-            ));
-        }
-        Ok(())
+        compare(test, post, &ended, root)
     })
+}
+
+/// Whether a choice became what the fixture wants.
+fn compare(test: &StateTest, post: &StatePost, ended: &Ended, root: B256) -> Result<(), String> {
+    match (&post.exception, &ended.result) {
+        (None, Err(name)) => return Err(format!("refused: {name}")),
+        (Some(wanted), Ok(_)) => return Err(format!("taken, must be refused: {wanted}")),
+        (Some(wanted), Err(got)) if !reason::matches(wanted, got) => {
+            return Err(format!("refused for {got}, must be for {wanted}"));
+        }
+        _ => {}
+    }
+    let mut root = root;
+    if root != post.state_root && ended.result.is_err() {
+        // In the older fixtures the block of a refused transaction is an empty one, whose
+        // coinbase gets a reward of zero: an empty account, before EIP-161.
+        let mut state = ended.state.clone();
+        state.accounts.entry(test.env.coinbase).or_default();
+        root = state_root(&state);
+    }
+    if root != post.state_root {
+        return Err(format!("state root is {root}, must be {}", post.state_root));
+    }
+    let hash = logs_hash(ended.logs());
+    if hash != post.logs_hash {
+        let wanted = post.logs_hash;
+        return Err(format!("hash of logs is {hash}, must be {wanted}"));
+    }
+    Ok(())
 }
 
 /// What became of a choice.
@@ -112,6 +115,12 @@ struct Ended {
     result: Result<TransactionResult, &'static str>,
     /// The state after.
     state: MemoryState,
+}
+
+impl Ended {
+    fn logs(&self) -> &[Log] {
+        self.result.as_ref().map_or(&[], |result| &result.logs)
+    }
 }
 
 fn execute(

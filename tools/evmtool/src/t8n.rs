@@ -9,6 +9,7 @@ mod server;
 mod transactions;
 mod transition;
 
+pub(crate) use output::alloc;
 pub(crate) use server::{ServerOptions, serve};
 
 use crate::trace::Shown;
@@ -173,7 +174,7 @@ pub(crate) fn run(options: &T8nOptions) -> Result<(), Failure> {
         shown: Shown {
             memory: options.trace_memory,
             stack: !options.trace_nostack,
-            return_data: true,
+            ..Shown::default()
         },
     });
     let done = transition::apply(&rules, input, traces.as_ref())?;

@@ -69,7 +69,7 @@ pub(crate) fn build(
     })
 }
 
-fn sign<T: SignableTransaction<Signature>>(tx: T) -> alloy_consensus::Signed<T> {
+pub(crate) fn sign<T: SignableTransaction<Signature>>(tx: T) -> alloy_consensus::Signed<T> {
     tx.into_signed(Signature::new(U256::ONE, U256::ONE, false))
 }
 

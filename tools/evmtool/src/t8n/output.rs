@@ -126,7 +126,7 @@ fn logs(done: &Done, (index, taken): (usize, &Taken), receipt: &Receipt, first: 
 }
 
 /// The state as an alloc: what is zero or empty is left out, but for balances.
-pub(super) fn alloc(state: &MemoryState) -> Value {
+pub(crate) fn alloc(state: &MemoryState) -> Value {
     let accounts = state.accounts.iter().map(|(address, account)| {
         let mut fields = Map::new();
         fields.insert("balance".to_owned(), quantity(account.balance));

@@ -182,7 +182,9 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let mut tracer = self.traces.map(|traces| Eip3155::showing(traces.shown));
+        let mut tracer = self
+            .traces
+            .map(|traces| Eip3155::new(traces.shown, Vec::new()));
         let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
         let result = match self.executor.process_transaction(&tx, sender, watching) {
             Ok(result) => result,
@@ -216,7 +218,7 @@ impl Run<'_> {
     fn write_trace(
         &self,
         traces: &Traces,
-        tracer: Eip3155,
+        tracer: Eip3155<Vec<u8>>,
         (tx, result): (&TxEnvelope, &TransactionResult),
     ) -> Result<(), Failure> {
         let text = tracer.finish(End {

@@ -1,0 +1,126 @@
+//! What a trace shows, by the flags of Besu's tool and of go-ethereum's.
+
+use super::{Form, Shown};
+use clap::Args;
+
+/// The flags of a trace; each also as `--flag=false`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Traces")]
+pub(crate) struct TraceOptions {
+    /// With memory.
+    #[arg(long = "trace.memory", visible_alias = "memory", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    memory: Option<bool>,
+    /// Without memory, the default.
+    #[arg(
+        long = "trace.nomemory",
+        visible_alias = "nomemory",
+        value_name = "BOOL"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_memory: Option<bool>,
+    /// With the stack, the default.
+    #[arg(long = "trace.stack", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    stack: Option<bool>,
+    /// Without the stack.
+    #[arg(long = "trace.nostack", visible_alias = "nostack", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_stack: Option<bool>,
+    /// With what the last call has returned.
+    #[arg(long = "trace.returndata", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    return_data: Option<bool>,
+    /// Without what the last call has returned, the default.
+    #[arg(
+        long = "trace.noreturndata",
+        visible_alias = "noreturndata",
+        value_name = "BOOL"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_return_data: Option<bool>,
+    /// With the slots of the account that have been written to.
+    #[arg(long = "trace.storage", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    storage: Option<bool>,
+    /// Without storage, the default.
+    #[arg(
+        long = "trace.nostorage",
+        visible_alias = "nostorage",
+        value_name = "BOOL"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_storage: Option<bool>,
+    /// Gas in hex and opcodes as numbers, as the EIP has them; the default.
+    #[arg(
+        long = "trace.eip-3155",
+        visible_alias = "eip-3155",
+        value_name = "BOOL"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    strict: Option<bool>,
+    /// Gas as numbers and opcodes in hex.
+    #[arg(
+        long = "trace.noeip-3155",
+        visible_alias = "noeip-3155",
+        value_name = "BOOL"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    not_strict: Option<bool>,
+    /// Sums up without times.
+    #[arg(long = "notime", value_name = "BOOL")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_time: Option<bool>,
+    /// Prints as Besu's tool does, traces too; so does every flag of this list, options without a
+    /// command or before it, and `state-test` of standard input.
+    #[arg(long)]
+    besu: bool,
+}
+
+impl TraceOptions {
+    /// Whether Besu's form is asked for.
+    pub(crate) fn is_besu(&self) -> bool {
+        let flags = [
+            self.memory,
+            self.no_memory,
+            self.stack,
+            self.no_stack,
+            self.return_data,
+            self.no_return_data,
+            self.storage,
+            self.no_storage,
+            self.strict,
+            self.not_strict,
+            self.no_time,
+        ];
+        self.besu || flags.iter().any(Option::is_some)
+    }
+
+    /// Whether the summary holds times.
+    pub(crate) fn with_time(&self) -> bool {
+        !self.no_time.unwrap_or(false)
+    }
+
+    /// Whether numbers are those of the EIP.
+    pub(crate) fn is_strict(&self) -> bool {
+        chosen(self.strict, self.not_strict, true)
+    }
+
+    /// What Besu's form shows.
+    pub(crate) fn shown(&self) -> Shown {
+        Shown {
+            memory: chosen(self.memory, self.no_memory, false),
+            stack: chosen(self.stack, self.no_stack, true),
+            return_data: chosen(self.return_data, self.no_return_data, false),
+            storage: chosen(self.storage, self.no_storage, false),
+            form: Form::Besu {
+                strict: self.is_strict(),
+            },
+        }
+    }
+}
+
+/// A flag, or else what its negation leaves.
+fn chosen(flag: Option<bool>, negated: Option<bool>, default: bool) -> bool {
+    flag.or(negated.map(|no| !no)).unwrap_or(default)
+}
