@@ -2,8 +2,9 @@
 //!
 //! Big-endian bytes go in, big-endian bytes of the modulus' length come out. An odd modulus is Montgomery's:
 //! up to 512 bits in arrays of limbs, above in slices of them or, on processors with IFMA, in digits of 52 bits.
-//! The inverses that contracts ask for as powers, modulo a prime of a curve, are made as inverses. An even one is a power of two times an odd number, whose powers are joined. Nothing here runs in constant
-//! time, as nothing is secret; memory is a few times the modulus, and 32 times for exponents of 672 bits and more.
+//! The inverses that contracts ask for as powers, modulo a prime of a curve, are made as inverses. An even
+//! modulus is a power of two times an odd number, whose powers are joined. Nothing here runs in constant time, as
+//! nothing is secret; memory is a few times the modulus, and 32 times for exponents of 672 bits and more.
 //!
 //! Spec: EIP-198.
 

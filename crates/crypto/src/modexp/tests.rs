@@ -1,3 +1,5 @@
+//! Powers against those of the other library, at every length and edge.
+
 use super::*;
 use crate::provider::Stock;
 use proptest::prelude::*;
