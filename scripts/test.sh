@@ -57,6 +57,7 @@ if [ -x "$CARGO_TARGET_DIR/peers/evm" ]; then
   for fork in Osaka Amsterdam; do
     step "$bin/niwaki-evm" fuzz --t8n "$CARGO_TARGET_DIR/peers/evm" --fork "$fork" --seconds 10 --jobs 2 --keep "$CARGO_TARGET_DIR/tmp"
   done
+  step "$bin/niwaki-evm" fuzz --statetest "$CARGO_TARGET_DIR/peers/evm" --seconds 20 --jobs 2 --keep "$CARGO_TARGET_DIR/tmp"
 fi
 
 printf '\nall passed in %d s\n' "$SECONDS"

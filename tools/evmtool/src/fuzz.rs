@@ -1,13 +1,19 @@
-//! `niwaki-evm fuzz`: random blocks on this machine, and on revm or go-ethereum's `evm t8n`.
+//! `niwaki-evm fuzz`: random cases on this machine, and on revm or go-ethereum's `evm`.
 
 use clap::Args;
-use eyre::{Result, bail, ensure};
+use eyre::{Result, WrapErr, bail, ensure};
 use niwaki_evm::Dispatch;
-use niwaki_fuzz::{BLOCK_FORKS, Difference, FORKS, Search, T8n, Tally, check, check_block, search};
+use niwaki_fuzz::{
+    BLOCK_FORKS, Difference, FORKS, Looked, Search, Statetest, T8n, Tally, check, check_block,
+    check_traces, search,
+};
 use niwaki_primitives::Fork;
 use std::{
-    path::PathBuf,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
     sync::Mutex,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,12 +23,15 @@ pub(crate) struct FuzzOptions {
     /// Stops after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Stops after this many cases.
+    /// Stops after this many cases, those before --from among them.
     #[arg(long)]
     cases: Option<u64>,
-    /// First seed; by default drawn from the clock and printed.
+    /// Seed of case 0, each other one's being one more; by default drawn from the clock and printed.
     #[arg(long)]
     seed: Option<u64>,
+    /// First case, to go on where a search was stopped.
+    #[arg(long, value_name = "CASE", default_value_t = 0)]
+    from: u64,
     /// Threads; by default one per processor.
     #[arg(long)]
     jobs: Option<usize>,
@@ -35,11 +44,14 @@ pub(crate) struct FuzzOptions {
     /// Runs whole blocks beside this program too, go-ethereum's `evm`.
     #[arg(long, value_name = "PATH")]
     t8n: Option<PathBuf>,
+    /// Runs the first transactions beside this program, go-ethereum's `evm`, and compares traces.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["t8n", "blocks"])]
+    statetest: Option<PathBuf>,
     /// Fork of every case, such as Osaka; by default drawn, with --blocks and --t8n Amsterdam.
     #[arg(long)]
     fork: Option<String>,
-    /// Where --t8n writes the files of a block that differs.
-    #[arg(long, requires = "t8n", value_name = "DIR", default_value = ".")]
+    /// Where the files of a case that differs are written.
+    #[arg(long, value_name = "DIR", default_value = ".")]
     keep: PathBuf,
 }
 
@@ -64,18 +76,24 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         Dispatch::Fused
     };
     let (peer, fork) = (options.peer()?, options.fork()?);
+    let folder = Handover::new()?;
+    let statetest = options.statetest(&folder.0)?;
     let whole_blocks = options.blocks || peer.is_some();
-    let check = |seed, tally: &mut Tally| {
-        if whole_blocks {
-            let fork = fork.unwrap_or(Fork::Amsterdam);
-            check_block(seed, fork, peer.as_ref(), dispatch, tally)
-        } else {
-            check(seed, fork, dispatch, tally)
+    let check = |mut seeds: Range<u64>, tally: &mut Tally| {
+        if let Some(statetest) = &statetest {
+            return check_traces(seeds, fork, statetest, tally);
         }
+        seeds.try_for_each(|seed| match whole_blocks {
+            true => {
+                let fork = fork.unwrap_or(Fork::Amsterdam);
+                check_block(seed, fork, peer.as_ref(), dispatch, tally)
+            }
+            false => check(seed, fork, dispatch, tally),
+        })
     };
     let look = Search {
         seed,
-        cases: options.cases.unwrap_or(u64::MAX),
+        cases: (options.from, options.cases.unwrap_or(u64::MAX)),
         until: options
             .seconds
             .map(|seconds| start + Duration::from_secs(seconds)),
@@ -86,38 +104,90 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         // A block costs a process.
         chunk: if peer.is_some() { 1 } else { 64 },
     };
+    let stop = stop_flag()?;
     println!("fuzzing from seed {seed} on {} threads", look.jobs);
     let told = Mutex::new(start);
-    let progress = |cases: u64| {
-        let Ok(mut last) = told.lock() else { return };
-        if last.elapsed() >= EVERY {
+    let goes_on = |looked: &Looked| {
+        if let Some(mut last) = told.lock().ok().filter(|last| last.elapsed() >= EVERY) {
             *last = Instant::now();
-            let rate = cases as f64 / start.elapsed().as_secs_f64();
-            println!("{cases} cases, {rate:.0} a second");
+            let rate = looked.cases as f64 / start.elapsed().as_secs_f64();
+            let (cases, next) = (looked.cases, looked.next);
+            println!("{cases} cases, {rate:.0} a second; all before case {next}");
         }
+        !stop.load(Ordering::Relaxed)
     };
-    match search(&look, &check, &progress) {
-        Ok((cases, tally)) => {
-            // A receipt does not say which of the two it was.
-            let failed = if whole_blocks {
-                format!("{} failed", tally.reverted)
-            } else {
-                format!("{} reverted, {} halted", tally.reverted, tally.halted)
-            };
-            println!(
-                "{cases} cases without a difference: {} transactions succeeded, {failed}, {} were \
-                 refused; {} Mgas in {:.0} s",
-                tally.succeeded,
-                tally.refused,
-                tally.gas / 1_000_000,
-                start.elapsed().as_secs_f64()
-            );
+    match search(&look, &check, &goes_on) {
+        Ok(looked) => {
+            let asked = stop.load(Ordering::Relaxed);
+            summarize(&looked, whole_blocks, start);
+            if asked {
+                println!(
+                    "stopped; to go on: the same with --seed {seed} --from {}",
+                    looked.next
+                );
+            }
             Ok(true)
         }
         Err(found) => {
-            tell(options, &found);
+            tell(options, &found)?;
             Ok(false)
         }
+    }
+}
+
+fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
+    let tally = looked.tally;
+    // A receipt does not say which of the two it was.
+    let failed = if whole_blocks {
+        format!("{} failed", tally.reverted)
+    } else {
+        format!("{} reverted, {} halted", tally.reverted, tally.halted)
+    };
+    println!(
+        "{} cases without a difference: {} transactions succeeded, {failed}, {} were refused; {} \
+         Mgas in {:.0} s",
+        looked.cases,
+        tally.succeeded,
+        tally.refused,
+        tally.gas / 1_000_000,
+        start.elapsed().as_secs_f64()
+    );
+}
+
+/// Set by Ctrl-C: what has been begun is ended first. The second one ends the process.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .wrap_err("can't listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+/// A folder of this process where cases are handed to another program, gone at the end.
+struct Handover(PathBuf);
+
+impl Handover {
+    fn new() -> Result<Self> {
+        let name = format!("niwaki-fuzz-{}", std::process::id());
+        let memory = Path::new("/dev/shm");
+        let temporary = match memory.is_dir() {
+            true => memory.to_owned(),
+            false => std::env::temp_dir(),
+        };
+        let folder = temporary.join(name);
+        std::fs::create_dir_all(&folder)
+            .wrap_err_with(|| format!("can't make {}; set TMPDIR", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -133,6 +203,19 @@ impl FuzzOptions {
             program.display()
         );
         Ok(Some(T8n::new(program.clone(), self.keep.clone())))
+    }
+
+    /// The program that traces state tests, where there is one.
+    fn statetest(&self, folder: &Path) -> Result<Option<Statetest>> {
+        let Some(program) = &self.statetest else {
+            return Ok(None);
+        };
+        ensure!(
+            program.is_file(),
+            "--statetest {} is no file; give go-ethereum's program `evm`",
+            program.display()
+        );
+        Ok(Some(Statetest::new(program.clone(), folder.to_owned())))
     }
 
     /// The fork that is asked for, if the other machine has it.
@@ -155,19 +238,35 @@ impl FuzzOptions {
     }
 }
 
-fn tell(options: &FuzzOptions, found: &Difference) {
+fn tell(options: &FuzzOptions, found: &Difference) -> Result<()> {
     println!(
         "difference on {}, seed {}: {}",
         found.fork, found.seed, found.what
     );
-    let blocks = if options.blocks { " --blocks" } else { "" };
-    let peer = options.t8n.as_ref().map_or_else(
-        || blocks.to_owned(),
-        |program| format!("{blocks} --t8n {}", program.display()),
-    );
+    let mut machines = String::new();
+    if options.blocks {
+        machines += " --blocks";
+    }
+    for (option, program) in [("t8n", &options.t8n), ("statetest", &options.statetest)] {
+        if let Some(program) = program {
+            machines += &format!(" --{option} {}", program.display());
+        }
+    }
+    if let Some(test) = &found.test {
+        let fork = found.fork.name().to_lowercase();
+        let path = options
+            .keep
+            .join(format!("fuzz-{fork}-{}.json", found.seed));
+        std::fs::create_dir_all(&options.keep)
+            .and_then(|()| std::fs::write(&path, format!("{test:#}\n")))
+            .wrap_err_with(|| format!("can't write {}; choose another --keep", path.display()))?;
+        let path = path.display();
+        println!("cut down: niwaki-evm state-test --trace {path}; evm statetest --trace {path}");
+    }
     println!(
-        "to see it again: niwaki-evm fuzz{peer} --fork {} --cases 1 --seed {}",
+        "to see it again: niwaki-evm fuzz{machines} --fork {} --cases 1 --seed {}",
         found.fork.name(),
         found.seed
     );
+    Ok(())
 }

@@ -208,6 +208,7 @@ pub(crate) fn header_of(env: &StateEnv, spec: &ChainSpec) -> Header {
         base_fee_per_gas: (fork >= Fork::London)
             .then_some(env.base_fee.unwrap_or(DEFAULT_BASE_FEE)),
         excess_blob_gas: (fork >= Fork::Cancun).then_some(env.excess_blob_gas.unwrap_or(0)),
+        slot_number: (fork >= Fork::Amsterdam).then_some(env.slot_number.unwrap_or(0)),
         ..Header::default()
     }
 }

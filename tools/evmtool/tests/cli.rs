@@ -153,7 +153,10 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
             &["fuzz", "--cases", "1", "--t8n", "nowhere"],
             &["--t8n nowhere is no file", "give go-ethereum's"],
         ),
-        (&["fuzz", "--cases", "1", "--keep", "."], &["--t8n <PATH>"]),
+        (
+            &["fuzz", "--cases", "1", "--statetest", "nowhere"],
+            &["--statetest nowhere is no file", "give go-ethereum's"],
+        ),
         (
             &["fuzz", "--cases", "1", "--fork", "Atlantis"],
             &["--fork Atlantis", "use one of Frontier, Homestead"],

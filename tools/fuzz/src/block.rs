@@ -181,6 +181,7 @@ pub fn check_block(
         seed,
         fork,
         what: [what, files.unwrap_or_default()].join("\n"),
+        test: None,
     })
 }
 

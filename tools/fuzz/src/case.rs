@@ -2,7 +2,7 @@
 
 use crate::{FORKS, program::Writer};
 use alloy_consensus::{EthereumTxEnvelope, SignableTransaction};
-use alloy_primitives::Signature;
+use alloy_primitives::{Signature, keccak256};
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, Fork, Header, Log,
     SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy,
@@ -10,6 +10,7 @@ use niwaki_primitives::{
 };
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// How a transaction that ran ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,14 @@ const SENDERS: u8 = 2;
 /// signature that has a point, so the signatures are drawn and the signers follow.
 const WEI: u64 = 1_000_000_000_000_000_000;
 
+/// What BLOCKHASH gives in a state test: the hashes of the numbers in decimal.
+static BLOCK_HASHES: LazyLock<BTreeMap<u64, B256>> = LazyLock::new(|| {
+    let numbers = NUMBER - 256..NUMBER;
+    numbers
+        .map(|number| (number, keccak256(number.to_string())))
+        .collect()
+});
+
 fn contract(at: u8) -> Address {
     Address::repeat_byte(0xc0 + at)
 }
@@ -96,11 +105,7 @@ impl Case {
                 },
             );
         }
-        for number in NUMBER - 256..NUMBER {
-            state
-                .block_hashes
-                .insert(number, B256::from(U256::from(number * 7)));
-        }
+        state.block_hashes.clone_from(&BLOCK_HASHES);
         let header = draw_header(&mut rng, fork);
         let mut nonces = [0; SENDERS as usize];
         let transactions = (0..rng.random_range(1..4))
@@ -317,7 +322,7 @@ fn draw_transaction(
 }
 
 /// A signature of the right form; senders are given, so nobody recovers them from it.
-fn sign<T>(tx: T) -> TxEnvelope
+pub(crate) fn sign<T>(tx: T) -> TxEnvelope
 where
     T: SignableTransaction<Signature>,
     EthereumTxEnvelope<TxEip4844>: From<alloy_consensus::Signed<T>>,

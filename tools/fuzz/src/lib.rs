@@ -5,6 +5,9 @@
 //! end alike, cost the same gas, return the same bytes and log the same logs, and the state after
 //! the block must be the same. The seed of a case is all it takes to see a difference again.
 //!
+//! [`check_traces`] compares the first transaction of each with go-ethereum's, opcode by opcode. A
+//! case that differs is cut down to what it needs, and told as a state test.
+//!
 //! [`check_block`] does the same with whole blocks, system calls and requests among them, beside
 //! go-ethereum's `evm t8n`, where that program is at hand.
 
@@ -13,21 +16,23 @@ mod case;
 mod ours;
 mod peer;
 mod program;
+mod shrink;
+mod state_test;
+mod statetest;
 mod terms;
+mod trace;
 
 pub use block::{BLOCK_FORKS, T8n, check_block};
 pub use case::{Case, Outcome};
+pub use state_test::state_test;
+pub use statetest::Statetest;
 pub use terms::{spec_id, tx_env};
 
-use niwaki_evm::Dispatch;
+use niwaki_evm::{Dispatch, Exit};
 use niwaki_primitives::Fork;
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
+use serde_json::Value;
+use shrink::shrink;
+use std::{collections::BTreeSet, ops::Range, sync::Mutex, time::Instant};
 
 /// The forks that both machines know.
 pub const FORKS: [Fork; 15] = [
@@ -57,6 +62,9 @@ pub struct Difference {
     pub fork: Fork,
     /// What differs, ours first.
     pub what: String,
+    /// A state test in which it does, of one transaction that was cut down; `None` if it takes
+    /// several.
+    pub test: Option<Value>,
 }
 
 /// What a run of cases looked like: random programs that all fail at once would prove nothing.
@@ -74,11 +82,10 @@ pub struct Tally {
     pub gas: u64,
 }
 
-/// Runs the case of `seed` on both machines, ours with `dispatch`; the fork is drawn unless it is
-/// given.
+/// Runs the case of `seed` here with `dispatch` and on revm; the fork is drawn unless it is given.
 ///
 /// # Errors
-/// The first [`Difference`].
+/// The first [`Difference`], cut down.
 pub fn check(
     seed: u64,
     fork: Option<Fork>,
@@ -86,41 +93,93 @@ pub fn check(
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     let case = Case::of(seed, fork);
-    let (ours, our_state) = ours::run(&case, dispatch);
-    let (theirs, their_state) = peer::run(&case);
-    let differs = |what: String| Difference {
-        seed,
-        fork: case.fork,
-        what,
-    };
-    for (at, (us, them)) in ours.iter().zip(&theirs).enumerate() {
-        if us != them {
-            return Err(differs(format!(
-                "transaction {at}:\n  niwaki {us:?}\n  revm   {them:?}"
-            )));
-        }
-        tally.count(us);
+    let found = unlike_revm(&case, dispatch, &mut |outcome| tally.count(outcome));
+    match found {
+        Some(what) => Err(found_in(seed, case, what, &|case| {
+            unlike_revm(case, dispatch, &mut |_| ())
+        })),
+        None => Ok(()),
     }
-    let addresses: std::collections::BTreeSet<_> =
-        our_state.keys().chain(their_state.keys()).collect();
-    for address in addresses {
-        let (us, them) = (our_state.get(address), their_state.get(address));
-        if us != them {
-            return Err(differs(format!(
-                "account {address}:\n  niwaki {us:?}\n  revm   {them:?}"
-            )));
+}
+
+/// Runs the first transactions of the cases of `seeds` here and on go-ethereum, and compares their
+/// traces and the state after each; the fork is drawn unless it is given.
+///
+/// # Errors
+/// The first [`Difference`], cut down.
+pub fn check_traces(
+    seeds: Range<u64>,
+    fork: Option<Fork>,
+    peer: &Statetest,
+    tally: &mut Tally,
+) -> Result<(), Difference> {
+    let first = seeds.start;
+    let cases: Vec<Case> = seeds.map(|seed| Case::of(seed, fork)).collect();
+    let theirs = peer.run(&cases);
+    for ((seed, case), theirs) in (first..).zip(cases).zip(theirs) {
+        let (ours, ended) = trace::Trace::of(&case);
+        if let Some(what) = ours.difference(&theirs, case.fork) {
+            return Err(found_in(seed, case, what, &|case| {
+                let theirs = peer.run(std::slice::from_ref(case)).pop()?;
+                trace::Trace::of(case).0.difference(&theirs, case.fork)
+            }));
+        }
+        match ended {
+            Err(_) => tally.refused += 1,
+            Ok(result) => {
+                tally.gas += result.gas_used;
+                match result.exit {
+                    Exit::Revert => tally.reverted += 1,
+                    Exit::Halt(_) => tally.halted += 1,
+                    _ => tally.succeeded += 1,
+                }
+            }
         }
     }
     Ok(())
 }
 
+/// The difference that is left of a case in which `what` differs.
+fn found_in(seed: u64, case: Case, what: String, differs: shrink::Differs<'_>) -> Difference {
+    let fork = case.fork;
+    let (small, what) = shrink(case, what, differs);
+    let name = format!("fuzz-{}-{seed}", fork.name().to_lowercase());
+    let alone = small.transactions.len() == 1;
+    Difference {
+        seed,
+        fork,
+        what,
+        test: alone.then(|| state_test(&name, &small)),
+    }
+}
+
+/// What of a case differs from revm's; `ran` is told of what is alike.
+fn unlike_revm(case: &Case, dispatch: Dispatch, ran: &mut dyn FnMut(&Outcome)) -> Option<String> {
+    let (ours, our_state) = ours::run(case, dispatch);
+    let (theirs, their_state) = peer::run(case);
+    for (at, (us, them)) in ours.iter().zip(&theirs).enumerate() {
+        if us != them {
+            return Some(format!(
+                "transaction {at}:\n  niwaki {us:?}\n  revm   {them:?}"
+            ));
+        }
+        ran(us);
+    }
+    let addresses: BTreeSet<_> = our_state.keys().chain(their_state.keys()).collect();
+    addresses.into_iter().find_map(|address| {
+        let (us, them) = (our_state.get(address), their_state.get(address));
+        (us != them).then(|| format!("account {address}:\n  niwaki {us:?}\n  revm   {them:?}"))
+    })
+}
+
 /// How long to look, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
-    /// The first seed.
+    /// The seed of case 0.
     pub seed: u64,
-    /// Cases to run; `u64::MAX` for as many as the time allows.
-    pub cases: u64,
+    /// Cases to run, the first one and the one after the last; that is `u64::MAX` for as many as the
+    /// time allows.
+    pub cases: (u64, u64),
     /// When to stop.
     pub until: Option<Instant>,
     /// Threads.
@@ -129,59 +188,72 @@ pub struct Search {
     pub chunk: u64,
 }
 
-/// What checks the case of one seed: [`check`] or [`check_block`].
-pub type Check<'a> = &'a (dyn Fn(u64, &mut Tally) -> Result<(), Difference> + Sync);
+/// What has been looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looked {
+    /// Cases that were run.
+    pub cases: u64,
+    /// All cases before this one were run, where the search began or later.
+    pub next: u64,
+    /// What they looked like.
+    pub tally: Tally,
+}
 
-/// Runs cases until the search is over or a difference is found. Gives the number of cases run
-/// and what they looked like; `progress` is told of the number now and then.
+/// What checks the cases of some seeds: [`check`], [`check_block`] or [`check_traces`].
+pub type Check<'a> = &'a (dyn Fn(Range<u64>, &mut Tally) -> Result<(), Difference> + Sync);
+
+/// Runs cases until the search is over or a difference is found. `goes_on` is told of what has been
+/// looked at now and then, and says whether to look further; what has been begun is ended.
 ///
 /// # Errors
 /// The [`Difference`] found first.
 pub fn search(
     search: &Search,
     check: Check<'_>,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Result<(u64, Tally), Difference> {
-    let next = AtomicU64::new(0);
-    let done = AtomicU64::new(0);
+    goes_on: &(dyn Fn(&Looked) -> bool + Sync),
+) -> Result<Looked, Difference> {
+    let (first, end) = search.cases;
     let found: Mutex<Option<Difference>> = Mutex::new(None);
-    let tally = Mutex::new(Tally::default());
-    let stop = || {
-        let late = search.until.is_some_and(|until| Instant::now() >= until);
-        late || found
-            .lock()
-            .expect("no thread panics while it holds the lock")
-            .is_some()
-    };
+    // What has been looked at, what comes next, and the chunks that are being looked at.
+    let shared = Mutex::new((Looked::default(), first, BTreeSet::new()));
+    let lock = || shared.lock().expect("no thread panics while it holds it");
+    let late = || search.until.is_some_and(|until| Instant::now() >= until);
     let work = || {
-        let mut own = Tally::default();
-        while !stop() {
-            let first = next.fetch_add(search.chunk, Ordering::Relaxed);
-            if first >= search.cases {
+        while !late() && found.lock().expect("as above").is_none() {
+            let mut held = lock();
+            let (looked, next, running) = &mut *held;
+            looked.next = running.first().copied().unwrap_or(*next);
+            if *next >= end || !goes_on(looked) {
                 break;
             }
-            let chunk = first..first.saturating_add(search.chunk).min(search.cases);
-            let cases = chunk.end - chunk.start;
-            for case in chunk {
-                let seed = search.seed.wrapping_add(case);
-                if let Err(difference) = check(seed, &mut own) {
-                    *found.lock().expect("as above") = Some(difference);
-                    return;
-                }
+            let chunk = *next..next.saturating_add(search.chunk).min(end);
+            *next = chunk.end;
+            running.insert(chunk.start);
+            drop(held);
+
+            let mut tally = Tally::default();
+            let seed = |case: u64| search.seed.saturating_add(case);
+            let result = check(seed(chunk.start)..seed(chunk.end), &mut tally);
+            if let Err(difference) = result {
+                *found.lock().expect("as above") = Some(difference);
+                return;
             }
-            progress(done.fetch_add(cases, Ordering::Relaxed) + cases);
+            let (looked, _, running) = &mut *lock();
+            running.remove(&chunk.start);
+            looked.cases += chunk.end - chunk.start;
+            looked.tally.add(&tally);
         }
-        tally.lock().expect("as above").add(&own);
     };
     std::thread::scope(|scope| {
         for _ in 0..search.jobs.max(1) {
             scope.spawn(work);
         }
     });
-    match found.into_inner().expect("as above") {
-        Some(difference) => Err(difference),
-        None => Ok((done.into_inner(), tally.into_inner().expect("as above"))),
+    if let Some(difference) = found.into_inner().expect("as above") {
+        return Err(difference);
     }
+    let (looked, next, _) = shared.into_inner().expect("as above");
+    Ok(Looked { next, ..looked })
 }
 
 impl Tally {
@@ -219,16 +291,18 @@ mod tests {
         for dispatch in Dispatch::ALL {
             let look = Search {
                 seed: 0,
-                cases: 1000,
+                cases: (0, 1000),
                 until: None,
                 jobs: 2,
                 chunk: 64,
             };
-            let check = |seed, tally: &mut Tally| check(seed, None, dispatch, tally);
-            match search(&look, &check, &|_| ()) {
+            let check = |mut seeds: Range<u64>, tally: &mut Tally| {
+                seeds.try_for_each(|seed| check(seed, None, dispatch, tally))
+            };
+            match search(&look, &check, &|_| true) {
                 Err(difference) => panic!("{difference:?}"),
-                Ok((cases, tally)) => {
-                    assert_eq!(cases, 1000);
+                Ok(Looked { cases, next, tally }) => {
+                    assert_eq!((cases, next), (1000, 1000));
                     assert!(
                         tally.succeeded > 500,
                         "most cases must get somewhere: {tally:?}"

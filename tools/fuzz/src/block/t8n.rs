@@ -2,6 +2,7 @@
 
 use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
+use crate::state_test::{alloc, quantity};
 use niwaki_primitives::{Address, B256, Bloom, Bytes, Log, Receipt, TxEnvelope, U256, hex, rlp};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use serde_json::{Map, Value, json};
@@ -121,28 +122,6 @@ impl T8n {
             ),
         }
     }
-}
-
-fn quantity(value: impl std::fmt::LowerHex) -> Value {
-    Value::String(format!("{value:#x}"))
-}
-
-fn alloc(state: &MemoryState) -> Value {
-    let accounts = state.accounts.iter().map(|(address, account)| {
-        let storage: Map<String, Value> = account
-            .storage
-            .iter()
-            .map(|(slot, value)| (B256::from(*slot).to_string(), json!(B256::from(*value))))
-            .collect();
-        let account = json!({
-            "nonce": quantity(account.nonce),
-            "balance": quantity(account.balance),
-            "code": hex::encode_prefixed(&**account.code),
-            "storage": storage,
-        });
-        (address.to_string(), account)
-    });
-    Value::Object(accounts.collect())
 }
 
 fn env(case: &BlockCase) -> Value {

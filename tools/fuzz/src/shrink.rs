@@ -1,0 +1,335 @@
+//! Cutting a case down to what it needs: fewer transactions and accounts, shorter code, smaller
+//! values, as long as something still differs.
+
+use crate::case::{CHAIN_ID, Case, sign};
+use niwaki_execution::Executor;
+use niwaki_primitives::{
+    AccessList, Address, Bytes, Transaction, TxEnvelope, TxKind, TxLegacy, U256,
+};
+use niwaki_rules::ChainSpec;
+use niwaki_testkit::MemoryAccount;
+
+/// What differs in a case, if anything does.
+pub(crate) type Differs<'a> = &'a dyn Fn(&Case) -> Option<String>;
+
+/// Most cases that are tried.
+const MOST_TRIES: usize = 20_000;
+const JUMPDEST: u8 = 0x5b;
+/// Bytes of which every piece is tried.
+const FEW: usize = 128;
+
+struct Shrink<'a> {
+    case: Case,
+    what: String,
+    differs: Differs<'a>,
+    tries: usize,
+}
+
+/// Cuts down `case`, in which `what` differs; what of it still does, and what that is.
+pub(crate) fn shrink(case: Case, what: String, differs: Differs<'_>) -> (Case, String) {
+    let mut shrink = Shrink {
+        case,
+        what,
+        differs,
+        tries: 0,
+    };
+    while shrink.round() && shrink.tries < MOST_TRIES {}
+    (shrink.case, shrink.what)
+}
+
+impl Shrink<'_> {
+    /// Keeps what `change` makes of the case if it makes anything of it and something still differs.
+    fn attempt(&mut self, change: impl FnOnce(&mut Case) -> Option<()>) -> bool {
+        let mut smaller = self.case.clone();
+        if self.tries >= MOST_TRIES || change(&mut smaller).is_none() {
+            return false;
+        }
+        self.tries += 1;
+        let found = (self.differs)(&smaller);
+        let differs = found.is_some();
+        if let Some(what) = found {
+            (self.case, self.what) = (smaller, what);
+        }
+        differs
+    }
+
+    /// Tries everything once; true if something became smaller.
+    fn round(&mut self) -> bool {
+        let mut smaller = self.transactions();
+        for address in self.addresses() {
+            smaller |= self.attempt(|case| case.state.accounts.remove(&address).map(drop));
+        }
+        for at in 0..self.case.transactions.len() {
+            smaller |= self.transaction(at);
+        }
+        for address in self.addresses() {
+            smaller |= self.account(address);
+        }
+        smaller
+    }
+
+    fn addresses(&self) -> Vec<Address> {
+        self.case.state.accounts.keys().copied().collect()
+    }
+
+    fn transactions(&mut self) -> bool {
+        let mut smaller = false;
+        let mut at = 0;
+        while at < self.case.transactions.len() && self.case.transactions.len() > 1 {
+            let gone = self.attempt(|case| case.transactions.drain(at..=at).next().map(drop))
+                || (at == 0 && self.attempt(run_first));
+            smaller |= gone;
+            at += usize::from(!gone);
+        }
+        smaller
+    }
+
+    fn transaction(&mut self, at: usize) -> bool {
+        let mut smaller = self.edit(at, plain);
+        for count in (0..authorizations(&self.case.transactions[at].0)).rev() {
+            smaller |= self.edit(at, |tx| without_authorization(tx, count));
+        }
+        smaller |= self.edit(at, without_access_list);
+        smaller |= self.edit(at, |tx| with_value(tx, U256::ZERO));
+        // A callee that does it by itself, in the place of its caller.
+        for address in self.addresses() {
+            smaller |= self.attempt(|case| {
+                let tx = &mut case.transactions[at].0;
+                let caller = tx.to().filter(|to| *to != address)?;
+                *tx = with_receiver(tx, address);
+                case.state.accounts.remove(&caller).map(drop)
+            });
+        }
+        let code = self.case.transactions[at].0.is_create();
+        smaller |= self.bytes(
+            code,
+            &|case| case.transactions[at].0.input().to_vec(),
+            &|case, bytes| {
+                let tx = &mut case.transactions[at].0;
+                *tx = with_input(tx, bytes.into());
+            },
+        );
+        // The least gas that does, roughly.
+        while self.edit(at, |tx| with_gas(tx, tx.gas_limit() / 2))
+            || self.edit(at, |tx| with_gas(tx, tx.gas_limit() / 8 * 7))
+        {
+            smaller = true;
+        }
+        smaller
+    }
+
+    /// Puts another transaction in the place of one.
+    fn edit(&mut self, at: usize, change: impl FnOnce(&TxEnvelope) -> Option<TxEnvelope>) -> bool {
+        self.attempt(|case| {
+            let tx = &mut case.transactions[at].0;
+            *tx = change(tx)?;
+            Some(())
+        })
+    }
+
+    fn account(&mut self, address: Address) -> bool {
+        let held = |case: &Case| case.state.accounts[&address].clone();
+        let put = |case: &mut Case, account: MemoryAccount| case.state.insert(address, account);
+        let mut smaller = false;
+        for slot in held(&self.case).storage.into_keys() {
+            smaller |= self.attempt(|case| {
+                let account = case.state.accounts.get_mut(&address)?;
+                account.storage.remove(&slot).map(drop)
+            });
+        }
+        smaller |= self.attempt(|case| {
+            let account = held(case);
+            let balance = U256::ZERO;
+            (account.balance > balance).then(|| put(case, MemoryAccount { balance, ..account }))
+        });
+        smaller |= self.attempt(|case| {
+            let account = held(case);
+            let nonce = 0;
+            (account.nonce > nonce).then(|| put(case, MemoryAccount { nonce, ..account }))
+        });
+        let code = |case: &Case| held(case).code.to_vec();
+        let set = |case: &mut Case, code: Vec<u8>| {
+            let code = Bytes::from(code).into();
+            let account = held(case);
+            put(case, MemoryAccount { code, ..account });
+        };
+        smaller | self.bytes(true, &code, &set)
+    }
+
+    /// Takes pieces out of bytes, the large ones first; of code, it also moves jumps, puts JUMPDESTs in the place
+    /// of what holds jumps in theirs, and makes what is pushed zero.
+    fn bytes(
+        &mut self,
+        is_code: bool,
+        get: &dyn Fn(&Case) -> Vec<u8>,
+        set: &dyn Fn(&mut Case, Vec<u8>),
+    ) -> bool {
+        let mut smaller = false;
+        let length = |shrink: &Self| get(&shrink.case).len();
+        let mut size = length(self);
+        while size > 0 {
+            // Of few bytes, every piece.
+            let few = length(self) <= FEW;
+            let mut end = length(self);
+            while end > 0 {
+                let start = end.saturating_sub(size);
+                let gone = self.attempt(|case| {
+                    let mut bytes = get(case);
+                    if is_code {
+                        move_jumps(&mut bytes, start, end);
+                    }
+                    bytes.drain(start..end);
+                    set(case, bytes);
+                    Some(())
+                });
+                let filled = !gone && self.fill(is_code, (start, end), get, set);
+                smaller |= gone | filled;
+                end = match few && !gone {
+                    true if start == 0 => 0,
+                    true => end - 1,
+                    false => start,
+                };
+            }
+            size = if few { size - 1 } else { size / 2 };
+        }
+        smaller
+    }
+
+    fn fill(
+        &mut self,
+        is_code: bool,
+        (start, end): (usize, usize),
+        get: &dyn Fn(&Case) -> Vec<u8>,
+        set: &dyn Fn(&mut Case, Vec<u8>),
+    ) -> bool {
+        let with = if is_code { JUMPDEST } else { 0 };
+        // Zero, where it is pushed, is as small; what is either already stays.
+        let fills = [Some(with), is_code.then_some(0)];
+        fills.into_iter().flatten().any(|with| {
+            self.attempt(|case| {
+                let mut bytes = get(case);
+                let piece = bytes.get_mut(start..end)?;
+                if piece.iter().all(|byte| matches!(*byte, 0 | JUMPDEST)) {
+                    return None;
+                }
+                piece.fill(with);
+                set(case, bytes);
+                Some(())
+            })
+        })
+    }
+}
+
+/// Has the jumps of code, where what was pushed just before says where, lead where they led when the
+/// bytes from `start` to `end` are gone.
+fn move_jumps(code: &mut [u8], start: usize, end: usize) {
+    const PUSH2: u8 = 0x61;
+    const JUMPS: [u8; 2] = [0x56, 0x57];
+    for at in 0..code.len().saturating_sub(3) {
+        let [PUSH2, high, low, jump] = code[at..at + 4] else {
+            continue;
+        };
+        let target = u16::from_be_bytes([high, low]);
+        if JUMPS.contains(&jump) && usize::from(target) >= end {
+            let gone = u16::try_from(end - start).expect("the target is beyond");
+            code[at + 1..at + 3].copy_from_slice(&(target - gone).to_be_bytes());
+        }
+    }
+}
+
+/// Puts the state after the first transaction in the place of that transaction.
+fn run_first(case: &mut Case) -> Option<()> {
+    let (tx, sender) = case.transactions.remove(0);
+    let spec = ChainSpec::single(CHAIN_ID, case.fork);
+    let diff = {
+        let mut executor = Executor::new(&spec, &case.header, &case.state);
+        executor.process_transaction(&tx, sender, None).ok()?;
+        executor.diff()
+    };
+    case.state.apply(&diff);
+    Some(())
+}
+
+/// The transaction with `change` made to its fields, whatever its type.
+macro_rules! changed {
+    ($tx:expr, $fields:ident => $change:expr) => {
+        match $tx {
+            TxEnvelope::Legacy(signed) => changed!(@ signed, $fields => $change),
+            TxEnvelope::Eip2930(signed) => changed!(@ signed, $fields => $change),
+            TxEnvelope::Eip1559(signed) => changed!(@ signed, $fields => $change),
+            TxEnvelope::Eip4844(signed) => changed!(@ signed, $fields => $change),
+            TxEnvelope::Eip7702(signed) => changed!(@ signed, $fields => $change),
+        }
+    };
+    (@ $signed:ident, $fields:ident => $change:expr) => {{
+        let mut $fields = $signed.tx().clone();
+        $change;
+        sign($fields)
+    }};
+}
+
+fn with_value(tx: &TxEnvelope, value: U256) -> Option<TxEnvelope> {
+    (tx.value() != value).then(|| changed!(tx, fields => fields.value = value))
+}
+
+/// A transaction that does not create, to someone else.
+fn with_receiver(tx: &TxEnvelope, to: Address) -> TxEnvelope {
+    match tx {
+        TxEnvelope::Legacy(signed) => changed!(@ signed, fields => fields.to = to.into()),
+        TxEnvelope::Eip2930(signed) => changed!(@ signed, fields => fields.to = to.into()),
+        TxEnvelope::Eip1559(signed) => changed!(@ signed, fields => fields.to = to.into()),
+        TxEnvelope::Eip4844(signed) => changed!(@ signed, fields => fields.to = to),
+        TxEnvelope::Eip7702(signed) => changed!(@ signed, fields => fields.to = to),
+    }
+}
+
+fn with_gas(tx: &TxEnvelope, gas: u64) -> Option<TxEnvelope> {
+    (gas > 0 && gas < tx.gas_limit()).then(|| changed!(tx, fields => fields.gas_limit = gas))
+}
+
+fn with_input(tx: &TxEnvelope, input: Bytes) -> TxEnvelope {
+    changed!(tx, fields => fields.input = input)
+}
+
+/// One of the oldest type, which has the fewest fields.
+fn plain(tx: &TxEnvelope) -> Option<TxEnvelope> {
+    (!matches!(tx, TxEnvelope::Legacy(_))).then(|| {
+        sign(TxLegacy {
+            chain_id: Some(CHAIN_ID),
+            nonce: tx.nonce(),
+            gas_price: tx.max_fee_per_gas(),
+            gas_limit: tx.gas_limit(),
+            to: tx.to().map_or(TxKind::Create, TxKind::Call),
+            value: tx.value(),
+            input: tx.input().clone(),
+        })
+    })
+}
+
+fn without_access_list(tx: &TxEnvelope) -> Option<TxEnvelope> {
+    let list = tx.access_list().filter(|list| !list.is_empty());
+    list?;
+    let none = AccessList::default();
+    Some(match tx {
+        TxEnvelope::Legacy(_) => return None,
+        TxEnvelope::Eip2930(signed) => changed!(@ signed, fields => fields.access_list = none),
+        TxEnvelope::Eip1559(signed) => changed!(@ signed, fields => fields.access_list = none),
+        TxEnvelope::Eip4844(signed) => changed!(@ signed, fields => fields.access_list = none),
+        TxEnvelope::Eip7702(signed) => changed!(@ signed, fields => fields.access_list = none),
+    })
+}
+
+fn authorizations(tx: &TxEnvelope) -> usize {
+    tx.authorization_list().map_or(0, <[_]>::len)
+}
+
+fn without_authorization(tx: &TxEnvelope, at: usize) -> Option<TxEnvelope> {
+    let TxEnvelope::Eip7702(signed) = tx else {
+        return None;
+    };
+    (at < signed.tx().authorization_list.len())
+        .then(|| changed!(@ signed, fields => { fields.authorization_list.remove(at); }))
+}
+
+#[cfg(test)]
+mod tests;
