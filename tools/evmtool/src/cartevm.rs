@@ -1,4 +1,5 @@
-//! `niwaki-evm cartevm`: every opcode by itself, or every pair of them, as densely as a program can hold it.
+//! `niwaki-evm cartevm`: every opcode by itself, or every pair of them, as densely as a program can hold it;
+//! or known attacks.
 //!
 //! What comes of it is where a machine is slow for what it is paid. Each case is run in batches that alternate
 //! with the peer's; the figure of a case is the median of its batches.
@@ -7,6 +8,7 @@ mod machine;
 mod plot;
 mod program;
 mod report;
+mod worst;
 
 use crate::command::DispatchChoice;
 use crate::run::fork_of;
@@ -14,11 +16,12 @@ use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use machine::{Ours, Revm};
 use niwaki_evm::Table;
-use niwaki_primitives::Fork;
+use niwaki_primitives::{Address, Bytes, Fork};
 use program::Program;
 use report::{Case, Report};
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use worst::Worst;
 
 /// Number of the block that programs stand in.
 const NUMBER: u64 = 1_000;
@@ -41,12 +44,15 @@ pub(crate) struct CartOptions {
         value_parser = clap::value_parser!(u32).range(512..=60_000)
     )]
     code_size: u32,
-    /// Only these opcodes, such as `MULMOD,SLOAD`; with --pairs the first of each pair.
+    /// Only these opcodes, such as `MULMOD,SLOAD`; with --pairs the first of each pair, with --worst attacks.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
     /// Every pair of opcodes instead of each by itself.
     #[arg(long)]
     pairs: bool,
+    /// Known attacks instead: state swept cold, large code, creations, deep calls, precompiled contracts.
+    #[arg(long, conflicts_with = "pairs")]
+    worst: bool,
     /// Runs of each case, after one to warm up.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
@@ -72,12 +78,19 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
     let fork = fork_of(&options.fork)?;
     // Runs are the same again and again: each is to count.
     niwaki_crypto::set_precompile_result_bytes(0);
-    let cases = options.cases(Table::of(fork))?;
+    let measures: Vec<Measure<'_>> = match options.worst {
+        true => options.attacks(fork)?,
+        false => options
+            .cases(Table::of(fork))?
+            .into_iter()
+            .map(|opcodes| -> Measure<'_> { Box::new(move || options.measure(fork, &opcodes)) })
+            .collect(),
+    };
     let (mut measured, mut left_out) = (Vec::new(), Vec::new());
-    let count = cases.len();
-    for (at, opcodes) in cases.into_iter().enumerate() {
+    let count = measures.len();
+    for (at, measure) in measures.into_iter().enumerate() {
         progress(at, count);
-        match options.measure(fork, &opcodes)? {
+        match measure()? {
             Ok(case) => measured.push(case),
             Err(why) => left_out.push(why),
         }
@@ -101,6 +114,9 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
     }
     Ok(())
 }
+
+/// Gives a case; its name and the reason if the program does not run to its end even once.
+type Measure<'a> = Box<dyn FnOnce() -> Result<Result<Case, String>> + 'a>;
 
 /// How far it is, on a terminal.
 fn progress(at: usize, of: usize) {
@@ -148,10 +164,9 @@ impl CartOptions {
         let size = usize::try_from(self.code_size)?;
         let program = Program::of(Table::of(fork), opcodes, size)
             .ok_or_else(|| eyre!("an opcode is missing from {fork}"))?;
-        let failed = || format!("the program of {}", program.name);
         let straight = |count| {
             let code = program.straight(count);
-            Ours::new(&program, code, fork, self.dispatch).run(self.gas)
+            Ours::new(&program.contracts, code, fork, self.dispatch).run(self.gas)
         };
         // The first run of the units may cost more than the others.
         let runs = [0, 1, program.count].map(straight);
@@ -161,9 +176,57 @@ impl CartOptions {
         let [none, one, all] = runs.map(|run| run.map_or(0, |(_, gas)| gas));
         let each = all.saturating_sub(one) as f64 / (program.count - 1).max(1) as f64;
         let code = program.looped(all + all / 8 + program::MOST_HANDED);
-        let ours = Ours::new(&program, code.clone(), fork, self.dispatch);
-        let revm = self.revm.then(|| Revm::new(&program, code, fork));
-        let revm = revm.flatten();
+        let machines = self.machines(fork, &program.contracts, code);
+        let ran = |gas: u64| gas.saturating_sub(none) as f64 / each;
+        self.race(program.name, &machines, &ran).map(Ok)
+    }
+
+    /// The attacks that are asked for.
+    fn attacks(&self, fork: Fork) -> Result<Vec<Measure<'_>>> {
+        ensure!(
+            self.gas > 2 * worst::MARGIN,
+            "--gas {} is too little for --worst; give more than {}",
+            self.gas,
+            2 * worst::MARGIN
+        );
+        let all = worst::of(fork);
+        let is_named = |worst: &Worst, name: &String| worst.name.eq_ignore_ascii_case(name);
+        for name in &self.only {
+            ensure!(
+                all.iter().any(|worst| is_named(worst, name)),
+                "--only {name} is no attack of {}; give some of {}",
+                self.fork,
+                all.iter()
+                    .map(|worst| worst.name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+        }
+        let wanted = all.into_iter().filter(|worst| {
+            self.only.is_empty() || self.only.iter().any(|name| is_named(worst, name))
+        });
+        let measure = |worst: Worst| -> Measure<'_> { Box::new(move || self.attack(fork, &worst)) };
+        Ok(wanted.map(measure).collect())
+    }
+
+    fn attack(&self, fork: Fork, worst: &Worst) -> Result<Result<Case, String>> {
+        let machines = self.machines(fork, &worst.contracts, worst.code.clone());
+        let times = match machines.0.times(self.gas, worst.start) {
+            Ok(times) => times,
+            Err(error) => return Ok(Err(format!("{}: {error}", worst.name))),
+        };
+        let ran = |_| times as f64;
+        self.race(worst.name.to_owned(), &machines, &ran).map(Ok)
+    }
+
+    /// Runs a program in batches, in turn with the peer; `ran` says of its gas how often it did what it does.
+    fn race(
+        &self,
+        name: String,
+        (ours, revm): &(Ours, Option<Revm>),
+        ran: &dyn Fn(u64) -> f64,
+    ) -> Result<Case> {
+        let failed = || format!("the program of {name}");
         let (_, gas) = ours.run(self.gas).wrap_err_with(failed)?;
         let mut times = Vec::new();
         for _ in 0..self.batches {
@@ -171,15 +234,21 @@ impl CartOptions {
             let peer = revm.as_ref().map(|revm| revm.run(self.gas)).transpose();
             let peer = peer.wrap_err_with(failed)?;
             if let Some((_, theirs)) = peer {
-                ensure!(
-                    theirs == gas,
-                    "{}: {gas} gas here, {theirs} on revm",
-                    program.name
-                );
+                ensure!(theirs == gas, "{name}: {gas} gas here, {theirs} on revm");
             }
             times.push((took, peer.map(|(took, _)| took)));
         }
-        let ran = gas.saturating_sub(none) as f64 / each;
-        Ok(Ok(Case::new(program.name, (gas, ran), &times)))
+        Ok(Case::new(name, (gas, ran(gas)), &times))
+    }
+
+    fn machines(
+        &self,
+        fork: Fork,
+        contracts: &[(Address, Bytes)],
+        code: Bytes,
+    ) -> (Ours, Option<Revm>) {
+        let ours = Ours::new(contracts, code.clone(), fork, self.dispatch);
+        let revm = self.revm.then(|| Revm::new(contracts, code, fork));
+        (ours, revm.flatten())
     }
 }

@@ -127,6 +127,11 @@ fn what_can_not_be_measured_is_refused_with_the_reason() {
             vec!["--gas", "1000"],
             "it ends by Halt(OutOfGas)); --gas 1000 may not be enough",
         ),
+        (
+            vec!["--worst", "--only", "NOPE"],
+            "--only NOPE is no attack of Osaka; give some of cold-sload",
+        ),
+        (vec!["--worst", "--gas", "1000"], "too little for --worst"),
         (vec!["--code-size", "10"], "10 is not in 512..=60000"),
     ] {
         let output = run(&arguments);
@@ -135,5 +140,41 @@ fn what_can_not_be_measured_is_refused_with_the_reason() {
             !output.status.success() && errors.contains(text),
             "{errors}"
         );
+    }
+}
+
+/// The program itself compares the gas of both machines.
+#[test]
+fn every_attack_that_a_fork_knows_runs_with_the_gas_that_it_uses_on_revm() {
+    for (fork, attacks) in [("Frontier", 8), ("Byzantium", 15), ("Osaka", 25)] {
+        let options = ["--worst", "--fork", fork, "--revm", "--gas", "3000000"];
+        let report = report(&options);
+        assert!(
+            report["left_out"].as_array().unwrap().is_empty(),
+            "{report}"
+        );
+        assert_eq!(cases(&report).len(), attacks, "{fork}");
+        assert!(report.get("code_size").is_none());
+        for case in cases(&report) {
+            assert!(case["times"].as_u64().unwrap() > 1, "{case}");
+            assert!(case["over_revm"].as_f64().unwrap() > 0.0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn attacks_pay_for_what_they_are_named_for() {
+    let names = "cold-sload,jumpdest-wall,point-evaluation,create2";
+    let report = report(&["--worst", "--only", names, "--gas", "6000000"]);
+    for (name, gas) in [
+        ("cold-sload", 2_100.0),
+        ("jumpdest-wall", 24_000.0),
+        ("point-evaluation", 50_000.0),
+        ("create2", 32_000.0),
+    ] {
+        let mut all = cases(&report).iter();
+        let case = all.find(|case| case["name"] == name).unwrap();
+        let each = case["gas"].as_f64().unwrap() / case["times"].as_f64().unwrap();
+        assert!(each > gas && each < gas * 1.05 + 200.0, "{each}: {case}");
     }
 }

@@ -1,9 +1,8 @@
 //! A program on a machine: ours, and revm.
 
-use super::program::Program;
 use crate::command::DispatchChoice;
 use eyre::{Result, ensure, eyre};
-use niwaki_evm::{BlockEnv, Evm, Exit, Message, Table, Target, TxEnv};
+use niwaki_evm::{BlockEnv, Evm, Exit, Message, Step, Table, Target, Tracer, TxEnv};
 use niwaki_fuzz::spec_id;
 use niwaki_primitives::{Address, B256, Bytes, Fork, TxKind, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -34,13 +33,13 @@ pub(super) type Run = (Duration, u64);
 
 impl Ours {
     pub(super) fn new(
-        program: &Program,
+        contracts: &[(Address, Bytes)],
         code: Bytes,
         fork: Fork,
         dispatch: DispatchChoice,
     ) -> Self {
         let mut state = MemoryState::default();
-        for (address, code) in program.contracts.iter().cloned().chain([(CONTRACT, code)]) {
+        for (address, code) in contracts.iter().cloned().chain([(CONTRACT, code)]) {
             state.insert(
                 address,
                 MemoryAccount {
@@ -60,8 +59,19 @@ impl Ours {
         }
     }
 
+    /// How often the opcode at `pc` of the code runs.
+    pub(super) fn times(&self, gas: u64, pc: usize) -> Result<u64> {
+        let mut times = Times { pc, count: 0 };
+        self.watched(gas, Some(&mut times))?;
+        Ok(times.count)
+    }
+
     /// Calls it once with so much gas; the changes are gathered, as a block would.
     pub(super) fn run(&self, gas: u64) -> Result<Run> {
+        self.watched(gas, None)
+    }
+
+    fn watched(&self, gas: u64, tracer: Option<&mut dyn Tracer>) -> Result<Run> {
         let began = Instant::now();
         let block = BlockEnv {
             number: super::NUMBER,
@@ -87,7 +97,7 @@ impl Ours {
                 gas,
                 reservoir: 0,
             },
-            None,
+            tracer,
         )?;
         let world = evm.world();
         world.end_transaction();
@@ -101,6 +111,18 @@ impl Ours {
     }
 }
 
+/// Counts how often an opcode of the first frame runs.
+struct Times {
+    pc: usize,
+    count: u64,
+}
+
+impl Tracer for Times {
+    fn step(&mut self, step: &Step<'_>) {
+        self.count += u64::from(step.depth() == 1 && step.pc() == self.pc);
+    }
+}
+
 /// The same on revm, by the whole of its `transact`.
 pub(super) struct Revm {
     state: CacheDB<EmptyDB>,
@@ -109,9 +131,9 @@ pub(super) struct Revm {
 
 impl Revm {
     /// `None` for a fork that it has no rules of, or whose gas a call alone does not have.
-    pub(super) fn new(program: &Program, code: Bytes, fork: Fork) -> Option<Self> {
+    pub(super) fn new(contracts: &[(Address, Bytes)], code: Bytes, fork: Fork) -> Option<Self> {
         let mut state = CacheDB::new(EmptyDB::default());
-        for (address, code) in program.contracts.iter().cloned().chain([(CONTRACT, code)]) {
+        for (address, code) in contracts.iter().cloned().chain([(CONTRACT, code)]) {
             let code = Bytecode::new_raw(code);
             let info = AccountInfo::default().with_code(code).with_nonce(1);
             state.insert_account_info(address, info.with_balance(U256::from(1)));

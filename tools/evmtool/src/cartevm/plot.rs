@@ -34,7 +34,7 @@ pub(super) fn svg(report: &Report) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"10\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"13\">Mgas/s of each opcode, {}; dots are \
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"13\">Mgas/s of each case, {}; dots are \
          revm's</text>\n",
         report.fork
     );

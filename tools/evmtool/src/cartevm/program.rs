@@ -19,16 +19,16 @@ const fn ending(opcode: u8) -> Address {
     Address::new(bytes)
 }
 
-const STOP: u8 = 0x00;
-const GT: u8 = 0x11;
-const POP: u8 = 0x50;
-const JUMPI: u8 = 0x57;
-const GAS: u8 = 0x5a;
-const JUMPDEST: u8 = 0x5b;
+pub(super) const STOP: u8 = 0x00;
+pub(super) const GT: u8 = 0x11;
+pub(super) const POP: u8 = 0x50;
+pub(super) const JUMPI: u8 = 0x57;
+pub(super) const GAS: u8 = 0x5a;
+pub(super) const JUMPDEST: u8 = 0x5b;
 const PUSH1: u8 = 0x60;
 const DUP1: u8 = 0x80;
 const RETURN: u8 = 0xf3;
-const STATICCALL: u8 = 0xfa;
+pub(super) const STATICCALL: u8 = 0xfa;
 
 /// Gas that a unit hands to a call at most; before EIP-150 it must be there.
 pub(super) const MOST_HANDED: u64 = 40_000;
@@ -71,18 +71,18 @@ pub(super) struct Program {
     pub(super) contracts: Vec<(Address, Bytes)>,
 }
 
-fn word(value: u64) -> U256 {
+pub(super) fn word(value: u64) -> U256 {
     U256::from(value)
 }
 
-fn push(out: &mut Vec<u8>, value: U256) {
+pub(super) fn push(out: &mut Vec<u8>, value: U256) {
     let bytes = value.to_be_bytes_trimmed_vec();
     let bytes = if bytes.is_empty() { vec![0] } else { bytes };
     out.push(PUSH1 + u8::try_from(bytes.len() - 1).expect("32 bytes at most"));
     out.extend_from_slice(&bytes);
 }
 
-fn address_word(address: Address) -> U256 {
+pub(super) fn address_word(address: Address) -> U256 {
     address.into_word().into()
 }
 

@@ -87,7 +87,9 @@ impl Case {
 pub(super) struct Report {
     pub(super) fork: &'static str,
     gas: u64,
-    code_size: u32,
+    /// Bytes of each program, about, where they are made so long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_size: Option<u32>,
     batches: u32,
     pub(super) median_mgas_per_second: f64,
     /// How much slower than that the slowest is.
@@ -109,7 +111,7 @@ impl Report {
         Self {
             fork: fork.name(),
             gas: options.gas,
-            code_size: options.code_size,
+            code_size: (!options.worst).then_some(options.code_size),
             batches: options.batches,
             median_mgas_per_second: median,
             median_over_slowest: median / rates.first().copied().unwrap_or(median),
@@ -120,11 +122,12 @@ impl Report {
 
     pub(super) fn print(&self, slowest: usize) {
         println!(
-            "{} cases, {}, {} gas each, {} bytes of code, medians of {} runs",
+            "{} cases, {}, {} gas each, {}medians of {} runs",
             self.cases.len(),
             self.fork,
             self.gas,
-            self.code_size,
+            self.code_size
+                .map_or(String::new(), |size| format!("{size} bytes of code, ")),
             self.batches
         );
         println!(
