@@ -1,3 +1,5 @@
+//! What is found is cut down to what it takes, and no further.
+
 use super::*;
 use crate::trace::run;
 use niwaki_evm::{Step, Tracer};
