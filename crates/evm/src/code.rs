@@ -42,7 +42,7 @@ impl Code {
         let mut padded = vec![0; code.len() + PADDING];
         padded[..code.len()].copy_from_slice(code);
         Self {
-            jumpdests: mark_jumpdests(code),
+            jumpdests: crate::jumpdests::mark(code),
             padded: padded.into(),
             length: code.len(),
             hash,
@@ -130,25 +130,6 @@ pub fn delegation(code: &[u8]) -> Option<Address> {
         }
         _ => None,
     }
-}
-
-/// One bit per byte, set where a JUMPDEST stands that is not the operand of a PUSH.
-fn mark_jumpdests(code: &[u8]) -> Box<[u8]> {
-    const JUMPDEST: u8 = 0x5b;
-    const PUSH1: u8 = 0x60;
-    const PUSH32: u8 = 0x7f;
-    let mut marks = vec![0; code.len().div_ceil(8)];
-    let mut at = 0;
-    while let Some(opcode) = code.get(at) {
-        if *opcode == JUMPDEST {
-            marks[at / 8] |= 1 << (at % 8);
-        }
-        at += 1;
-        if (PUSH1..=PUSH32).contains(opcode) {
-            at += usize::from(opcode - PUSH1) + 1;
-        }
-    }
-    marks.into()
 }
 
 #[cfg(test)]

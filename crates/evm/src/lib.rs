@@ -24,6 +24,7 @@ mod frame;
 mod fused;
 mod gas;
 mod interpreter;
+mod jumpdests;
 mod modulus;
 mod ops;
 mod slot_hashes;
