@@ -7,6 +7,7 @@
 //! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
 
 mod bls_pure;
+mod bn254;
 mod keccak;
 mod kzg;
 mod kzg_pure;

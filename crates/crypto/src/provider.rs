@@ -2,7 +2,7 @@
 
 use crate::modexp::modexp;
 use crate::self_test::SelfTest;
-use crate::{SignatureError, bls_pure, self_test};
+use crate::{SignatureError, bls_pure, bn254, self_test};
 use alloy_primitives::{B256, B512};
 use revm_precompile::bls12_381::{G1Point, G1PointScalar, G2Point, G2PointScalar};
 use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as recovery};
@@ -75,6 +75,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
             native_recovery: is_fast(SECP256K1),
             native_bls: is_fast(BLS12_381),
             native_kzg: is_fast(KZG),
+            own_bn254: is_fast(BN254),
             own_modexp: is_fast(MODEXP),
         });
         chosen
@@ -114,6 +115,7 @@ pub(crate) fn ecrecover(
 const SECP256K1: &str = "secp256k1";
 const BLS12_381: &str = "bls12-381";
 const KZG: &str = "kzg";
+const BN254: &str = "bn254";
 const MODEXP: &str = "modexp";
 
 /// The primitives of one choice; those without a second library here are the same in every choice.
@@ -122,6 +124,7 @@ pub(crate) struct Provider {
     native_recovery: bool,
     native_bls: bool,
     native_kzg: bool,
+    own_bn254: bool,
     own_modexp: bool,
 }
 
@@ -131,6 +134,7 @@ impl Provider {
             native_recovery: fast,
             native_bls: fast,
             native_kzg: fast,
+            own_bn254: fast,
             own_modexp: fast,
         }
     }
@@ -174,6 +178,30 @@ impl Crypto for Provider {
             Ok(())
         } else {
             Err(PrecompileHalt::BlobVerifyKzgProofFailed)
+        }
+    }
+
+    fn bn254_g1_add(&self, a: &[u8], b: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
+        if self.own_bn254 {
+            bn254::g1_add(a, b)
+        } else {
+            Stock.bn254_g1_add(a, b)
+        }
+    }
+
+    fn bn254_g1_mul(&self, point: &[u8], scalar: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
+        if self.own_bn254 {
+            bn254::g1_mul(point, scalar)
+        } else {
+            Stock.bn254_g1_mul(point, scalar)
+        }
+    }
+
+    fn bn254_pairing_check(&self, pairs: &[(&[u8], &[u8])]) -> Result<bool, PrecompileHalt> {
+        if self.own_bn254 {
+            bn254::pairing_check(pairs)
+        } else {
+            Stock.bn254_pairing_check(pairs)
         }
     }
 
@@ -307,7 +335,11 @@ const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
         self_test::bls12_381,
     ),
     (KZG, [C("blst"), Rust("arkworks")], self_test::kzg),
-    ("bn254", [Rust("arkworks"); 2], self_test::bn254),
+    (
+        BN254,
+        [Rust("niwaki on arkworks"), Rust("arkworks")],
+        self_test::bn254,
+    ),
     ("p256", [Rust("p256"); 2], self_test::p256),
     (MODEXP, [Rust("niwaki"), Rust("aurora")], self_test::modexp),
     ("sha256", [Rust("sha2"); 2], self_test::sha256),

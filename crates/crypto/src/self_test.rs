@@ -75,7 +75,14 @@ pub(crate) fn bls12_381(crypto: &dyn Crypto) -> bool {
         && crypto.bls12_381_g2_add(G2, G2) == twice_of_g2
 }
 
-/// Twice the generator (1, 2) of bn254.
+const BN254_G2: [u8; 128] = hex!(
+    "198e9393920d483a7260bfb731fb5d25f1aa493335a9e71297e485b7aef312c2"
+    "1800deef121f1e76426a00665e5c4479674322d4f75edadd46debd5cd992f6ed"
+    "090689d0585ff075ec9e99ad690c3395bc4b313370b38ef355acdadcd122975b"
+    "12c85ea5db8c6deb4aab71808dcb408fe3d1e7690c43d37b4ce6cc0166fa7daa"
+);
+
+/// Twice the generator (1, 2) of bn254; its opposite, and its pairing with a generator of G2.
 pub(crate) fn bn254(crypto: &dyn Crypto) -> bool {
     let twice = hex!(
         "030644e72e131a029b85045b68181585d97816a916871ca8d3c208c16d87cfd3"
@@ -84,8 +91,18 @@ pub(crate) fn bn254(crypto: &dyn Crypto) -> bool {
     let mut generator = [0; 64];
     (generator[31], generator[63]) = (1, 2);
     let two = B256::with_last_byte(2).0;
+    // The group's order less one.
+    let minus_one = hex!("30644e72e131a029b85045b68181585d2833e84879b9709143e1f593f0000000");
+    let opposite = crypto.bn254_g1_mul(&generator, &minus_one);
+    let opposite = opposite.unwrap_or([0; 64]);
+    let pairs_with = |other: &[u8; 64]| {
+        crypto.bn254_pairing_check(&[(&generator, &BN254_G2), (other, &BN254_G2)])
+    };
     crypto.bn254_g1_add(&generator, &generator) == Ok(twice)
         && crypto.bn254_g1_mul(&generator, &two) == Ok(twice)
+        && crypto.bn254_g1_add(&generator, &opposite) == Ok([0; 64])
+        && pairs_with(&opposite) == Ok(true)
+        && pairs_with(&generator) == Ok(false)
 }
 
 /// The example of EIP-7951.

@@ -49,8 +49,9 @@ pub fn set_precompile_result_bytes(bytes: usize) {
     }
 }
 
-/// Forgets all results.
+/// Forgets all results, and the points that pairings keep.
 pub fn forget_precompile_results() {
+    crate::bn254::forget();
     for shard in &RESULTS.shards {
         *lock(shard) = Shard::default();
     }
