@@ -1,3 +1,5 @@
+//! Sums, multiples and pairings against those of the other library.
+
 use super::prepared::is_in_group;
 use super::*;
 use crate::provider::Stock;
