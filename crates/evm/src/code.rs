@@ -6,7 +6,7 @@ use niwaki_primitives::{Address, B256, Bytes, EMPTY_CODE_HASH};
 use std::sync::OnceLock;
 use std::sync::{
     Arc, LazyLock,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 /// Zero bytes after the code: a PUSH32 in the last place reads them, and running into them stops.
@@ -18,6 +18,15 @@ static RUNS_TO_BE_HOT: AtomicU32 = AtomicU32::new(4);
 /// Has code fused when it is run so often; at most 1 is at once. What runs come to does not depend on it.
 pub fn set_runs_to_be_hot(runs: u32) {
     RUNS_TO_BE_HOT.store(runs, Ordering::Relaxed);
+}
+
+/// Whether hot code waits for [`crate::fuse_hot_codes`].
+static FUSES_LATER: AtomicBool = AtomicBool::new(false);
+
+/// Has code that is hot run as it was deployed until somebody calls [`crate::fuse_hot_codes`], instead of being
+/// fused by whoever runs it. What runs come to does not depend on it.
+pub fn fuse_later() {
+    FUSES_LATER.store(true, Ordering::Relaxed);
 }
 
 /// Code that the interpreter can run. Immutable; shared between accounts by hash.
@@ -96,12 +105,24 @@ impl Code {
             let runs = self.runs.load(Ordering::Relaxed) + 1;
             self.runs.store(runs, Ordering::Relaxed);
             if runs >= RUNS_TO_BE_HOT.load(Ordering::Relaxed) {
-                let fuse = || crate::fused::fuse(self.bytes(), PADDING, |at| self.is_jumpdest(at));
-                return self.fused.get_or_init(fuse).as_ptr();
+                if !FUSES_LATER.load(Ordering::Relaxed) {
+                    return self.fuse();
+                }
+                // Again now and then, for what is forgotten.
+                if runs.is_power_of_two() {
+                    crate::code_cache::note_hot(self.hash);
+                }
             }
         }
         let _ = dispatch;
         self.padded.as_ptr()
+    }
+
+    /// Fuses the code unless that has been done; its first byte then.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn fuse(&self) -> *const u8 {
+        let fuse = || crate::fused::fuse(self.bytes(), PADDING, |at| self.is_jumpdest(at));
+        self.fused.get_or_init(fuse).as_ptr()
     }
 
     /// The account that this delegation designator points at, if the code is one (EIP-7702).

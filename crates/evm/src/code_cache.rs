@@ -19,6 +19,12 @@ static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
 
 static CACHE: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard::EMPTY) }; SHARDS];
 
+/// Codes that have become hot and are not fused yet.
+static HOT: Mutex<Vec<B256>> = Mutex::new(Vec::new());
+
+/// As many may wait; what is beyond is noted again when it has run twice as often.
+const MOST_HOT: usize = 4096;
+
 struct Shard {
     young: Option<HashMap<B256, Arc<Code>>>,
     old: Option<HashMap<B256, Arc<Code>>>,
@@ -28,6 +34,27 @@ struct Shard {
 /// Bounds the memory that prepared code takes beyond the blocks being executed, bytes.
 pub fn set_code_cache_bytes(bytes: usize) {
     BUDGET_BYTES.store(bytes, Ordering::Relaxed);
+}
+
+/// Notes that the code with this hash is to be fused. Whatever has no hash of its own is not.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+pub(crate) fn note_hot(hash: B256) {
+    let mut hot = HOT.lock().unwrap_or_else(PoisonError::into_inner);
+    if hot.len() < MOST_HOT && !hash.is_zero() {
+        hot.push(hash);
+    }
+}
+
+/// Fuses the codes that have become hot since the last call, where [`crate::fuse_later`] has left that to
+/// somebody who has time; how many there were.
+pub fn fuse_hot_codes() -> usize {
+    let hot = std::mem::take(&mut *HOT.lock().unwrap_or_else(PoisonError::into_inner));
+    #[cfg(target_arch = "x86_64")]
+    for code in hot.iter().filter_map(get) {
+        code.fuse();
+    }
+    hot.len()
 }
 
 fn shard(hash: &B256) -> &'static Mutex<Shard> {

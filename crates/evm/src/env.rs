@@ -46,8 +46,14 @@ pub enum Target {
     Create(Address),
 }
 
-/// A call or creation from outside.
-#[derive(Clone, Debug)]
+impl Default for Target {
+    fn default() -> Self {
+        Self::Call(Address::ZERO)
+    }
+}
+
+/// A call or creation from outside. By default a call of the zero address with nothing, not even gas.
+#[derive(Clone, Debug, Default)]
 pub struct Message {
     /// CALLER of the first frame.
     pub caller: Address,

@@ -48,7 +48,7 @@ pub(crate) struct Shared<'v> {
 /// An Ethereum virtual machine for the length of a block.
 #[derive(Debug)]
 pub struct Evm<'v> {
-    table: &'static Table,
+    table: &'v Table,
     dispatch: Dispatch,
     /// Owned; a pointer because frames point at it while the driver uses it too.
     shared: NonNull<Shared<'v>>,
@@ -90,9 +90,9 @@ impl Drop for Evm<'_> {
 
 impl<'v> Evm<'v> {
     /// A machine for a block upon the state `view`, with the rules of `table`.
-    pub fn new(view: &'v dyn StateView, table: &'static Table, block: BlockEnv) -> Self {
+    pub fn new(view: &'v dyn StateView, table: &'v Table, block: BlockEnv) -> Self {
         let shared = Box::new(Shared {
-            world: World::new(view, table.fork(), table.precompiles()),
+            world: World::new(view, table),
             block,
             tx: TxEnv::default(),
             arena: Arena::new(),
@@ -104,17 +104,23 @@ impl<'v> Evm<'v> {
             fault: None,
         });
         let shared = NonNull::from(Box::leak(shared));
-        Self {
+        let mut evm = Self {
             table,
-            dispatch: Dispatch::default(),
+            dispatch: Dispatch::Threaded,
             shared,
             frames: Vec::new(),
-        }
+        };
+        evm.set_dispatch(Dispatch::default());
+        evm
     }
 
-    /// Chooses how opcodes are dispatched.
+    /// Chooses how opcodes are dispatched. A table with opcodes of a host's own in the place of those that
+    /// are fused has none fused.
     pub fn set_dispatch(&mut self, dispatch: Dispatch) {
-        self.dispatch = dispatch;
+        self.dispatch = match dispatch {
+            Dispatch::Fused if self.table.fused.is_none() => Dispatch::Threaded,
+            dispatch => dispatch,
+        };
     }
 
     fn shared(&mut self) -> &mut Shared<'v> {
@@ -138,7 +144,7 @@ impl<'v> Evm<'v> {
     }
 
     /// The opcodes and prices in force.
-    pub fn table(&self) -> &'static Table {
+    pub fn table(&self) -> &'v Table {
         self.table
     }
 

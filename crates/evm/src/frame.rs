@@ -40,6 +40,8 @@ pub enum Halt {
     Precompile,
     /// An operand of DUPN, SWAPN or EXCHANGE that means nothing (EIP-8024).
     InvalidOperand(u8),
+    /// An opcode or a contract of the host's own failed, for this reason.
+    Host(&'static str),
 }
 
 impl std::fmt::Display for Halt {
@@ -57,6 +59,7 @@ impl std::fmt::Display for Halt {
             Self::CodeTooLong => f.write_str("code too long"),
             Self::Precompile => f.write_str("precompiled contract failed"),
             Self::InvalidOperand(operand) => write!(f, "invalid operand 0x{operand:02x}"),
+            Self::Host(reason) => f.write_str(reason),
         }
     }
 }

@@ -27,6 +27,7 @@ use std::sync::LazyLock;
 const INVALID: u8 = 0xfe;
 const JUMP: u8 = 0x56;
 const JUMPI: u8 = 0x57;
+const JUMPDEST: u8 = 0x5b;
 
 /// A sequence of opcodes that is run as one.
 struct Pattern {
@@ -113,6 +114,18 @@ unsafe extern "sysv64-unwind" fn unfused(
     }
 }
 
+/// Whether code of `table` may run fused: all that is fused must be stock, and operands where fusing expects
+/// them.
+pub(crate) fn may_fuse(table: &Table) -> bool {
+    let jumps = [JUMP, JUMPI, JUMPDEST].into_iter();
+    let mut fused = PATTERNS.iter().flat_map(Pattern::opcodes).chain(jumps);
+    let moves_operands = |opcode| {
+        let own = table.is_overridden(opcode) && !is_free(opcode);
+        own && table.meta(opcode).is_some_and(|meta| meta.immediate > 0)
+    };
+    !fused.any(|opcode| table.is_overridden(opcode)) && !(0..=u8::MAX).any(moves_operands)
+}
+
 /// Makes of `table`, which knows opcodes only, the table of fused code.
 pub(crate) fn fuse_table(table: &mut Table) {
     for code in 0..=u8::MAX {
@@ -138,20 +151,66 @@ const fn is_free(code: u8) -> bool {
         || matches!(code, 0xf6..=0xf9 | 0xfb | 0xfc | INVALID)
 }
 
-/// The code of a pattern and its opcodes.
-type Sequence = (u8, Vec<u8>);
+/// A node of the tree; the root is 0, which nothing leads to.
+type Node = u16;
 
-/// The patterns that begin with each opcode, longest first.
-static BY_FIRST: LazyLock<Vec<Vec<Sequence>>> = LazyLock::new(|| {
-    let mut by_first = vec![Vec::new(); 256];
-    for pattern in &PATTERNS {
-        let opcodes = pattern.opcodes();
-        by_first[usize::from(opcodes[0])].push((pattern.code, opcodes));
+/// The end of a sequence.
+#[derive(Clone, Copy, Default)]
+struct End {
+    /// The byte that stands for it; no opcode is fused into 0.
+    code: u8,
+    /// Bytes of the operand before the jump that it ends in; 0 if it ends otherwise.
+    target: usize,
+}
+
+/// The sequences as a tree along which code is read.
+struct Tree {
+    /// Opcodes that occur in sequences, numbered from 1.
+    class: [u8; 256],
+    classes: usize,
+    /// What follows upon each opcode, by node and class.
+    next: Vec<Node>,
+    ends: Vec<End>,
+}
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let sequences = PATTERNS
+        .iter()
+        .map(|pattern| (pattern.code, pattern.opcodes()));
+    let sequences: Vec<(u8, Vec<u8>)> = sequences.collect();
+    let mut class = [0; 256];
+    let mut classes = 1;
+    for opcode in sequences.iter().flat_map(|(_, opcodes)| opcodes) {
+        let class = &mut class[usize::from(*opcode)];
+        if *class == 0 {
+            *class = u8::try_from(classes).expect("no more than there are opcodes");
+            classes += 1;
+        }
     }
-    for patterns in &mut by_first {
-        patterns.sort_by_key(|(_, opcodes)| std::cmp::Reverse(opcodes.len()));
+    let mut tree = Tree {
+        class,
+        classes,
+        next: vec![0; classes],
+        ends: vec![End::default()],
+    };
+    for (code, opcodes) in sequences {
+        let mut node = 0;
+        for opcode in &opcodes {
+            let at = node * classes + usize::from(tree.class[usize::from(*opcode)]);
+            if tree.next[at] == 0 {
+                tree.next[at] = Node::try_from(tree.ends.len()).expect("few");
+                tree.next.resize(tree.next.len() + classes, 0);
+                tree.ends.push(End::default());
+            }
+            node = usize::from(tree.next[at]);
+        }
+        let target = match opcodes.as_slice() {
+            [.., push, JUMP | JUMPI] => operand_bytes(*push),
+            _ => 0,
+        };
+        tree.ends[node] = End { code, target };
     }
-    by_first
+    tree
 });
 
 /// Bytes of operand behind an opcode, as far as jump destinations go.
@@ -162,30 +221,14 @@ const fn operand_bytes(opcode: u8) -> usize {
     }
 }
 
-/// The bytes that `opcodes` take at the start of `code`, if that is what stands there.
-fn matched(code: &[u8], opcodes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    for opcode in opcodes {
-        if code.get(at) != Some(opcode) {
-            return None;
-        }
-        at += 1 + operand_bytes(*opcode);
-    }
-    (at <= code.len()).then_some(at)
-}
-
-/// What stands in fused code instead of the bytes of a sequence that ends in a jump to an operand; `None` if
-/// that can't be.
+/// What stands in fused code instead of the bytes of a sequence that ends in a jump to an operand of so many
+/// bytes; `None` if that can't be.
 fn resolve(
     bytes: &mut [u8],
     at: usize,
-    opcodes: &[u8],
+    operand: usize,
     is_jumpdest: &impl Fn(u64) -> bool,
 ) -> Option<()> {
-    let [.., push, JUMP | JUMPI] = opcodes else {
-        return Some(());
-    };
-    let operand = operand_bytes(*push);
     if operand == 0 {
         return Some(());
     }
@@ -205,21 +248,55 @@ fn resolve(
     Some(())
 }
 
+impl Tree {
+    /// The longest sequence at `at` that can be fused, and where it ends; its jump is resolved.
+    fn longest(
+        &self,
+        code: &[u8],
+        fused: &mut [u8],
+        at: usize,
+        is_jumpdest: &impl Fn(u64) -> bool,
+    ) -> Option<(u8, usize)> {
+        let mut most = code.len();
+        loop {
+            let (end, behind) = self.walk(code, at, most)?;
+            if resolve(&mut fused[at..behind], at, end.target, is_jumpdest).is_some() {
+                return Some((end.code, behind));
+            }
+            most = behind - 1;
+        }
+    }
+
+    /// The longest sequence at `at` that ends at `most` or before, and where.
+    #[inline]
+    fn walk(&self, code: &[u8], at: usize, most: usize) -> Option<(End, usize)> {
+        let (mut node, mut behind) = (0, at);
+        let mut found = None;
+        while let Some(opcode) = code.get(behind) {
+            let class = usize::from(self.class[usize::from(*opcode)]);
+            node = usize::from(self.next[node * self.classes + class]);
+            behind += 1 + operand_bytes(*opcode);
+            if node == 0 || behind > most {
+                break;
+            }
+            if self.ends[node].code != 0 {
+                found = Some((node, behind));
+            }
+        }
+        found.map(|(node, behind)| (self.ends[node], behind))
+    }
+}
+
 /// Fuses `code`, which is followed by `padding` zero bytes. Linear in its length.
 pub(crate) fn fuse(code: &[u8], padding: usize, is_jumpdest: impl Fn(u64) -> bool) -> Box<[u8]> {
     let mut fused = vec![0; code.len() + padding];
     fused[..code.len()].copy_from_slice(code);
+    let tree = &*TREE;
     let mut at = 0;
     while let Some(opcode) = code.get(at) {
-        let patterns = &BY_FIRST[usize::from(*opcode)];
-        let found = patterns.iter().find_map(|(pattern, opcodes)| {
-            let length = matched(&code[at..], opcodes)?;
-            resolve(&mut fused[at..at + length], at, opcodes, &is_jumpdest)?;
-            Some((*pattern, length))
-        });
-        if let Some((pattern, length)) = found {
+        if let Some((pattern, behind)) = tree.longest(code, &mut fused, at, &is_jumpdest) {
             fused[at] = pattern;
-            at += length;
+            at = behind;
             continue;
         }
         if is_free(*opcode) {

@@ -191,6 +191,19 @@ impl Regs {
         unsafe { &(*self.table).schedule }
     }
 
+    /// Takes the registers from the frame that [`Regs::save`] has put there and others have changed.
+    ///
+    /// # Safety
+    /// The frame must be alive.
+    pub(crate) unsafe fn take_up(&mut self) {
+        // SAFETY: the frame outlives the run.
+        unsafe {
+            self.ip = (*self.frame).ip;
+            self.sp = (*self.frame).sp;
+            self.gas = (*self.frame).gas;
+        }
+    }
+
     /// Puts the registers into the frame, to be taken up again or looked at.
     ///
     /// # Safety

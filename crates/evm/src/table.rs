@@ -2,7 +2,7 @@
 //!
 //! A table is plain data: for each byte a threaded handler, a step of the loop form, a static gas
 //! price and what the opcode does to the stack. Adding an opcode is a row here and a body in
-//! `ops`; repricing one is a line in [`REPRICED`].
+//! `ops`; repricing one is a line in [`REPRICED`]. A host's own differences are in `overrides`.
 
 #[cfg(target_arch = "x86_64")]
 use crate::interpreter::{Handler, threaded};
@@ -11,6 +11,7 @@ use crate::{
     interpreter::{Op, StepFn, stepped},
     ops::{arithmetic::*, bitwise::*, block::*, control::*, environment::*},
     ops::{memory::*, stack::*, storage::*, system::*},
+    overrides::{Overrides, Precompiles},
 };
 use niwaki_crypto::PrecompileSet;
 use niwaki_primitives::Fork;
@@ -29,7 +30,8 @@ pub struct Meta {
     pub immediate: usize,
 }
 
-/// The opcodes and prices of one fork.
+/// The opcodes and prices of one fork, or of a host that changes some of them in a clone.
+#[derive(Clone)]
 #[repr(C)]
 pub struct Table {
     #[cfg(target_arch = "x86_64")]
@@ -38,8 +40,10 @@ pub struct Table {
     pub(crate) gas: [i64; 256],
     pub(crate) schedule: GasSchedule,
     pub(crate) stepped: [StepFn; 256],
-    meta: [Option<Meta>; 256],
+    pub(crate) meta: [Option<Meta>; 256],
     fork: Fork,
+    pub(crate) precompiles: Precompiles,
+    pub(crate) overrides: Overrides,
     /// The table of fused code.
     pub(crate) fused: Option<Box<Table>>,
 }
@@ -244,12 +248,7 @@ impl Table {
         static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
             let build = |fork| {
                 let mut table = Table::build(fork);
-                #[cfg(target_arch = "x86_64")]
-                {
-                    let mut fused = Table::build(fork);
-                    crate::fused::fuse_table(&mut fused);
-                    table.fused = Some(Box::new(fused));
-                }
+                table.fuse_again();
                 table
             };
             Fork::ALL.into_iter().map(build).collect()
@@ -267,6 +266,8 @@ impl Table {
             stepped: [undefined.stepped; 256],
             meta: [None; 256],
             fork,
+            precompiles: Precompiles::of(precompiles_of(fork)),
+            overrides: Overrides::NONE,
             fused: None,
         };
         table.meta[usize::from(undefined.code)] = Some(undefined.meta);
@@ -288,6 +289,17 @@ impl Table {
             }
         }
         table
+    }
+
+    /// Makes the table of fused code anew, where sequences may be fused.
+    pub(crate) fn fuse_again(&mut self) {
+        self.fused = None;
+        #[cfg(target_arch = "x86_64")]
+        if crate::fused::may_fuse(self) {
+            let mut fused = self.clone();
+            crate::fused::fuse_table(&mut fused);
+            self.fused = Some(Box::new(fused));
+        }
     }
 
     /// What the table knows of an opcode; `None` where it is undefined.
@@ -317,15 +329,19 @@ impl Table {
 
     /// The precompiled contracts of the fork.
     pub fn precompiles(&self) -> PrecompileSet {
-        match self.fork {
-            f if f >= Osaka => PrecompileSet::Osaka,
-            f if f >= Fork::Prague => PrecompileSet::Prague,
-            f if f >= Cancun => PrecompileSet::Cancun,
-            f if f >= Fork::Berlin => PrecompileSet::Berlin,
-            f if f >= Istanbul => PrecompileSet::Istanbul,
-            f if f >= Byzantium => PrecompileSet::Byzantium,
-            _ => PrecompileSet::Frontier,
-        }
+        self.precompiles.set
+    }
+}
+
+fn precompiles_of(fork: Fork) -> PrecompileSet {
+    match fork {
+        f if f >= Osaka => PrecompileSet::Osaka,
+        f if f >= Fork::Prague => PrecompileSet::Prague,
+        f if f >= Cancun => PrecompileSet::Cancun,
+        f if f >= Fork::Berlin => PrecompileSet::Berlin,
+        f if f >= Istanbul => PrecompileSet::Istanbul,
+        f if f >= Byzantium => PrecompileSet::Byzantium,
+        _ => PrecompileSet::Frontier,
     }
 }
 

@@ -2,17 +2,21 @@
 //! looked at.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
+use niwaki_evm::Table;
+use niwaki_primitives::Fork;
 use std::process::Command;
 
 /// STOP, RETURN, REVERT, SELFDESTRUCT, INVALID, and the calls and creations, which leave the
 /// interpreter for the driver.
 const WITHOUT_SUCCESSOR: usize = 11;
 
-/// What names handlers: of opcodes, of sequences, and of the way back from those.
-const HANDLERS: [&str; 3] = [
+/// What names handlers: of opcodes, of sequences, of the way back from those, and of a host's own opcodes.
+const HANDLERS: [&str; 5] = [
     "niwaki_evm::interpreter::threaded",
     "niwaki_evm::fused::fused",
     "niwaki_evm::fused::unfused",
+    "niwaki_evm::overrides::replaced",
+    "niwaki_evm::overrides::guarded",
 ];
 
 #[test]
@@ -21,6 +25,9 @@ fn every_handler_jumps_to_the_next_and_none_calls_it() {
         niwaki_evm::dispatch_is_flat(),
         "links the interpreter into this program"
     );
+    let mut own = Table::of(Fork::Osaka).clone();
+    own.set_guard(0x0c, |_| Ok(()));
+    assert_eq!(own.mnemonic(0x0c), None, "a guard makes no opcode");
     let this = std::env::current_exe().expect("a test is a file");
     let output = Command::new("objdump")
         .args(["--disassemble", "--demangle", "--no-show-raw-insn"])

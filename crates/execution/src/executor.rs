@@ -64,9 +64,21 @@ impl Used {
 impl<'v> Executor<'v> {
     /// A machine for the block of `header`.
     pub fn new(spec: &ChainSpec, header: &Header, view: &'v dyn StateView) -> Self {
+        let fork = spec.fork_of(header);
+        Self::with_table(spec, header, view, Table::of(fork))
+    }
+
+    /// As [`Executor::new`], with opcodes, prices and precompiled contracts of the chain's own. What is
+    /// checked of blocks and transactions is by the fork.
+    pub fn with_table(
+        spec: &ChainSpec,
+        header: &Header,
+        view: &'v dyn StateView,
+        table: &'v Table,
+    ) -> Self {
         let rules = BlockRules::new(spec, header);
         let block = block_env(&rules, header);
-        let mut evm = Evm::new(view, Table::of(rules.fork), block);
+        let mut evm = Evm::new(view, table, block);
         if rules.fork >= Fork::Amsterdam {
             evm.world().record_access_list();
         }

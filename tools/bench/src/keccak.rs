@@ -36,8 +36,19 @@ const LENGTHS: [Option<usize>; 5] = [Some(32), Some(64), Some(136), Some(532), N
 /// Messages that are hashed in one call.
 const BATCHES: [usize; 3] = [8, 64, 1000];
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rounds: 15,
+            round_ms: 4,
+            json: None,
+        }
+    }
+}
+
+/// The figures of all cases.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(crate) struct Report {
     machine: Machine,
     rounds: usize,
     best_lanes: String,
@@ -126,9 +137,23 @@ impl Way {
     }
 }
 
-/// Measures every case.
+impl Report {
+    /// The time of the contender `name` over that of our batch, of each case.
+    pub(crate) fn over_batch(&self, name: &str) -> Vec<f64> {
+        let rows = self.cases.iter().flat_map(|case| &case.contenders);
+        let ratios = rows.filter(|row| row.name == name);
+        ratios.filter_map(|row| Some(row.ratio?.median)).collect()
+    }
+}
+
+/// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
+    crate::write_json(options.json.as_deref(), &measure_all(options)?)
+}
+
+/// Measures every case, and prints it.
+pub(crate) fn measure_all(options: &Options) -> Result<Report> {
     let mut random = SmallRng::seed_from_u64(1);
     let mut cases = Vec::new();
     for length in LENGTHS {
@@ -144,13 +169,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             cases.push(case);
         }
     }
-    let report = Report {
+    Ok(Report {
         machine: Machine::here(),
         rounds: options.rounds,
         best_lanes: format!("{:?}", Lanes::best()),
         cases,
-    };
-    crate::write_json(options.json.as_deref(), &report)
+    })
 }
 
 /// A message of `length` bytes, or as long as a node of a trie that is being hashed anew: half are

@@ -18,6 +18,7 @@ mod process;
 mod programs;
 mod progress;
 mod random;
+mod ratios;
 mod recorded;
 mod recover;
 mod replay;
@@ -54,6 +55,8 @@ enum Command {
     Import(import::Options),
     /// Both of these beside all peers: one table and one file.
     Overview(overview::Options),
+    /// What the EVM is asked to be beside revm, geth, evmone and Besu, and whether it is: one table, one plot.
+    Ratios(ratios::Options),
     /// A chain's blocks through the Engine API, on several threads, beside geth and reth, in pairs.
     Compare(compare::Options),
     /// The head of a database of ours, as JSON.
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Evm(options) => programs::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Ratios(options) => ratios::run(&options),
         Command::Overview(options) => overview::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Head(options) => import::print_head(&options),

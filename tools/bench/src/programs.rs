@@ -14,13 +14,17 @@ use crate::{
     stats::{geometric_mean, median, percentile},
 };
 use eyre::{Context, Result, bail, ensure};
-use niwaki_evm::{BlockEnv, Dispatch, Evm, Message, Table, Target, TxEnv};
+use niwaki_evm::{
+    BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, Meta, Table, Target,
+    TxEnv,
+};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -69,6 +73,8 @@ pub(crate) enum Peer {
     Geth,
     /// Ourselves without fused sequences.
     Threaded,
+    /// Ourselves with a table that has rows of a host's own, which no program uses.
+    Overridden,
 }
 
 /// Gas given to each call; the programs use less.
@@ -103,15 +109,18 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// Each program's name with the peer's time over ours; none if the peer did not take part.
+    pub(crate) fn over(&self, peer: Peer) -> impl Iterator<Item = (&str, f64)> {
+        let ratio = move |row: &Row| row.speedup.get(peer.name()).copied();
+        let rows = self.programs.iter();
+        rows.filter_map(move |row| Some((row.name.as_str(), ratio(row)?)))
+    }
+
     /// How many programs, and the geometric mean of their speedups over `peer` with the least and
     /// the greatest one; none if the peer did not take part.
     pub(crate) fn outcome(&self, peer: Peer) -> Option<(usize, f64, f64, f64)> {
         let mean = *self.geomean_speedup.get(peer.name())?;
-        let speedups = self
-            .programs
-            .iter()
-            .filter_map(|row| row.speedup.get(peer.name()));
-        let speedups: Vec<f64> = speedups.copied().collect();
+        let speedups: Vec<f64> = self.over(peer).map(|(_, ratio)| ratio).collect();
         let ends = (percentile(&speedups, 0.0), percentile(&speedups, 100.0));
         Some((speedups.len(), mean, ends.0, ends.1))
     }
@@ -140,6 +149,7 @@ pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figur
     let mut field = Field {
         peers: peers.to_vec(),
         geth_evm: PathBuf::new(),
+        overridden: overridden(),
         how,
     };
     if peers.contains(&Peer::Geth) {
@@ -176,6 +186,7 @@ pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figur
 struct Field<'a> {
     peers: Vec<Peer>,
     geth_evm: PathBuf,
+    overridden: Table,
     how: &'a How,
 }
 
@@ -186,6 +197,7 @@ impl Peer {
             Self::Revm => "revm",
             Self::Geth => "geth",
             Self::Threaded => "threaded",
+            Self::Overridden => "overridden",
         }
     }
 }
@@ -251,13 +263,18 @@ fn load(dir: &Path, only: Option<&str>) -> Result<Vec<Program>> {
 type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
 
 fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
+    let osaka = Table::of(Fork::Osaka);
     let mut contenders: Vec<(&'static str, Contender<'_>)> =
-        vec![("niwaki", niwaki(program, field.how.dispatch)?)];
+        vec![("niwaki", niwaki(program, field.how.dispatch, osaka)?)];
     for peer in &field.peers {
         contenders.push(match peer {
             Peer::Revm => ("revm", revm::contender(program)),
             Peer::Geth => ("geth", geth::contender(program, &field.geth_evm)?),
-            Peer::Threaded => ("threaded", niwaki(program, Dispatch::Threaded)?),
+            Peer::Threaded => ("threaded", niwaki(program, Dispatch::Threaded, osaka)?),
+            Peer::Overridden => {
+                let ours = niwaki(program, field.how.dispatch, &field.overridden)?;
+                ("overridden", ours)
+            }
         });
     }
     // Warm up, and find how many calls make a batch.
@@ -315,7 +332,23 @@ fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
     Ok(row)
 }
 
-fn niwaki<'a>(program: &'a Program, dispatch: Dispatch) -> Result<Contender<'a>> {
+/// Osaka's table with an opcode, a guard and a contract of a host's own.
+fn overridden() -> Table {
+    let mut table = Table::of(Fork::Osaka).clone();
+    let meta = Meta {
+        mnemonic: "OWN",
+        input: 0,
+        output: 0,
+        immediate: 0,
+    };
+    table.set_opcode(0x0c, meta, 1, |_| Ok(Flow::Next));
+    table.set_guard(0xff, |_| Ok(()));
+    let contract = |_: ContractCall<'_>| Ok(ContractOutput::default());
+    table.set_precompile(Address::repeat_byte(0x0c), Some(Arc::new(contract)));
+    table
+}
+
+fn niwaki<'a>(program: &'a Program, dispatch: Dispatch, table: &'a Table) -> Result<Contender<'a>> {
     let mut state = MemoryState::default();
     let code = program.code.clone().into();
     state.insert(
@@ -351,7 +384,7 @@ fn niwaki<'a>(program: &'a Program, dispatch: Dispatch) -> Result<Contender<'a>>
                 chain_id: 1,
                 ..BlockEnv::default()
             };
-            let mut evm = Evm::new(&state, Table::of(Fork::Osaka), block);
+            let mut evm = Evm::new(&state, table, block);
             evm.set_dispatch(dispatch);
             evm.begin_transaction(TxEnv {
                 origin: CALLER,

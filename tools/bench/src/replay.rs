@@ -25,7 +25,11 @@ use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
 use revm::Contender;
 use serde::Serialize;
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 use timeline::Timeline;
 use warm::Reading;
 
@@ -92,8 +96,9 @@ struct Row {
     error: Option<String>,
 }
 
+/// The figures of all blocks.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(crate) struct Report {
     machine: Machine,
     repeat: usize,
     threads: usize,
@@ -111,7 +116,7 @@ struct Report {
     /// Of the blocks that ran on revm too: revm's time of all over ours, and the middle of those over a
     /// million gas.
     #[serde(skip_serializing_if = "Option::is_none")]
-    over_revm: Option<[f64; 2]>,
+    pub(crate) over_revm: Option<[f64; 2]>,
     /// The same of our own time without fused sequences.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_unfused: Option<[f64; 2]>,
@@ -127,10 +132,44 @@ struct Beside {
     over: f64,
 }
 
+impl Options {
+    /// Every block of `dir` in turn with revm and without fused sequences, `repeat` times.
+    pub(crate) fn beside_revm(dir: &Path, repeat: usize) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            repeat,
+            only: None,
+            threads: 1,
+            all_ahead: false,
+            timeline: None,
+            list: false,
+            recover: None,
+            revm: true,
+            unfused: true,
+            json: None,
+        }
+    }
+}
+
 /// Replays every block.
 pub(crate) fn run(options: &Options) -> Result<()> {
     crate::check_json(options.json.as_deref())?;
     timeline::check(options.timeline.as_deref())?;
+    let (report, timelines) = measure_all(options)?;
+    crate::write_json(options.json.as_deref(), &report)?;
+    if let Some(path) = &options.timeline {
+        timeline::write(path, &timelines)?;
+    }
+    ensure!(
+        report.failed == 0,
+        "{} blocks differ from the chain",
+        report.failed
+    );
+    Ok(())
+}
+
+/// Measures every block, and prints it.
+pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> {
     let mut timelines = Vec::new();
     let mut rows = Vec::new();
     println!(
@@ -186,16 +225,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             );
         }
     }
-    crate::write_json(options.json.as_deref(), &report)?;
-    if let Some(path) = &options.timeline {
-        timeline::write(path, &timelines)?;
-    }
-    ensure!(
-        report.failed == 0,
-        "{} blocks differ from the chain",
-        report.failed
-    );
-    Ok(())
+    Ok((report, timelines))
 }
 
 fn summary(rows: Vec<Row>, options: &Options) -> Report {

@@ -4,9 +4,10 @@ mod start;
 
 use crate::command::DispatchChoice;
 use crate::t8n;
-use crate::trace::{Eip3155, End, Shown, TraceOptions};
+use crate::trace::TraceOptions;
 use clap::Args;
 use eyre::{Result, eyre};
+use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Shown};
 use niwaki_evm::{Evm, Exit, Table, Tracer};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryState, state_root};

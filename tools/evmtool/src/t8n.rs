@@ -12,9 +12,9 @@ mod transition;
 pub(crate) use output::alloc;
 pub(crate) use server::{ServerOptions, serve};
 
-use crate::trace::Shown;
 use clap::Args;
 use input::{Input, Parts};
+use niwaki_evm::tracers::Shown;
 use niwaki_primitives::{Fork, U256};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

@@ -6,12 +6,14 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What names handlers in the symbols of a program: of opcodes, of sequences of them, and of the way back from
-/// those.
-const HANDLERS: [&str; 3] = [
+/// What names handlers in the symbols of a program: of opcodes, of sequences of them, of the way back from
+/// those, and of a host's own opcodes, where there are any.
+const HANDLERS: [&str; 5] = [
     "niwaki_evm::interpreter::threaded",
     "niwaki_evm::fused::fused",
     "niwaki_evm::fused::unfused",
+    "niwaki_evm::overrides::replaced",
+    "niwaki_evm::overrides::guarded",
 ];
 /// Fewer than there are opcodes and sequences: a program that has fewer handlers is none to judge.
 const FEWEST: usize = 230;

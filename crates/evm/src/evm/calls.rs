@@ -4,9 +4,11 @@ use super::{Ended, Evm, Shared};
 use crate::{
     code::Code,
     frame::{Exit, Frame, Halt, Kind, Request},
+    machine::{Abort, ContractCall},
+    overrides::BuiltIn,
     state_gas::StateGas,
     word::Word,
-    world::{AccountId, CodeId},
+    world::{AccountId, Checkpoint, CodeId},
 };
 use niwaki_crypto::PrecompileHalt;
 use niwaki_primitives::{Address, Fault};
@@ -39,6 +41,9 @@ impl Evm<'_> {
         {
             // SAFETY: the range lies in the caller's memory, or in the message.
             let input = unsafe { std::slice::from_raw_parts(request.input, request.input_len) };
+            let BuiltIn::Stock(contract) = contract else {
+                return self.run_own(request, input, checkpoint).map(Some);
+            };
             return match contract.run(input, request.gas.unsigned_abs()) {
                 Ok((used, output)) => {
                     shared.return_data.extend_from_slice(&output);
@@ -74,6 +79,50 @@ impl Evm<'_> {
         let frame = self.frames.last_mut().expect("pushed");
         frame.checkpoint = checkpoint;
         Ok(None)
+    }
+
+    /// Runs a contract of the host's own.
+    #[cold]
+    fn run_own(
+        &mut self,
+        request: &Request,
+        input: &[u8],
+        checkpoint: Checkpoint,
+    ) -> Result<Ended, Fault> {
+        // SAFETY: nothing else refers to what frames share, and nothing that the contract is given outlives
+        // the call.
+        let shared = unsafe { &mut *self.shared.as_ptr().cast::<Shared<'static>>() };
+        let contract = self.table.precompiles.own(&request.code_address);
+        let contract = contract.expect("the account was found to hold one");
+        let address = shared.world.address(request.target);
+        let call = ContractCall::new(
+            shared,
+            (input, request.gas.unsigned_abs()),
+            (request.caller, address, request.value),
+            request.is_static,
+        );
+        let ended = match contract(call) {
+            Err(Abort::Fault(fault)) => return Err(fault),
+            Err(Abort::Halt(halt)) => Ended::halted(halt, request),
+            Ok(output) => match request.gas.checked_sub_unsigned(output.gas_used) {
+                Some(gas) if gas >= 0 => {
+                    shared.return_data.extend_from_slice(&output.output);
+                    let exit = match output.reverts {
+                        true => Exit::Revert,
+                        false => Exit::Return,
+                    };
+                    Ended {
+                        gas,
+                        ..Ended::untouched(exit, request)
+                    }
+                }
+                _ => Ended::halted(Halt::OutOfGas, request),
+            },
+        };
+        if !ended.exit.is_success() {
+            shared.world.revert(checkpoint);
+        }
+        Ok(ended)
     }
 
     /// Begins a creation: pushes a frame, or says how it ended at once.

@@ -58,20 +58,21 @@ impl Evm<'_> {
     ) {
         self.tell_logs(tracer);
         let depth = self.next_depth();
-        let nonce = self.frames.last().map(|frame| frame.account);
         let too_deep = self.too_deep();
         let shared = self.shared();
         let failure = match ended.exit {
-            // What needs no frame reverts only by being refused.
+            // What needs no frame reverts by being refused, or is a contract of the host's own.
             Exit::Revert if too_deep => Some(Failure::Depth),
             Exit::Revert => {
-                let nonce = nonce.map(|account| shared.world.nonce(account));
                 let payer = shared.world.load(&request.caller);
                 let balance = payer.map_or(U256::MAX, |payer| shared.world.balance(payer));
-                match balance < request.value || nonce != Some(u64::MAX) {
-                    true => Some(Failure::Balance),
-                    false => Some(Failure::Nonce),
-                }
+                Some(if request.transfers && balance < request.value {
+                    Failure::Balance
+                } else if shared.world.precompiled(request.code_account).is_some() {
+                    Failure::Revert
+                } else {
+                    Failure::Nonce
+                })
             }
             Exit::Halt(halt) => Some(Failure::Halt(halt)),
             _ => None,

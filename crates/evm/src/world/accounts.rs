@@ -1,8 +1,8 @@
 //! Accounts of the world: one record each, found once by address and then by handle.
 
 use super::{World, effects::Looks, journal::Change, slots::SlotId};
-use crate::{code::Code, code_cache};
-use niwaki_crypto::{Precompiled, keccak256};
+use crate::{code::Code, code_cache, overrides::BuiltIn};
+use niwaki_crypto::keccak256;
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, U256};
 use std::{cell::Cell, sync::Arc};
 
@@ -57,7 +57,7 @@ pub(super) struct AccountRecord {
     pub(super) destroyed_tx: u32,
     /// Most recently interned slot; the slots form a list.
     pub(super) first_slot: Option<SlotId>,
-    pub(super) precompiled: Option<Precompiled>,
+    pub(super) precompiled: Option<BuiltIn>,
     /// Whether the block has looked at it, for the access list.
     pub(super) accessed: bool,
     /// What else than its code was looked at.
@@ -145,7 +145,7 @@ impl World<'_> {
             destroyed_tx: 0,
             first_slot: None,
             precompiled: match self.moved.get(address) {
-                Some(moved) => *moved,
+                Some(moved) => moved.map(BuiltIn::Stock),
                 None => own_precompiled,
             },
             accessed: false,
@@ -219,7 +219,7 @@ impl World<'_> {
     }
 
     /// The precompiled contract at the account's address.
-    pub(crate) fn precompiled(&self, id: AccountId) -> Option<Precompiled> {
+    pub(crate) fn precompiled(&self, id: AccountId) -> Option<BuiltIn> {
         self.record(id).precompiled
     }
 

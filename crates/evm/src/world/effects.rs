@@ -362,7 +362,7 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use niwaki_crypto::PrecompileSet;
+    use crate::table::Table;
     use niwaki_primitives::{Bytes, Fork};
     use niwaki_testkit::{MemoryAccount, MemoryState};
 
@@ -371,7 +371,7 @@ mod tests {
     const KEY: U256 = U256::ZERO;
 
     fn world(state: &MemoryState) -> World<'_> {
-        World::new(state, Fork::London, PrecompileSet::Berlin)
+        World::new(state, Table::of(Fork::London))
     }
 
     /// A slot of a contract that this block has destroyed: who runs ahead has seen no account, and has

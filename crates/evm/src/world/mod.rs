@@ -21,14 +21,14 @@ pub use journal::Checkpoint;
 pub use publish::Publisher;
 pub use slots::SlotId;
 
-use crate::{code::Code, gas::GasSchedule};
+use crate::{code::Code, overrides::Precompiles, table::Table};
 use access_list::Recorder;
 use accounts::AccountRecord;
 use effects::Ahead;
 use journal::Change;
-use niwaki_crypto::{PrecompileSet, Precompiled};
+use niwaki_crypto::Precompiled;
 use niwaki_primitives::{
-    Account, Address, B256, Bytes, Fault, Fork, Log, LogData, StateView, U256, address, b256,
+    Account, Address, B256, Bytes, Fault, Log, LogData, StateView, U256, address, b256,
     map::{HashMap, HashSet},
 };
 use recent::Recent;
@@ -43,7 +43,7 @@ pub struct World<'v> {
     logs_transfers: bool,
     destroyed_keep_balance: bool,
     storage_bars_creation: bool,
-    precompiles: PrecompileSet,
+    precompiles: &'v Precompiles,
     /// Addresses that hold another precompiled contract than the set says, or none.
     moved: HashMap<Address, Option<Precompiled>>,
     account_ids: HashMap<Address, AccountId>,
@@ -83,16 +83,16 @@ const TRANSFER_EVENT: B256 =
     b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 impl<'v> World<'v> {
-    /// The world before a block of `fork` upon the state `view`.
-    pub fn new(view: &'v dyn StateView, fork: Fork, precompiles: PrecompileSet) -> Self {
-        let prices = GasSchedule::of(fork);
+    /// The world before a block upon the state `view`, with the rules of `table`.
+    pub fn new(view: &'v dyn StateView, table: &'v Table) -> Self {
+        let prices = table.schedule();
         Self {
             view,
             clears_empty: prices.clears_empty,
             logs_transfers: prices.logs_transfers,
             destroyed_keep_balance: prices.destroyed_keep_balance,
             storage_bars_creation: prices.storage_bars_creation,
-            precompiles,
+            precompiles: &table.precompiles,
             moved: HashMap::default(),
             account_ids: HashMap::default(),
             recent_accounts: Recent::default(),
@@ -164,11 +164,6 @@ impl<'v> World<'v> {
     /// A [`Fault`] of the view.
     pub fn block_hash(&self, number: u64) -> Result<B256, Fault> {
         self.view.block_hash(number)
-    }
-
-    /// The precompiled contracts in force.
-    pub fn precompiles(&self) -> PrecompileSet {
-        self.precompiles
     }
 
     /// Puts another precompiled contract at `address`, or none, for a simulation. To be called

@@ -104,7 +104,7 @@ impl<'v> World<'v> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use niwaki_crypto::PrecompileSet;
+    use crate::table::Table;
     use niwaki_primitives::Fork;
     use niwaki_testkit::MemoryState;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_new_code_is_told_once_however_often_its_account_changes() {
         let (state, told) = (MemoryState::default(), Told::default());
-        let mut world = World::new(&state, Fork::London, PrecompileSet::Berlin);
+        let mut world = World::new(&state, Table::of(Fork::London));
         world.publish_to(&told);
         for number in 0..4 {
             world.begin_transaction();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(told.codes.into_inner(), 1);
         // Who begins to listen later hears of it too.
         let late = Told::default();
-        let mut world = World::new(&state, Fork::London, PrecompileSet::Berlin);
+        let mut world = World::new(&state, Table::of(Fork::London));
         world.begin_transaction();
         let id = world.load(&Address::repeat_byte(7)).unwrap();
         world.set_code(id, &Bytes::from_static(&[1, 2, 3]));

@@ -1,5 +1,5 @@
 //! What happens when the head has moved: the pool stands upon it, subscribers hear of it, a line
-//! says what the block was. Behind the import, in order, on a thread of its own.
+//! says what the block was, code that has become hot is fused. Behind the import, in order, on a thread of its own.
 
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockId, Chain, HeadChange};
@@ -27,6 +27,8 @@ impl Follower {
         backend: Arc<Backend>,
         pool: Arc<Pool>,
     ) -> Result<Self> {
+        // Code becomes hot while blocks are executed; this thread has the time to fuse it.
+        niwaki_evm::fuse_later();
         let (sender, heads) = sync_channel(WAITING);
         let events = Arc::clone(&backend);
         pool.listen(move |event| events.events().pool(event));
@@ -99,6 +101,7 @@ impl Following {
             }
             log(&change);
             self.backend.events().head(change);
+            niwaki_evm::fuse_hot_codes();
         }
     }
 

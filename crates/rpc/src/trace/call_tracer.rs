@@ -1,11 +1,10 @@
 //! callTracer and 4byteTracer: the calls of a transaction as geth nests them.
 
-use super::calls::Call;
 use crate::json::{Array, Object};
 use crate::simulation::revert_reason;
+use niwaki_evm::tracers::Call;
 use niwaki_evm::{CallKind, Failure};
 use niwaki_primitives::hex;
-use std::collections::BTreeMap;
 
 /// Writes a call with those within it. Logs of calls that failed never came to be.
 pub(crate) fn write(out: &mut Vec<u8>, call: &Call, is_undone: bool) {
@@ -64,24 +63,9 @@ fn logs(list: &mut Array<'_>, call: &Call) {
 
 /// Writes how often each function was called with how many bytes.
 pub(crate) fn write_selectors(out: &mut Vec<u8>, root: &Call) {
-    let mut counts = BTreeMap::new();
-    count(&mut counts, root);
     let mut object = Object::new(out);
-    for ((selector, bytes), number) in counts {
+    for ((selector, bytes), number) in root.selectors() {
         let name = format!("{}-{bytes}", hex::encode_prefixed(selector));
         object.decimal(&name, number);
-    }
-}
-
-fn count(counts: &mut BTreeMap<([u8; 4], usize), u64>, call: &Call) {
-    let is_call = !call.kind.creates() && call.kind != CallKind::SelfDestruct;
-    if let Some((selector, rest)) = call.input.split_first_chunk::<4>()
-        && is_call
-        && !call.is_precompiled
-    {
-        *counts.entry((*selector, rest.len())).or_default() += 1;
-    }
-    for inner in &call.calls {
-        count(counts, inner);
     }
 }

@@ -1,9 +1,9 @@
 //! Traces as Parity had them: the calls of a transaction in a row, each with its address in the
 //! tree. flatCallTracer and `trace_*` write them.
 
-use super::calls::Call;
 use crate::json::Object;
 use niwaki_chain::BlockId;
+use niwaki_evm::tracers::Call;
 use niwaki_evm::{CallKind, Failure, Halt};
 use niwaki_primitives::{Address, B256};
 
@@ -22,17 +22,6 @@ pub(crate) struct FlatOptions {
     pub(crate) parity_errors: bool,
     /// Where the transaction stands, if it stands anywhere.
     pub(crate) place: Option<TracePlace>,
-}
-
-/// Gives every call with its address in the tree, callers first.
-pub(crate) fn each<'c>(root: &'c Call, mut visit: impl FnMut(&'c Call, &[usize])) {
-    let mut open: Vec<(&Call, Vec<usize>)> = vec![(root, Vec::new())];
-    while let Some((call, address)) = open.pop() {
-        visit(call, &address);
-        for (index, inner) in call.calls.iter().enumerate().rev() {
-            open.push((inner, [address.as_slice(), &[index]].concat()));
-        }
-    }
 }
 
 /// Writes one call.

@@ -7,7 +7,6 @@
 //! waiting.
 
 mod call_tracer;
-mod calls;
 mod debug;
 mod files;
 mod flat;

@@ -1,6 +1,5 @@
 //! `trace_*`: traces and state changes as Parity had them, and Besu and reth have them still.
 
-use super::calls::CallOptions;
 use super::flat::{self, FlatOptions};
 use super::search;
 use super::state_diff;
@@ -16,6 +15,7 @@ use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::simulation::{BlockOverrides, Message, Run, SimulatedBlock, StateOverrides};
 use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
+use niwaki_evm::tracers::CallOptions;
 use niwaki_primitives::{Address, Bytes, Decodable2718, Fork, TxEnvelope, U256};
 use niwaki_rules::{block_reward, ommer_reward};
 use serde::Deserialize;
@@ -96,9 +96,7 @@ impl Wanted {
         };
         let mut list = object.array("trace");
         if self.trace {
-            flat::each(&root, |call, at| {
-                flat::write(list.item(), call, at, &options)
-            });
+            root.each(|call, at| flat::write(list.item(), call, at, &options));
         }
         drop(list);
         match self.vm_trace {
@@ -134,9 +132,7 @@ pub(super) fn write_traces(
         parity_errors: true,
         place: subject.place(),
     };
-    flat::each(&root, |call, at| {
-        flat::write(list.item(), call, at, &options)
-    });
+    root.each(|call, at| flat::write(list.item(), call, at, &options));
     Ok(run)
 }
 
@@ -180,7 +176,7 @@ fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
         place: subject.place(),
     };
     let from = out.len();
-    flat::each(&root, |call, at| {
+    root.each(|call, at| {
         if at == wanted {
             flat::write(out, call, at, &options);
         }

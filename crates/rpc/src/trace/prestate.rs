@@ -3,7 +3,7 @@
 
 use crate::RpcError;
 use crate::json::Object;
-use niwaki_evm::{Step, Tracer};
+use niwaki_evm::tracers::Touched;
 use niwaki_execution::Overlay;
 use niwaki_primitives::{
     Account, Address, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction, TxEnvelope, U256,
@@ -23,53 +23,43 @@ pub(crate) struct PrestateOptions {
     include_empty: bool,
 }
 
-/// Keeps which accounts and slots are looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Looked {
-    accounts: BTreeMap<Address, BTreeSet<U256>>,
-    /// Those that code has called; whose code runs for them is looked at too (EIP-7702).
-    called: BTreeSet<Address>,
+/// What a transaction looks at before any code runs: sender, target, `coinbase`, and who has signed
+/// authorizations.
+pub(crate) fn touched_by(
+    tx: &TxEnvelope,
+    (sender, nonce): (Address, u64),
+    coinbase: Address,
+    state: &Overlay<'_>,
+) -> Result<Touched, RpcError> {
+    let to = tx.to().unwrap_or_else(|| sender.create(nonce));
+    let signed = tx.authorization_list().unwrap_or_default();
+    let mut touched = Touched::default();
+    for address in [sender, to, coinbase]
+        .into_iter()
+        .chain(signed.iter().filter_map(recover_authority))
+    {
+        touched.account(address);
+    }
+    if let Some(delegate) = delegate_of(state, &to)? {
+        touched.account(delegate);
+    }
+    Ok(touched)
 }
 
-impl Looked {
-    /// What a transaction looks at before any code runs: sender, target, `coinbase`, and who has
-    /// signed authorizations.
-    pub(crate) fn of(
-        tx: &TxEnvelope,
-        (sender, nonce): (Address, u64),
-        coinbase: Address,
-        state: &Overlay<'_>,
-    ) -> Result<Self, RpcError> {
-        let to = tx.to().unwrap_or_else(|| sender.create(nonce));
-        let signed = tx.authorization_list().unwrap_or_default();
-        let mut looked = Self::default();
-        for address in [sender, to, coinbase]
-            .into_iter()
-            .chain(signed.iter().filter_map(recover_authority))
-        {
-            looked.account(address);
+/// Adds the delegates of what was called, as they were and as the transaction made them.
+fn add_delegates(
+    touched: &mut Touched,
+    state: &Overlay<'_>,
+    diff: &StateDiff,
+) -> Result<(), RpcError> {
+    for address in std::mem::take(&mut touched.called) {
+        let before = delegate_of(state, &address)?;
+        let after = code_after(diff, &address).and_then(|code| niwaki_evm::delegation(code));
+        for delegate in before.into_iter().chain(after) {
+            touched.account(delegate);
         }
-        if let Some(delegate) = delegate_of(state, &to)? {
-            looked.account(delegate);
-        }
-        Ok(looked)
     }
-
-    fn account(&mut self, address: Address) {
-        self.accounts.entry(address).or_default();
-    }
-
-    /// Adds the delegates of what was called, as they were and as the transaction made them.
-    fn with_delegates(mut self, state: &Overlay<'_>, diff: &StateDiff) -> Result<Self, RpcError> {
-        for address in std::mem::take(&mut self.called) {
-            let before = delegate_of(state, &address)?;
-            let after = code_after(diff, &address).and_then(|code| niwaki_evm::delegation(code));
-            for delegate in before.into_iter().chain(after) {
-                self.account(delegate);
-            }
-        }
-        Ok(self)
-    }
+    Ok(())
 }
 
 /// The code that the transaction gave the account at `address`, if it did.
@@ -91,50 +81,6 @@ fn delegate_of(state: &Overlay<'_>, address: &Address) -> Result<Option<Address>
         return Ok(None);
     }
     Ok(niwaki_evm::delegation(&state.code(&account.code_hash)?))
-}
-
-impl Tracer for Looked {
-    fn step(&mut self, step: &Step<'_>) {
-        let word = |word: U256| Address::from_word(word.into());
-        match (step.opcode(), step.peek(0), step.peek(1)) {
-            // SLOAD, SSTORE.
-            (0x54 | 0x55, Some(slot), _) => {
-                let slots = self.accounts.entry(step.address()).or_default();
-                slots.insert(slot);
-            }
-            // BALANCE, EXTCODESIZE, EXTCODECOPY, EXTCODEHASH, SELFDESTRUCT.
-            (0x31 | 0x3b | 0x3c | 0x3f | 0xff, Some(address), _) => self.account(word(address)),
-            // CALL, CALLCODE, DELEGATECALL, STATICCALL.
-            (0xf1 | 0xf2 | 0xf4 | 0xfa, _, Some(address)) if step.stack_len() >= 5 => {
-                self.account(word(address));
-                self.called.insert(word(address));
-            }
-            (0xf0, Some(_), Some(_)) => self.account(step.address().create(step.nonce())),
-            (0xf5, Some(_), Some(offset)) if step.stack_len() >= 4 => {
-                let words = (step.peek(2), step.peek(3));
-                if let Some(init_code) = init_code(step, offset, words.0) {
-                    let salt = words.1.unwrap_or_default().to_be_bytes::<32>();
-                    self.account(step.address().create2_from_code(salt, init_code));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The init code of CREATE2, with the zeros that memory will be extended by.
-fn init_code(step: &Step<'_>, offset: U256, length: Option<U256>) -> Option<Vec<u8>> {
-    /// Beyond it the opcode fails.
-    const MOST: usize = 1 << 20;
-    let length = usize::try_from(length?)
-        .ok()
-        .filter(|length| *length <= MOST)?;
-    let mut code = vec![0; length];
-    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    let there = step.memory().get(offset..).unwrap_or_default();
-    let there = there.get(..length).unwrap_or(there);
-    code[..there.len()].copy_from_slice(there);
-    Some(code)
 }
 
 /// What is shown of one account.
@@ -203,14 +149,14 @@ impl Shown {
 /// Writes what was looked at: `before` is the state before the transaction, `diff` what it changed.
 pub(crate) fn write(
     out: &mut Vec<u8>,
-    looked: Looked,
+    mut touched: Touched,
     (before, diff): (&Overlay<'_>, &StateDiff),
     options: &PrestateOptions,
 ) -> Result<(), RpcError> {
-    let looked = looked.with_delegates(before, diff)?;
+    add_delegates(&mut touched, before, diff)?;
     let mut pre = BTreeMap::new();
     let mut post = BTreeMap::new();
-    for (address, slots) in &looked.accounts {
+    for (address, slots) in &touched.accounts {
         let (mut shown, is_empty) = Shown::of(before, address, slots, options)?;
         if options.diff_mode {
             let found = diff

@@ -1,7 +1,6 @@
 //! `trace_filter`: traces of a range of blocks, by who acted and upon whom.
 
 use super::MOST_ANSWER_BYTES;
-use super::calls::Call;
 use super::flat::{self, FlatOptions};
 use super::parity::CALLS;
 use super::subject::PastBlock;
@@ -10,6 +9,7 @@ use super::tracers::calls;
 use crate::json::Array;
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::{Backend, RpcError};
+use niwaki_evm::tracers::Call;
 use niwaki_primitives::Address;
 use serde::Deserialize;
 
@@ -93,7 +93,7 @@ pub(super) fn filter(
                 parity_errors: true,
                 place: subject.place(),
             };
-            flat::each(&root, |call, at| {
+            root.each(|call, at| {
                 if left == 0 || !filter.takes(call) {
                     return;
                 }

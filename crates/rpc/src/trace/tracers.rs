@@ -1,8 +1,7 @@
 //! The tracers by name, as geth has them, and running one.
 
-use super::calls::{Call, CallOptions, CallTree};
 use super::flat::{self, FlatOptions};
-use super::prestate::{self, Looked, PrestateOptions};
+use super::prestate::{self, PrestateOptions};
 use super::struct_log::{StructLogger, StructOptions};
 use super::subject::Subject;
 use super::{MOST_ANSWER_BYTES, call_tracer, too_large};
@@ -11,6 +10,7 @@ use crate::outlet::Outlet;
 use crate::simulation::{Nothing, Run, SimulatedBlock};
 use crate::{Params, RpcError};
 use niwaki_evm::Failure;
+use niwaki_evm::tracers::{Call, CallOptions, CallTree};
 use niwaki_primitives::Transaction;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -216,18 +216,17 @@ impl Kind {
                 };
                 let root = whole(root, subject, &run);
                 let mut list = Array::new(out);
-                flat::each(&root, |call, at| {
-                    flat::write(list.item(), call, at, &options)
-                });
+                root.each(|call, at| flat::write(list.item(), call, at, &options));
                 Ok(run)
             }
             Self::Prestate(options) => {
                 let tx = subject.transaction(block)?;
                 let sender = (subject.sender(), tx.nonce());
                 let coinbase = block.header.beneficiary;
-                let mut looked = Looked::of(&tx, sender, coinbase, block.state())?;
-                let run = subject.run(block, (&mut looked, deadline))?;
-                prestate::write(out, looked, (block.state(), &run.diff), options)?;
+                let state = block.state();
+                let mut touched = prestate::touched_by(&tx, sender, coinbase, state)?;
+                let run = subject.run(block, (&mut touched, deadline))?;
+                prestate::write(out, touched, (state, &run.diff), options)?;
                 Ok(run)
             }
             Self::Selectors => {

@@ -3,8 +3,8 @@
 use super::input::{Config, Input};
 use super::transactions::Signed;
 use super::{Failure, Rules};
-use crate::trace::{Eip3155, End};
 use niwaki_evm::Tracer;
+use niwaki_evm::tracers::{Eip3155, Eip3155End as End};
 use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError, TransactionResult};
 use niwaki_primitives::{
     Address, BlockBody, Fault, Fork, Header, Receipt, Transaction, TxEnvelope, Typed2718, U256,
@@ -18,7 +18,7 @@ use std::{collections::HashMap, path::PathBuf};
 #[derive(Clone, Debug)]
 pub(super) struct Traces {
     pub(super) folder: PathBuf,
-    pub(super) shown: crate::trace::Shown,
+    pub(super) shown: niwaki_evm::tracers::Shown,
 }
 
 /// What came of a transition.

@@ -1,7 +1,8 @@
-//! The tree of calls of one transaction: what callTracer, flatCallTracer and `trace_*` show.
+//! The tree of calls of one transaction: callTracer, and what flatCallTracer and 4byteTracer make of it.
 
-use niwaki_evm::{CallKind, Entered, Failure, Left, Tracer};
+use crate::tracer::{CallKind, Entered, Failure, Left, Tracer};
 use niwaki_primitives::{Address, Bytes, Log, U256};
+use std::collections::BTreeMap;
 
 /// Bytes of inputs, outputs and logs that one tree may hold.
 const MOST_BYTES: usize = 256 << 20;
@@ -10,42 +11,91 @@ const CALL_BYTES: usize = 300;
 
 /// A call, with those within it.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) kind: CallKind,
-    pub(crate) from: Address,
-    pub(crate) to: Address,
-    pub(crate) value: U256,
-    pub(crate) gas: u64,
-    pub(crate) gas_used: u64,
-    pub(crate) input: Bytes,
-    pub(crate) output: Bytes,
-    pub(crate) failure: Option<Failure>,
-    pub(crate) is_precompiled: bool,
-    pub(crate) logs: Vec<CallLog>,
-    pub(crate) calls: Vec<Call>,
+pub struct Call {
+    /// Which.
+    pub kind: CallKind,
+    /// The account that runs.
+    pub from: Address,
+    /// Account whose code runs, the new account, or the beneficiary.
+    pub to: Address,
+    /// Wei; what the callee sees, moved or not.
+    pub value: U256,
+    /// Gas given, stipend included.
+    pub gas: u64,
+    /// Gas used of it.
+    pub gas_used: u64,
+    /// Input or init code.
+    pub input: Bytes,
+    /// What it returned or reverted with; of a creation: the code.
+    pub output: Bytes,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+    /// Whether `to` is a precompiled contract.
+    pub is_precompiled: bool,
+    /// Logs of its own.
+    pub logs: Vec<CallLog>,
+    /// The calls that it made.
+    pub calls: Vec<Call>,
 }
 
-/// A log, and how many calls its emitter had made before it.
+/// A log of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct CallLog {
-    pub(crate) log: Log,
-    pub(crate) position: usize,
+pub struct CallLog {
+    /// The log.
+    pub log: Log,
+    /// How many calls its emitter had made before it.
+    pub position: usize,
     /// Which one of the transaction's it is, taken back ones included.
-    pub(crate) index: usize,
+    pub index: usize,
+}
+
+/// A function by the first four bytes of its input, and the length of the rest.
+pub type Selector = ([u8; 4], usize);
+
+impl Call {
+    /// Visits every call with its address in the tree, callers first, as flatCallTracer shows them.
+    pub fn each<'c>(&'c self, mut visit: impl FnMut(&'c Call, &[usize])) {
+        let mut open: Vec<(&Call, Vec<usize>)> = vec![(self, Vec::new())];
+        while let Some((call, address)) = open.pop() {
+            visit(call, &address);
+            for (index, inner) in call.calls.iter().enumerate().rev() {
+                open.push((inner, [address.as_slice(), &[index]].concat()));
+            }
+        }
+    }
+
+    /// How often each function was called with how many bytes, as 4byteTracer counts: neither creations nor
+    /// precompiled contracts.
+    pub fn selectors(&self) -> BTreeMap<Selector, u64> {
+        let mut counts = BTreeMap::new();
+        self.each(|call, _| {
+            let is_call = !call.kind.creates() && call.kind != CallKind::SelfDestruct;
+            if let Some((selector, rest)) = call.input.split_first_chunk::<4>()
+                && is_call
+                && !call.is_precompiled
+            {
+                *counts.entry((*selector, rest.len())).or_default() += 1;
+            }
+        });
+        counts
+    }
 }
 
 /// What of the calls is kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CallOptions {
-    pub(crate) only_top: bool,
-    pub(crate) with_logs: bool,
+pub struct CallOptions {
+    /// Only the transaction's own call.
+    pub only_top: bool,
+    /// Logs too.
+    pub with_logs: bool,
     /// Whether plain calls of precompiled contracts are left out.
-    pub(crate) without_precompiled: bool,
+    pub without_precompiled: bool,
 }
 
 /// Keeps the calls of a transaction.
+/// Its memory is bounded: a run that has more to keep is ended.
 #[derive(Debug, Default)]
-pub(crate) struct CallTree {
+pub struct CallTree {
     options: CallOptions,
     open: Vec<Call>,
     root: Option<Call>,
@@ -54,7 +104,8 @@ pub(crate) struct CallTree {
 }
 
 impl CallTree {
-    pub(crate) fn new(options: CallOptions) -> Self {
+    /// One that keeps what `options` say.
+    pub fn new(options: CallOptions) -> Self {
         Self {
             options,
             ..Self::default()
@@ -62,12 +113,12 @@ impl CallTree {
     }
 
     /// The transaction's own call, if it has run.
-    pub(crate) fn into_root(self) -> Option<Call> {
+    pub fn into_root(self) -> Option<Call> {
         self.root
     }
 
     /// Whether the run was ended because it had more calls than are kept.
-    pub(crate) fn is_too_large(&self) -> bool {
+    pub fn is_too_large(&self) -> bool {
         self.bytes > MOST_BYTES
     }
 }

@@ -1,0 +1,377 @@
+//! Traces as EIP-3155 has them: one JSON object per opcode, one at the end.
+//!
+//! Fields stand in the order of the EIP. `refund` is a plain number, as other clients write it, and
+//! the counter before the opcode; memory and storage are left out unless they are asked for.
+//! `gasCost` of a call holds what the callee gets, as in the example of the EIP, that of a creation
+//! does not, as go-ethereum has it. An opcode that ends its frame by an exceptional halt costs what
+//! there was or more. [`Form::Besu`] writes them as Besu's tool does.
+
+use crate::{
+    frame::Exit,
+    tracer::{Step, Tracer},
+};
+use niwaki_primitives::{Address, B256, U256, hex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::{fmt, io::Write};
+
+/// What of each opcode is written besides what always is, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The frame's memory.
+    pub memory: bool,
+    /// The stack, from the bottom to the top.
+    pub stack: bool,
+    /// What the last call has returned.
+    pub return_data: bool,
+    /// The slots of the account that the transaction has written to, as they stand.
+    pub storage: bool,
+    /// How lines are written.
+    pub form: Form,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As the EIP has them.
+    Eip3155,
+    /// As Besu's tool: nothing that is empty, no STOP behind the end of code, costs and errors in
+    /// its way; `strict` numbers are those of the EIP, others decimal.
+    Besu {
+        /// Whether numbers are those of the EIP.
+        strict: bool,
+    },
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self {
+            memory: false,
+            stack: true,
+            return_data: true,
+            storage: false,
+            form: Form::Eip3155,
+        }
+    }
+}
+
+/// Writes the trace of one transaction.
+#[derive(Debug)]
+pub struct Eip3155<W> {
+    shown: Shown,
+    out: W,
+    pending: Option<Line>,
+    gas: i64,
+    written: BTreeMap<Address, BTreeSet<U256>>,
+}
+
+/// A number of gas, or an opcode.
+#[derive(Debug)]
+enum Number {
+    Plain(i64),
+    Hex(String),
+}
+
+/// One opcode.
+#[derive(Debug)]
+struct Line {
+    pc: usize,
+    op: Number,
+    gas: Number,
+    gas_cost: Number,
+    memory: Option<String>,
+    stack: Option<Vec<String>>,
+    depth: usize,
+    return_data: Option<String>,
+    refund: i64,
+    mem_size: usize,
+    op_name: &'static str,
+    error: Option<String>,
+    storage: BTreeMap<String, String>,
+    opcode: u8,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(number) => write!(f, "{number}"),
+            Self::Hex(number) => write!(f, "\"{number}\""),
+        }
+    }
+}
+
+/// A string as JSON has it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            letter if u32::from(letter) < 0x20 => {
+                out += &format!("\\u{:04x}", u32::from(letter));
+            }
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// As JSON.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pc, op, gas, cost) = (self.pc, &self.op, &self.gas, &self.gas_cost);
+        write!(f, r#"{{"pc":{pc},"op":{op},"gas":{gas},"gasCost":{cost}"#)?;
+        if let Some(memory) = &self.memory {
+            write!(f, r#","memory":"{memory}""#)?;
+        }
+        if let Some(stack) = &self.stack {
+            let words: Vec<String> = stack.iter().map(|word| format!("\"{word}\"")).collect();
+            write!(f, r#","stack":[{}]"#, words.join(","))?;
+        }
+        write!(f, r#","depth":{}"#, self.depth)?;
+        if let Some(data) = &self.return_data {
+            write!(f, r#","returnData":"{data}""#)?;
+        }
+        let (refund, size, name) = (self.refund, self.mem_size, self.op_name);
+        write!(
+            f,
+            r#","refund":{refund},"memSize":{size},"opName":"{name}""#
+        )?;
+        if let Some(error) = &self.error {
+            write!(f, r#","error":{}"#, quoted(error))?;
+        }
+        if !self.storage.is_empty() {
+            let slots = self.storage.iter();
+            let slots: Vec<String> = slots
+                .map(|(key, value)| format!(r#""{key}":"{value}""#))
+                .collect();
+            write!(f, r#","storage":{{{}}}"#, slots.join(","))?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// How the run ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Eip3155End<'a> {
+    /// Root of the state after it, where there is one.
+    pub state_root: Option<B256>,
+    /// Returned data.
+    pub output: &'a [u8],
+    /// Gas used by all of it.
+    pub gas_used: u64,
+    /// How the first frame ended.
+    pub exit: Exit,
+    /// Name of the fork.
+    pub fork: &'a str,
+}
+
+/// The gas that EIP-2200 wants an SSTORE to leave behind.
+const STIPEND: i64 = 2_300;
+const SSTORE: u8 = 0x55;
+
+impl<W: Write> Eip3155<W> {
+    /// One that writes what `shown` says to `out`.
+    pub fn new(shown: Shown, out: W) -> Self {
+        Self {
+            shown,
+            out,
+            pending: None,
+            gas: 0,
+            written: BTreeMap::new(),
+        }
+    }
+
+    /// A number as it is to be written.
+    fn number(&self, value: i64) -> Number {
+        match self.shown.form {
+            Form::Besu { strict: false } => Number::Plain(value),
+            _ => Number::Hex(format!("{value:#x}")),
+        }
+    }
+
+    fn op(&self, opcode: u8) -> Number {
+        match self.shown.form {
+            Form::Besu { strict: false } => Number::Hex(format!("{opcode:#04x}")),
+            _ => Number::Plain(opcode.into()),
+        }
+    }
+
+    fn flush(&mut self, error: Option<String>) {
+        if let Some(line) = self.pending.take() {
+            self.write(&Line { error, ..line }.to_string());
+        }
+    }
+
+    /// What can't be written is lost: whoever reads has gone.
+    fn write(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    /// Writes the last opcode, and the line that sums the trace up.
+    pub fn finish(mut self, end: Eip3155End<'_>) -> W {
+        self.flush(None);
+        let root = end
+            .state_root
+            .map(|root| format!("\"stateRoot\":\"{root}\","));
+        let closing = format!(
+            r#"{{{}"output":"{}","gasUsed":"{:#x}","pass":{},"fork":{}}}"#,
+            root.unwrap_or_default(),
+            hex::encode_prefixed(end.output),
+            end.gas_used,
+            end.exit.is_success(),
+            quoted(end.fork)
+        );
+        self.write(&closing);
+        self.out
+    }
+
+    /// Writes the last opcode.
+    pub fn end(&mut self) -> &mut W {
+        self.flush(None);
+        &mut self.out
+    }
+
+    /// The slots that the account has written to, with what they hold.
+    fn storage(&self, step: &Step<'_>) -> BTreeMap<String, String> {
+        let keys = self.written.get(&step.address()).into_iter().flatten();
+        keys.map(|key| (format!("{key:#x}"), format!("{:#x}", step.slot(*key))))
+            .collect()
+    }
+
+    /// The error of an opcode, and where it is not what the opcode has taken, its cost, as Besu has
+    /// them.
+    fn as_besu(&self, opcode: u8, output: &[u8], error: &str) -> (String, Option<i64>) {
+        match error {
+            "execution reverted" => return (hex::encode_prefixed(output), None),
+            "out of gas" if opcode == SSTORE && self.gas <= STIPEND => {
+                return (besu_words(error), Some(STIPEND));
+            }
+            _ => {}
+        }
+        let free = ["undefined", "stack", "return data"];
+        let cost = free.iter().any(|start| error.starts_with(start));
+        (besu_words(error), cost.then_some(0))
+    }
+}
+
+/// Besu's words for a reason of ours to halt.
+pub fn besu_words(halt: &str) -> String {
+    if let Some(opcode) = halt.strip_prefix("undefined opcode ") {
+        return format!("Invalid opcode: {opcode}");
+    }
+    match halt {
+        "out of gas" => "Out of gas",
+        "stack underflow" => "Stack underflow",
+        "stack overflow" => "Out of stack",
+        "invalid jump destination" => "Bad jump destination",
+        "return data out of bounds" => "Out of bounds",
+        "write in a static context" | "address collision" => "Illegal state change",
+        "code begins with 0xef" => "Code is invalid",
+        "code too long" => "Code is too large",
+        "precompiled contract failed" => "Precompile error",
+        other => other,
+    }
+    .to_owned()
+}
+
+impl<W: Write> Tracer for Eip3155<W> {
+    fn step(&mut self, step: &Step<'_>) {
+        self.flush(None);
+        let besu = self.shown.form != Form::Eip3155;
+        if step.is_code_empty() || (besu && step.pc() >= step.code().len()) {
+            return;
+        }
+        let words = || {
+            step.stack()
+                .iter()
+                .map(|word| format!("{word:#x}"))
+                .collect()
+        };
+        let bytes = |wanted: bool, bytes: &[u8]| {
+            let wanted = wanted && !(besu && bytes.is_empty());
+            wanted.then(|| hex::encode_prefixed(bytes))
+        };
+        let (shown, opcode) = (self.shown, step.opcode());
+        let storage = match shown.storage {
+            true => self.storage(step),
+            false => BTreeMap::new(),
+        };
+        if let (true, SSTORE, Some(key)) = (shown.storage, opcode, step.peek(0)) {
+            self.written.entry(step.address()).or_default().insert(key);
+        }
+        self.gas = step.gas();
+        self.pending = Some(Line {
+            pc: step.pc(),
+            op: self.op(opcode),
+            gas: self.number(step.gas()),
+            gas_cost: Number::Plain(0),
+            memory: bytes(shown.memory, step.memory()),
+            stack: shown.stack.then(words),
+            depth: step.depth(),
+            return_data: bytes(shown.return_data, step.return_data()),
+            refund: step.refund(),
+            mem_size: step.memory_len(),
+            op_name: step.mnemonic().unwrap_or("INVALID"),
+            error: None,
+            storage,
+            opcode,
+        });
+    }
+
+    fn step_end(&mut self, gas_left: i64, handed: i64) {
+        const CREATIONS: [u8; 2] = [0xf0, 0xf5];
+        if let Some(mut line) = self.pending.take() {
+            let handed = handed * i64::from(CREATIONS.contains(&line.opcode));
+            line.gas_cost = self.number(self.gas - gas_left - handed);
+            self.pending = Some(line);
+        }
+    }
+
+    /// Only the opcode that failed carries the error; its callers' opcodes have been written.
+    fn frame_end(&mut self, _depth: usize, _gas: i64, output: &[u8], error: Option<String>) {
+        let besu = self.shown.form != Form::Eip3155;
+        let opcode = self.pending.as_ref().map(|line| line.opcode);
+        let (Some(opcode), Some(text), true) = (opcode, &error, besu) else {
+            return self.flush(error);
+        };
+        let (text, cost) = self.as_besu(opcode, output, text);
+        let cost = cost.map(|cost| self.number(cost));
+        if let (Some(line), Some(cost)) = (&mut self.pending, cost) {
+            line.gas_cost = cost;
+        }
+        self.flush(Some(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_whatever_a_host_says() {
+        assert_eq!(quoted("a \"b\"\\\n"), r#""a \"b\"\\\u000a""#);
+        let line = Line {
+            pc: 1,
+            op: Number::Plain(12),
+            gas: Number::Hex("0x5".into()),
+            gas_cost: Number::Hex("0x3".into()),
+            memory: None,
+            stack: Some(vec!["0x1".into(), "0x2".into()]),
+            depth: 1,
+            return_data: Some("0x".into()),
+            refund: 0,
+            mem_size: 0,
+            op_name: "OWN",
+            error: Some("no \"way\"".into()),
+            storage: BTreeMap::from([("0x0".into(), "0x7".into())]),
+            opcode: 12,
+        };
+        let read: serde_json::Value = serde_json::from_str(&line.to_string()).unwrap();
+        let expected = serde_json::json!({
+            "pc": 1, "op": 12, "gas": "0x5", "gasCost": "0x3", "stack": ["0x1", "0x2"], "depth": 1,
+            "returnData": "0x", "refund": 0, "memSize": 0, "opName": "OWN", "error": "no \"way\"",
+            "storage": {"0x0": "0x7"},
+        });
+        assert_eq!(read, expected);
+    }
+}
