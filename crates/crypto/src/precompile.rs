@@ -6,6 +6,7 @@ pub use results::{
     forget_precompile_results, precompile_result_look_ups, set_precompile_result_bytes,
 };
 
+use crate::provider::{self, Preference};
 use alloy_primitives::{Address, Bytes};
 use revm_precompile::{PrecompileSpecId, PrecompileStatus, Precompiles};
 
@@ -86,6 +87,36 @@ impl Precompiled {
             }
             _ => self.make(input, gas_limit),
         }
+    }
+
+    /// As [`Self::run`] on the fast library ([`Preference::Native`]) or on the plain one, whichever is in force; no
+    /// result is kept.
+    ///
+    /// # Errors
+    /// A [`PrecompileHalt`].
+    pub fn run_by(
+        self,
+        library: Preference,
+        input: &[u8],
+        gas_limit: u64,
+    ) -> Result<(u64, Bytes), PrecompileHalt> {
+        provider::asking(library, || self.make(input, gas_limit))
+    }
+
+    /// The contract's fast library and its plain one; the same if there is but one.
+    pub fn libraries(self) -> [&'static str; 2] {
+        let primitive = match self.0.address().0[18..] {
+            [0, 0x01] => provider::SECP256K1,
+            [0, 0x02] => provider::SHA256,
+            [0, 0x03] => return ["ripemd"; 2],
+            [0, 0x05] => provider::MODEXP,
+            [0, 0x06..=0x08] => provider::BN254,
+            [0, 0x0a] => provider::KZG,
+            [0, 0x0b..=0x11] => provider::BLS12_381,
+            [1, 0] => provider::P256,
+            _ => return ["revm-precompile"; 2],
+        };
+        provider::libraries(primitive)
     }
 
     /// The least gas and the longest input, bytes, with which looking for a kept result takes less time

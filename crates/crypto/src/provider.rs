@@ -6,6 +6,7 @@ use crate::{SignatureError, bls_pure, bn254, self_test};
 use alloy_primitives::{B256, B512};
 use revm_precompile::bls12_381::{G1Point, G1PointScalar, G2Point, G2PointScalar};
 use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as recovery};
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// What the operator asks for.
@@ -112,11 +113,49 @@ pub(crate) fn ecrecover(
         .map_err(|_| SignatureError)
 }
 
-const SECP256K1: &str = "secp256k1";
-const BLS12_381: &str = "bls12-381";
-const KZG: &str = "kzg";
-const BN254: &str = "bn254";
-const MODEXP: &str = "modexp";
+pub(crate) const SECP256K1: &str = "secp256k1";
+pub(crate) const BLS12_381: &str = "bls12-381";
+pub(crate) const KZG: &str = "kzg";
+pub(crate) const BN254: &str = "bn254";
+pub(crate) const P256: &str = "p256";
+pub(crate) const MODEXP: &str = "modexp";
+pub(crate) const SHA256: &str = "sha256";
+
+thread_local! {
+    /// What this thread asks for at the moment; what is in force if that is automatic.
+    static ASKED: Cell<Preference> = const { Cell::new(Preference::Auto) };
+}
+
+/// Does `work` with the fast library of each primitive or with the plain one, on this thread and whatever is in force.
+pub(crate) fn asking<T>(library: Preference, work: impl FnOnce() -> T) -> T {
+    struct Restored(Preference);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            ASKED.set(self.0);
+        }
+    }
+    backend();
+    let _restored = Restored(ASKED.replace(library));
+    work()
+}
+
+/// Whether the fast library is to be used where the choice that is in force says `chosen`.
+fn takes_fast(chosen: bool) -> bool {
+    match ASKED.get() {
+        Preference::Auto => chosen,
+        Preference::Native => true,
+        Preference::Pure => false,
+    }
+}
+
+/// The names of a primitive's fast and plain library, as far as they are compiled in.
+pub(crate) fn libraries(primitive: &str) -> [&'static str; 2] {
+    let mut rows = LIBRARIES.iter();
+    let row = rows.find(|(name, _, _)| *name == primitive);
+    let (_, [fast, plain], _) = row.expect("every primitive has a row");
+    let fast = if fast.is_compiled_in() { fast } else { plain };
+    [fast.name(), plain.name()]
+}
 
 /// The primitives of one choice; those without a second library here are the same in every choice.
 #[derive(Debug)]
@@ -153,7 +192,7 @@ impl Crypto for Provider {
         y_parity: u8,
         hash: &[u8; 32],
     ) -> Result<[u8; 32], PrecompileHalt> {
-        let recovered = if self.native_recovery {
+        let recovered = if takes_fast(self.native_recovery) {
             native_ecrecover(signature, y_parity, hash)
         } else {
             pure_ecrecover(signature, y_parity, hash)
@@ -168,7 +207,7 @@ impl Crypto for Provider {
         commitment: &[u8; 48],
         proof: &[u8; 48],
     ) -> Result<(), PrecompileHalt> {
-        let verify = if self.native_kzg {
+        let verify = if takes_fast(self.native_kzg) {
             native_kzg
         } else {
             pure_kzg
@@ -182,7 +221,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_g1_add(&self, a: &[u8], b: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
-        if self.own_bn254 {
+        if takes_fast(self.own_bn254) {
             bn254::g1_add(a, b)
         } else {
             Stock.bn254_g1_add(a, b)
@@ -190,7 +229,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_g1_mul(&self, point: &[u8], scalar: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
-        if self.own_bn254 {
+        if takes_fast(self.own_bn254) {
             bn254::g1_mul(point, scalar)
         } else {
             Stock.bn254_g1_mul(point, scalar)
@@ -198,7 +237,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_pairing_check(&self, pairs: &[(&[u8], &[u8])]) -> Result<bool, PrecompileHalt> {
-        if self.own_bn254 {
+        if takes_fast(self.own_bn254) {
             bn254::pairing_check(pairs)
         } else {
             Stock.bn254_pairing_check(pairs)
@@ -211,7 +250,7 @@ impl Crypto for Provider {
         exponent: &[u8],
         modulus: &[u8],
     ) -> Result<Vec<u8>, PrecompileHalt> {
-        if self.own_modexp {
+        if takes_fast(self.own_modexp) {
             Ok(modexp(base, exponent, modulus))
         } else {
             Stock.modexp(base, exponent, modulus)
@@ -219,7 +258,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_g1_add(&self, a: G1Point, b: G1Point) -> Result<[u8; 96], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_g1_add(a, b)
         } else {
             bls_pure::g1_add(a, b)
@@ -230,7 +269,7 @@ impl Crypto for Provider {
         &self,
         pairs: &mut dyn Iterator<Item = Result<G1PointScalar, PrecompileHalt>>,
     ) -> Result<[u8; 96], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_g1_msm(pairs)
         } else {
             bls_pure::g1_msm(pairs)
@@ -238,7 +277,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_g2_add(&self, a: G2Point, b: G2Point) -> Result<[u8; 192], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_g2_add(a, b)
         } else {
             bls_pure::g2_add(a, b)
@@ -249,7 +288,7 @@ impl Crypto for Provider {
         &self,
         pairs: &mut dyn Iterator<Item = Result<G2PointScalar, PrecompileHalt>>,
     ) -> Result<[u8; 192], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_g2_msm(pairs)
         } else {
             bls_pure::g2_msm(pairs)
@@ -260,7 +299,7 @@ impl Crypto for Provider {
         &self,
         pairs: &[(G1Point, G2Point)],
     ) -> Result<bool, PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_pairing_check(pairs)
         } else {
             bls_pure::pairing_check(pairs)
@@ -268,7 +307,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_fp_to_g1(&self, fp: &[u8; 48]) -> Result<[u8; 96], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_fp_to_g1(fp)
         } else {
             bls_pure::fp_to_g1(fp)
@@ -276,7 +315,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_fp2_to_g2(&self, fp2: ([u8; 48], [u8; 48])) -> Result<[u8; 192], PrecompileHalt> {
-        if self.native_bls {
+        if takes_fast(self.native_bls) {
             Stock.bls12_381_fp2_to_g2(fp2)
         } else {
             bls_pure::fp2_to_g2(&fp2)
@@ -340,9 +379,9 @@ const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
         [Rust("niwaki on arkworks"), Rust("arkworks")],
         self_test::bn254,
     ),
-    ("p256", [Rust("p256"); 2], self_test::p256),
+    (P256, [Rust("p256"); 2], self_test::p256),
     (MODEXP, [Rust("niwaki"), Rust("aurora")], self_test::modexp),
-    ("sha256", [Rust("sha2"); 2], self_test::sha256),
+    (SHA256, [Rust("sha2"); 2], self_test::sha256),
     ("keccak256", [Rust("keccak-asm"); 2], self_test::keccak256),
 ];
 

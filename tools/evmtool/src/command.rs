@@ -4,7 +4,7 @@ use crate::cases::{Outcome, Selection, Suite, Tally, Verdict, run_files};
 use crate::network::is_known;
 use crate::state_test::{Batch, run_batch};
 use crate::trace::TraceOptions;
-use crate::{b11r, cartevm, fuzz, run, t8n};
+use crate::{b11r, benchmark, cartevm, fuzz, fuzz_precompiles, run, t8n};
 use clap::{Args, Parser, Subcommand};
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_evm::Dispatch;
@@ -46,8 +46,12 @@ enum Command {
     B11r(b11r::B11rOptions),
     /// Measures every opcode, or every pair of them, and prints the slowest for what they cost.
     Cartevm(cartevm::CartOptions),
+    /// Measures precompiled contracts and KECCAK256, on the native library and on the pure one.
+    Benchmark(benchmark::BenchmarkOptions),
     /// Runs random blocks here and on revm or go-ethereum, and compares.
     Fuzz(fuzz::FuzzOptions),
+    /// Runs random inputs of precompiled contracts on the native library and on the pure one, and compares.
+    FuzzPrecompiles(fuzz_precompiles::PrecompilesOptions),
 }
 
 impl Options {
@@ -87,7 +91,9 @@ impl Options {
             Command::T8nServer(options) => t8n::serve(options).map(|()| true),
             Command::B11r(options) => done(b11r::run(options)),
             Command::Cartevm(options) => cartevm::run(options).map(|()| true),
+            Command::Benchmark(options) => benchmark::run(options).map(|()| true),
             Command::Fuzz(options) => fuzz::run(options),
+            Command::FuzzPrecompiles(options) => fuzz_precompiles::run(options),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct FuzzOptions {
 }
 
 /// Time between two lines of progress.
-const EVERY: Duration = Duration::from_secs(10);
+pub(crate) const EVERY: Duration = Duration::from_secs(10);
 
 /// Searches for a difference; false if there is one.
 pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
@@ -64,10 +64,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         options.seconds.is_some() || options.cases.is_some(),
         "say how long to look: --seconds N, --cases N, or both"
     );
-    let seed = options.seed.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(0, |since| since.as_secs().wrapping_mul(1 << 24))
-    });
+    let seed = options.seed.unwrap_or_else(seed_of_clock);
     let start = Instant::now();
     let dispatch = if options.loop_dispatch {
         Dispatch::Loop
@@ -135,6 +132,12 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     }
 }
 
+/// Another one each second, far from those before it.
+pub(crate) fn seed_of_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs().wrapping_mul(1 << 24))
+}
+
 fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
     let tally = looked.tally;
     // A receipt does not say which of the two it was.
@@ -155,7 +158,7 @@ fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
 }
 
 /// Set by Ctrl-C: what has been begun is ended first. The second one ends the process.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     ctrlc::set_handler(move || {

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod b11r;
+mod benchmark;
 mod block_test;
 mod cartevm;
 mod cases;
 mod chain;
 mod command;
 mod fuzz;
+mod fuzz_precompiles;
 mod logs_hash;
 mod network;
 mod reason;

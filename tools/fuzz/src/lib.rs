@@ -10,11 +10,14 @@
 //!
 //! [`check_block`] does the same with whole blocks, system calls and requests among them, beside
 //! go-ethereum's `evm t8n`, where that program is at hand.
+//!
+//! [`check_precompile`] runs random inputs of precompiled contracts on both of their libraries.
 
 mod block;
 mod case;
 mod ours;
 mod peer;
+mod precompiles;
 mod program;
 mod shrink;
 mod state_test;
@@ -24,6 +27,10 @@ mod trace;
 
 pub use block::{BLOCK_FORKS, T8n, check_block};
 pub use case::{Case, Outcome};
+pub use precompiles::{
+    CONTRACTS, Disagreement, Outcomes, check_precompile, check_precompile_inputs, contract_at,
+    price, valid_input,
+};
 pub use state_test::state_test;
 pub use statetest::Statetest;
 pub use terms::{spec_id, tx_env};

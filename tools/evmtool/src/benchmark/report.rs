@@ -1,0 +1,106 @@
+//! What came of the cases.
+
+use super::case::Case;
+use niwaki_primitives::Fork;
+use serde::Serialize;
+
+/// One library's figures of one case.
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    library: &'static str,
+    /// Median of the batches, for each call.
+    ns: f64,
+    mgas_per_second: f64,
+    /// Distance of the quartiles over the median.
+    spread: f64,
+}
+
+impl Measured {
+    #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+    pub(super) fn new(library: &'static str, gas: u64, mut ns: Vec<f64>) -> Self {
+        ns.sort_by(f64::total_cmp);
+        let at = |quarters: usize| {
+            let last = ns.len().saturating_sub(1);
+            ns.get((last * quarters + 2) / 4).copied().unwrap_or(0.0)
+        };
+        let median = at(2);
+        Self {
+            library,
+            ns: median,
+            mgas_per_second: gas as f64 * 1e3 / median,
+            spread: (at(3) - at(1)) / median,
+        }
+    }
+}
+
+/// One case.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    name: String,
+    gas: u64,
+    input_bytes: usize,
+    libraries: Vec<Measured>,
+    /// The pure library's time over the native one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_pure: Option<f64>,
+}
+
+impl Row {
+    pub(super) fn new(case: &Case, gas: u64, libraries: Vec<Measured>) -> Self {
+        let over_pure = match &libraries[..] {
+            [native, pure] => Some(pure.ns / native.ns),
+            _ => None,
+        };
+        Self {
+            name: case.name.clone(),
+            gas,
+            input_bytes: case.input.len(),
+            libraries,
+            over_pure,
+        }
+    }
+
+    pub(super) fn print(&self) {
+        print!("{:<30} {:>11}", self.name, self.gas);
+        for library in &self.libraries {
+            print!(
+                "  {:>12.1} {:>9.1} {:>6.2}  {:<18}",
+                library.ns, library.mgas_per_second, library.spread, library.library
+            );
+        }
+        match self.over_pure {
+            Some(over) => println!(" {over:.2}x"),
+            None => println!(),
+        }
+    }
+}
+
+/// What the columns are.
+pub(super) fn print_head() {
+    let library = format!(
+        "{:>12} {:>9} {:>6}  {:<18}",
+        "ns", "Mgas/s", "spread", "library"
+    );
+    println!("{:<30} {:>11}  {library}  {library}", "case", "gas");
+}
+
+/// All cases.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    fork: &'static str,
+    batches: u32,
+    /// Least time of a batch, ms.
+    batch_ms: u64,
+    pub(super) cases: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(fork: Fork, batches: u32, batch_ms: u64) -> Self {
+        Self {
+            fork: fork.name(),
+            batches,
+            batch_ms,
+            cases: Vec::new(),
+        }
+    }
+}
