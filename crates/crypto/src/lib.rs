@@ -13,6 +13,7 @@ mod kzg;
 mod kzg_pure;
 mod kzg_setup;
 mod modexp;
+mod p256;
 mod precompile;
 mod provider;
 #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 
 use crate::modexp::modexp;
 use crate::self_test::SelfTest;
-use crate::{SignatureError, bls_pure, bn254, self_test};
+use crate::{SignatureError, bls_pure, bn254, p256, self_test};
 use alloy_primitives::{B256, B512};
 use revm_precompile::bls12_381::{G1Point, G1PointScalar, G2Point, G2PointScalar};
 use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as recovery};
@@ -72,12 +72,16 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
             // Now, not in the first block.
             crate::recovery::form();
         }
+        if is_fast(P256) {
+            p256::prepare();
+        }
         revm_precompile::install_crypto(Provider {
             native_recovery: is_fast(SECP256K1),
             native_bls: is_fast(BLS12_381),
             native_kzg: is_fast(KZG),
             own_bn254: is_fast(BN254),
             own_modexp: is_fast(MODEXP),
+            own_p256: is_fast(P256),
         });
         chosen
     }))
@@ -165,6 +169,7 @@ pub(crate) struct Provider {
     native_kzg: bool,
     own_bn254: bool,
     own_modexp: bool,
+    own_p256: bool,
 }
 
 impl Provider {
@@ -175,6 +180,7 @@ impl Provider {
             native_kzg: fast,
             own_bn254: fast,
             own_modexp: fast,
+            own_p256: fast,
         }
     }
 }
@@ -254,6 +260,19 @@ impl Crypto for Provider {
             Ok(modexp(base, exponent, modulus))
         } else {
             Stock.modexp(base, exponent, modulus)
+        }
+    }
+
+    fn secp256r1_verify_signature(
+        &self,
+        hash: &[u8; 32],
+        signature: &[u8; 64],
+        key: &[u8; 64],
+    ) -> bool {
+        if takes_fast(self.own_p256) {
+            p256::is_signed(hash, signature, key)
+        } else {
+            Stock.secp256r1_verify_signature(hash, signature, key)
         }
     }
 
@@ -379,7 +398,7 @@ const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
         [Rust("niwaki on arkworks"), Rust("arkworks")],
         self_test::bn254,
     ),
-    (P256, [Rust("p256"); 2], self_test::p256),
+    (P256, [Rust("niwaki"), Rust("p256")], self_test::p256),
     (MODEXP, [Rust("niwaki"), Rust("aurora")], self_test::modexp),
     (SHA256, [Rust("sha2"); 2], self_test::sha256),
     ("keccak256", [Rust("keccak-asm"); 2], self_test::keccak256),
