@@ -8,17 +8,18 @@
     reason = "the low half of a wide number is meant, and places of limbs are small"
 )]
 
+use crate::inverse::Short;
 use crate::ops::arithmetic::{carrying_add, sub};
 use crate::word::same;
 
 type Limbs = [u64; 4];
 
-/// The divisor that came last. From the second time on what division by it needs is kept, which costs as much
-/// to find as a limb or two of a quotient.
+/// The divisor that came last. From the second time on its inverse is kept, which costs as much to find as a
+/// division.
 #[derive(Debug, Default)]
 pub(crate) struct LastDivisor {
     value: Limbs,
-    known: Option<Divisor>,
+    known: Option<Short>,
 }
 
 /// What division by a number needs.
@@ -35,7 +36,7 @@ pub(crate) struct Divisor {
 
 /// How many limbs a number has, without leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
+pub(crate) enum Size {
     None,
     One,
     Two,
@@ -51,7 +52,7 @@ impl LastDivisor {
             return shifted_right(a, shift);
         }
         match self.known(b) {
-            Some(divisor) => divisor.divide::<5>(a).0,
+            Some(inverse) => inverse.quotient(a, b),
             None => Divisor::of(b).divide::<5>(a).0,
         }
     }
@@ -63,7 +64,7 @@ impl LastDivisor {
             return low_bits(a, b);
         }
         match self.known(b) {
-            Some(divisor) => divisor.divide::<5>(a).1,
+            Some(inverse) => inverse.remainder(a, 0, b),
             None => Divisor::of(b).divide::<5>(a).1,
         }
     }
@@ -75,20 +76,20 @@ impl LastDivisor {
             return low_bits(sum, b);
         }
         match self.known(b) {
-            Some(divisor) => divisor.divide::<6>(sum).1,
+            Some(inverse) => inverse.remainder(&[sum[0], sum[1], sum[2], sum[3]], sum[4], b),
             None => Divisor::of(b).divide::<6>(sum).1,
         }
     }
 
     /// What is known of division by `value`, which is no power of two: nothing if it comes for the first time.
     #[inline(always)]
-    fn known(&mut self, value: &Limbs) -> Option<&Divisor> {
+    fn known(&mut self, value: &Limbs) -> Option<&Short> {
         if !same(&self.value, value) {
             self.value = *value;
             self.known = None;
             return None;
         }
-        Some(self.known.get_or_insert_with(|| Divisor::of(value)))
+        Some(self.known.get_or_insert_with(|| Short::of(value)))
     }
 }
 
@@ -126,26 +127,37 @@ impl Divisor {
         self.divide::<9>(product).1
     }
 
-    /// The lower four limbs of the quotient of a product.
+    pub(crate) const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The quotient of a number of one limb less than `L`, all its bits set; 0 by 0.
     #[inline(never)]
-    pub(crate) fn quotient_of_product(&self, product: &[u64; 8]) -> Limbs {
-        self.divide::<9>(product).0
+    pub(crate) fn of_all_ones<const L: usize>(&self) -> [u64; L] {
+        let (mut quotient, mut rest) = ([0; L], [0; L]);
+        self.divide_into(&[u64::MAX; L][1..], &mut rest, &mut quotient);
+        quotient
     }
 
     /// The lower four limbs of the quotient, and the remainder, of a number of one limb less than `L`.
     #[inline(always)]
     fn divide<const L: usize>(&self, a: &[u64]) -> (Limbs, Limbs) {
-        let mut quotient = [0; L];
-        let mut rest = [0; L];
-        match self.size {
-            Size::None => {}
-            Size::One => self.by_one(a, &mut rest, &mut quotient),
-            Size::Two => self.by_many::<2, L>(a, &mut rest, &mut quotient),
-            Size::Three => self.by_many::<3, L>(a, &mut rest, &mut quotient),
-            Size::Four => self.by_many::<4, L>(a, &mut rest, &mut quotient),
-        }
+        let (mut quotient, mut rest) = ([0; L], [0; L]);
+        self.divide_into(a, &mut rest, &mut quotient);
         let low = |limbs: &[u64; L]| std::array::from_fn(|at| limbs[at]);
         (low(&quotient), low(&rest))
+    }
+
+    /// Leaves quotient and remainder where zeros were.
+    #[inline(always)]
+    fn divide_into<const L: usize>(&self, a: &[u64], rest: &mut [u64; L], quotient: &mut [u64; L]) {
+        match self.size {
+            Size::None => {}
+            Size::One => self.by_one(a, rest, quotient),
+            Size::Two => self.by_many::<2, L>(a, rest, quotient),
+            Size::Three => self.by_many::<3, L>(a, rest, quotient),
+            Size::Four => self.by_many::<4, L>(a, rest, quotient),
+        }
     }
 
     /// Divides by one limb. Leaves the remainder in `rest`, as the next function does.
@@ -203,18 +215,6 @@ impl Divisor {
         }
         (part[N - 2], part[N - 1], part[N]) = (left as u64, (left >> 64) as u64, 0);
         limb
-    }
-
-    /// What is left of `high` and, above it, `over`, when all divisors are taken from it whose number is a limb.
-    /// The divisor must have four limbs, `over` come from a shift by as much as its own, and `high` be shifted so
-    /// too.
-    #[inline(always)]
-    pub(crate) fn without_excess(&self, high: &Limbs, over: u64) -> Limbs {
-        let [a, b, c, d] = *high;
-        let mut part = [a, b, c, d, over];
-        self.next_limb::<4>(&mut part);
-        let [a, b, c, d, _] = part;
-        [a, b, c, d]
     }
 }
 
@@ -452,9 +452,6 @@ mod tests {
             let product = long(&a) * long(&b);
             let wanted = product.checked_rem(long(&n)).map_or([0; 4], short);
             prop_assert_eq!(Divisor::of(&n).remainder_of_product(product.as_limbs()), wanted);
-            let wanted = product.checked_div(long(&n)).unwrap_or_default();
-            let wanted = short(wanted & U512::from(U256::MAX));
-            prop_assert_eq!(Divisor::of(&n).quotient_of_product(product.as_limbs()), wanted);
         }
 
         #[test]

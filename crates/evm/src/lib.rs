@@ -24,6 +24,7 @@ mod frame;
 mod fused;
 mod gas;
 mod interpreter;
+mod inverse;
 mod jumpdests;
 mod machine;
 mod modulus;
