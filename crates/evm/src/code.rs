@@ -48,8 +48,9 @@ pub struct Code {
 impl Code {
     /// Prepares code whose hash is known. Linear in its length.
     pub fn new(code: &[u8], hash: B256) -> Self {
-        let mut padded = vec![0; code.len() + PADDING];
-        padded[..code.len()].copy_from_slice(code);
+        let mut padded = Vec::with_capacity(code.len() + PADDING);
+        padded.extend_from_slice(code);
+        padded.resize(code.len() + PADDING, 0);
         Self {
             jumpdests: crate::jumpdests::mark(code),
             padded: padded.into(),

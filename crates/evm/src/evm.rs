@@ -16,7 +16,7 @@ use crate::{
     word::Word,
     world::World,
 };
-use niwaki_primitives::{Address, Bytes, Fault, StateView, U256};
+use niwaki_primitives::{Address, Fault, StateView, U256};
 use std::ptr::NonNull;
 
 mod calls;
@@ -263,8 +263,7 @@ impl<'v> Evm<'v> {
                 exit = Exit::Halt(Halt::CodeTooLong);
             } else if rest >= 0 && frame.state.charge(state_deposit, &mut rest) {
                 gas = rest;
-                let code = Bytes::copy_from_slice(&shared.return_data);
-                shared.world.set_code(frame.account, &code);
+                shared.world.set_code(frame.account, &shared.return_data);
             } else if prices.has_state_gas() {
                 exit = Exit::Halt(Halt::OutOfGas);
                 unpaid = true;

@@ -10,6 +10,7 @@ use crate::{
     world::{AccountId, Checkpoint},
 };
 use niwaki_primitives::{Address, U256};
+use std::sync::Arc;
 
 /// Why code stopped running, other than by its own word; all gas of the frame is gone.
 ///
@@ -228,7 +229,7 @@ pub(crate) struct Frame {
     pub(crate) kind: Kind,
     pub(crate) checkpoint: Checkpoint,
     /// Holds the init code alive that a creation runs.
-    pub(crate) init_code: Option<Box<Code>>,
+    pub(crate) init_code: Option<Arc<Code>>,
 }
 
 impl Frame {

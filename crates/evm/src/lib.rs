@@ -23,6 +23,7 @@ mod frame;
 #[cfg(target_arch = "x86_64")]
 mod fused;
 mod gas;
+mod init_code;
 mod interpreter;
 mod inverse;
 mod jumpdests;

@@ -12,6 +12,7 @@ use crate::{
 };
 use niwaki_crypto::PrecompileHalt;
 use niwaki_primitives::{Address, Fault};
+use std::sync::Arc;
 
 impl Evm<'_> {
     /// Begins a call: pushes a frame, or says how it ended at once.
@@ -166,7 +167,7 @@ impl Evm<'_> {
         }
         // SAFETY: the range lies in the caller's memory, or in the message.
         let bytes = unsafe { std::slice::from_raw_parts(request.input, request.input_len) };
-        let init_code = Box::new(Code::init_code(bytes));
+        let init_code = world.last_init_code.prepared(bytes);
         let runs = Request {
             input_len: 0,
             ..*request
@@ -175,7 +176,7 @@ impl Evm<'_> {
         self.push_frame(
             &runs,
             (request.code_address, created),
-            &raw const *init_code,
+            Arc::as_ptr(&init_code),
             kind,
         );
         let frame = self.frames.last_mut().expect("pushed");

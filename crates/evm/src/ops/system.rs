@@ -253,7 +253,7 @@ fn request_creation(
                 std::slice::from_raw_parts(init_code.0, init_code.1),
             )
         };
-        creator.create2_from_code(salt, code)
+        creator.create2(salt, frame.shared().world.last_init_code.hash(code))
     };
     let mut left = gas;
     let new_account = match pay_for_account(frame, &address, value, &mut left, prices) {

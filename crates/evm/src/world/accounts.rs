@@ -3,7 +3,7 @@
 use super::{World, effects::Looks, journal::Change, slots::SlotId};
 use crate::{code::Code, code_cache, overrides::BuiltIn};
 use niwaki_crypto::keccak256;
-use niwaki_primitives::{Account, Address, B256, Bytes, Fault, U256};
+use niwaki_primitives::{Account, Address, B256, EMPTY_CODE_HASH, Fault, U256};
 use std::{cell::Cell, sync::Arc};
 
 /// Handle of an account, good for the length of a block.
@@ -104,6 +104,14 @@ impl World<'_> {
 
     /// The handle of an account that the block has seen.
     #[inline]
+    pub(super) fn id_of(&self, address: &Address) -> Option<AccountId> {
+        let is = |id: u32| self.accounts[id as usize].address == *address;
+        let hash = self.account_ids.of_address(address);
+        self.account_ids.find(hash, is).map(AccountId)
+    }
+
+    /// As [`World::id_of`], with a look at what was looked up lately.
+    #[inline]
     fn find(&mut self, address: &Address) -> Option<AccountId> {
         let [.., a, b, c, d, e, f, g, h] = address.0.0;
         let bits = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
@@ -112,7 +120,7 @@ impl World<'_> {
         if record.is_some_and(|record| record.address == *address) {
             return Some(AccountId(recent));
         }
-        let id = *self.account_ids.get(address)?;
+        let id = self.id_of(address)?;
         self.recent_accounts.put(bits, id.0);
         Some(id)
     }
@@ -152,7 +160,8 @@ impl World<'_> {
             looks: Cell::default(),
             is_always_warm: own_precompiled.is_some(),
         });
-        self.account_ids.insert(*address, id);
+        let hash = self.account_ids.of_address(address);
+        self.account_ids.add(hash, id.0);
         self.note_account(id);
         id
     }
@@ -327,7 +336,7 @@ impl World<'_> {
 
     /// Declares an account warm for the whole transaction (EIP-2930, EIP-3651) without reading it.
     pub fn declare_account(&mut self, address: &Address) {
-        match self.account_ids.get(address) {
+        match self.id_of(address) {
             Some(id) => self.accounts[id.0 as usize].warm_tx = self.tx,
             None => {
                 self.declared_accounts.insert(*address);
@@ -398,8 +407,13 @@ impl World<'_> {
     }
 
     /// Sets the code. The account exists from then on. Linear in the code's length.
-    pub fn set_code(&mut self, id: AccountId, code: &Bytes) {
-        let hash = keccak256(code);
+    pub fn set_code(&mut self, id: AccountId, code: &[u8]) {
+        let last = self.new_codes.last().map(|last| self.code_at(*last));
+        let hash = match last.filter(|last| last.bytes() == code) {
+            Some(last) => last.hash(),
+            None if code.is_empty() => EMPTY_CODE_HASH,
+            None => keccak256(code),
+        };
         let new = match self.code_ids.get(&hash) {
             Some(known) => *known,
             None if code.is_empty() => CodeId::EMPTY,
@@ -532,5 +546,28 @@ impl World<'_> {
             .iter()
             .filter(live)
             .map(|id| self.record(*id).address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+    use niwaki_primitives::Fork;
+    use niwaki_testkit::MemoryState;
+
+    /// The hash of the code that came last is known; no other code may get it.
+    #[test]
+    fn accounts_get_code_with_its_hash_whichever_code_came_before() {
+        let state = MemoryState::default();
+        let mut world = World::new(&state, Table::of(Fork::London));
+        let codes: [&[u8]; 4] = [&[], &[1], &[2], &[1, 0]];
+        for (at, order) in (1..).zip([0, 1, 1, 2, 1, 3, 0, 0, 3, 1]) {
+            let account = world.load(&Address::with_last_byte(at)).unwrap();
+            world.set_code(account, codes[order]);
+            assert_eq!(world.code_hash(account), Some(keccak256(codes[order])));
+            let code = world.code(account).unwrap();
+            assert_eq!(world.code_at(code).bytes(), codes[order]);
+        }
     }
 }

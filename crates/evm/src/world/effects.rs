@@ -168,15 +168,15 @@ impl World<'_> {
 
     /// The view of this world has changed, between two transactions that run ahead: this is an account now.
     pub fn learn_account(&mut self, address: &Address, account: Option<Account>) {
-        if let Some(id) = self.account_ids.get(address) {
-            self.take_back(*id, account);
+        if let Some(id) = self.id_of(address) {
+            self.take_back(id, account);
         }
     }
 
     /// As [`World::learn_account`], of a slot.
     pub fn learn_slot(&mut self, address: &Address, key: U256, value: U256) {
-        let account = self.account_ids.get(address);
-        let id = account.and_then(|account| self.slot_ids.get(&(*account, key)));
+        let account = self.id_of(address);
+        let id = account.and_then(|account| self.id_of_slot(account, &key));
         if let Some(id) = id {
             let slot = &mut self.slots[id.0 as usize];
             (slot.parent, slot.current) = (value, value);
@@ -273,8 +273,8 @@ impl World<'_> {
     pub fn holds(&mut self, effects: &Effects) -> Result<Option<Holding>, Fault> {
         let mut accounts = Vec::with_capacity(effects.accounts.len());
         for effect in &effects.accounts {
-            let id = match self.account_ids.get(&effect.address) {
-                Some(id) => *id,
+            let id = match self.id_of(&effect.address) {
+                Some(id) => id,
                 None => self.intern_as(&effect.address, effect.parent),
             };
             if !self.account_holds(id, effect) {
@@ -285,8 +285,8 @@ impl World<'_> {
         let mut slots = Vec::with_capacity(effects.slots.len());
         for effect in &effects.slots {
             let account = accounts[effect.account];
-            let id = match self.slot_ids.get(&(account, effect.key)) {
-                Some(id) => *id,
+            let id = match self.id_of_slot(account, &effect.key) {
+                Some(id) => id,
                 // There the other world need not have looked at the parent state.
                 None if self.record(account).wiped => self.slot(account, effect.key)?,
                 None => self.intern_slot_as(account, effect.key, effect.before),

@@ -9,6 +9,7 @@ mod access_list;
 mod accounts;
 mod diff;
 mod effects;
+mod handles;
 mod journal;
 mod publish;
 mod recent;
@@ -21,10 +22,11 @@ pub use journal::Checkpoint;
 pub use publish::Publisher;
 pub use slots::SlotId;
 
-use crate::{code::Code, overrides::Precompiles, table::Table};
+use crate::{code::Code, init_code::LastInitCode, overrides::Precompiles, table::Table};
 use access_list::Recorder;
 use accounts::AccountRecord;
 use effects::Ahead;
+use handles::Handles;
 use journal::Change;
 use niwaki_crypto::Precompiled;
 use niwaki_primitives::{
@@ -46,16 +48,17 @@ pub struct World<'v> {
     precompiles: &'v Precompiles,
     /// Addresses that hold another precompiled contract than the set says, or none.
     moved: HashMap<Address, Option<Precompiled>>,
-    account_ids: HashMap<Address, AccountId>,
+    account_ids: Handles,
     recent_accounts: Recent,
     accounts: Vec<AccountRecord>,
-    slot_ids: HashMap<(AccountId, U256), SlotId>,
+    slot_ids: Handles,
     recent_slots: Recent,
     slots: Vec<SlotRecord>,
     code_ids: HashMap<B256, CodeId>,
     codes: Vec<Arc<Code>>,
     /// Codes that accounts got in this block.
     new_codes: Vec<CodeId>,
+    pub(crate) last_init_code: LastInitCode,
     /// Number of the transaction, from 1; records name it to say that something holds within it.
     tx: u32,
     journal: Vec<Change>,
@@ -94,15 +97,16 @@ impl<'v> World<'v> {
             storage_bars_creation: prices.storage_bars_creation,
             precompiles: &table.precompiles,
             moved: HashMap::default(),
-            account_ids: HashMap::default(),
+            account_ids: Handles::default(),
             recent_accounts: Recent::default(),
             accounts: Vec::new(),
-            slot_ids: HashMap::default(),
+            slot_ids: Handles::default(),
             recent_slots: Recent::default(),
             slots: Vec::new(),
             code_ids: HashMap::default(),
             codes: vec![Code::empty()],
             new_codes: Vec::new(),
+            last_init_code: LastInitCode::default(),
             tx: 1,
             journal: Vec::new(),
             logs: Vec::new(),
@@ -155,7 +159,7 @@ impl<'v> World<'v> {
 
     /// Whether the block has seen the account at `address`, so that it has a handle.
     pub fn knows(&self, address: &Address) -> bool {
-        self.account_ids.contains_key(address)
+        self.id_of(address).is_some()
     }
 
     /// The hash of an ancestor.

@@ -52,6 +52,17 @@ impl World<'_> {
 
     /// The handle of a slot that the block has seen.
     #[inline]
+    pub(super) fn id_of_slot(&self, account: AccountId, key: &U256) -> Option<SlotId> {
+        let is = |id: u32| {
+            let slot = &self.slots[id as usize];
+            same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
+        };
+        let hash = self.slot_ids.of_slot(account, key);
+        self.slot_ids.find(hash, is).map(SlotId)
+    }
+
+    /// As [`World::id_of_slot`], with a look at what was looked up lately.
+    #[inline]
     fn find_slot(&mut self, account: AccountId, key: &U256) -> Option<SlotId> {
         let bits = account.bits_with(key);
         let recent = self.recent_slots.get(bits);
@@ -61,7 +72,7 @@ impl World<'_> {
         }) {
             return Some(SlotId(recent));
         }
-        let id = *self.slot_ids.get(&(account, *key))?;
+        let id = self.id_of_slot(account, key)?;
         self.recent_slots.put(bits, id.0);
         Some(id)
     }
@@ -106,7 +117,8 @@ impl World<'_> {
             accessed: false,
             next: record.first_slot,
         });
-        self.slot_ids.insert((account, key), id);
+        let hash = self.slot_ids.of_slot(account, &key);
+        self.slot_ids.add(hash, id.0);
         self.record_mut(account).first_slot = Some(id);
         self.note_slot(id);
         id
@@ -114,8 +126,8 @@ impl World<'_> {
 
     /// Whether the block has seen a slot, so that it has a handle.
     pub fn knows_slot(&self, address: &Address, key: U256) -> bool {
-        let account = self.account_ids.get(address);
-        account.is_some_and(|account| self.slot_ids.contains_key(&(*account, key)))
+        let account = self.id_of(address);
+        account.is_some_and(|account| self.id_of_slot(account, &key).is_some())
     }
 
     /// The slot's value.
@@ -176,8 +188,8 @@ impl World<'_> {
 
     /// Declares a slot warm for the whole transaction (EIP-2930) without reading it.
     pub fn declare_slot(&mut self, address: &Address, key: U256) {
-        let account = self.account_ids.get(address);
-        match account.and_then(|account| self.slot_ids.get(&(*account, key))) {
+        let account = self.id_of(address);
+        match account.and_then(|account| self.id_of_slot(account, &key)) {
             Some(id) => self.slots[id.0 as usize].warm_tx = self.tx,
             None => {
                 self.declared_slots.insert((*address, key));
