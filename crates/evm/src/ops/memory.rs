@@ -184,6 +184,8 @@ pub(crate) unsafe fn copy_padded(to: *mut u8, length: usize, source: &[u8], offs
     // SAFETY: `copied` bytes are in both; the rest of `to` follows.
     unsafe {
         ptr::copy_nonoverlapping(tail.as_ptr(), to, copied);
-        ptr::write_bytes(to.add(copied), 0, length - copied);
+        if copied < length {
+            ptr::write_bytes(to.add(copied), 0, length - copied);
+        }
     }
 }
