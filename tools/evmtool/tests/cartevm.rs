@@ -161,7 +161,7 @@ fn what_can_not_be_measured_is_refused_with_the_reason() {
 /// The program itself compares the gas of both machines.
 #[test]
 fn every_attack_that_a_fork_knows_runs_with_the_gas_that_it_uses_on_revm() {
-    for (fork, attacks) in [("Frontier", 8), ("Byzantium", 15), ("Osaka", 25)] {
+    for (fork, attacks) in [("Frontier", 8), ("Byzantium", 15), ("Osaka", 26)] {
         let options = ["--worst", "--fork", fork, "--revm", "--gas", "3000000"];
         let report = report(&options);
         assert!(

@@ -257,6 +257,9 @@ fn frames() -> Vec<Worst> {
             .push_all(&[init.len() as u64, 0, 0]);
         Worst::new(name, Fork::Petersburg, setup, body.ops(&[CREATE2, POP]))
     };
+    // The counter is the init code: zeros first, which stop.
+    let other = Code::default().ops(&[DUP1]).push(0).ops(&[MSTORE, DUP1]);
+    let other = other.push_all(&[32, 0, 0]).ops(&[CREATE2, POP]);
     let itself = Code::default()
         .push_all(&[0; 5])
         .ops(&[ADDRESS, GAS, CALL, POP]);
@@ -269,6 +272,7 @@ fn frames() -> Vec<Worst> {
     vec![
         creation("create2", &hex!("60016000f3")),
         creation("create2-selfdestruct", &[CALLER, SELFDESTRUCT]),
+        Worst::new("create2-other", Fork::Petersburg, Code::default(), other),
         Worst::new(
             "deep-calls",
             Fork::TangerineWhistle,
