@@ -55,15 +55,12 @@ pub unsafe extern "C" fn niwaki_table_new(fork: *const c_char) -> *mut CTable {
     }
     // SAFETY: as the caller promises.
     let name = unsafe { CStr::from_ptr(fork) }.to_string_lossy();
-    let found = Fork::ALL.into_iter().find(|fork| fork.name() == name);
-    let Some(fork) = found else {
-        let names: Vec<&str> = Fork::ALL.into_iter().map(Fork::name).collect();
-        let names = names.join(", ");
-        fail(
-            Status::Argument,
-            &format!("no fork is called {name}: use one of {names}"),
-        );
-        return std::ptr::null_mut();
+    let fork: Fork = match name.parse() {
+        Ok(fork) => fork,
+        Err(error) => {
+            fail(Status::Argument, &error);
+            return std::ptr::null_mut();
+        }
     };
     let table = Arc::new(Table::of(fork).clone());
     Box::into_raw(Box::new(CTable { table }))

@@ -116,6 +116,18 @@ impl Fork {
     }
 }
 
+impl std::str::FromStr for Fork {
+    type Err = String;
+
+    /// As [`Fork::from_name`]; the error names all forks.
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::from_name(name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("{name} is no fork; use one of {names}")
+        })
+    }
+}
+
 impl std::fmt::Display for Fork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())

@@ -10,12 +10,11 @@ mod program;
 mod report;
 mod worst;
 
-use crate::command::DispatchChoice;
 use crate::run::fork_of;
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use machine::{Ours, Revm};
-use niwaki_evm::Table;
+use niwaki_evm::{Dispatch, Table};
 use niwaki_primitives::{Address, Bytes, Fork};
 use program::Program;
 use report::{Case, Report};
@@ -70,9 +69,9 @@ pub(crate) struct CartOptions {
     /// Draws every case as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Dispatch of the interpreter.
-    #[arg(long, value_enum, default_value_t)]
-    dispatch: DispatchChoice,
+    /// Dispatch of the interpreter: fused, threaded or loop.
+    #[arg(long, default_value_t)]
+    dispatch: Dispatch,
 }
 
 /// Measures what the options ask for.

@@ -201,31 +201,9 @@ struct CaseOptions {
     /// Threads; by default one per processor.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Dispatch of the interpreter.
-    #[arg(long, value_enum, default_value_t)]
-    dispatch: DispatchChoice,
-}
-
-/// Dispatch of the interpreter, as an option.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum DispatchChoice {
-    /// One handler for each common sequence in code that is hot; each jumps to the next.
-    #[default]
-    Fused,
-    /// Each handler jumps to the next.
-    Threaded,
-    /// A loop calls one body after another.
-    Loop,
-}
-
-impl From<DispatchChoice> for Dispatch {
-    fn from(choice: DispatchChoice) -> Self {
-        match choice {
-            DispatchChoice::Fused => Self::Fused,
-            DispatchChoice::Threaded => Self::Threaded,
-            DispatchChoice::Loop => Self::Loop,
-        }
-    }
+    /// Dispatch of the interpreter: fused, threaded or loop.
+    #[arg(long, default_value_t)]
+    dispatch: Dispatch,
 }
 
 impl CaseOptions {
@@ -243,7 +221,7 @@ impl CaseOptions {
         Selection {
             fork: self.fork.clone(),
             test_name: self.test_name.clone(),
-            dispatch: self.dispatch.into(),
+            dispatch: self.dispatch,
             parallelism,
             ..Selection::default()
         }

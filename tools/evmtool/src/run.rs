@@ -2,13 +2,12 @@
 
 mod start;
 
-use crate::command::DispatchChoice;
 use crate::t8n;
 use crate::trace::TraceOptions;
 use clap::Args;
 use eyre::{Result, eyre};
 use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Shown};
-use niwaki_evm::{Evm, Exit, Table, Tracer};
+use niwaki_evm::{Dispatch, Evm, Exit, Table, Tracer};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryState, state_root};
 use serde_json::{Value, json};
@@ -93,9 +92,9 @@ pub(crate) struct RunOptions {
     trace: bool,
     #[command(flatten)]
     traces: TraceOptions,
-    /// Dispatch of the interpreter.
-    #[arg(long, value_enum, default_value_t)]
-    dispatch: DispatchChoice,
+    /// Dispatch of the interpreter: fused, threaded or loop.
+    #[arg(long, default_value_t)]
+    dispatch: Dispatch,
 }
 
 /// What one run gave.
@@ -218,15 +217,13 @@ fn timed(options: &RunOptions, start: &Start) -> Result<(Ran, Vec<u128>)> {
 
 /// The fork of that name.
 pub(crate) fn fork_of(name: &str) -> Result<Fork> {
-    Fork::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Fork::ALL.iter().map(|fork| fork.name()).collect();
-        eyre!("--fork {name} is no fork; use one of {}", names.join(", "))
-    })
+    name.parse()
+        .map_err(|error: String| eyre!("--fork {error}"))
 }
 
 fn once(start: &Start, options: &RunOptions, tracer: Option<&mut dyn Tracer>) -> Result<Ran> {
     let mut evm = Evm::new(&start.state, Table::of(start.fork), start.block.clone());
-    evm.set_dispatch(options.dispatch.into());
+    evm.set_dispatch(options.dispatch);
     evm.begin_transaction(start.tx.clone());
     for address in &start.warm {
         evm.world().warm_from_start(address)?;

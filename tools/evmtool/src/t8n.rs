@@ -104,11 +104,9 @@ impl StateOptions {
 
 impl Rules {
     fn new(fork: &str, chain_id: u64, reward: Option<i128>) -> Result<Self, Failure> {
-        let found = Fork::from_name(fork).ok_or_else(|| {
-            let names: Vec<&str> = Fork::ALL.iter().map(|fork| fork.name()).collect();
-            let names = names.join(", ");
-            Failure::config(format!("state.fork {fork} is no fork; use one of {names}"))
-        })?;
+        let found = fork.parse();
+        let found =
+            found.map_err(|error: String| Failure::config(format!("state.fork {error}")))?;
         let reward = reward.map(|wei| u128::try_from(wei).ok().map(U256::from));
         Ok(Self {
             fork: found,

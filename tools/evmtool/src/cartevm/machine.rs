@@ -1,8 +1,7 @@
 //! A program on a machine: ours, and revm.
 
-use crate::command::DispatchChoice;
 use eyre::{Result, ensure, eyre};
-use niwaki_evm::{BlockEnv, Evm, Exit, Message, Step, Table, Target, Tracer, TxEnv};
+use niwaki_evm::{BlockEnv, Dispatch, Evm, Exit, Message, Step, Table, Target, Tracer, TxEnv};
 use niwaki_fuzz::spec_id;
 use niwaki_primitives::{Address, B256, Bytes, Fork, TxKind, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -25,7 +24,7 @@ const INTRINSIC: u64 = 21_000;
 pub(super) struct Ours {
     state: MemoryState,
     fork: Fork,
-    dispatch: DispatchChoice,
+    dispatch: Dispatch,
 }
 
 /// What one run took: time and gas.
@@ -36,7 +35,7 @@ impl Ours {
         contracts: &[(Address, Bytes)],
         code: Bytes,
         fork: Fork,
-        dispatch: DispatchChoice,
+        dispatch: Dispatch,
     ) -> Self {
         let mut state = MemoryState::default();
         for (address, code) in contracts.iter().cloned().chain([(CONTRACT, code)]) {
@@ -80,7 +79,7 @@ impl Ours {
             ..BlockEnv::default()
         };
         let mut evm = Evm::new(&self.state, Table::of(self.fork), block);
-        evm.set_dispatch(self.dispatch.into());
+        evm.set_dispatch(self.dispatch);
         evm.begin_transaction(TxEnv {
             origin: CALLER,
             ..TxEnv::default()
