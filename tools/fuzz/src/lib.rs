@@ -33,7 +33,7 @@ pub use precompiles::{
 };
 pub use state_test::state_test;
 pub use statetest::Statetest;
-pub use terms::{spec_id, tx_env};
+pub use terms::{revm_block, spec_id, tx_env};
 
 use niwaki_evm::{Dispatch, Exit};
 use niwaki_primitives::Fork;

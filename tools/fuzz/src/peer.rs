@@ -3,7 +3,7 @@
 use crate::{
     case::{CHAIN_ID, Case, End, Outcome},
     ours::{Shown, is_empty},
-    terms::{spec_id, tx_env},
+    terms::{revm_block, spec_id, tx_env},
 };
 use niwaki_primitives::{Address, Bytes, Fault, Fork, StateView, Transaction, U256};
 use niwaki_rules::{BlockRules, ChainSpec, blob_gas_of};
@@ -11,7 +11,6 @@ use revm::{
     Context, ExecuteCommitEvm, MainBuilder, MainContext,
     bytecode::Bytecode,
     context::result::{ExecutionResult, ResultGas},
-    context_interface::block::BlobExcessGasAndPrice,
     database::{BundleState, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
     database_interface::{DBErrorMarker, DatabaseRef},
     state::AccountInfo,
@@ -108,21 +107,7 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
             cfg.chain_id = CHAIN_ID;
             cfg.max_blobs_per_tx = rules.blob_params.map(|p| p.max.min(6));
         })
-        .modify_block_chained(|block| {
-            block.number = U256::from(header.number);
-            block.timestamp = U256::from(header.timestamp);
-            block.beneficiary = header.beneficiary;
-            block.gas_limit = header.gas_limit;
-            block.basefee = header.base_fee_per_gas.unwrap_or(0);
-            block.difficulty = header.difficulty;
-            block.slot_num = header.slot_number.unwrap_or(0);
-            block.prevrandao = (case.fork >= Fork::Paris).then_some(header.mix_hash);
-            block.blob_excess_gas_and_price =
-                header.excess_blob_gas.map(|excess| BlobExcessGasAndPrice {
-                    excess_blob_gas: excess,
-                    blob_gasprice: rules.blob_base_fee,
-                });
-        })
+        .modify_block_chained(|block| *block = revm_block(header, &rules))
         .with_db(
             State::builder()
                 .with_database(WrapDatabaseRef(Reader(&case.state)))

@@ -1,8 +1,10 @@
-//! What revm calls a fork and a transaction.
+//! What revm calls a fork, a block and a transaction.
 
-use niwaki_primitives::{Address, Fork, Transaction, TxEnvelope, TxKind, Typed2718};
+use niwaki_primitives::{Address, Fork, Header, Transaction, TxEnvelope, TxKind, Typed2718, U256};
+use niwaki_rules::BlockRules;
 use revm::{
-    context::{TxEnv, either::Either},
+    context::{BlockEnv, TxEnv, either::Either},
+    context_interface::block::BlobExcessGasAndPrice,
     primitives::hardfork::SpecId,
 };
 
@@ -50,5 +52,26 @@ pub fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
             .flatten()
             .map(|signed| Either::Left(signed.clone()))
             .collect(),
+    }
+}
+
+/// A block as revm takes it.
+pub fn revm_block(header: &Header, rules: &BlockRules) -> BlockEnv {
+    let blobs = header
+        .excess_blob_gas
+        .map(|excess_blob_gas| BlobExcessGasAndPrice {
+            excess_blob_gas,
+            blob_gasprice: rules.blob_base_fee,
+        });
+    BlockEnv {
+        number: U256::from(header.number),
+        timestamp: U256::from(header.timestamp),
+        beneficiary: header.beneficiary,
+        gas_limit: header.gas_limit,
+        basefee: header.base_fee_per_gas.unwrap_or(0),
+        difficulty: header.difficulty,
+        slot_num: header.slot_number.unwrap_or(0),
+        prevrandao: (rules.fork >= Fork::Paris).then_some(header.mix_hash),
+        blob_excess_gas_and_price: blobs,
     }
 }

@@ -6,7 +6,7 @@
 
 use alloy_primitives::logs_bloom;
 use eyre::{Result, ensure, eyre};
-use niwaki_fuzz::{spec_id, tx_env};
+use niwaki_fuzz::{revm_block, spec_id, tx_env};
 use niwaki_primitives::{Account, Address, Bytes, Fork, RecoveredBlock, StateView, U256};
 use niwaki_rules::{BlockRules, ChainSpec};
 use niwaki_testkit::MemoryState;
@@ -14,7 +14,6 @@ use revm::{
     Context, ExecuteCommitEvm, MainBuilder, MainContext,
     bytecode::Bytecode,
     context::TxEnv,
-    context_interface::block::BlobExcessGasAndPrice,
     database::{CacheDB, EmptyDB, State, WrapDatabaseRef, states::bundle_state::BundleRetention},
     primitives::hardfork::SpecId,
     state::AccountInfo,
@@ -129,20 +128,7 @@ impl<'b> Contender<'b> {
                 cfg.set_spec_and_mainnet_gas_params(self.spec);
                 cfg.chain_id = self.rules.chain_id;
             })
-            .modify_block_chained(|block| {
-                block.number = U256::from(header.number);
-                block.timestamp = U256::from(header.timestamp);
-                block.beneficiary = header.beneficiary;
-                block.gas_limit = header.gas_limit;
-                block.basefee = header.base_fee_per_gas.unwrap_or(0);
-                block.difficulty = header.difficulty;
-                block.prevrandao = (self.rules.fork >= Fork::Paris).then_some(header.mix_hash);
-                block.blob_excess_gas_and_price =
-                    header.excess_blob_gas.map(|excess| BlobExcessGasAndPrice {
-                        excess_blob_gas: excess,
-                        blob_gasprice: self.rules.blob_base_fee,
-                    });
-            })
+            .modify_block_chained(|block| *block = revm_block(header, &self.rules))
             .with_db(
                 State::builder()
                     .with_database(WrapDatabaseRef(&self.state))
