@@ -30,6 +30,15 @@ thread_local! {
     static LEFT: RefCell<Option<Reserved>> = const { RefCell::new(None) };
 }
 
+/// Forgets the hashes that this thread keeps for its next machine, so that a measured run knows none.
+pub fn forget_hashes() {
+    LEFT.with_borrow_mut(|left| {
+        if let Some(reserved) = left {
+            reserved.slot_hashes = SlotHashes::default();
+        }
+    });
+}
+
 /// What a thread keeps.
 #[derive(Debug)]
 struct Reserved {

@@ -39,6 +39,7 @@ pub mod tracers;
 mod word;
 mod world;
 
+pub use arena::forget_hashes;
 pub use canary::dispatch_is_flat;
 pub use code::{Code, delegation, fuse_later, set_runs_to_be_hot};
 pub use code_cache::{fuse_hot_codes, set_code_cache_bytes};

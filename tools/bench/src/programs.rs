@@ -16,7 +16,7 @@ use crate::{
 use eyre::{Context, Result, bail, ensure};
 use niwaki_evm::{
     BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, Meta, Table, Target,
-    TxEnv,
+    TxEnv, forget_hashes,
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -58,6 +58,9 @@ pub(crate) struct How {
     /// Only programs whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Forgets before each of our calls the hashes that a thread keeps, which nobody else does.
+    #[arg(long)]
+    forget_hashes: bool,
     /// Dispatch of our interpreter: fused, threaded or loop.
     #[arg(long, default_value_t)]
     dispatch: Dispatch,
@@ -263,16 +266,21 @@ fn load(dir: &Path, only: Option<&str>) -> Result<Vec<Program>> {
 type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
 
 fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
-    let osaka = Table::of(Fork::Osaka);
-    let mut contenders: Vec<(&'static str, Contender<'_>)> =
-        vec![("niwaki", niwaki(program, field.how.dispatch, osaka)?)];
+    let (osaka, forgets) = (Table::of(Fork::Osaka), field.how.forget_hashes);
+    let mut contenders: Vec<(&'static str, Contender<'_>)> = vec![(
+        "niwaki",
+        niwaki(program, (field.how.dispatch, forgets), osaka)?,
+    )];
     for peer in &field.peers {
         contenders.push(match peer {
             Peer::Revm => ("revm", revm::contender(program)),
             Peer::Geth => ("geth", geth::contender(program, &field.geth_evm)?),
-            Peer::Threaded => ("threaded", niwaki(program, Dispatch::Threaded, osaka)?),
+            Peer::Threaded => (
+                "threaded",
+                niwaki(program, (Dispatch::Threaded, forgets), osaka)?,
+            ),
             Peer::Overridden => {
-                let ours = niwaki(program, field.how.dispatch, &field.overridden)?;
+                let ours = niwaki(program, (field.how.dispatch, forgets), &field.overridden)?;
                 ("overridden", ours)
             }
         });
@@ -348,7 +356,11 @@ fn overridden() -> Table {
     table
 }
 
-fn niwaki<'a>(program: &'a Program, dispatch: Dispatch, table: &'a Table) -> Result<Contender<'a>> {
+fn niwaki<'a>(
+    program: &'a Program,
+    (dispatch, forgets): (Dispatch, bool),
+    table: &'a Table,
+) -> Result<Contender<'a>> {
     let mut state = MemoryState::default();
     let code = program.code.clone().into();
     state.insert(
@@ -375,9 +387,14 @@ fn niwaki<'a>(program: &'a Program, dispatch: Dispatch, table: &'a Table) -> Res
         reservoir: 0,
     };
     Ok(Box::new(move |times| {
-        let start = Instant::now();
-        let mut used = 0;
+        let mut start = Instant::now();
+        let (mut used, mut earlier) = (0, Duration::ZERO);
         for _ in 0..times {
+            if forgets {
+                earlier += start.elapsed();
+                forget_hashes();
+                start = Instant::now();
+            }
             let block = BlockEnv {
                 number: 1,
                 gas_limit: GAS,
@@ -402,6 +419,6 @@ fn niwaki<'a>(program: &'a Program, dispatch: Dispatch, table: &'a Table) -> Res
             used = GAS - outcome.gas_left;
             std::hint::black_box(evm.world().diff());
         }
-        Ok((start.elapsed(), used))
+        Ok((earlier + start.elapsed(), used))
     }))
 }
