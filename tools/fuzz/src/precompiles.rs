@@ -130,35 +130,15 @@ pub fn check_precompile(
         (2, Some(price)) => random.random_range(0..=price),
         _ => ample_gas(address),
     };
-    let differs = |what: String| {
-        Err(Disagreement {
+    let native = seen(contract, Preference::Native, &input, gas);
+    let pure = seen(contract, Preference::Pure, &input, gas);
+    if let Some(what) = difference(address, &input, gas, [&native, &pure]) {
+        return Err(Disagreement {
             contract: address,
             seed,
             input: hex::encode(&input),
             what,
-        })
-    };
-    let native = seen(contract, Preference::Native, &input, gas);
-    let pure = seen(contract, Preference::Pure, &input, gas);
-    if native != pure {
-        return differs(format!("with {gas} gas native {native:?}, pure {pure:?}"));
-    }
-    let is_right = match (&native, price) {
-        (Seen::Output(used, output), Some(price)) => {
-            let plain = plainly(address, &input);
-            let is_output =
-                plain.is_none_or(|plain| plain == Some(hex::decode(output).unwrap_or_default()));
-            *used == price && gas >= price && is_output
-        }
-        (Seen::OutOfGas, Some(price)) => gas < price,
-        (Seen::Refused, Some(price)) => gas >= price || may_be_refused_first(address),
-        (Seen::Refused | Seen::OutOfGas, None) => true,
-        _ => false,
-    };
-    if !is_right {
-        return differs(format!(
-            "with {gas} gas {native:?}, and the price is {price:?}"
-        ));
+        });
     }
     match native {
         Seen::Output(_, output) if output.is_empty() => outcomes.empty += 1,
@@ -167,6 +147,29 @@ pub fn check_precompile(
         _ => outcomes.out_of_gas += 1,
     }
     Ok(())
+}
+
+/// What is wrong with what the native library and the pure one made of `input`.
+fn difference(address: u16, input: &[u8], gas: u64, [native, pure]: [&Seen; 2]) -> Option<String> {
+    if native != pure {
+        return Some(format!("with {gas} gas native {native:?}, pure {pure:?}"));
+    }
+    let price = price(address, input);
+    let is_right = match (native, price) {
+        (Seen::Output(used, output), Some(price)) => {
+            let output = hex::decode(output).ok();
+            let is_output = plainly(address, input).is_none_or(|plain| plain == output);
+            *used == price && gas >= price && is_output
+        }
+        (Seen::OutOfGas, Some(price)) => gas < price,
+        (Seen::Refused, Some(price)) => {
+            plainly(address, input).is_none_or(|plain| plain.is_none())
+                && (gas >= price || may_be_refused_first(address))
+        }
+        (Seen::Refused | Seen::OutOfGas, None) => true,
+        _ => false,
+    };
+    (!is_right).then(|| format!("with {gas} gas {native:?}, and the price is {price:?}"))
 }
 
 /// Enough for what is drawn, and so little that a drawn length or number of rounds takes no seconds.
@@ -260,6 +263,44 @@ mod tests {
             let not_taken = outcomes.refused + outcomes.empty;
             assert!(!is_choosy || not_taken > 5, "{name}: {outcomes:?}");
         }
+    }
+
+    #[test]
+    fn other_outcomes_outputs_and_gas_are_differences() {
+        let output = |gas, bytes: &[u8]| Seen::Output(gas, hex::encode(bytes));
+        let is_alike = |address, input: &[u8], gas, native: &Seen, pure: &Seen| {
+            difference(address, input, gas, [native, pure]).is_none()
+        };
+        let (right, input) = (output(18, &[7]), [7]);
+        assert!(is_alike(4, &input, 18, &right, &right));
+        for wrong in [
+            output(18, &[8]),
+            output(17, &[7]),
+            Seen::Refused,
+            Seen::OutOfGas,
+            Seen::Fault("broken".into()),
+        ] {
+            assert!(!is_alike(4, &input, 18, &right, &wrong), "{wrong:?}");
+            // Both may be wrong alike.
+            assert!(!is_alike(4, &input, 18, &wrong, &wrong), "{wrong:?}");
+        }
+        assert!(is_alike(4, &input, 17, &Seen::OutOfGas, &Seen::OutOfGas));
+        assert!(!is_alike(4, &input, 17, &right, &right));
+        // An input that is refused at any price.
+        assert!(is_alike(
+            0x0b,
+            &input,
+            1_000,
+            &Seen::Refused,
+            &Seen::Refused
+        ));
+        assert!(!is_alike(
+            0x0b,
+            &input,
+            1_000,
+            &output(375, &[]),
+            &output(375, &[])
+        ));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(super) struct Measured {
     library: &'static str,
     /// Median of the batches, for each call.
     ns: f64,
+    least_ns: f64,
     mgas_per_second: f64,
     /// Distance of the quartiles over the median.
     spread: f64,
@@ -27,6 +28,7 @@ impl Measured {
         Self {
             library,
             ns: median,
+            least_ns: at(0),
             mgas_per_second: gas as f64 * 1e3 / median,
             spread: (at(3) - at(1)) / median,
         }
