@@ -83,7 +83,9 @@ typedef enum {
   NIWAKI_OUT_OF_GAS = 3
 } niwaki_flow;
 
-/* An opcode of the program's own. A function of the frame that has failed makes it fail. */
+/* An opcode of the program's own. A function of the frame that has failed makes it fail. Bodies, here and of
+ * contracts, and what their contexts point at must outlive the table and every machine that was made of it, and
+ * are called by all threads that run such machines. */
 typedef niwaki_flow (*niwaki_opcode)(void *context, niwaki_frame *frame);
 niwaki_status niwaki_table_set_opcode(niwaki_table *table, uint8_t opcode, size_t input, size_t output,
                                       uint32_t gas, niwaki_opcode body, void *context);
@@ -123,6 +125,13 @@ typedef struct {
 } niwaki_block;
 
 typedef struct {
+  niwaki_address address;
+  const niwaki_word *keys;
+  size_t key_count;
+} niwaki_access;
+
+/* What is left zero is not there. */
+typedef struct {
   niwaki_address origin;
   niwaki_word gas_price; /* wei */
   niwaki_address caller;
@@ -131,6 +140,11 @@ typedef struct {
   niwaki_word value;      /* wei */
   niwaki_bytes input;
   uint64_t gas;
+  uint64_t reservoir;               /* state gas set aside (EIP-8037); 0 before Amsterdam */
+  const niwaki_word *blob_hashes;   /* versioned (EIP-4844) */
+  size_t blob_hash_count;
+  const niwaki_access *access_list; /* warm from the start (EIP-2930) */
+  size_t access_count;
 } niwaki_message;
 
 typedef enum {
@@ -143,6 +157,8 @@ typedef struct {
   niwaki_end end;
   uint64_t gas_left; /* before any refund */
   int64_t refund;
+  uint64_t reservoir_left; /* of the state gas that was set aside */
+  uint64_t state_gas;      /* state gas used */
   niwaki_bytes output;
   size_t logs;
 } niwaki_outcome;

@@ -6,10 +6,11 @@ use crate::{
     table::CTable,
     types::{
         CAccount, CAddress, CBlock, CBytes, CChanges, CLog, CMessage, COutcome, CWord, End, Status,
+        slice,
     },
 };
 use niwaki_evm::{BlockEnv, Evm, Exit, Message, Outcome, Table, Target, TxEnv};
-use niwaki_primitives::{Bytes, Fault, Log};
+use niwaki_primitives::{B256, Bytes, Fault, Fork, Log};
 use std::{mem::ManuallyDrop, sync::Arc};
 
 /// `niwaki_evm`.
@@ -130,6 +131,13 @@ impl CEvm {
     fn run(&mut self, message: &CMessage) -> Result<(Outcome, i64), Fault> {
         // SAFETY: the program's input is there during the call.
         let input = Bytes::copy_from_slice(unsafe { message.input.slice() });
+        // SAFETY: likewise.
+        let (blob_hashes, access_list) = unsafe {
+            (
+                slice(message.blob_hashes, message.blob_hash_count),
+                slice(message.access_list, message.access_count),
+            )
+        };
         let target = message.target.into();
         let target = match message.creates {
             true => Target::Create(target),
@@ -138,12 +146,26 @@ impl CEvm {
         self.evm.begin_transaction(TxEnv {
             origin: message.origin.into(),
             gas_price: message.gas_price.into(),
-            blob_hashes: Vec::new(),
+            blob_hashes: blob_hashes
+                .iter()
+                .map(|hash| B256::new(hash.bytes))
+                .collect(),
         });
+        // From EIP-3651 on the coinbase is warm too.
         let coinbase = self.evm.block().coinbase;
+        let coinbase = (self.evm.table().fork() >= Fork::Shanghai).then_some(coinbase);
         let (Target::Call(callee) | Target::Create(callee)) = target;
-        for address in [message.origin.into(), callee, coinbase] {
-            self.evm.world().warm_from_start(&address)?;
+        let world = self.evm.world();
+        for address in [message.origin.into(), callee].into_iter().chain(coinbase) {
+            world.warm_from_start(&address)?;
+        }
+        for access in access_list {
+            let address = access.address.into();
+            world.declare_account(&address);
+            // SAFETY: as above.
+            for key in unsafe { slice(access.keys, access.key_count) } {
+                world.declare_slot(&address, (*key).into());
+            }
         }
         let message = Message {
             caller: message.caller.into(),
@@ -151,7 +173,7 @@ impl CEvm {
             value: message.value.into(),
             input,
             gas: message.gas,
-            reservoir: 0,
+            reservoir: message.reservoir,
         };
         let outcome = self.evm.run(&message, None)?;
         let world = self.evm.world();
@@ -191,12 +213,15 @@ pub unsafe extern "C" fn niwaki_evm_run(
             let logs = evm.logs.len();
             let output = CBytes::of(&evm.output);
             let gas_left = ran.gas_left;
+            let (reservoir_left, state_gas) = (ran.reservoir, ran.state_gas);
             // SAFETY: as the caller promises.
             unsafe {
                 outcome.write(COutcome {
                     end,
                     gas_left,
                     refund,
+                    reservoir_left,
+                    state_gas,
                     output,
                     logs,
                 });

@@ -101,6 +101,28 @@ pub struct CMessage {
     pub input: CBytes,
     /// Gas.
     pub gas: u64,
+    /// State gas set aside.
+    pub reservoir: u64,
+    /// Versioned hashes.
+    pub blob_hashes: *const CWord,
+    /// How many there are.
+    pub blob_hash_count: usize,
+    /// What is declared warm.
+    pub access_list: *const CAccess,
+    /// How many there are.
+    pub access_count: usize,
+}
+
+/// `niwaki_access`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CAccess {
+    /// The account.
+    pub address: CAddress,
+    /// Its slots.
+    pub keys: *const CWord,
+    /// How many there are.
+    pub key_count: usize,
 }
 
 /// `niwaki_end`.
@@ -125,6 +147,10 @@ pub struct COutcome {
     pub gas_left: u64,
     /// Gas.
     pub refund: i64,
+    /// Of the state gas set aside.
+    pub reservoir_left: u64,
+    /// State gas used.
+    pub state_gas: u64,
     /// Returned data.
     pub output: CBytes,
     /// How many there are.
@@ -178,12 +204,21 @@ impl CBytes {
     /// # Safety
     /// They must be there as long as they are used.
     pub(crate) unsafe fn slice<'a>(self) -> &'a [u8] {
-        if self.length == 0 || self.data.is_null() {
-            return &[];
-        }
         // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts(self.data, self.length) }
+        unsafe { slice(self.data, self.length) }
     }
+}
+
+/// An array of C's; none if it is null.
+///
+/// # Safety
+/// It must be there as long as it is used.
+pub(crate) unsafe fn slice<'a, T>(data: *const T, length: usize) -> &'a [T] {
+    if length == 0 || data.is_null() {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(data, length) }
 }
 
 impl From<Address> for CAddress {

@@ -148,6 +148,10 @@ int main(void) {
   reader.block_hash = block_hash;
   niwaki_evm *evm = niwaki_evm_new(table, &block, &reader);
   CHECK(evm != NULL);
+  niwaki_table *again = niwaki_table_new("Osaka");
+  CHECK(niwaki_table_set_opcode(again, 0x0c, 1, 1, 5, cube, &cubes) == NIWAKI_OK);
+  CHECK(niwaki_table_set_contract(again, &own, doubled, NULL) == NIWAKI_OK);
+  CHECK(niwaki_table_set_static_gas(again, 0x5f, 7) == NIWAKI_OK);
   /* A machine keeps the table that it was made of. */
   CHECK(niwaki_table_set_opcode(table, 0x0c, 0, 0, 5, underflows, NULL) == NIWAKI_OK);
   niwaki_evm *other = niwaki_evm_new(table, &block, &reader);
@@ -155,6 +159,8 @@ int main(void) {
 
   niwaki_message message = {.target = CONTRACT, .gas = 200000};
   message.caller.bytes[0] = 0xee;
+  niwaki_word slot = {{0}};
+  niwaki_access access = {CONTRACT, &slot, 1};
   niwaki_outcome outcome;
   CHECK(niwaki_evm_run(evm, &message, &outcome) == NIWAKI_OK);
   CHECK(outcome.end == NIWAKI_SUCCESS && outcome.output.length == 32 && outcome.output.data[31] == 2);
@@ -167,6 +173,24 @@ int main(void) {
   niwaki_changes changes = {&told, count_account, count_slot};
   CHECK(niwaki_evm_changes(evm, &changes) == NIWAKI_OK);
   CHECK(told.accounts == 1 && told.slots == 2 && told.last == 27);
+
+  /* Of a slot that an access list has, the first access costs nothing more: 2100. */
+  uint64_t cold = outcome.gas_left;
+  niwaki_evm_free(evm);
+  cubes = 0;
+  evm = niwaki_evm_new(again, &block, &reader);
+  message.access_list = &access;
+  message.access_count = 1;
+  CHECK(niwaki_evm_run(evm, &message, &outcome) == NIWAKI_OK && outcome.gas_left == cold + 2100);
+  CHECK(outcome.state_gas == 0 && outcome.reservoir_left == 0);
+  message.access_count = 0;
+
+  /* A creation that can't be paid. */
+  niwaki_message creation = {.creates = true, .gas = 100000};
+  creation.target.bytes[0] = 0xdd;
+  creation.value.bytes[31] = 1;
+  CHECK(niwaki_evm_run(evm, &creation, &outcome) == NIWAKI_OK && outcome.end == NIWAKI_REVERT);
+  CHECK(outcome.gas_left == 100000);
 
   message.gas = 60;
   CHECK(niwaki_evm_run(evm, &message, &outcome) == NIWAKI_OK && outcome.end == NIWAKI_HALT && outcome.gas_left == 0);
@@ -182,6 +206,7 @@ int main(void) {
   CHECK(niwaki_evm_run(evm, &message, &outcome) == NIWAKI_ARGUMENT);
   niwaki_evm_free(evm);
   niwaki_evm_free(NULL);
+  niwaki_table_free(again);
   niwaki_table_free(NULL);
   puts("ok");
   return 0;

@@ -38,7 +38,7 @@ pub struct Code {
     length: usize,
     hash: B256,
     delegate: Option<Address>,
-    /// How often it was begun, up to where it is hot.
+    /// How often it was begun, up to where it is fused.
     runs: AtomicU32,
     /// With sequences of opcodes fused, once it is hot.
     #[cfg(target_arch = "x86_64")]
@@ -103,7 +103,7 @@ impl Code {
                 return fused.as_ptr();
             }
             // Two threads may count one run; what is hot is no matter of one more or less.
-            let runs = self.runs.load(Ordering::Relaxed) + 1;
+            let runs = self.runs.load(Ordering::Relaxed).saturating_add(1);
             self.runs.store(runs, Ordering::Relaxed);
             if runs >= RUNS_TO_BE_HOT.load(Ordering::Relaxed) {
                 if !FUSES_LATER.load(Ordering::Relaxed) {

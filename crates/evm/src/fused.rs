@@ -114,14 +114,15 @@ unsafe extern "sysv64-unwind" fn unfused(
     }
 }
 
-/// Whether code of `table` may run fused: all that is fused must be stock, and operands where fusing expects
-/// them.
+/// Whether code of `table` may run fused: all that is fused must be stock, and operands where [`fuse`] passes
+/// over them, since what it passes over stays as it is.
 pub(crate) fn may_fuse(table: &Table) -> bool {
     let jumps = [JUMP, JUMPI, JUMPDEST].into_iter();
     let mut fused = PATTERNS.iter().flat_map(Pattern::opcodes).chain(jumps);
     let moves_operands = |opcode| {
         let own = table.is_overridden(opcode) && !is_free(opcode);
-        own && table.meta(opcode).is_some_and(|meta| meta.immediate > 0)
+        let immediate = table.meta(opcode).map_or(0, |meta| meta.immediate);
+        own && (immediate != operand_bytes(opcode) || matches!(opcode, 0xe6..=0xe8))
     };
     !fused.any(|opcode| table.is_overridden(opcode)) && !(0..=u8::MAX).any(moves_operands)
 }

@@ -71,7 +71,7 @@ impl<'a> Machine<'a> {
 
     /// Gas left.
     pub fn gas_left(&self) -> u64 {
-        self.frame.gas.unsigned_abs()
+        self.frame.gas.max(0).unsigned_abs()
     }
 
     /// Takes `amount` of gas.
@@ -308,13 +308,19 @@ impl HostState<'_> {
         Ok(())
     }
 
-    /// Moves ether, wei; false if the payer has less.
+    /// Moves ether, wei, with the log that the fork leaves of it (EIP-7708); false if the payer has less, or
+    /// the payee would have more than a word holds.
     ///
     /// # Errors
     /// Nothing may be written, or a [`Fault`] of the view.
     pub fn transfer(&mut self, from: &Address, to: &Address, wei: U256) -> Result<bool, Abort> {
         let (from, to) = (self.writes(from)?, self.writes(to)?);
-        Ok(self.world.transfer(from, to, wei))
+        let has_room = from == to || self.world.balance(to).checked_add(wei).is_some();
+        let moves = has_room && self.world.transfer(from, to, wei);
+        if moves {
+            self.world.log_transfer(from, to, wei);
+        }
+        Ok(moves)
     }
 
     /// Leaves a log.

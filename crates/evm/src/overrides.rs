@@ -100,10 +100,11 @@ impl Precompiles {
 
 impl Table {
     /// Puts an opcode of the host's own in the place of `opcode`, whether the fork has one there or not:
-    /// its static gas is taken, its operands are checked for, and `body` runs.
+    /// its static gas is taken, its operands are checked for, and `body` runs. Behind the end of code
+    /// execution stops, whatever stands in the place of STOP.
     ///
     /// # Panics
-    /// `meta` has an operand of more than 32 bytes or more than 1024 words, or a price below zero.
+    /// `meta` has an operand of more than 32 bytes or more than 1024 words, or as [`Table::set_static_gas`].
     pub fn set_opcode(
         &mut self,
         opcode: u8,
@@ -122,11 +123,10 @@ impl Table {
             "{} needs more words than a stack holds",
             meta.mnemonic
         );
-        assert!(gas >= 0, "{} has a price below zero", meta.mnemonic);
         let at = usize::from(opcode);
         self.overrides.bodies[at] = Some(Arc::new(body));
         self.meta[at] = Some(meta);
-        self.gas[at] = gas;
+        self.set_price(opcode, gas);
         match &mut self.overrides.guards[at] {
             Some(guarded) => {
                 #[cfg(target_arch = "x86_64")]
@@ -177,11 +177,19 @@ impl Table {
     /// Changes the static gas of `opcode`.
     ///
     /// # Panics
-    /// The price is below zero.
+    /// The price is below zero or beyond `u32::MAX`.
     pub fn set_static_gas(&mut self, opcode: u8, gas: i64) {
-        assert!(gas >= 0, "opcode 0x{opcode:02x} has a price below zero");
-        self.gas[usize::from(opcode)] = gas;
+        self.set_price(opcode, gas);
         self.fuse_again();
+    }
+
+    /// Prices are bounded so that their sums are.
+    fn set_price(&mut self, opcode: u8, gas: i64) {
+        assert!(
+            u32::try_from(gas).is_ok(),
+            "opcode 0x{opcode:02x} can't cost {gas} gas"
+        );
+        self.gas[usize::from(opcode)] = gas;
     }
 
     /// Changes the prices and limits that opcodes compute with.
@@ -227,6 +235,11 @@ unsafe fn ask(frame: *mut Frame, table: *const Table) -> bool {
     unsafe {
         let guarded = (*table).overrides.guards[usize::from(*(*frame).ip)].as_ref();
         let guarded = guarded.expect("the handler is in the table with the guard");
+        if (*frame).gas < 0 {
+            // Of the JUMPDEST before it, which fused jumps leave to the next opcode to find out.
+            (*frame).fail(Halt::OutOfGas);
+            return false;
+        }
         let verdict = (guarded.guard)(&mut Machine::new(&mut *frame));
         verdict.map_err(|abort| (*frame).abort(abort)).is_ok()
     }
@@ -239,6 +252,10 @@ unsafe fn run_body(frame: *mut Frame, table: *const Table) -> bool {
     unsafe {
         let frame = &mut *frame;
         let at = usize::from(*frame.ip);
+        if frame.ip.offset_from(frame.code_start).unsigned_abs() >= (*frame.code).bytes().len() {
+            frame.exit = Exit::Stop;
+            return false;
+        }
         let meta = (*table).meta[at].expect("set with the body");
         let body = (*table).overrides.bodies[at].as_ref();
         let body = body.expect("the handler is in the table with the body");

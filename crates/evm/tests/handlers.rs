@@ -2,7 +2,7 @@
 //! looked at.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-use niwaki_evm::Table;
+use niwaki_evm::{Flow, Meta, Table};
 use niwaki_primitives::Fork;
 use std::process::Command;
 
@@ -28,6 +28,13 @@ fn every_handler_jumps_to_the_next_and_none_calls_it() {
     let mut own = Table::of(Fork::Osaka).clone();
     own.set_guard(0x0c, |_| Ok(()));
     assert_eq!(own.mnemonic(0x0c), None, "a guard makes no opcode");
+    let meta = Meta {
+        mnemonic: "OWN",
+        input: 0,
+        output: 0,
+        immediate: 0,
+    };
+    own.set_opcode(0x0d, meta, 0, |_| Ok(Flow::Next));
     let this = std::env::current_exe().expect("a test is a file");
     let output = Command::new("objdump")
         .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
@@ -35,6 +42,9 @@ fn every_handler_jumps_to_the_next_and_none_calls_it() {
         .output()
         .expect("objdump comes with the linker (Debian: binutils)");
     let text = String::from_utf8_lossy(&output.stdout);
+    for handler in HANDLERS {
+        assert!(text.contains(handler), "{handler} is not in this program");
+    }
     let (mut jumping, mut leaving) = (0, 0);
     for function in text.split("\n\n") {
         let Some((name, body)) = function.split_once(">:\n") else {

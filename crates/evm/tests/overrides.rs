@@ -110,7 +110,7 @@ fn with_square(opcode: u8) -> Table {
 fn an_opcode_of_ones_own_runs_between_stock_ones_wherever_it_stands() {
     // Bytes that fork code has none at, one that a sequence is known by, and opcodes that are fused and not.
     for opcode in [
-        0x0c, 0x0d, 0x21, 0xa5, 0xe0, 0xfe, 0x20, 0x54, 0x01, 0x5b, 0x56,
+        0x0c, 0x0d, 0x21, 0xa5, 0xe0, 0xe6, 0xfe, 0x20, 0x54, 0x64, 0x01, 0x5b, 0x56,
     ] {
         let code = format!("6003{opcode:02x}600201600101{RETURN_TOP}");
         let code = if opcode == 0x01 {
@@ -126,6 +126,57 @@ fn an_opcode_of_ones_own_runs_between_stock_ones_wherever_it_stands() {
         Exit::Halt(Halt::UndefinedOpcode(0x0c)),
         "the fork's own table is as it was"
     );
+}
+
+/// Fusing passes over operands; what is none on a table of one's own must not be run as it stands.
+#[test]
+fn bytes_that_are_no_operand_any_more_are_opcodes() {
+    let table = with_square(0xe6);
+    for (code, undefined) in [("6001e60c0080", 0x0c), ("6001e6a500", 0xa5)] {
+        let exit = outcome(&table, code).exit;
+        assert_eq!(exit, Exit::Halt(Halt::UndefinedOpcode(undefined)), "{code}");
+    }
+    // In the place of PUSH5.
+    let exit = outcome(&with_square(0x64), "6001640c0c0c0c0c").exit;
+    assert_eq!(exit, Exit::Halt(Halt::UndefinedOpcode(0x0c)));
+    let mut table = with_square(0xe6);
+    table.set_opcode(0x0c, meta(0, 0, 0), 0, |_| Ok(Flow::Stop));
+    assert_eq!(outcome(&table, "6001e60c").exit, Exit::Stop);
+}
+
+#[test]
+fn code_ends_where_it_ends_whatever_stands_for_stop() {
+    let mut table = osaka();
+    table.set_opcode(0x00, meta(0, 1, 0), 0, |machine| {
+        machine.push(U256::from(9))?;
+        Ok(Flow::Next)
+    });
+    assert_eq!(outcome(&table, "5b").exit, Exit::Stop);
+    assert_eq!(result(&table, &format!("00{RETURN_TOP}")), U256::from(9));
+    table.set_guard(0x00, |machine| Ok(machine.charge(1)?));
+    assert_eq!(outcome(&table, "5b").exit, Exit::Stop);
+}
+
+#[test]
+fn a_guard_is_not_asked_once_gas_has_run_out() {
+    let mut table = osaka();
+    table.set_guard(0x00, |machine| Ok(machine.charge(1)?));
+    // PUSH1 JUMP JUMPDEST take 12, and the guard one.
+    for gas in 0..13 {
+        let run = run(&table, "6003565b00", gas).outcome.unwrap();
+        assert_eq!(run.exit, Exit::Halt(Halt::OutOfGas), "{gas}");
+    }
+    let run = run(&table, "6003565b00", 13).outcome.unwrap();
+    assert_eq!((run.exit, run.gas_left), (Exit::Stop, 0));
+}
+
+#[test]
+fn a_price_that_forbids_an_opcode_forbids_it_in_sequences_too() {
+    let mut table = osaka();
+    table.set_static_gas(0x60, i64::from(u32::MAX));
+    for code in ["60016002", "6001600201"] {
+        assert_eq!(outcome(&table, code).exit, Exit::Halt(Halt::OutOfGas));
+    }
 }
 
 #[test]

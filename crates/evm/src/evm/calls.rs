@@ -158,11 +158,11 @@ impl Evm<'_> {
             world.set_nonce(created, prices.contract_nonce);
         }
         if !request.value.is_zero() {
-            let paid = world.transfer(creator, created, request.value);
-            assert!(
-                paid,
-                "the balance was looked at above, or by the transaction's checks"
-            );
+            if !world.transfer(creator, created, request.value) {
+                // A message that nobody has checked; of code the balance was looked at above.
+                world.revert(checkpoint);
+                return Ok(Some(Ended::untouched(Exit::Revert, request)));
+            }
             world.log_transfer(creator, created, request.value);
         }
         // SAFETY: the range lies in the caller's memory, or in the message.

@@ -134,7 +134,8 @@ impl fmt::Display for Line {
         let (refund, size, name) = (self.refund, self.mem_size, self.op_name);
         write!(
             f,
-            r#","refund":{refund},"memSize":{size},"opName":"{name}""#
+            r#","refund":{refund},"memSize":{size},"opName":{}"#,
+            quoted(name)
         )?;
         if let Some(error) = &self.error {
             write!(f, r#","error":{}"#, quoted(error))?;
@@ -361,7 +362,7 @@ mod tests {
             return_data: Some("0x".into()),
             refund: 0,
             mem_size: 0,
-            op_name: "OWN",
+            op_name: "O\"N",
             error: Some("no \"way\"".into()),
             storage: BTreeMap::from([("0x0".into(), "0x7".into())]),
             opcode: 12,
@@ -369,7 +370,7 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&line.to_string()).unwrap();
         let expected = serde_json::json!({
             "pc": 1, "op": 12, "gas": "0x5", "gasCost": "0x3", "stack": ["0x1", "0x2"], "depth": 1,
-            "returnData": "0x", "refund": 0, "memSize": 0, "opName": "OWN", "error": "no \"way\"",
+            "returnData": "0x", "refund": 0, "memSize": 0, "opName": "O\"N", "error": "no \"way\"",
             "storage": {"0x0": "0x7"},
         });
         assert_eq!(read, expected);
