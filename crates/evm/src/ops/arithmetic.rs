@@ -60,14 +60,18 @@ fn is_negative(a: &Limbs) -> bool {
     a[3] >> 63 == 1
 }
 
+/// `a`, negated if so asked; limb by limb either way, since what was just written in limbs is not there yet for
+/// whoever copies it as a block.
 #[inline(always)]
-fn negate(a: &Limbs) -> Limbs {
-    sub(&[0; 4], a).0
+fn negate_if(a: &Limbs, negative: bool) -> Limbs {
+    let mask = u64::from(negative).wrapping_neg();
+    let flipped = [a[0] ^ mask, a[1] ^ mask, a[2] ^ mask, a[3] ^ mask];
+    sub(&flipped, &[mask; 4]).0
 }
 
 #[inline(always)]
 fn magnitude(a: &Limbs) -> Limbs {
-    if is_negative(a) { negate(a) } else { *a }
+    negate_if(a, is_negative(a))
 }
 
 /// The low 256 bits of a product.
@@ -116,22 +120,14 @@ fn rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
 #[inline(never)]
 fn signed_div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
     let quotient = div(&magnitude(a), &magnitude(b), last);
-    if is_negative(a) == is_negative(b) {
-        quotient
-    } else {
-        negate(&quotient)
-    }
+    negate_if(&quotient, is_negative(a) != is_negative(b))
 }
 
 /// Remainder with the sign of the dividend.
 #[inline(never)]
 fn signed_rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
     let remainder = rem(&magnitude(a), &magnitude(b), last);
-    if is_negative(a) {
-        negate(&remainder)
-    } else {
-        remainder
-    }
+    negate_if(&remainder, is_negative(a))
 }
 
 #[inline(always)]
