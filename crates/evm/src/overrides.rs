@@ -14,7 +14,7 @@ use crate::{
     word::Word,
 };
 use niwaki_crypto::{PrecompileSet, Precompiled};
-use niwaki_primitives::{Address, U256, map::HashMap};
+use niwaki_primitives::{Address, U256};
 use std::{fmt, sync::Arc};
 
 /// What an opcode of a host's own does.
@@ -61,7 +61,8 @@ impl fmt::Debug for Overrides {
 #[derive(Clone)]
 pub(crate) struct Precompiles {
     pub(crate) set: PrecompileSet,
-    own: HashMap<Address, Option<Contract>>,
+    /// By address; few, and asked for each account that a block sees.
+    own: Vec<(Address, Option<Contract>)>,
 }
 
 /// A contract that is no code.
@@ -77,24 +78,27 @@ impl Precompiles {
     pub(crate) fn of(set: PrecompileSet) -> Self {
         Self {
             set,
-            own: HashMap::default(),
+            own: Vec::new(),
         }
     }
 
     /// The contract at `address`.
     #[inline]
     pub(crate) fn get(&self, address: &Address) -> Option<BuiltIn> {
-        if !self.own.is_empty()
-            && let Some(own) = self.own.get(address)
-        {
-            return own.as_ref().map(|_| BuiltIn::Own);
+        match self.find(address) {
+            Ok(at) => self.own[at].1.as_ref().map(|_| BuiltIn::Own),
+            Err(_) => self.set.get(address).map(BuiltIn::Stock),
         }
-        self.set.get(address).map(BuiltIn::Stock)
     }
 
     /// The host's contract at `address`.
     pub(crate) fn own(&self, address: &Address) -> Option<&Contract> {
-        self.own.get(address)?.as_ref()
+        self.own[self.find(address).ok()?].1.as_ref()
+    }
+
+    #[inline]
+    fn find(&self, address: &Address) -> Result<usize, usize> {
+        self.own.binary_search_by_key(address, |(own, _)| *own)
     }
 }
 
@@ -201,7 +205,10 @@ impl Table {
     /// Puts a contract of the host's own at `address`, or none where the fork has one. As all precompiled
     /// contracts it is warm (EIP-2929).
     pub fn set_precompile(&mut self, address: Address, contract: Option<Contract>) {
-        self.precompiles.own.insert(address, contract);
+        match self.precompiles.find(&address) {
+            Ok(at) => self.precompiles.own[at].1 = contract,
+            Err(at) => self.precompiles.own.insert(at, (address, contract)),
+        }
         self.fuse_again();
     }
 

@@ -453,8 +453,22 @@ fn a_contract_of_the_fork_can_be_taken_away() {
     let code = "60205f5f5f600261fffffa3d5f5260205ff3";
     assert_eq!(result(Table::of(Fork::Osaka), code), U256::from(32));
     let mut table = osaka();
-    table.set_precompile(Address::with_last_byte(2), None);
+    let sha256 = Address::with_last_byte(2);
+    table.set_precompile(sha256, None);
     assert_eq!(result(&table, code), U256::ZERO);
+    // And another one put there, beside others.
+    for byte in [9, 1, 5] {
+        table.set_precompile(Address::repeat_byte(byte), None);
+    }
+    let empty = Arc::new(|_: ContractCall<'_>| {
+        let output = Bytes::from_static(&[0; 7]);
+        Ok(ContractOutput {
+            output,
+            ..ContractOutput::default()
+        })
+    });
+    table.set_precompile(sha256, Some(empty));
+    assert_eq!(result(&table, code), U256::from(7));
 }
 
 #[test]
