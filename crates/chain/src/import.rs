@@ -21,6 +21,7 @@ use niwaki_rules::{
 };
 use niwaki_state::{HitRate, Prepared, View};
 use niwaki_storage::Batch;
+use niwaki_threads::Crew;
 use niwaki_trie::ordered_root;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -363,14 +364,13 @@ impl Chain {
         timings.execute -= timings.recover;
 
         let receipts_root = || receipts_root(&executed.receipts, &executed.receipt_blooms);
-        let (root, receipts_root) = std::thread::scope(|scope| {
-            let is_long = executed.gas_used >= PREFETCH_GAS;
-            // The tries leave a processor time while keys are hashed. A panic comes again here.
-            let beside = is_long.then(|| scope.spawn(receipts_root));
-            let root = self.root_of(&view, &executed, early);
-            let beside = beside.and_then(|beside| beside.join().ok());
-            (root, beside.unwrap_or_else(receipts_root))
-        });
+        let root = || self.root_of(&view, &executed, early);
+        let is_long = executed.gas_used >= PREFETCH_GAS;
+        // The tries leave a processor time while keys are hashed.
+        let (receipts_root, root) = match is_long.then(|| Crew::of("receipts", 1)).flatten() {
+            Some(crew) => crew.join(receipts_root, root),
+            None => (receipts_root(), root()),
+        };
         let (prepared, early_root) = root?;
         lap(&mut timings.root);
         timings.root += waited;

@@ -23,7 +23,6 @@ mod log;
 mod places;
 mod run;
 mod sync;
-pub(crate) mod threads;
 mod timeline;
 
 use crate::body::{Executed, at_index};
@@ -43,10 +42,11 @@ use niwaki_primitives::{
 use niwaki_rules::{
     ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
 };
+use niwaki_threads::Crew;
 use places::Places;
 use run::{Ahead, Run};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, RwLock};
 use timeline::Timeline;
 pub use timeline::{Span, Step};
 
@@ -119,6 +119,11 @@ impl Shares {
             spans: Vec::new(),
         }
     }
+}
+
+/// The threads that run transactions ahead, and recover senders before that.
+pub(crate) fn crew(threads: usize) -> Option<Arc<Crew>> {
+    Crew::of("ahead", threads)
 }
 
 /// Ends what runs ahead when the committing thread is done, or panics.
@@ -296,19 +301,17 @@ impl<'v> Executor<'v> {
             run.work();
         }
         let helpers = parallelism.threads.saturating_sub(1);
-        let Some(pool) = threads::pool(helpers) else {
+        let Some(crew) = crew(helpers) else {
             return self.commit_all(run, meanwhile, |_| true);
         };
         let mut call = Call::new(parallelism.clock);
-        pool.in_place_scope(|scope| {
+        crew.scope(|beside| {
             let _over = Over(run);
             self.commit_all(run, meanwhile, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
                     before.hear(executor.evm.world());
-                    for _ in 0..helpers {
-                        scope.spawn(|_| run.work());
-                    }
+                    beside.call(helpers, || run.work());
                 }
                 is_due
             })

@@ -4,7 +4,7 @@
 //! not there yet recovers one itself: nobody waits for those threads, or for their being there.
 
 use crate::executor::{ExecuteError, Executor};
-use crate::parallel::threads;
+use crate::parallel::crew;
 use niwaki_primitives::{Address, RecoveredBlock};
 use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender, recover_senders};
 use std::sync::Arc;
@@ -33,12 +33,10 @@ pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering
     let wanted = block.senders.missing().checked_div(SENDERS_PER_THREAD);
     let wanted = helpers.min(wanted.unwrap_or_default());
     if wanted > 0
-        && let Some(pool) = threads::pool(helpers)
+        && let Some(crew) = crew(helpers)
     {
-        for _ in 0..wanted {
-            let block = Arc::clone(block);
-            pool.spawn(move || while recover_next(&block) {});
-        }
+        let block = Arc::clone(block);
+        crew.call(wanted, move || while recover_next(&block) {});
     }
     Recovering(Arc::clone(block))
 }

@@ -8,7 +8,9 @@ use crate::disk_trie::{DiskTrie, Rows};
 use crate::{View, WorldState};
 use niwaki_primitives::{Address, B256, U256};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 /// An account, or one of its slots, that was read from the storage.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,10 @@ const QUEUE: usize = 1 << 12;
 
 /// So many ways are loaded before others may have the tries.
 const LOT: usize = 64;
+
+/// How often it is looked whether anything waits: whoever executes a block is not to wake a thread for
+/// each value that it reads.
+const LOOKS: Duration = Duration::from_micros(300);
 
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
@@ -62,8 +68,9 @@ impl WorldState {
     ) -> T {
         let (sender, touched) = sync_channel(QUEUE);
         std::thread::scope(|scope| {
-            scope.spawn(move || self.read_ahead(&touched, ended, is_over));
-            let telling = Telling::new(view, sender, ended);
+            let reader = scope.spawn(move || self.read_ahead(&touched, ended, is_over));
+            let reader = reader.thread().clone();
+            let telling = Telling::new(view, (sender, reader), ended);
             work(telling.view)
         })
     }
@@ -99,7 +106,15 @@ impl WorldState {
         ended: &AtomicBool,
         is_over: Option<&(dyn Fn() -> bool + Sync)>,
     ) {
-        while let Ok(first) = touched.recv() {
+        loop {
+            let first = match touched.try_recv() {
+                Ok(first) => first,
+                Err(TryRecvError::Empty) => {
+                    thread::park_timeout(LOOKS);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return,
+            };
             if ended.load(Ordering::Relaxed) || is_over.is_some_and(|is_over| is_over()) {
                 continue;
             }
@@ -121,13 +136,18 @@ impl WorldState {
 /// A view that tells, until this is dropped.
 struct Telling<'a> {
     view: &'a mut View,
+    reader: Thread,
     ended: &'a AtomicBool,
 }
 
 impl<'a> Telling<'a> {
-    fn new(view: &'a mut View, tell: Tell, ended: &'a AtomicBool) -> Self {
+    fn new(view: &'a mut View, (tell, reader): (Tell, Thread), ended: &'a AtomicBool) -> Self {
         view.tell = Some(tell);
-        Self { view, ended }
+        Self {
+            view,
+            reader,
+            ended,
+        }
     }
 }
 
@@ -135,5 +155,6 @@ impl Drop for Telling<'_> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         self.view.tell = None;
+        self.reader.unpark();
     }
 }

@@ -9,7 +9,7 @@ use crate::update::Source;
 use crate::warm::is_cold;
 use crate::{Branch, LeafUpdate, NodeRef, Owner, Path, TrieUpdate, TrieView};
 use niwaki_primitives::Fault;
-use std::panic::resume_unwind;
+use niwaki_threads::Crew;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -133,7 +133,6 @@ fn run<'b, R: Default + Send>(
     threads: usize,
     tell: &Tell<R>,
 ) -> (Vec<Below<'b>>, Vec<R>) {
-    let threads = threads.min(jobs.len());
     let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
     let next = AtomicUsize::new(0);
     let work = || {
@@ -148,17 +147,21 @@ fn run<'b, R: Default + Send>(
         }
         (outcomes, rows)
     };
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let (mut outcomes, rows) = work();
-        let mut all_rows = vec![rows];
-        for helper in helpers {
-            let (more, rows) = helper.join().unwrap_or_else(|panic| resume_unwind(panic));
-            outcomes.extend(more);
-            all_rows.push(rows);
-        }
-        (outcomes, all_rows)
-    })
+    let done = Mutex::new((Vec::new(), Vec::new()));
+    let work = || {
+        let (outcomes, rows) = work();
+        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.0.extend(outcomes);
+        done.1.push(rows);
+    };
+    match Crew::of("tries", threads.saturating_sub(1)) {
+        None => work(),
+        Some(crew) => crew.scope(|beside| {
+            beside.call(crew.threads().min(jobs.len().saturating_sub(1)), work);
+            work();
+        }),
+    }
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What became of a subtrie; `None` for whole tries, which are in place.

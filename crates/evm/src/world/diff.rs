@@ -8,29 +8,37 @@ impl World<'_> {
     /// to be called between transactions.
     pub fn diff(&self) -> StateDiff {
         let mut diff = StateDiff::default();
+        let mut order = Vec::with_capacity(self.accounts.len());
         for at in 0..self.accounts.len() {
             let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
+            order.push((self.record(id).address, id));
+        }
+        // Sorted now, while entries are short.
+        order.sort_unstable_by_key(|(address, _)| *address);
+        diff.accounts.reserve_exact(order.len());
+        let mut slots = Vec::new();
+        for (address, id) in order {
             let record = self.record(id);
-            let slots = self.changed_slots(id);
+            self.changed_slots(id, &mut slots);
             let new = record.exists.then_some(record.current);
             if record.parent != new || !slots.is_empty() || record.wiped {
                 let change = AccountDiff {
                     prior: record.parent,
                     new,
                     storage_wiped: record.wiped,
-                    slots,
+                    slots: slots.to_vec(),
                 };
-                diff.accounts.push((record.address, change));
+                diff.accounts.push((address, change));
             }
         }
-        diff.accounts.sort_unstable_by_key(|(address, _)| *address);
         diff.codes = self.deployed_codes(&diff);
         diff
     }
 
-    fn changed_slots(&self, id: AccountId) -> Vec<(U256, SlotDiff)> {
+    /// Puts the changed slots of an account into `changed`, ascending, instead of what is there.
+    fn changed_slots(&self, id: AccountId, changed: &mut Vec<(U256, SlotDiff)>) {
+        changed.clear();
         let record = self.record(id);
-        let mut changed = Vec::new();
         let mut next = record.first_slot;
         while let Some(slot) = next {
             let slot = self.slot_record(slot);
@@ -51,7 +59,6 @@ impl World<'_> {
             next = slot.next;
         }
         changed.sort_unstable_by_key(|(key, _)| *key);
-        changed
     }
 
     fn deployed_codes(
