@@ -2,8 +2,9 @@
 //! client sends them, in pairs of runs.
 //!
 //! In a run, each client is a process upon a fresh copy of a data path with the genesis, whose files
-//! are out of the system's cache. It is given the whole chain: its first blocks are the cold part, the others the warm one.
-//! A block's time is that from the request to the answer, by the clock of this process. Runs
+//! are out of the system's cache. It is given the whole chain: its first blocks are the cold part,
+//! the others the warm one, before which its files are read once, so that they are in the system's
+//! cache. A block's time is that from the request to the answer, by the clock of this process. Runs
 //! alternate between the clients, and the one that goes first changes from run to run.
 
 mod client;

@@ -2,7 +2,7 @@
 
 use eyre::{Context, Result, eyre};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// All files in `folder` and below; sockets and the like are none.
@@ -70,12 +70,15 @@ pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the files in `folder` once, so that they are in the system's cache as far as they fit.
+/// Reads the files in `folder` once, so that they are in the system's cache as far as they fit. One that
+/// goes meanwhile is left out.
 pub(crate) fn read_through(folder: &Path) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for path in files(folder)? {
-        let mut file =
-            File::open(&path).wrap_err_with(|| format!("can't open {}", path.display()))?;
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            file => file.wrap_err_with(|| format!("can't open {}", path.display()))?,
+        };
         while file.read(&mut buffer)? > 0 {}
     }
     Ok(())

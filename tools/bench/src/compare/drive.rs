@@ -90,6 +90,10 @@ pub(super) fn run(
     let mut progress = Progress::new(course.blocks, "blocks");
     let mut parts = Vec::new();
     for end in [course.cold_blocks, course.blocks] {
+        if !parts.is_empty() {
+            // What the warm part asks for first would be read from the disk else.
+            crate::disk::read_through(folder)?;
+        }
         let before = Figures::of(&client)?;
         let (mut blocks, mut taken, mut refusal) = (Vec::new(), 0, None);
         while blocks.last().map_or(0, |block: &BlockTime| block.number) < end {
