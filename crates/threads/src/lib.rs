@@ -9,7 +9,7 @@
 #[cfg_attr(not(target_os = "linux"), path = "anywhere.rs")]
 mod place;
 
-use place::Places;
+use place::{Place, Places};
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub struct Crew {
     places: Arc<Places>,
 }
 
-/// The number of the calling thread in its crew; `None` if it is of none.
+/// The number of the calling thread in its crew, or in another pool of the same kind.
 pub fn number() -> Option<usize> {
     rayon_core::current_thread_index()
 }
@@ -62,12 +62,8 @@ impl Crew {
         Some(crew)
     }
 
-    /// How many threads there are.
-    pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
-    }
-
-    /// Does `work` on this thread, and waits until all that it has called the crew for is done.
+    /// Does `work` on this thread, and waits until all that it has called the crew for is done, also if
+    /// others have called it before. Not for a thread of the same crew.
     ///
     /// # Panics
     /// If any of that panics, or `work`.
@@ -77,7 +73,7 @@ impl Crew {
             .in_place_scope(|scope| work(&Beside { crew, scope }))
     }
 
-    /// Does `here` on this thread and `there` on one of the crew.
+    /// Does `here` on this thread and `there` on one of the crew, and waits as [`Crew::scope`] does.
     ///
     /// # Panics
     /// If one of them does.
@@ -86,12 +82,11 @@ impl Crew {
         there: impl FnOnce() -> A + Send,
         here: impl FnOnce() -> B,
     ) -> (A, B) {
-        let place = self.places.send_away();
         let mut given = None;
         let own = self.pool.in_place_scope(|scope| {
-            let given = &mut given;
+            let (given, place) = (&mut given, self.places.send_away());
             scope.spawn(move |_| {
-                place.leave();
+                let _at_work = self.places.begin(place);
                 *given = Some(there());
             });
             here()
@@ -101,27 +96,36 @@ impl Crew {
 
     /// Has as many threads do `work`, which nobody waits for.
     pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 'static) {
-        let place = self.places.send_away();
-        for _ in 0..threads {
-            let work = work.clone();
-            self.pool.spawn(move || {
-                place.leave();
-                work();
-            });
+        for work in jobs(&self.places, threads, work) {
+            self.pool.spawn(work);
         }
     }
+}
+
+/// `work`, so many times, for threads that begin on other processors than this.
+fn jobs<'s>(
+    places: &Arc<Places>,
+    threads: usize,
+    work: impl FnOnce() + Clone + Send + 's,
+) -> impl Iterator<Item = impl FnOnce() + Send + 's> {
+    let place = match threads {
+        0 => Place::default(),
+        _ => places.send_away(),
+    };
+    (0..threads).map(move |_| {
+        let (places, work) = (Arc::clone(places), work.clone());
+        move || {
+            let _at_work = places.begin(place);
+            work();
+        }
+    })
 }
 
 impl<'s> Beside<'_, 's> {
     /// Has as many threads do `work`.
     pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 's) {
-        let place = self.crew.places.send_away();
-        for _ in 0..threads {
-            let work = work.clone();
-            self.scope.spawn(move |_| {
-                place.leave();
-                work();
-            });
+        for work in jobs(&self.crew.places, threads, work) {
+            self.scope.spawn(|_| work());
         }
     }
 }
@@ -136,7 +140,6 @@ mod tests {
     #[test]
     fn a_scope_ends_when_all_that_was_called_is_done() {
         let crew = Crew::of("scope", 3).unwrap();
-        assert_eq!(crew.threads(), 3);
         assert_eq!(number(), None);
         let (caller, done) = (std::thread::current().id(), AtomicUsize::new(0));
         for round in 1..=50 {

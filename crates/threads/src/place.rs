@@ -1,24 +1,27 @@
 //! Where threads run.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The threads of a crew.
+/// The threads of a crew, each with whether it is at work.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<Vec<Pid>>);
+pub(crate) struct Places(Mutex<Vec<(Pid, bool)>>);
 
 /// Where the caller of a crew may run; `None` if that has not become known, or is one processor.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Place(Option<CpuSet>);
+
+/// A thread of a crew is at work until this is dropped.
+pub(crate) struct AtWork<'a>(&'a Places);
 
 impl Places {
     /// The calling thread belongs to the crew.
     pub(crate) fn add_this_thread(&self) {
-        self.threads().push(gettid());
+        self.threads().push((gettid(), false));
     }
 
-    /// Keeps the crew from the processor of the calling thread until [`Place::leave`]. Whatever fails,
-    /// threads stay where they are.
+    /// Keeps those who are not at work from the processor of the calling thread until they
+    /// [begin](Self::begin). Whatever fails, threads stay where they are.
     pub(crate) fn send_away(&self) -> Place {
         let Ok(all) = sched_getaffinity(None) else {
             return Place(None);
@@ -28,51 +31,80 @@ impl Places {
         if others.count() == 0 {
             return Place(None);
         }
-        for thread in self.threads().iter() {
+        for (thread, _) in self.threads().iter().filter(|(_, at_work)| !at_work) {
             let _ = sched_setaffinity(Some(*thread), &others);
         }
         Place(Some(all))
     }
 
-    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
+    /// The calling thread, which has been given a processor, begins, and may go wherever its caller may.
+    pub(crate) fn begin(&self, place: Place) -> AtWork<'_> {
+        self.mark(true);
+        if let Some(all) = place.0 {
+            let _ = sched_setaffinity(None, &all);
+        }
+        AtWork(self)
+    }
+
+    fn mark(&self, is_at_work: bool) {
+        let id = gettid();
+        if let Some((_, at_work)) = self.threads().iter_mut().find(|(thread, _)| *thread == id) {
+            *at_work = is_at_work;
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<(Pid, bool)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
-    /// Lets the calling thread, which has been given a processor, go wherever its caller may.
-    pub(crate) fn leave(self) {
-        if let Some(all) = self.0 {
-            let _ = sched_setaffinity(None, &all);
-        }
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.mark(false);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use crate::Crew;
+    use std::sync::{Arc, Barrier};
+
+    fn masks(crew: &Crew) -> Vec<CpuSet> {
+        let threads = crew.places.threads();
+        let mask = |(id, _): &(Pid, bool)| sched_getaffinity(Some(*id)).unwrap();
+        threads.iter().map(mask).collect()
+    }
 
     #[test]
-    fn whoever_is_sent_away_keeps_from_this_processor_until_it_leaves() {
-        let places = std::sync::Arc::new(Places::default());
-        let (go, gone) = (channel::<Place>(), channel());
-        let own = std::sync::Arc::clone(&places);
-        let thread = std::thread::spawn(move || {
-            own.add_this_thread();
-            gone.0.send(gettid()).unwrap();
-            go.1.recv().unwrap().leave();
-            sched_getaffinity(None).unwrap()
+    fn whoever_is_called_keeps_from_this_processor_until_it_begins() {
+        let crew = Crew::of("places", 2).unwrap();
+        let all = sched_getaffinity(None).unwrap();
+        let here = || sched_getaffinity(None).unwrap();
+        // All threads are there once both have been at work at once.
+        crew.scope(|beside| {
+            let meet = Arc::new(Barrier::new(2));
+            beside.call(2, move || {
+                meet.wait();
+            });
         });
-        let id = gone.1.recv().unwrap();
-        let before = sched_getaffinity(None).unwrap();
-        let place = places.send_away();
-        let away = sched_getaffinity(Some(id)).unwrap();
-        match before.count() {
-            1 => assert_eq!(away, before),
-            count => assert_eq!(away.count(), count - 1),
+        assert_eq!(crew.join(here, || ()).0, all);
+        let (begun, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let both = (Arc::clone(&begun), Arc::clone(&go));
+        crew.call(1, move || {
+            both.0.wait();
+            both.1.wait();
+        });
+        begun.wait();
+        crew.places.send_away();
+        let away = all.count() - u32::from(all.count() > 1);
+        let mut counts: Vec<u32> = masks(&crew).iter().map(CpuSet::count).collect();
+        counts.sort_unstable();
+        // The one at work stays; the other is sent away.
+        assert_eq!(counts, [away, all.count()]);
+        go.wait();
+        for _ in 0..4 {
+            assert_eq!(crew.join(here, || ()).0, all);
         }
-        go.0.send(place).unwrap();
-        assert_eq!(thread.join().unwrap(), before);
     }
 }

@@ -34,7 +34,7 @@ const READERS: usize = 16;
 /// is told twice, and a removed one was there.
 pub type Tell<R> = dyn Fn(&mut R, &Owner, &Path, Option<&[u8]>) + Sync;
 
-/// Applies each of `updates` to its trie, and gives the changed rows, in one collection per thread.
+/// Applies each of `updates` to its trie, and gives the changed rows, in some collections.
 ///
 /// # Errors
 /// Any [`Fault`] of the view; [`Fault::Corrupt`] if its nodes can't be those of a trie. Then the
@@ -154,10 +154,12 @@ fn run<'b, R: Default + Send>(
         done.0.extend(outcomes);
         done.1.push(rows);
     };
-    match Crew::of("tries", threads.saturating_sub(1)) {
+    let helpers = threads.min(jobs.len()).saturating_sub(1);
+    let crew = (helpers > 0).then(|| Crew::of("tries", threads - 1));
+    match crew.flatten() {
         None => work(),
         Some(crew) => crew.scope(|beside| {
-            beside.call(crew.threads().min(jobs.len().saturating_sub(1)), work);
+            beside.call(helpers, work);
             work();
         }),
     }

@@ -100,7 +100,7 @@ struct Row {
     ns: BTreeMap<&'static str, f64>,
     /// Distance between the quartiles over the median, of each contender.
     spread: BTreeMap<&'static str, f64>,
-    /// Peer's time over ours.
+    /// Peer's time over ours; of ourselves with a host's rows by batches of its own.
     speedup: BTreeMap<&'static str, f64>,
 }
 
@@ -363,6 +363,7 @@ fn closely(program: &Program, field: &Field<'_>, calls: u32) -> Result<f64> {
             let mut theirs = niwaki(program, how, table)?;
             let time = |contender: &mut Contender<'_>| contender(calls).map(|(taken, _)| taken);
             time(&mut ours)?;
+            time(&mut theirs)?;
             for _ in 0..ROUNDS {
                 let first = time(&mut ours)?;
                 let between = time(&mut theirs)? + time(&mut theirs)?;

@@ -295,11 +295,12 @@ fn of_programs(programs: &Figures, ratios: &mut Vec<Ratio>) {
         }
     }
     let overridden: Vec<f64> = over(Peer::Overridden).map(|(_, ratio)| ratio).collect();
-    let (_, most) = ends(&overridden).unwrap_or_default();
-    ratios.push(Ratio {
-        ends: ends(&overridden),
-        ..single("unused rows, the most", Some(Asked::AtMost(1.01)), most)
-    });
+    if let Some((least, most)) = ends(&overridden) {
+        ratios.push(Ratio {
+            ends: Some((least, most)),
+            ..single("unused rows, the most", Some(Asked::AtMost(1.01)), most)
+        });
+    }
 }
 
 fn of_opcodes(opcodes: &serde_json::Value, ratios: &mut Vec<Ratio>) -> Result<()> {

@@ -15,7 +15,6 @@ impl World<'_> {
         }
         // Sorted now, while entries are short.
         order.sort_unstable_by_key(|(address, _)| *address);
-        diff.accounts.reserve_exact(order.len());
         let mut slots = Vec::new();
         for (address, id) in order {
             let record = self.record(id);
