@@ -6,12 +6,11 @@ use niwaki_primitives::{B256, Fault, Header, StateDiff};
 /// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
 pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
 
-/// Is called with how many parts of [`PARTS`] of the block's gas are used, and with what gives the changes so
-/// far, which takes time if it is asked.
-pub type OnTheWay<'a> = Box<dyn FnMut(u32, &mut dyn FnMut() -> StateDiff) + 'a>;
+/// Is called with what gives the changes so far, which takes time if it is asked.
+pub type OnTheWay<'a> = Box<dyn FnMut(&mut dyn FnMut() -> StateDiff) + 'a>;
 
 /// Into how many parts the gas of a block is divided.
-pub const PARTS: u32 = 16;
+const PARTS: u32 = 16;
 
 /// The first part after which somebody is called.
 const FIRST: u32 = PARTS / 4;
@@ -52,7 +51,7 @@ impl<'a> Meanwhile<'a> {
         let part = u32::try_from(part).unwrap_or(u32::MAX);
         if (self.next_part..PARTS).contains(&part) {
             self.next_part = part.saturating_add(1);
-            on_the_way(part, &mut || executor.diff());
+            on_the_way(&mut || executor.diff());
         }
     }
 }

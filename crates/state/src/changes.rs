@@ -124,6 +124,34 @@ impl Changes {
         self.accounts.len() + slots.sum::<usize>()
     }
 
+    /// Where lots of at least `size` accounts and slots end, as numbers of accounts, the last of all that are left.
+    pub(crate) fn lots(&self, size: usize) -> impl Iterator<Item = usize> {
+        let mut end = 0;
+        std::iter::from_fn(move || {
+            let mut taken = 0;
+            while taken < size
+                && let Some(account) = self.accounts.get(end)
+            {
+                taken += 1 + account.slots.len();
+                end += 1;
+            }
+            (taken > 0).then_some(end)
+        })
+    }
+
+    /// The first `count` accounts of these changes, and what lies behind them of `others`, which begin at the
+    /// same state.
+    pub(crate) fn first(&self, count: usize, others: &Self) -> Self {
+        let own = &self.accounts[..count];
+        let last = own.last().filter(|_| count < self.accounts.len());
+        let behind = match last {
+            Some(last) => others.accounts.partition_point(|a| a.key <= last.key),
+            None => others.accounts.len(),
+        };
+        let accounts = [own, &others.accounts[behind..]].concat();
+        Self { accounts }
+    }
+
     /// How the account with this hashed address differs, if it does.
     pub fn account(&self, key: &B256) -> Option<&AccountChange> {
         let at = self.accounts.binary_search_by(|a| a.key.cmp(key)).ok()?;

@@ -7,6 +7,7 @@
 //! to know consensus rules; blocks are a number and a hash.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod branch;
 mod cache;
 mod changes;

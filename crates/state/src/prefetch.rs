@@ -7,6 +7,8 @@
 use crate::disk_trie::{DiskTrie, Rows};
 use crate::{View, WorldState};
 use niwaki_primitives::{Address, B256, U256};
+use niwaki_threads::Crew;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, Thread};
@@ -46,7 +48,7 @@ impl WorldState {
         ended: &AtomicBool,
         work: impl FnOnce(&View) -> T,
     ) -> T {
-        self.prefetching(view, (ended, None), work)
+        self.prefetching("prefetch", view, (ended, None), work)
     }
 
     /// The same for work that is no block's. A block may be waiting for the tries: nothing is brought in any
@@ -57,19 +59,27 @@ impl WorldState {
         is_over: &(dyn Fn() -> bool + Sync),
         work: impl FnOnce(&View) -> T,
     ) -> T {
-        self.prefetching(view, (&AtomicBool::new(false), Some(is_over)), work)
+        let until = (&AtomicBool::new(false), Some(is_over));
+        self.prefetching("warming", view, until, work)
     }
 
     fn prefetching<T>(
         &self,
+        purpose: &'static str,
         view: &mut View,
         (ended, is_over): (&AtomicBool, Option<&(dyn Fn() -> bool + Sync)>),
         work: impl FnOnce(&View) -> T,
     ) -> T {
+        let Some(crew) = Crew::of(purpose, 1) else {
+            return work(view);
+        };
         let (sender, touched) = sync_channel(QUEUE);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(move || self.read_ahead(&touched, ended, is_over));
-            let reader = reader.thread().clone();
+        let reader = &OnceLock::new();
+        crew.scope(|beside| {
+            beside.begin(move || {
+                let _ = reader.set(thread::current());
+                self.read_ahead(&touched, ended, is_over);
+            });
             let telling = Telling::new(view, (sender, reader), ended);
             work(telling.view)
         })
@@ -136,12 +146,17 @@ impl WorldState {
 /// A view that tells, until this is dropped.
 struct Telling<'a> {
     view: &'a mut View,
-    reader: Thread,
+    /// The thread that reads ahead, once it does.
+    reader: &'a OnceLock<Thread>,
     ended: &'a AtomicBool,
 }
 
 impl<'a> Telling<'a> {
-    fn new(view: &'a mut View, (tell, reader): (Tell, Thread), ended: &'a AtomicBool) -> Self {
+    fn new(
+        view: &'a mut View,
+        (tell, reader): (Tell, &'a OnceLock<Thread>),
+        ended: &'a AtomicBool,
+    ) -> Self {
         view.tell = Some(tell);
         Self {
             view,
@@ -155,6 +170,9 @@ impl Drop for Telling<'_> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         self.view.tell = None;
-        self.reader.unpark();
+        // Who begins later finds that nobody tells anything any more.
+        if let Some(reader) = self.reader.get() {
+            reader.unpark();
+        }
     }
 }

@@ -16,7 +16,7 @@ use niwaki_trie::{Path, TrieAccount, encode_slot, verify_proof};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 mod ahead;
 mod archive;

@@ -266,6 +266,16 @@ impl Tries {
         std::mem::take(&mut self.rows)
     }
 
+    /// What leads to the state of the tries, where that is one step from the one that is `before` away from the
+    /// head's.
+    pub(crate) fn last_step_upon(&self, before: Option<&Layers>) -> Option<Arc<Changes>> {
+        let before = before.map_or(&[][..], Layers::steps);
+        let (last, below) = self.ahead.steps().split_last()?;
+        let is_same =
+            below.len() == before.len() && below.iter().zip(before).all(|(a, b)| Arc::ptr_eq(a, b));
+        is_same.then(|| Arc::clone(last))
+    }
+
     /// Says that the tries are ahead of the head.
     pub(crate) fn set_ahead(&mut self, ahead: Layers) {
         self.ahead = ahead;

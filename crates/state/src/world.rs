@@ -14,7 +14,6 @@ use crate::{PastView, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault, StateDiff};
 use niwaki_storage::{Batch, Database, Later, Segment};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many blocks below the head keep their trie logs, at least: as deep can the state be rolled
@@ -237,33 +236,7 @@ impl WorldState {
         self.prepare_upon(&now, &mut tries, own, diff)
     }
 
-    /// Moves the tries to the state that `diff` makes of `view`'s, on this thread alone: a state on the way to
-    /// one that is prepared later, which has less to do then. Whether it did: not when `is_over` first, nor
-    /// where the head has moved, nor when so many rows have changed that the way would have to begin again.
-    ///
-    /// # Errors
-    /// As [`WorldState::prepare`].
-    pub fn begin_root(
-        &self,
-        view: &View,
-        diff: &StateDiff,
-        is_over: &AtomicBool,
-    ) -> Result<bool, Fault> {
-        if is_over.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        let own = self.hashed(view, diff)?;
-        let mut tries = self.tries();
-        let is_vain = is_over.load(Ordering::Relaxed)
-            || self.head() != Some(view.head())
-            || tries.have_moved_far();
-        if !is_vain {
-            tries.alone(|tries| self.prepare_upon(view, tries, own, diff))?;
-        }
-        Ok(!is_vain)
-    }
-
-    fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
+    pub(crate) fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
         let last = Arc::clone(&self.keys());
         let keys = Arc::new(last.of(diff));
         *self.keys() = Arc::clone(&keys);
@@ -275,7 +248,7 @@ impl WorldState {
     }
 
     /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.
-    fn prepare_upon(
+    pub(crate) fn prepare_upon(
         &self,
         view: &View,
         tries: &mut Tries,

@@ -122,6 +122,16 @@ fn jobs<'s>(
 }
 
 impl<'s> Beside<'_, 's> {
+    /// Has one thread do `work`.
+    pub fn begin(&self, work: impl FnOnce() + Send + 's) {
+        let places = Arc::clone(&self.crew.places);
+        let place = places.send_away();
+        self.scope.spawn(move |_| {
+            let _at_work = places.begin(place);
+            work();
+        });
+    }
+
     /// Has as many threads do `work`.
     pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 's) {
         for work in jobs(&self.crew.places, threads, work) {

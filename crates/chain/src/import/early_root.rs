@@ -8,12 +8,14 @@
 
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
-use niwaki_execution::{Executed, OnTheWay, PARTS, Shares, diff_of_access_list};
+use niwaki_execution::{Executed, Shares, diff_of_access_list};
 use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
 use niwaki_state::{Prepared, View};
+use niwaki_threads::Crew;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
@@ -26,36 +28,30 @@ pub(super) struct EarlyRoot {
     prepared: Prepared,
 }
 
-/// How fast the changes of a block go into the tries.
+/// The roots that are begun of a block, one after the other.
 #[derive(Default)]
-struct Pace {
-    /// Parts of the gas up to which a root was begun last, and before that.
-    parts: [u32; 2],
-    /// How long that took, if it has ended.
-    took: Option<Duration>,
-    root_begun: u32,
+struct Begun {
+    /// Hears of the last one when it is done; of one that fails, that nobody tells any more.
+    last: Option<Receiver<()>>,
+    count: u32,
 }
 
-/// The first root of a block is begun when so many parts of its gas are used at most: it takes as long as a
-/// quarter of them.
-const FIRST_BY: u32 = PARTS * 5 / 8;
-
-impl Pace {
-    /// Whether a root that is begun now, with so many parts of the gas used in the time that has `passed`, can
-    /// be done when the block has been executed; then it is begun.
-    fn leaves_time(&mut self, part: u32, passed: Duration) -> bool {
-        let [last, before] = self.parts;
-        let has_time = match self.took {
-            None => part <= FIRST_BY,
-            Some(took) => {
-                let expected = took * (part - last) / (last - before).max(1);
-                expected <= passed * (PARTS - part) / part
-            }
-        };
-        if has_time {
-            self.parts = [part, last];
+impl Begun {
+    /// Whether the last one is over.
+    fn is_free(&mut self) -> bool {
+        match self.last.as_ref().map(Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return false,
+            Some(Ok(())) => self.count += 1,
+            Some(Err(TryRecvError::Disconnected)) | None => {}
         }
-        has_time
+        self.last = None;
+        true
+    }
+
+    /// Waits for the last one.
+    fn end(&mut self) {
+        let done = self.last.take().map(|last| last.recv());
+        self.count += u32::from(done == Some(Ok(())));
     }
 }
 
@@ -71,6 +67,19 @@ pub(super) struct Ran {
     pub(super) root_begun: u32,
     /// How long the root was waited for when the block had been executed.
     pub(super) waited: Duration,
+}
+
+impl Ran {
+    /// Nothing was done for the root.
+    fn without_root((executed, shares): (Executed, Shares)) -> Self {
+        Self {
+            executed,
+            shares,
+            early: None,
+            root_begun: 0,
+            waited: Duration::ZERO,
+        }
+    }
 }
 
 /// Whether executing the block gave these changes.
@@ -115,16 +124,9 @@ impl Chain {
                 let work = |view: &View| self.execute_beside_tries(block, (view, &is_executed));
                 self.world().with_prefetch(view, &is_executed, work)
             }
-            _ => {
-                let (executed, shares) = self.execute((block, list), view, None)?;
-                Ok(Ran {
-                    executed,
-                    shares,
-                    early: None,
-                    root_begun: 0,
-                    waited: Duration::ZERO,
-                })
-            }
+            _ => self
+                .execute((block, list), view, None)
+                .map(Ran::without_root),
         }
     }
 
@@ -135,58 +137,53 @@ impl Chain {
         block: &RecoveredBlock,
         (view, is_executed): (&View, &AtomicBool),
     ) -> Result<Ran, Refusal> {
-        let has_processor = self.has_processor_for_root(block);
-        std::thread::scope(|scope| {
-            let (mut pace, start) = (Pace::default(), Instant::now());
-            // What fails or panics here does so in the ordinary way too, or does not matter.
-            let end = |beginning: &mut Option<ScopedJoinHandle<'_, _>>, pace: &mut Pace| {
-                if let Some(Ok((Ok(true), took))) = beginning.take().map(ScopedJoinHandle::join) {
-                    pace.root_begun += 1;
-                    pace.took = Some(took);
+        let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
+        let Some(crew) = crew.flatten() else {
+            return self
+                .execute((block, None), view, None)
+                .map(Ran::without_root);
+        };
+        crew.scope(|beside| {
+            let mut begun = Begun::default();
+            let begin = |changed: &mut dyn FnMut() -> StateDiff| {
+                if block.senders.missing() > 0 || !begun.is_free() {
+                    return;
+                }
+                let (done, last) = channel();
+                let diff = changed();
+                beside.begin(move || {
+                    let is_over = || is_executed.load(Ordering::Relaxed);
+                    let begin = || self.world().begin_root(view, &diff, &is_over);
+                    // What fails or panics here does so in the ordinary way too, or does not matter.
+                    if let Ok(Ok(true)) = catch_unwind(AssertUnwindSafe(begin)) {
+                        let _ = done.send(());
+                    }
+                });
+                begun.last = Some(last);
+                if cfg!(test) {
+                    // The blocks of tests are over before it begins.
+                    begun.end();
                 }
             };
-            let mut beginning = None;
-            let begin = |part, changed: &mut dyn FnMut() -> StateDiff| {
-                let is_free = beginning.as_ref().is_none_or(ScopedJoinHandle::is_finished);
-                if is_free && block.senders.missing() == 0 {
-                    end(&mut beginning, &mut pace);
-                    if !pace.leaves_time(part, start.elapsed()) {
-                        return;
-                    }
-                    let diff = changed();
-                    beginning = Some(scope.spawn(move || {
-                        let start = Instant::now();
-                        let begun = self.world().begin_root(view, &diff, is_executed);
-                        (begun, start.elapsed())
-                    }));
-                    if cfg!(test) {
-                        // The blocks of tests are over before it begins.
-                        end(&mut beginning, &mut pace);
-                    }
-                }
-            };
-            let begin: Option<OnTheWay<'_>> = has_processor.then(|| Box::new(begin) as _);
-            let executed = self.execute((block, None), view, begin);
+            let executed = self.execute((block, None), view, Some(Box::new(begin)));
             let ended = Instant::now();
             is_executed.store(true, Ordering::Relaxed);
-            end(&mut beginning, &mut pace);
-            let (executed, shares) = executed?;
+            begun.end();
+            let ran = executed.map(Ran::without_root)?;
             Ok(Ran {
-                executed,
-                shares,
-                early: None,
-                root_begun: pace.root_begun,
+                root_begun: begun.count,
                 waited: ended.elapsed(),
+                ..ran
             })
         })
     }
 
-    /// Whether more threads work on a block than run its transactions: those that recover senders are done
-    /// when a root is begun. Before Byzantium each transaction has its root made in its turn.
-    fn has_processor_for_root(&self, block: &RecoveredBlock) -> bool {
+    /// Whether there is a processor beside that of the executing thread. Before Byzantium each transaction has
+    /// its root made in its turn.
+    fn begins_root_early(&self, block: &RecoveredBlock) -> bool {
         // Tests begin roots on any machine, and whatever runs beside.
-        let is_free = self.sender_threads() > self.parallelism().threads || cfg!(test);
-        is_free && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
+        let has_processor = self.sender_threads() > 1 || cfg!(test);
+        has_processor && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
     /// Executes a block, and makes the root that its list leads to beside that; `None` if that could not
@@ -219,12 +216,11 @@ impl Chain {
         let (executed, shares) = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
+        let waited = ended.elapsed();
         Ok(Ran {
-            executed,
-            shares,
             early,
-            root_begun: 0,
-            waited: ended.elapsed(),
+            waited,
+            ..Ran::without_root((executed, shares))
         })
     }
 
@@ -267,28 +263,5 @@ impl Chain {
                 Ok((prepared, false))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_root_is_begun_if_it_can_be_done_in_time() {
-        let ms = Duration::from_millis;
-        let mut pace = Pace::default();
-        // Nobody knows yet how long one takes: not when most of the block is over.
-        assert!(!pace.leaves_time(FIRST_BY + 1, ms(10)));
-        assert!(pace.leaves_time(8, ms(8)));
-        pace.took = Some(ms(4));
-        // Two parts more take 1 ms, as long as two parts are executed: six are left, or none and a half.
-        assert!(pace.leaves_time(10, ms(10)));
-        pace.took = Some(ms(1));
-        assert!(
-            !pace.leaves_time(15, ms(15)),
-            "2.5 ms for the one that is left"
-        );
-        assert!(pace.leaves_time(15, ms(38)), "as much is left");
     }
 }

@@ -1,19 +1,18 @@
 //! What is told while a block is executed is what has changed by then, on however many threads it runs.
 
 use super::{CHAIN_ID, block, state};
-use niwaki_execution::{Executor, Meanwhile, PARTS, Parallelism, apply_body, apply_body_with};
+use niwaki_execution::{Executor, Meanwhile, Parallelism, apply_body, apply_body_with};
 use niwaki_primitives::{B256, Fork, RecoveredBlock, StateDiff};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+/// Into how many parts the gas of a block is divided.
+const PARTS: u32 = 16;
+
 /// What has changed when so many parts of the gas are used, from a quarter on, each once.
-fn expected(
-    spec: &ChainSpec,
-    block: &RecoveredBlock,
-    state: &MemoryState,
-) -> Vec<(u32, StateDiff)> {
+fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> Vec<StateDiff> {
     let header = &block.block.header;
     let mut executor = Executor::new(spec, header, state);
     executor
@@ -29,7 +28,7 @@ fn expected(
         let part = used * u64::from(PARTS) / header.gas_used;
         let part = u32::try_from(part).expect("at most all");
         if part >= next && part < PARTS {
-            expected.push((part, executor.diff()));
+            expected.push(executor.diff());
             next = part + 1;
         }
     }
@@ -51,7 +50,7 @@ fn compare(fork: Fork) {
         for threads in [1, 2, 8] {
             let mut told = Vec::new();
             let mut no_root = |_: &_| Ok(B256::ZERO);
-            let tell = |part, changed: &mut dyn FnMut() -> StateDiff| told.push((part, changed()));
+            let tell = |changed: &mut dyn FnMut() -> StateDiff| told.push(changed());
             let meanwhile = Meanwhile::new(&mut no_root).calling(Some(Box::new(tell)));
             let parallelism = Parallelism::of(threads);
             let ran = apply_body_with(parallelism, &spec, (&block, None), &state, meanwhile);

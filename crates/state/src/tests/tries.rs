@@ -1,10 +1,12 @@
 //! The tries in memory go from state to state, whatever was computed upon them before.
 
 use super::*;
+use crate::begun::LOT;
 use crate::keys::Keys;
 use crate::root::hashed;
 use crate::tries::LEAST_ROW_BYTES;
 use niwaki_primitives::Fault;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 #[test]
@@ -300,6 +302,12 @@ fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
     part
 }
 
+/// In how many lots the tries move to what `diff` makes of the state of `view`.
+fn lots_of(diff: &StateDiff, view: &View) -> usize {
+    let changes = hashed(view, diff, &Keys::default().of(diff)).unwrap();
+    changes.lots(LOT).count()
+}
+
 #[test]
 fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
     for (seed, archive) in [(830, false), (831, true), (832, false)] {
@@ -311,7 +319,6 @@ fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
         let (begun, mut state) = world(&mut StdRng::seed_from_u64(seed), &options);
         let (whole, _) = world(&mut StdRng::seed_from_u64(seed), &options);
         let mut rng = StdRng::seed_from_u64(seed + 100);
-        let is_over = AtomicBool::new(false);
         for _ in 0..40 {
             let diff = random_diff(&mut rng, &state);
             let view = begun.view_at_head().unwrap();
@@ -322,9 +329,14 @@ fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
                 part_of(&mut rng, &diff),
             ];
             for part in &parts {
-                let moves = begun.tries().moves();
-                assert!(begun.begin_root(&view, part, &is_over).unwrap());
-                assert_eq!(begun.tries().moves(), moves + 1);
+                let (moves, lots) = (begun.tries().moves(), lots_of(part, &view));
+                // It may be over before any lot.
+                let most = rng.random_range(0..=lots + 1);
+                let looks = Cell::new(0);
+                let is_over = || looks.replace(looks.get() + 1) > most;
+                let has_moved = begun.begin_root(&view, part, &is_over).unwrap();
+                assert_eq!(has_moved, lots.min(most) > 0);
+                assert_eq!(begun.tries().moves(), moves + lots.min(most) as u64);
             }
             state.apply(&diff);
             let early = prepared(&begun, &view, &diff, &state);
@@ -350,15 +362,13 @@ fn a_root_is_not_begun_when_it_is_over_or_the_head_has_moved_or_rows_are_many() 
     let (world, mut state) = world(&mut rng, &small_cache());
     let diff = random_diff(&mut rng, &state);
     let left_behind = world.view_at_head().unwrap();
-    let is_over = AtomicBool::new(true);
-    assert!(!world.begin_root(&left_behind, &diff, &is_over).unwrap());
-    is_over.store(false, Ordering::Relaxed);
+    assert!(!world.begin_root(&left_behind, &diff, &|| true).unwrap());
     advance(&mut rng, &world, &mut state, 0);
-    assert!(!world.begin_root(&left_behind, &diff, &is_over).unwrap());
+    assert!(!world.begin_root(&left_behind, &diff, &|| false).unwrap());
     let view = world.view_at_head().unwrap();
     let mut begun = 0;
     while world
-        .begin_root(&view, &random_diff(&mut rng, &state), &is_over)
+        .begin_root(&view, &random_diff(&mut rng, &state), &|| false)
         .unwrap()
     {
         begun += 1;
