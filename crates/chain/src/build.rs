@@ -4,7 +4,8 @@
 //! and then those that do not fit are left out. The header is without a seal: a chain whose blocks
 //! need one from a signer is refused.
 
-use crate::import::{body_roots, receipts_root};
+use crate::import::body_roots;
+use crate::receipts::Receipts;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError};
@@ -345,8 +346,9 @@ impl Chain {
 
 fn fill_in(header: &mut Header, executed: &Executed, state_root: B256) {
     header.state_root = state_root;
-    header.receipts_root = receipts_root(&executed.receipts, &executed.receipt_blooms);
-    header.logs_bloom = executed.logs_bloom;
+    let receipts = Receipts::of(&executed.receipts);
+    header.receipts_root = receipts.root();
+    header.logs_bloom = receipts.logs_bloom();
     header.gas_used = executed.gas_used;
     if let Some(blob_gas_used) = &mut header.blob_gas_used {
         *blob_gas_used = executed.blob_gas_used;

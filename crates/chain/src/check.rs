@@ -1,6 +1,7 @@
 //! The whole database against itself: state, blocks, indices.
 
-use crate::import::{body_roots, receipts_root};
+use crate::import::body_roots;
+use crate::receipts::Receipts;
 use crate::rows::missing;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransactionPlace};
@@ -318,6 +319,5 @@ pub(crate) fn holds_body(block: &Block) -> bool {
 
 /// Whether the header gives the root of the receipts.
 pub(crate) fn holds_receipts(receipts: &[Receipt], header: &Header) -> bool {
-    let blooms: Vec<_> = receipts.iter().map(Receipt::bloom).collect();
-    receipts_root(receipts, &blooms) == header.receipts_root
+    Receipts::of(receipts).root() == header.receipts_root
 }

@@ -5,6 +5,7 @@ mod early_root;
 use crate::forkchoice::Route;
 use crate::indices::adopt;
 use crate::persist::add_block;
+use crate::receipts::Receipts;
 use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
 use early_root::Ran;
@@ -12,8 +13,8 @@ use niwaki_execution::{
     ExecuteError, Executed, Meanwhile, OnTheWay, Shares, apply_body_with, recover_beside,
 };
 use niwaki_primitives::{
-    AccountChanges, Address, B256, Block, Bloom, Bytes, Encodable2718, Fault, Receipt,
-    RecoveredBlock, Senders, StateDiff, Withdrawal,
+    AccountChanges, Address, B256, Block, Bytes, Encodable2718, Fault, RecoveredBlock, Senders,
+    StateDiff, Withdrawal,
 };
 use niwaki_rules::{
     BlockRules, BodyRoots, InvalidBlock, Parent, access_list_hash, check_access_list, check_body,
@@ -21,7 +22,6 @@ use niwaki_rules::{
 };
 use niwaki_state::{HitRate, Prepared, View};
 use niwaki_storage::Batch;
-use niwaki_threads::Crew;
 use niwaki_trie::ordered_root;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,9 +72,10 @@ pub struct Timings {
     /// Senders from signatures, as far as the block had to wait for them: they are recovered beside the
     /// other phases where there are processors for it.
     pub recover: Duration,
-    /// The body upon the state, with the intermediate roots of the first forks.
+    /// The body upon the state up to its last transaction, with the intermediate roots of the first forks.
     pub execute: Duration,
-    /// The state root from then on, what was begun beside the execution waited for, with the receipts root.
+    /// What follows until all roots are there: withdrawals, requests, what was begun beside the execution,
+    /// the state root and that of the receipts.
     pub root: Duration,
     /// The comparisons with the header.
     pub compare: Duration,
@@ -283,8 +284,8 @@ impl Chain {
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute((&block, None), &view, None)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
-        let receipts_root = receipts_root(&executed.receipts, &executed.receipt_blooms);
-        compare(&block.block, &executed, (prepared.root(), receipts_root))?;
+        let receipts = Receipts::of(&executed.receipts);
+        compare(&block.block, &executed, (prepared.root(), &receipts))?;
         Ok(())
     }
 
@@ -355,27 +356,24 @@ impl Chain {
             shares,
             early,
             root_begun,
-            waited,
+            receipts,
         } = self.execute_ahead(block, list, &mut view)?;
         lap(&mut timings.execute);
-        let recovered = Duration::from_nanos(block.senders.in_turn_ns());
-        timings.execute = timings.execute.saturating_sub(waited);
-        timings.recover = recovered.min(timings.execute);
+        let ended = shares
+            .ended
+            .map(|ended| nanoseconds().saturating_sub(ended));
+        let after = Duration::from_nanos(ended.unwrap_or_default()).min(timings.execute);
+        timings.execute -= after;
+        timings.recover = Duration::from_nanos(block.senders.in_turn_ns()).min(timings.execute);
         timings.execute -= timings.recover;
 
-        let receipts_root = || receipts_root(&executed.receipts, &executed.receipt_blooms);
-        let root = || self.root_of(&view, &executed, early);
-        let is_long = executed.gas_used >= PREFETCH_GAS;
-        // The tries leave a processor time while keys are hashed.
-        let (receipts_root, root) = match is_long.then(|| Crew::of("receipts", 1)).flatten() {
-            Some(crew) => crew.join(receipts_root, root),
-            None => (receipts_root(), root()),
-        };
+        let (receipts, root) =
+            receipts.end_beside(&executed.receipts, || self.root_of(&view, &executed, early));
         let (prepared, early_root) = root?;
         lap(&mut timings.root);
-        timings.root += waited;
+        timings.root += after;
 
-        let access_list = compare(&block.block, &executed, (prepared.root(), receipts_root))?;
+        let access_list = compare(&block.block, &executed, (prepared.root(), &receipts))?;
         lap(&mut timings.compare);
 
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
@@ -521,14 +519,6 @@ pub(crate) fn body_roots(block: &Block) -> BodyRoots {
     }
 }
 
-/// The root of `receipts`, of which `blooms` are the blooms.
-pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
-    let receipts: Vec<_> = receipts.iter().zip(blooms).collect();
-    ordered_root(&receipts, |(receipt, bloom), out| {
-        receipt.encode_2718_with(bloom, out);
-    })
-}
-
 /// What the header claims against what execution gave; gives the bytes of the block access list,
 /// which has to be one that a block may have.
 ///
@@ -536,7 +526,7 @@ pub(crate) fn receipts_root(receipts: &[Receipt], blooms: &[Bloom]) -> B256 {
 fn compare(
     block: &Block,
     executed: &Executed,
-    (state_root, receipts_root): (B256, B256),
+    (state_root, receipts): (B256, &Receipts),
 ) -> Result<Option<Bytes>, InvalidBlock> {
     let header = &block.header;
     if let Some(list) = &executed.block_access_list {
@@ -554,12 +544,12 @@ fn compare(
         return Err(InvalidBlock::StateRoot { got, expected });
     }
 
-    let (got, expected) = (receipts_root, header.receipts_root);
+    let (got, expected) = (receipts.root(), header.receipts_root);
     if got != expected {
         return Err(InvalidBlock::ReceiptsRoot { got, expected });
     }
 
-    if executed.logs_bloom != header.logs_bloom {
+    if receipts.logs_bloom() != header.logs_bloom {
         return Err(InvalidBlock::LogsBloom);
     }
 

@@ -16,6 +16,7 @@
 //! | `forkchoice` | which block is the head, which are safe and final |
 //! | `consensus` | what a consensus client drives: verdicts, fork choice, blocks without parents |
 //! | `events` | who is told that the head moved |
+//! | `receipts` | their trie and bloom, made as they come |
 //! | `persist` | what of a block goes into the batch |
 //! | `indices` | canonical numbers and transactions |
 //! | `warm` | what the next block may take, run before it comes |
@@ -47,6 +48,7 @@ mod known;
 mod log_index;
 mod open;
 mod persist;
+mod receipts;
 mod recent;
 mod repair;
 mod rows;
@@ -76,6 +78,7 @@ pub use niwaki_storage::{
     BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,
 };
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures, nanoseconds};
+pub use receipts::Receipts;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;

@@ -1,15 +1,14 @@
 //! One block.
 
 use crate::{
-    blooms::receipt_blooms,
     dao,
     executor::{ExecuteError, Executor},
     meanwhile::{Meanwhile, PostState},
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
-    B256, Block, BlockAccessList, BlockBody, Bloom, Bytes, Fault, Fork, Header, Receipt,
-    RecoveredBlock, StateDiff, StateView, Typed2718, U256, Withdrawal,
+    B256, Block, BlockAccessList, BlockBody, Bytes, Fault, Fork, Header, Receipt, RecoveredBlock,
+    StateDiff, StateView, Typed2718, U256, Withdrawal,
 };
 use niwaki_rules::{BlockReward, ChainSpec, InvalidBlock, ommer_reward, recover_senders};
 
@@ -29,10 +28,6 @@ pub struct Executed {
     pub gas_used: u64,
     /// Blob gas used by all transactions.
     pub blob_gas_used: u64,
-    /// Bloom of all logs.
-    pub logs_bloom: Bloom,
-    /// Bloom of each receipt's logs.
-    pub receipt_blooms: Vec<Bloom>,
 }
 
 /// Recovers the senders of all transactions.
@@ -136,10 +131,6 @@ impl Executor<'_> {
         world.close_access_index();
         let block_access_list = world.take_access_list();
 
-        let receipt_blooms = receipt_blooms(&receipts);
-        let logs_bloom = receipt_blooms
-            .iter()
-            .fold(Bloom::ZERO, |all, bloom| all | *bloom);
         Ok(Executed {
             diff: self.diff(),
             receipts,
@@ -147,8 +138,6 @@ impl Executor<'_> {
             block_access_list,
             gas_used: self.used.header_gas(self.rules.fork),
             blob_gas_used: self.used.blob,
-            logs_bloom,
-            receipt_blooms,
         })
     }
 
@@ -171,7 +160,7 @@ impl Executor<'_> {
                 Some((meanwhile.post_state)(&self.diff())?)
             };
             receipts.push(self.receipt(tx.ty(), result, post_state));
-            meanwhile.look(self, &block.block.header);
+            meanwhile.look(self, &block.block.header, &receipts);
         }
         Ok(receipts)
     }

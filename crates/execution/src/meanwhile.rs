@@ -1,13 +1,13 @@
 //! What a caller has to do with a block while it is executed.
 
 use crate::executor::Executor;
-use niwaki_primitives::{B256, Fault, Header, StateDiff};
+use niwaki_primitives::{B256, Fault, Header, Receipt, StateDiff};
 
 /// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
 pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
 
-/// Is called with what gives the changes so far, which takes time if it is asked.
-pub type OnTheWay<'a> = Box<dyn FnMut(&mut dyn FnMut() -> StateDiff) + 'a>;
+/// Is called with the receipts so far, and with what gives the changes so far, which takes time if it is asked.
+pub type OnTheWay<'a> = Box<dyn FnMut(&[Receipt], &mut dyn FnMut() -> StateDiff) + 'a>;
 
 /// Into how many parts the gas of a block is divided.
 const PARTS: u32 = 16;
@@ -40,8 +40,13 @@ impl<'a> Meanwhile<'a> {
         Self { on_the_way, ..self }
     }
 
-    /// A transaction of the block of `header` has ended.
-    pub(crate) fn look(&mut self, executor: &mut Executor<'_>, header: &Header) {
+    /// A transaction of the block of `header` has ended; the last of `receipts` is its.
+    pub(crate) fn look(
+        &mut self,
+        executor: &mut Executor<'_>,
+        header: &Header,
+        receipts: &[Receipt],
+    ) {
         let Some(on_the_way) = &mut self.on_the_way else {
             return;
         };
@@ -51,7 +56,7 @@ impl<'a> Meanwhile<'a> {
         let part = u32::try_from(part).unwrap_or(u32::MAX);
         if (self.next_part..PARTS).contains(&part) {
             self.next_part = part.saturating_add(1);
-            on_the_way(&mut || executor.diff());
+            on_the_way(receipts, &mut || executor.diff());
         }
     }
 }

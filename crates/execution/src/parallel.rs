@@ -107,6 +107,8 @@ pub struct Shares {
     pub failed: usize,
     /// What each thread did, if that was noted.
     pub spans: Vec<Span>,
+    /// What the clock said when the last transaction had ended, if there is one.
+    pub ended: Option<u64>,
 }
 
 impl Shares {
@@ -117,6 +119,7 @@ impl Shares {
             in_turn: transactions,
             failed: 0,
             spans: Vec::new(),
+            ended: None,
         }
     }
 }
@@ -209,6 +212,7 @@ pub fn apply_body_with(
     meanwhile: Meanwhile<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
+    let clock = parallelism.clock;
     let parallelism = parallelism.for_block(spec, &block.block);
     let committed = Committed::new(view);
     let list = list.filter(|_| parallelism.is_some());
@@ -216,7 +220,8 @@ pub fn apply_body_with(
     let mut executor = Executor::new(spec, header, view);
     executor.begin_block(spec, header)?;
     let before = Before::of(&committed, listed.as_ref());
-    let (receipts, shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
+    let (receipts, mut shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
+    shares.ended = clock.map(|now| now());
     let executed = executor.finish_block(spec, header, body, receipts)?;
     Ok((executed, shares))
 }
@@ -362,7 +367,7 @@ impl<'v> Executor<'v> {
             };
             receipts.push(self.receipt(tx.ty(), result, None));
             run.places.count(index);
-            meanwhile.look(self, &run.block.block.header);
+            meanwhile.look(self, &run.block.block.header, &receipts);
         }
         Ok((receipts, shares))
     }

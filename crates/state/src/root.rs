@@ -1,11 +1,11 @@
 //! From what a block changed, by address and slot, to the changes of the disk's rows.
 
 use crate::changes::{AccountChange, Changes, SlotChange};
-use crate::keys::Keys;
+use crate::keys::{KeyedAccount, Keys};
 use crate::layers::Layers;
 use crate::{StateHead, View};
 use niwaki_primitives::{
-    Account, AccountDiff, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
+    Account, AccountDiff, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
 use niwaki_trie::TrieAccount;
 use std::sync::Arc;
@@ -44,12 +44,10 @@ impl Prepared {
 pub(crate) fn hashed(view: &View, diff: &StateDiff, keys: &Keys) -> Result<Changes, Fault> {
     let both = diff.accounts.iter().zip(keys.each());
     let mut both: Vec<_> = both.collect();
-    both.sort_unstable_by_key(|(_, (_, key, _))| *key);
+    both.sort_unstable_by_key(|(_, (account, _))| account.key);
     let accounts = both
         .into_iter()
-        .map(|((address, change), (_, key, slots))| {
-            hashed_account(view, (*address, key), change, slots)
-        });
+        .map(|((_, change), (account, slots))| hashed_account(view, account, change, slots));
     let accounts = accounts.collect::<Result<_, _>>()?;
     Ok(Changes { accounts })
 }
@@ -57,11 +55,16 @@ pub(crate) fn hashed(view: &View, diff: &StateDiff, keys: &Keys) -> Result<Chang
 /// `slot_keys` are the slots that `change` lists, and their hashes.
 fn hashed_account(
     view: &View,
-    (address, key): (Address, B256),
+    account: &KeyedAccount,
     change: &AccountDiff,
     slot_keys: &[(U256, B256)],
 ) -> Result<AccountChange, Fault> {
-    let prior = view.trie_account(&address)?;
+    let KeyedAccount {
+        address,
+        key,
+        prior,
+        ..
+    } = *account;
     debug_assert_eq!(
         prior.map(|p| p.account()),
         change.prior,

@@ -238,7 +238,7 @@ impl WorldState {
 
     pub(crate) fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
         let last = Arc::clone(&self.keys());
-        let keys = Arc::new(last.of(diff));
+        let keys = Arc::new(last.of(view, diff)?);
         *self.keys() = Arc::clone(&keys);
         hashed(view, diff, &keys)
     }

@@ -94,6 +94,15 @@ impl Crew {
         (given.expect("the scope has waited for it"), own)
     }
 
+    /// Has one thread do `work`, which nobody waits for.
+    pub fn begin(&self, work: impl FnOnce() + Send + 'static) {
+        let (places, place) = (Arc::clone(&self.places), self.places.send_away());
+        self.pool.spawn(move || {
+            let _at_work = places.begin(place);
+            work();
+        });
+    }
+
     /// Has as many threads do `work`, which nobody waits for.
     pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 'static) {
         for work in jobs(&self.places, threads, work) {

@@ -25,7 +25,7 @@ pub use branch::{Branch, Child};
 pub use builder::{RowSink, TrieBuilder};
 pub use find::find;
 pub use node::{Extension, InlineNode, MalformedNode, Node, NodeRef};
-pub use ordered::ordered_root;
+pub use ordered::{OrderedTrie, ordered_root};
 pub use parallel::{Tell, Work, update_tries};
 pub use path::Path;
 pub use proof::{ProofError, prove, verify_proof};

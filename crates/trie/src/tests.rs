@@ -1,8 +1,8 @@
 //! The laws of the trie, on random tries against `alloy-trie`, and the published trie cases.
 
 use crate::{
-    LeafUpdate, Node, Owner, Path, ProofError, Trie, TrieBuilder, TrieUpdate, TrieView,
-    WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
+    LeafUpdate, Node, OrderedTrie, Owner, Path, ProofError, Trie, TrieBuilder, TrieUpdate,
+    TrieView, WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
 };
 use alloy_primitives::{B256, U256, keccak256};
 use alloy_trie::{HashBuilder, Nibbles};
@@ -352,6 +352,27 @@ fn ordered_roots_agree_with_the_oracle_for_0_to_300_items() {
         });
         let root = ordered_root(&items, |item, out| out.extend_from_slice(item));
         assert_eq!(root, oracle, "{count} items");
+    }
+}
+
+proptest! {
+    // Of some 30 bytes on, leaves are no longer part of their parents.
+    #[test]
+    fn a_list_that_comes_in_lots_has_the_root_of_all_of_it(
+        lots in prop::collection::vec(prop::collection::vec(1..60_usize, 0..50), 0..12),
+        is_small: bool,
+    ) {
+        let encode = |item: &Vec<u8>, out: &mut Vec<u8>| out.extend_from_slice(item);
+        let (mut trie, mut items) = (OrderedTrie::default(), Vec::new());
+        for lot in lots {
+            let bytes = |count: usize| if is_small { 1 + count % 4 } else { count };
+            let lot: Vec<Vec<u8>> = lot.into_iter().map(|count| vec![7; bytes(count)]).collect();
+            trie.extend(&lot, encode);
+            items.extend(lot);
+            prop_assert_eq!(trie.len(), items.len());
+            prop_assert_eq!(trie.is_empty(), items.is_empty());
+            prop_assert_eq!(trie.root(), ordered_root(&items, encode));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use niwaki_crypto::forget_precompile_results;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
     ExecuteError, Executor, Meanwhile, Parallelism, Shares, apply_body, apply_body_with,
-    process_transactions_with, recover_beside, recover_block,
+    process_transactions_with, receipt_blooms, recover_beside, recover_block,
 };
 use niwaki_primitives::{
     B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
@@ -26,6 +26,7 @@ use niwaki_trie::{WitnessState, ordered_root};
 use revm::Contender;
 use serde::Serialize;
 use std::{
+    hint::black_box,
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
@@ -447,7 +448,9 @@ fn whole_block(
     for _ in 0..runs.repeat {
         let result = runs.timed(block, |block| {
             let meanwhile = Meanwhile::new(&mut post_state);
-            apply_body_with(parallelism, spec, (block, list), &warm, meanwhile)
+            let ran = apply_body_with(parallelism, spec, (block, list), &warm, meanwhile)?;
+            black_box(receipt_blooms(&ran.0.receipts));
+            Ok(ran)
         });
         executed = Some(match result {
             Ok((executed, shares)) => {

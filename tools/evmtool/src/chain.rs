@@ -9,7 +9,8 @@ use niwaki_execution::{
     ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, recover_block,
 };
 use niwaki_primitives::{
-    AccountChanges, B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
+    AccountChanges, B256, Block, Bloom, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff,
+    U256,
 };
 use niwaki_rules::{
     Ancestor, BlockRules, BodyRoots, ChainSpec, InvalidBlock, InvalidBody, MAX_OMMER_DEPTH, Parent,
@@ -300,7 +301,7 @@ fn check_executed(
             expected: header.receipts_root,
         });
     }
-    if executed.logs_bloom != header.logs_bloom {
+    if logs_bloom(&executed.receipts) != header.logs_bloom {
         return Err(InvalidBlock::LogsBloom);
     }
     if let Some(expected) = header.requests_hash {
@@ -310,6 +311,12 @@ fn check_executed(
         }
     }
     Ok(())
+}
+
+/// The bloom of all logs of `receipts`.
+pub(crate) fn logs_bloom(receipts: &[Receipt]) -> Bloom {
+    let blooms = receipts.iter().map(Receipt::bloom);
+    blooms.fold(Bloom::ZERO, |all, bloom| all | bloom)
 }
 
 /// The encoding of a receipt that the receipts root is made of.

@@ -8,15 +8,17 @@
 
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
+use crate::receipts::EarlyReceipts;
 use niwaki_execution::{Executed, Shares, diff_of_access_list};
-use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
+use niwaki_primitives::{
+    AccountChanges, Address, Fault, Fork, Receipt, RecoveredBlock, StateDiff, U256,
+};
 use niwaki_state::{Prepared, View};
 use niwaki_threads::Crew;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
 /// they work, so they may be more than processors.
@@ -65,19 +67,19 @@ pub(super) struct Ran {
     pub(super) early: Option<EarlyRoot>,
     /// How often its changes so far went into the tries.
     pub(super) root_begun: u32,
-    /// How long the root was waited for when the block had been executed.
-    pub(super) waited: Duration,
+    /// Its receipts, as far as they were taken in.
+    pub(super) receipts: EarlyReceipts,
 }
 
 impl Ran {
-    /// Nothing was done for the root.
-    fn without_root((executed, shares): (Executed, Shares)) -> Self {
+    /// Nothing was done beside that.
+    fn alone((executed, shares): (Executed, Shares)) -> Self {
         Self {
             executed,
             shares,
             early: None,
             root_begun: 0,
-            waited: Duration::ZERO,
+            receipts: EarlyReceipts::default(),
         }
     }
 }
@@ -124,9 +126,7 @@ impl Chain {
                 let work = |view: &View| self.execute_beside_tries(block, (view, &is_executed));
                 self.world().with_prefetch(view, &is_executed, work)
             }
-            _ => self
-                .execute((block, list), view, None)
-                .map(Ran::without_root),
+            _ => self.execute((block, list), view, None).map(Ran::alone),
         }
     }
 
@@ -139,13 +139,12 @@ impl Chain {
     ) -> Result<Ran, Refusal> {
         let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
         let Some(crew) = crew.flatten() else {
-            return self
-                .execute((block, None), view, None)
-                .map(Ran::without_root);
+            return self.execute((block, None), view, None).map(Ran::alone);
         };
         crew.scope(|beside| {
-            let mut begun = Begun::default();
-            let begin = |changed: &mut dyn FnMut() -> StateDiff| {
+            let (mut begun, mut receipts) = (Begun::default(), EarlyReceipts::new());
+            let on_the_way = |so_far: &[Receipt], changed: &mut dyn FnMut() -> StateDiff| {
+                receipts.go_on(so_far);
                 if block.senders.missing() > 0 || !begun.is_free() {
                     return;
                 }
@@ -165,25 +164,26 @@ impl Chain {
                     begun.end();
                 }
             };
-            let executed = self.execute((block, None), view, Some(Box::new(begin)));
-            let ended = Instant::now();
+            let executed = self.execute((block, None), view, Some(Box::new(on_the_way)));
             is_executed.store(true, Ordering::Relaxed);
             begun.end();
-            let ran = executed.map(Ran::without_root)?;
             Ok(Ran {
                 root_begun: begun.count,
-                waited: ended.elapsed(),
-                ..ran
+                receipts,
+                ..Ran::alone(executed?)
             })
         })
     }
 
-    /// Whether there is a processor beside that of the executing thread. Before Byzantium each transaction has
-    /// its root made in its turn.
+    /// Whether there is a processor beside that of the executing thread.
+    fn has_processor_beside(&self) -> bool {
+        // Tests do all there is on any machine, and whatever runs beside.
+        self.sender_threads() > 1 || cfg!(test)
+    }
+
+    /// Whether there is a processor for it. Before Byzantium each transaction has its root made in its turn.
     fn begins_root_early(&self, block: &RecoveredBlock) -> bool {
-        // Tests begin roots on any machine, and whatever runs beside.
-        let has_processor = self.sender_threads() > 1 || cfg!(test);
-        has_processor && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
+        self.has_processor_beside() && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
     /// Executes a block, and makes the root that its list leads to beside that; `None` if that could not
@@ -194,7 +194,11 @@ impl Chain {
         view: &View,
     ) -> Result<Ran, Refusal> {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
-        let (early, ended) = std::thread::scope(|scope| {
+        let has_processor = self.has_processor_beside();
+        let mut receipts = has_processor.then(EarlyReceipts::new).unwrap_or_default();
+        let on_the_way =
+            |so_far: &[Receipt], _: &mut dyn FnMut() -> StateDiff| receipts.go_on(so_far);
+        let early = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
                 let diff = self.read_listed(list, view, &is_executed, &is_refused)?;
@@ -206,21 +210,19 @@ impl Chain {
                 let root = (!is_vain).then(|| self.early_root(diff, view));
                 root.transpose()
             });
-            let executed = self.execute((block, Some(list)), view, None);
-            let ended = Instant::now();
+            let executed = self.execute((block, Some(list)), view, Some(Box::new(on_the_way)));
             is_executed.store(true, Ordering::Relaxed);
             outcome.get_or_init(|| executed);
-            (early.join(), ended)
+            early.join()
         });
         let outcome = outcome.into_inner();
         let (executed, shares) = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        let waited = ended.elapsed();
         Ok(Ran {
             early,
-            waited,
-            ..Ran::without_root((executed, shares))
+            receipts,
+            ..Ran::alone((executed, shares))
         })
     }
 

@@ -292,6 +292,38 @@ fn caches_that_follow_behind_are_never_seen_to_be_behind() {
     assert_clean(&world);
 }
 
+#[test]
+fn keys_are_what_a_view_gives_whatever_was_known() {
+    let mut rng = StdRng::seed_from_u64(821);
+    let (world, mut state) = world(&mut rng, &small_cache());
+    let mut views = Vec::new();
+    for number in 1..4 {
+        views.push((world.view_at_head().unwrap(), state.clone()));
+        let (head, diff) = (world.head().unwrap(), random_diff(&mut rng, &state));
+        state.apply(&diff);
+        let prepared = prepared(&world, &views[number - 1].0, &diff, &state);
+        let ids = (block(number as u64, 0), head.block.hash);
+        world.commit(prepared, ids, Batch::new(), false).unwrap();
+    }
+    let mut known = Keys::default();
+    for _ in 0..200 {
+        let (view, before) = &views[rng.random_range(0..views.len())];
+        let diff = random_diff(&mut rng, before);
+        let diff = part_of(&mut rng, &diff);
+        known = known.of(view, &diff).unwrap();
+        let each: Vec<_> = known.each().collect();
+        assert_eq!(each.len(), diff.accounts.len());
+        for ((address, change), (account, slots)) in diff.accounts.iter().zip(each) {
+            let key = (account.address, account.key);
+            assert_eq!(key, (*address, keccak256(address)));
+            assert_eq!(account.prior, view.trie_account(address).unwrap());
+            let expected = change.slots.iter();
+            let expected = expected.map(|(slot, _)| (*slot, keccak256(B256::from(*slot))));
+            assert_eq!(slots, expected.collect::<Vec<_>>());
+        }
+    }
+}
+
 /// Some of what `diff` changes, as if the rest came later.
 fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
     let mut part = diff.clone();
@@ -304,7 +336,7 @@ fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
 
 /// In how many lots the tries move to what `diff` makes of the state of `view`.
 fn lots_of(diff: &StateDiff, view: &View) -> usize {
-    let changes = hashed(view, diff, &Keys::default().of(diff)).unwrap();
+    let changes = hashed(view, diff, &Keys::default().of(view, diff).unwrap()).unwrap();
     changes.lots(LOT).count()
 }
 
@@ -385,7 +417,7 @@ fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
     let view = world.view_at_head().unwrap();
     let mut hashed = || {
         let diff = random_diff(&mut rng, &state);
-        hashed(&view, &diff, &Keys::default().of(&diff)).unwrap()
+        hashed(&view, &diff, &Keys::default().of(&view, &diff).unwrap()).unwrap()
     };
     for _ in 0..500 {
         let (from, to) = (hashed(), hashed());

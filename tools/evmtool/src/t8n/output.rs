@@ -1,7 +1,7 @@
 //! What a transition gives: the result, the state after, and the transactions that were given.
 
 use super::transition::{Done, Taken};
-use crate::chain::{encode_receipt, ordered_root};
+use crate::chain::{encode_receipt, logs_bloom, ordered_root};
 use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
 use niwaki_primitives::{Address, B256, Bytes, Encodable2718, Fork, Receipt, Withdrawal, hex, rlp};
@@ -32,7 +32,7 @@ pub(super) fn result(done: &Done, fork: Fork) -> Value {
         "txRoot": ordered_root(&transactions),
         "receiptsRoot": ordered_root(&encoded),
         "logsHash": logs_hash(&logs),
-        "logsBloom": executed.logs_bloom,
+        "logsBloom": logs_bloom(&executed.receipts),
         "receipts": receipts(done),
         "currentDifficulty": difficulty.map(quantity),
         "gasUsed": quantity(executed.gas_used),

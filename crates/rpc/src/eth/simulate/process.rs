@@ -8,6 +8,7 @@ use crate::eth::answers::{self, LogPlace};
 use crate::json::{self, Array, Object};
 use crate::simulation::{self, BlockOverrides, Message, Run, SimulatedBlock};
 use crate::{Backend, RpcError};
+use niwaki_chain::Receipts;
 use niwaki_evm::Failure;
 use niwaki_execution::Executed;
 use niwaki_primitives::{
@@ -200,15 +201,9 @@ fn fill_roots(header: &mut Header, body: &BlockBody, executed: &Executed) {
             rlp::Encodable::encode(withdrawal, out)
         })
     });
-    let receipts: Vec<_> = executed
-        .receipts
-        .iter()
-        .zip(&executed.receipt_blooms)
-        .collect();
-    header.receipts_root = ordered_root(&receipts, |(receipt, bloom), out| {
-        receipt.encode_2718_with(bloom, out);
-    });
-    header.logs_bloom = executed.logs_bloom;
+    let receipts = Receipts::of(&executed.receipts);
+    header.receipts_root = receipts.root();
+    header.logs_bloom = receipts.logs_bloom();
 }
 
 /// Writes a block with what its calls gave.

@@ -1,0 +1,174 @@
+//! The receipts of a block: their trie and their bloom, made as they come.
+
+use niwaki_execution::receipt_blooms;
+use niwaki_primitives::{B256, Bloom, Receipt};
+use niwaki_threads::Crew;
+use niwaki_trie::OrderedTrie;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+/// What a header tells of receipts.
+#[derive(Debug, Default)]
+pub struct Receipts {
+    trie: OrderedTrie,
+    logs_bloom: Bloom,
+}
+
+impl Receipts {
+    /// Those of all of a block's transactions.
+    pub fn of(receipts: &[Receipt]) -> Self {
+        let mut own = Self::default();
+        own.extend(receipts);
+        own
+    }
+
+    /// Adds receipts behind those that are there.
+    fn extend(&mut self, receipts: &[Receipt]) {
+        let blooms = receipt_blooms(receipts);
+        self.logs_bloom = blooms
+            .iter()
+            .fold(self.logs_bloom, |all, bloom| all | *bloom);
+        let both: Vec<_> = receipts.iter().zip(&blooms).collect();
+        self.trie.extend(&both, |(receipt, bloom), out| {
+            receipt.encode_2718_with(bloom, out);
+        });
+    }
+
+    /// The root of their trie.
+    ///
+    /// Spec: Yellow Paper, equation 33; EIP-2718.
+    pub fn root(&self) -> B256 {
+        self.trie.root()
+    }
+
+    /// The bloom of all their logs.
+    pub fn logs_bloom(&self) -> Bloom {
+        self.logs_bloom
+    }
+}
+
+/// So many receipts are worth a call.
+const LOT: usize = if cfg!(test) { 2 } else { 64 };
+
+/// The receipts of a block that is being executed, whose trie is made beside that.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyReceipts {
+    crew: Option<Arc<Crew>>,
+    /// Gives those that are there when the last lot is among them; if that fails, nobody does.
+    made: Option<Receiver<Receipts>>,
+    /// How many are there then.
+    told: usize,
+}
+
+impl EarlyReceipts {
+    /// Of a block whose execution takes long enough.
+    pub(crate) fn new() -> Self {
+        Self {
+            crew: Crew::of("receipts", 1),
+            ..Self::default()
+        }
+    }
+
+    /// Has those that are new among the receipts `so_far` added, if they are many and those before are there.
+    pub(crate) fn go_on(&mut self, so_far: &[Receipt]) {
+        let new = so_far.get(self.told..).unwrap_or_default();
+        let Some(crew) = self.crew.as_ref().filter(|_| new.len() >= LOT) else {
+            return;
+        };
+        let mut own = match self.made.as_ref().map(Receiver::try_recv) {
+            None => Receipts::default(),
+            Some(Ok(own)) => own,
+            Some(Err(TryRecvError::Empty)) => return,
+            Some(Err(TryRecvError::Disconnected)) => {
+                // What has failed once is left to the end.
+                self.crew = None;
+                return;
+            }
+        };
+        let (done, made) = channel();
+        let lot = new.to_vec();
+        crew.begin(move || {
+            own.extend(&lot);
+            // Of a block that was refused meanwhile, nobody wants them.
+            let _ = done.send(own);
+        });
+        self.made = Some(made);
+        self.told = so_far.len();
+    }
+
+    /// `all` receipts of the block, while this thread does `work`.
+    pub(crate) fn end_beside<T>(self, all: &[Receipt], work: impl FnOnce() -> T) -> (Receipts, T) {
+        let own = self.made.and_then(|made| made.recv().ok());
+        let mut own = own.unwrap_or_default();
+        let end = move || {
+            own.extend(all.get(own.trie.len()..).unwrap_or_default());
+            own
+        };
+        match self.crew {
+            Some(crew) => crew.join(end, work),
+            None => (end(), work()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_primitives::{Address, Log, LogData};
+    use niwaki_trie::ordered_root;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    fn receipts(count: u8) -> Vec<Receipt> {
+        let log = |number: u8| Log {
+            address: Address::repeat_byte(number % 5),
+            data: LogData::new_unchecked(vec![B256::repeat_byte(number)], vec![1; 40].into()),
+        };
+        let receipt = |number: u8| Receipt {
+            tx_type: number % 3,
+            status: Some(true),
+            post_state: None,
+            cumulative_gas_used: u64::from(number) * 21_000,
+            logs: (0..number % 4).map(log).collect(),
+        };
+        (0..count).map(receipt).collect()
+    }
+
+    fn assert_are_of(receipts: &Receipts, all: &[Receipt]) {
+        let encode = |receipt: &Receipt, out: &mut Vec<u8>| out.extend(receipt.encode_2718());
+        assert_eq!(receipts.root(), ordered_root(all, encode));
+        let blooms = all.iter().map(Receipt::bloom);
+        let bloom = blooms.fold(Bloom::ZERO, |all, bloom| all | bloom);
+        assert_eq!(receipts.logs_bloom(), bloom);
+    }
+
+    #[test]
+    fn whatever_was_taken_in_before_the_end_all_receipts_count() {
+        for count in [0, 1, 2, 3, 9, 140, 200] {
+            let all = receipts(count);
+            assert_are_of(&Receipts::of(&all), &all);
+            for step in [1, 2, 7, 64, 250] {
+                let mut early = EarlyReceipts::new();
+                for so_far in (0..all.len()).step_by(step) {
+                    early.go_on(&all[..so_far]);
+                }
+                let (receipts, other) = early.end_beside(&all, || 7);
+                assert_are_of(&receipts, &all);
+                assert_eq!(other, 7);
+            }
+        }
+    }
+
+    #[test]
+    fn what_fails_beside_is_made_at_the_end() {
+        let all = receipts(30);
+        let mut early = EarlyReceipts::new();
+        early.made = Some(channel().1);
+        early.told = 10;
+        early.go_on(&all);
+        assert!(early.crew.is_none());
+        assert_are_of(&early.end_beside(&all, || ()).0, &all);
+        let early = EarlyReceipts::new();
+        let ends = || early.end_beside(&all, || panic!("as it should"));
+        assert!(catch_unwind(AssertUnwindSafe(ends)).is_err());
+    }
+}
