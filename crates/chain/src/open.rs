@@ -280,7 +280,7 @@ impl Chain {
     }
 
     /// Has senders recovered on so many threads, the one included that executes; on as many as there are
-    /// processors at first.
+    /// processors at first. With one, no root is begun and no receipts are taken in beside the execution either.
     pub fn set_sender_threads(&self, threads: usize) {
         self.sender_threads.store(threads.max(1), Ordering::Relaxed);
     }

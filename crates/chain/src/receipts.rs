@@ -96,7 +96,7 @@ impl EarlyReceipts {
         self.told = so_far.len();
     }
 
-    /// `all` receipts of the block, while this thread does `work`.
+    /// `all` receipts of the block, once the last lot is there, while this thread does `work`.
     pub(crate) fn end_beside<T>(self, all: &[Receipt], work: impl FnOnce() -> T) -> (Receipts, T) {
         let own = self.made.and_then(|made| made.recv().ok());
         let mut own = own.unwrap_or_default();
@@ -133,6 +133,13 @@ mod tests {
         (0..count).map(receipt).collect()
     }
 
+    /// Gives what is there already.
+    fn there(receipts: Receipts) -> Receiver<Receipts> {
+        let (sender, made) = channel();
+        sender.send(receipts).unwrap();
+        made
+    }
+
     fn assert_are_of(receipts: &Receipts, all: &[Receipt]) {
         let encode = |receipt: &Receipt, out: &mut Vec<u8>| out.extend(receipt.encode_2718());
         assert_eq!(receipts.root(), ordered_root(all, encode));
@@ -147,10 +154,17 @@ mod tests {
             let all = receipts(count);
             assert_are_of(&Receipts::of(&all), &all);
             for step in [1, 2, 7, 64, 250] {
-                let mut early = EarlyReceipts::new();
+                let (mut early, mut told) = (EarlyReceipts::new(), 0);
                 for so_far in (0..all.len()).step_by(step) {
                     early.go_on(&all[..so_far]);
+                    if let Some(made) = early.made.take() {
+                        let made = made.recv().unwrap();
+                        assert!(made.trie.len() == early.told && so_far - early.told < LOT);
+                        (told, early.made) = (early.told, Some(there(made)));
+                    }
                 }
+                let most = all.len().saturating_sub(1) / step * step;
+                assert!(told + LOT > most, "{told} of {most}");
                 let (receipts, other) = early.end_beside(&all, || 7);
                 assert_are_of(&receipts, &all);
                 assert_eq!(other, 7);

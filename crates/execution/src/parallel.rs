@@ -107,7 +107,7 @@ pub struct Shares {
     pub failed: usize,
     /// What each thread did, if that was noted.
     pub spans: Vec<Span>,
-    /// What the clock said when the last transaction had ended, if there is one.
+    /// What the clock said when the transactions of a whole block had ended, if there is a clock.
     pub ended: Option<u64>,
 }
 

@@ -4,7 +4,8 @@
 use crate::{View, WorldState};
 use niwaki_primitives::{Fault, StateDiff};
 
-/// So many accounts and slots go into the tries at once: in a millisecond or so.
+/// So many accounts and slots, or one account with all its slots, go into the tries at once: in a
+/// millisecond or so, as long as nobody has changed thousands of slots of one account.
 pub(crate) const LOT: usize = if cfg!(test) { 8 } else { 512 };
 
 impl WorldState {

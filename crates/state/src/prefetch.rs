@@ -41,7 +41,8 @@ const LOOKS: Duration = Duration::from_micros(300);
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
     /// to what `work` reads, until it is over or says that it has `ended`. Worth it for work of a
-    /// millisecond or more.
+    /// millisecond or more. One at a time in a process: others that come meanwhile have nothing read ahead
+    /// and wait for it, so never within `work` of another.
     pub fn with_prefetch<T>(
         &self,
         view: &mut View,

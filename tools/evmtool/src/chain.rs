@@ -6,7 +6,8 @@
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, recover_block,
+    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, receipt_blooms,
+    recover_block,
 };
 use niwaki_primitives::{
     AccountChanges, B256, Block, Bloom, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff,
@@ -315,7 +316,7 @@ fn check_executed(
 
 /// The bloom of all logs of `receipts`.
 pub(crate) fn logs_bloom(receipts: &[Receipt]) -> Bloom {
-    let blooms = receipts.iter().map(Receipt::bloom);
+    let blooms = receipt_blooms(receipts).into_iter();
     blooms.fold(Bloom::ZERO, |all, bloom| all | bloom)
 }
 
