@@ -36,6 +36,12 @@ pub fn receipt_blooms(receipts: &[Receipt]) -> Vec<Bloom> {
     receipts.iter().map(bloom).collect()
 }
 
+/// The bloom of the logs of all receipts.
+pub fn logs_bloom(receipts: &[Receipt]) -> Bloom {
+    let blooms = receipt_blooms(receipts).into_iter();
+    blooms.fold(Bloom::ZERO, |all, bloom| all | bloom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +76,8 @@ mod tests {
         ) {
             let receipts: Vec<Receipt> = logs.into_iter().map(receipt).collect();
             let alone: Vec<Bloom> = receipts.iter().map(Receipt::bloom).collect();
+            let all = alone.iter().fold(Bloom::ZERO, |all, bloom| all | *bloom);
+            prop_assert_eq!(logs_bloom(&receipts), all);
             prop_assert_eq!(receipt_blooms(&receipts), alone);
         }
     }

@@ -21,7 +21,7 @@ mod simulate;
 mod system;
 mod transaction;
 
-pub use blooms::receipt_blooms;
+pub use blooms::{logs_bloom, receipt_blooms};
 pub use body::{Executed, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use list_diff::diff_of_access_list;

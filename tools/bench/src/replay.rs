@@ -449,6 +449,7 @@ fn whole_block(
         let result = runs.timed(block, |block| {
             let meanwhile = Meanwhile::new(&mut post_state);
             let ran = apply_body_with(parallelism, spec, (block, list), &warm, meanwhile)?;
+            // As with revm, whose time has them too.
             black_box(receipt_blooms(&ran.0.receipts));
             Ok(ran)
         });

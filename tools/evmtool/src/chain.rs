@@ -6,12 +6,11 @@
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, receipt_blooms,
+    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, logs_bloom,
     recover_block,
 };
 use niwaki_primitives::{
-    AccountChanges, B256, Block, Bloom, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff,
-    U256,
+    AccountChanges, B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
 };
 use niwaki_rules::{
     Ancestor, BlockRules, BodyRoots, ChainSpec, InvalidBlock, InvalidBody, MAX_OMMER_DEPTH, Parent,
@@ -312,12 +311,6 @@ fn check_executed(
         }
     }
     Ok(())
-}
-
-/// The bloom of all logs of `receipts`.
-pub(crate) fn logs_bloom(receipts: &[Receipt]) -> Bloom {
-    let blooms = receipt_blooms(receipts).into_iter();
-    blooms.fold(Bloom::ZERO, |all, bloom| all | bloom)
 }
 
 /// The encoding of a receipt that the receipts root is made of.

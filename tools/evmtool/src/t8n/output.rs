@@ -1,9 +1,10 @@
 //! What a transition gives: the result, the state after, and the transactions that were given.
 
 use super::transition::{Done, Taken};
-use crate::chain::{encode_receipt, logs_bloom, ordered_root};
+use crate::chain::{encode_receipt, ordered_root};
 use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
+use niwaki_execution::logs_bloom;
 use niwaki_primitives::{Address, B256, Bytes, Encodable2718, Fork, Receipt, Withdrawal, hex, rlp};
 use niwaki_rules::requests_hash;
 use niwaki_testkit::{MemoryState, state_root};

@@ -5,10 +5,10 @@ use crate::case::CHAIN_ID;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
     ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_on, apply_body_with,
-    receipt_blooms,
+    logs_bloom, receipt_blooms,
 };
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bloom, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
+    Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{MemoryState, state_root};
@@ -101,15 +101,11 @@ fn done(case: &BlockCase, refused: Vec<usize>, executed: Executed) -> (Verdict, 
     let mut state = case.state.clone();
     state.apply(&executed.diff);
     let list = executed.block_access_list.as_ref();
-    let receipt_blooms = receipt_blooms(&executed.receipts);
-    let all = receipt_blooms
-        .iter()
-        .fold(Bloom::ZERO, |all, bloom| all | *bloom);
     let done = Done {
         refused,
+        receipt_blooms: receipt_blooms(&executed.receipts),
+        logs_bloom: logs_bloom(&executed.receipts),
         receipts: executed.receipts,
-        receipt_blooms,
-        logs_bloom: all,
         gas_used: executed.gas_used,
         blob_gas_used: executed.blob_gas_used,
         requests: executed.requests,
