@@ -4,7 +4,7 @@ mod early_root;
 
 use crate::forkchoice::Route;
 use crate::indices::adopt;
-use crate::persist::add_block;
+use crate::persist::BlockRows;
 use crate::receipts::Receipts;
 use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
@@ -21,7 +21,7 @@ use niwaki_rules::{
     check_header, check_ommers, encode_access_list, requests_hash,
 };
 use niwaki_state::{HitRate, Prepared, View};
-use niwaki_storage::Batch;
+use niwaki_storage::{Batch, Later};
 use niwaki_trie::ordered_root;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -383,7 +383,7 @@ impl Chain {
         };
         let status = self
             .write(
-                (&block.block, id),
+                (block, id),
                 &parent,
                 (view, executed, access_list, prepared),
                 may_lead,
@@ -454,30 +454,40 @@ impl Chain {
 
     fn write(
         &self,
-        (block, id): (&Block, BlockId),
+        (block, id): (&Arc<RecoveredBlock>, BlockId),
         parent: &StoredHeader,
         (view, executed, access_list, prepared): (View, Executed, Option<Bytes>, Prepared),
         may_lead: bool,
     ) -> Result<ImportStatus, Fault> {
-        let Block { header, body } = block;
+        let Block { header, body } = &block.block;
         let stored = StoredHeader {
             id,
             total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
             header: header.clone(),
         };
-        let mut batch = Batch::new();
-        let access_list = access_list.as_ref();
-        add_block(&stored, body, &executed.receipts, access_list, &mut batch);
         let ids = (stored.id, parent.id.hash);
         let accounts = executed.diff.accounts.iter();
         let changed: Arc<[Address]> = accounts.map(|(address, _)| *address).collect();
+        let rows = BlockRows {
+            header: stored.clone(),
+            block: Arc::clone(block),
+            executed,
+            access_list,
+        };
+        let mut batch = Batch::new();
         if !may_lead || !self.is_better(&stored) {
-            self.world().keep_beside(&view, &prepared, ids, &mut batch);
-            self.database().write(batch, false)?;
+            // Encoded behind the answer.
+            let log = self.world().keep_beside(&view, &prepared, ids);
+            let later = Later::new(rows.bytes() + prepared.log_bytes(), move |batch| {
+                rows.add_to(batch);
+                log(batch);
+            });
+            self.database().write_completed(batch, later, false)?;
             *self.pending() = Some((stored.id, prepared, changed));
             return Ok(ImportStatus::Side);
         }
-        drop(view);
+        rows.add_to(&mut batch);
+        drop((view, rows));
         let mut route = Route::default();
         if self.head().id == parent.id {
             route.changed = Some(changed);

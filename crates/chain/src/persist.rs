@@ -3,8 +3,10 @@
 use crate::rows::{block_key, encode_header, encode_receipts};
 use crate::tree::StoredHeader;
 use alloy_rlp::Encodable;
-use niwaki_primitives::{BlockBody, Bytes, Receipt};
+use niwaki_execution::Executed;
+use niwaki_primitives::{BlockBody, Bytes, Receipt, RecoveredBlock};
 use niwaki_storage::{Batch, Segment};
+use std::sync::Arc;
 
 /// Adds header, body, receipts, block access list and the way from hash to number.
 pub(crate) fn add_block(
@@ -30,4 +32,37 @@ pub(crate) fn add_block(
     }
     let number = block.id.number.to_be_bytes();
     batch.put(Segment::Numbers, block.id.hash.as_slice(), &number);
+}
+
+/// A block's rows before they are encoded.
+pub(crate) struct BlockRows {
+    pub(crate) header: StoredHeader,
+    pub(crate) block: Arc<RecoveredBlock>,
+    pub(crate) executed: Executed,
+    pub(crate) access_list: Option<Bytes>,
+}
+
+impl BlockRows {
+    /// Adds them.
+    pub(crate) fn add_to(&self, batch: &mut Batch) {
+        let (body, receipts) = (&self.block.block.body, &self.executed.receipts);
+        add_block(
+            &self.header,
+            body,
+            receipts,
+            self.access_list.as_ref(),
+            batch,
+        );
+    }
+
+    /// About how many bytes they are.
+    pub(crate) fn bytes(&self) -> usize {
+        const RECEIPT_BYTES: usize = 20;
+        const LOG_BYTES: usize = 30;
+        let logs = self.executed.receipts.iter().flat_map(|r| &r.logs);
+        let logs = logs.map(|log| LOG_BYTES + 33 * log.topics().len() + log.data.data.len());
+        let list = self.access_list.as_ref().map_or(0, |list| list.len());
+        let receipts = RECEIPT_BYTES * self.executed.receipts.len();
+        self.block.block.length() + receipts + logs.sum::<usize>() + list
+    }
 }

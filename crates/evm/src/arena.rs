@@ -26,14 +26,17 @@ const MEMORY_BYTES: usize = 1 << 32;
 const KEEP_BYTES: usize = 16 << 20;
 
 thread_local! {
-    /// Address space that an [`Arena`] of this thread left, with its pages already there.
-    static LEFT: RefCell<Option<Reserved>> = const { RefCell::new(None) };
+    /// Address space that [`Arena`]s of this thread left, with its pages already there.
+    static LEFT: RefCell<Vec<Reserved>> = const { RefCell::new(Vec::new()) };
 }
+
+/// So many are kept: a block that is executed and a transaction that is run ahead of its turn have one each.
+const MOST_LEFT: usize = 2;
 
 /// Forgets the hashes that this thread keeps for its next machine, so that a measured run knows none.
 pub fn forget_hashes() {
     LEFT.with_borrow_mut(|left| {
-        if let Some(reserved) = left {
+        for reserved in left {
             reserved.slot_hashes = SlotHashes::default();
         }
     });
@@ -61,7 +64,12 @@ impl Drop for Arena {
     fn drop(&mut self) {
         self.trim();
         // While the thread ends there is nowhere to keep it.
-        let _ = LEFT.try_with(|left| *left.borrow_mut() = self.reserved.take());
+        let _ = LEFT.try_with(|left| {
+            let mut left = left.borrow_mut();
+            if left.len() < MOST_LEFT {
+                left.extend(self.reserved.take());
+            }
+        });
     }
 }
 
@@ -88,13 +96,13 @@ impl Reserved {
 }
 
 impl Arena {
-    /// Takes the address space that the thread's last arena left, or reserves new; pages are taken
+    /// Takes the address space that the last arena of the thread left, or reserves new; pages are taken
     /// from the system when first written.
     ///
     /// # Panics
     /// If the system refuses 4.1 GiB of address space (not memory).
     pub(crate) fn new() -> Self {
-        let left = LEFT.with(|left| left.borrow_mut().take());
+        let left = LEFT.with(|left| left.borrow_mut().pop());
         let mut reserved = left.unwrap_or_else(Reserved::new);
         let stacks = reserved.stacks.as_mut_ptr();
         let memory = reserved.memory.as_mut_ptr();
@@ -174,6 +182,18 @@ mod tests {
         assert_eq!(first & HEIGHT_MASK, 0);
         assert_eq!(second - first, STACK_STRIDE);
         arena.stack(FRAMES - 1);
+    }
+
+    #[test]
+    fn a_thread_keeps_the_address_space_of_two() {
+        let places = || {
+            let mut arenas = [Arena::new(), Arena::new(), Arena::new()];
+            arenas.each_mut().map(|arena| arena.memory() as usize)
+        };
+        let (first, second) = (places(), places());
+        let kept = second.iter().filter(|place| first[..2].contains(place));
+        assert_eq!(kept.count(), 2);
+        LEFT.with_borrow(|left| assert_eq!(left.len(), MOST_LEFT));
     }
 
     #[test]

@@ -214,7 +214,7 @@ pub fn apply_body_with(
     let Block { header, body } = &block.block;
     let clock = parallelism.clock;
     let parallelism = parallelism.for_block(spec, &block.block);
-    let committed = Committed::new(view);
+    let committed = Committed::new(view, block.block.body.transactions.len());
     let list = list.filter(|_| parallelism.is_some());
     let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, header, view);
@@ -238,7 +238,7 @@ pub fn process_transactions_with(
     view: &(dyn StateView + Sync),
 ) -> Result<(Vec<Receipt>, Shares, StateDiff), ExecuteError> {
     let parallelism = parallelism.for_block(spec, &block.block);
-    let committed = Committed::new(view);
+    let committed = Committed::new(view, block.block.body.transactions.len());
     let list = list.filter(|_| parallelism.is_some());
     let listed = list.map(|list| Listed::new(view, list));
     let mut executor = Executor::new(spec, &block.block.header, view);

@@ -174,7 +174,7 @@ fn after_the_end_helpers_go_home() {
 #[test]
 fn followers_see_a_beginning_of_the_log() {
     in_every_order(3, || {
-        let log = Arc::new(Log::new());
+        let log = Arc::new(Log::with_capacity(0));
         let followers: Vec<_> = (0..2)
             .map(|_| {
                 let log = Arc::clone(&log);

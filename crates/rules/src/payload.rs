@@ -336,15 +336,15 @@ fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
 /// The transactions, which know their hashes. No other bytes decode to them, so that a root of these is theirs.
 fn decode_transactions(encoded: &[Bytes]) -> Result<Vec<TxEnvelope>, InvalidBlock> {
     let bytes: Vec<&[u8]> = encoded.iter().map(AsRef::as_ref).collect();
-    let transactions = bytes.iter().zip(keccak256_batch(&bytes)).enumerate();
-    let transactions = transactions.map(|(index, (bytes, hash))| {
+    let mut transactions = Vec::with_capacity(bytes.len());
+    for (index, (bytes, hash)) in bytes.iter().zip(keccak256_batch(&bytes)).enumerate() {
         let tx = TxEnvelope::decode_2718_exact(bytes).map_err(|error| InvalidBlock::Encoding {
             what: format!("transaction {index}"),
             reason: error.to_string(),
         })?;
-        Ok(with_hash(tx, hash))
-    });
-    transactions.collect()
+        transactions.push(with_hash(tx, hash));
+    }
+    Ok(transactions)
 }
 
 /// A transaction whose hash is known.

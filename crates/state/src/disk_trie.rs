@@ -4,6 +4,7 @@ use crate::changes::Changes;
 use crate::flat::{decode_account, decode_value};
 use crate::tries::Leaves;
 use alloy_primitives::{hex, keccak256};
+use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Database, Segment, Snapshot};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
@@ -32,6 +33,13 @@ impl Rows<'_> {
         match self {
             Self::Now(database) => database.get(segment, key),
             Self::At(snapshot) => snapshot.get(segment, key),
+        }
+    }
+
+    fn multi_get(&self, segment: Segment, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        match self {
+            Self::Now(database) => database.multi_get(segment, keys),
+            Self::At(snapshot) => snapshot.multi_get(segment, keys),
         }
     }
 
@@ -75,9 +83,44 @@ impl<'a> DiskTrie<'a> {
         self.nodes_read.load(Ordering::Relaxed)
     }
 
-    fn count_read(&self) {
+    fn count_reads(&self, count: usize) {
         // A figure: no other memory hangs on it.
-        self.nodes_read.fetch_add(1, Ordering::Relaxed);
+        self.nodes_read.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// As [`TrieView::node`], of many, in their order: one look-up for each segment.
+    pub(crate) fn nodes(&self, wanted: &[(Owner, Path, B256)]) -> Result<Vec<Option<Node>>, Fault> {
+        self.count_reads(wanted.len());
+        let keys = wanted.iter().map(|(owner, path, _)| {
+            let (segment, key) = row_key(owner, path);
+            (segment, key.concat())
+        });
+        let keys: Vec<(Segment, Vec<u8>)> = keys.collect();
+        let mut rows: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        for segment in [Segment::AccountTrie, Segment::StorageTrie] {
+            let own = || (0..).zip(&keys).filter(|(_, key)| key.0 == segment);
+            let own_keys: Vec<&[u8]> = own().map(|(_, key)| &key.1[..]).collect();
+            if own_keys.is_empty() {
+                continue;
+            }
+            let found = self.rows.multi_get(segment, &own_keys)?;
+            for ((at, _), row) in own().zip(found) {
+                let place: &mut Option<Vec<u8>> = &mut rows[at];
+                *place = row;
+            }
+        }
+        let hashed = rows.iter().flatten().map(|row| hashed_part(row));
+        let mut hashes = keccak256_batch(&hashed.collect::<Vec<_>>()).into_iter();
+        let nodes = rows.iter().zip(&keys).zip(wanted);
+        nodes
+            .map(|((row, (segment, key)), (_, _, hash))| {
+                let Some(row) = row else {
+                    return Ok(None);
+                };
+                let is = hashes.next().unwrap_or_default();
+                node_with(*segment, key, row, (is, hash)).map(Some)
+            })
+            .collect()
     }
 
     /// Looks for the leaf below `path` that hashes to `hash` among what differs from the head.
@@ -118,7 +161,7 @@ fn leaf_among(changes: &Changes, owner: &Owner, path: &Path, hash: &B256) -> Opt
 
 impl TrieView for DiskTrie<'_> {
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault> {
-        self.count_read();
+        self.count_reads(1);
         let (segment, key) = row_key(owner, path);
         let key = key.concat();
         let Some(row) = self.rows.get(segment, &key)? else {
@@ -135,7 +178,7 @@ impl TrieView for DiskTrie<'_> {
         {
             return Ok(leaf);
         }
-        self.count_read();
+        self.count_reads(1);
         let (segment, from, to) = range_below(owner, path);
         let owner_bytes = owner.map_or(0, |owner| owner.len());
         let mut last = None;
@@ -187,7 +230,22 @@ pub(crate) fn node_of(
     row: &[u8],
     hash: &B256,
 ) -> Result<Node, Fault> {
-    if keccak256(row.get(2..).unwrap_or_default()) != *hash {
+    node_with(segment, key, row, (keccak256(hashed_part(row)), hash))
+}
+
+/// The part of a node's row that its hash is made of.
+fn hashed_part(row: &[u8]) -> &[u8] {
+    row.get(2..).unwrap_or_default()
+}
+
+/// As [`node_of`], of a row whose hash `is` made already.
+fn node_with(
+    segment: Segment,
+    key: &[u8],
+    row: &[u8],
+    (is, hash): (B256, &B256),
+) -> Result<Node, Fault> {
+    if is != *hash {
         let reason = "it does not hash to what its parent names";
         return Err(corrupt(segment, key, reason));
     }

@@ -29,6 +29,7 @@ mod root;
 mod tries;
 mod view;
 mod visit;
+mod ways;
 mod world;
 
 pub use cache::{CacheFigures, HitRate};

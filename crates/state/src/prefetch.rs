@@ -31,8 +31,8 @@ pub(crate) type Tell = SyncSender<Touched>;
 /// What may wait to be read ahead; what comes while so much waits is left out.
 const QUEUE: usize = 1 << 12;
 
-/// So many ways are loaded before others may have the tries.
-const LOT: usize = 64;
+/// So many ways are loaded together before others may have the tries.
+const LOT: usize = 32;
 
 /// How often it is looked whether anything waits: whoever executes a block is not to wake a thread for
 /// each value that it reads.
@@ -102,11 +102,8 @@ impl WorldState {
             let places: Vec<Touched> = places.collect();
             let mut tries = self.tries();
             let source = DiskTrie::new(Rows::Now(self.database()), &[]);
-            for place in &places {
-                if tries.load(&source, place).is_err() {
-                    break;
-                }
-            }
+            // As below: what can't be read comes back to whoever needs it.
+            let _ = tries.load(&source, &places);
             tries.count(&source);
         }
     }
@@ -129,16 +126,15 @@ impl WorldState {
             if ended.load(Ordering::Relaxed) || is_over.is_some_and(|is_over| is_over()) {
                 continue;
             }
+            let lot = std::iter::once(first).chain(touched.try_iter().take(LOT));
+            let lot: Vec<Touched> = lot.collect();
             let mut tries = self.tries();
-            let source = DiskTrie::new(Rows::Now(self.database()), &[]);
-            for touched in std::iter::once(first).chain(touched.try_iter().take(LOT)) {
-                let is_no_use = is_over.is_some_and(|is_over| is_over() || tries.are_full());
-                // A late look costs one more node.
-                let is_ended = ended.load(Ordering::Relaxed);
-                if is_no_use || is_ended || tries.load(&source, &touched).is_err() {
-                    break;
-                }
+            if is_over.is_some_and(|is_over| is_over() || tries.are_full()) {
+                continue;
             }
+            let source = DiskTrie::new(Rows::Now(self.database()), &[]);
+            // What can't be read comes back to whoever needs it.
+            let _ = tries.load(&source, &lot);
             tries.count(&source);
         }
     }

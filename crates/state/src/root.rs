@@ -1,6 +1,7 @@
 //! From what a block changed, by address and slot, to the changes of the disk's rows.
 
 use crate::changes::{AccountChange, Changes, SlotChange};
+use crate::commit_rows::BYTES_PER_VALUE;
 use crate::keys::{KeyedAccount, Keys};
 use crate::layers::Layers;
 use crate::{StateHead, View};
@@ -33,6 +34,12 @@ impl Prepared {
         self.root
     }
 
+    /// About how many bytes its trie log and codes are.
+    pub fn log_bytes(&self) -> usize {
+        let codes = self.codes.iter().map(|(_, code)| code.len());
+        self.own.len() * BYTES_PER_VALUE / 2 + codes.sum::<usize>()
+    }
+
     /// What the block changed, with storage roots.
     pub fn changes(&self) -> &Changes {
         &self.own
@@ -45,10 +52,10 @@ pub(crate) fn hashed(view: &View, diff: &StateDiff, keys: &Keys) -> Result<Chang
     let both = diff.accounts.iter().zip(keys.each());
     let mut both: Vec<_> = both.collect();
     both.sort_unstable_by_key(|(_, (account, _))| account.key);
-    let accounts = both
-        .into_iter()
-        .map(|((_, change), (account, slots))| hashed_account(view, account, change, slots));
-    let accounts = accounts.collect::<Result<_, _>>()?;
+    let mut accounts = Vec::with_capacity(both.len());
+    for ((_, change), (account, slots)) in both {
+        accounts.push(hashed_account(view, account, change, slots)?);
+    }
     Ok(Changes { accounts })
 }
 

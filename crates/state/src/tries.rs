@@ -7,12 +7,11 @@
 use crate::changes::{AccountChange, Changes};
 use crate::disk_trie::{DiskTrie, Rows, row_key};
 use crate::layers::Layers;
-use crate::prefetch::Touched;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database};
 use niwaki_trie::{
-    LeafUpdate, Node, Owner, Path, Trie, TrieUpdate, TrieView, Work, encode_slot_to, update_tries,
+    LeafUpdate, Node, Owner, Path, Trie, TrieUpdate, Work, encode_slot_to, update_tries,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -20,13 +19,13 @@ use std::sync::Arc;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Tries {
-    accounts: Trie,
-    storage: B256Map<Trie>,
+    pub(crate) accounts: Trie,
+    pub(crate) storage: B256Map<Trie>,
     /// Bytes of the nodes of all tries in memory.
-    bytes: usize,
+    pub(crate) bytes: usize,
     limit_bytes: usize,
     threads: usize,
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// From the head's state to that of the tries.
     ahead: Layers,
     /// What the rows on the way are.
@@ -37,19 +36,16 @@ pub(crate) struct Tries {
     is_torn: bool,
     nodes_read: u64,
     sweep: Option<Sweep>,
-    leaves: Leaves,
+    pub(crate) leaves: Leaves,
 }
 
 /// Leaves that are in the way of what may be inserted, each by its hash, which is all that it hangs on.
 pub(crate) type Leaves = B256Map<Node>;
 
-/// So many of them are kept, about 250 bytes each.
-const MOST_LEAVES: usize = 1 << 13;
-
 /// Ticks whenever a quarter of the limit was touched.
 #[derive(Debug, Default)]
-struct Clock {
-    now: u32,
+pub(crate) struct Clock {
+    pub(crate) now: u32,
     touched_bytes: usize,
 }
 
@@ -182,56 +178,6 @@ impl Tries {
             new.storage_root = after.map_or(EMPTY_ROOT_HASH, |after| after.storage_root);
         }
         Ok(root)
-    }
-
-    /// Brings the nodes on the way to what was touched in the head's state into memory, and the leaf that
-    /// stands there if that was absent.
-    pub(crate) fn load(&mut self, source: &DiskTrie<'_>, touched: &Touched) -> Result<(), Fault> {
-        let clock = self.clock.now;
-        let Some((slot, root)) = touched.slot else {
-            let before = self.accounts.bytes();
-            let key = Path::of_hash(&touched.account);
-            let end = self.accounts.load(source, &None, &key, clock);
-            self.bytes += self.accounts.bytes() - before;
-            self.load_leaf(source, touched, (&None, &key), end?);
-            return Ok(());
-        };
-        if root == EMPTY_ROOT_HASH {
-            return Ok(());
-        }
-        let entry = self.storage.entry(touched.account);
-        let trie = entry.or_insert_with(|| {
-            let trie = Trie::new(root);
-            self.bytes += bytes_of(&trie);
-            trie
-        });
-        let before = trie.bytes();
-        let (owner, key) = (Some(touched.account), Path::of_hash(&slot));
-        let end = trie.load(source, &owner, &key, clock);
-        self.bytes += trie.bytes() - before;
-        self.load_leaf(source, touched, (&owner, &key), end?);
-        Ok(())
-    }
-
-    /// Looks up the leaf at which the way to `key` ends, if that may be inserted: then it is split.
-    fn load_leaf(
-        &mut self,
-        source: &DiskTrie<'_>,
-        touched: &Touched,
-        (owner, key): (&Owner, &Path),
-        end: Option<(usize, B256)>,
-    ) {
-        let end = end.filter(|(_, hash)| touched.is_absent && !self.leaves.contains_key(hash));
-        let Some((depth, hash)) = end else {
-            return;
-        };
-        // One of a state ahead of the head may not be found here.
-        if let Ok(leaf) = source.leaf(owner, &key.first(depth), &hash) {
-            if self.leaves.len() == MOST_LEAVES {
-                self.leaves.clear();
-            }
-            self.leaves.insert(hash, leaf);
-        }
     }
 
     /// Whether more nodes are in memory than should be.
@@ -439,7 +385,7 @@ impl Tries {
 }
 
 /// Bytes that a storage trie takes.
-fn bytes_of(trie: &Trie) -> usize {
+pub(crate) fn bytes_of(trie: &Trie) -> usize {
     const ENTRY_BYTES: usize = size_of::<B256>() + size_of::<Trie>() + 16;
     ENTRY_BYTES + trie.bytes()
 }

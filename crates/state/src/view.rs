@@ -13,6 +13,7 @@ use niwaki_primitives::{
 };
 use niwaki_storage::{Segment, Snapshot};
 use niwaki_trie::{Path, TrieAccount, prove};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -233,7 +234,7 @@ impl View {
         if let Some(value) = held.and_then(|mut shard| shard.slots.get(&(*address, *slot))) {
             return Ok(value);
         }
-        let (account, slot_key) = (keccak256(address), keccak256(B256::from(*slot)));
+        let (account, slot_key) = (hash_of(address), keccak256(B256::from(*slot)));
         let key = [account, slot_key].concat();
         let value = match self.snapshot.get(Segment::Slots, &key)? {
             None => U256::ZERO,
@@ -250,6 +251,22 @@ impl View {
         }
         Ok(value)
     }
+}
+
+thread_local! {
+    /// Slots that are read one after the other are often of one contract.
+    static LAST_HASHED: Cell<(Address, B256)> = Cell::new((Address::ZERO, keccak256(Address::ZERO)));
+}
+
+/// The hash of an address whose slot is read.
+fn hash_of(address: &Address) -> B256 {
+    let (last, hash) = LAST_HASHED.get();
+    if last == *address {
+        return hash;
+    }
+    let hash = keccak256(address);
+    LAST_HASHED.set((*address, hash));
+    hash
 }
 
 impl StateView for View {

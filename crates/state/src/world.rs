@@ -348,21 +348,21 @@ impl WorldState {
         self.head() == Some(prepared.head)
     }
 
-    /// Adds to `batch` what keeps the state of `block` reachable without making it the head: its
-    /// trie log and codes. `view` is what it was executed upon.
+    /// Keeps the state of `block` reachable without making it the head. Gives what adds its trie log and
+    /// codes to the batch that stores it, which must be used. `view` is what it was executed upon.
     pub fn keep_beside(
         &self,
         view: &View,
         prepared: &Prepared,
         (block, parent): (BlockId, B256),
-        batch: &mut Batch,
-    ) {
-        Log::of(prepared.clone(), (block, parent)).add_to(batch);
+    ) -> impl FnOnce(&mut Batch) + Send + use<> {
+        let log = Log::of(prepared.clone(), (block, parent));
         // Else the head has moved, and the layers are upon another one than the view's.
         if prepared.head == view.head() {
             let overlay = Overlay::child(view.overlay(), block, prepared.after.clone());
             self.overlays().put(&view.head(), Arc::new(overlay));
         }
+        move |batch| log.add_to(batch)
     }
 
     /// Makes `block`, whose state root is `root`, the head by trie logs, back to the common

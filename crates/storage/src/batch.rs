@@ -14,6 +14,8 @@ pub struct Batch {
 /// A chunk that has so many bytes is not added to: growing it further would copy it, into memory
 /// that the system has yet to clear.
 const CHUNK_BYTES: usize = 128 << 10;
+/// The same of the first one, which grows as needed, because most batches are small.
+const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
 /// One put or delete; key and value stand one after the other in a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +80,15 @@ impl Batch {
 
     /// Adds a key to the last chunk.
     fn open(&mut self, segment: Segment, key: &[&[u8]]) -> Change {
-        let is_full = |chunk: &Vec<u8>| chunk.len() >= CHUNK_BYTES;
-        if self.chunks.last().is_none_or(is_full) {
-            // The first one grows as needed, because most batches are small.
+        let most_bytes = match self.chunks.len() {
+            0 | 1 => FIRST_CHUNK_BYTES,
+            _ => CHUNK_BYTES,
+        };
+        if self
+            .chunks
+            .last()
+            .is_none_or(|chunk| chunk.len() >= most_bytes)
+        {
             let bytes = if self.chunks.is_empty() {
                 0
             } else {

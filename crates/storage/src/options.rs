@@ -2,8 +2,7 @@
 
 use crate::Segment;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Env, LruCacheOptions,
-    WriteBufferManager,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Env, WriteBufferManager,
 };
 
 /// How soon a committed batch survives a power cut. A killed process loses nothing either way,
@@ -129,6 +128,9 @@ impl EngineOptions {
         if segment.is_state() {
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(self.filtered_share);
+            // Most of what is asked for is there, and nearly all of that in the lowest level. What is not costs
+            // as much as what is.
+            options.set_optimize_filters_for_hits(true);
         }
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compression_type(DBCompressionType::None);
@@ -161,14 +163,9 @@ impl EngineOptions {
     }
 }
 
-/// One cache for all segments. Each of its shards makes room on its own, so a shard is large beside
-/// what it holds.
+/// One cache for all segments, which readers share without a lock. The engine finds out by itself how large
+/// what it holds is.
 fn block_cache(bytes: usize) -> Cache {
-    const LEAST_SHARD_BYTES: usize = 16 * MIB;
-    const MOST_SHARD_BITS: u32 = 6;
-    let shard_bits = (bytes / LEAST_SHARD_BYTES).max(1).ilog2();
-    let mut options = LruCacheOptions::default();
-    options.set_capacity(bytes);
-    options.set_num_shard_bits(shard_bits.min(MOST_SHARD_BITS).cast_signed());
-    Cache::new_lru_cache_opts(&options)
+    const ENTRY_BYTES_UNKNOWN: usize = 0;
+    Cache::new_hyper_clock_cache(bytes, ENTRY_BYTES_UNKNOWN)
 }

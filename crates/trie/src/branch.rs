@@ -276,6 +276,11 @@ impl Branch {
         lines.map(|byte| u32::from(*byte)).sum()
     }
 
+    /// Whether there is no room for the nodes of children, and so none.
+    pub(crate) fn holds_none(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// The nodes in memory below.
     pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut Option<Held>> {
         self.held.iter_mut()

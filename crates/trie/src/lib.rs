@@ -29,9 +29,10 @@ pub use ordered::{OrderedTrie, ordered_root};
 pub use parallel::{Tell, Work, update_tries};
 pub use path::Path;
 pub use proof::{ProofError, prove, verify_proof};
-pub use trie::Trie;
+pub use trie::{Trie, WayEnd};
 pub use update::{LeafUpdate, TrieUpdate};
 pub use view::{Owner, TrieView};
+pub use warm::warm;
 pub use witness::WitnessState;
 
 #[cfg(test)]

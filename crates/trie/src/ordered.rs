@@ -54,6 +54,7 @@ impl OrderedTrie {
     pub fn extend<T>(&mut self, items: &[T], mut encode: impl FnMut(&T, &mut Vec<u8>)) {
         let first = self.len();
         let Items { bytes, places } = &mut self.items;
+        places.reserve(items.len());
         for index in in_order(first..first + items.len()) {
             let key =
                 Path::of_key(&alloy_rlp::encode(index)).expect("the RLP of an index is short");

@@ -2,7 +2,7 @@
 
 use crate::{
     LeafUpdate, Node, OrderedTrie, Owner, Path, ProofError, Trie, TrieBuilder, TrieUpdate,
-    TrieView, WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
+    TrieView, WayEnd, WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
 };
 use alloy_primitives::{B256, U256, keccak256};
 use alloy_trie::{HashBuilder, Nibbles};
@@ -295,6 +295,42 @@ fn any_number_of_threads_gives_the_same_trie_and_the_same_rows() {
     }
 }
 
+/// Brings the inner nodes on the way to `key` into memory; where that ends.
+fn load(trie: &mut Trie, disk: &Disk, key: &Path, clock: u32) -> WayEnd {
+    loop {
+        let end = trie.way_to(key, clock);
+        let WayEnd::Outside(depth, hash) = end else {
+            return end;
+        };
+        match disk.node(&None, &key.first(depth), &hash).unwrap() {
+            Some(node) => assert!(trie.hold(key, depth, node)),
+            None => return WayEnd::Leaf(depth, hash),
+        }
+    }
+}
+
+#[test]
+fn a_node_is_held_once_and_only_on_a_way_that_is_in_memory() {
+    let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
+    let (root, disk) = Disk::built(&leaves);
+    let mut trie = Trie::new(root);
+    let key = *leaves.keys().next().unwrap();
+    assert_eq!(trie.way_to(&key, 0), WayEnd::Outside(0, root));
+    let node = disk.node(&None, &Path::EMPTY, &root).unwrap().unwrap();
+    // Nothing is there yet that it could hang on.
+    assert!(!trie.hold(&key, 2, node.clone()));
+    assert_eq!(trie.bytes(), 0);
+    assert!(trie.hold(&key, 0, node.clone()));
+    let bytes = trie.bytes();
+    assert!(bytes > 0);
+    assert!(trie.hold(&key, 0, node));
+    assert_eq!(trie.bytes(), bytes);
+    let (path, value) = (key, vec![1]);
+    assert!(!trie.hold(&key, 1, Node::Leaf { path, value }));
+    assert!(matches!(trie.way_to(&key, 0), WayEnd::Outside(1, _)));
+    assert_eq!(Trie::new(EMPTY_ROOT_HASH).way_to(&key, 0), WayEnd::Here);
+}
+
 #[test]
 fn loaded_paths_need_no_more_reading() {
     let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
@@ -306,7 +342,7 @@ fn loaded_paths_need_no_more_reading() {
         .map(|key| (*key, Some(vec![9])))
         .collect();
     for key in changed.keys() {
-        trie.load(&disk, &None, key, 5).unwrap();
+        load(&mut trie, &disk, key, 5);
     }
     trie.forget(5, None);
     let rows = std::mem::take(&mut disk.rows);
@@ -322,8 +358,7 @@ fn the_way_to_a_key_ends_at_the_leaf_that_is_there() {
     let mut trie = Trie::new(root);
     let mut between = 0;
     for (key, _) in many_leaves(1, 2000).chain(many_leaves(2, 2000)) {
-        let end = trie.load(&disk, &None, &key, 0).unwrap();
-        let Some((depth, hash)) = end else {
+        let WayEnd::Leaf(depth, hash) = load(&mut trie, &disk, &key, 0) else {
             assert!(!leaves.contains_key(&key));
             continue;
         };

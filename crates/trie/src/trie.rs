@@ -2,9 +2,9 @@
 
 use crate::branch::{Child, Held};
 use crate::draft::Outcome;
-use crate::{NodeRef, Owner, Path, TrieView};
+use crate::{Node, NodeRef, Path};
 use alloy_primitives::B256;
-use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
+use niwaki_primitives::EMPTY_ROOT_HASH;
 
 /// One trie: its root, and the inner nodes that were visited since it was made. The others, and all
 /// leaves, stay where they come from, a [`TrieView`], which must speak of the same trie.
@@ -15,6 +15,18 @@ use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
 pub struct Trie {
     pub(crate) root: Child,
     pub(crate) bytes: usize,
+}
+
+/// Where the nodes in memory end on the way to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayEnd {
+    /// So many nibbles down, at a node with this hash that is not in memory: an inner one, or a leaf if
+    /// the store keeps no inner node there.
+    Outside(usize, B256),
+    /// So many nibbles down, at a leaf with this hash, of whichever key.
+    Leaf(usize, B256),
+    /// In memory: nothing below leads to the key, or it stands within a node.
+    Here,
 }
 
 impl Trie {
@@ -41,32 +53,22 @@ impl Trie {
         self.bytes
     }
 
-    /// Brings the inner nodes on the way to `key` into memory. If the way ends at a leaf, of whichever key,
-    /// gives how many nibbles down that stands and its hash.
-    ///
-    /// # Errors
-    /// Any [`Fault`] of the view.
-    pub fn load(
-        &mut self,
-        view: &dyn TrieView,
-        owner: &Owner,
-        key: &Path,
-        clock: u32,
-    ) -> Result<Option<(usize, B256)>, Fault> {
+    /// Goes down to `key` as far as nodes are in memory, which leaves `clock` on them.
+    pub fn way_to(&mut self, key: &Path, clock: u32) -> WayEnd {
         let (mut reference, mut place) = (self.root.reference, &mut self.root.held);
         let mut depth = 0;
-        while let NodeRef::Hash(hash) = reference {
-            if place.is_none() {
-                let node = view.node(owner, &key.first(depth), &hash)?;
-                *place = node.and_then(|node| Held::of(node).ok());
-                self.bytes += place.as_ref().map_or(0, Held::bytes);
-            }
+        loop {
+            let hash = match reference {
+                NodeRef::Hash(hash) => hash,
+                NodeRef::Leaf(hash) => return WayEnd::Leaf(depth, hash),
+                NodeRef::Empty | NodeRef::Inline(_) => return WayEnd::Here,
+            };
             let rest = &key.as_slice()[depth..];
             match place {
-                None => return Ok(Some((depth, hash))),
+                None => return WayEnd::Outside(depth, hash),
                 Some(Held::Extension(extension)) => {
                     if !rest.starts_with(extension.path.as_slice()) {
-                        return Ok(None);
+                        return WayEnd::Here;
                     }
                     depth += extension.path.len();
                     (reference, place) = (extension.child.reference, &mut extension.child.held);
@@ -75,27 +77,58 @@ impl Trie {
                     branch.used = clock;
                     depth += 1;
                     let Some(nibble) = rest.first() else {
-                        return Ok(None);
+                        return WayEnd::Here;
                     };
-                    match branch.get(*nibble) {
-                        NodeRef::Hash(_) => {}
-                        NodeRef::Leaf(hash) => return Ok(Some((depth, hash))),
-                        NodeRef::Empty | NodeRef::Inline(_) => return Ok(None),
+                    if branch.holds_none() {
+                        return match branch.get(*nibble) {
+                            NodeRef::Hash(hash) => WayEnd::Outside(depth, hash),
+                            NodeRef::Leaf(hash) => WayEnd::Leaf(depth, hash),
+                            NodeRef::Empty | NodeRef::Inline(_) => WayEnd::Here,
+                        };
                     }
-                    let before = branch.bytes();
-                    branch.make_room();
-                    self.bytes += branch.bytes() - before;
                     match branch.place(*nibble) {
                         Some(child) => (reference, place) = child,
-                        None => return Ok(None),
+                        None => return WayEnd::Here,
                     }
                 }
             }
         }
-        Ok(match reference {
-            NodeRef::Leaf(hash) => Some((depth, hash)),
-            _ => None,
-        })
+    }
+
+    /// Holds an inner node in memory that stands `depth` nibbles down on the way to `key`, where that
+    /// was found to end [`WayEnd::Outside`]. Whether a node stands there in memory then: not if `node` is a
+    /// leaf, nor if the way does not lead there.
+    pub fn hold(&mut self, key: &Path, depth: usize, node: Node) -> bool {
+        let Ok(node) = Held::of(node) else {
+            return false;
+        };
+        let (mut place, mut at) = (&mut self.root.held, 0);
+        while at < depth {
+            let child = match place {
+                None => return false,
+                Some(Held::Extension(extension)) => {
+                    at += extension.path.len();
+                    Some(&mut extension.child.held)
+                }
+                Some(Held::Branch(branch)) => {
+                    let before = branch.bytes();
+                    branch.make_room();
+                    self.bytes += branch.bytes() - before;
+                    let nibble = key.as_slice()[at];
+                    at += 1;
+                    branch.place(nibble).map(|(_, held)| held)
+                }
+            };
+            match child {
+                Some(child) => place = child,
+                None => return false,
+            }
+        }
+        if at == depth && place.is_none() {
+            self.bytes += node.bytes();
+            *place = Some(node);
+        }
+        at == depth
     }
 
     /// Drops the nodes that were last used before `clock`. With `nibble`, only below the root's

@@ -52,8 +52,10 @@ impl Source<'_> {
         updates: &mut [TrieUpdate<'_>],
         rows: &mut Rows<'_>,
     ) -> Result<(), Fault> {
-        let ways = updates.iter();
-        warm(ways.map(|update| (&*update.trie, update.leaves)));
+        warm(updates.iter().flat_map(|update| {
+            let leaves = update.leaves.iter();
+            leaves.map(|leaf| (&*update.trie, &leaf.key))
+        }));
         let mut drafts = Drafts::new(self.clock, rows);
         for update in &mut *updates {
             drafts.begin(update.owner);

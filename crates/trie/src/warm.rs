@@ -4,17 +4,12 @@
 //! lets these waits overlap.
 
 use crate::branch::{Child, Held};
-use crate::{LeafUpdate, NodeRef, Trie, TrieUpdate};
+use crate::{LeafUpdate, NodeRef, Path, Trie, TrieUpdate};
 
-/// Looks at the nodes in memory on the ways to `leaves`, of each trie its own.
-pub(crate) fn warm<'a>(tries: impl Iterator<Item = (&'a Trie, &'a [LeafUpdate<'a>])>) {
-    let mut ways: Vec<Way<'a>> = Vec::new();
-    for (trie, leaves) in tries {
-        if let Some(root) = &trie.root.held {
-            ways.extend(leaves.iter().map(|leaf| Way::new(root, leaf, 0)));
-        }
-    }
-    walk(ways);
+/// Looks at the nodes in memory on the ways to keys, each in a trie of its own.
+pub fn warm<'a>(ways: impl Iterator<Item = (&'a Trie, &'a Path)>) {
+    let ways = ways.filter_map(|(trie, key)| Some(Way::new(trie.root.held.as_ref()?, key, 0)));
+    walk(ways.collect());
 }
 
 /// As [`warm`], below one node that stands `depth` nibbles down.
@@ -23,7 +18,7 @@ pub(crate) fn warm_below<'a>(node: Option<&'a Held>, leaves: &'a [LeafUpdate<'a>
         walk(
             leaves
                 .iter()
-                .map(|leaf| Way::new(node, leaf, depth))
+                .map(|leaf| Way::new(node, &leaf.key, depth))
                 .collect(),
         );
     }
@@ -31,7 +26,7 @@ pub(crate) fn warm_below<'a>(node: Option<&'a Held>, leaves: &'a [LeafUpdate<'a>
 
 /// Whether most of `updates` begin by reading nodes, as far as some of their leaves tell.
 pub(crate) fn is_cold(updates: &[TrieUpdate<'_>]) -> bool {
-    const ASKED: usize = 64;
+    const ASKED: usize = 16;
     let leaves: usize = updates.iter().map(|update| update.leaves.len()).sum();
     let ways = updates.iter().flat_map(|update| {
         let leaves = update.leaves.iter();
@@ -74,8 +69,8 @@ struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn new(node: &'a Held, leaf: &'a LeafUpdate<'a>, depth: usize) -> Self {
-        let nibbles = &leaf.key.as_slice()[depth..];
+    fn new(node: &'a Held, key: &'a Path, depth: usize) -> Self {
+        let nibbles = &key.as_slice()[depth..];
         Self { node, nibbles }
     }
 

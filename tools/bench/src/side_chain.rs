@@ -203,7 +203,7 @@ fn grow(
         hash: prepared.root(),
     };
     let mut batch = Batch::new();
-    world.keep_beside(&view, &prepared, (block, parent.hash), &mut batch);
+    world.keep_beside(&view, &prepared, (block, parent.hash))(&mut batch);
     world.database().write(batch, false)?;
     drop((view, prepared));
     Ok((block, [view_ms, read_ms, root_ms, lap()]))

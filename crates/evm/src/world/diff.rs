@@ -16,6 +16,7 @@ impl World<'_> {
         // Sorted now, while entries are short.
         order.sort_unstable_by_key(|(address, _)| *address);
         let mut slots = Vec::new();
+        diff.accounts.reserve(order.len());
         for (address, id) in order {
             let record = self.record(id);
             self.changed_slots(id, &mut slots);

@@ -145,13 +145,17 @@ impl<'v> World<'v> {
             }
         }
         if self.clears_empty {
-            for id in std::mem::take(&mut self.touched) {
+            let mut touched = std::mem::take(&mut self.touched);
+            for id in touched.drain(..) {
                 let record = self.record(id);
                 let touched = record.touched_tx == self.tx;
                 if touched && record.exists && record.current.is_empty() {
                     self.erase(id);
                 }
             }
+            // Its memory serves the next transaction.
+            touched.append(&mut self.touched);
+            self.touched = touched;
         }
         self.publish(changed);
         self.journal.clear();

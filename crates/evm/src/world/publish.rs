@@ -52,6 +52,8 @@ impl<'v> World<'v> {
         if self.publisher.is_none() {
             return changed;
         }
+        changed.accounts.reserve(self.journal.len());
+        changed.slots.reserve(self.journal.len());
         for change in &self.journal {
             match *change {
                 Change::Balance { account, .. }

@@ -19,10 +19,12 @@ enum Change {
 }
 
 impl<'v> Committed<'v> {
-    pub(super) fn new(parent: &'v (dyn StateView + Sync)) -> Self {
+    /// Of so many `transactions`.
+    pub(super) fn new(parent: &'v (dyn StateView + Sync), transactions: usize) -> Self {
+        const CHANGES: usize = 4;
         Self {
             parent,
-            changes: Log::new(),
+            changes: Log::with_capacity(transactions.saturating_mul(CHANGES)),
         }
     }
 }

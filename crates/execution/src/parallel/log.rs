@@ -11,9 +11,10 @@ pub(super) struct Log<T> {
 }
 
 impl<T: Clone> Log<T> {
-    pub(super) fn new() -> Self {
+    /// Empty, with room for so many.
+    pub(super) fn with_capacity(items: usize) -> Self {
         Self {
-            items: Mutex::new(Vec::new()),
+            items: Mutex::new(Vec::with_capacity(items)),
             length: AtomicUsize::new(0),
         }
     }

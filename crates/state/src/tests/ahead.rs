@@ -149,13 +149,13 @@ fn a_root_reads_no_leaf_that_was_found_to_be_in_the_way() {
         let (world, diff, _dir) = cold();
         let diff = inserting(&diff);
         let view = world.view_at_head().unwrap();
-        for (address, slot) in wanted(&diff) {
+        let touched = wanted(&diff).into_iter().map(|(address, slot)| {
             let place = view.place_of(&address, slot).unwrap().unwrap();
-            let touched = Touched { is_absent, ..place };
-            let mut tries = world.tries();
-            let source = DiskTrie::new(Rows::Now(world.database()), &[]);
-            tries.load(&source, &touched).unwrap();
-        }
+            Touched { is_absent, ..place }
+        });
+        let touched: Vec<Touched> = touched.collect();
+        let source = DiskTrie::new(Rows::Now(world.database()), &[]);
+        world.tries().load(&source, &touched).unwrap();
         let before = world.cache_figures().trie_nodes_read;
         let root = world.prepare(&view, &diff).unwrap().root();
         let read = world.cache_figures().trie_nodes_read - before;

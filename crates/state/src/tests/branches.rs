@@ -60,7 +60,7 @@ fn grow_beside(
     let prepared = prepared(world, &view, &diff, state);
     let next = block(parent.number + 1, fork);
     let mut batch = Batch::new();
-    world.keep_beside(&view, &prepared, (next, parent.hash), &mut batch);
+    world.keep_beside(&view, &prepared, (next, parent.hash))(&mut batch);
     world.database().write(batch, false).unwrap();
     (next, prepared.root())
 }
