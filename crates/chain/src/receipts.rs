@@ -4,8 +4,7 @@ use niwaki_execution::receipt_blooms;
 use niwaki_primitives::{B256, Bloom, Receipt};
 use niwaki_threads::Crew;
 use niwaki_trie::OrderedTrie;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex};
 
 /// What a header tells of receipts.
 #[derive(Debug, Default)]
@@ -54,9 +53,8 @@ const LOT: usize = if cfg!(test) { 2 } else { 64 };
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReceipts {
     crew: Option<Arc<Crew>>,
-    /// Gives those that are there when the last lot is among them; if that fails, nobody does.
-    made: Option<Receiver<Receipts>>,
-    /// How many are there then.
+    made: Arc<Mutex<Receipts>>,
+    /// How many are there once the last lot is.
     told: usize,
 }
 
@@ -75,32 +73,28 @@ impl EarlyReceipts {
         let Some(crew) = self.crew.as_ref().filter(|_| new.len() >= LOT) else {
             return;
         };
-        let mut own = match self.made.as_ref().map(Receiver::try_recv) {
-            None => Receipts::default(),
-            Some(Ok(own)) => own,
-            Some(Err(TryRecvError::Empty)) => return,
-            Some(Err(TryRecvError::Disconnected)) => {
-                // What has failed once is left to the end.
-                self.crew = None;
-                return;
-            }
-        };
-        let (done, made) = channel();
-        let lot = new.to_vec();
+        // Not where somebody is at it, nor after a panic.
+        let made = self.made.try_lock();
+        if made.map_or(true, |made| made.trie.len() != self.told) {
+            return;
+        }
+        let (made, lot) = (Arc::clone(&self.made), new.to_vec());
         crew.begin(move || {
-            own.extend(&lot);
-            // Of a block that was refused meanwhile, nobody wants them.
-            let _ = done.send(own);
+            if let Ok(mut made) = made.lock() {
+                made.extend(&lot);
+            }
         });
-        self.made = Some(made);
         self.told = so_far.len();
     }
 
-    /// `all` receipts of the block, once the last lot is there, while this thread does `work`.
+    /// `all` receipts of the block, made up of those that are there and the others, while this thread does
+    /// `work`.
     pub(crate) fn end_beside<T>(self, all: &[Receipt], work: impl FnOnce() -> T) -> (Receipts, T) {
-        let own = self.made.and_then(|made| made.recv().ok());
-        let mut own = own.unwrap_or_default();
+        let made = self.made;
         let end = move || {
+            // What a panic has left is nothing to go on from.
+            let made = made.lock().map(|mut made| std::mem::take(&mut *made));
+            let mut own = made.unwrap_or_default();
             own.extend(all.get(own.trie.len()..).unwrap_or_default());
             own
         };
@@ -133,11 +127,11 @@ mod tests {
         (0..count).map(receipt).collect()
     }
 
-    /// Gives what is there already.
-    fn there(receipts: Receipts) -> Receiver<Receipts> {
-        let (sender, made) = channel();
-        sender.send(receipts).unwrap();
-        made
+    /// Waits until what was told is there.
+    fn wait_for(early: &EarlyReceipts) {
+        while early.made.lock().unwrap().trie.len() < early.told {
+            std::thread::yield_now();
+        }
     }
 
     fn assert_are_of(receipts: &Receipts, all: &[Receipt]) {
@@ -154,17 +148,17 @@ mod tests {
             let all = receipts(count);
             assert_are_of(&Receipts::of(&all), &all);
             for step in [1, 2, 7, 64, 250] {
-                let (mut early, mut told) = (EarlyReceipts::new(), 0);
+                let mut early = EarlyReceipts::new();
                 for so_far in (0..all.len()).step_by(step) {
                     early.go_on(&all[..so_far]);
-                    if let Some(made) = early.made.take() {
-                        let made = made.recv().unwrap();
-                        assert!(made.trie.len() == early.told && so_far - early.told < LOT);
-                        (told, early.made) = (early.told, Some(there(made)));
+                    assert!(so_far - early.told < LOT);
+                    // The last lot may be in work at the end.
+                    if so_far + step < all.len() {
+                        wait_for(&early);
                     }
                 }
                 let most = all.len().saturating_sub(1) / step * step;
-                assert!(told + LOT > most, "{told} of {most}");
+                assert!(early.told + LOT > most, "{} of {most}", early.told);
                 let (receipts, other) = early.end_beside(&all, || 7);
                 assert_are_of(&receipts, &all);
                 assert_eq!(other, 7);
@@ -176,10 +170,16 @@ mod tests {
     fn what_fails_beside_is_made_at_the_end() {
         let all = receipts(30);
         let mut early = EarlyReceipts::new();
-        early.made = Some(channel().1);
-        early.told = 10;
+        early.go_on(&all[..10]);
+        wait_for(&early);
+        let made = Arc::clone(&early.made);
+        let fails = || {
+            let _made = made.lock().unwrap();
+            panic!("as it should")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
         early.go_on(&all);
-        assert!(early.crew.is_none());
+        assert_eq!(early.told, 10);
         assert_are_of(&early.end_beside(&all, || ()).0, &all);
         let early = EarlyReceipts::new();
         let ends = || early.end_beside(&all, || panic!("as it should"));

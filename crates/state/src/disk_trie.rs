@@ -98,15 +98,14 @@ impl<'a> DiskTrie<'a> {
         let keys: Vec<(Segment, Vec<u8>)> = keys.collect();
         let mut rows: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
         for segment in [Segment::AccountTrie, Segment::StorageTrie] {
-            let own = || (0..).zip(&keys).filter(|(_, key)| key.0 == segment);
+            let own = || (0_usize..).zip(&keys).filter(|(_, key)| key.0 == segment);
             let own_keys: Vec<&[u8]> = own().map(|(_, key)| &key.1[..]).collect();
             if own_keys.is_empty() {
                 continue;
             }
             let found = self.rows.multi_get(segment, &own_keys)?;
             for ((at, _), row) in own().zip(found) {
-                let place: &mut Option<Vec<u8>> = &mut rows[at];
-                *place = row;
+                rows[at] = row;
             }
         }
         let hashed = rows.iter().flatten().map(|row| hashed_part(row));
@@ -238,7 +237,7 @@ fn hashed_part(row: &[u8]) -> &[u8] {
     row.get(2..).unwrap_or_default()
 }
 
-/// As [`node_of`], of a row whose hash `is` made already.
+/// As [`node_of`], of a row whose hash is made already: it `is` one, and must be the other.
 fn node_with(
     segment: Segment,
     key: &[u8],

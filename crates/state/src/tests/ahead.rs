@@ -4,6 +4,7 @@ use super::*;
 use crate::CacheFigures;
 use crate::disk_trie::{DiskTrie, Rows};
 use crate::prefetch::Touched;
+use niwaki_primitives::Fault;
 
 /// Accounts of the diff, each before its slots.
 fn wanted(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {
@@ -166,6 +167,25 @@ fn a_root_reads_no_leaf_that_was_found_to_be_in_the_way() {
         root
     });
     assert_eq!(roots[0], roots[1]);
+}
+
+#[test]
+fn a_row_that_is_not_its_node_is_not_taken_with_others() {
+    let (world, diff, _dir) = cold();
+    let view = world.view_at_head().unwrap();
+    let touched = wanted(&diff).into_iter().map(|(address, slot)| {
+        let place = view.place_of(&address, slot).unwrap();
+        place.unwrap()
+    });
+    let touched: Vec<Touched> = touched.collect();
+    let mut batch = Batch::new();
+    batch.put(Segment::AccountTrie, &[], &[0, 0, 0xc0]);
+    world.database().write(batch, false).unwrap();
+    let source = DiskTrie::new(Rows::Now(world.database()), &[]);
+    let mut tries = world.tries();
+    let loaded = tries.load(&source, &touched);
+    assert!(matches!(loaded, Err(Fault::Corrupt { .. })), "{loaded:?}");
+    assert_eq!(tries.accounts.bytes(), 0);
 }
 
 #[test]
