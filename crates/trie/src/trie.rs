@@ -7,7 +7,8 @@ use alloy_primitives::B256;
 use niwaki_primitives::EMPTY_ROOT_HASH;
 
 /// One trie: its root, and the inner nodes that were visited since it was made. The others, and all
-/// leaves, stay where they come from, a [`TrieView`], which must speak of the same trie.
+/// leaves, stay where they come from, a [`TrieView`](crate::TrieView), which must speak of the same
+/// trie.
 ///
 /// A *clock* is a number that the caller lets grow as it likes; a change leaves it on every node
 /// that it goes through, so that [`Trie::forget`] can tell what was not needed lately.
