@@ -354,24 +354,20 @@ impl Chain {
         let Ran {
             executed,
             shares,
-            early,
-            root_begun,
             receipts,
-        } = self.execute_ahead(block, list, &mut view)?;
+            prepared,
+            early_root,
+            root_begun,
+        } = self.run(block, list, &mut view)?;
         lap(&mut timings.execute);
         let ended = shares
             .ended
             .map(|ended| nanoseconds().saturating_sub(ended));
-        let after = Duration::from_nanos(ended.unwrap_or_default()).min(timings.execute);
-        timings.execute -= after;
+        let after = Duration::from_nanos(ended.unwrap_or_default());
+        timings.root = after.min(timings.execute);
+        timings.execute -= timings.root;
         timings.recover = Duration::from_nanos(block.senders.in_turn_ns()).min(timings.execute);
         timings.execute -= timings.recover;
-
-        let (receipts, root) =
-            receipts.end_beside(&executed.receipts, || self.root_of(&view, &executed, early));
-        let (prepared, early_root) = root?;
-        lap(&mut timings.root);
-        timings.root += after;
 
         let access_list = compare(&block.block, &executed, (prepared.root(), &receipts))?;
         lap(&mut timings.compare);

@@ -77,7 +77,7 @@ impl Executor<'_> {
         post_state: PostState<'_>,
     ) -> Result<Executed, ExecuteError> {
         self.begin_block(spec, &block.block.header)?;
-        let receipts = self.process_transactions(block, Meanwhile::new(post_state))?;
+        let receipts = self.process_transactions(block, &mut Meanwhile::new(post_state))?;
         self.finish_block(spec, &block.block.header, &block.block.body, receipts)
     }
 
@@ -118,33 +118,47 @@ impl Executor<'_> {
         body: &BlockBody,
         receipts: Vec<Receipt>,
     ) -> Result<Executed, ExecuteError> {
+        let requests = self.end_block(spec, (header, body), &receipts)?;
+        Ok(self.executed(receipts, requests))
+    }
+
+    /// Withdrawals, rewards, and requests, which it gives.
+    pub(crate) fn end_block(
+        &mut self,
+        spec: &ChainSpec,
+        (header, body): (&Header, &BlockBody),
+        receipts: &[Receipt],
+    ) -> Result<Vec<Bytes>, ExecuteError> {
         if let Some(withdrawals) = &body.withdrawals {
             self.process_withdrawals(withdrawals)?;
         }
         self.pay_rewards(header, &body.ommers)?;
-        let requests = if self.rules.fork >= Fork::Prague {
-            self.collect_requests(spec, &receipts)?
-        } else {
-            Vec::new()
-        };
+        match self.rules.fork >= Fork::Prague {
+            true => self.collect_requests(spec, receipts),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// What has come of a block that has ended.
+    pub(crate) fn executed(mut self, receipts: Vec<Receipt>, requests: Vec<Bytes>) -> Executed {
         let world = self.evm.world();
         world.close_access_index();
         let block_access_list = world.take_access_list();
 
-        Ok(Executed {
+        Executed {
             diff: self.diff(),
             receipts,
             requests,
             block_access_list,
             gas_used: self.used.header_gas(self.rules.fork),
             blob_gas_used: self.used.blob,
-        })
+        }
     }
 
     pub(crate) fn process_transactions(
         &mut self,
         block: &RecoveredBlock,
-        mut meanwhile: Meanwhile<'_>,
+        meanwhile: &mut Meanwhile<'_>,
     ) -> Result<Vec<Receipt>, ExecuteError> {
         let transactions = &block.block.body.transactions;
         let mut receipts = Vec::with_capacity(transactions.len());

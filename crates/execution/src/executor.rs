@@ -143,6 +143,11 @@ impl<'v> Executor<'v> {
     pub fn diff(&mut self) -> StateDiff {
         self.evm.world().diff()
     }
+
+    /// What was written since this was called last; see [`World::take_untold`](niwaki_evm::World::take_untold).
+    pub fn take_untold(&mut self) -> StateDiff {
+        self.evm.world().take_untold()
+    }
 }
 
 /// What code may ask about the block of `header`.

@@ -6,11 +6,22 @@ use niwaki_primitives::{B256, Fault, Header, Receipt, StateDiff};
 /// Gives the state root after a diff: receipts before Byzantium hold one per transaction.
 pub type PostState<'a> = &'a mut dyn FnMut(&StateDiff) -> Result<B256, Fault>;
 
-/// Is called with the receipts so far, and with what gives the changes so far, which takes time if it is asked.
-pub type OnTheWay<'a> = Box<dyn FnMut(&[Receipt], &mut dyn FnMut() -> StateDiff) + 'a>;
+/// How far a block has come.
+#[expect(missing_debug_implementations, reason = "a function")]
+pub struct SoFar<'a> {
+    /// Those of the transactions that have ended.
+    pub receipts: &'a [Receipt],
+    /// Gives what was written since it was asked last, which takes time; see [`Executor::take_untold`].
+    pub changed: &'a mut dyn FnMut() -> StateDiff,
+    /// Whether it changes nothing any more.
+    pub is_all: bool,
+}
+
+/// Is told how far a block has come.
+pub type OnTheWay<'a> = Box<dyn FnMut(SoFar<'_>) + 'a>;
 
 /// Into how many parts the gas of a block is divided.
-const PARTS: u32 = 16;
+const PARTS: u32 = 64;
 
 /// The first part after which somebody is called.
 const FIRST: u32 = PARTS / 4;
@@ -34,8 +45,8 @@ impl<'a> Meanwhile<'a> {
         }
     }
 
-    /// The same, and is called when a quarter of the gas is used that the header tells, and with each
-    /// further part but the last.
+    /// The same, and is called when a quarter of the gas is used that the header tells, with each further part
+    /// but the last, and in the end, when nothing is left but to put together what came of it.
     pub fn calling(self, on_the_way: Option<OnTheWay<'a>>) -> Self {
         Self { on_the_way, ..self }
     }
@@ -47,16 +58,27 @@ impl<'a> Meanwhile<'a> {
         header: &Header,
         receipts: &[Receipt],
     ) {
-        let Some(on_the_way) = &mut self.on_the_way else {
+        if self.on_the_way.is_none() {
             return;
-        };
+        }
         let used = executor.used().header_gas(executor.rules().fork);
         let used = used.saturating_mul(u64::from(PARTS));
         let part = used.checked_div(header.gas_used).unwrap_or_default();
         let part = u32::try_from(part).unwrap_or(u32::MAX);
         if (self.next_part..PARTS).contains(&part) {
             self.next_part = part.saturating_add(1);
-            on_the_way(receipts, &mut || executor.diff());
+            self.tell(executor, receipts, false);
+        }
+    }
+
+    /// Tells the caller, that the block changes nothing any more too if it `is_all`.
+    pub(crate) fn tell(&mut self, executor: &mut Executor<'_>, receipts: &[Receipt], is_all: bool) {
+        if let Some(on_the_way) = &mut self.on_the_way {
+            on_the_way(SoFar {
+                receipts,
+                changed: &mut || executor.take_untold(),
+                is_all,
+            });
         }
     }
 }

@@ -209,7 +209,7 @@ pub fn apply_body_with(
     spec: &ChainSpec,
     (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
     view: &(dyn StateView + Sync),
-    meanwhile: Meanwhile<'_>,
+    mut meanwhile: Meanwhile<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
     let clock = parallelism.clock;
@@ -220,10 +220,12 @@ pub fn apply_body_with(
     let mut executor = Executor::new(spec, header, view);
     executor.begin_block(spec, header)?;
     let before = Before::of(&committed, listed.as_ref());
-    let (receipts, mut shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
+    let (receipts, mut shares) =
+        executor.process(parallelism, spec, block, (before, &mut meanwhile))?;
     shares.ended = clock.map(|now| now());
-    let executed = executor.finish_block(spec, header, body, receipts)?;
-    Ok((executed, shares))
+    let requests = executor.end_block(spec, (header, body), &receipts)?;
+    meanwhile.tell(&mut executor, &receipts, true);
+    Ok((executor.executed(receipts, requests), shares))
 }
 
 /// As [`apply_body_with`], the transactions alone, without what comes before and after them; receipts
@@ -244,8 +246,9 @@ pub fn process_transactions_with(
     let mut executor = Executor::new(spec, &block.block.header, view);
     let before = Before::of(&committed, listed.as_ref());
     let mut no_root = |_: &_| Ok(B256::ZERO);
-    let meanwhile = Meanwhile::new(&mut no_root);
-    let (receipts, shares) = executor.process(parallelism, spec, block, (before, meanwhile))?;
+    let mut meanwhile = Meanwhile::new(&mut no_root);
+    let (receipts, shares) =
+        executor.process(parallelism, spec, block, (before, &mut meanwhile))?;
     Ok((receipts, shares, executor.diff()))
 }
 
@@ -257,7 +260,7 @@ impl<'v> Executor<'v> {
         parallelism: Option<Parallelism>,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
+        (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         if let Some(parallelism) = parallelism {
             return self.process_ahead(parallelism, spec, block, (before, meanwhile));
@@ -273,7 +276,7 @@ impl<'v> Executor<'v> {
         parallelism: Parallelism,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
+        (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let transactions = block.block.body.transactions.len();
         let clock = parallelism.clock.filter(|_| parallelism.notes_spans);
@@ -299,7 +302,7 @@ impl<'v> Executor<'v> {
         &mut self,
         parallelism: Parallelism,
         run: &Run<'_>,
-        (before, meanwhile): (Before<'v>, Meanwhile<'_>),
+        (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         if parallelism.all_ahead {
             before.hear(self.evm.world());
@@ -327,7 +330,7 @@ impl<'v> Executor<'v> {
     fn commit_all(
         &mut self,
         run: &Run<'_>,
-        mut meanwhile: Meanwhile<'_>,
+        meanwhile: &mut Meanwhile<'_>,
         mut call_for_help: impl FnMut(&mut Self) -> bool,
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let mut receipts = Vec::with_capacity(run.places.len());

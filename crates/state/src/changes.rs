@@ -77,6 +77,12 @@ impl AccountChange {
 
     /// See [`Changes::way_to`]; `None` if the second states have the same.
     fn way_to(&self, other: &Self) -> Option<Self> {
+        self.way(other, |slot| slot.prior)
+    }
+
+    /// The way to the second state of `other`, in which the slots that only these changes list are as they are
+    /// `left`; `None` if it is the same.
+    fn way(&self, other: &Self, left: impl Fn(&SlotChange) -> U256) -> Option<Self> {
         let slots = pairs(&self.slots, &other.slots, |slot| slot.key);
         let slots = slots.filter_map(|pair| match pair {
             (Some(from), Some(to)) => Some(SlotChange {
@@ -87,7 +93,7 @@ impl AccountChange {
             }),
             (Some(from), None) => Some(SlotChange {
                 prior: from.new,
-                new: from.prior,
+                new: left(from),
                 ..*from
             }),
             (None, to) => to.copied(),
@@ -124,31 +130,46 @@ impl Changes {
         self.accounts.len() + slots.sum::<usize>()
     }
 
-    /// Where lots of at least `size` accounts and slots end, as numbers of accounts, the last of all that are left.
-    pub(crate) fn lots(&self, size: usize) -> impl Iterator<Item = usize> {
-        let mut end = 0;
-        std::iter::from_fn(move || {
-            let mut taken = 0;
-            while taken < size
-                && let Some(account) = self.accounts.get(end)
-            {
-                taken += 1 + account.slots.len();
-                end += 1;
-            }
-            (taken > 0).then_some(end)
-        })
+    /// Takes the first accounts that have at least `size` accounts and slots, or all.
+    pub(crate) fn take_lot(&mut self, size: usize) -> Self {
+        let mut taken = 0;
+        let is_rest = |account: &AccountChange| {
+            let is_rest = taken >= size;
+            taken += 1 + account.slots.len();
+            is_rest
+        };
+        let end = self.accounts.iter().position(is_rest);
+        let rest = end.map(|end| self.accounts.split_off(end));
+        Self {
+            accounts: std::mem::replace(&mut self.accounts, rest.unwrap_or_default()),
+        }
     }
 
-    /// The first `count` accounts of these changes, and what lies behind them of `others`, which begin at the
-    /// same state.
-    pub(crate) fn first(&self, count: usize, others: &Self) -> Self {
-        let own = &self.accounts[..count];
-        let last = own.last().filter(|_| count < self.accounts.len());
-        let behind = match last {
-            Some(last) => others.accounts.partition_point(|a| a.key <= last.key),
-            None => others.accounts.len(),
-        };
-        let accounts = [own, &others.accounts[behind..]].concat();
+    /// What is listed and does not differ is dropped.
+    pub(crate) fn without_same(mut self) -> Self {
+        self.accounts.retain_mut(|account| {
+            account.slots.retain(|slot| slot.prior != slot.new);
+            !account.is_nothing()
+        });
+        self
+    }
+
+    /// The way from the second state of these changes to one that is as `part` says, and as these leave what that
+    /// does not list; both begin at the same state. New storage roots are as in [`Changes::way_to`].
+    pub(crate) fn onward(&self, part: &Self) -> Self {
+        let accounts = part.accounts.iter().filter_map(|to| {
+            let new = AccountChange {
+                prior: to.prior,
+                new: to.prior,
+                slots: Vec::new(),
+                ..*to
+            };
+            let from = self.account(&to.key).unwrap_or(&new);
+            // Of an account that is gone nothing stays.
+            let stays = to.new.is_some();
+            from.way(to, |slot| if stays { slot.new } else { U256::ZERO })
+        });
+        let accounts = accounts.collect();
         Self { accounts }
     }
 

@@ -91,6 +91,41 @@ impl Keys {
         Ok(keys)
     }
 
+    /// These and `newer`, which are upon the same block; else the newer ones alone.
+    pub(crate) fn and(&self, newer: &Self) -> Self {
+        let mut both = Self {
+            upon: newer.upon,
+            accounts: Vec::with_capacity(self.accounts.len() + newer.accounts.len()),
+            slots: Vec::with_capacity(self.slots.len() + newer.slots.len()),
+        };
+        let old = (self.upon == newer.upon).then(|| self.each());
+        let mut old = old.into_iter().flatten().peekable();
+        for (account, slots) in newer.each() {
+            while let Some((old, slots)) = old.next_if(|(old, _)| old.address < account.address) {
+                both.push(old, slots, &[]);
+            }
+            let old = old.next_if(|(old, _)| old.address == account.address);
+            both.push(account, old.map_or(&[], |(_, slots)| slots), slots);
+        }
+        old.for_each(|(old, slots)| both.push(old, slots, &[]));
+        both
+    }
+
+    /// Puts an account behind all others, with the slots of both lists.
+    fn push(&mut self, account: &KeyedAccount, old: &[(U256, B256)], new: &[(U256, B256)]) {
+        let mut new = new.iter().peekable();
+        for slot in old {
+            while let Some(new) = new.next_if(|new| new.0 < slot.0) {
+                self.slots.push(*new);
+            }
+            let _ = new.next_if(|new| new.0 == slot.0);
+            self.slots.push(*slot);
+        }
+        self.slots.extend(new);
+        let end = self.slots.len();
+        self.accounts.push(KeyedAccount { end, ..*account });
+    }
+
     /// Each account, and its slots with their hashes.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&KeyedAccount, &[(U256, B256)])> {
         let mut start = 0;

@@ -1,13 +1,15 @@
-//! From what a block changed, by address and slot, to the changes of the disk's rows.
+//! From what a block changed, by address and slot, to the changes of the disk's rows, and to the root.
 
 use crate::changes::{AccountChange, Changes, SlotChange};
 use crate::commit_rows::BYTES_PER_VALUE;
 use crate::keys::{KeyedAccount, Keys};
 use crate::layers::Layers;
-use crate::{StateHead, View};
+use crate::tries::Tries;
+use crate::{StateHead, View, WorldState};
 use niwaki_primitives::{
     Account, AccountDiff, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
+use niwaki_storage::Segment;
 use niwaki_trie::TrieAccount;
 use std::sync::Arc;
 
@@ -46,8 +48,100 @@ impl Prepared {
     }
 }
 
+impl WorldState {
+    /// Computes the root of the state that `diff` makes of `view`'s, without writing anything.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
+    /// made that its state is out of reach.
+    pub fn prepare(&self, view: &View, diff: &StateDiff) -> Result<Prepared, Fault> {
+        self.prepare_when(view, diff, || ())
+    }
+
+    /// The same, and calls `is_due` when it comes to the tries: a root that is begun meanwhile does its work
+    /// until then.
+    ///
+    /// # Errors
+    /// As [`WorldState::prepare`].
+    pub fn prepare_when(
+        &self,
+        view: &View,
+        diff: &StateDiff,
+        is_due: impl FnOnce(),
+    ) -> Result<Prepared, Fault> {
+        let own = self.hashed(view, diff)?;
+        is_due();
+        let mut tries = self.tries();
+        if self.head() == Some(view.head()) {
+            return self.prepare_upon(view, &mut tries, own, diff);
+        }
+        let now = self.laid_over(self.view_at_head()?, view.block())?;
+        let now = now.ok_or_else(|| Fault::Missing {
+            segment: Segment::TrieLogs.name(),
+            key: format!("block {} (its state is out of reach)", view.block()),
+        })?;
+        self.prepare_upon(&now, &mut tries, own, diff)
+    }
+
+    fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
+        let last = Arc::clone(&self.keys());
+        let keys = Arc::new(last.of(view, diff)?);
+        *self.keys() = Arc::clone(&keys);
+        Ok(hashed(view, diff, &keys)?.without_same())
+    }
+
+    /// By hashed keys as well, with what does not differ.
+    pub(crate) fn hashed_part(&self, view: &View, part: &StateDiff) -> Result<Changes, Fault> {
+        let last = Arc::clone(&self.keys());
+        let keys = last.of(view, part)?;
+        *self.keys() = Arc::new(last.and(&keys));
+        hashed(view, part, &keys)
+    }
+
+    /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.
+    fn prepare_upon(
+        &self,
+        view: &View,
+        tries: &mut Tries,
+        own: Changes,
+        diff: &StateDiff,
+    ) -> Result<Prepared, Fault> {
+        let before = view.overlay().map(|overlay| overlay.layers.clone());
+        let before = before.unwrap_or_default();
+        let (root, own) = self.move_to_step(tries, view, &before, own)?;
+        let mut after = before.clone();
+        after.add(Arc::clone(&own));
+        Ok(Prepared {
+            head: view.head(),
+            root,
+            own,
+            before,
+            after,
+            codes: diff.codes.clone(),
+            moves: tries.moves(),
+        })
+    }
+
+    /// Moves `tries` to the state that is `before` and then `last` away from the head's, which is that of
+    /// `view`: its root, and `last` with storage roots.
+    pub(crate) fn move_to_step(
+        &self,
+        tries: &mut Tries,
+        view: &View,
+        before: &Layers,
+        mut last: Changes,
+    ) -> Result<(B256, Arc<Changes>), Fault> {
+        let root = self.advance(tries, &view.head(), before, &mut last)?;
+        let last = Arc::new(last);
+        let mut ahead = before.clone();
+        ahead.add(Arc::clone(&last));
+        tries.set_ahead(ahead);
+        Ok((root, last))
+    }
+}
+
 /// `diff`, whose keys are `keys`, by those, with every slot of destroyed storage spelled out. New storage roots
-/// are those before, to be filled in when the tries move.
+/// are those before, to be filled in when the tries move. What is listed need not differ.
 pub(crate) fn hashed(view: &View, diff: &StateDiff, keys: &Keys) -> Result<Changes, Fault> {
     let both = diff.accounts.iter().zip(keys.each());
     let mut both: Vec<_> = both.collect();
@@ -115,7 +209,6 @@ fn hashed_account(
         }
         slots.sort_unstable_by_key(|slot| slot.key);
     }
-    slots.retain(|slot| slot.prior != slot.new);
     Ok(AccountChange {
         key,
         address,

@@ -116,16 +116,27 @@ impl Tries {
         before: &Layers,
         last: &mut Changes,
     ) -> Result<B256, Fault> {
+        self.moving(database, |tries, ahead, source| {
+            tries.move_from(ahead, source, (before, last))
+        })
+    }
+
+    /// Does `work` with how far the tries are ahead, which they are not then, and what their nodes are read from.
+    fn moving<T>(
+        &mut self,
+        database: &Database,
+        work: impl FnOnce(&mut Self, &Layers, &DiskTrie<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         self.moves += 1;
         let ahead = std::mem::take(&mut self.ahead);
         let leaves = std::mem::take(&mut self.leaves);
         let source = DiskTrie::new(Rows::Now(database), ahead.steps()).knowing(&leaves);
         self.is_torn = true;
-        let root = self.move_from(&ahead, &source, (before, last));
+        let done = work(self, &ahead, &source);
         self.is_torn = false;
         self.count(&source);
         self.leaves = leaves;
-        root
+        done
     }
 
     /// Counts what was read through `source`.
@@ -214,12 +225,29 @@ impl Tries {
 
     /// What leads to the state of the tries, where that is one step from the one that is `before` away from the
     /// head's.
-    pub(crate) fn last_step_upon(&self, before: Option<&Layers>) -> Option<Arc<Changes>> {
-        let before = before.map_or(&[][..], Layers::steps);
+    pub(crate) fn last_step_upon(&self, before: &Layers) -> Option<Arc<Changes>> {
         let (last, below) = self.ahead.steps().split_last()?;
+        let before = before.steps();
         let is_same =
             below.len() == before.len() && below.iter().zip(before).all(|(a, b)| Arc::ptr_eq(a, b));
         is_same.then(|| Arc::clone(last))
+    }
+
+    /// Moves the tries, which are `last` away from the state that is `before` away from the head's, on to how
+    /// `part` says that it differs from that. After an error, and only then, they must be reset.
+    pub(crate) fn move_on(
+        &mut self,
+        database: &Database,
+        (before, last): (&Layers, Arc<Changes>),
+        part: &Changes,
+    ) -> Result<(), Fault> {
+        let mut way = last.onward(part);
+        self.moving(database, |tries, _, source| tries.apply(source, &mut way))?;
+        // Nobody else has it, as a rule, now that the tries are not there any more.
+        let last = Arc::unwrap_or_clone(last).then(way);
+        self.ahead = before.clone();
+        self.ahead.add(Arc::new(last));
+        Ok(())
     }
 
     /// Says that the tries are ahead of the head.

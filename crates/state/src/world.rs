@@ -8,10 +8,10 @@ use crate::disk_trie::corrupt;
 use crate::history::{HISTORY, Recorder, Step};
 use crate::keys::Keys;
 use crate::layers::Layers;
-use crate::root::{Prepared, hashed};
+use crate::root::Prepared;
 use crate::tries::Tries;
 use crate::{PastView, View};
-use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault, StateDiff};
+use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database, Later, Segment};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -200,7 +200,7 @@ impl WorldState {
     }
 
     /// The state after `block`, seen from that of `view`, a head's.
-    fn laid_over(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
+    pub(crate) fn laid_over(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
         let head = view.head();
         if head.block == block {
             return Ok(Some(view));
@@ -217,65 +217,13 @@ impl WorldState {
         Ok(Some(view.with_overlay(overlay)))
     }
 
-    /// Computes the root of the state that `diff` makes of `view`'s, without writing anything.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was
-    /// made that its state is out of reach.
-    pub fn prepare(&self, view: &View, diff: &StateDiff) -> Result<Prepared, Fault> {
-        let own = self.hashed(view, diff)?;
-        let mut tries = self.tries();
-        if self.head() == Some(view.head()) {
-            return self.prepare_upon(view, &mut tries, own, diff);
-        }
-        let now = self.laid_over(self.view_at_head()?, view.block())?;
-        let now = now.ok_or_else(|| Fault::Missing {
-            segment: Segment::TrieLogs.name(),
-            key: format!("block {} (its state is out of reach)", view.block()),
-        })?;
-        self.prepare_upon(&now, &mut tries, own, diff)
-    }
-
-    pub(crate) fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {
-        let last = Arc::clone(&self.keys());
-        let keys = Arc::new(last.of(view, diff)?);
-        *self.keys() = Arc::clone(&keys);
-        hashed(view, diff, &keys)
-    }
-
-    fn keys(&self) -> MutexGuard<'_, Arc<Keys>> {
+    pub(crate) fn keys(&self) -> MutexGuard<'_, Arc<Keys>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// As [`WorldState::prepare`], upon a view of the present head, by hashed keys.
-    pub(crate) fn prepare_upon(
-        &self,
-        view: &View,
-        tries: &mut Tries,
-        mut own: Changes,
-        diff: &StateDiff,
-    ) -> Result<Prepared, Fault> {
-        let before = view.overlay().map(|overlay| overlay.layers.clone());
-        let before = before.unwrap_or_default();
-        let root = self.advance(tries, &view.head(), &before, &mut own)?;
-        let own = Arc::new(own);
-        let mut after = before.clone();
-        after.add(Arc::clone(&own));
-        tries.set_ahead(after.clone());
-        Ok(Prepared {
-            head: view.head(),
-            root,
-            own,
-            before,
-            after,
-            codes: diff.codes.clone(),
-            moves: tries.moves(),
-        })
     }
 
     /// Moves `tries` to the state that is `before` and then `last` away from the head's; see
     /// [`Tries::move_to`].
-    fn advance(
+    pub(crate) fn advance(
         &self,
         tries: &mut Tries,
         head: &StateHead,

@@ -8,16 +8,14 @@
 
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
-use crate::receipts::EarlyReceipts;
-use niwaki_execution::{Executed, Shares, diff_of_access_list};
-use niwaki_primitives::{
-    AccountChanges, Address, Fault, Fork, Receipt, RecoveredBlock, StateDiff, U256,
-};
+use crate::receipts::{EarlyReceipts, Receipts};
+use niwaki_execution::{Executed, Shares, SoFar, diff_of_access_list};
+use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
 use niwaki_state::{Prepared, View};
 use niwaki_threads::Crew;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
@@ -25,7 +23,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 const READERS: usize = 6;
 
 /// What a list leads to.
-pub(super) struct EarlyRoot {
+struct EarlyRoot {
     diff: StateDiff,
     prepared: Prepared,
 }
@@ -35,53 +33,28 @@ pub(super) struct EarlyRoot {
 struct Begun {
     /// Hears of the last one when it is done; of one that fails, that nobody tells any more.
     last: Option<Receiver<()>>,
-    count: u32,
 }
 
 impl Begun {
     /// Whether the last one is over.
     fn is_free(&mut self) -> bool {
-        match self.last.as_ref().map(Receiver::try_recv) {
-            Some(Err(TryRecvError::Empty)) => return false,
-            Some(Ok(())) => self.count += 1,
-            Some(Err(TryRecvError::Disconnected)) | None => {}
-        }
-        self.last = None;
-        true
-    }
-
-    /// Waits for the last one.
-    fn end(&mut self) {
-        let done = self.last.take().map(|last| last.recv());
-        self.count += u32::from(done == Some(Ok(())));
+        let last = self.last.as_ref().map(Receiver::try_recv);
+        last != Some(Err(TryRecvError::Empty))
     }
 }
 
 type Outcome = Result<(Executed, Shares), Refusal>;
 
-/// What executing a block gave, and what was done for its root beside that.
+/// What executing a block gave, and its roots.
 pub(super) struct Ran {
     pub(super) executed: Executed,
     pub(super) shares: Shares,
-    /// The root that its list leads to, if it has brought one.
-    pub(super) early: Option<EarlyRoot>,
+    pub(super) receipts: Receipts,
+    pub(super) prepared: Prepared,
+    /// Whether that is what its list led to.
+    pub(super) early_root: bool,
     /// How often its changes so far went into the tries.
     pub(super) root_begun: u32,
-    /// Its receipts, as far as they were taken in.
-    pub(super) receipts: EarlyReceipts,
-}
-
-impl Ran {
-    /// Nothing was done beside that.
-    fn alone((executed, shares): (Executed, Shares)) -> Self {
-        Self {
-            executed,
-            shares,
-            early: None,
-            root_begun: 0,
-            receipts: EarlyReceipts::default(),
-        }
-    }
 }
 
 /// Whether executing the block gave these changes.
@@ -110,9 +83,9 @@ fn listed(list: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256
 }
 
 impl Chain {
-    /// Executes a block, with the access list that it has brought, and where that takes long enough, does
-    /// beside it what its root needs.
-    pub(super) fn execute_ahead(
+    /// Executes a block, with the access list that it has brought, and makes its roots; where that takes long
+    /// enough, it does what they need beside the execution.
+    pub(super) fn run(
         &self,
         block: &RecoveredBlock,
         list: Option<&[AccountChanges]>,
@@ -120,58 +93,105 @@ impl Chain {
     ) -> Result<Ran, Refusal> {
         let is_long = block.block.header.gas_used >= PREFETCH_GAS;
         match list {
-            Some(list) if is_long => self.execute_beside_root((block, list), view),
+            Some(list) if is_long => self.run_beside_root((block, list), view),
             None if is_long => {
                 let is_executed = AtomicBool::new(false);
-                let work = |view: &View| self.execute_beside_tries(block, (view, &is_executed));
+                let work = |view: &View| self.run_beside_tries(block, (view, &is_executed));
                 self.world().with_prefetch(view, &is_executed, work)
             }
-            _ => self.execute((block, list), view, None).map(Ran::alone),
+            _ => self.run_alone((block, list), view),
         }
+    }
+
+    fn run_alone(
+        &self,
+        (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
+        view: &View,
+    ) -> Result<Ran, Refusal> {
+        let ran = self.execute((block, list), view, None)?;
+        self.end((view, ran), EarlyReceipts::default(), None, || ())
+    }
+
+    /// Makes the roots of a block that has been executed, from what was begun. Of that of the state nothing more
+    /// can be begun once it `is_due`.
+    fn end(
+        &self,
+        (view, (executed, shares)): (&View, (Executed, Shares)),
+        receipts: EarlyReceipts,
+        early: Option<EarlyRoot>,
+        is_due: impl FnOnce(),
+    ) -> Result<Ran, Refusal> {
+        let early = early.filter(|early| early.diff == executed.diff);
+        let early_root = early.is_some();
+        let root = || match early {
+            Some(early) => Ok(early.prepared),
+            None => self.world().prepare_when(view, &executed.diff, is_due),
+        };
+        let (receipts, prepared) = receipts.end_beside(&executed.receipts, root);
+        Ok(Ran {
+            prepared: prepared.map_err(fault)?,
+            executed,
+            shares,
+            receipts,
+            early_root,
+            root_begun: 0,
+        })
     }
 
     /// Executes a block. What it has changed by then goes into the tries meanwhile, now and then, if there is a
     /// processor for it: the root, which begins at the tries as they are, has less to do.
-    fn execute_beside_tries(
+    fn run_beside_tries(
         &self,
         block: &RecoveredBlock,
         (view, is_executed): (&View, &AtomicBool),
     ) -> Result<Ran, Refusal> {
         let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
         let Some(crew) = crew.flatten() else {
-            return self.execute((block, None), view, None).map(Ran::alone);
+            return self.run_alone((block, None), view);
         };
-        crew.scope(|beside| {
+        let (is_due, count) = (AtomicBool::new(false), AtomicU32::new(0));
+        let ran = crew.scope(|beside| {
             let (mut begun, mut receipts) = (Begun::default(), EarlyReceipts::new());
-            let on_the_way = |so_far: &[Receipt], changed: &mut dyn FnMut() -> StateDiff| {
-                receipts.go_on(so_far);
-                if block.senders.missing() > 0 || !begun.is_free() {
+            let on_the_way = |so_far: SoFar<'_>| {
+                receipts.go_on(so_far.receipts);
+                let is_wanted = match so_far.is_all {
+                    // Nothing is read ahead any more. What is left waits for what is begun.
+                    true => {
+                        is_executed.store(true, Ordering::Relaxed);
+                        begun.last.is_some()
+                    }
+                    false => block.senders.missing() == 0 && begun.is_free(),
+                };
+                if !is_wanted {
                     return;
                 }
+                let part = (so_far.changed)();
                 let (done, last) = channel();
-                let diff = changed();
-                beside.begin(move || {
-                    let is_over = || is_executed.load(Ordering::Relaxed);
-                    let begin = || self.world().begin_root(view, &diff, &is_over);
+                beside.begin(|| {
+                    let (done, part) = (done, part);
+                    let is_over = || is_due.load(Ordering::Relaxed);
+                    let begin = || self.world().begin_root(view, &part, &is_over);
                     // What fails or panics here does so in the ordinary way too, or does not matter.
                     if let Ok(Ok(true)) = catch_unwind(AssertUnwindSafe(begin)) {
+                        count.fetch_add(1, Ordering::Relaxed);
                         let _ = done.send(());
                     }
                 });
-                begun.last = Some(last);
-                if cfg!(test) {
-                    // The blocks of tests are over before it begins.
-                    begun.end();
+                // The blocks of tests are over before it begins.
+                let is_waited_for = cfg!(test);
+                if is_waited_for {
+                    let _ = last.recv();
                 }
+                begun.last = Some(last);
             };
-            let executed = self.execute((block, None), view, Some(Box::new(on_the_way)));
-            is_executed.store(true, Ordering::Relaxed);
-            begun.end();
-            Ok(Ran {
-                root_begun: begun.count,
-                receipts,
-                ..Ran::alone(executed?)
-            })
+            let ran = self.execute((block, None), view, Some(Box::new(on_the_way)));
+            let is_due = || is_due.store(true, Ordering::Relaxed);
+            let ran = ran.inspect_err(|_| is_due())?;
+            self.end((view, ran), receipts, None, is_due)
+        });
+        Ok(Ran {
+            root_begun: count.into_inner(),
+            ..ran?
         })
     }
 
@@ -186,9 +206,8 @@ impl Chain {
         self.has_processor_beside() && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
-    /// Executes a block, and makes the root that its list leads to beside that; `None` if that could not
-    /// be made.
-    fn execute_beside_root(
+    /// Executes a block, and makes the root that its list leads to beside that.
+    fn run_beside_root(
         &self,
         (block, list): (&RecoveredBlock, &[AccountChanges]),
         view: &View,
@@ -196,8 +215,7 @@ impl Chain {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
         let has_processor = self.has_processor_beside();
         let mut receipts = has_processor.then(EarlyReceipts::new).unwrap_or_default();
-        let on_the_way =
-            |so_far: &[Receipt], _: &mut dyn FnMut() -> StateDiff| receipts.go_on(so_far);
+        let on_the_way = |so_far: SoFar<'_>| receipts.go_on(so_far.receipts);
         let early = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
@@ -216,14 +234,10 @@ impl Chain {
             early.join()
         });
         let outcome = outcome.into_inner();
-        let (executed, shares) = outcome.expect("it was executed")?;
+        let ran = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        Ok(Ran {
-            early,
-            receipts,
-            ..Ran::alone((executed, shares))
-        })
+        self.end((view, ran), receipts, early, || ())
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list
@@ -249,21 +263,5 @@ impl Chain {
     fn early_root(&self, diff: StateDiff, view: &View) -> Result<EarlyRoot, Fault> {
         let prepared = self.world().prepare(view, &diff)?;
         Ok(EarlyRoot { diff, prepared })
-    }
-
-    /// The root after a block that has been executed; whether it is the early one.
-    pub(super) fn root_of(
-        &self,
-        view: &View,
-        executed: &Executed,
-        early: Option<EarlyRoot>,
-    ) -> Result<(Prepared, bool), Refusal> {
-        match early {
-            Some(early) if early.diff == executed.diff => Ok((early.prepared, true)),
-            _ => {
-                let prepared = self.world().prepare(view, &executed.diff).map_err(fault)?;
-                Ok((prepared, false))
-            }
-        }
     }
 }

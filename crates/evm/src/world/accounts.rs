@@ -60,6 +60,8 @@ pub(super) struct AccountRecord {
     pub(super) precompiled: Option<BuiltIn>,
     /// Whether the block has looked at it, for the access list.
     pub(super) accessed: bool,
+    /// Whether it is on the list of what nobody was told yet.
+    pub(super) is_untold: bool,
     /// What else than its code was looked at.
     pub(super) looks: Cell<Looks>,
     /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
@@ -157,6 +159,7 @@ impl World<'_> {
                 None => own_precompiled,
             },
             accessed: false,
+            is_untold: false,
             looks: Cell::default(),
             is_always_warm: own_precompiled.is_some(),
         });

@@ -15,6 +15,7 @@ mod publish;
 mod recent;
 mod slots;
 mod transient;
+mod untold;
 
 pub use accounts::{AccountId, CodeId};
 pub use effects::{Effects, Holding};
@@ -37,6 +38,7 @@ use recent::Recent;
 use slots::SlotRecord;
 use std::sync::Arc;
 use transient::Transient;
+use untold::Untold;
 
 /// The state of the chain while a block runs upon it.
 pub struct World<'v> {
@@ -74,6 +76,8 @@ pub struct World<'v> {
     ahead: Option<Box<Ahead>>,
     /// Told of what each transaction has changed.
     publisher: Option<&'v dyn Publisher>,
+    /// What has changed since somebody asked for it, if anybody has.
+    untold: Option<Untold>,
     /// Collects the block access list.
     recorder: Option<Box<Recorder>>,
 }
@@ -118,6 +122,7 @@ impl<'v> World<'v> {
             declared_slots: HashSet::default(),
             ahead: None,
             publisher: None,
+            untold: None,
             recorder: None,
         }
     }
@@ -158,6 +163,7 @@ impl<'v> World<'v> {
             self.touched = touched;
         }
         self.publish(changed);
+        self.note_untold();
         self.journal.clear();
     }
 
@@ -240,6 +246,7 @@ impl<'v> World<'v> {
     /// Forgets an account at the end of a transaction, with its storage.
     fn erase(&mut self, id: AccountId) {
         self.clear_storage(id);
+        self.note_end_untold(id);
         let record = self.record_mut(id);
         record.exists = false;
         record.current = Account::EMPTY;

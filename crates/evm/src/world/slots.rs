@@ -23,6 +23,8 @@ pub(super) struct SlotRecord {
     pub(super) warm_tx: u32,
     /// Whether the block has looked at it, for the access list.
     pub(super) accessed: bool,
+    /// Whether it is on the list of what nobody was told yet.
+    pub(super) is_untold: bool,
     /// The account's slot interned before.
     pub(super) next: Option<SlotId>,
 }
@@ -115,6 +117,7 @@ impl World<'_> {
             seen_tx: self.tx,
             warm_tx: if declared { self.tx } else { 0 },
             accessed: false,
+            is_untold: false,
             next: record.first_slot,
         });
         let hash = self.slot_ids.of_slot(account, &key);

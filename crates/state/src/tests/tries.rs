@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::begun::LOT;
+use crate::changes::SlotChange;
 use crate::keys::Keys;
 use crate::root::hashed;
 use crate::tries::LEAST_ROW_BYTES;
 use niwaki_primitives::Fault;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
@@ -321,7 +322,30 @@ fn keys_are_what_a_view_gives_whatever_was_known() {
             let expected = expected.map(|(slot, _)| (*slot, keccak256(B256::from(*slot))));
             assert_eq!(slots, expected.collect::<Vec<_>>());
         }
+        // With what was known before it is what both list, or the newer alone upon another block.
+        let older = Keys::default()
+            .of(&views[0].0, &part_of(&mut rng, &diff))
+            .unwrap();
+        let both = older.and(&known);
+        let mut expected = list_of(&known);
+        if view.block() == views[0].0.block() {
+            for (address, slots) in list_of(&older) {
+                expected.entry(address).or_default().extend(slots);
+            }
+        }
+        assert_eq!(list_of(&both), expected);
     }
+}
+
+/// The hashes of slots by account.
+fn list_of(keys: &Keys) -> BTreeMap<Address, BTreeMap<U256, B256>> {
+    let each = keys.each();
+    each.map(|(account, slots)| {
+        assert_eq!(account.key, keccak256(account.address));
+        assert!(slots.is_sorted_by(|a, b| a.0 < b.0));
+        (account.address, slots.iter().copied().collect())
+    })
+    .collect()
 }
 
 /// Some of what `diff` changes, as if the rest came later.
@@ -336,8 +360,16 @@ fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
 
 /// In how many lots the tries move to what `diff` makes of the state of `view`.
 fn lots_of(diff: &StateDiff, view: &View) -> usize {
-    let changes = hashed(view, diff, &Keys::default().of(view, diff).unwrap()).unwrap();
-    changes.lots(LOT).count()
+    let mut changes = hashed(view, diff, &Keys::default().of(view, diff).unwrap()).unwrap();
+    let mut lots = 0;
+    while !changes.is_empty() {
+        let left = changes.len();
+        let taken = changes.take_lot(LOT).len();
+        assert!(taken > 0 && changes.len() + taken == left);
+        assert!(taken >= LOT || changes.is_empty());
+        lots += 1;
+    }
+    lots
 }
 
 #[test]
@@ -415,14 +447,51 @@ fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
     let mut rng = StdRng::seed_from_u64(820);
     let (world, state) = world(&mut rng, &small_cache());
     let view = world.view_at_head().unwrap();
-    let mut hashed = || {
-        let diff = random_diff(&mut rng, &state);
-        hashed(&view, &diff, &Keys::default().of(&view, &diff).unwrap()).unwrap()
+    let hashed = |rng: &mut StdRng| {
+        let diff = random_diff(rng, &state);
+        let keys = Keys::default().of(&view, &diff).unwrap();
+        hashed(&view, &diff, &keys).unwrap().without_same()
     };
     for _ in 0..500 {
-        let (from, to) = (hashed(), hashed());
+        let (from, to) = (hashed(&mut rng), hashed(&mut rng));
         let way = from.clone().inverted().then(to.clone());
         assert_eq!(from.way_to(&to), way);
         assert!(from.way_to(&from).is_empty());
+        // Of what is not listed the way on changes nothing.
+        let (mut part, mut whole) = (to.clone(), to);
+        part.accounts.retain(|_| rng.random_range(0..3) > 0);
+        let on = from.onward(&part);
+        whole
+            .accounts
+            .retain(|account| part.account(&account.key).is_some());
+        let kept = from
+            .accounts
+            .iter()
+            .filter(|from| part.account(&from.key).is_none());
+        whole.accounts.extend(kept.cloned());
+        whole.accounts.sort_by_key(|account| account.key);
+        for account in &mut whole.accounts {
+            let Some(to) = part.account(&account.key) else {
+                continue;
+            };
+            let from = from.account(&account.key);
+            let slots = from.iter().flat_map(|from| &from.slots);
+            let kept = slots.filter(|slot| to.slot(&slot.key).is_none());
+            account.slots.extend(kept.map(|slot| SlotChange {
+                new: if to.new.is_some() {
+                    slot.new
+                } else {
+                    U256::ZERO
+                },
+                ..*slot
+            }));
+            account.slots.sort_by_key(|slot| slot.key);
+        }
+        let mut both = [from.clone().then(on), whole.without_same()];
+        // Some slots are known by their hash in one of them only.
+        let accounts = both.iter_mut().flat_map(|changes| &mut changes.accounts);
+        let slots = accounts.flat_map(|account| &mut account.slots);
+        slots.for_each(|slot| slot.slot = None);
+        assert_eq!(both[0], both[1]);
     }
 }
