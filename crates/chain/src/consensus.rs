@@ -141,6 +141,8 @@ pub struct Consensus {
     /// The number of the head that was chosen last, if it could not be followed; zero if even the
     /// number is not known.
     target: Mutex<Option<u64>>,
+    /// The last choice that was found to hang together.
+    chosen: Mutex<Option<ForkChoice>>,
     journal: Option<Mutex<Journal>>,
 }
 
@@ -153,6 +155,7 @@ impl Consensus {
             waiting: Mutex::default(),
             invalid: Mutex::default(),
             target: Mutex::default(),
+            chosen: Mutex::default(),
             journal: None,
         }
     }
@@ -339,6 +342,7 @@ impl Consensus {
         }
         self.check_ancestor("finalized", choice.finalized, &stored)?;
         self.check_ancestor("safe", choice.safe, &stored)?;
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(choice);
         let marks = Marks {
             safe: choice.safe,
             finalized: choice.finalized,
@@ -372,11 +376,11 @@ impl Consensus {
     /// Whether the head is an ancestor of a block that is finalized already: then nothing is to be
     /// done.
     fn is_behind_finalized(&self, head: &StoredHeader) -> Result<bool, Fault> {
-        let Some(finalized) = self.chain.finalized()? else {
+        if !self.chain.is_canonical(&head.id)? {
             return Ok(false);
-        };
-        let canonical = self.chain.canonical_hash(head.id.number)?;
-        Ok(head.id.number < finalized.id.number && canonical == Some(head.id.hash))
+        }
+        let finalized = self.chain.finalized()?;
+        Ok(finalized.is_some_and(|finalized| head.id.number < finalized.id.number))
     }
 
     /// Takes in the block `hash` with those of its ancestors that wait, if they lead to a block that
@@ -446,7 +450,7 @@ impl Consensus {
         hash: B256,
         head: &StoredHeader,
     ) -> Result<(), ForkChoiceError> {
-        if hash.is_zero() || hash == head.id.hash {
+        if hash.is_zero() || hash == head.id.hash || self.is_known_below(hash, head) {
             return Ok(());
         }
         let inconsistent = ForkChoiceError::Inconsistent { what, hash };
@@ -456,7 +460,7 @@ impl Consensus {
         // Down the head's own branch, until it meets the canonical chain or the height is reached.
         let mut block = head.clone();
         while block.id.number > marked.id.number {
-            if self.chain.canonical_hash(block.id.number)? == Some(block.id.hash) {
+            if self.chain.is_canonical(&block.id)? {
                 let canonical = self.chain.canonical_hash(marked.id.number)?;
                 return (canonical == Some(hash)).then_some(()).ok_or(inconsistent);
             }
@@ -466,6 +470,15 @@ impl Consensus {
             }
         }
         (block.id.hash == hash).then_some(()).ok_or(inconsistent)
+    }
+
+    /// Whether a marked block is one that the parent of `head` was chosen with.
+    fn is_known_below(&self, hash: B256, head: &StoredHeader) -> bool {
+        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        chosen.is_some_and(|chosen| {
+            chosen.head == head.header.parent_hash
+                && (hash == chosen.safe || hash == chosen.finalized)
+        })
     }
 
     fn refused(&self, hash: &B256) -> Option<Refused> {

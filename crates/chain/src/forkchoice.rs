@@ -133,9 +133,9 @@ impl Chain {
         let pending = self
             .pending()
             .take()
-            .filter(|(id, prepared, _)| *id == block.id && self.world().is_current(prepared));
+            .filter(|(side, prepared, _)| side.id == block.id && self.world().is_current(prepared));
         match pending {
-            Some((id, prepared, changed)) => {
+            Some((StoredHeader { id, .. }, prepared, changed)) => {
                 // What was prepared is upon the head as it was.
                 route.changed =
                     (route.removed.is_empty() && route.added == [id]).then_some(changed);
@@ -226,7 +226,13 @@ impl Chain {
         });
     }
 
-    fn is_canonical(&self, block: &BlockId) -> Result<bool, Fault> {
+    /// Whether a block is the head or one before it. Reads nothing of blocks as high as that: what was written of
+    /// them last may not be encoded yet.
+    pub(crate) fn is_canonical(&self, block: &BlockId) -> Result<bool, Fault> {
+        let head = self.head().id;
+        if block.number >= head.number {
+            return Ok(*block == head);
+        }
         Ok(self.canonical_hash(block.number)? == Some(block.hash))
     }
 }

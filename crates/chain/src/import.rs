@@ -479,7 +479,7 @@ impl Chain {
                 log(batch);
             });
             self.database().write_completed(batch, later, false)?;
-            *self.pending() = Some((stored.id, prepared, changed));
+            *self.pending() = Some((stored, prepared, changed));
             return Ok(ImportStatus::Side);
         }
         rows.add_to(&mut batch);

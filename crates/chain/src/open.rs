@@ -120,7 +120,7 @@ pub enum OpenError {
 }
 
 /// A block that is not the head yet, what it does to the state, and which accounts it changes.
-type Pending = (BlockId, Prepared, Arc<[Address]>);
+type Pending = (StoredHeader, Prepared, Arc<[Address]>);
 
 /// The chain: blocks, state, head. One at a time may write; reading never waits for it.
 pub struct Chain {
@@ -259,9 +259,16 @@ impl Chain {
     }
 
     /// The head, if it has this hash.
-    pub(crate) fn head_if(&self, hash: &B256) -> Option<StoredHeader> {
+    /// The block with this hash if it is the head, or the one that was taken in last beside it.
+    pub(crate) fn header_in_memory(&self, hash: &B256) -> Option<StoredHeader> {
         let head = self.head_guard();
-        (head.id.hash == *hash).then(|| head.clone())
+        if head.id.hash == *hash {
+            return Some(head.clone());
+        }
+        drop(head);
+        let pending = self.pending();
+        let (block, _, _) = pending.as_ref()?;
+        (block.id.hash == *hash).then(|| block.clone())
     }
 
     pub(crate) fn replace_head(&self, head: StoredHeader) {

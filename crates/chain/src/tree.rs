@@ -39,8 +39,8 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn header(&self, hash: &B256) -> Result<Option<StoredHeader>, Fault> {
-        if let Some(head) = self.head_if(hash) {
-            return Ok(Some(head));
+        if let Some(header) = self.header_in_memory(hash) {
+            return Ok(Some(header));
         }
         let Some(number) = self.number_of(hash)? else {
             return Ok(None);
@@ -201,7 +201,10 @@ impl Chain {
         }
         let number = block.id.number.saturating_sub(1);
         let hash = block.header.parent_hash;
-        self.read_header(BlockId { number, hash }).map(Some)
+        match self.header_in_memory(&hash) {
+            Some(parent) => Ok(Some(parent)),
+            None => self.read_header(BlockId { number, hash }).map(Some),
+        }
     }
 
     /// The ancestors that the ommers of a child of `parent` may hang on, nearest first.

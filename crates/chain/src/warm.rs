@@ -41,7 +41,7 @@ impl Chain {
             .with_prefetch_until(&mut view, &is_over, |view| {
                 let mut executor = Executor::new(self.spec(), header, view);
                 loop {
-                    let is_head = self.head_if(&header.parent_hash).is_some();
+                    let is_head = self.head().id.hash == header.parent_hash;
                     warmed.is_cut = warmed.gas >= most_gas || is_over() || !is_head;
                     if warmed.is_cut {
                         return Ok(warmed);

@@ -173,10 +173,40 @@ fn safe_and_finalized_blocks_are_in_the_chain_of_the_head_or_nothing_changes() {
     let finalized = chain.finalized().unwrap().unwrap();
     assert_eq!(finalized.id.hash, hash(&blocks[51]));
 
+    // Upon what was chosen the same marks hold, and others are looked at.
+    let next = empty_upon(chain, hash(&upon_side), 3);
+    assert!(matches!(
+        new_payload(&consensus, &next),
+        Verdict::Valid(Some(_))
+    ));
+    let choice = ForkChoice {
+        head: hash(&next),
+        ..choice
+    };
+    for wrong in [unknown, HEAD] {
+        let chosen = consensus.fork_choice(ForkChoice {
+            finalized: wrong,
+            ..choice
+        });
+        assert!(matches!(chosen, Err(ForkChoiceError::Inconsistent { .. })));
+    }
+    assert!(matches!(
+        consensus.fork_choice(choice),
+        Ok(Verdict::Valid(_))
+    ));
+    assert_eq!(chain.head().id.hash, hash(&next));
+    // Not upon another block, which has not come through those marks.
+    let other = ForkChoice {
+        head: HEAD,
+        ..choice
+    };
+    let chosen = consensus.fork_choice(other);
+    assert!(matches!(chosen, Err(ForkChoiceError::Inconsistent { .. })));
+
     // A head before what is final is answered and not followed.
     let behind = choose(&consensus, hash(&blocks[45]));
     assert!(matches!(behind, Ok(Verdict::Valid(None))));
-    assert_eq!(chain.head().id.hash, hash(&upon_side));
+    assert_eq!(chain.head().id.hash, hash(&next));
 }
 
 #[test]

@@ -8,8 +8,9 @@ use niwaki_rpc::Backend;
 use niwaki_rules::recover_sender;
 use niwaki_txpool::{HeadChange as PoolChange, Pool};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tracing::{debug, error, warn};
 
 /// Heads that may wait; one that does not fit is made up for by the next.
@@ -43,7 +44,7 @@ impl Follower {
             backend,
             pool,
         };
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("follow-head".to_owned())
             .spawn(move || follow.run(&heads))
             .wrap_err("can't start the thread that follows the head")?;
@@ -54,6 +55,23 @@ impl Follower {
     pub(super) fn stop(self) {
         let _ = self.stop.send(None);
         let _ = self.thread.join();
+    }
+}
+
+/// So long nothing is done about a head that comes by itself: whoever chose it is to have a processor for the answer
+/// first. It takes milliseconds until a thread that runs gives way to one that has just been woken.
+const GRACE: Duration = Duration::from_millis(3);
+
+/// The next head; `None` after the last.
+fn next(heads: &Receiver<Option<Arc<HeadChange>>>) -> Option<Arc<HeadChange>> {
+    match heads.try_recv() {
+        Ok(change) => change,
+        Err(TryRecvError::Disconnected) => None,
+        Err(TryRecvError::Empty) => {
+            let change = heads.recv().ok()??;
+            thread::sleep(GRACE);
+            Some(change)
+        }
     }
 }
 
@@ -91,7 +109,7 @@ struct Following {
 impl Following {
     fn run(&self, heads: &Receiver<Option<Arc<HeadChange>>>) {
         let mut owed = Owed::default();
-        while let Ok(Some(change)) = heads.recv() {
+        while let Some(change) = next(heads) {
             self.backend.head_moved();
             owed.add(&change);
             match self.tell_pool(&change, &owed) {
