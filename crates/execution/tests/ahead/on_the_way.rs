@@ -100,7 +100,7 @@ fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> To
 
 fn compare(fork: Fork) {
     let spec = ChainSpec::single(CHAIN_ID, fork);
-    let mut told_in_all = 0;
+    let (mut told_in_all, mut wiped) = (0, 0);
     for seed in 0..40 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let (state, mut block) = (state(&mut rng), block(&mut rng, fork));
@@ -129,12 +129,16 @@ fn compare(fork: Fork) {
             assert_eq!(told, expected, "seed {seed}, {threads} threads");
         }
         told_in_all += expected.len();
+        let changed = expected.iter().flat_map(|(_, diff)| &diff.accounts);
+        wiped += changed.filter(|(_, change)| change.storage_wiped).count();
     }
     assert!(told_in_all > 160, "{told_in_all}");
+    assert!(wiped > 0, "no account has lost its storage");
 }
 
 #[test]
 fn changes_are_told_from_a_quarter_of_the_gas_on() {
+    compare(Fork::Shanghai);
     compare(Fork::Osaka);
     compare(Fork::Amsterdam);
 }
