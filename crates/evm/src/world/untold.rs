@@ -30,8 +30,8 @@ impl Untold {
 
 impl World<'_> {
     /// What transactions have written since this was called last, as it is now beside the parent state; at
-    /// first all that differs from that. Values may be listed that are what they were in the parent
-    /// state, and codes are not. Linear in what was written; to be called between transactions.
+    /// first [all that differs](Self::diff) from that. From then on values may be listed that are what they were
+    /// in the parent state, and no codes. Linear in what was written; to be called between transactions.
     pub fn take_untold(&mut self) -> StateDiff {
         match self.untold.take() {
             None => {
