@@ -1,6 +1,8 @@
 //! One block: checked, executed, rooted, compared, written.
 
 mod early_root;
+mod errands;
+mod parts;
 
 use crate::forkchoice::Route;
 use crate::indices::adopt;
@@ -10,7 +12,7 @@ use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
 use early_root::Ran;
 use niwaki_execution::{
-    ExecuteError, Executed, Meanwhile, OnTheWay, Shares, apply_body_with, recover_beside,
+    Errands, ExecuteError, Executed, Meanwhile, OnTheWay, Shares, apply_body_then, recover_beside,
 };
 use niwaki_primitives::{
     AccountChanges, Address, B256, Block, Bytes, Encodable2718, Fault, RecoveredBlock, Senders,
@@ -434,16 +436,30 @@ impl Chain {
         view: &View,
         on_the_way: Option<OnTheWay<'_>>,
     ) -> Result<(Executed, Shares), Refusal> {
+        self.execute_then((block, list), view, (on_the_way, None), |executed| executed)
+    }
+
+    /// Executes a block, and does `then` with what came of it.
+    fn execute_then<T>(
+        &self,
+        (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
+        view: &View,
+        (on_the_way, errands): (Option<OnTheWay<'_>>, Option<&dyn Errands>),
+        then: impl FnOnce(Executed) -> T,
+    ) -> Result<(T, Shares), Refusal> {
         let mut post_state = |diff: &StateDiff| {
             let prepared = self.world().prepare(view, diff)?;
             Ok(prepared.root())
         };
-        apply_body_with(
+        let meanwhile = Meanwhile::new(&mut post_state)
+            .calling(on_the_way)
+            .with_errands(errands);
+        apply_body_then(
             self.parallelism(),
             self.spec(),
             (block, list),
-            view,
-            Meanwhile::new(&mut post_state).calling(on_the_way),
+            (view, meanwhile),
+            then,
         )
         .map_err(execute_error)
     }

@@ -4,7 +4,8 @@ use niwaki_execution::receipt_blooms;
 use niwaki_primitives::{B256, Bloom, Receipt};
 use niwaki_threads::Crew;
 use niwaki_trie::OrderedTrie;
-use std::sync::{Arc, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a header tells of receipts.
 #[derive(Debug, Default)]
@@ -53,9 +54,62 @@ const LOT: usize = if cfg!(test) { 2 } else { 64 };
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReceipts {
     crew: Option<Arc<Crew>>,
-    made: Arc<Mutex<Receipts>>,
+    making: Arc<Making>,
     /// How many are there once the last lot is.
     told: usize,
+    /// Whether somebody comes by who goes on with it.
+    is_visited: bool,
+}
+
+/// Who adds receipts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A thread of their own.
+    Crew,
+    /// Whoever comes by.
+    Visitor,
+    /// Whoever has them, since those who come by have too much to do.
+    Caller,
+}
+
+/// What is there, and what waits to be added.
+#[derive(Debug, Default)]
+pub(crate) struct Making {
+    made: Mutex<Receipts>,
+    lot: Mutex<Vec<Receipt>>,
+}
+
+impl Making {
+    /// More that wait, behind those that do.
+    fn put(&self, receipts: &[Receipt]) {
+        if let Ok(mut lot) = self.lot.lock() {
+            lot.extend_from_slice(receipts);
+        }
+    }
+
+    /// Adds what waits, if nobody else is at it; whether anything did. After a panic nothing is added any more.
+    pub(crate) fn go_on(&self) -> bool {
+        let made = self.made.try_lock();
+        made.is_ok_and(|made| self.add(made))
+    }
+
+    /// Adds what waits, once nobody else is at it.
+    fn go_on_in_turn(&self) {
+        if let Ok(made) = self.made.lock() {
+            self.add(made);
+        }
+    }
+
+    fn add(&self, mut made: MutexGuard<'_, Receipts>) -> bool {
+        // The guard is dropped in here, so that a panic marks what it leaves.
+        let add = move || {
+            let lot = self.lot.lock().map(|mut lot| std::mem::take(&mut *lot));
+            let lot = lot.unwrap_or_default();
+            made.extend(&lot);
+            !lot.is_empty()
+        };
+        catch_unwind(AssertUnwindSafe(add)).unwrap_or(false)
+    }
 }
 
 impl EarlyReceipts {
@@ -67,37 +121,65 @@ impl EarlyReceipts {
         }
     }
 
+    /// For whoever comes by to go on with it.
+    pub(crate) fn making(&self) -> Arc<Making> {
+        Arc::clone(&self.making)
+    }
+
     /// Has those that are new among the receipts `so_far` added, if they are many and those before are there.
-    pub(crate) fn go_on(&mut self, so_far: &[Receipt]) {
-        let new = so_far.get(self.told..).unwrap_or_default();
-        let Some(crew) = self.crew.as_ref().filter(|_| new.len() >= LOT) else {
+    pub(crate) fn go_on(&mut self, so_far: &[Receipt], by: By) {
+        self.is_visited = by != By::Crew;
+        let Some(crew) = &self.crew else {
             return;
         };
         // Not where somebody is at it, nor after a panic.
-        let made = self.made.try_lock();
-        if made.map_or(true, |made| made.trie.len() != self.told) {
+        let Ok(made) = self.making.made.try_lock() else {
             return;
-        }
-        let (made, lot) = (Arc::clone(&self.made), new.to_vec());
-        crew.begin(move || {
-            if let Ok(mut made) = made.lock() {
-                made.extend(&lot);
+        };
+        let there = made.trie.len();
+        drop(made);
+        if there == self.told {
+            let new = so_far.get(self.told..).unwrap_or_default();
+            if new.len() < LOT {
+                return;
             }
-        });
-        self.told = so_far.len();
+            self.told = so_far.len();
+            self.making.put(new);
+        }
+        match by {
+            By::Caller => {
+                self.making.go_on();
+            }
+            By::Visitor => {}
+            By::Crew => {
+                let making = Arc::clone(&self.making);
+                crew.begin(move || making.go_on_in_turn());
+            }
+        }
     }
 
     /// `all` receipts of the block, made up of those that are there and the others, while this thread does
     /// `work`.
     pub(crate) fn end_beside<T>(self, all: &[Receipt], work: impl FnOnce() -> T) -> (Receipts, T) {
-        let made = self.made;
-        let end = move || {
+        let making = self.making;
+        let end = || {
             // What a panic has left is nothing to go on from.
-            let made = made.lock().map(|mut made| std::mem::take(&mut *made));
+            let made = making
+                .made
+                .lock()
+                .map(|mut made| std::mem::take(&mut *made));
             let mut own = made.unwrap_or_default();
+            if let Ok(mut lot) = making.lot.lock() {
+                lot.clear();
+            }
             own.extend(all.get(own.trie.len()..).unwrap_or_default());
             own
         };
+        if self.is_visited {
+            making.put(all.get(self.told..).unwrap_or_default());
+            let done = work();
+            return (end(), done);
+        }
         match self.crew {
             Some(crew) => crew.join(end, work),
             None => (end(), work()),
@@ -110,7 +192,6 @@ mod tests {
     use super::*;
     use niwaki_primitives::{Address, Log, LogData};
     use niwaki_trie::ordered_root;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn receipts(count: u8) -> Vec<Receipt> {
         let log = |number: u8| Log {
@@ -129,7 +210,7 @@ mod tests {
 
     /// Waits until what was told is there.
     fn wait_for(early: &EarlyReceipts) {
-        while early.made.lock().unwrap().trie.len() < early.told {
+        while early.making.made.lock().unwrap().trie.len() < early.told {
             std::thread::yield_now();
         }
     }
@@ -150,7 +231,7 @@ mod tests {
             for step in [1, 2, 7, 64, 250] {
                 let mut early = EarlyReceipts::new();
                 for so_far in (0..all.len()).step_by(step) {
-                    early.go_on(&all[..so_far]);
+                    early.go_on(&all[..so_far], By::Crew);
                     assert!(so_far - early.told < LOT);
                     // The last lot may be in work at the end.
                     if so_far + step < all.len() {
@@ -167,18 +248,51 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_by_or_has_them_adds_them_too() {
+        let all = receipts(200);
+        for step in [1, 3, 64] {
+            for every in [1, 5, 1000] {
+                let mut early = EarlyReceipts::new();
+                let making = early.making();
+                for (look, so_far) in (0..all.len()).step_by(step).enumerate() {
+                    // Now the one, now the other.
+                    let by = match look % 7 {
+                        0 => By::Caller,
+                        _ => By::Visitor,
+                    };
+                    early.go_on(&all[..so_far], by);
+                    if by == By::Caller {
+                        assert_eq!(making.made.lock().unwrap().trie.len(), early.told);
+                    }
+                    if look % every == 0 {
+                        making.go_on();
+                    }
+                }
+                // Somebody comes by while the end is made, or nobody.
+                let (receipts, _) = early.end_beside(&all, || {
+                    if every < 1000 {
+                        assert!(making.go_on() || step == 1);
+                    }
+                });
+                assert_are_of(&receipts, &all);
+                assert!(!making.go_on(), "nothing is left");
+            }
+        }
+    }
+
+    #[test]
     fn what_fails_beside_is_made_at_the_end() {
         let all = receipts(30);
         let mut early = EarlyReceipts::new();
-        early.go_on(&all[..10]);
+        early.go_on(&all[..10], By::Crew);
         wait_for(&early);
-        let made = Arc::clone(&early.made);
+        let making = early.making();
         let fails = || {
-            let _made = made.lock().unwrap();
+            let _made = making.made.lock().unwrap();
             panic!("as it should")
         };
         assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
-        early.go_on(&all);
+        early.go_on(&all, By::Crew);
         assert_eq!(early.told, 10);
         assert_are_of(&early.end_beside(&all, || ()).0, &all);
         let early = EarlyReceipts::new();

@@ -140,7 +140,7 @@ impl Executor<'_> {
     }
 
     /// What has come of a block that has ended.
-    pub(crate) fn executed(mut self, receipts: Vec<Receipt>, requests: Vec<Bytes>) -> Executed {
+    pub(crate) fn executed(&mut self, receipts: Vec<Receipt>, requests: Vec<Bytes>) -> Executed {
         let world = self.evm.world();
         world.close_access_index();
         let block_access_list = world.take_access_list();

@@ -25,11 +25,11 @@ pub use blooms::{logs_bloom, receipt_blooms};
 pub use body::{Executed, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use list_diff::diff_of_access_list;
-pub use meanwhile::{Meanwhile, OnTheWay, PostState, SoFar};
+pub use meanwhile::{Errands, Meanwhile, OnTheWay, PostState, SoFar};
 pub use overlay::Overlay;
 pub use parallel::{
-    Dependences, Parallelism, Shares, Span, Step, apply_body_on, apply_body_with, dependences_of,
-    figures, process_transactions_with,
+    Dependences, Parallelism, Shares, Span, Step, apply_body_on, apply_body_then, apply_body_with,
+    dependences_of, figures, process_transactions_with,
 };
 pub use senders::{Recovering, recover_beside};
 pub use transaction::{TransactionError, TransactionResult};

@@ -20,17 +20,30 @@ pub struct SoFar<'a> {
 /// Is told how far a block has come.
 pub type OnTheWay<'a> = Box<dyn FnMut(SoFar<'_>) + 'a>;
 
+/// What else is to be done while a block is executed, by whoever runs its transactions ahead. Nothing of it panics.
+pub trait Errands: Sync {
+    /// Runs one that the end of the block will wait for, if there is one; whether there was.
+    fn run(&self) -> bool;
+
+    /// Runs one that is of use if there is nothing else, but for running transactions ahead; whether there was one.
+    fn run_lesser(&self) -> bool;
+
+    /// Does what is left when nothing runs ahead any more, at most until the caller is done with the block.
+    fn run_rest(&self);
+}
+
 /// Into how many parts the gas of a block is divided.
 const PARTS: u32 = 64;
 
 /// The first part after which somebody is called.
-const FIRST: u32 = PARTS / 4;
+const FIRST: u32 = PARTS / 16;
 
 /// See the module.
 #[expect(missing_debug_implementations, reason = "functions")]
 pub struct Meanwhile<'a> {
     pub(crate) post_state: PostState<'a>,
     on_the_way: Option<OnTheWay<'a>>,
+    pub(crate) errands: Option<&'a dyn Errands>,
     /// How much of the gas must be used before it is called again.
     next_part: u32,
 }
@@ -41,14 +54,21 @@ impl<'a> Meanwhile<'a> {
         Self {
             post_state,
             on_the_way: None,
+            errands: None,
             next_part: FIRST,
         }
     }
 
-    /// The same, and is called when a quarter of the gas is used that the header tells, with each further part
+    /// The same, and is called when a sixteenth of the gas is used that the header tells, with each further part
     /// but the last, and in the end, when nothing is left but to put together what came of it.
     pub fn calling(self, on_the_way: Option<OnTheWay<'a>>) -> Self {
         Self { on_the_way, ..self }
+    }
+
+    /// The same, and whoever runs transactions ahead runs errands too: for callers that leave no processor to
+    /// threads of their own.
+    pub fn with_errands(self, errands: Option<&'a dyn Errands>) -> Self {
+        Self { errands, ..self }
     }
 
     /// A transaction of the block of `header` has ended; the last of `receipts` is its.

@@ -209,8 +209,24 @@ pub fn apply_body_with(
     spec: &ChainSpec,
     (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
     view: &(dyn StateView + Sync),
-    mut meanwhile: Meanwhile<'_>,
+    meanwhile: Meanwhile<'_>,
 ) -> Result<(Executed, Shares), ExecuteError> {
+    let then = |executed| executed;
+    apply_body_then(parallelism, spec, (block, list), (view, meanwhile), then)
+}
+
+/// As [`apply_body_with`], and what `then` makes of it, while those who have run transactions ahead, or been called
+/// between two of them, end what they are at.
+///
+/// # Errors
+/// As [`apply_body`](crate::apply_body).
+pub fn apply_body_then<T>(
+    parallelism: Parallelism,
+    spec: &ChainSpec,
+    (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
+    (view, mut meanwhile): (&(dyn StateView + Sync), Meanwhile<'_>),
+    then: impl FnOnce(Executed) -> T,
+) -> Result<(T, Shares), ExecuteError> {
     let Block { header, body } = &block.block;
     let clock = parallelism.clock;
     let parallelism = parallelism.for_block(spec, &block.block);
@@ -220,12 +236,18 @@ pub fn apply_body_with(
     let mut executor = Executor::new(spec, header, view);
     executor.begin_block(spec, header)?;
     let before = Before::of(&committed, listed.as_ref());
-    let (receipts, mut shares) =
-        executor.process(parallelism, spec, block, (before, &mut meanwhile))?;
-    shares.ended = clock.map(|now| now());
-    let requests = executor.end_block(spec, (header, body), &receipts)?;
-    meanwhile.tell(&mut executor, &receipts, true);
-    Ok((executor.executed(receipts, requests), shares))
+    let mut ended = None;
+    let with = (before, &mut meanwhile);
+    let end =
+        |executor: &mut Executor<'_>, receipts: Vec<Receipt>, meanwhile: &mut Meanwhile<'_>| {
+            ended = clock.map(|now| now());
+            let requests = executor.end_block(spec, (header, body), &receipts)?;
+            meanwhile.tell(executor, &receipts, true);
+            Ok(then(executor.executed(receipts, requests)))
+        };
+    let (done, mut shares) = executor.process(parallelism, spec, block, with, end)?;
+    shares.ended = ended;
+    Ok((done, shares))
 }
 
 /// As [`apply_body_with`], the transactions alone, without what comes before and after them; receipts
@@ -247,37 +269,29 @@ pub fn process_transactions_with(
     let before = Before::of(&committed, listed.as_ref());
     let mut no_root = |_: &_| Ok(B256::ZERO);
     let mut meanwhile = Meanwhile::new(&mut no_root);
-    let (receipts, shares) =
-        executor.process(parallelism, spec, block, (before, &mut meanwhile))?;
+    let with = (before, &mut meanwhile);
+    let end = |_: &mut Executor<'_>, receipts, _: &mut Meanwhile<'_>| Ok(receipts);
+    let (receipts, shares) = executor.process(parallelism, spec, block, with, end)?;
     Ok((receipts, shares, executor.diff()))
 }
 
 impl<'v> Executor<'v> {
     /// Processes the transactions of a block, whose beginning has been run: one after the other, or some of
-    /// them ahead of their turn, upon what is `before` them.
-    fn process(
+    /// them ahead of their turn, upon what is `before` them. Then does what `end` is with their receipts, while
+    /// others end what they are at.
+    fn process<T>(
         &mut self,
         parallelism: Option<Parallelism>,
         spec: &ChainSpec,
         block: &RecoveredBlock,
         (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
-    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
-        if let Some(parallelism) = parallelism {
-            return self.process_ahead(parallelism, spec, block, (before, meanwhile));
-        }
-        let receipts = self.process_transactions(block, meanwhile)?;
-        let shares = Shares::in_turn(receipts.len());
-        Ok((receipts, shares))
-    }
-
-    /// Processes the transactions of a block, some of them ahead of their turn.
-    fn process_ahead(
-        &mut self,
-        parallelism: Parallelism,
-        spec: &ChainSpec,
-        block: &RecoveredBlock,
-        (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
-    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+        end: impl FnOnce(&mut Self, Vec<Receipt>, &mut Meanwhile<'_>) -> Result<T, ExecuteError>,
+    ) -> Result<(T, Shares), ExecuteError> {
+        let Some(parallelism) = parallelism else {
+            let receipts = self.process_transactions(block, meanwhile)?;
+            let shares = Shares::in_turn(receipts.len());
+            return Ok((end(self, receipts, meanwhile)?, shares));
+        };
         let transactions = block.block.body.transactions.len();
         let clock = parallelism.clock.filter(|_| parallelism.notes_spans);
         let committer = std::thread::current();
@@ -290,39 +304,47 @@ impl<'v> Executor<'v> {
             wasted_gas: AtomicU64::new(0),
             failed: AtomicUsize::new(0),
             all_ahead: parallelism.all_ahead,
+            errands: meanwhile.errands,
             timeline: clock.map(Timeline::new),
         };
-        let (receipts, mut shares) = self.process_on(parallelism, &run, (before, meanwhile))?;
+        let (done, mut shares) = self.process_on(parallelism, &run, (before, meanwhile), end)?;
         shares.failed = run.failed.into_inner();
         shares.spans = run.timeline.map(Timeline::into_spans).unwrap_or_default();
-        Ok((receipts, shares))
+        Ok((done, shares))
     }
 
-    fn process_on(
+    /// Processes the transactions of a block, some of them ahead of their turn, and does what `end` is.
+    fn process_on<T>(
         &mut self,
         parallelism: Parallelism,
         run: &Run<'_>,
         (before, meanwhile): (Before<'v>, &mut Meanwhile<'_>),
-    ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
+        end: impl FnOnce(&mut Self, Vec<Receipt>, &mut Meanwhile<'_>) -> Result<T, ExecuteError>,
+    ) -> Result<(T, Shares), ExecuteError> {
         if parallelism.all_ahead {
             before.hear(self.evm.world());
-            run.work();
+            run.work(|| false);
         }
         let helpers = parallelism.threads.saturating_sub(1);
         let Some(crew) = crew(helpers) else {
-            return self.commit_all(run, meanwhile, |_| true);
+            let (receipts, shares) = self.commit_all(run, meanwhile, |_| true)?;
+            return Ok((end(self, receipts, meanwhile)?, shares));
         };
         let mut call = Call::new(parallelism.clock);
         crew.scope(|beside| {
-            let _over = Over(run);
-            self.commit_all(run, meanwhile, |executor| {
+            let over = Over(run);
+            let committed = self.commit_all(run, meanwhile, |executor| {
                 let is_due = call.is_due(executor.used.gas, run);
                 if is_due {
                     before.hear(executor.evm.world());
-                    beside.call(helpers, || run.work());
+                    run.call_for_help();
+                    beside.call(helpers, || run.help());
                 }
                 is_due
-            })
+            });
+            drop(over);
+            let (receipts, shares) = committed?;
+            Ok((end(self, receipts, meanwhile)?, shares))
         })
     }
 

@@ -36,13 +36,15 @@ pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering
         && let Some(crew) = crew(helpers)
     {
         let block = Arc::clone(block);
-        crew.call(wanted, move || while recover_next(&block) {});
+        crew.call(wanted, move || {
+            while !block.senders.is_handed_over() && recover_next(&block) {}
+        });
     }
     Recovering(Arc::clone(block))
 }
 
 /// Recovers the next senders that nobody has taken, and makes them known; whether there were any.
-fn recover_next(block: &RecoveredBlock) -> bool {
+pub(crate) fn recover_next(block: &RecoveredBlock) -> bool {
     let next = std::iter::from_fn(|| block.senders.take_next());
     let lot: Vec<usize> = next.take(LOT).collect();
     let transactions = &block.block.body.transactions;

@@ -3,6 +3,8 @@
 
 #[path = "ahead/dependences.rs"]
 mod dependences;
+#[path = "ahead/errands.rs"]
+mod errands;
 #[path = "ahead/listed.rs"]
 mod listed;
 #[path = "ahead/on_the_way.rs"]

@@ -104,7 +104,9 @@ fn count_until(
     let helpers: Vec<_> = (0..helpers)
         .map(|_| {
             let (places, done) = (Arc::clone(&places), Arc::clone(&done));
-            helper(&ended, move || places.work(is_wanted, ahead(done)))
+            helper(&ended, move || {
+                places.work(is_wanted, ahead(done), || false)
+            })
         })
         .collect();
     for index in 0..length {
@@ -164,7 +166,7 @@ fn after_the_end_helpers_go_home() {
     in_every_order(3, || {
         let places: Arc<Places<()>> = Arc::new(Places::new(3, thread::current(), false));
         let (ended, ahead) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&places));
-        let helper = helper(&ended, move || ahead.work(|_| true, |_| ()));
+        let helper = helper(&ended, move || ahead.work(|_| true, |_| (), || false));
         // As when a block is refused at its first transaction.
         places.end();
         join_all(vec![helper], &ended);

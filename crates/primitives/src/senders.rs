@@ -5,7 +5,7 @@
 
 use alloy_primitives::Address;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The senders of a block's transactions, in order, as far as they are known.
 #[derive(Debug, Default)]
@@ -16,6 +16,7 @@ pub struct Senders {
     /// A clock that never goes back, nanoseconds, if it is to be noted what senders cost in turn.
     clock: Option<fn() -> u64>,
     in_turn_ns: AtomicU64,
+    is_handed_over: AtomicBool,
 }
 
 impl Senders {
@@ -72,6 +73,16 @@ impl Senders {
                 return Some(next);
             }
         }
+    }
+
+    /// From here on others take what is left, among other work: whoever does nothing else is to leave it to them.
+    pub fn hand_over(&self) {
+        self.is_handed_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether others take what is left.
+    pub fn is_handed_over(&self) -> bool {
+        self.is_handed_over.load(Ordering::Relaxed)
     }
 
     /// From here on nobody finds anything to take.

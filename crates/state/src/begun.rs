@@ -7,43 +7,67 @@ use crate::tries::Tries;
 use crate::{View, WorldState};
 use niwaki_primitives::{Fault, StateDiff};
 
-/// So many accounts and slots, or one account with all its slots, go into the tries at once: in a
-/// millisecond or so, as long as nobody has changed thousands of slots of one account.
-pub(crate) const LOT: usize = if cfg!(test) { 8 } else { 512 };
+/// So many accounts and slots, or one account with all its slots, go into the tries at once: in half a
+/// millisecond or so, as long as nobody has changed hundreds of slots of one account.
+pub(crate) const LOT: usize = if cfg!(test) { 8 } else { 256 };
+
+/// The same when nothing more will come: whoever makes the root waits for no longer.
+const LAST_LOT: usize = 32;
+
+/// What is yet to go into the tries of a part of what a block changes.
+#[derive(Clone, Debug)]
+pub struct BegunRoot {
+    left: Changes,
+}
+
+impl BegunRoot {
+    /// Whether all of it is in the tries.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty()
+    }
+}
 
 impl WorldState {
-    /// Moves the tries on, on this thread alone, to how accounts and slots of `part` are in the state to come, of
-    /// which `view` is the parent's: a state on the way to one that is prepared later, which has less to do
-    /// then. What `part` does not list stays as an earlier part has left it. Whether it did, some of it at least:
-    /// no further once that `is_over`, and not where the head has moved, nor when so many rows have changed that
-    /// the way would have to begin again.
+    /// How accounts and slots of `part` are in the state to come, of which `view` is the parent's, to go into the
+    /// tries.
     ///
     /// # Errors
     /// As [`WorldState::prepare`].
-    pub fn begin_root(
+    pub fn begin_root(&self, view: &View, part: &StateDiff) -> Result<BegunRoot, Fault> {
+        let left = self.hashed_part(view, part)?;
+        Ok(BegunRoot { left })
+    }
+
+    /// Moves the tries on by a lot of what was begun, on this thread alone: to a state on the way to one that is
+    /// prepared later, which has less to do then. What is not listed stays as an earlier part has left it.
+    /// Whether that may be done again. Nothing is done once that `is_over`, nor where the head has moved, nor when
+    /// so many rows have changed that the way would have to begin again.
+    ///
+    /// # Errors
+    /// As [`WorldState::prepare`].
+    pub fn go_on_with_root(
         &self,
         view: &View,
-        part: &StateDiff,
+        begun: &mut BegunRoot,
+        is_last: bool,
         is_over: &dyn Fn() -> bool,
     ) -> Result<bool, Fault> {
-        if is_over() {
-            return Ok(false);
-        }
-        let mut left = self.hashed_part(view, part)?;
         let mut tries = self.tries();
-        if self.head() != Some(view.head()) {
+        // Whoever waits for the tries waits for one lot.
+        if begun.is_done()
+            || is_over()
+            || self.head() != Some(view.head())
+            || tries.have_moved_far()
+        {
             return Ok(false);
         }
         let before = view.overlay().map(|overlay| overlay.layers.clone());
         let before = before.unwrap_or_default();
-        let mut has_moved = false;
-        // Whoever waits for the end of it waits for one lot.
-        while !left.is_empty() && !is_over() && !tries.have_moved_far() {
-            let lot = left.take_lot(LOT);
-            tries.alone(|tries| self.move_on(tries, view, &before, lot))?;
-            has_moved = true;
-        }
-        Ok(has_moved)
+        let lot = begun
+            .left
+            .take_lot(if is_last { LAST_LOT.min(LOT) } else { LOT });
+        tries.alone(|tries| self.move_on(tries, view, &before, lot))?;
+        Ok(!begun.is_done())
     }
 
     /// Moves `tries` on by `part`, if they are one step from the state that is `before` away from the head's, and

@@ -68,6 +68,21 @@ impl AccountChange {
         self.slots.get(at)
     }
 
+    /// These changes, then `next`, of the same account.
+    fn join(&mut self, next: Self) {
+        let mut is_dropped = false;
+        let join = |first: &mut SlotChange, second: SlotChange| {
+            first.slot = first.slot.or(second.slot);
+            first.new = second.new;
+            is_dropped |= first.prior == first.new;
+        };
+        merge(&mut self.slots, next.slots, |slot| &slot.key, join);
+        if is_dropped {
+            self.slots.retain(|slot| slot.prior != slot.new);
+        }
+        self.new = next.new;
+    }
+
     fn invert(&mut self) {
         std::mem::swap(&mut self.prior, &mut self.new);
         for slot in &mut self.slots {
@@ -204,23 +219,17 @@ impl Changes {
     }
 
     /// These changes, then `next`, as one. What ends as it began is dropped.
-    pub fn then(self, next: Self) -> Self {
-        let join = |first: AccountChange, second: AccountChange| {
-            let key = |slot: &SlotChange| slot.key;
-            let slots = merge(first.slots, second.slots, key, |first, second| SlotChange {
-                slot: first.slot.or(second.slot),
-                new: second.new,
-                ..first
-            });
-            AccountChange {
-                new: second.new,
-                slots: slots.into_iter().filter(|s| s.prior != s.new).collect(),
-                ..first
-            }
+    pub fn then(mut self, next: Self) -> Self {
+        let mut is_dropped = false;
+        let join = |first: &mut AccountChange, second: AccountChange| {
+            first.join(second);
+            is_dropped |= first.is_nothing();
         };
-        let mut accounts = merge(self.accounts, next.accounts, |account| account.key, join);
-        accounts.retain(|account| !account.is_nothing());
-        Self { accounts }
+        merge(&mut self.accounts, next.accounts, |a| &a.key, join);
+        if is_dropped {
+            self.accounts.retain(|account| !account.is_nothing());
+        }
+        self
     }
 }
 
@@ -274,34 +283,31 @@ fn pairs<'a, T>(
     })
 }
 
-/// Merges two ascending lists; `join` makes one of two items with the same key.
+/// Merges an ascending list into another, in place; `join` adds an item to the one with the same key.
 fn merge<T>(
-    first: Vec<T>,
+    first: &mut Vec<T>,
     second: Vec<T>,
-    key: impl Fn(&T) -> B256,
-    join: impl Fn(T, T) -> T,
-) -> Vec<T> {
-    if second.is_empty() {
-        return first;
-    }
+    key: impl Fn(&T) -> &B256,
+    mut join: impl FnMut(&mut T, T),
+) {
     if first.is_empty() {
-        return second;
+        *first = second;
+        return;
     }
-    let mut merged = Vec::with_capacity(first.len() + second.len());
-    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
-    loop {
-        let order = match (first.peek(), second.peek()) {
-            (Some(a), Some(b)) => key(a).cmp(&key(b)),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => return merged,
-        };
-        match order {
-            Ordering::Less => merged.extend(first.next()),
-            Ordering::Greater => merged.extend(second.next()),
-            Ordering::Equal => {
-                merged.extend(first.next().zip(second.next()).map(|(a, b)| join(a, b)))
+    let (mut from, sorted) = (0, first.len());
+    for item in second {
+        let old = &mut first[from..sorted];
+        match old.binary_search_by(|old| key(old).cmp(key(&item))) {
+            Ok(at) => {
+                join(&mut old[at], item);
+                from += at;
+            }
+            Err(at) => {
+                from += at;
+                first.push(item);
             }
         }
     }
+    // Two ascending runs.
+    first.sort_by(|a, b| key(a).cmp(key(b)));
 }

@@ -32,6 +32,7 @@ mod visit;
 mod ways;
 mod world;
 
+pub use begun::BegunRoot;
 pub use cache::{CacheFigures, HitRate};
 pub use changes::{AccountChange, Changes, SlotChange};
 pub use check::{CheckSummary, Problem};
@@ -40,6 +41,7 @@ pub use genesis::{GenesisAccount, genesis_root};
 pub use load::{GenesisLoad, KeptLoad, LoadError, LoadReport};
 pub use log::{LogRow, TrieLogError};
 pub use past::PastView;
+pub use prefetch::ReadingAhead;
 pub use repair::{RepairError, RepairReport, StateRepair};
 pub use root::Prepared;
 pub use view::View;

@@ -5,12 +5,13 @@
 //! decides anything: what it misses, or fails to read, the root reads by itself.
 
 use crate::disk_trie::{DiskTrie, Rows};
+use crate::tries::Tries;
 use crate::{View, WorldState};
 use niwaki_primitives::{Address, B256, U256};
 use niwaki_threads::Crew;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -38,6 +39,49 @@ const LOT: usize = 32;
 /// each value that it reads.
 const LOOKS: Duration = Duration::from_micros(300);
 
+/// What is read ahead for the view of some work.
+#[expect(missing_debug_implementations, reason = "a function")]
+pub struct ReadingAhead<'a> {
+    world: &'a WorldState,
+    waiting: Mutex<Waiting>,
+    until: Until<'a>,
+    /// Whether the thread beside reads no more.
+    is_left_to_others: AtomicBool,
+}
+
+/// Nothing is read ahead any more once that the flag is set, or the function says so.
+#[derive(Clone, Copy)]
+struct Until<'a> {
+    ended: &'a AtomicBool,
+    is_over: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl Until<'_> {
+    fn is_over(&self, tries: &Tries) -> bool {
+        let is_over = |is_over: &(dyn Fn() -> bool + Sync)| is_over() || tries.are_full();
+        self.ended.load(Ordering::Relaxed) || self.is_over.is_some_and(is_over)
+    }
+}
+
+/// What was told, and nobody has begun to read.
+#[derive(Debug)]
+struct Waiting {
+    told: Receiver<Touched>,
+    lot: Vec<Touched>,
+}
+
+impl Waiting {
+    /// The next ones to read together, if there are at least so many.
+    fn take(&mut self, least: usize) -> Vec<Touched> {
+        let room = LOT.saturating_sub(self.lot.len());
+        self.lot.extend(self.told.try_iter().take(room));
+        match self.lot.len() >= least {
+            true => std::mem::take(&mut self.lot),
+            false => Vec::new(),
+        }
+    }
+}
+
 impl WorldState {
     /// Does `work` with `view`, while a thread beside brings into memory the trie nodes on the way
     /// to what `work` reads, until it is over or says that it has `ended`. Worth it for work of a
@@ -47,9 +91,10 @@ impl WorldState {
         &self,
         view: &mut View,
         ended: &AtomicBool,
-        work: impl FnOnce(&View) -> T,
+        work: impl FnOnce(&View, &ReadingAhead<'_>) -> T,
     ) -> T {
-        self.prefetching("prefetch", view, (ended, None), work)
+        let is_over = None;
+        self.prefetching("prefetch", view, Until { ended, is_over }, work)
     }
 
     /// The same for work that is no block's. A block may be waiting for the tries: nothing is brought in any
@@ -60,29 +105,39 @@ impl WorldState {
         is_over: &(dyn Fn() -> bool + Sync),
         work: impl FnOnce(&View) -> T,
     ) -> T {
-        let until = (&AtomicBool::new(false), Some(is_over));
-        self.prefetching("warming", view, until, work)
+        let (ended, is_over) = (&AtomicBool::new(false), Some(is_over));
+        let work = |view: &View, _: &ReadingAhead<'_>| work(view);
+        self.prefetching("warming", view, Until { ended, is_over }, work)
     }
 
     fn prefetching<T>(
         &self,
         purpose: &'static str,
         view: &mut View,
-        (ended, is_over): (&AtomicBool, Option<&(dyn Fn() -> bool + Sync)>),
-        work: impl FnOnce(&View) -> T,
+        until: Until<'_>,
+        work: impl FnOnce(&View, &ReadingAhead<'_>) -> T,
     ) -> T {
-        let Some(crew) = Crew::of(purpose, 1) else {
-            return work(view);
+        let (sender, told) = sync_channel(QUEUE);
+        let reading = ReadingAhead {
+            world: self,
+            waiting: Mutex::new(Waiting {
+                told,
+                lot: Vec::new(),
+            }),
+            until,
+            is_left_to_others: AtomicBool::new(false),
         };
-        let (sender, touched) = sync_channel(QUEUE);
+        let Some(crew) = Crew::of(purpose, 1) else {
+            return work(view, &reading);
+        };
         let reader = &OnceLock::new();
         crew.scope(|beside| {
-            beside.begin(move || {
+            beside.begin(|| {
                 let _ = reader.set(thread::current());
-                self.read_ahead(&touched, ended, is_over);
+                reading.read_to_the_end();
             });
-            let telling = Telling::new(view, (sender, reader), ended);
-            work(telling.view)
+            let telling = Telling::new(view, (sender, reader), until.ended);
+            work(telling.view, &reading)
         })
     }
 
@@ -107,35 +162,47 @@ impl WorldState {
             tries.count(&source);
         }
     }
+}
 
-    fn read_ahead(
-        &self,
-        touched: &Receiver<Touched>,
-        ended: &AtomicBool,
-        is_over: Option<&(dyn Fn() -> bool + Sync)>,
-    ) {
-        loop {
-            let first = match touched.try_recv() {
-                Ok(first) => first,
-                Err(TryRecvError::Empty) => {
-                    thread::park_timeout(LOOKS);
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => return,
-            };
-            if ended.load(Ordering::Relaxed) || is_over.is_some_and(|is_over| is_over()) {
-                continue;
+impl ReadingAhead<'_> {
+    /// From here on the thread beside reads nothing: others [go on](Self::go_on) with it when they have time.
+    pub fn leave_to_others(&self) {
+        self.is_left_to_others.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads some of what waits, if it is enough for a lot; whether it was, and nobody else was at it.
+    pub fn go_on(&self) -> bool {
+        self.read_some(LOT)
+    }
+
+    fn read_some(&self, least: usize) -> bool {
+        let Ok(mut waiting) = self.waiting.try_lock() else {
+            return false;
+        };
+        let lot = waiting.take(least);
+        drop(waiting);
+        if lot.is_empty() {
+            return false;
+        }
+        let mut tries = self.world.tries();
+        if self.until.is_over(&tries) {
+            return true;
+        }
+        let source = DiskTrie::new(Rows::Now(self.world.database()), &[]);
+        // What can't be read comes back to whoever needs it.
+        let _ = tries.load(&source, &lot);
+        tries.count(&source);
+        true
+    }
+
+    /// Reads what is told, until it is over or others do that.
+    fn read_to_the_end(&self) {
+        while !self.until.ended.load(Ordering::Relaxed)
+            && !self.is_left_to_others.load(Ordering::Relaxed)
+        {
+            if !self.read_some(1) {
+                thread::park_timeout(LOOKS);
             }
-            let lot = std::iter::once(first).chain(touched.try_iter().take(LOT));
-            let lot: Vec<Touched> = lot.collect();
-            let mut tries = self.tries();
-            if is_over.is_some_and(|is_over| is_over() || tries.are_full()) {
-                continue;
-            }
-            let source = DiskTrie::new(Rows::Now(self.database()), &[]);
-            // What can't be read comes back to whoever needs it.
-            let _ = tries.load(&source, &lot);
-            tries.count(&source);
         }
     }
 }

@@ -17,6 +17,9 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// The same of the first one, which grows as needed, because most batches are small.
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
+/// As many changes have room at once as a chunk of such rows has.
+const BYTES_PER_CHANGE: usize = 256;
+
 /// One put or delete; key and value stand one after the other in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -95,6 +98,7 @@ impl Batch {
                 2 * CHUNK_BYTES
             };
             self.chunks.push(Vec::with_capacity(bytes));
+            self.changes.reserve(bytes / BYTES_PER_CHANGE);
         }
         let chunk = self.chunks.len() - 1;
         let bytes = &mut self.chunks[chunk];

@@ -17,6 +17,11 @@ use std::sync::{Mutex, PoisonError};
 /// batch keccak, few enough for all of them to stay in a core's cache until they are hashed.
 const LEAVES_PER_PART: usize = 128;
 
+/// The same where several threads take parts: each finds several, so that all end together, of so many leaves at
+/// least.
+const LEAST_PER_PART: usize = 16;
+const PARTS_PER_THREAD: usize = 8;
+
 /// How the tries of a block are changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
@@ -58,12 +63,12 @@ pub fn update_tries<R: Default + Send>(
     let clock = work.clock;
     let source = Source { view, clock };
     let leaves: usize = updates.iter().map(|update| update.leaves.len()).sum();
-    if work.threads <= 1 || leaves <= LEAVES_PER_PART {
+    if work.threads <= 1 || leaves <= 2 * LEAST_PER_PART {
         let mut rows = R::default();
         let mut sink = |owner: &Owner, path: &Path, row: Option<&[u8]>| {
             tell(&mut rows, owner, path, row);
         };
-        for part in parts(&mut updates) {
+        for part in parts(&mut updates, LEAVES_PER_PART) {
             source.update(part, &mut sink)?;
         }
         return Ok(vec![rows]);
@@ -81,13 +86,15 @@ fn on_threads<R: Default + Send>(
     threads: usize,
     tell: &Tell<R>,
 ) -> Result<Vec<R>, Fault> {
+    let leaves: usize = updates.iter().map(|update| update.leaves.len()).sum();
+    let size = (leaves / (PARTS_PER_THREAD * threads)).clamp(LEAST_PER_PART, LEAVES_PER_PART);
     let (mut split, mut whole) = (Vec::new(), Vec::new());
     for update in updates {
         let has_nibbles = update
             .leaves
             .first()
             .is_some_and(|leaf| !leaf.key.is_empty());
-        match has_nibbles && update.leaves.len() > LEAVES_PER_PART {
+        match has_nibbles && update.leaves.len() > 2 * size {
             true => split.push(Split::new(source, update)?),
             false => whole.push(update),
         }
@@ -100,7 +107,7 @@ fn on_threads<R: Default + Send>(
     for (index, split) in split.iter_mut().enumerate() {
         jobs.extend(split.jobs(index));
     }
-    jobs.extend(parts(&mut whole).map(Job::Whole));
+    jobs.extend(parts(&mut whole, size).map(Job::Whole));
     let (outcomes, mut rows) = run(source, jobs, threads, tell);
 
     for below in outcomes {
@@ -178,16 +185,17 @@ fn do_job<'b>(source: Source<'_>, job: Job<'_, 'b>, rows: &mut Rows<'_>) -> Opti
     }
 }
 
-/// `updates` in parts of about [`LEAVES_PER_PART`] leaves, each of one trie at least.
+/// `updates` in parts of about `size` leaves, each of one trie at least.
 fn parts<'a, 'b>(
     updates: &'a mut [TrieUpdate<'b>],
+    size: usize,
 ) -> impl Iterator<Item = &'a mut [TrieUpdate<'b>]> {
     let mut rest = Some(updates);
     std::iter::from_fn(move || {
         let updates = rest.take().filter(|rest| !rest.is_empty())?;
         let mut taken = 0;
         let fits = |update: &&TrieUpdate<'_>| {
-            let has_room = taken < LEAVES_PER_PART;
+            let has_room = taken < size;
             taken += update.leaves.len();
             has_room
         };

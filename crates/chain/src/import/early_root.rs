@@ -6,17 +6,18 @@
 //! into the tries, and the root is made from there. Whatever comes of a block that is refused stays in
 //! memory, and the next one begins at it.
 
+use super::errands::BesideBlock;
+use super::parts::Parts;
 use super::{PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
-use crate::receipts::{EarlyReceipts, Receipts};
-use niwaki_execution::{Executed, Shares, SoFar, diff_of_access_list};
+use crate::receipts::{By, EarlyReceipts, Receipts};
+use niwaki_execution::{Errands, Executed, OnTheWay, Shares, SoFar, diff_of_access_list};
 use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
-use niwaki_state::{Prepared, View};
+use niwaki_state::{Prepared, ReadingAhead, View};
 use niwaki_threads::Crew;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
 /// they work, so they may be more than processors.
@@ -26,21 +27,6 @@ const READERS: usize = 6;
 struct EarlyRoot {
     diff: StateDiff,
     prepared: Prepared,
-}
-
-/// The roots that are begun of a block, one after the other.
-#[derive(Default)]
-struct Begun {
-    /// Hears of the last one when it is done; of one that fails, that nobody tells any more.
-    last: Option<Receiver<()>>,
-}
-
-impl Begun {
-    /// Whether the last one is over.
-    fn is_free(&mut self) -> bool {
-        let last = self.last.as_ref().map(Receiver::try_recv);
-        last != Some(Err(TryRecvError::Empty))
-    }
 }
 
 type Outcome = Result<(Executed, Shares), Refusal>;
@@ -96,7 +82,9 @@ impl Chain {
             Some(list) if is_long => self.run_beside_root((block, list), view),
             None if is_long => {
                 let is_executed = AtomicBool::new(false);
-                let work = |view: &View| self.run_beside_tries(block, (view, &is_executed));
+                let work = |view: &View, reading: &ReadingAhead<'_>| {
+                    self.run_beside_tries(block, (view, reading), &is_executed)
+                };
                 self.world().with_prefetch(view, &is_executed, work)
             }
             _ => self.run_alone((block, list), view),
@@ -108,15 +96,16 @@ impl Chain {
         (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
         view: &View,
     ) -> Result<Ran, Refusal> {
-        let ran = self.execute((block, list), view, None)?;
-        self.end((view, ran), EarlyReceipts::default(), None, || ())
+        let (executed, shares) = self.execute((block, list), view, None)?;
+        let ran = self.end((view, executed), EarlyReceipts::default(), None, || ())?;
+        Ok(Ran { shares, ..ran })
     }
 
     /// Makes the roots of a block that has been executed, from what was begun. Of that of the state nothing more
-    /// can be begun once it `is_due`.
+    /// can be begun once it `is_due`. How its transactions were run stays open.
     fn end(
         &self,
-        (view, (executed, shares)): (&View, (Executed, Shares)),
+        (view, executed): (&View, Executed),
         receipts: EarlyReceipts,
         early: Option<EarlyRoot>,
         is_due: impl FnOnce(),
@@ -131,7 +120,7 @@ impl Chain {
         Ok(Ran {
             prepared: prepared.map_err(fault)?,
             executed,
-            shares,
+            shares: Shares::default(),
             receipts,
             early_root,
             root_begun: 0,
@@ -143,56 +132,62 @@ impl Chain {
     fn run_beside_tries(
         &self,
         block: &RecoveredBlock,
-        (view, is_executed): (&View, &AtomicBool),
+        (view, reading): (&View, &ReadingAhead<'_>),
+        is_executed: &AtomicBool,
     ) -> Result<Ran, Refusal> {
         let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
         let Some(crew) = crew.flatten() else {
             return self.run_alone((block, None), view);
         };
-        let (is_due, count) = (AtomicBool::new(false), AtomicU32::new(0));
+        let receipts = RefCell::new(EarlyReceipts::new());
+        let making = receipts.borrow().making();
+        let parts = Parts::new(self.world(), view);
+        let errands = BesideBlock::new(&parts, making, reading);
         let ran = crew.scope(|beside| {
-            let (mut begun, mut receipts) = (Begun::default(), EarlyReceipts::new());
+            let mut looks = 0;
             let on_the_way = |so_far: SoFar<'_>| {
-                receipts.go_on(so_far.receipts);
-                let is_wanted = match so_far.is_all {
-                    // Nothing is read ahead any more. What is left waits for what is begun.
-                    true => {
-                        is_executed.store(true, Ordering::Relaxed);
-                        begun.last.is_some()
-                    }
-                    false => block.senders.missing() == 0 && begun.is_free(),
-                };
-                if !is_wanted {
-                    return;
+                looks += 1;
+                if so_far.is_all {
+                    // Nothing is read ahead any more.
+                    is_executed.store(true, Ordering::Relaxed);
                 }
-                let part = (so_far.changed)();
-                let (done, last) = channel();
-                beside.begin(|| {
-                    let (done, part) = (done, part);
-                    let is_over = || is_due.load(Ordering::Relaxed);
-                    let begin = || self.world().begin_root(view, &part, &is_over);
-                    // What fails or panics here does so in the ordinary way too, or does not matter.
-                    if let Ok(Ok(true)) = catch_unwind(AssertUnwindSafe(begin)) {
-                        count.fetch_add(1, Ordering::Relaxed);
-                        let _ = done.send(());
-                    }
-                });
+                let mut receipts = receipts.borrow_mut();
+                receipts.go_on(so_far.receipts, errands.who_adds_receipts());
+                let are_senders_known = || block.senders.missing() == 0;
+                if errands.wants_part((looks, so_far.is_all), are_senders_known) {
+                    parts.put((so_far.changed)(), so_far.is_all);
+                }
+                if parts.are_waiting() && !errands.is_visited() {
+                    beside.begin(|| parts.go_to_the_end());
+                }
                 // The blocks of tests are over before it begins.
-                let is_waited_for = cfg!(test);
-                if is_waited_for {
-                    let _ = last.recv();
+                while cfg!(test) && !parts.are_done() {
+                    std::thread::yield_now();
                 }
-                begun.last = Some(last);
             };
-            let ran = self.execute((block, None), view, Some(Box::new(on_the_way)));
-            let is_due = || is_due.store(true, Ordering::Relaxed);
-            let ran = ran.inspect_err(|_| is_due())?;
-            self.end((view, ran), receipts, None, is_due)
+            let on_the_way: OnTheWay<'_> = Box::new(on_the_way);
+            let shared = self.shares_all_processors();
+            let errands = shared.then_some(&errands as &dyn Errands);
+            // Whoever stays does so until this is dropped, which it is with `then` where a block is refused.
+            let ending = parts.ending();
+            let then = |executed| {
+                let receipts = receipts.take();
+                self.end((view, executed), receipts, None, || drop(ending))
+            };
+            self.execute_then((block, None), view, (Some(on_the_way), errands), then)
         });
+        let (ran, shares) = ran?;
         Ok(Ran {
-            root_begun: count.into_inner(),
+            shares,
+            root_begun: parts.count(),
             ..ran?
         })
+    }
+
+    /// Whether transactions run on as many threads as there are processors.
+    fn shares_all_processors(&self) -> bool {
+        let threads = self.parallelism().threads;
+        threads > 1 && (threads >= self.sender_threads() || cfg!(test))
     }
 
     /// Whether there is a processor beside that of the executing thread.
@@ -215,7 +210,8 @@ impl Chain {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
         let has_processor = self.has_processor_beside();
         let mut receipts = has_processor.then(EarlyReceipts::new).unwrap_or_default();
-        let on_the_way = |so_far: SoFar<'_>| receipts.go_on(so_far.receipts);
+        let on_the_way = |so_far: SoFar<'_>| receipts.go_on(so_far.receipts, By::Crew);
+        let on_the_way: OnTheWay<'_> = Box::new(on_the_way);
         let early = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
@@ -228,16 +224,17 @@ impl Chain {
                 let root = (!is_vain).then(|| self.early_root(diff, view));
                 root.transpose()
             });
-            let executed = self.execute((block, Some(list)), view, Some(Box::new(on_the_way)));
+            let executed = self.execute((block, Some(list)), view, Some(on_the_way));
             is_executed.store(true, Ordering::Relaxed);
             outcome.get_or_init(|| executed);
             early.join()
         });
         let outcome = outcome.into_inner();
-        let ran = outcome.expect("it was executed")?;
+        let (executed, shares) = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        self.end((view, ran), receipts, early, || ())
+        let ran = self.end((view, executed), receipts, early, || ())?;
+        Ok(Ran { shares, ..ran })
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list

@@ -43,8 +43,15 @@ fn an_archive_keeps_the_same_history_of_it() {
 
 #[test]
 fn a_block_that_is_refused_late_leaves_the_tries_to_the_next_one() {
+    for threads in [1, 2, 3] {
+        refuse_late(threads);
+    }
+}
+
+fn refuse_late(threads: usize) {
     let (blocks, rows) = blocks_and_rows();
     let chain = open_with_contracts();
+    chain.set_transaction_threads(threads);
     for block in &blocks {
         let (built, senders) = block;
         // The last transaction comes a second time: its nonce is used.

@@ -139,10 +139,16 @@ impl<T> Places<T> {
         true
     }
 
-    /// Takes places ahead until there is none left.
-    pub(super) fn work(&self, is_wanted: impl Fn(usize) -> bool, mut work: impl FnMut(usize) -> T) {
+    /// Takes places ahead until there is none left, as long as nothing else is to be done between them: what
+    /// `run_errand` does, and tells whether it was anything.
+    pub(super) fn work(
+        &self,
+        is_wanted: impl Fn(usize) -> bool,
+        mut work: impl FnMut(usize) -> T,
+        mut run_errand: impl FnMut() -> bool,
+    ) {
         while !self.is_over.load(Ordering::Relaxed) {
-            if self.do_next(&is_wanted, &mut work) {
+            if run_errand() || self.do_next(&is_wanted, &mut work) {
                 continue;
             }
             if self.all_ahead || self.left() == 0 {

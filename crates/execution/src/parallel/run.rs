@@ -5,7 +5,8 @@ use super::listed::Told;
 use super::places::Places;
 use super::timeline::{Step, Timeline};
 use crate::executor::Executor;
-use crate::senders::sender_ahead;
+use crate::meanwhile::Errands;
+use crate::senders::{recover_next, sender_ahead};
 use crate::transaction::TransactionResult;
 use niwaki_evm::Effects;
 use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
@@ -46,6 +47,8 @@ pub(super) struct Run<'r> {
     /// Runs ahead that panicked.
     pub(super) failed: AtomicUsize,
     pub(super) all_ahead: bool,
+    /// What whoever runs transactions ahead does between two of them.
+    pub(super) errands: Option<&'r dyn Errands>,
     pub(super) timeline: Option<Timeline>,
 }
 
@@ -158,11 +161,31 @@ impl Run<'_> {
         }
     }
 
-    /// Runs transactions ahead until there is none left.
-    pub(super) fn work(&self) {
+    /// Runs transactions ahead until there is none left, if `run_errand` has nothing to do before.
+    pub(super) fn work(&self, run_errand: impl FnMut() -> bool) {
         let view = self.before.view();
         let mut spare = (&view, None);
         let run_ahead = |index| self.run_ahead(&mut spare, index);
-        self.places.work(|index| self.is_worth_it(index), run_ahead);
+        self.places
+            .work(|index| self.is_worth_it(index), run_ahead, run_errand);
+    }
+
+    /// The thread that counts is about to call others to [`help`](Self::help).
+    pub(super) fn call_for_help(&self) {
+        if self.errands.is_some() {
+            // They may be at senders, which are not all that there is to do.
+            self.block.senders.hand_over();
+        }
+    }
+
+    /// Does what there is to do on a thread beside the one that counts. A value that has gone into the tries does
+    /// not have to after the last transaction; a sender or a transaction that nobody has begun costs no more in its
+    /// turn.
+    pub(super) fn help(&self) {
+        let Some(errands) = self.errands else {
+            return self.work(|| false);
+        };
+        self.work(|| errands.run() || recover_next(self.block) || errands.run_lesser());
+        errands.run_rest();
     }
 }

@@ -70,14 +70,14 @@ impl Whole {
     }
 }
 
-/// What is to be told, from a quarter on, of each part once.
+/// What is to be told, from a sixteenth on, of each part once.
 fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> Told {
     let header = &block.block.header;
     let mut executor = Executor::new(spec, header, state);
     executor
         .begin_block(spec, header)
         .expect("a state in memory");
-    let (mut expected, mut next) = (Vec::new(), PARTS / 4);
+    let (mut expected, mut next) = (Vec::new(), PARTS / 16);
     let mut receipts = Vec::new();
     let senders = block.senders.known();
     for (tx, sender) in block.block.body.transactions.iter().zip(senders) {
@@ -137,7 +137,7 @@ fn compare(fork: Fork) {
 }
 
 #[test]
-fn changes_are_told_from_a_quarter_of_the_gas_on() {
+fn changes_are_told_from_a_sixteenth_of_the_gas_on() {
     compare(Fork::Shanghai);
     compare(Fork::Osaka);
     compare(Fork::Amsterdam);

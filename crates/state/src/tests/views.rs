@@ -104,7 +104,7 @@ fn a_clone_of_a_view_that_tells_does_not_hold_up_who_listens() {
     let mut rng = StdRng::seed_from_u64(720);
     let (world, state) = world(&mut rng, &small_cache());
     let mut view = world.view_at_head().unwrap();
-    let clone = world.with_prefetch(&mut view, &AtomicBool::new(false), |view| {
+    let clone = world.with_prefetch(&mut view, &AtomicBool::new(false), |view, _| {
         assert_same(view, &state);
         view.clone()
     });
