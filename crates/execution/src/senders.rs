@@ -9,11 +9,11 @@ use niwaki_primitives::{Address, RecoveredBlock};
 use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender, recover_senders};
 use std::sync::Arc;
 
-/// So many unknown senders for each thread that is woken.
-const SENDERS_PER_THREAD: usize = 16;
-
 /// So many senders are recovered together: a multiple of the lanes, half a millisecond at most.
 const LOT: usize = 16;
+
+/// A thread is woken for each lot and half of one: who executes recovers the first lot in any case.
+const LEAST_FOR_HELP: usize = LOT / 2;
 
 /// Others recover senders of a block until this is dropped.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Drop for Recovering {
 /// known, where those are enough to be worth it. At once; nothing waits for them.
 pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering {
     let helpers = threads.saturating_sub(1);
-    let wanted = block.senders.missing().checked_div(SENDERS_PER_THREAD);
-    let wanted = helpers.min(wanted.unwrap_or_default());
+    let missing = block.senders.missing().saturating_sub(LEAST_FOR_HELP);
+    let wanted = helpers.min(missing.checked_div(LOT).unwrap_or_default());
     if wanted > 0
         && let Some(crew) = crew(helpers)
     {
