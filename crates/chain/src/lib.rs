@@ -47,6 +47,7 @@ mod journal;
 mod known;
 mod log_index;
 mod open;
+mod payload;
 mod persist;
 mod receipts;
 mod recent;

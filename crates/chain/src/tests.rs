@@ -21,6 +21,7 @@ mod journal;
 mod kept_import;
 mod listed;
 mod log_index;
+mod payload;
 mod repairing;
 mod resuming;
 mod root_begun;

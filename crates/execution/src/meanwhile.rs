@@ -13,8 +13,18 @@ pub struct SoFar<'a> {
     pub receipts: &'a [Receipt],
     /// Gives what was written since it was asked last, which takes time; see [`Executor::take_untold`].
     pub changed: &'a mut dyn FnMut() -> StateDiff,
-    /// Whether it changes nothing any more.
-    pub is_all: bool,
+    /// So many [`SoFar::PARTS`] of the gas are used; all of them once the block changes nothing any more.
+    pub part: u32,
+}
+
+impl SoFar<'_> {
+    /// Into how many parts the gas of a block is divided.
+    pub const PARTS: u32 = 64;
+
+    /// Whether the block changes nothing any more.
+    pub const fn is_all(&self) -> bool {
+        self.part == Self::PARTS
+    }
 }
 
 /// Is told how far a block has come.
@@ -32,8 +42,7 @@ pub trait Errands: Sync {
     fn run_rest(&self);
 }
 
-/// Into how many parts the gas of a block is divided.
-const PARTS: u32 = 64;
+const PARTS: u32 = SoFar::PARTS;
 
 /// The first part after which somebody is called.
 const FIRST: u32 = PARTS / 16;
@@ -87,17 +96,21 @@ impl<'a> Meanwhile<'a> {
         let part = u32::try_from(part).unwrap_or(u32::MAX);
         if (self.next_part..PARTS).contains(&part) {
             self.next_part = part.saturating_add(1);
-            self.tell(executor, receipts, false);
+            self.tell(executor, receipts, part);
         }
     }
 
-    /// Tells the caller, that the block changes nothing any more too if it `is_all`.
-    pub(crate) fn tell(&mut self, executor: &mut Executor<'_>, receipts: &[Receipt], is_all: bool) {
+    /// Tells the caller that the block changes nothing any more.
+    pub(crate) fn tell_all(&mut self, executor: &mut Executor<'_>, receipts: &[Receipt]) {
+        self.tell(executor, receipts, PARTS);
+    }
+
+    fn tell(&mut self, executor: &mut Executor<'_>, receipts: &[Receipt], part: u32) {
         if let Some(on_the_way) = &mut self.on_the_way {
             on_the_way(SoFar {
                 receipts,
                 changed: &mut || executor.take_untold(),
-                is_all,
+                part,
             });
         }
     }

@@ -242,7 +242,7 @@ pub fn apply_body_then<T>(
         |executor: &mut Executor<'_>, receipts: Vec<Receipt>, meanwhile: &mut Meanwhile<'_>| {
             ended = clock.map(|now| now());
             let requests = executor.end_block(spec, (header, body), &receipts)?;
-            meanwhile.tell(executor, &receipts, true);
+            meanwhile.tell_all(executor, &receipts);
             Ok(then(executor.executed(receipts, requests)))
         };
     let (done, mut shares) = executor.process(parallelism, spec, block, with, end)?;

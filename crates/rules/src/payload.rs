@@ -105,7 +105,8 @@ pub struct Payload {
 }
 
 /// Turns a payload into a block and the block's hash. `ordered_root` gives the root of the trie
-/// that maps the RLP of an index to the value at that index.
+/// that maps the RLP of an index to the value at that index. `both` does what it is given, in any order or
+/// at the same time.
 ///
 /// # Errors
 /// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
@@ -118,10 +119,19 @@ pub fn decode_payload(
     version: PayloadVersion,
     input: PayloadInput,
     ordered_root: impl Fn(&[Bytes]) -> B256,
+    both: impl FnOnce(&mut (dyn FnMut() + Send), &mut dyn FnMut()),
 ) -> Result<Payload, PayloadError> {
     check_params(spec, version, &input)?;
     let parts = Parts::of(input);
-    let transactions = decode_transactions(&parts.v1.transactions)?;
+    let encoded = &parts.v1.transactions;
+    let (mut transactions, mut root) = (Ok(Vec::new()), B256::ZERO);
+    both(
+        &mut || transactions = decode_transactions(encoded),
+        &mut || {
+            root = ordered_root(encoded);
+        },
+    );
+    let transactions = transactions?;
     if let Some(expected) = &parts.versioned_hashes {
         check_versioned_hashes(&transactions, expected)?;
     }
@@ -138,7 +148,7 @@ pub fn decode_payload(
         ordered_root(&encoded)
     });
     let roots = BodyRoots {
-        transactions: ordered_root(&parts.v1.transactions),
+        transactions: root,
         withdrawals,
     };
     let header = parts.header(roots)?;

@@ -7,9 +7,9 @@ use crate::tries::Tries;
 use crate::{View, WorldState};
 use niwaki_primitives::{Fault, StateDiff};
 
-/// So many accounts and slots, or one account with all its slots, go into the tries at once: in half a
-/// millisecond or so, as long as nobody has changed hundreds of slots of one account.
-pub(crate) const LOT: usize = if cfg!(test) { 8 } else { 256 };
+/// So many accounts and slots, or one account with all its slots, go into the tries at once: in a millisecond
+/// or two, as long as nobody has changed hundreds of slots of one account.
+pub(crate) const LOT: usize = if cfg!(test) { 8 } else { 512 };
 
 /// The same when nothing more will come: whoever makes the root waits for no longer.
 const LAST_LOT: usize = 32;

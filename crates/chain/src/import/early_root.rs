@@ -144,18 +144,16 @@ impl Chain {
         let parts = Parts::new(self.world(), view);
         let errands = BesideBlock::new(&parts, making, reading);
         let ran = crew.scope(|beside| {
-            let mut looks = 0;
             let on_the_way = |so_far: SoFar<'_>| {
-                looks += 1;
-                if so_far.is_all {
+                if so_far.is_all() {
                     // Nothing is read ahead any more.
                     is_executed.store(true, Ordering::Relaxed);
                 }
                 let mut receipts = receipts.borrow_mut();
                 receipts.go_on(so_far.receipts, errands.who_adds_receipts());
-                let are_senders_known = || block.senders.missing() == 0;
-                if errands.wants_part((looks, so_far.is_all), are_senders_known) {
-                    parts.put((so_far.changed)(), so_far.is_all);
+                let are_senders_known = block.senders.missing() == 0;
+                if errands.wants_part(&so_far, are_senders_known) {
+                    parts.put((so_far.changed)(), so_far.is_all());
                 }
                 if parts.are_waiting() && !errands.is_visited() {
                     beside.begin(|| parts.go_to_the_end());

@@ -3,14 +3,21 @@
 
 use super::parts::Parts;
 use crate::receipts::{By, Making};
-use niwaki_execution::Errands;
+use niwaki_execution::{Errands, SoFar};
 use niwaki_state::ReadingAhead;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What has changed goes into the tries after so many looks: a few values at a time would cost twice as much,
-/// since all on the way to them is hashed again.
-const LOOKS_PER_PART: u32 = 4;
+/// A part of what has changed goes into the tries when this share of the gas is used that was left at the part
+/// before. All on the way to a value is hashed again with each part, so a few large ones cost less than many; the
+/// root waits for the last, so they get smaller.
+const SHARE_OF_REST: u32 = 8;
+
+/// The same while there are senders to recover too, of whom each costs as much whoever does it.
+const SHARE_BESIDE_SENDERS: u32 = 4;
+
+/// No part is less, in [`SoFar::PARTS`].
+const LEAST_PART: u32 = 2;
 
 /// See the module.
 pub(super) struct BesideBlock<'b> {
@@ -21,6 +28,8 @@ pub(super) struct BesideBlock<'b> {
     is_visited: AtomicBool,
     /// Whoever stays has it.
     staying: Mutex<()>,
+    /// When the last part was taken, in [`SoFar::PARTS`].
+    last_part: AtomicU32,
 }
 
 impl<'b> BesideBlock<'b> {
@@ -35,6 +44,7 @@ impl<'b> BesideBlock<'b> {
             reading,
             is_visited: AtomicBool::new(false),
             staying: Mutex::default(),
+            last_part: AtomicU32::new(0),
         }
     }
 
@@ -51,22 +61,28 @@ impl<'b> BesideBlock<'b> {
         }
     }
 
-    /// Whether what was written is to be listed, after so many looks, for the tries.
-    pub(super) fn wants_part(
-        &self,
-        (looks, is_all): (u32, bool),
-        are_senders_known: impl FnOnce() -> bool,
-    ) -> bool {
-        let is_due = match is_all {
-            true => self.parts.count() > 0,
-            // A thread of their own would take the processor from who recovers senders.
-            false => {
-                looks.is_multiple_of(LOOKS_PER_PART)
-                    && !self.parts.are_waiting()
-                    && (self.is_visited() || are_senders_known())
-            }
+    /// Whether what was written is to be listed for the tries. Then it is asked again for the next part only.
+    pub(super) fn wants_part(&self, so_far: &SoFar<'_>, are_senders_known: bool) -> bool {
+        if self.parts.is_over() {
+            return false;
+        }
+        if so_far.is_all() {
+            return self.parts.count() > 0;
+        }
+        let last = self.last_part.load(Ordering::Relaxed);
+        let share = match are_senders_known {
+            true => SHARE_OF_REST,
+            false => SHARE_BESIDE_SENDERS,
         };
-        is_due && !self.parts.is_over()
+        let rest = SoFar::PARTS.saturating_sub(last);
+        let is_due = so_far.part >= last + LEAST_PART.max(rest / share);
+        // A thread of their own would take the processor from who recovers senders.
+        let has_time = self.is_visited() || are_senders_known;
+        if !is_due || !has_time || self.parts.are_waiting() {
+            return false;
+        }
+        self.last_part.store(so_far.part, Ordering::Relaxed);
+        true
     }
 }
 

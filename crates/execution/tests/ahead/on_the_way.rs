@@ -117,7 +117,7 @@ fn compare(fork: Fork) {
             let (mut told, mut parts) = (Vec::new(), Whole::default());
             let mut no_root = |_: &_| Ok(B256::ZERO);
             let tell = |so_far: SoFar<'_>| {
-                assert_eq!(so_far.is_all, told.len() + 1 == expected.len());
+                assert_eq!(so_far.is_all(), told.len() + 1 == expected.len());
                 parts.add((so_far.changed)());
                 told.push((so_far.receipts.to_vec(), parts.diff()));
             };

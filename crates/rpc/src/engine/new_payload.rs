@@ -6,8 +6,7 @@ use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::{Known, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
-use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
-use niwaki_trie::ordered_root;
+use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion};
 use serde_json::Value;
 
 type Answer = Result<(), RpcError>;
@@ -35,8 +34,7 @@ fn new_payload(
         parent_beacon_block_root: params.optional::<B256>(2)?,
         execution_requests: params.optional::<Vec<Bytes>>(3)?,
     };
-    let root = |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
-    let verdict = match decode_payload(backend.chain().spec(), version, input, root) {
+    let verdict = match backend.chain().decode_payload(version, input) {
         Ok(Payload {
             block,
             hash,

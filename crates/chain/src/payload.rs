@@ -1,0 +1,42 @@
+//! Payloads of the Engine API, and their blocks.
+
+use crate::Chain;
+use niwaki_primitives::Bytes;
+use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
+use niwaki_threads::Crew;
+use niwaki_trie::ordered_root;
+
+/// Fewer transactions are decoded before a thread would have been woken for it.
+const MANY: usize = if cfg!(test) { 2 } else { 128 };
+
+impl Chain {
+    /// Turns a payload into a block and the block's hash: its transactions are decoded on another thread while
+    /// their root is made on this one, if they are many and there is a processor for it.
+    ///
+    /// # Errors
+    /// As [`decode_payload`].
+    pub fn decode_payload(
+        &self,
+        version: PayloadVersion,
+        input: PayloadInput,
+    ) -> Result<Payload, PayloadError> {
+        let are_many = input.payload.as_v1().transactions.len() >= MANY;
+        let is_shared = are_many && self.sender_threads() > 1;
+        let crew = is_shared.then(|| Crew::of("payload", 1)).flatten();
+        let root =
+            |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
+        decode_payload(
+            self.spec(),
+            version,
+            input,
+            root,
+            |there, here| match &crew {
+                Some(crew) => drop(crew.join(there, here)),
+                None => {
+                    there();
+                    here();
+                }
+            },
+        )
+    }
+}
