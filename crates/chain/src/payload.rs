@@ -2,7 +2,9 @@
 
 use crate::Chain;
 use niwaki_primitives::Bytes;
-use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
+use niwaki_rules::{
+    Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload, decode_payload_with,
+};
 use niwaki_threads::Crew;
 use niwaki_trie::ordered_root;
 
@@ -25,18 +27,14 @@ impl Chain {
         let crew = is_shared.then(|| Crew::of("payload", 1)).flatten();
         let root =
             |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
-        decode_payload(
-            self.spec(),
-            version,
-            input,
-            root,
-            |there, here| match &crew {
-                Some(crew) => drop(crew.join(there, here)),
-                None => {
-                    there();
-                    here();
-                }
-            },
-        )
+        match crew {
+            Some(crew) => {
+                let both = |decode: &mut (dyn FnMut() + Send), hash: &mut dyn FnMut()| {
+                    crew.join(decode, hash);
+                };
+                decode_payload_with(self.spec(), version, input, root, both)
+            }
+            None => decode_payload(self.spec(), version, input, root),
+        }
     }
 }

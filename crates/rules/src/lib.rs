@@ -61,7 +61,9 @@ pub use invalid::{
 };
 pub use networks::Network;
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
-pub use payload::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
+pub use payload::{
+    Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload, decode_payload_with,
+};
 pub use requests::requests_hash;
 pub use rewards::{BlockReward, base_reward, block_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender, recover_senders};

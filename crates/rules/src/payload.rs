@@ -105,8 +105,7 @@ pub struct Payload {
 }
 
 /// Turns a payload into a block and the block's hash. `ordered_root` gives the root of the trie
-/// that maps the RLP of an index to the value at that index. `both` does what it is given, in any order or
-/// at the same time.
+/// that maps the RLP of an index to the value at that index.
 ///
 /// # Errors
 /// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
@@ -115,6 +114,22 @@ pub struct Payload {
 ///
 /// Spec: execution-apis `engine/paris.md` to `engine/amsterdam.md`, `newPayload`; EIP-7685.
 pub fn decode_payload(
+    spec: &ChainSpec,
+    version: PayloadVersion,
+    input: PayloadInput,
+    ordered_root: impl Fn(&[Bytes]) -> B256,
+) -> Result<Payload, PayloadError> {
+    decode_payload_with(spec, version, input, ordered_root, |decode, hash| {
+        decode();
+        hash();
+    })
+}
+
+/// As [`decode_payload`]. `both` decodes the transactions and makes their root, in any order or at the same time.
+///
+/// # Errors
+/// As [`decode_payload`].
+pub fn decode_payload_with(
     spec: &ChainSpec,
     version: PayloadVersion,
     input: PayloadInput,

@@ -152,16 +152,11 @@ fn judge_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String
     )
 }
 
-fn in_turn(first: &mut (dyn FnMut() + Send), second: &mut dyn FnMut()) {
-    first();
-    second();
-}
-
 fn judge_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), String> {
     let version = PayloadVersion::from_number(case.version)
         .ok_or_else(|| format!("engine_newPayloadV{} is not known", case.version))?;
     let decoded = parse_params(&case.params)
-        .and_then(|input| decode_payload(chain.spec(), version, input, ordered_root, in_turn));
+        .and_then(|input| decode_payload(chain.spec(), version, input, ordered_root));
     let refusal = match decoded {
         Err(PayloadError::Invalid(reason)) => Some(reason),
         Err(error) => {

@@ -79,11 +79,6 @@ fn input(timestamp: u64) -> PayloadInput {
     }
 }
 
-fn one_after_the_other(first: &mut (dyn FnMut() + Send), second: &mut dyn FnMut()) {
-    first();
-    second();
-}
-
 fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256), PayloadError> {
     let Payload {
         block,
@@ -91,7 +86,7 @@ fn decode(version: PayloadVersion, input: PayloadInput) -> Result<(Block, B256),
         roots,
         invalid,
         ..
-    } = decode_payload(&spec(), version, input, root, one_after_the_other)?;
+    } = decode_payload(&spec(), version, input, root)?;
     assert_eq!(roots.transactions, block.header.transactions_root);
     assert_eq!(roots.withdrawals, block.header.withdrawals_root);
     match invalid {
@@ -262,8 +257,7 @@ fn a_payload_of_amsterdam_becomes_a_block_and_its_list() {
     );
     assert_eq!(decode(PayloadVersion::V5, amsterdam(&[0xc0])).err(), None);
     let input = amsterdam(&encode_access_list(&list));
-    let both = one_after_the_other;
-    let payload = decode_payload(&spec(), PayloadVersion::V5, input, root, both).unwrap();
+    let payload = decode_payload(&spec(), PayloadVersion::V5, input, root).unwrap();
     assert_eq!(payload.access_list, Some(list));
 }
 
