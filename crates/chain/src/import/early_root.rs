@@ -151,7 +151,7 @@ impl Chain {
                 }
                 let mut receipts = receipts.borrow_mut();
                 receipts.go_on(so_far.receipts, errands.who_adds_receipts());
-                let are_senders_known = block.senders.missing() == 0;
+                let are_senders_known = || block.senders.missing() == 0;
                 if errands.wants_part(&so_far, are_senders_known) {
                     parts.put((so_far.changed)(), so_far.is_all());
                 }

@@ -62,7 +62,11 @@ impl<'b> BesideBlock<'b> {
     }
 
     /// Whether what was written is to be listed for the tries. Then it is asked again for the next part only.
-    pub(super) fn wants_part(&self, so_far: &SoFar<'_>, are_senders_known: bool) -> bool {
+    pub(super) fn wants_part(
+        &self,
+        so_far: &SoFar<'_>,
+        are_senders_known: impl FnOnce() -> bool,
+    ) -> bool {
         if self.parts.is_over() {
             return false;
         }
@@ -70,19 +74,19 @@ impl<'b> BesideBlock<'b> {
             return self.parts.count() > 0;
         }
         let last = self.last_part.load(Ordering::Relaxed);
-        let share = match are_senders_known {
-            true => SHARE_OF_REST,
-            false => SHARE_BESIDE_SENDERS,
+        let is_due = |share: u32| {
+            let rest = SoFar::PARTS.saturating_sub(last);
+            so_far.part >= last + LEAST_PART.max(rest / share)
         };
-        let rest = SoFar::PARTS.saturating_sub(last);
-        let is_due = so_far.part >= last + LEAST_PART.max(rest / share);
-        // A thread of their own would take the processor from who recovers senders.
-        let has_time = self.is_visited() || are_senders_known;
-        if !is_due || !has_time || self.parts.are_waiting() {
+        if !is_due(SHARE_OF_REST) || self.parts.are_waiting() {
             return false;
         }
-        self.last_part.store(so_far.part, Ordering::Relaxed);
-        true
+        // A thread of their own would take the processor from who recovers senders.
+        let is_wanted = are_senders_known() || self.is_visited() && is_due(SHARE_BESIDE_SENDERS);
+        if is_wanted {
+            self.last_part.store(so_far.part, Ordering::Relaxed);
+        }
+        is_wanted
     }
 }
 
