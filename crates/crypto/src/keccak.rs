@@ -21,7 +21,7 @@ pub enum Lanes {
     One,
     /// Four at once, with AVX2.
     Four,
-    /// Eight at once, with AVX-512.
+    /// Eight at once, with AVX-512F and BW.
     Eight,
 }
 
@@ -42,7 +42,10 @@ impl Lanes {
             #[cfg(target_arch = "x86_64")]
             Self::Four => std::arch::is_x86_feature_detected!("avx2"),
             #[cfg(target_arch = "x86_64")]
-            Self::Eight => std::arch::is_x86_feature_detected!("avx512f"),
+            Self::Eight => {
+                use std::arch::is_x86_feature_detected;
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+            }
             #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }
@@ -78,7 +81,7 @@ pub fn keccak256_batch_by(lanes: Lanes, messages: &[&[u8]], hashes: &mut [B256])
             // SAFETY: the processor has AVX2, as was just asked.
             Lanes::Four => return unsafe { x86_64::four::hash(messages, hashes) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has AVX-512F, as was just asked.
+            // SAFETY: the processor has AVX-512F and BW, as was just asked.
             Lanes::Eight => return unsafe { x86_64::eight::hash(messages, hashes) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => {}

@@ -34,12 +34,10 @@ const ROUND_CONSTANTS: [u64; ROUNDS] = [
 /// A message that a lane is in the middle of.
 #[derive(Clone, Copy)]
 struct Lane<'a> {
-    /// What is not yet absorbed.
+    /// What is not yet absorbed: its last block is what is shorter than one.
     rest: &'a [u8],
     /// Where its hash goes.
     index: usize,
-    /// Its last block with the padding.
-    padded: [u8; RATE_BYTES],
     is_busy: bool,
 }
 
@@ -47,30 +45,18 @@ impl<'a> Lane<'a> {
     const IDLE: Self = Self {
         rest: &[],
         index: 0,
-        padded: [0; RATE_BYTES],
         is_busy: false,
     };
 
-    fn new(index: usize, message: &'a [u8]) -> Self {
-        let tail = &message[message.len() / RATE_BYTES * RATE_BYTES..];
-        let mut padded = [0; RATE_BYTES];
-        padded[..tail.len()].copy_from_slice(tail);
-        padded[tail.len()] ^= 0x01;
-        padded[RATE_BYTES - 1] ^= 0x80;
+    fn new(index: usize, rest: &'a [u8]) -> Self {
         Self {
-            rest: message,
+            rest,
             index,
-            padded,
             is_busy: true,
         }
     }
 
-    /// The block to absorb next.
-    fn block(&self) -> &[u8; RATE_BYTES] {
-        self.rest.first_chunk().unwrap_or(&self.padded)
-    }
-
-    /// Goes past that block; true if it was the last.
+    /// Goes past the block that was absorbed; true if it was the last.
     fn advance(&mut self) -> bool {
         match self.rest.get(RATE_BYTES..) {
             Some(rest) => {
@@ -82,21 +68,21 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// The 64-bit word at `at` of a block.
-#[inline(always)]
-fn word(block: &[u8; RATE_BYTES], at: usize) -> i64 {
-    let bytes = block[8 * at..].first_chunk().expect("a block has 17 words");
-    i64::from_le_bytes(*bytes)
-}
+/// Words of a block.
+const WORDS: usize = RATE_BYTES / 8;
+
+/// What the last byte of the last block is changed by; the first after the message is a 1.
+const LAST: u8 = 0x80;
 
 /// One module for each width. `$rol` is a rotation by a constant, `$xor3` the sum of three,
-/// `$chi(a, b, c)` is `a ^ (!b & c)`, `$gather` a vector of one word of each lane's block, `$clear`
+/// `$chi(a, b, c)` is `a ^ (!b & c)`, `$words` vectors of the words of each
+/// lane's next block, `$clear`
 /// sets the lanes that are named to zero, `$store` brings a vector to memory.
 macro_rules! width {
     (
         $name:ident, $lanes:literal, $feature:literal, $vector:ident,
         zero $zero:expr, splat $splat:expr, xor $xor:expr, xor3 $xor3:expr, chi $chi:expr,
-        rol $rol:ident, gather $gather:ident, clear $clear:ident, store $store:ident
+        rol $rol:ident, words $words:ident, clear $clear:ident, store $store:ident
     ) => {
         pub(super) mod $name {
             use super::*;
@@ -116,10 +102,8 @@ macro_rules! width {
                 }
                 let mut state = [$zero; 25];
                 while lanes.iter().any(|lane| lane.is_busy) {
-                    let blocks: [&[u8; RATE_BYTES]; LANES] =
-                        std::array::from_fn(|lane| lanes[lane].block());
-                    for (at, place) in state[..17].iter_mut().enumerate() {
-                        *place = $xor(*place, $gather(&blocks, at));
+                    for (place, words) in state.iter_mut().zip($words(&lanes)) {
+                        *place = $xor(*place, words);
                     }
                     permute(&mut state);
                     let mut done = 0_u8;
@@ -225,31 +209,139 @@ width!(
     xor _mm256_xor_si256,
     xor3 |a, b, c| _mm256_xor_si256(_mm256_xor_si256(a, b), c),
     chi |a, b, c| _mm256_xor_si256(a, _mm256_andnot_si256(b, c)),
-    rol rol4, gather gather4, clear clear4, store store4
+    rol rol4, words words4, clear clear4, store store4
 );
 
 width!(
-    eight, 8, "avx512f", __m512i,
+    eight, 8, "avx512f,avx512bw", __m512i,
     zero _mm512_setzero_si512(),
     splat _mm512_set1_epi64,
     xor _mm512_xor_si512,
     xor3 |a, b, c| _mm512_ternarylogic_epi64::<0x96>(a, b, c),
     chi |a, b, c| _mm512_ternarylogic_epi64::<0xd2>(a, b, c),
-    rol rol8, gather gather8, clear clear8, store store8
+    rol rol8, words words8, clear clear8, store store8
 );
 
 use std::arch::x86_64::{__m256i, __m512i};
 
+/// Word for word a vector of those of each lane's next block.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn gather4(blocks: &[&[u8; RATE_BYTES]; 4], at: usize) -> __m256i {
-    let [a, b, c, d] = blocks.map(|block| word(block, at));
-    std::arch::x86_64::_mm256_setr_epi64x(a, b, c, d)
+fn words4(lanes: &[Lane<'_>; 4]) -> [__m256i; WORDS] {
+    use std::arch::x86_64::*;
+    let mut padded = [[0; RATE_BYTES]; 4];
+    let mut blocks = [&[0; RATE_BYTES]; 4];
+    for ((lane, padded), block) in lanes.iter().zip(&mut padded).zip(&mut blocks) {
+        *block = lane.rest.first_chunk().unwrap_or_else(|| {
+            padded[..lane.rest.len()].copy_from_slice(lane.rest);
+            padded[lane.rest.len()] ^= 1;
+            padded[RATE_BYTES - 1] ^= LAST;
+            padded
+        });
+    }
+    let mut words = [_mm256_setzero_si256(); WORDS];
+    for (four, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let [a, b, c, d] = blocks.map(|block| load4(bytes(block, 4 * four)));
+        // Of two blocks each, words 0 and 2, then 1 and 3.
+        let (even, odd) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+        let (more_even, more_odd) = (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+        *words = [
+            _mm256_permute2x128_si256::<0x20>(even, more_even),
+            _mm256_permute2x128_si256::<0x20>(odd, more_odd),
+            _mm256_permute2x128_si256::<0x31>(even, more_even),
+            _mm256_permute2x128_si256::<0x31>(odd, more_odd),
+        ];
+    }
+    let [a, b, c, d] = blocks.map(|block| i64::from_le_bytes(*bytes(block, WORDS - 1)));
+    words[WORDS - 1] = _mm256_setr_epi64x(a, b, c, d);
+    words
 }
 
-#[target_feature(enable = "avx512f")]
-fn gather8(blocks: &[&[u8; RATE_BYTES]; 8], at: usize) -> __m512i {
-    let [a, b, c, d, e, f, g, h] = blocks.map(|block| word(block, at));
-    std::arch::x86_64::_mm512_setr_epi64(a, b, c, d, e, f, g, h)
+/// So many bytes of a block, from the word at `at` on.
+#[inline(always)]
+fn bytes<const BYTES: usize>(block: &[u8; RATE_BYTES], at: usize) -> &[u8; BYTES] {
+    let bytes = block[8 * at..].first_chunk();
+    bytes.expect("that is within a block")
+}
+
+/// Word for word a vector of those of each lane's next block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn words8(lanes: &[Lane<'_>; 8]) -> [__m512i; WORDS] {
+    use std::arch::x86_64::*;
+    let mut words = [_mm512_setzero_si512(); WORDS];
+    for (eight, words) in words.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mut rows = [_mm512_setzero_si512(); 8];
+        for (row, lane) in rows.iter_mut().zip(lanes) {
+            *row = load8(lane.rest, 64 * eight);
+        }
+        // Of each two lanes, words 0, 2, 4 and 6, then 1, 3, 5 and 7.
+        let mut pairs = [[_mm512_setzero_si512(); 4]; 2];
+        for (at, [a, b]) in rows.as_chunks().0.iter().enumerate() {
+            pairs[0][at] = _mm512_unpacklo_epi64(*a, *b);
+            pairs[1][at] = _mm512_unpackhi_epi64(*a, *b);
+        }
+        for (at, [a, b, c, d]) in pairs.into_iter().enumerate() {
+            // Of each four lanes, words 0 and 4, then 2 and 6; or one more.
+            let (first, more_first) = (
+                _mm512_shuffle_i64x2::<0x88>(a, b),
+                _mm512_shuffle_i64x2::<0x88>(c, d),
+            );
+            let (second, more_second) = (
+                _mm512_shuffle_i64x2::<0xdd>(a, b),
+                _mm512_shuffle_i64x2::<0xdd>(c, d),
+            );
+            words[at] = _mm512_shuffle_i64x2::<0x88>(first, more_first);
+            words[at + 2] = _mm512_shuffle_i64x2::<0x88>(second, more_second);
+            words[at + 4] = _mm512_shuffle_i64x2::<0xdd>(first, more_first);
+            words[at + 6] = _mm512_shuffle_i64x2::<0xdd>(second, more_second);
+        }
+    }
+    let last = |lane: usize| {
+        let rest = lanes[lane].rest;
+        match rest.first_chunk() {
+            Some(block) => i64::from_le_bytes(*bytes(block, WORDS - 1)),
+            None => {
+                let word = _mm512_castsi512_si128(load8(rest, 8 * (WORDS - 1)));
+                _mm_cvtsi128_si64(word) ^ i64::from(LAST) << 56
+            }
+        }
+    };
+    words[WORDS - 1] = _mm512_setr_epi64(
+        last(0),
+        last(1),
+        last(2),
+        last(3),
+        last(4),
+        last(5),
+        last(6),
+        last(7),
+    );
+    words
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load4(bytes: &[u8; 32]) -> __m256i {
+    // SAFETY: 32 bytes are there; no alignment is asked for.
+    unsafe { std::arch::x86_64::_mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
+/// 64 bytes from `start` on; behind the end of `rest` is a 1, then zeros.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load8(rest: &[u8], start: usize) -> __m512i {
+    use std::arch::x86_64::*;
+    if let Some(bytes) = rest.get(start..).and_then(|rest| rest.first_chunk::<64>()) {
+        // SAFETY: 64 bytes are there; no alignment is asked for.
+        return unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+    }
+    let count = rest.len().saturating_sub(start);
+    let there = (1 << count) - 1;
+    // SAFETY: what is not there is not read.
+    let bytes = unsafe { _mm512_maskz_loadu_epi8(there, rest.as_ptr().wrapping_add(start).cast()) };
+    let end = u64::from(rest.len() >= start) << count;
+    _mm512_mask_mov_epi8(bytes, end, _mm512_set1_epi8(1))
 }
 
 #[target_feature(enable = "avx2")]
