@@ -141,21 +141,34 @@ macro_rules! width {
                     }
                     all
                 }
-
-                #[target_feature(enable = $feature)]
-                fn squared(&self, times: usize) -> Self {
-                    let mut all = *self;
-                    for _ in 0..times {
-                        all = square(&all);
-                    }
-                    all
-                }
             }
 
-            /// `a` to the power of 2^223 - 1 and of 2^22 - 1, 2^2 - 1.
+            #[inline]
             #[target_feature(enable = $feature)]
-            fn powers(a: &Fe) -> [Fe; 3] {
-                let up = |a: &Fe, times: usize, b: &Fe| mul(&a.squared(times), b);
+            fn mul_each<const COUNT: usize>(a: &[Fe; COUNT], b: &[Fe; COUNT]) -> [Fe; COUNT] {
+                let mut all = *a;
+                for (a, b) in all.iter_mut().zip(b) {
+                    *a = mul(a, b);
+                }
+                all
+            }
+
+            /// Squares each so many times: what is done with one waits for itself, not for the others.
+            #[target_feature(enable = $feature)]
+            fn squared<const COUNT: usize>(a: &[Fe; COUNT], times: usize) -> [Fe; COUNT] {
+                let mut all = *a;
+                for _ in 0..times {
+                    for a in &mut all {
+                        *a = square(a);
+                    }
+                }
+                all
+            }
+
+            /// Each to the power of 2^223 - 1 and of 2^22 - 1, 2^2 - 1.
+            #[target_feature(enable = $feature)]
+            fn powers<const COUNT: usize>(a: &[Fe; COUNT]) -> [[Fe; COUNT]; 3] {
+                let up = |a: &[Fe; COUNT], times: usize, b: &[Fe; COUNT]| mul_each(&squared(a, times), b);
                 let a2 = up(a, 1, a);
                 let a3 = up(&a2, 1, a);
                 let a6 = up(&a3, 3, &a3);
@@ -170,21 +183,38 @@ macro_rules! width {
                 [a223, a22, a2]
             }
 
-            /// A number whose square is `a`, if there is one: `a` to the power of (p + 1) / 4.
+            /// Numbers whose squares are `a`, if there are any: `a` to the power of (p + 1) / 4.
             #[target_feature(enable = $feature)]
-            fn root(a: &Fe) -> Fe {
+            fn roots_of<const COUNT: usize>(a: &[Fe; COUNT]) -> [Fe; COUNT] {
                 let [a223, a22, a2] = powers(a);
-                let root = mul(&a223.squared(23), &a22);
-                mul(&root.squared(6), &a2).squared(2)
+                let roots = mul_each(&squared(&a223, 23), &a22);
+                squared(&mul_each(&squared(&roots, 6), &a2), 2)
+            }
+
+            /// A root of each point's `y2`, two at a time.
+            #[target_feature(enable = $feature)]
+            fn roots(points: &[(Fe, Fe)]) -> Vec<Fe> {
+                let mut roots = Vec::with_capacity(points.len());
+                let (pairs, rest) = points.as_chunks();
+                for [(_, first), (_, second)] in pairs {
+                    roots.extend(roots_of(&[*first, *second]));
+                }
+                for (_, y2) in rest {
+                    roots.extend(roots_of(&[*y2]));
+                }
+                roots
             }
 
             /// One by `a`, or zero: `a` to the power of p - 2.
             #[target_feature(enable = $feature)]
             fn inverse(a: &Fe) -> Fe {
+                let a = &[*a];
                 let [a223, a22, a2] = powers(a);
-                let inverse = mul(&a223.squared(23), &a22);
-                let inverse = mul(&inverse.squared(5), a);
-                mul(&mul(&inverse.squared(3), &a2).squared(2), a)
+                let inverse = mul_each(&squared(&a223, 23), &a22);
+                let inverse = mul_each(&squared(&inverse, 5), a);
+                let inverse = mul_each(&squared(&inverse, 3), &a2);
+                let [inverse] = mul_each(&squared(&inverse, 2), a);
+                inverse
             }
 
             #[derive(Clone, Copy)]
@@ -303,9 +333,9 @@ macro_rules! width {
                 (Fe::of(&x), y.or_where($load(&mask), &y.opposite(1)).narrow())
             }
 
-            /// The key of each lane: a Jacobian point, and whether there is one at all.
+            /// The first coordinate of each lane's point, and what the square of the second is.
             #[target_feature(enable = $feature)]
-            fn add_up(tasks: &[Task; LANES]) -> (Point, [bool; LANES]) {
+            fn x_and_y2(tasks: &[Task; LANES]) -> (Fe, Fe) {
                 let mut x = [[0; LANES]; LIMBS];
                 for (lane, task) in tasks.iter().enumerate() {
                     for (limb, value) in x.iter_mut().zip(limbs::<LIMBS>(&task.x)) {
@@ -313,9 +343,13 @@ macro_rules! width {
                     }
                 }
                 let x = Fe::of(&x);
-                let seven = Fe::small(7);
-                let y2 = mul(&square(&x), &x).add(&seven).narrow();
-                let y = root(&y2);
+                (x, mul(&square(&x), &x).add(&Fe::small(7)).narrow())
+            }
+
+            /// The key of each lane: a Jacobian point, and whether there is one at all. `y` is a root of `y2`
+            /// where that has one.
+            #[target_feature(enable = $feature)]
+            fn add_up(tasks: &[Task; LANES], (x, y2): (Fe, Fe), y: Fe) -> (Point, [bool; LANES]) {
                 let (is_on_curve, is_odd) = (square(&y).numbers(), y.numbers());
                 let y2 = y2.numbers();
                 let is_on_curve = std::array::from_fn(|lane| is_on_curve[lane] == y2[lane]);
@@ -365,8 +399,9 @@ macro_rules! width {
             #[target_feature(enable = $feature)]
             pub(in crate::recovery) fn keys(tasks: &[[Task; LANES]]) -> Vec<[Key; LANES]> {
                 let mut sums: Vec<(Point, [bool; LANES])> = Vec::with_capacity(tasks.len());
-                for tasks in tasks {
-                    sums.push(add_up(tasks));
+                let points: Vec<(Fe, Fe)> = tasks.iter().map(|tasks| x_and_y2(tasks)).collect();
+                for ((tasks, point), y) in tasks.iter().zip(&points).zip(roots(&points)) {
+                    sums.push(add_up(tasks, *point, y));
                 }
                 // One inversion for all of a lane, which must not be of zero.
                 let one = Fe::small(1);

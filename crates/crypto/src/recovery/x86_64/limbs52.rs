@@ -44,15 +44,10 @@ macro_rules! limbs52 {
             }
         }
 
-        /// Brings lower and upper halves of products, by their columns, back to an element of magnitude 1.
+        /// Brings columns of halves of products back to an element of magnitude 1.
         #[inline]
         #[target_feature(enable = $feature)]
-        fn reduce(lows: [V; 2 * LIMBS - 1], highs: [V; 2 * LIMBS - 1]) -> Fe {
-            let mut all = [$zero(); 2 * LIMBS];
-            for (at, (low, high)) in lows.into_iter().zip(highs).enumerate() {
-                all[at] = $add(all[at], low);
-                all[at + 1] = high;
-            }
+        fn reduce(mut all: [V; 2 * LIMBS]) -> Fe {
             let (below, above) = all.split_at_mut(LIMBS);
             carry(above);
             // 2^260 is 16 * (2^32 + 977).
@@ -63,8 +58,7 @@ macro_rules! limbs52 {
                 let next = below.get_mut(at + 1).unwrap_or(&mut top);
                 *next = $high(*next, above[at], fold);
             }
-            carry(below);
-            // What is above 2^256, times 2^32 + 977.
+            // What is above 2^256 by now, times 2^32 + 977. What is carried there later is little.
             let over = $add($srl::<48>(below[4]), $sll::<4>(top));
             below[4] = $and(below[4], $splat((1 << 48) - 1));
             let fold = $splat(0x1_0000_03d1);
@@ -77,35 +71,34 @@ macro_rules! limbs52 {
         #[inline(never)]
         #[target_feature(enable = $feature)]
         fn mul(a: &Fe, b: &Fe) -> Fe {
-            let (mut lows, mut highs) = ([$zero(); 2 * LIMBS - 1], [$zero(); 2 * LIMBS - 1]);
+            let mut all = [$zero(); 2 * LIMBS];
             for i in 0..LIMBS {
                 for j in 0..LIMBS {
-                    lows[i + j] = $low(lows[i + j], a.0[i], b.0[j]);
-                    highs[i + j] = $high(highs[i + j], a.0[i], b.0[j]);
+                    all[i + j] = $low(all[i + j], a.0[i], b.0[j]);
+                    all[i + j + 1] = $high(all[i + j + 1], a.0[i], b.0[j]);
                 }
             }
-            reduce(lows, highs)
+            reduce(all)
         }
 
         #[inline(never)]
         #[target_feature(enable = $feature)]
         fn square(a: &Fe) -> Fe {
-            let (mut lows, mut highs) = ([$zero(); 2 * LIMBS - 1], [$zero(); 2 * LIMBS - 1]);
+            let mut all = [$zero(); 2 * LIMBS];
             for i in 0..LIMBS {
                 for j in i + 1..LIMBS {
-                    lows[i + j] = $low(lows[i + j], a.0[i], a.0[j]);
-                    highs[i + j] = $high(highs[i + j], a.0[i], a.0[j]);
+                    all[i + j] = $low(all[i + j], a.0[i], a.0[j]);
+                    all[i + j + 1] = $high(all[i + j + 1], a.0[i], a.0[j]);
                 }
             }
-            for at in 0..2 * LIMBS - 1 {
-                lows[at] = $add(lows[at], lows[at]);
-                highs[at] = $add(highs[at], highs[at]);
+            for column in &mut all {
+                *column = $add(*column, *column);
             }
             for i in 0..LIMBS {
-                lows[2 * i] = $low(lows[2 * i], a.0[i], a.0[i]);
-                highs[2 * i] = $high(highs[2 * i], a.0[i], a.0[i]);
+                all[2 * i] = $low(all[2 * i], a.0[i], a.0[i]);
+                all[2 * i + 1] = $high(all[2 * i + 1], a.0[i], a.0[i]);
             }
-            reduce(lows, highs)
+            reduce(all)
         }
     };
 }
