@@ -8,6 +8,7 @@
 //! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
 
 use crate::forkchoice::Marks;
+use crate::import::Note;
 use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, Imported, Known, SetHeadError};
@@ -15,7 +16,7 @@ use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many invalid blocks are remembered.
 const INVALID_KEPT: usize = 512;
@@ -416,11 +417,20 @@ impl Consensus {
     /// Judges a block whose parent is stored.
     fn judge(&self, block: Block, hash: B256, known: Known) -> Result<Verdict, Fault> {
         let parent = block.header.parent_hash;
-        let encoded = self.journal.as_ref().map(|_| journal::encode(&block));
-        match self.chain.import_payload(block, hash, known) {
+        let noted = OnceLock::new();
+        let note = |block: &Block| {
+            noted.get_or_init(|| self.note(|journal| journal.block(&journal::encode(block))));
+        };
+        let note = self.journal.is_some().then_some(&note as Note<'_>);
+        match self.chain.import_noting((block, hash), known, note) {
             Ok(imported) => {
-                let encoded = encoded.unwrap_or_default();
-                self.note(|journal| journal.block(&encoded))?;
+                if let Some(noted) = noted.into_inner() {
+                    noted?;
+                    self.note(|journal| {
+                        journal.count_block();
+                        Ok(())
+                    })?;
+                }
                 Ok(Verdict::Valid(Some(imported)))
             }
             Err(ImportError::Fault(fault)) => Err(fault),

@@ -3,6 +3,7 @@
 mod early_root;
 mod errands;
 mod parts;
+mod refusal;
 
 use crate::forkchoice::Route;
 use crate::indices::adopt;
@@ -12,7 +13,7 @@ use crate::tree::StoredHeader;
 use crate::{BlockAhead, BlockId, Chain, Known, SetHeadError, nanoseconds};
 use early_root::Ran;
 use niwaki_execution::{
-    Errands, ExecuteError, Executed, Meanwhile, OnTheWay, Shares, apply_body_then, recover_beside,
+    Errands, Executed, Meanwhile, OnTheWay, Shares, apply_body_then, recover_beside,
 };
 use niwaki_primitives::{
     AccountChanges, Address, B256, Block, Bytes, Encodable2718, Fault, RecoveredBlock, Senders,
@@ -25,6 +26,8 @@ use niwaki_rules::{
 use niwaki_state::{HitRate, Prepared, View};
 use niwaki_storage::{Batch, Later};
 use niwaki_trie::ordered_root;
+pub use refusal::ImportError;
+use refusal::{Refusal, execute_error, fault};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,98 +95,12 @@ impl Timings {
     }
 }
 
-/// Why a block was not taken in. The chain is as it was before.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The block breaks the protocol.
-    #[error("block {number} ({hash}) is invalid: {reason}")]
-    Invalid {
-        /// Its number.
-        number: u64,
-        /// Its hash.
-        hash: B256,
-        /// The rule it breaks.
-        reason: Box<InvalidBlock>,
-    },
-    /// Its parent is not stored.
-    #[error("block {number} ({hash}): its parent {parent} is not known; import that first")]
-    UnknownParent {
-        /// Its number.
-        number: u64,
-        /// Its hash.
-        hash: B256,
-        /// The parent's hash.
-        parent: B256,
-    },
-    /// The state after its parent is too far from the head.
-    #[error(
-        "block {number} ({hash}): the state after its parent {parent} is no longer within reach \
-         of the head"
-    )]
-    OutOfReach {
-        /// Its number.
-        number: u64,
-        /// Its hash.
-        hash: B256,
-        /// The parent's hash.
-        parent: B256,
-    },
-    /// The machine failed; nothing is known of the block.
-    #[error(transparent)]
-    Fault(#[from] Fault),
-}
-
 /// Gas of a block whose execution takes long enough to read ahead for its root.
 const PREFETCH_GAS: u64 = 2_000_000;
 
-/// Why a block has no result, before its number and hash are put to it.
-enum Refusal {
-    Invalid(Box<InvalidBlock>),
-    UnknownParent,
-    OutOfReach,
-    Fault(Fault),
-}
-
-impl Refusal {
-    /// Put to the block that was refused.
-    fn of(self, (number, hash): (u64, B256), parent: B256) -> ImportError {
-        match self {
-            Self::Invalid(reason) => ImportError::Invalid {
-                number,
-                hash,
-                reason,
-            },
-            Self::UnknownParent => ImportError::UnknownParent {
-                number,
-                hash,
-                parent,
-            },
-            Self::OutOfReach => ImportError::OutOfReach {
-                number,
-                hash,
-                parent,
-            },
-            Self::Fault(fault) => ImportError::Fault(fault),
-        }
-    }
-}
-
-impl<E: Into<InvalidBlock>> From<E> for Refusal {
-    fn from(reason: E) -> Self {
-        Self::Invalid(Box::new(reason.into()))
-    }
-}
-
-fn fault(fault: Fault) -> Refusal {
-    Refusal::Fault(fault)
-}
-
-fn execute_error(error: ExecuteError) -> Refusal {
-    match error {
-        ExecuteError::Invalid(reason) => reason.into(),
-        ExecuteError::Fault(fault) => Refusal::Fault(fault),
-    }
-}
+/// What is done with a block at the latest when it is valid, before it is written: beside its roots if there is a
+/// processor for it, when nobody knows yet whether it is. It may be called again.
+pub(crate) type Note<'n> = &'n (dyn Fn(&Block) + Sync);
 
 impl Chain {
     /// Takes in a block whose parent is stored, and makes it the head if that is better than the
@@ -195,7 +112,7 @@ impl Chain {
     /// Spec: execution-specs, `state_transition` of each fork's `fork.py`.
     pub fn import(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(unrecovered(block, hash, []), &Known::default(), true)
+        self.take_in(unrecovered(block, hash, []), &Known::default(), None, true)
     }
 
     /// Like [`Chain::import`], with the senders of the transactions already recovered.
@@ -203,7 +120,7 @@ impl Chain {
     /// # Errors
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_recovered(&self, block: RecoveredBlock) -> Result<Imported, ImportError> {
-        self.take_in(block, &Known::default(), true)
+        self.take_in(block, &Known::default(), None, true)
     }
 
     /// Like [`Chain::import`], with what [`recover_ahead`](crate::recover_ahead) knows of it.
@@ -213,7 +130,7 @@ impl Chain {
     pub fn import_ahead(&self, ahead: BlockAhead) -> Result<Imported, ImportError> {
         let senders = ahead.senders.unwrap_or_default().into_iter().map(Some);
         let block = unrecovered(ahead.block, ahead.hash, senders);
-        self.take_in(block, &Known::default(), true)
+        self.take_in(block, &Known::default(), None, true)
     }
 
     /// Takes in a block without moving the head: [`Chain::set_head`] does that later.
@@ -222,7 +139,7 @@ impl Chain {
     /// [`ImportError`]; then the chain is as it was.
     pub fn import_beside(&self, block: Block) -> Result<Imported, ImportError> {
         let hash = block.header.hash_slow();
-        self.take_in(unrecovered(block, hash, []), &Known::default(), false)
+        self.take_in(unrecovered(block, hash, []), &Known::default(), None, false)
     }
 
     /// Like [`Chain::import_beside`], of a block whose hash has been computed already, with what has come
@@ -231,10 +148,20 @@ impl Chain {
         &self,
         block: Block,
         hash: B256,
+        known: Known,
+    ) -> Result<Imported, ImportError> {
+        self.import_noting((block, hash), known, None)
+    }
+
+    /// Like [`Chain::import_payload`], of a block that is noted meanwhile.
+    pub(crate) fn import_noting(
+        &self,
+        (block, hash): (Block, B256),
         mut known: Known,
+        note: Option<Note<'_>>,
     ) -> Result<Imported, ImportError> {
         let block = unrecovered(block, hash, std::mem::take(&mut known.senders));
-        self.take_in(block, &known, false)
+        self.take_in(block, &known, note, false)
     }
 
     /// Takes in a block, which has the senders of what is `known` already.
@@ -242,6 +169,7 @@ impl Chain {
         &self,
         block: RecoveredBlock,
         known: &Known,
+        note: Option<Note<'_>>,
         may_lead: bool,
     ) -> Result<Imported, ImportError> {
         let _handling = self.handling();
@@ -252,7 +180,7 @@ impl Chain {
             return self.take_known(stored, block.block.body.transactions.len(), may_lead);
         }
         let block = Arc::new(block);
-        self.try_take_in(&block, known, may_lead)
+        self.try_take_in(&block, known, note, may_lead)
             .map_err(|refusal| {
                 if matches!(refusal, Refusal::Invalid(_)) {
                     self.bad_blocks().put(block.block.clone(), hash);
@@ -331,6 +259,7 @@ impl Chain {
         &self,
         block: &Arc<RecoveredBlock>,
         known: &Known,
+        note: Option<Note<'_>>,
         may_lead: bool,
     ) -> Result<Imported, Refusal> {
         let list = known.access_list.as_deref();
@@ -360,7 +289,7 @@ impl Chain {
             prepared,
             early_root,
             root_begun,
-        } = self.run(block, list, &mut view)?;
+        } = self.run(block, list, &mut view, note)?;
         lap(&mut timings.execute);
         let ended = shares
             .ended
@@ -374,6 +303,9 @@ impl Chain {
         let access_list = compare(&block.block, &executed, (prepared.root(), &receipts))?;
         lap(&mut timings.compare);
 
+        if let Some(note) = note {
+            note(&block.block);
+        }
         let (gas_used, transactions) = (executed.gas_used, block.block.body.transactions.len());
         let id = BlockId {
             number: block.block.header.number,

@@ -2,8 +2,9 @@
 //!
 //! Blocks reach the database behind the answer. A consensus client does not send again what was
 //! called valid, so a node that forgets its last block can't go on without peers. Each valid block
-//! and each fork choice is therefore appended to a file before it is answered. When the process dies
-//! the system still writes the file; when the machine does, its end may be lost.
+//! and each fork choice is therefore appended to a file before it is answered. A block may be there before
+//! it is known to be valid. When the process dies the system still writes the file; when the machine does,
+//! its end may be lost.
 //!
 //! Format: [`MAGIC`], then records: kind (1 byte), length (4 bytes, little-endian), body. A block is its
 //! RLP; a fork choice is the hashes of head, safe and finalized block. There are no checksums: a
@@ -21,7 +22,7 @@ use std::sync::Arc;
 /// How a file begins.
 const MAGIC: &[u8; 16] = b"niwaki journal 1";
 
-/// Blocks of a file; two files are kept. More than the batches that may wait for the disk, so that
+/// Valid blocks of a file; two files are kept. More than the batches that may wait for the disk, so that
 /// what a removed file holds is there.
 const BLOCKS: usize = 2 * niwaki_storage::MOST_WAITING_BATCHES;
 
@@ -43,7 +44,7 @@ pub(crate) struct Journal {
     folder: PathBuf,
     file: File,
     number: u64,
-    /// In the file.
+    /// Valid ones in the file.
     blocks: usize,
     /// Of whole records and what comes before them.
     bytes: u64,
@@ -89,7 +90,7 @@ impl Journal {
         })
     }
 
-    /// Appends a valid block, as [`encode`] gives it.
+    /// Appends a block, as [`encode`] gives it.
     pub(crate) fn block(&mut self, record: &[u8]) -> Result<(), Fault> {
         if self.blocks >= BLOCKS {
             let (old, next) = (self.number.checked_sub(1), self.number.saturating_add(1));
@@ -98,9 +99,12 @@ impl Journal {
             // One that stays goes at the next start.
             let _ = old.map(|old| remove(&self.folder, old));
         }
-        self.append(record)?;
+        self.append(record)
+    }
+
+    /// Counts a block that was appended and is valid.
+    pub(crate) fn count_block(&mut self) {
         self.blocks += 1;
-        Ok(())
     }
 
     /// Appends a fork choice that was followed.

@@ -8,7 +8,7 @@
 
 use super::errands::BesideBlock;
 use super::parts::Parts;
-use super::{PREFETCH_GAS, Refusal, fault};
+use super::{Note, PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
 use crate::receipts::{By, EarlyReceipts, Receipts};
 use niwaki_execution::{Errands, Executed, OnTheWay, Shares, SoFar, diff_of_access_list};
@@ -68,22 +68,32 @@ fn listed(list: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256
     })
 }
 
+/// Does `work`, and notes the block on another thread meanwhile.
+fn noting<T>(block: &RecoveredBlock, note: Option<Note<'_>>, work: impl FnOnce() -> T) -> T {
+    let note = note.and_then(|note| Some((note, Crew::of("journal", 1)?)));
+    match note {
+        Some((note, crew)) => crew.join(|| note(&block.block), work).1,
+        None => work(),
+    }
+}
+
 impl Chain {
     /// Executes a block, with the access list that it has brought, and makes its roots; where that takes long
-    /// enough, it does what they need beside the execution.
+    /// enough, it does what they need beside the execution, and notes the block beside them.
     pub(super) fn run(
         &self,
         block: &RecoveredBlock,
         list: Option<&[AccountChanges]>,
         view: &mut View,
+        note: Option<Note<'_>>,
     ) -> Result<Ran, Refusal> {
         let is_long = block.block.header.gas_used >= PREFETCH_GAS;
         match list {
-            Some(list) if is_long => self.run_beside_root((block, list), view),
+            Some(list) if is_long => self.run_beside_root((block, list), view, note),
             None if is_long => {
                 let is_executed = AtomicBool::new(false);
                 let work = |view: &View, reading: &ReadingAhead<'_>| {
-                    self.run_beside_tries(block, (view, reading), &is_executed)
+                    self.run_beside_tries(block, (view, reading), &is_executed, note)
                 };
                 self.world().with_prefetch(view, &is_executed, work)
             }
@@ -134,6 +144,7 @@ impl Chain {
         block: &RecoveredBlock,
         (view, reading): (&View, &ReadingAhead<'_>),
         is_executed: &AtomicBool,
+        note: Option<Note<'_>>,
     ) -> Result<Ran, Refusal> {
         let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
         let Some(crew) = crew.flatten() else {
@@ -170,7 +181,8 @@ impl Chain {
             let ending = parts.ending();
             let then = |executed| {
                 let receipts = receipts.take();
-                self.end((view, executed), receipts, None, || drop(ending))
+                let end = || self.end((view, executed), receipts, None, || drop(ending));
+                noting(block, note, end)
             };
             self.execute_then((block, None), view, (Some(on_the_way), errands), then)
         });
@@ -204,6 +216,7 @@ impl Chain {
         &self,
         (block, list): (&RecoveredBlock, &[AccountChanges]),
         view: &View,
+        note: Option<Note<'_>>,
     ) -> Result<Ran, Refusal> {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
         let has_processor = self.has_processor_beside();
@@ -231,8 +244,12 @@ impl Chain {
         let (executed, shares) = outcome.expect("it was executed")?;
         // What fails or panics here does so in the ordinary way too, or does not matter.
         let early = early.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        let ran = self.end((view, executed), receipts, early, || ())?;
-        Ok(Ran { shares, ..ran })
+        let end = || self.end((view, executed), receipts, early, || ());
+        let note = note.filter(|_| has_processor);
+        Ok(Ran {
+            shares,
+            ..noting(block, note, end)?
+        })
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list

@@ -1,7 +1,9 @@
 //! A process that dies: a chain in memory forgets everything, its journal nothing.
 
 use super::consensus::{choose, empty_upon, hash, new_payload};
+use super::listed::{blocks_and_rows, known, open_with_contracts};
 use super::*;
+use crate::journal::{Journal, Record, encode};
 use crate::{Consensus, ForkChoice, Verdict};
 use std::fs;
 
@@ -131,12 +133,13 @@ fn a_head_that_was_set_back_stays_back() {
 #[test]
 fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let mut journal = crate::journal::Journal::begin(folder.path()).unwrap();
-    let record = crate::journal::encode(&blocks()[0]);
+    let mut journal = Journal::begin(folder.path()).unwrap();
+    let record = encode(&blocks()[0]);
     for count in 1..=5 * niwaki_storage::MOST_WAITING_BATCHES {
         journal.block(&record).unwrap();
+        journal.count_block();
         let mut held = 0;
-        crate::journal::Journal::read(folder.path(), &mut |_| {
+        Journal::read(folder.path(), &mut |_| {
             held += 1;
             Ok(())
         })
@@ -153,4 +156,53 @@ fn a_folder_that_cannot_be_made_is_named() {
     fs::write(&path, b"a file").unwrap();
     let error = Consensus::with_journal(Arc::new(open(None)), &path).unwrap_err();
     assert!(error.to_string().contains("journal"), "{error}");
+}
+
+#[test]
+fn a_block_is_noted_beside_its_roots_whatever_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (blocks, _) = blocks_and_rows();
+    let chain = Arc::new(open_with_contracts());
+    let (consensus, _) = Consensus::with_journal(chain, folder.path()).unwrap();
+    let mut judged = Vec::new();
+    for (built, senders) in &blocks {
+        let mut wrong = built.block.clone();
+        wrong.header.state_root = B256::repeat_byte(1);
+        for (block, is_right) in [(wrong, false), (built.block.clone(), true)] {
+            judged.push(hash(&block));
+            let verdict = consensus.new_payload(block.clone(), hash(&block), known(senders, None));
+            assert_eq!(matches!(verdict, Ok(Verdict::Valid(Some(_)))), is_right);
+        }
+    }
+    let mut noted = Vec::new();
+    Journal::read(folder.path(), &mut |record| {
+        if let Record::Block(block) = record {
+            noted.push(hash(&block));
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(noted, judged);
+}
+
+#[test]
+fn what_was_noted_and_is_invalid_is_refused_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = blocks();
+    let mut wrong = blocks[1].clone();
+    wrong.header.state_root = B256::repeat_byte(1);
+    let mut journal = Journal::begin(folder.path()).unwrap();
+    for block in [&blocks[0], &wrong, &blocks[1]] {
+        journal.block(&encode(block)).unwrap();
+    }
+    let (consensus, taken) = driven(folder.path());
+    assert_eq!(taken, 2);
+    assert!(
+        consensus
+            .chain()
+            .header(&hash(&blocks[1]))
+            .unwrap()
+            .is_some()
+    );
+    assert!(consensus.chain().header(&hash(&wrong)).unwrap().is_none());
 }
