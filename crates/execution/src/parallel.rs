@@ -45,7 +45,7 @@ use niwaki_rules::{
 use niwaki_threads::Crew;
 use places::Places;
 use run::{Ahead, Run};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, RwLock};
 use timeline::Timeline;
 pub use timeline::{Span, Step};
@@ -303,6 +303,7 @@ impl<'v> Executor<'v> {
             called: RwLock::default(),
             wasted_gas: AtomicU64::new(0),
             failed: AtomicUsize::new(0),
+            has_followers: AtomicBool::new(false),
             all_ahead: parallelism.all_ahead,
             errands: meanwhile.errands,
             timeline: clock.map(Timeline::new),
@@ -327,20 +328,26 @@ impl<'v> Executor<'v> {
         }
         let helpers = parallelism.threads.saturating_sub(1);
         let Some(crew) = crew(helpers) else {
-            let (receipts, shares) = self.commit_all(run, meanwhile, |_| true)?;
+            let (receipts, shares) = self.commit_all(run, meanwhile, |_| ())?;
             return Ok((end(self, receipts, meanwhile)?, shares));
         };
         let mut call = Call::new(parallelism.clock);
+        let (mut has_help, mut is_heard) = (false, false);
         crew.scope(|beside| {
             let over = Over(run);
             let committed = self.commit_all(run, meanwhile, |executor| {
-                let is_due = call.is_due(executor.used.gas, run);
+                let is_due = !has_help && call.is_due(executor.used.gas, run);
                 if is_due {
-                    before.hear(executor.evm.world());
                     run.call_for_help();
-                    beside.call(helpers, || run.help());
                 }
-                is_due
+                if !is_heard && run.has_followers() {
+                    before.hear(executor.evm.world());
+                    is_heard = true;
+                }
+                if is_due {
+                    beside.call(helpers, || run.help());
+                    has_help = true;
+                }
             });
             drop(over);
             let (receipts, shares) = committed?;
@@ -348,19 +355,19 @@ impl<'v> Executor<'v> {
         })
     }
 
-    /// Counts the transactions in their order. Before each it calls for help, until that has come.
+    /// Counts the transactions in their order, and does what is to be done `before_each`.
     fn commit_all(
         &mut self,
         run: &Run<'_>,
         meanwhile: &mut Meanwhile<'_>,
-        mut call_for_help: impl FnMut(&mut Self) -> bool,
+        mut before_each: impl FnMut(&mut Self),
     ) -> Result<(Vec<Receipt>, Shares), ExecuteError> {
         let mut receipts = Vec::with_capacity(run.places.len());
         let mut shares = Shares::default();
         let view = run.before.view();
-        let (mut spare, mut has_help) = ((&view, None), false);
+        let mut spare = (&view, None);
         for index in 0..run.places.len() {
-            has_help = has_help || call_for_help(self);
+            before_each(self);
             let tx = run.transaction(index);
             let sender = self.sender(run.block, index)?;
             let is_free = run.places.take(index);

@@ -12,7 +12,7 @@ use niwaki_evm::Effects;
 use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
 use niwaki_rules::ChainSpec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Gas of a transaction that runs no code, and takes less time than it takes to hand it over; as most
@@ -46,6 +46,8 @@ pub(super) struct Run<'r> {
     pub(super) wasted_gas: AtomicU64,
     /// Runs ahead that panicked.
     pub(super) failed: AtomicUsize,
+    /// Whether somebody runs transactions ahead, or will at once, to whom it matters what those before have left.
+    pub(super) has_followers: AtomicBool,
     pub(super) all_ahead: bool,
     /// What whoever runs transactions ahead does between two of them.
     pub(super) errands: Option<&'r dyn Errands>,
@@ -95,6 +97,7 @@ impl Run<'_> {
 
     /// Runs a transaction ahead of its turn. What goes wrong leaves nothing: it is run again.
     fn run_ahead<'e>(&'e self, spare: &mut Spare<'e>, index: usize) -> Option<Ahead> {
+        self.has_followers.store(true, Ordering::Relaxed);
         let tx = self.transaction(index);
         let (view, executor) = spare;
         let view = *view;
@@ -172,10 +175,17 @@ impl Run<'_> {
 
     /// The thread that counts is about to call others to [`help`](Self::help).
     pub(super) fn call_for_help(&self) {
-        if self.errands.is_some() {
+        match self.errands {
             // They may be at senders, which are not all that there is to do.
-            self.block.senders.hand_over();
+            Some(_) => self.block.senders.hand_over(),
+            None => self.has_followers.store(true, Ordering::Relaxed),
         }
+    }
+
+    /// Whether to tell from here on what transactions have left: where whoever helps has other things to do, it may
+    /// be that nobody ever wants to know.
+    pub(super) fn has_followers(&self) -> bool {
+        self.has_followers.load(Ordering::Relaxed)
     }
 
     /// Does what there is to do on a thread beside the one that counts. A value that has gone into the tries does
