@@ -212,7 +212,7 @@ impl Chain {
         self.check_block(&block.block, body_roots(&block.block), &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
-        let (executed, _) = self.execute((&block, None), &view, None)?;
+        let (executed, _) = self.execute((&block, None), &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         let receipts = Receipts::of(&executed.receipts);
         compare(&block.block, &executed, (prepared.root(), &receipts))?;
@@ -361,14 +361,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Executes a block, with the access list that it has brought; `on_the_way` is called meanwhile.
+    /// Executes a block, with the access list that it has brought.
     fn execute(
         &self,
         (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
         view: &View,
-        on_the_way: Option<OnTheWay<'_>>,
     ) -> Result<(Executed, Shares), Refusal> {
-        self.execute_then((block, list), view, (on_the_way, None), |executed| executed)
+        self.execute_then((block, list), view, (None, None), |executed| executed)
     }
 
     /// Executes a block, and does `then` with what came of it.

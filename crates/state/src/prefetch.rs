@@ -151,10 +151,9 @@ impl WorldState {
     ) {
         let mut changed = changed.peekable();
         while changed.peek().is_some() && !ended.load(Ordering::Relaxed) {
-            let lot = changed.by_ref().take(LOT);
-            // What can't be read is left out, and comes back to whoever needs it.
-            let places = lot.filter_map(|(address, slot)| view.place_of(&address, slot).ok()?);
-            let places: Vec<Touched> = places.collect();
+            let lot: Vec<_> = changed.by_ref().take(LOT).collect();
+            // What is left out comes back to whoever needs it.
+            let places = view.places_of(&lot);
             let mut tries = self.tries();
             let source = DiskTrie::new(Rows::Now(self.database()), &[]);
             // As below: what can't be read comes back to whoever needs it.

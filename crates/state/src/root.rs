@@ -71,16 +71,35 @@ impl WorldState {
     ) -> Result<Prepared, Fault> {
         let own = self.hashed(view, diff)?;
         is_due();
+        self.prepare_in(&mut self.tries(), view, own, diff)
+    }
+
+    /// As [`WorldState::prepare`], on this thread alone.
+    ///
+    /// # Errors
+    /// As [`WorldState::prepare`].
+    pub fn prepare_alone(&self, view: &View, diff: &StateDiff) -> Result<Prepared, Fault> {
+        let own = self.hashed(view, diff)?;
         let mut tries = self.tries();
+        tries.alone(|tries| self.prepare_in(tries, view, own, diff))
+    }
+
+    fn prepare_in(
+        &self,
+        tries: &mut Tries,
+        view: &View,
+        own: Changes,
+        diff: &StateDiff,
+    ) -> Result<Prepared, Fault> {
         if self.head() == Some(view.head()) {
-            return self.prepare_upon(view, &mut tries, own, diff);
+            return self.prepare_upon(view, tries, own, diff);
         }
         let now = self.laid_over(self.view_at_head()?, view.block())?;
         let now = now.ok_or_else(|| Fault::Missing {
             segment: Segment::TrieLogs.name(),
             key: format!("block {} (its state is out of reach)", view.block()),
         })?;
-        self.prepare_upon(&now, &mut tries, own, diff)
+        self.prepare_upon(&now, tries, own, diff)
     }
 
     fn hashed(&self, view: &View, diff: &StateDiff) -> Result<Changes, Fault> {

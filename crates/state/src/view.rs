@@ -7,6 +7,7 @@ use crate::flat::{decode_account, decode_value};
 use crate::prefetch::{Tell, Touched};
 use crate::{BlockId, StateHead};
 use alloy_primitives::{hex, keccak256};
+use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{
     Account, Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
     map::B256Map,
@@ -170,26 +171,28 @@ impl View {
         self.version
     }
 
-    /// Where the head's tries have an account, or one of its slots; `None` if there is no such account.
-    pub(crate) fn place_of(
-        &self,
-        address: &Address,
-        slot: Option<U256>,
-    ) -> Result<Option<Touched>, Fault> {
-        let account = keccak256(address);
-        let Some(slot) = slot else {
-            return Ok(Some(Touched {
-                account,
-                slot: None,
+    /// Where the head's tries have accounts, and slots of those that there are. What can't be read is left out.
+    pub(crate) fn places_of(&self, wanted: &[(Address, Option<U256>)]) -> Vec<Touched> {
+        let slots = wanted.iter().filter_map(|(_, slot)| *slot);
+        let words: Vec<[u8; 32]> = slots.map(|slot| slot.to_be_bytes()).collect();
+        let words: Vec<&[u8]> = words.iter().map(<[u8; 32]>::as_slice).collect();
+        let mut slot_keys = keccak256_batch(&words).into_iter();
+        let place = |(address, slot): &(Address, Option<U256>)| {
+            let slot = match slot {
+                None => None,
+                Some(_) => {
+                    let key = slot_keys.next()?;
+                    let held = self.head_account(address).ok()?;
+                    Some((key, held?.storage_root))
+                }
+            };
+            Some(Touched {
+                account: hash_of(address),
+                slot,
                 is_absent: false,
-            }));
+            })
         };
-        let held = self.head_account(address)?;
-        Ok(held.map(|held| Touched {
-            account,
-            slot: Some((keccak256(B256::from(slot)), held.storage_root)),
-            is_absent: false,
-        }))
+        wanted.iter().filter_map(place).collect()
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {

@@ -6,7 +6,7 @@
 //! into the tries, and the root is made from there. Whatever comes of a block that is refused stays in
 //! memory, and the next one begins at it.
 
-use super::errands::BesideBlock;
+use super::errands::{AfterRoot, BesideBlock};
 use super::parts::Parts;
 use super::{Note, PREFETCH_GAS, Refusal, fault};
 use crate::Chain;
@@ -17,11 +17,14 @@ use niwaki_state::{Prepared, ReadingAhead, View};
 use niwaki_threads::Crew;
 use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
 /// they work, so they may be more than processors.
 const READERS: usize = 6;
+
+/// From so many [`SoFar::PARTS`] of a block on its root is waited for soon.
+const LATE: u32 = SoFar::PARTS * 3 / 8;
 
 /// What a list leads to.
 struct EarlyRoot {
@@ -106,7 +109,7 @@ impl Chain {
         (block, list): (&RecoveredBlock, Option<&[AccountChanges]>),
         view: &View,
     ) -> Result<Ran, Refusal> {
-        let (executed, shares) = self.execute((block, list), view, None)?;
+        let (executed, shares) = self.execute((block, list), view)?;
         let ran = self.end((view, executed), EarlyReceipts::default(), None, || ())?;
         Ok(Ran { shares, ..ran })
     }
@@ -221,10 +224,18 @@ impl Chain {
         let (is_executed, outcome) = (AtomicBool::new(false), OnceLock::new());
         let has_processor = self.has_processor_beside();
         let mut receipts = has_processor.then(EarlyReceipts::new).unwrap_or_default();
-        let on_the_way = |so_far: SoFar<'_>| receipts.go_on(so_far.receipts, By::Crew);
+        let part = AtomicU32::new(0);
+        let on_the_way = |so_far: SoFar<'_>| {
+            part.store(so_far.part, Ordering::Relaxed);
+            receipts.go_on(so_far.receipts, By::Crew);
+        };
         let on_the_way: OnTheWay<'_> = Box::new(on_the_way);
+        let after_root = AfterRoot::default();
+        let shared = self.shares_all_processors();
+        let errands = shared.then_some(&after_root as &dyn Errands);
         let early = std::thread::scope(|scope| {
             let early = scope.spawn(|| {
+                let _making = after_root.making();
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
                 let diff = self.read_listed(list, view, &is_executed, &is_refused)?;
                 let Some(diff) = diff else {
@@ -232,10 +243,13 @@ impl Chain {
                 };
                 // Of a block that has come to something else already, nobody wants that root.
                 let is_vain = outcome.get().is_some_and(|outcome| !gives(outcome, &diff));
-                let root = (!is_vain).then(|| self.early_root(diff, view));
+                // A second thread would take the processor from the executing one.
+                let is_alone = shared && part.load(Ordering::Relaxed) < LATE;
+                let root = (!is_vain).then(|| self.early_root(diff, view, is_alone));
                 root.transpose()
             });
-            let executed = self.execute((block, Some(list)), view, Some(on_the_way));
+            let with = (Some(on_the_way), errands);
+            let executed = self.execute_then((block, Some(list)), view, with, |executed| executed);
             is_executed.store(true, Ordering::Relaxed);
             outcome.get_or_init(|| executed);
             early.join()
@@ -272,8 +286,11 @@ impl Chain {
         })
     }
 
-    fn early_root(&self, diff: StateDiff, view: &View) -> Result<EarlyRoot, Fault> {
-        let prepared = self.world().prepare(view, &diff)?;
+    fn early_root(&self, diff: StateDiff, view: &View, is_alone: bool) -> Result<EarlyRoot, Fault> {
+        let prepared = match is_alone {
+            true => self.world().prepare_alone(view, &diff)?,
+            false => self.world().prepare(view, &diff)?,
+        };
         Ok(EarlyRoot { diff, prepared })
     }
 }

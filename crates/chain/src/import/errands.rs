@@ -6,7 +6,8 @@ use crate::receipts::{By, Making};
 use niwaki_execution::{Errands, SoFar};
 use niwaki_state::ReadingAhead;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A part of what has changed goes into the tries when this share of the gas is used that was left at the part
 /// before. All on the way to a value is hashed again with each part, so a few large ones cost less than many; the
@@ -115,5 +116,68 @@ impl Errands for BesideBlock<'_> {
             }
         }
         while self.receipts.go_on() {}
+    }
+}
+
+/// Who runs transactions ahead looks again so soon whether the block is over.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Keeps whoever runs the transactions of a block ahead from that until the root is made that the block's list leads
+/// to. The block waits for that, and a transaction that nobody has begun costs no more in its turn.
+#[derive(Default)]
+pub(super) struct AfterRoot {
+    is_made: Mutex<bool>,
+    made: Condvar,
+}
+
+/// When it is dropped, the root is there, or there will be none.
+pub(super) struct MakingRoot<'b>(&'b AfterRoot);
+
+impl AfterRoot {
+    pub(super) fn making(&self) -> MakingRoot<'_> {
+        MakingRoot(self)
+    }
+}
+
+impl Drop for MakingRoot<'_> {
+    fn drop(&mut self) {
+        let AfterRoot { is_made, made } = self.0;
+        *is_made.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        made.notify_all();
+    }
+}
+
+impl Errands for AfterRoot {
+    fn run(&self) -> bool {
+        false
+    }
+
+    fn run_lesser(&self) -> bool {
+        let is_made = self.is_made.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_made {
+            return false;
+        }
+        drop(self.made.wait_timeout(is_made, LOOK));
+        true
+    }
+
+    fn run_rest(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn nobody_runs_ahead_until_the_root_is_made_or_its_maker_has_failed() {
+        let after_root = AfterRoot::default();
+        let fails = || {
+            let _making = after_root.making();
+            assert!(after_root.run_lesser() && after_root.run_lesser());
+            panic!("as it should")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
+        assert!(!after_root.run_lesser() && !after_root.run());
     }
 }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::CacheFigures;
 use crate::disk_trie::{DiskTrie, Rows};
-use crate::prefetch::Touched;
 use niwaki_primitives::Fault;
 
 /// Accounts of the diff, each before its slots.
@@ -150,11 +149,10 @@ fn a_root_reads_no_leaf_that_was_found_to_be_in_the_way() {
         let (world, diff, _dir) = cold();
         let diff = inserting(&diff);
         let view = world.view_at_head().unwrap();
-        let touched = wanted(&diff).into_iter().map(|(address, slot)| {
-            let place = view.place_of(&address, slot).unwrap().unwrap();
-            Touched { is_absent, ..place }
-        });
-        let touched: Vec<Touched> = touched.collect();
+        let mut touched = view.places_of(&wanted(&diff));
+        touched
+            .iter_mut()
+            .for_each(|touched| touched.is_absent = is_absent);
         let source = DiskTrie::new(Rows::Now(world.database()), &[]);
         world.tries().load(&source, &touched).unwrap();
         let before = world.cache_figures().trie_nodes_read;
@@ -173,11 +171,7 @@ fn a_root_reads_no_leaf_that_was_found_to_be_in_the_way() {
 fn a_row_that_is_not_its_node_is_not_taken_with_others() {
     let (world, diff, _dir) = cold();
     let view = world.view_at_head().unwrap();
-    let touched = wanted(&diff).into_iter().map(|(address, slot)| {
-        let place = view.place_of(&address, slot).unwrap();
-        place.unwrap()
-    });
-    let touched: Vec<Touched> = touched.collect();
+    let touched = view.places_of(&wanted(&diff));
     let mut batch = Batch::new();
     batch.put(Segment::AccountTrie, &[], &[0, 0, 0xc0]);
     world.database().write(batch, false).unwrap();
