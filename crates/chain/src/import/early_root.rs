@@ -17,7 +17,7 @@ use niwaki_state::{Prepared, ReadingAhead, View};
 use niwaki_threads::Crew;
 use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Threads that read what the list names while the caches do not hold it. They wait for the disk more than
 /// they work, so they may be more than processors.
@@ -237,7 +237,8 @@ impl Chain {
             let early = scope.spawn(|| {
                 let _making = after_root.making();
                 let is_refused = || outcome.get().is_some_and(Outcome::is_err);
-                let diff = self.read_listed(list, view, &is_executed, &is_refused)?;
+                let until = (&is_executed, &is_refused as &dyn Fn() -> bool);
+                let diff = self.read_listed(list, view, until, &after_root)?;
                 let Some(diff) = diff else {
                     return Ok(None);
                 };
@@ -267,20 +268,26 @@ impl Chain {
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list
-    /// names is read, until the block `is_executed`.
+    /// names is read, until the block `is_executed`; from then on the root comes first.
     fn read_listed(
         &self,
         list: &[AccountChanges],
         view: &View,
-        is_executed: &AtomicBool,
-        is_refused: &dyn Fn() -> bool,
+        (is_executed, is_refused): (&AtomicBool, &dyn Fn() -> bool),
+        after_root: &AfterRoot,
     ) -> Result<Option<StateDiff>, Fault> {
+        let reading = &AtomicUsize::new(READERS);
         std::thread::scope(|scope| {
             // Once the block is executed, more threads load what is left.
             scope.spawn(|| self.world().load_ways(view, changed(list), is_executed));
             for first in 0..READERS {
                 let wanted = listed(list).skip(first).step_by(READERS);
-                scope.spawn(move || view.read_ahead(wanted, is_executed));
+                scope.spawn(move || {
+                    view.read_ahead(wanted, is_executed);
+                    if reading.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        after_root.await_it();
+                    }
+                });
             }
             diff_of_access_list(list, view, is_refused)
         })

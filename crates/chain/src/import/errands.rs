@@ -123,10 +123,11 @@ impl Errands for BesideBlock<'_> {
 const LOOK: Duration = Duration::from_micros(200);
 
 /// Keeps whoever runs the transactions of a block ahead from that until the root is made that the block's list leads
-/// to. The block waits for that, and a transaction that nobody has begun costs no more in its turn.
+/// to, once nobody reads values for it, which is to wait for the disk. The block waits for that root, and a
+/// transaction that nobody has begun costs no more in its turn.
 #[derive(Default)]
 pub(super) struct AfterRoot {
-    is_made: Mutex<bool>,
+    is_awaited: Mutex<bool>,
     made: Condvar,
 }
 
@@ -137,13 +138,24 @@ impl AfterRoot {
     pub(super) fn making(&self) -> MakingRoot<'_> {
         MakingRoot(self)
     }
+
+    /// From here on the root comes first.
+    pub(super) fn await_it(&self) {
+        self.set(true);
+    }
+
+    fn set(&self, is_awaited: bool) {
+        *self
+            .is_awaited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = is_awaited;
+        self.made.notify_all();
+    }
 }
 
 impl Drop for MakingRoot<'_> {
     fn drop(&mut self) {
-        let AfterRoot { is_made, made } = self.0;
-        *is_made.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        made.notify_all();
+        self.0.set(false);
     }
 }
 
@@ -153,12 +165,15 @@ impl Errands for AfterRoot {
     }
 
     fn run_lesser(&self) -> bool {
-        let is_made = self.is_made.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_made {
-            return false;
+        let is_awaited = self
+            .is_awaited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waits = *is_awaited;
+        if waits {
+            drop(self.made.wait_timeout(is_awaited, LOOK));
         }
-        drop(self.made.wait_timeout(is_made, LOOK));
-        true
+        waits
     }
 
     fn run_rest(&self) {}
@@ -174,6 +189,8 @@ mod tests {
         let after_root = AfterRoot::default();
         let fails = || {
             let _making = after_root.making();
+            assert!(!after_root.run_lesser());
+            after_root.await_it();
             assert!(after_root.run_lesser() && after_root.run_lesser());
             panic!("as it should")
         };
