@@ -6,7 +6,7 @@
 
 use crate::branch::{Child, Held};
 use crate::node::encode_leaf;
-use crate::{InlineNode, Node, NodeRef, Owner, Path};
+use crate::{InlineNode, LeafUpdate, Node, NodeRef, Owner, Path};
 use alloy_primitives::{B256, keccak256};
 use niwaki_crypto::keccak256_batch;
 use std::borrow::Cow;
@@ -131,11 +131,21 @@ pub(crate) struct Drafts<'a> {
 }
 
 impl<'a> Drafts<'a> {
-    pub(crate) fn new(clock: u32, rows: &'a mut Rows<'a>) -> Self {
+    /// For about as many nodes as `leaves` bring.
+    pub(crate) fn new<'c>(
+        clock: u32,
+        rows: &'a mut Rows<'a>,
+        leaves: impl Iterator<Item = &'c LeafUpdate<'c>>,
+    ) -> Self {
+        let (mut count, mut bytes) = (0, 0);
+        for leaf in leaves {
+            count += 1;
+            bytes += LEAF_BYTES + leaf.value.map_or(0, <[u8]>::len);
+        }
         Self {
-            list: Vec::new(),
-            leaves: Vec::new(),
-            leaf_rlp: Vec::new(),
+            list: Vec::with_capacity(2 * count),
+            leaves: Vec::with_capacity(count),
+            leaf_rlp: Vec::with_capacity(bytes),
             owners: Vec::new(),
             outcomes: Vec::new(),
             clock,
@@ -400,6 +410,9 @@ fn number(count: usize) -> u32 {
     let count = u32::try_from(count).ok().filter(|count| count & LEAF == 0);
     count.expect("fewer nodes than 2^31 change at once")
 }
+
+/// Bytes that a leaf takes beside its value, at most.
+const LEAF_BYTES: usize = 48;
 
 /// The height of a top that is not hashed.
 const TOP_HEIGHT: u8 = u8::MAX;

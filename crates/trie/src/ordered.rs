@@ -25,9 +25,21 @@ pub struct OrderedTrie {
 /// The items that are there.
 #[derive(Debug, Default)]
 struct Items {
-    bytes: Vec<u8>,
-    /// The key of each, and its place among the bytes.
-    places: Vec<(Path, Range<usize>)>,
+    /// Of those that came together, one after the other.
+    lots: Vec<Vec<u8>>,
+    places: Vec<Place>,
+}
+
+/// About as many bytes as an item has.
+const ITEM_BYTES: usize = 384;
+
+/// An item's key, its lot, and where it stands in there.
+type Place = (Path, usize, Range<usize>);
+
+impl Items {
+    fn bytes(&self, (_, lot, range): &Place) -> &[u8] {
+        &self.lots[*lot][range.clone()]
+    }
 }
 
 impl Default for OrderedTrie {
@@ -53,21 +65,24 @@ impl OrderedTrie {
     /// Adds items behind those that are there. `encode` appends the bytes of one to what is there.
     pub fn extend<T>(&mut self, items: &[T], mut encode: impl FnMut(&T, &mut Vec<u8>)) {
         let first = self.len();
-        let Items { bytes, places } = &mut self.items;
+        let Items { lots, places } = &mut self.items;
+        let mut bytes = Vec::with_capacity(ITEM_BYTES * items.len());
         places.reserve(items.len());
         for index in in_order(first..first + items.len()) {
             let key =
                 Path::of_key(&alloy_rlp::encode(index)).expect("the RLP of an index is short");
             let start = bytes.len();
-            encode(&items[index - first], bytes);
-            places.push((key, start..bytes.len()));
+            encode(&items[index - first], &mut bytes);
+            places.push((key, lots.len(), start..bytes.len()));
         }
-        let leaf = |(key, place): &(Path, Range<usize>)| LeafUpdate {
-            key: *key,
-            value: Some(&self.items.bytes[place.clone()]),
+        lots.push(bytes);
+        let items = &self.items;
+        let leaf = |place: &Place| LeafUpdate {
+            key: place.0,
+            value: Some(items.bytes(place)),
             replaces: false,
         };
-        let leaves: Vec<LeafUpdate<'_>> = self.items.places[first..].iter().map(leaf).collect();
+        let leaves: Vec<LeafUpdate<'_>> = items.places[first..].iter().map(leaf).collect();
         if leaves.is_empty() {
             return;
         }
@@ -78,7 +93,7 @@ impl OrderedTrie {
         };
         let (threads, clock) = (1, 0);
         let no_rows = |(): &mut (), _: &Owner, _: &Path, _: Option<&[u8]>| {};
-        update_tries(&self.items, vec![update], Work { threads, clock }, &no_rows)
+        update_tries(items, vec![update], Work { threads, clock }, &no_rows)
             .expect("all inner nodes are in memory, all leaves among the items");
     }
 
@@ -105,14 +120,14 @@ impl TrieView for Items {
 
     fn leaf(&self, _: &Owner, path: &Path, _: &B256) -> Result<Node, Fault> {
         let is_below = |key: &Path| key.as_slice().starts_with(path.as_slice());
-        let found = self.places.iter().find(|(key, _)| is_below(key));
-        let (key, place) = found.ok_or_else(|| Fault::Missing {
+        let found = self.places.iter().find(|(key, ..)| is_below(key));
+        let place = found.ok_or_else(|| Fault::Missing {
             segment: "list",
             key: path.to_string(),
         })?;
         Ok(Node::Leaf {
-            path: key.skip(path.len()),
-            value: self.bytes[place.clone()].to_vec(),
+            path: place.0.skip(path.len()),
+            value: self.bytes(place).to_vec(),
         })
     }
 }
