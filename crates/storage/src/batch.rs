@@ -20,15 +20,23 @@ const FIRST_CHUNK_BYTES: usize = 16 << 10;
 /// As many changes have room at once as a chunk of such rows has.
 const BYTES_PER_CHANGE: usize = 256;
 
-/// One put or delete; key and value stand one after the other in a chunk.
+/// One put or delete; key and value stand one after the other in a chunk. A block has ten thousand: they are
+/// kept small.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     segment: Segment,
+    /// Whether it is a delete.
+    removes: bool,
     chunk: u32,
-    start: usize,
-    key_end: usize,
-    /// Where the value ends; `None` deletes.
-    value_end: Option<usize>,
+    start: u32,
+    key_end: u32,
+    /// Where the value ends; of a delete, where the key does.
+    value_end: u32,
+}
+
+/// A place in a chunk. The engine takes no row of 4 GiB.
+fn place(at: usize) -> u32 {
+    u32::try_from(at).expect("a chunk has less than 4 GiB")
 }
 
 /// Segment, key, and value or `None` for a delete.
@@ -65,8 +73,9 @@ impl Batch {
         let mut change = self.open(segment, key);
         let bytes = &mut self.chunks[change.chunk as usize];
         encode(bytes);
-        assert!(bytes.len() >= change.key_end, "a value is appended");
-        change.value_end = Some(bytes.len());
+        change.value_end = place(bytes.len());
+        change.removes = false;
+        assert!(change.value_end >= change.key_end, "a value is appended");
         self.changes.push(change);
     }
 
@@ -102,14 +111,16 @@ impl Batch {
         }
         let chunk = self.chunks.len() - 1;
         let bytes = &mut self.chunks[chunk];
-        let start = bytes.len();
+        let start = place(bytes.len());
         key.iter().for_each(|part| bytes.extend_from_slice(part));
+        let key_end = place(bytes.len());
         Change {
             segment,
+            removes: true,
             chunk: u32::try_from(chunk).expect("fewer chunks than 2^32"),
             start,
-            key_end: bytes.len(),
-            value_end: None,
+            key_end,
+            value_end: key_end,
         }
     }
 
@@ -158,9 +169,10 @@ impl Batch {
 
     fn resolve(&self, change: &Change) -> ChangeRef<'_> {
         let bytes = &self.chunks[change.chunk as usize];
-        let key = &bytes[change.start..change.key_end];
-        let value = change.value_end.map(|end| &bytes[change.key_end..end]);
-        (change.segment, key, value)
+        let (start, key_end) = (change.start as usize, change.key_end as usize);
+        let value = &bytes[key_end..change.value_end as usize];
+        let value = (!change.removes).then_some(value);
+        (change.segment, &bytes[start..key_end], value)
     }
 }
 
