@@ -55,8 +55,8 @@ const INDEX_RESTART_INTERVAL: i32 = 16;
 
 /// Share of a write buffer of the state that is a filter of its keys, taken when the buffer is begun: to
 /// search a full one in vain, and most of what is read was not written lately, takes as long as finding a
-/// row in a table.
-const FILTERED_SHARE: f64 = 0.05;
+/// row in a table. A full buffer has about 12 bits a key, which one of the processor's caches can hold.
+const FILTERED_SHARE: f64 = 0.0125;
 
 /// Threads that open files at the start. The engine starts them anew for each segment.
 const FILE_OPENING_THREADS: i32 = 4;

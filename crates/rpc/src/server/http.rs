@@ -14,7 +14,7 @@ use crate::server::{gzip, login, socket};
 use crate::session::Session;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -28,6 +28,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Room that a request's body has at once, at most, whatever length it announces: most payloads fit.
+const MOST_ROOM: usize = 1 << 20;
+
+/// All of a body in one piece, for which there is room from the start: its parts are let go as they come.
+async fn whole(
+    mut body: Limited<Incoming>,
+) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut whole = Vec::with_capacity(announced.min(MOST_ROOM));
+    while let Some(part) = body.frame().await {
+        if let Ok(data) = part?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole.into())
+}
 
 /// What a server offers and within what limits.
 #[derive(Clone, Debug)]
@@ -282,8 +299,8 @@ impl Connection {
     /// All of the request's body, or the refusal of one that is long, torn or slow.
     async fn body(&self, request: Request<Incoming>, most: usize) -> Result<Bytes, Box<Answer>> {
         let body = Limited::new(request.into_body(), most);
-        let refused = match tokio::time::timeout(self.options.read_timeout, body.collect()).await {
-            Ok(Ok(body)) => return Ok(body.to_bytes()),
+        let refused = match tokio::time::timeout(self.options.read_timeout, whole(body)).await {
+            Ok(Ok(body)) => return Ok(body),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 let message = format!("the request is longer than {most} bytes");
                 plain(StatusCode::PAYLOAD_TOO_LARGE, &message)
