@@ -20,8 +20,8 @@ const FIRST_CHUNK_BYTES: usize = 16 << 10;
 /// As many changes have room at once as a chunk of such rows has.
 const BYTES_PER_CHANGE: usize = 256;
 
-/// One put or delete; key and value stand one after the other in a chunk. A block has ten thousand: they are
-/// kept small.
+/// One put or delete; key and value stand one after the other in a chunk. A block has ten thousand, so that
+/// they are kept small.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     segment: Segment,
@@ -33,6 +33,8 @@ struct Change {
     /// Where the value ends; of a delete, where the key does.
     value_end: u32,
 }
+
+const _: () = assert!(size_of::<Change>() == 20, "it is kept small");
 
 /// A place in a chunk. The engine takes no row of 4 GiB.
 fn place(at: usize) -> u32 {
@@ -49,6 +51,9 @@ impl Batch {
     }
 
     /// Sets `key` to `value`.
+    ///
+    /// # Panics
+    /// If both have 4 GiB together, as all of its methods do.
     pub fn put(&mut self, segment: Segment, key: &[u8], value: &[u8]) {
         self.put_parts(segment, &[key], &[value]);
     }

@@ -55,7 +55,7 @@ const INDEX_RESTART_INTERVAL: i32 = 16;
 
 /// Share of a write buffer of the state that is a filter of its keys, taken when the buffer is begun: to
 /// search a full one in vain, and most of what is read was not written lately, takes as long as finding a
-/// row in a table. A full buffer has about 12 bits a key, which one of the processor's caches can hold.
+/// row in a table. A full one has 12 bits a key: of what it does not hold, one in 200 is searched.
 const FILTERED_SHARE: f64 = 0.0125;
 
 /// Threads that open files at the start. The engine starts them anew for each segment.

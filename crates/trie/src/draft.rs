@@ -131,10 +131,21 @@ pub(crate) struct Drafts<'a> {
 }
 
 impl<'a> Drafts<'a> {
-    /// For about as many nodes as `leaves` bring.
-    pub(crate) fn new<'c>(
-        clock: u32,
-        rows: &'a mut Rows<'a>,
+    pub(crate) fn new(clock: u32, rows: &'a mut Rows<'a>) -> Self {
+        Self {
+            list: Vec::new(),
+            leaves: Vec::new(),
+            leaf_rlp: Vec::new(),
+            owners: Vec::new(),
+            outcomes: Vec::new(),
+            clock,
+            rows,
+        }
+    }
+
+    /// The same, with room for about what `leaves` bring.
+    pub(crate) fn with_room_for<'c>(
+        mut self,
         leaves: impl Iterator<Item = &'c LeafUpdate<'c>>,
     ) -> Self {
         let (mut count, mut bytes) = (0, 0);
@@ -142,15 +153,10 @@ impl<'a> Drafts<'a> {
             count += 1;
             bytes += LEAF_BYTES + leaf.value.map_or(0, <[u8]>::len);
         }
-        Self {
-            list: Vec::with_capacity(2 * count),
-            leaves: Vec::with_capacity(count),
-            leaf_rlp: Vec::with_capacity(bytes),
-            owners: Vec::new(),
-            outcomes: Vec::new(),
-            clock,
-            rows,
-        }
+        self.list.reserve_exact(2 * count);
+        self.leaves.reserve_exact(count);
+        self.leaf_rlp.reserve_exact(bytes);
+        self
     }
 
     /// Begins the next part.

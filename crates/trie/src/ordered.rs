@@ -25,16 +25,16 @@ pub struct OrderedTrie {
 /// The items that are there.
 #[derive(Debug, Default)]
 struct Items {
-    /// Of those that came together, one after the other.
+    /// The bytes of items that came together, one after the other.
     lots: Vec<Vec<u8>>,
     places: Vec<Place>,
 }
 
-/// About as many bytes as an item has.
-const ITEM_BYTES: usize = 384;
-
 /// An item's key, its lot, and where it stands in there.
 type Place = (Path, usize, Range<usize>);
+
+/// Room for an item: receipts of `niwaki-bench gen-chain` have 478 bytes in the mean, transactions 216.
+const ITEM_BYTES: usize = 512;
 
 impl Items {
     fn bytes(&self, (_, lot, range): &Place) -> &[u8] {
@@ -64,6 +64,9 @@ impl OrderedTrie {
 
     /// Adds items behind those that are there. `encode` appends the bytes of one to what is there.
     pub fn extend<T>(&mut self, items: &[T], mut encode: impl FnMut(&T, &mut Vec<u8>)) {
+        if items.is_empty() {
+            return;
+        }
         let first = self.len();
         let Items { lots, places } = &mut self.items;
         let mut bytes = Vec::with_capacity(ITEM_BYTES * items.len());
@@ -83,9 +86,6 @@ impl OrderedTrie {
             replaces: false,
         };
         let leaves: Vec<LeafUpdate<'_>> = items.places[first..].iter().map(leaf).collect();
-        if leaves.is_empty() {
-            return;
-        }
         let update = TrieUpdate {
             owner: None,
             trie: &mut self.trie,

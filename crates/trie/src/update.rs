@@ -57,7 +57,7 @@ impl Source<'_> {
             leaves.map(|leaf| (&*update.trie, &leaf.key))
         }));
         let leaves = updates.iter().flat_map(|update| update.leaves);
-        let mut drafts = Drafts::new(self.clock, rows, leaves);
+        let mut drafts = Drafts::new(self.clock, rows).with_room_for(leaves);
         for update in &mut *updates {
             drafts.begin(update.owner);
             let mut merge = Merge::new(self.view, update.owner, &mut drafts);
@@ -83,7 +83,7 @@ impl Source<'_> {
         rows: &mut Rows<'_>,
     ) -> Result<Outcome<'b>, Fault> {
         warm_below(child.held.as_ref(), leaves, path.len());
-        let mut drafts = Drafts::new(self.clock, rows, leaves.iter());
+        let mut drafts = Drafts::new(self.clock, rows).with_room_for(leaves.iter());
         drafts.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut drafts);
         let top = merge.resolve(&path, child, leaves)?;
@@ -99,7 +99,7 @@ impl Source<'_> {
         tops: Vec<(u8, Option<Top<'_>>)>,
         rows: &mut Rows<'_>,
     ) -> Result<Outcome<'static>, Fault> {
-        let mut drafts = Drafts::new(self.clock, rows, [].iter());
+        let mut drafts = Drafts::new(self.clock, rows);
         drafts.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut drafts);
         let root = merge.rejoin(Path::EMPTY, branch, tops)?;

@@ -268,7 +268,7 @@ impl Chain {
     }
 
     /// The changes that the list leads to. Meanwhile the ways to them are loaded, and what else the list
-    /// names is read, until the block `is_executed`; from then on the root comes first.
+    /// names is read, until the block `is_executed`. Once nothing more is read, the root comes before running ahead.
     fn read_listed(
         &self,
         list: &[AccountChanges],

@@ -1,9 +1,11 @@
 //! JSON-RPC as clients use it: every execution-apis case over each way in, limits, refusals.
 
 use crate::running::{Ipc, Node, Socket, post, request};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::hex;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 /// One case: what is sent and what must come back, in turn.
 struct Case {
@@ -328,4 +330,46 @@ fn too_many_connections_and_slow_ones_leave_the_node_unharmed() {
     assert!(answered, "places are free again");
     let long = format!("{body}{}", " ".repeat(1000));
     assert_eq!(post(node.http, &long, &[]).0, 413);
+}
+
+/// What the node answers to a request that comes in these pieces, and is torn then or not.
+fn answer_to(address: SocketAddr, head: &str, pieces: &[&[u8]], is_torn: bool) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    for piece in pieces {
+        stream.write_all(piece).unwrap();
+    }
+    if is_torn {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_body_comes_whole_however_it_is_cut() {
+    let node = Node::start(crate::support::Place::new(), "");
+    // Longer than a body's first room.
+    let data = "5a".repeat(1 << 20);
+    let hash = hex::encode(keccak256(vec![0x5a; 1 << 20]));
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "web3_sha3", "params": [format!("0x{data}")]});
+    let body = body.to_string();
+    let length = format!("content-length: {}", body.len());
+    let pieces: Vec<&[u8]> = body.as_bytes().chunks(100_000).collect();
+    let announced = answer_to(node.http, &length, &pieces, false);
+    assert!(announced.contains(&hash), "{announced}");
+
+    let chunk =
+        |piece: &&[u8]| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+    let mut chunks: Vec<Vec<u8>> = pieces.iter().map(chunk).collect();
+    chunks.push(b"0\r\n\r\n".to_vec());
+    let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    let chunked = answer_to(node.http, "transfer-encoding: chunked", &chunks, false);
+    assert!(chunked.contains(&hash), "{chunked}");
+
+    let torn = answer_to(node.http, &length, &pieces[1..], true);
+    assert!(!torn.contains("result"), "{torn}");
 }
