@@ -14,12 +14,12 @@ mod panics;
 
 use niwaki_execution::{ExecuteError, Executed, Parallelism, Shares, apply_body, apply_body_on};
 use niwaki_primitives::{
-    Address, Authorization, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS,
-    Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, SignableTransaction, Signature,
+    Address, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Block,
+    BlockBody, Bytes, Fork, Header, RecoveredBlock, SignableTransaction, Signature,
     SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256, hex,
 };
 use niwaki_rules::ChainSpec;
-use niwaki_testkit::{MemoryAccount, MemoryState};
+use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -81,7 +81,7 @@ fn sender(number: u8) -> Address {
 /// Somebody who may be anything: a contract, a sender, the coinbase, or nobody.
 fn anybody(rng: &mut SmallRng) -> Address {
     match rng.random_range(0..13) {
-        12.. => signer(rng.random_range(1..3)),
+        12.. => key(rng.random_range(1..3)).address,
         10.. => child(rng.random_range(0..2)),
         0..5 => Address::repeat_byte(CONTRACTS[rng.random_range(0..CONTRACTS.len())].0),
         5..7 => sender(rng.random_range(0..SENDERS)),
@@ -110,7 +110,7 @@ fn state(rng: &mut SmallRng) -> MemoryState {
         code: Bytes::from(designator).into(),
         ..MemoryAccount::default()
     };
-    state.insert(signer(1), delegated);
+    state.insert(key(1).address, delegated);
     // Contracts that give no requests.
     let spec = ChainSpec::single(CHAIN_ID, Fork::Amsterdam);
     for address in [
@@ -160,32 +160,19 @@ fn state(rng: &mut SmallRng) -> MemoryState {
     state
 }
 
-fn key(number: u8) -> B256 {
-    B256::with_last_byte(number)
-}
-
-/// Who signs with a key.
-fn signer(number: u8) -> Address {
-    let hash = B256::repeat_byte(1);
-    let (r, s, y_parity) = niwaki_crypto::sign(&hash, &key(number)).expect("the key is good");
-    niwaki_crypto::recover_signer(&hash, &r, &s, y_parity).expect("just signed")
+fn key(number: u8) -> Key {
+    Key::new(B256::with_last_byte(number))
 }
 
 /// Has one of two accounts act by a contract's code, or by none; the first by one it had before, often.
 fn authorization(rng: &mut SmallRng) -> SignedAuthorization {
     let number = rng.random_range(1..3);
-    let authorization = Authorization {
-        chain_id: U256::ZERO,
-        address: match rng.random_range(0..4) {
-            0 => Address::ZERO,
-            1 => Address::repeat_byte(0xa0),
-            _ => Address::repeat_byte(0xa3),
-        },
-        nonce: rng.random_range(0..3),
+    let code = match rng.random_range(0..4) {
+        0 => Address::ZERO,
+        1 => Address::repeat_byte(0xa0),
+        _ => Address::repeat_byte(0xa3),
     };
-    let hash = authorization.signature_hash();
-    let (r, s, y_parity) = niwaki_crypto::sign(&hash, &key(number)).expect("the key is good");
-    authorization.into_signed(Signature::new(r, s, y_parity))
+    key(number).authorize(0, code, rng.random_range(0..3))
 }
 
 /// A block of transactions that meet in few accounts and slots; one in two hundred is invalid.

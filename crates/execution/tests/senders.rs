@@ -9,7 +9,7 @@ use niwaki_primitives::{
     SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, recover_sender};
-use niwaki_testkit::{MemoryAccount, MemoryState};
+use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use std::sync::Arc;
 
 const CHAIN_ID: u64 = 1;
@@ -18,14 +18,12 @@ const KEYS: usize = 8;
 const TRANSACTIONS: usize = 72;
 const COUNTER: Address = Address::repeat_byte(0xa0);
 
-fn key(number: usize) -> B256 {
-    U256::from(number + 1).into()
+fn key(number: usize) -> Key {
+    Key::new(U256::from(number + 1).into())
 }
 
 fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
-    let hash = tx.signature_hash();
-    let (r, s, y_parity) = niwaki_crypto::sign(&hash, &key(number)).expect("the key is good");
-    tx.into_signed(Signature::new(r, s, y_parity)).into()
+    key(number).sign(tx)
 }
 
 fn tx(nonce: u64) -> TxEip1559 {
@@ -60,7 +58,7 @@ fn state() -> MemoryState {
             balance: U256::from(1_u64 << 60),
             ..MemoryAccount::default()
         };
-        let address = niwaki_crypto::address_of_secret_key(&key(number)).expect("a good key");
+        let address = key(number).address;
         state.insert(address, account);
     }
     let code = Bytes::from_static(&[

@@ -11,6 +11,7 @@ use niwaki_primitives::{
     hex,
 };
 use niwaki_rules::{Genesis, Network};
+use niwaki_testkit::Key;
 use niwaki_txpool::{Pool, PoolConfig};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -122,7 +123,7 @@ fn ask(body: &[u8]) -> Option<Vec<u8>> {
 /// The transaction `nonce` of the dev network's first account.
 fn transaction(nonce: u64) -> Bytes {
     let key = b256!("8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63");
-    let unsigned = TxEip1559 {
+    let signed = Key::new(key).sign(TxEip1559 {
         chain_id: Network::Dev.genesis().spec.chain_id,
         nonce,
         gas_limit: 21_000,
@@ -130,10 +131,8 @@ fn transaction(nonce: u64) -> Bytes {
         max_priority_fee_per_gas: 1_000_000_000,
         to: TxKind::Call(Address::ZERO),
         ..TxEip1559::default()
-    };
-    let (r, s, y_parity) = niwaki_crypto::sign(&unsigned.signature_hash(), &key).unwrap();
-    let signed = unsigned.into_signed(Signature::new(r, s, y_parity));
-    TxEnvelope::from(signed).encoded_2718().into()
+    });
+    signed.encoded_2718().into()
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     let size = options.size();
     let filling = Filling::new(&size, options.senders)?;
     make_folder(folder)?;
-    let senders = Senders::new(options.seed, options.senders)?;
+    let senders = Senders::new(options.seed, options.senders);
     let genesis = folder.join("genesis.json");
     let mut out = new_file(&genesis)?;
     genesis::write(&mut out, &size, &filling, &senders)?;

@@ -1,15 +1,12 @@
 //! Accounts of known keys, and the transactions they send: every type, one after the other.
 
 use crate::genesis::CHAIN_ID;
-use alloy_consensus::{SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy};
+use alloy_consensus::{TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy};
 use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
-use alloy_primitives::{Signature, keccak256};
-use eyre::{Result, WrapErr};
-use niwaki_crypto::{address_of_secret_key, blob_commitment, cell_proofs, sha256, sign};
-use niwaki_primitives::{
-    AccessList, AccessListItem, Address, Authorization, B256, Bytes, SignedAuthorization,
-    TxEnvelope, TxKind, U256, address,
-};
+use eyre::Result;
+use niwaki_crypto::{blob_commitment, cell_proofs, sha256};
+use niwaki_primitives::{AccessList, AccessListItem, Address, B256, Bytes, TxKind, U256, address};
+use niwaki_testkit::Key;
 use niwaki_txpool::encode_network;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -36,25 +33,19 @@ const DEPLOYS_STOP: Bytes = Bytes::from_static(&[0x60, 0x01, 0x60, 0x00, 0xf3]);
 /// An account of a known key.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    key: B256,
-    pub(crate) address: Address,
+    pub(crate) key: Key,
     /// Of its next transaction.
     pub(crate) nonce: u64,
 }
 
 /// `count` accounts, the same ones every time.
-pub(crate) fn make(count: u64) -> Result<Vec<Account>> {
-    (0..count)
-        .map(|index| {
-            let key = keccak256(format!("niwaki devnet {index}"));
-            let address = address_of_secret_key(&key).wrap_err("a key")?;
-            Ok(Account {
-                key,
-                address,
-                nonce: 0,
-            })
-        })
-        .collect()
+pub(crate) fn make(count: u64) -> Vec<Account> {
+    let names = (0..count).map(|index| format!("niwaki devnet {index}"));
+    let accounts = names.map(|name| Account {
+        key: Key::of(&name),
+        nonce: 0,
+    });
+    accounts.collect()
 }
 
 /// A transaction in the form in which it is sent.
@@ -111,8 +102,8 @@ impl Account {
         kind: usize,
         stock: &Stock,
         random: &mut SmallRng,
-    ) -> Result<Sent> {
-        let nonce = self.nonce;
+    ) -> Sent {
+        let (key, nonce) = (self.key, self.nonce);
         self.nonce += 1;
         let value = U256::from(random.random_range(1..1_000_u64));
         let to = TxKind::Call(CONTRACT);
@@ -133,7 +124,7 @@ impl Account {
             input,
         };
         let tx = match kind {
-            "legacy" => self.sign(TxLegacy {
+            "legacy" => key.sign(TxLegacy {
                 chain_id: Some(CHAIN_ID),
                 nonce,
                 gas_price: max_fee,
@@ -141,8 +132,8 @@ impl Account {
                 to,
                 value,
                 input,
-            })?,
-            "access list" => self.sign(TxEip2930 {
+            }),
+            "access list" => key.sign(TxEip2930 {
                 chain_id: CHAIN_ID,
                 nonce,
                 gas_price: max_fee,
@@ -151,16 +142,16 @@ impl Account {
                 value,
                 access_list: counter_slot(),
                 input,
-            })?,
-            "dynamic fee" => self.sign(TxEip1559 {
+            }),
+            "dynamic fee" => key.sign(TxEip1559 {
                 value,
                 ..dynamic(to, input, 100_000)
-            })?,
+            }),
             "blob" => {
                 let picked = &stock.0[random.random_range(0..stock.0.len())];
                 sidecar = Some(Arc::clone(picked));
                 let commitments = picked.commitments().iter();
-                self.sign(TxEip4844 {
+                key.sign(TxEip4844 {
                     chain_id: CHAIN_ID,
                     nonce,
                     gas_limit: 100_000,
@@ -174,33 +165,33 @@ impl Account {
                         .collect(),
                     max_fee_per_blob_gas: 1_000_000_000_000,
                     input,
-                })?
+                })
             }
             "set code" => {
-                let authorization = self.authorization(nonce + 1)?;
+                let authorization = key.authorize(CHAIN_ID, CONTRACT, nonce + 1);
                 self.nonce += 1;
-                self.sign(TxEip7702 {
+                key.sign(TxEip7702 {
                     chain_id: CHAIN_ID,
                     nonce,
                     gas_limit: 400_000,
                     max_fee_per_gas: max_fee,
                     max_priority_fee_per_gas: tip,
-                    to: self.address,
+                    to: key.address,
                     value,
                     access_list: AccessList::default(),
                     authorization_list: vec![authorization],
                     input,
-                })?
+                })
             }
-            "create" => self.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 400_000))?,
-            _ => self.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000))?,
+            "create" => key.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 400_000)),
+            _ => key.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000)),
         };
-        Ok(Sent {
+        Sent {
             hash: *tx.tx_hash(),
             kind,
             sender,
             raw: encode_network(&tx, sidecar.as_deref()).into(),
-        })
+        }
     }
 
     /// A call that sends one wei; the tip in wei per gas, a hundredth of the fee.
@@ -211,8 +202,8 @@ impl Account {
         input: Bytes,
         gas_limit: u64,
         tip: u128,
-    ) -> Result<Bytes> {
-        let tx = self.sign(TxEip1559 {
+    ) -> Bytes {
+        let tx = self.key.sign(TxEip1559 {
             chain_id: CHAIN_ID,
             nonce,
             gas_limit,
@@ -222,31 +213,7 @@ impl Account {
             value: U256::from(1),
             access_list: AccessList::default(),
             input,
-        })?;
-        Ok(encode_network(&tx, None).into())
-    }
-
-    /// Lets the counter act for this account; `nonce` is after the sender's own has gone up.
-    fn authorization(&self, nonce: u64) -> Result<SignedAuthorization> {
-        let authorization = Authorization {
-            chain_id: U256::from(CHAIN_ID),
-            address: CONTRACT,
-            nonce,
-        };
-        let signature = self.signature(&authorization.signature_hash())?;
-        Ok(authorization.into_signed(signature))
-    }
-
-    fn signature(&self, hash: &B256) -> Result<Signature> {
-        let (r, s, y_parity) = sign(hash, &self.key).wrap_err("a signature")?;
-        Ok(Signature::new(r, s, y_parity))
-    }
-
-    fn sign<T: SignableTransaction<Signature>>(&self, tx: T) -> Result<TxEnvelope>
-    where
-        TxEnvelope: From<alloy_consensus::Signed<T>>,
-    {
-        let signature = self.signature(&tx.signature_hash())?;
-        Ok(tx.into_signed(signature).into())
+        });
+        encode_network(&tx, None).into()
     }
 }

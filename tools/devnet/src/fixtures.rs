@@ -1,10 +1,10 @@
 //! Engine fixtures of execution-spec-tests through the real port: for each case a node of its own,
 //! begun with the case's genesis, given its payloads with tokens.
 
-use crate::genesis::BLOCK_FORKS;
 use crate::process::{Given, Kind, Process};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
+use niwaki_testkit::genesis::BLOCK_FORKS;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

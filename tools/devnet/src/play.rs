@@ -65,7 +65,7 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn begin(options: &PlayOptions, folder: &Path) -> Result<Self> {
-        let accounts = accounts::make(ACCOUNTS)?;
+        let accounts = accounts::make(ACCOUNTS);
         let file = folder.join("genesis.json");
         let mut file_text = genesis(&accounts, GAS_LIMIT);
         if let Some(slot) = options.amsterdam_slot {
@@ -424,7 +424,7 @@ impl Play {
                 continue;
             }
             let account = &mut self.accounts[sender];
-            let sent = account.send(sender, kind, &self.stock, &mut self.random)?;
+            let sent = account.send(sender, kind, &self.stock, &mut self.random);
             self.waiting.insert(sent.hash, (sent.clone(), self.slot));
             for index in 0..2 {
                 self.send(index, &sent)?;

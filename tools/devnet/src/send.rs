@@ -34,7 +34,7 @@ const ACCOUNTS: u64 = 24;
 pub(crate) fn run(options: &SendOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     let client = Client::new("the node", options.port, 0, JwtSecret::new([0; 32]));
-    let mut accounts = accounts::make(ACCOUNTS)?;
+    let mut accounts = accounts::make(ACCOUNTS);
     let mut random = SmallRng::seed_from_u64(options.seed);
     let stock = Stock::new(3)?;
     let (mut sent, mut refused) = ([0_u64; KINDS.len()], 0);
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &SendOptions) -> Result<()> {
         let kind = index % KINDS.len();
         let account = &mut accounts[index];
         account.nonce = pending_nonce(&client, account)?;
-        let transaction = account.send(index, kind, &stock, &mut random)?;
+        let transaction = account.send(index, kind, &stock, &mut random);
         match client.ask("eth_sendRawTransaction", json!([transaction.raw])) {
             Ok(_) => sent[kind] += 1,
             Err(error) => {
@@ -61,6 +61,6 @@ pub(crate) fn run(options: &SendOptions) -> Result<()> {
 }
 
 fn pending_nonce(client: &Client, account: &Account) -> Result<u64> {
-    let params = json!([account.address, "pending"]);
+    let params = json!([account.key.address, "pending"]);
     number(&client.ask("eth_getTransactionCount", params)?)
 }

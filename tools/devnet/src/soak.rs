@@ -111,7 +111,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<()> {
         None => temporary.path().to_owned(),
     };
     std::fs::create_dir_all(&folder)?;
-    let senders = accounts::make(options.senders)?;
+    let senders = accounts::make(options.senders);
     let storage = Storage::new(options.contracts, options.slots);
     let genesis = folder.join("genesis.json");
     eprintln!("making a genesis file of {} slots", options.slots);

@@ -51,7 +51,7 @@ const OTHER_FILES: usize = 300;
 pub(crate) fn run(options: &SocketOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("genesis.json");
-    std::fs::write(&file, genesis(&accounts::make(1)?, GAS_LIMIT))?;
+    std::fs::write(&file, genesis(&accounts::make(1), GAS_LIMIT))?;
     let given = Given {
         connections: options.limit,
         ..Given::genesis(&file)

@@ -6,6 +6,7 @@ use crate::import::body_roots;
 use crate::{BuiltBlock, Known};
 use niwaki_primitives::{Address, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind};
 use niwaki_rules::{InvalidTransaction, recover_sender};
+use niwaki_testkit::Key;
 use serde_json::json;
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ const COUNT: (Address, &str) = (Address::repeat_byte(0xa1), "0x5f546001015f5500"
 /// Threads that recover, and those that run transactions.
 const WAYS: [(usize, usize); 5] = [(1, 1), (2, 1), (3, 1), (2, 2), (3, 3)];
 
-fn key(number: usize) -> B256 {
+fn key(number: usize) -> Key {
     // Other than the accounts that the genesis file has.
-    U256::from(0x5e4d + number).into()
+    Key::new(U256::from(0x5e4d + number).into())
 }
 
 pub(super) fn open_funded((beside, threads): (usize, usize)) -> Chain {
@@ -27,7 +28,7 @@ pub(super) fn open_funded((beside, threads): (usize, usize)) -> Chain {
     let mut genesis: serde_json::Value = serde_json::from_str(text).unwrap();
     genesis["config"]["amsterdamTime"] = AMSTERDAM.into();
     for number in 0..KEYS {
-        let address = niwaki_crypto::address_of_secret_key(&key(number)).unwrap();
+        let address = key(number).address;
         genesis["alloc"][address.to_string()] = json!({"balance": "0xde0b6b3a7640000"});
     }
     let (address, code) = COUNT;
@@ -52,9 +53,7 @@ fn tx(nonce: u64) -> TxEip1559 {
 }
 
 fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
-    let hash = tx.signature_hash();
-    let (r, s, y_parity) = niwaki_crypto::sign(&hash, &key(number)).unwrap();
-    tx.into_signed(Signature::new(r, s, y_parity)).into()
+    key(number).sign(tx)
 }
 
 /// A block upon the genesis block, and who sent its transactions.

@@ -1,15 +1,15 @@
 //! A block being put together: state, transactions, withdrawals; and what came of it.
 
 use alloy_eips::{eip2935, eip4788, eip7002, eip7251, eip8282};
-use niwaki_crypto::{address_of_secret_key, keccak256, sign};
+use niwaki_crypto::keccak256;
 use niwaki_execution::{ExecuteError, apply_body};
 use niwaki_primitives::{
-    AccessList, AccountChanges, Address, Authorization, B256, Block, BlockBody, Bytes, Fork,
-    Header, Log, Receipt, RecoveredBlock, SignableTransaction, Signature, SignedAuthorization,
-    TxEip1559, TxEip7702, TxEnvelope, TxKind, U256, Withdrawal, Withdrawals, address,
+    AccessList, AccountChanges, Address, B256, Block, BlockBody, Bytes, Fork, Header, Log, Receipt,
+    RecoveredBlock, SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, U256,
+    Withdrawal, Withdrawals, address,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
-use niwaki_testkit::{MemoryAccount, MemoryState};
+use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use std::collections::BTreeMap;
 
 /// The contract that transactions call unless told otherwise.
@@ -59,33 +59,22 @@ pub(crate) fn system_contracts() -> [(Address, Bytes); 6] {
     ]
 }
 
-fn secret(number: u8) -> B256 {
-    keccak256([number])
+fn key(number: u8) -> Key {
+    Key::new(keccak256([number]))
 }
 
 /// The account of key `number`. Key 0 sends unless told otherwise.
 pub(crate) fn account_of_key(number: u8) -> Address {
-    address_of_secret_key(&secret(number)).unwrap()
+    key(number).address
 }
 
 pub(crate) fn sender() -> Address {
     account_of_key(0)
 }
 
-fn signature(number: u8, hash: &B256) -> Signature {
-    let (r, s, y_parity) = sign(hash, &secret(number)).unwrap();
-    Signature::new(r, s, y_parity)
-}
-
 /// Key `number` lets `delegate` act for its account.
 pub(crate) fn authorize(number: u8, delegate: Address, nonce: u64) -> SignedAuthorization {
-    let authorization = Authorization {
-        chain_id: U256::from(CHAIN_ID),
-        address: delegate,
-        nonce,
-    };
-    let signature = signature(number, &authorization.signature_hash());
-    authorization.into_signed(signature)
+    key(number).authorize(CHAIN_ID, delegate, nonce)
 }
 
 /// Code that delegates.
@@ -149,7 +138,7 @@ impl Tx {
         let (input, access_list) = (self.input.clone(), self.access_list.clone());
         let max_fee_per_gas = u128::from(BASE_FEE) + self.tip;
         if self.authorizations.is_empty() {
-            let tx = TxEip1559 {
+            return key(self.key).sign(TxEip1559 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -159,11 +148,9 @@ impl Tx {
                 value,
                 access_list,
                 input,
-            };
-            let signature = signature(self.key, &tx.signature_hash());
-            return tx.into_signed(signature).into();
+            });
         }
-        let tx = TxEip7702 {
+        key(self.key).sign(TxEip7702 {
             chain_id,
             nonce,
             gas_limit,
@@ -174,9 +161,7 @@ impl Tx {
             access_list,
             authorization_list: self.authorizations.clone(),
             input,
-        };
-        let signature = signature(self.key, &tx.signature_hash());
-        tx.into_signed(signature).into()
+        })
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 /// A transfer of the first account of `--network=dev`, its nonce 0.
 fn transfer(node: &Node, nonce: u64) -> String {
-    use niwaki_primitives::{
-        Address, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
-    };
+    use niwaki_primitives::{Address, Encodable2718, TxEip1559, TxKind, U256};
+    use niwaki_testkit::Key;
     let chain_id = node.result("eth_chainId", json!([]));
     let chain_id = chain_id.as_str().unwrap().trim_start_matches("0x");
     let tx = TxEip1559 {
@@ -22,8 +21,7 @@ fn transfer(node: &Node, nonce: u64) -> String {
         ..TxEip1559::default()
     };
     let key = "0x8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63";
-    let (r, s, parity) = niwaki_crypto::sign(&tx.signature_hash(), &key.parse().unwrap()).unwrap();
-    let tx: TxEnvelope = tx.into_signed(Signature::new(r, s, parity)).into();
+    let tx = Key::new(key.parse().unwrap()).sign(tx);
     niwaki_primitives::hex::encode_prefixed(tx.encoded_2718())
 }
 

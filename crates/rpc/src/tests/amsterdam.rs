@@ -85,9 +85,7 @@ fn signed<T: SignableTransaction<Signature>>(unsigned: T) -> TxEnvelope
 where
     TxEnvelope: From<Signed<T>>,
 {
-    let key = B256::with_last_byte(1);
-    let (r, s, y_parity) = niwaki_crypto::sign(&unsigned.signature_hash(), &key).unwrap();
-    unsigned.into_signed(Signature::new(r, s, y_parity)).into()
+    Key::new(B256::with_last_byte(1)).sign(unsigned)
 }
 
 /// A transaction of the account of key 1 with this blob, as it is sent.

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::LogLevel;
-use niwaki_primitives::{
-    Bytes, Encodable2718, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
-};
+use niwaki_primitives::{Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
 use std::sync::Mutex;
 
 /// Of the first account of the network.
@@ -39,7 +37,7 @@ fn signed(
     tip: u128,
     (to, input): (TxKind, Bytes),
 ) -> TxEnvelope {
-    let tx = TxEip1559 {
+    Key::new(KEY.parse().unwrap()).sign(TxEip1559 {
         chain_id: rig.dispatcher.backend().chain().spec().chain_id,
         nonce,
         gas_limit,
@@ -49,10 +47,7 @@ fn signed(
         value: U256::from(1),
         input,
         ..TxEip1559::default()
-    };
-    let hash = tx.signature_hash();
-    let (r, s, parity) = niwaki_crypto::sign(&hash, &KEY.parse().unwrap()).unwrap();
-    tx.into_signed(Signature::new(r, s, parity)).into()
+    })
 }
 
 /// The transactions, gas limit and extra data of the block that would be made now.

@@ -6,12 +6,13 @@ use alloy_consensus::SignableTransaction;
 use alloy_eips::eip4844::BlobTransactionSidecar;
 use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use alloy_primitives::Signature;
-use niwaki_crypto::{Blob, address_of_secret_key, blob_commitment, blob_proof, cell_proofs, sign};
+use niwaki_crypto::{Blob, blob_commitment, blob_proof, cell_proofs};
 use niwaki_primitives::{
-    Account, Address, Authorization, B256, Bytes, Fault, Fork, Header, SignedAuthorization,
-    StateView, Transaction, TxEip1559, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    Account, Address, B256, Bytes, Fault, Fork, Header, SignedAuthorization, StateView,
+    Transaction, TxEip1559, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_rules::ChainSpec;
+pub(crate) use niwaki_testkit::Key as Wallet;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use std::sync::Arc;
 
@@ -20,29 +21,15 @@ pub(crate) const NOW: u64 = 1_000_000;
 pub(crate) const GWEI: u128 = 1_000_000_000;
 pub(crate) const ETHER: u128 = 1_000_000_000_000_000_000;
 
-/// A key and its address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wallet {
-    key: B256,
-    pub(crate) address: Address,
-}
-
 pub(crate) fn wallet(n: u64) -> Wallet {
-    let key = B256::from(U256::from(n + 1));
-    let address = address_of_secret_key(&key).expect("a small number is a key");
-    Wallet { key, address }
-}
-
-fn signature(hash: B256, wallet: &Wallet) -> Signature {
-    let (r, s, y_parity) = sign(&hash, &wallet.key).expect("a small number is a key");
-    Signature::new(r, s, y_parity)
+    Wallet::new(B256::from(U256::from(n + 1)))
 }
 
 pub(crate) fn signed<T: SignableTransaction<Signature>>(
     tx: T,
     wallet: &Wallet,
 ) -> alloy_consensus::Signed<T> {
-    let signature = signature(tx.signature_hash(), wallet);
+    let signature = wallet.signature(&tx.signature_hash());
     tx.into_signed(signature)
 }
 
@@ -85,15 +72,7 @@ pub(crate) fn legacy(nonce: u64) -> TxLegacy {
 
 /// A set-code transaction with these authorizations.
 pub(crate) fn set_code(from: &Wallet, nonce: u64, of: &[&Wallet]) -> TxEnvelope {
-    let authorize = |wallet: &&Wallet| {
-        let authorization = Authorization {
-            chain_id: U256::from(CHAIN_ID),
-            address: Address::repeat_byte(0xcc),
-            nonce: 0,
-        };
-        let signature = signature(authorization.signature_hash(), wallet);
-        authorization.into_signed(signature)
-    };
+    let authorize = |wallet: &&Wallet| wallet.authorize(CHAIN_ID, Address::repeat_byte(0xcc), 0);
     let authorization_list: Vec<SignedAuthorization> = of.iter().map(authorize).collect();
     let tx = TxEip7702 {
         chain_id: CHAIN_ID,

@@ -388,5 +388,5 @@ fn contract_call(sender: u64, contract: Contract, input: Bytes) -> Call {
 fn address(senders: &Senders, number: u64) -> Result<Address> {
     let sender = senders.get(number);
     let sender = sender.ok_or_else(|| eyre!("there is no sender {number}"))?;
-    Ok(sender.address)
+    Ok(sender.key.address)
 }

@@ -112,13 +112,14 @@ impl Draw {
         let nonce = self.raise_nonce(drawn)?;
         let promised = self.raise_nonce(authority)?;
         let wallet = Contract::Wallet.address();
-        let authorization = self.sender(authority)?.authorize(wallet, promised)?;
+        let key = self.sender(authority)?.key;
+        let authorization = key.authorize(CHAIN_ID, wallet, promised);
         let call = if is_own {
             self.batch(drawn)?
         } else {
             Call {
                 sender: drawn,
-                to: TxKind::Call(self.sender(authority)?.address),
+                to: TxKind::Call(key.address),
                 value: U256::ONE,
                 ..Call::default()
             }
@@ -140,7 +141,7 @@ impl Draw {
         let calls: Vec<_> = calls.collect::<Result<_>>()?;
         Ok(Call {
             sender,
-            to: TxKind::Call(self.sender(sender)?.address),
+            to: TxKind::Call(self.sender(sender)?.key.address),
             input: call_execute(&calls),
             ..Call::default()
         })
@@ -172,7 +173,7 @@ impl Draw {
             With::Authorization(nonce, _) => *nonce,
             _ => self.raise_nonce(call.sender)?,
         };
-        let sender = self.sender(call.sender)?;
+        let key = self.sender(call.sender)?.key;
         let Call {
             to, value, input, ..
         } = call;
@@ -180,7 +181,7 @@ impl Draw {
         let target = to.to().copied().unwrap_or_default();
         let none = AccessList::default();
         let tx = match with {
-            With::Blobs(blob_versioned_hashes) => sender.sign(TxEip4844 {
+            With::Blobs(blob_versioned_hashes) => key.sign(TxEip4844 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -192,8 +193,8 @@ impl Draw {
                 blob_versioned_hashes,
                 max_fee_per_blob_gas: MAX_BLOB_FEE,
                 input,
-            })?,
-            With::Authorization(_, authorization) => sender.sign(TxEip7702 {
+            }),
+            With::Authorization(_, authorization) => key.sign(TxEip7702 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -204,8 +205,8 @@ impl Draw {
                 access_list: none,
                 authorization_list: vec![authorization],
                 input,
-            })?,
-            With::Nothing if legacy => sender.sign(TxLegacy {
+            }),
+            With::Nothing if legacy => key.sign(TxLegacy {
                 chain_id: Some(chain_id),
                 nonce,
                 gas_price: max_fee,
@@ -213,8 +214,8 @@ impl Draw {
                 to,
                 value,
                 input,
-            })?,
-            With::Nothing if listed && !input.is_empty() => sender.sign(TxEip2930 {
+            }),
+            With::Nothing if listed && !input.is_empty() => key.sign(TxEip2930 {
                 chain_id,
                 nonce,
                 gas_price: max_fee,
@@ -223,11 +224,11 @@ impl Draw {
                 value,
                 access_list: AccessList(vec![AccessListItem {
                     address: target,
-                    storage_keys: vec![of_address(sender.address, 1)],
+                    storage_keys: vec![of_address(key.address, 1)],
                 }]),
                 input,
-            })?,
-            With::Nothing => sender.sign(TxEip1559 {
+            }),
+            With::Nothing => key.sign(TxEip1559 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -237,11 +238,11 @@ impl Draw {
                 value,
                 access_list: none,
                 input,
-            })?,
+            }),
         };
         Ok(Drawn {
             row,
-            sender: sender.address,
+            sender: key.address,
             tx,
             gas_limit,
         })

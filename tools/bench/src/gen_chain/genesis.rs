@@ -7,9 +7,9 @@ use super::contracts::{
 };
 use super::people::{CHAIN_ID, HELD, Senders, account, held};
 use clap::ValueEnum;
-use eyre::{Result, ensure, eyre};
-use niwaki_primitives::{Address, B256, U256};
-use serde_json::Value;
+use eyre::{Result, ensure};
+use niwaki_primitives::{Address, B256, Fork, U256};
+use niwaki_testkit::genesis;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -44,22 +44,6 @@ pub(super) struct Filling {
     pub(super) entries: u64,
 }
 
-/// A file with the system contracts, among others.
-const SYSTEM: &str = include_str!("../../../../testdata/amsterdam/genesis.json");
-/// The forks that begin at a block, by their names in a genesis file.
-const BLOCK_FORKS: [&str; 11] = [
-    "homestead",
-    "eip150",
-    "eip155",
-    "eip158",
-    "byzantium",
-    "constantinople",
-    "petersburg",
-    "istanbul",
-    "berlin",
-    "london",
-    "mergeNetsplit",
-];
 /// Wei of every sender: full blocks make the base fee grow without end.
 const WEALTH: U256 = U256::from_limbs([0, 0, 1, 0]);
 /// Of a thousand slots that nobody needs: those that say how much of a token somebody holds. The
@@ -137,7 +121,7 @@ pub(super) fn write(
     }
     for (at, sender) in senders.all().iter().enumerate() {
         let comma = if at == 0 { "" } else { ",\n" };
-        let address = sender.address;
+        let address = sender.key.address;
         write!(
             out,
             "{comma}\"{address:x}\":{{\"balance\":\"{WEALTH:#x}\"}}"
@@ -148,30 +132,12 @@ pub(super) fn write(
 }
 
 fn write_head(out: &mut dyn Write, size: &Size) -> Result<()> {
-    let blobs = |target: u64, max: u64, fraction: u64| serde_json::json!({ "target": target, "max": max, "baseFeeUpdateFraction": fraction });
-    let mut config = serde_json::json!({
-        "chainId": CHAIN_ID,
-        "terminalTotalDifficulty": 0,
-        "depositContractAddress": "0x00000000219ab540356cbb839cbe05303d7705fa",
-        "blobSchedule": {
-            "cancun": blobs(3, 6, 3_338_477),
-            "prague": blobs(6, 9, 5_007_716),
-        },
-    });
-    for fork in BLOCK_FORKS {
-        config[format!("{fork}Block")] = Value::from(0);
-    }
-    for fork in ["shanghai", "cancun", "prague"] {
-        config[format!("{fork}Time")] = Value::from(0);
-    }
-    if size.fork != ChainFork::Prague {
-        config["osakaTime"] = Value::from(0);
-        config["blobSchedule"]["osaka"] = blobs(6, 9, 5_007_716);
-    }
-    if size.fork == ChainFork::Amsterdam {
-        config["amsterdamTime"] = Value::from(0);
-        config["blobSchedule"]["amsterdam"] = blobs(6, 9, 5_007_716);
-    }
+    let fork = match size.fork {
+        ChainFork::Prague => Fork::Prague,
+        ChainFork::Osaka => Fork::Osaka,
+        ChainFork::Amsterdam => Fork::Amsterdam,
+    };
+    let config = genesis::config(CHAIN_ID, fork, 0);
     let zero = B256::ZERO;
     writeln!(
         out,
@@ -188,13 +154,8 @@ fn write_head(out: &mut dyn Write, size: &Size) -> Result<()> {
 /// The contracts that the protocol calls. All of them for every fork: before its own, each is a
 /// contract that nobody calls.
 fn write_system(out: &mut dyn Write) -> Result<()> {
-    let file: Value = serde_json::from_str(SYSTEM)?;
-    let alloc = file["alloc"].as_object();
-    let alloc = alloc.ok_or_else(|| eyre!("the file of system contracts has no alloc"))?;
-    for (address, account) in alloc {
-        if account["code"].is_string() {
-            writeln!(out, "\"{address}\":{account},")?;
-        }
+    for (address, code) in genesis::system_contracts() {
+        writeln!(out, "\"{address:x}\":{},", genesis::contract(code))?;
     }
     Ok(())
 }
@@ -228,13 +189,13 @@ fn write_storage(
             let router = Contract::Router.address();
             for (at, sender) in (0_u64..).zip(senders.all()) {
                 if (0..HELD).any(|place| held(at, place) == number) {
-                    put(of_address(sender.address, 1), U256::from(HOLDING))?;
+                    put(of_address(sender.key.address, 1), U256::from(HOLDING))?;
                     // Every second one allows the greatest number, which does not shrink.
                     let allowed = match at % 2 {
                         0 => U256::MAX,
                         _ => U256::from(HOLDING) << 20,
                     };
-                    put(of_addresses(sender.address, router, 2), allowed)?;
+                    put(of_addresses(sender.key.address, router, 2), allowed)?;
                 }
             }
             let holders = usize::try_from(number).ok();

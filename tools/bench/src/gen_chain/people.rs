@@ -2,12 +2,9 @@
 
 use super::contracts::TOKENS;
 use crate::random::Random;
-use eyre::{Result, WrapErr};
-use niwaki_crypto::{address_of_secret_key, keccak256, sign};
-use niwaki_primitives::{
-    Address, Authorization, B256, SignableTransaction, Signature, Signed, SignedAuthorization,
-    TxEnvelope, U256,
-};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::Address;
+use niwaki_testkit::Key;
 
 /// The chain that is made.
 pub(super) const CHAIN_ID: u64 = 7_015;
@@ -39,49 +36,11 @@ pub(super) fn account(seed: u64, number: u64) -> Address {
 /// An account of a known key.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    key: B256,
-    pub(super) address: Address,
+    pub(super) key: Key,
     /// Of its next transaction.
     pub(super) nonce: u64,
     /// Whether it delegates to the wallet.
     pub(super) is_wallet: bool,
-}
-
-impl Sender {
-    fn new(seed: u64, number: u64) -> Result<Self> {
-        let key = keccak256(format!("niwaki chain key {seed} {number}"));
-        Ok(Self {
-            address: address_of_secret_key(&key).wrap_err("a key")?,
-            key,
-            nonce: 0,
-            is_wallet: false,
-        })
-    }
-
-    /// Signs a transaction.
-    pub(super) fn sign<T: SignableTransaction<Signature>>(&self, tx: T) -> Result<TxEnvelope>
-    where
-        TxEnvelope: From<Signed<T>>,
-    {
-        let signature = self.signature(&tx.signature_hash())?;
-        Ok(tx.into_signed(signature).into())
-    }
-
-    /// Lets `code` act for this account, whose nonce is then `nonce`.
-    pub(super) fn authorize(&self, code: Address, nonce: u64) -> Result<SignedAuthorization> {
-        let authorization = Authorization {
-            chain_id: U256::from(CHAIN_ID),
-            address: code,
-            nonce,
-        };
-        let signature = self.signature(&authorization.signature_hash())?;
-        Ok(authorization.into_signed(signature))
-    }
-
-    fn signature(&self, hash: &B256) -> Result<Signature> {
-        let (r, s, y_parity) = sign(hash, &self.key).wrap_err("a signature")?;
-        Ok(Signature::new(r, s, y_parity))
-    }
 }
 
 /// Everybody who sends: few often, many rarely, now and then several times in a row.
@@ -95,13 +54,17 @@ pub(super) struct Senders {
 
 impl Senders {
     /// `count` accounts of known keys, at least two. About 30 us each.
-    pub(super) fn new(seed: u64, count: u64) -> Result<Self> {
-        let all = (0..count).map(|number| Sender::new(seed, number));
-        Ok(Self {
-            all: all.collect::<Result<_>>()?,
+    pub(super) fn new(seed: u64, count: u64) -> Self {
+        let all = (0..count).map(|number| Sender {
+            key: Key::of(&format!("niwaki chain key {seed} {number}")),
+            nonce: 0,
+            is_wallet: false,
+        });
+        Self {
+            all: all.collect(),
             last: 0,
             wallets: Vec::new(),
-        })
+        }
     }
 
     pub(super) fn all(&self) -> &[Sender] {
@@ -158,7 +121,7 @@ mod tests {
 
     #[test]
     fn some_senders_send_often_and_in_a_row() {
-        let mut senders = Senders::new(1, 64).unwrap();
+        let mut senders = Senders::new(1, 64);
         let mut random = Random(3);
         let drawn: Vec<u64> = (0..4000).map(|_| senders.draw(&mut random)).collect();
         let hot = drawn.iter().filter(|sender| **sender < 8).count();

@@ -141,7 +141,7 @@ fn an_empty_block_comes_where_the_base_fee_has_grown_too_far() {
     let mut filler = Filler::new(36_000_000, 95);
     let size = options(Path::new("x"), ChainFork::Osaka).size();
     let filling = Filling::new(&size, 2).unwrap();
-    let mut draw = Draw::new(&size, filling, Senders::new(1, 2).unwrap());
+    let mut draw = Draw::new(&size, filling, Senders::new(1, 2));
     filler.begin(9, true);
     assert!(filler.next(&mut draw, None).is_none());
     filler.begin(9, false);

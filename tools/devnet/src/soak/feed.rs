@@ -89,12 +89,12 @@ impl<'a> Feed<'a> {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
-            let batch = self.batch()?;
+            let batch = self.batch();
             self.send(client, shared, batch)?;
         }
         let mut rest = Vec::new();
         while let Some((index, nonce, _)) = self.gaps.pop_front() {
-            rest.push((Kind::Filling, self.plain(index, nonce, 1)?));
+            rest.push((Kind::Filling, self.plain(index, nonce, 1)));
         }
         if !rest.is_empty() {
             self.send(client, shared, rest)?;
@@ -115,13 +115,13 @@ impl<'a> Feed<'a> {
             .map(move |(kind, count)| (name(kind), *count))
     }
 
-    fn batch(&mut self) -> Result<Vec<(Kind, Bytes)>> {
+    fn batch(&mut self) -> Vec<(Kind, Bytes)> {
         let mut batch = Vec::with_capacity(BATCH + 2);
         while let Some((_, _, left)) = self.gaps.front()
             && *left == 0
             && let Some((index, nonce, _)) = self.gaps.pop_front()
         {
-            batch.push((Kind::Filling, self.plain(index, nonce, 1)?));
+            batch.push((Kind::Filling, self.plain(index, nonce, 1)));
         }
         self.gaps.iter_mut().for_each(|(.., left)| *left -= 1);
         while batch.len() < BATCH {
@@ -129,36 +129,36 @@ impl<'a> Feed<'a> {
             let nonce = self.accounts[index].nonce;
             let taken = match self.random.random_range(0..100) {
                 0..70 => {
-                    batch.push((Kind::Transfer, self.plain(index, nonce, 1)?));
+                    batch.push((Kind::Transfer, self.plain(index, nonce, 1)));
                     1
                 }
                 70..94 => {
                     let (input, gas) = touch(self.random.random(), 4);
                     let to = self.storage.contract(self.random.random());
-                    let raw = self.accounts[index].call(nonce, to, input, gas, 2_000_000_000)?;
+                    let raw = self.accounts[index].call(nonce, to, input, gas, 2_000_000_000);
                     batch.push((Kind::Write, raw));
                     1
                 }
                 94..97 => {
-                    batch.push((Kind::Early, self.plain(index, nonce + 1, 1)?));
+                    batch.push((Kind::Early, self.plain(index, nonce + 1, 1)));
                     self.gaps.push_back((index, nonce, GAP_LASTS));
                     2
                 }
                 97..99 => {
-                    batch.push((Kind::Replaced, self.plain(index, nonce, 1)?));
-                    batch.push((Kind::Cheap, self.plain(index, nonce, 1)?));
-                    batch.push((Kind::Replacing, self.plain(index, nonce, 3)?));
+                    batch.push((Kind::Replaced, self.plain(index, nonce, 1)));
+                    batch.push((Kind::Cheap, self.plain(index, nonce, 1)));
+                    batch.push((Kind::Replacing, self.plain(index, nonce, 3)));
                     1
                 }
                 _ if nonce > 0 => {
-                    batch.push((Kind::Stale, self.plain(index, nonce - 1, 1)?));
+                    batch.push((Kind::Stale, self.plain(index, nonce - 1, 1)));
                     0
                 }
                 _ => 0,
             };
             self.accounts[index].nonce += taken;
         }
-        Ok(batch)
+        batch
     }
 
     /// One that has no gap.
@@ -172,7 +172,7 @@ impl<'a> Feed<'a> {
     }
 
     /// One wei for somebody, `tip` in Gwei per gas.
-    fn plain(&mut self, index: usize, nonce: u64, tip: u128) -> Result<Bytes> {
+    fn plain(&mut self, index: usize, nonce: u64, tip: u128) -> Bytes {
         let receiver = self.random.random_range(0..RECEIVERS);
         let to = Address::from_word(keccak256(receiver.to_be_bytes()));
         let tip = tip * 1_000_000_000 + u128::from(self.random.random_range(0..1_000_u32));

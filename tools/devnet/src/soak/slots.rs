@@ -138,12 +138,12 @@ impl<'a> Slots<'a> {
     /// The chain has every transaction of every sender.
     pub(super) fn check_nonces(&self, senders: &[Account]) -> Result<()> {
         for sender in senders {
-            let params = json!([sender.address, "latest"]);
+            let params = json!([sender.key.address, "latest"]);
             let nonce = number(&self.node.client.ask("eth_getTransactionCount", params)?)?;
             ensure!(
                 nonce == sender.nonce,
                 "{} is at nonce {nonce} and sent up to {}",
-                sender.address,
+                sender.key.address,
                 sender.nonce
             );
         }

@@ -1,10 +1,10 @@
 //! Who there is in a block: keys, contracts, and everybody that code may name.
 
-use super::system::{DEPOSIT_CONTRACT, SYSTEM_CONTRACTS, install};
+use super::system::{DEPOSIT_CONTRACT, install};
 use crate::program::Writer;
-use niwaki_crypto::{address_of_secret_key, keccak256};
-use niwaki_primitives::{Address, B256, Bytes, Fork, Signature, U256, address};
-use niwaki_testkit::{MemoryAccount, MemoryState};
+use niwaki_primitives::{Address, Bytes, Fork, U256, address};
+use niwaki_testkit::genesis::system_contracts;
+use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 
 const CONTRACTS: u8 = 6;
@@ -27,31 +27,11 @@ pub(crate) struct Cast {
     pub(crate) named: Vec<Address>,
 }
 
-/// A secret key and its address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    secret: B256,
-    pub(crate) address: Address,
-}
-
-impl Key {
-    fn new(number: usize) -> Self {
-        let secret = keccak256(format!("niwaki fuzz {number}"));
-        let address = address_of_secret_key(&secret).expect("a hash is a key");
-        Self { secret, address }
-    }
-
-    pub(crate) fn sign(&self, hash: &B256) -> Signature {
-        let (r, s, y_parity) =
-            niwaki_crypto::sign(hash, &self.secret).expect("a key that has an address signs");
-        Signature::new(r, s, y_parity)
-    }
-}
-
 impl Cast {
     /// Draws the cast of a block and the state that it is in.
     pub(crate) fn draw(rng: &mut SmallRng, fork: Fork) -> (Self, MemoryState) {
-        let keys: Vec<Key> = (0..SENDERS + AUTHORITIES).map(Key::new).collect();
+        let names = (0..SENDERS + AUTHORITIES).map(|number| format!("niwaki fuzz {number}"));
+        let keys: Vec<Key> = names.map(|name| Key::of(&name)).collect();
         let contracts: Vec<Address> = (0..CONTRACTS)
             .map(|n| Address::repeat_byte(0xc0 + n))
             .collect();
@@ -84,7 +64,7 @@ impl Cast {
             named.extend(&self.nobodies);
         }
         named.extend(self.keys.iter().map(|key| key.address));
-        named.extend(SYSTEM_CONTRACTS);
+        named.extend(system_contracts().keys());
         named.extend(self.contracts.iter().flat_map(created));
         named
     }

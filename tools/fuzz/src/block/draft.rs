@@ -132,7 +132,7 @@ impl Draft {
             }
         }
 
-        let signature = key.sign(&tx.signature_hash());
+        let signature = key.signature(&tx.signature_hash());
         tx.into_envelope(signature)
     }
 
@@ -152,7 +152,7 @@ impl Draft {
                 address: promise.delegate,
                 nonce: nonce.wrapping_add(promise.nonce_offset),
             };
-            let signature = key.sign(&authorization.signature_hash());
+            let signature = key.signature(&authorization.signature_hash());
             let (mut r, s) = (signature.r(), signature.s());
             if promise.spoiled {
                 r = r.wrapping_add(U256::from(1));

@@ -1,7 +1,8 @@
 //! The system contracts in a state: code as the EIPs give it, and queues that hold something.
 
-use alloy_eips::{eip2935, eip4788, eip7002, eip7251, eip8282};
+use alloy_eips::{eip7002, eip7251, eip8282};
 use niwaki_primitives::{Address, Bytes, U256, address, b256, hex};
+use niwaki_testkit::genesis::system_contracts;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::{Rng, rngs::SmallRng};
 
@@ -39,28 +40,10 @@ pub(crate) const QUEUES: [Queue; 4] = [
     },
 ];
 
-/// Every system contract's address.
-pub(crate) const SYSTEM_CONTRACTS: [Address; 6] = [
-    eip4788::BEACON_ROOTS_ADDRESS,
-    eip2935::HISTORY_STORAGE_ADDRESS,
-    QUEUES[0].address,
-    QUEUES[1].address,
-    QUEUES[2].address,
-    QUEUES[3].address,
-];
-
 /// Puts all of them into `state`.
 pub(crate) fn install(rng: &mut SmallRng, state: &mut MemoryState) {
-    let codes = [
-        &eip4788::BEACON_ROOTS_CODE,
-        &eip2935::HISTORY_STORAGE_CODE,
-        &eip7002::WITHDRAWAL_REQUEST_PREDEPLOY_CODE,
-        &eip7251::CONSOLIDATION_REQUEST_PREDEPLOY_CODE,
-        &eip8282::BUILDER_DEPOSIT_CONTRACT_CODE,
-        &eip8282::BUILDER_EXIT_CONTRACT_CODE,
-    ];
-    for (address, code) in SYSTEM_CONTRACTS.into_iter().zip(codes) {
-        state.insert(address, contract(code.clone()));
+    for (address, code) in system_contracts() {
+        state.insert(*address, contract(code.clone()));
     }
     for queue in QUEUES {
         if rng.random_bool(0.3) {
