@@ -130,10 +130,7 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
     let course = course(options, work.blocks)?;
     let setups = setups(options, &chain)?;
     let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let work_dir = tempfile::Builder::new()
-        .prefix("niwaki-bench-")
-        .tempdir_in(&parent)
-        .wrap_err_with(|| format!("can't make a folder in {}", parent.display()))?;
+    let work_dir = work_dir(&parent)?;
     let begun = prepare(&setups, work_dir.path(), stop)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for number in 0..options.runs {
@@ -158,6 +155,19 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
             .wrap_err_with(|| format!("can't write {}; give another --plot", path.display()))?;
     }
     Ok(())
+}
+
+/// A folder in `parent`, which is made if it is not there; removed with all in it in the end.
+fn work_dir(parent: &Path) -> Result<tempfile::TempDir> {
+    let mut folder = tempfile::Builder::new();
+    std::fs::create_dir_all(parent)
+        .and_then(|()| folder.prefix("niwaki-bench-").tempdir_in(parent))
+        .wrap_err_with(|| {
+            format!(
+                "can't make a folder in {}; give another --work-dir",
+                parent.display()
+            )
+        })
 }
 
 /// The folder of each client with its genesis in it; all of ours share one.
@@ -302,6 +312,20 @@ mod tests {
         for bad in ["reth", "besu", "geth="] {
             assert!(peer(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_work_dir_is_made_and_one_that_cannot_be_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        assert!(work_dir(&new).unwrap().path().starts_with(&new));
+        let file = folder.path().join("file");
+        std::fs::write(&file, []).unwrap();
+        let text = work_dir(&file.join("x")).unwrap_err().to_string();
+        assert!(
+            text.contains("file/x") && text.contains("--work-dir"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Setup {
     /// left alone until it has nothing to do: what is made behind a first start is no part of a block.
     pub(super) fn prepare(&self, folder: &Path, stop: &AtomicBool) -> Result<()> {
         self.write_genesis(folder)?;
-        let client = self.start(folder)?;
+        let mut client = self.start(folder)?;
         client.settle(stop)?;
         client.stop()?;
         Ok(())
@@ -203,13 +203,7 @@ impl Client {
             &Value::from(vec![Value::Array(Vec::new())]),
         );
         loop {
-            if self.child.try_wait()?.is_some() {
-                return Err(eyre!(
-                    "{} ended at its start: {}",
-                    self.name,
-                    self.last_words()
-                ));
-            }
+            self.check_alive()?;
             // Its metrics may be there later than its engine's port.
             let answer = self.post(&request).and_then(|_| self.metrics());
             match answer {
@@ -274,8 +268,20 @@ impl Client {
         answer.body_mut().read_to_string().wrap_err_with(at)
     }
 
+    /// Refuses a client that has ended before it was asked to.
+    fn check_alive(&mut self) -> Result<()> {
+        let Some(status) = self.child.try_wait()? else {
+            return Ok(());
+        };
+        Err(eyre!(
+            "{} ended by itself ({status}): {}",
+            self.name,
+            self.last_words()
+        ))
+    }
+
     /// Waits until it has nothing to do.
-    fn settle(&self, stop: &AtomicBool) -> Result<()> {
+    fn settle(&mut self, stop: &AtomicBool) -> Result<()> {
         let began = Instant::now();
         let mut before = self.spent();
         let mut idle = 0;
@@ -288,6 +294,7 @@ impl Client {
                 self.last_words()
             );
             std::thread::sleep(LOOK_EVERY);
+            self.check_alive()?;
             let now = self.spent();
             let is_idle = now.cpu_ms - before.cpu_ms <= IDLE_CPU_MS
                 && now.written_bytes.saturating_sub(before.written_bytes) <= IDLE_BYTES;
@@ -344,6 +351,9 @@ impl Client {
     pub(super) fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
+        if lines.is_empty() {
+            return "nothing is in its log; is the disk full?".to_owned();
+        }
         lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
     }
 }
@@ -381,4 +391,40 @@ fn free_ports() -> Result<[u16; 2]> {
     let listeners = [listen()?, listen()?];
     let [first, second] = &listeners;
     Ok([first.local_addr()?.port(), second.local_addr()?.port()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that is but a process, with what it has logged.
+    fn client(program: &str, log: &Path) -> Client {
+        Client {
+            name: "it".to_owned(),
+            child: Command::new(program).spawn().unwrap(),
+            agent: agent(),
+            engine: String::new(),
+            metrics: None,
+            secret: JwtSecret::new([0; 32]),
+            log: log.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_client_that_ends_by_itself_is_not_one_with_nothing_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let settle = || {
+            let outcome = client("false", &log).settle(&AtomicBool::new(false));
+            outcome.unwrap_err().to_string()
+        };
+        let silent = settle();
+        assert!(
+            silent.contains("exit status: 1") && silent.contains("disk full"),
+            "{silent}"
+        );
+        std::fs::write(&log, "one\ntwo\nthree\nfour\n").unwrap();
+        let told = settle();
+        assert!(told.ends_with("two / three / four"), "{told}");
+    }
 }
