@@ -92,17 +92,18 @@ impl<'b> BesideBlock<'b> {
 }
 
 impl Errands for BesideBlock<'_> {
-    /// Receipts, which are few, then the tries.
+    /// Receipts, which are few, then the tries, then ways through them: the root waits for what is read too late, and
+    /// for no sender.
     fn run(&self) -> bool {
         if !self.is_visited() {
             self.is_visited.store(true, Ordering::Relaxed);
             self.reading.leave_to_others();
         }
-        self.receipts.go_on() || self.parts.go_on()
+        self.receipts.go_on() || self.parts.go_on() || self.reading.go_on()
     }
 
     fn run_lesser(&self) -> bool {
-        self.reading.go_on()
+        false
     }
 
     /// One thread stays until the root is being made.
