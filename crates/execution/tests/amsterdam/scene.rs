@@ -29,34 +29,18 @@ pub(crate) const CAP: u64 = 1 << 24;
 const CHAIN_ID: u64 = 1;
 pub(crate) const BASE_FEE: u64 = 7;
 
-/// The six system contracts with their code.
+/// The six system contracts with their code, in the order in which the EIPs came.
 pub(crate) fn system_contracts() -> [(Address, Bytes); 6] {
-    [
-        (
-            eip4788::BEACON_ROOTS_ADDRESS,
-            eip4788::BEACON_ROOTS_CODE.clone(),
-        ),
-        (
-            eip2935::HISTORY_STORAGE_ADDRESS,
-            eip2935::HISTORY_STORAGE_CODE.clone(),
-        ),
-        (
-            eip7002::WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS,
-            eip7002::WITHDRAWAL_REQUEST_PREDEPLOY_CODE.clone(),
-        ),
-        (
-            eip7251::CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS,
-            eip7251::CONSOLIDATION_REQUEST_PREDEPLOY_CODE.clone(),
-        ),
-        (
-            eip8282::BUILDER_DEPOSIT_CONTRACT_ADDRESS,
-            eip8282::BUILDER_DEPOSIT_CONTRACT_CODE.clone(),
-        ),
-        (
-            eip8282::BUILDER_EXIT_CONTRACT_ADDRESS,
-            eip8282::BUILDER_EXIT_CONTRACT_CODE.clone(),
-        ),
-    ]
+    let codes = niwaki_testkit::genesis::system_contracts();
+    let addresses = [
+        eip4788::BEACON_ROOTS_ADDRESS,
+        eip2935::HISTORY_STORAGE_ADDRESS,
+        eip7002::WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS,
+        eip7251::CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS,
+        eip8282::BUILDER_DEPOSIT_CONTRACT_ADDRESS,
+        eip8282::BUILDER_EXIT_CONTRACT_ADDRESS,
+    ];
+    addresses.map(|address| (address, codes[&address].clone()))
 }
 
 fn key(number: u8) -> Key {
