@@ -209,7 +209,7 @@ impl Chain {
             return Ok(None);
         };
         let transactions = block.body.transactions.len();
-        check_access_list(list, &block.header, transactions)?;
+        check_access_list(self.spec(), list, &block.header, transactions)?;
         Ok(Some(encode_access_list(list)))
     }
 

@@ -20,8 +20,8 @@ use niwaki_primitives::{
     StateDiff, Withdrawal,
 };
 use niwaki_rules::{
-    BlockRules, BodyRoots, InvalidBlock, Parent, access_list_hash, check_access_list, check_body,
-    check_header, check_ommers, encode_access_list, requests_hash,
+    BlockRules, BodyRoots, ChainSpec, InvalidBlock, Parent, access_list_hash, check_access_list,
+    check_body, check_header, check_ommers, encode_access_list, requests_hash,
 };
 use niwaki_state::{HitRate, Prepared, View};
 use niwaki_storage::{Batch, Later};
@@ -215,7 +215,12 @@ impl Chain {
         let (executed, _) = self.execute((&block, None), &view)?;
         let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
         let receipts = Receipts::of(&executed.receipts);
-        compare(&block.block, &executed, (prepared.root(), &receipts))?;
+        compare(
+            self.spec(),
+            &block.block,
+            &executed,
+            (prepared.root(), &receipts),
+        )?;
         Ok(())
     }
 
@@ -300,7 +305,12 @@ impl Chain {
         timings.recover = Duration::from_nanos(block.senders.in_turn_ns()).min(timings.execute);
         timings.execute -= timings.recover;
 
-        let access_list = compare(&block.block, &executed, (prepared.root(), &receipts))?;
+        let access_list = compare(
+            self.spec(),
+            &block.block,
+            &executed,
+            (prepared.root(), &receipts),
+        )?;
         lap(&mut timings.compare);
 
         if let Some(note) = note {
@@ -477,6 +487,7 @@ pub(crate) fn body_roots(block: &Block) -> BodyRoots {
 ///
 /// Spec: execution-specs `amsterdam/fork.py`, `state_transition`, after `apply_body`; EIP-7928.
 fn compare(
+    spec: &ChainSpec,
     block: &Block,
     executed: &Executed,
     (state_root, receipts): (B256, &Receipts),
@@ -484,7 +495,7 @@ fn compare(
     let header = &block.header;
     if let Some(list) = &executed.block_access_list {
         let transactions = block.body.transactions.len();
-        check_access_list(list, header, transactions)?;
+        check_access_list(spec, list, header, transactions)?;
     }
 
     let (got, expected) = (executed.gas_used, header.gas_used);

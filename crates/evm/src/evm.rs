@@ -50,6 +50,8 @@ pub(crate) struct Shared<'v> {
 pub struct Evm<'v> {
     table: &'v Table,
     dispatch: Dispatch,
+    /// Longest code that can be deployed, bytes.
+    max_code_bytes: usize,
     /// Owned; a pointer because frames point at it while the driver uses it too.
     shared: NonNull<Shared<'v>>,
     frames: Vec<Frame>,
@@ -107,6 +109,7 @@ impl<'v> Evm<'v> {
         let mut evm = Self {
             table,
             dispatch: Dispatch::Threaded,
+            max_code_bytes: table.schedule().max_code_bytes,
             shared,
             frames: Vec::new(),
         };
@@ -141,6 +144,12 @@ impl<'v> Evm<'v> {
     /// Sets the price of blob gas, wei, for a simulation.
     pub fn set_blob_base_fee(&mut self, fee: u128) {
         self.shared().block.blob_base_fee = U256::from(fee);
+    }
+
+    /// Sets the longest code that can be deployed, bytes, in place of the table's (EIP-170): a private
+    /// chain's own limit. Init code has the table's still.
+    pub fn set_max_code_bytes(&mut self, bytes: usize) {
+        self.max_code_bytes = bytes;
     }
 
     /// The opcodes and prices in force.
@@ -238,6 +247,7 @@ impl<'v> Evm<'v> {
     fn finish(&mut self, tracer: Option<&mut (dyn Tracer + '_)>) -> (Kind, bool, Ended) {
         let mut frame = self.frames.pop().expect("a frame has ended");
         let (table, prices) = (self.table, self.table.schedule());
+        let max_code_bytes = self.max_code_bytes;
         let shared = self.shared();
         let (mut exit, mut gas) = (frame.exit, frame.gas);
         // SAFETY: the range lies in the frame's memory, which nothing has used since.
@@ -259,7 +269,7 @@ impl<'v> Evm<'v> {
             } else if deposit > gas && prices.deposit_must_be_paid {
                 exit = Exit::Halt(Halt::OutOfGas);
                 unpaid = true;
-            } else if length > prices.max_code_bytes {
+            } else if length > max_code_bytes {
                 exit = Exit::Halt(Halt::CodeTooLong);
             } else if rest >= 0 && frame.state.charge(state_deposit, &mut rest) {
                 gas = rest;

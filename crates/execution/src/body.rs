@@ -215,10 +215,11 @@ impl Executor<'_> {
         let Some(base) = self.base_reward else {
             return Ok(());
         };
+        let coinbase = self.evm.block().coinbase;
         let reward = BlockReward::of(base, ommers.len());
         let world = self.evm.world();
         world.begin_transaction();
-        let coinbase = world.load(&header.beneficiary)?;
+        let coinbase = world.load(&coinbase)?;
         world.add_balance(coinbase, reward.coinbase);
         for ommer in ommers {
             let amount = ommer_reward(reward.base, header.number, ommer.number);

@@ -3,7 +3,7 @@
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
 use niwaki_primitives::{Fault, Fork, Header, StateDiff, StateView, U256};
-use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT, base_reward};
+use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT};
 
 /// Why a block has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ impl<'v> Executor<'v> {
     }
 
     /// As [`Executor::new`], with opcodes, prices and precompiled contracts of the chain's own. What is
-    /// checked of blocks and transactions is by the fork.
+    /// checked of blocks and transactions is by the fork. A `contractSizeLimit` of the chain wins over the table's.
     pub fn with_table(
         spec: &ChainSpec,
         header: &Header,
@@ -77,8 +77,11 @@ impl<'v> Executor<'v> {
         table: &'v Table,
     ) -> Self {
         let rules = BlockRules::new(spec, header);
-        let block = block_env(&rules, header);
+        let block = block_env(spec, &rules, header);
         let mut evm = Evm::new(view, table, block);
+        if let Some(bytes) = spec.max_code_bytes(rules.fork) {
+            evm.set_max_code_bytes(bytes);
+        }
         if rules.fork >= Fork::Amsterdam {
             evm.world().record_access_list();
         }
@@ -87,7 +90,7 @@ impl<'v> Executor<'v> {
             rules,
             used: Used::default(),
             execution_cap: TX_MAX_GAS_LIMIT,
-            base_reward: base_reward(rules.fork),
+            base_reward: spec.base_reward(header.number, rules.fork),
         }
     }
 
@@ -151,7 +154,7 @@ impl<'v> Executor<'v> {
 }
 
 /// What code may ask about the block of `header`.
-pub fn block_env(rules: &BlockRules, header: &Header) -> BlockEnv {
+pub fn block_env(spec: &ChainSpec, rules: &BlockRules, header: &Header) -> BlockEnv {
     let prev_randao = if rules.fork >= Fork::Paris {
         U256::from_be_bytes(header.mix_hash.0)
     } else {
@@ -160,7 +163,7 @@ pub fn block_env(rules: &BlockRules, header: &Header) -> BlockEnv {
     BlockEnv {
         number: header.number,
         timestamp: header.timestamp,
-        coinbase: header.beneficiary,
+        coinbase: spec.beneficiary_of(header),
         gas_limit: header.gas_limit,
         base_fee: rules.base_fee.unwrap_or(0),
         prev_randao,

@@ -4,8 +4,8 @@
 
 mod bounds;
 
+use crate::chain_spec::ChainSpec;
 use crate::invalid::{InvalidAccessList, InvalidBlock};
-use crate::transaction::MAX_CODE_BYTES_AMSTERDAM;
 use alloy_primitives::{Address, B256, Bytes, U256};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{AccountChanges, BlockAccessList, Header};
@@ -14,6 +14,9 @@ use niwaki_primitives::{AccountChanges, BlockAccessList, Header};
 ///
 /// Spec: EIP-7928, execution-specs `amsterdam/block_access_lists.py`.
 const ITEM_GAS: u64 = 2_000;
+
+/// Most bytes of a deployed code from Amsterdam on (EIP-7954), unless the chain has a limit of its own.
+const MAX_CODE_BYTES: u64 = 65_536;
 
 /// The list of these bytes, of a block with this gas limit and so many transactions, or why it is too
 /// large to be one. Nothing of that size is kept meanwhile.
@@ -62,7 +65,7 @@ pub fn access_list_hash(bytes: &Bytes) -> B256 {
     keccak256(bytes)
 }
 
-/// Checks that some block with this header and so many transactions could have the list: that
+/// Checks that some block of the chain with this header and so many transactions could have the list: that
 /// everything is in order, and that it is not too long.
 ///
 /// # Errors
@@ -70,11 +73,13 @@ pub fn access_list_hash(bytes: &Bytes) -> B256 {
 ///
 /// Spec: EIP-7928; execution-specs `amsterdam/block_access_lists.py`.
 pub fn check_access_list(
+    spec: &ChainSpec,
     list: &[AccountChanges],
     header: &Header,
     transactions: usize,
 ) -> Result<(), InvalidAccessList> {
     let last_index = last_index(transactions);
+    let max_code_bytes = spec.contract_size_limit.unwrap_or(MAX_CODE_BYTES);
     let mut items: u64 = 0;
     let mut before: Option<Address> = None;
     for account in list {
@@ -87,11 +92,11 @@ pub fn check_access_list(
         check_indices(account, last_index)?;
         for change in &account.code_changes {
             let got = change.new_code.len() as u64;
-            if got > MAX_CODE_BYTES_AMSTERDAM {
+            if got > max_code_bytes {
                 return Err(InvalidAccessList::CodeTooLarge {
                     address,
                     got,
-                    max: MAX_CODE_BYTES_AMSTERDAM,
+                    max: max_code_bytes,
                 });
             }
         }

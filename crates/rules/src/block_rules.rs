@@ -16,8 +16,6 @@ pub struct BlockRules {
     pub blob_base_fee: u128,
     /// Blob parameters; `None` before Cancun.
     pub blob_params: Option<BlobParams>,
-    /// Most bytes of deployed code, where the chain differs from EIP-170.
-    pub contract_size_limit: Option<u64>,
 }
 
 impl BlockRules {
@@ -34,7 +32,6 @@ impl BlockRules {
             base_fee: header.base_fee_per_gas,
             blob_base_fee,
             blob_params,
-            contract_size_limit: spec.contract_size_limit,
         }
     }
 

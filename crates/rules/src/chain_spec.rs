@@ -1,6 +1,7 @@
 //! The parameters of one chain: when each fork begins, and what differs from mainnet.
 
 use crate::fees;
+use crate::rewards::base_reward;
 use alloy_primitives::{Address, B256, U256, address};
 use niwaki_primitives::{Fork, Header};
 
@@ -90,6 +91,18 @@ pub enum SealKind {
     None,
 }
 
+/// What a block of a BFT chain pays and to whom, from one block on (Besu's `blockReward` and
+/// `miningBeneficiary`, in `config.{qbft,ibft2}` and `config.transitions`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BftPayment {
+    /// The first block that it holds for.
+    pub from_block: u64,
+    /// Reward of a block, wei. Zero touches no account.
+    pub reward: U256,
+    /// Who gets fees and rewards, and what COINBASE gives; `None` is the header's coinbase.
+    pub beneficiary: Option<Address>,
+}
+
 /// The irregular state change of mainnet's block 1,920,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaoFork {
@@ -124,8 +137,11 @@ pub struct ChainSpec {
     pub consolidation_request_contract: Address,
     /// Who seals blocks.
     pub seal: SealKind,
-    /// Besu's `contractSizeLimit`, in bytes of code; `None` is EIP-170's.
+    /// Besu's `contractSizeLimit`, bytes: the longest code that can be deployed from Spurious Dragon
+    /// on, at every fork. `None` is the fork's (EIP-170, EIP-7954). Init code has the fork's limit.
     pub contract_size_limit: Option<u64>,
+    /// What blocks of a BFT chain pay, ascending by their first block; empty on other chains.
+    pub bft_payments: Vec<BftPayment>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
     pub zero_base_fee: bool,
     /// Hash of the genesis block, where it is known beforehand.
@@ -160,6 +176,7 @@ impl ChainSpec {
             consolidation_request_contract: CONSOLIDATION_REQUESTS,
             seal: SealKind::None,
             contract_size_limit: None,
+            bft_payments: Vec::new(),
             zero_base_fee: false,
             genesis_hash: None,
         }
@@ -242,6 +259,44 @@ impl ChainSpec {
     /// Whether a block with this header pays ommers and block rewards: false from Paris on.
     pub fn is_proof_of_stake(&self, header: &Header) -> bool {
         self.fork_of(header) >= Fork::Paris
+    }
+
+    /// The base reward of a block of `fork`, wei; `None` pays nothing and touches no account. A BFT
+    /// chain pays its own reward at every fork, a Clique chain none (EIP-225), others the fork's.
+    pub fn base_reward(&self, number: u64, fork: Fork) -> Option<U256> {
+        match self.seal {
+            SealKind::Ibft2 | SealKind::Qbft => self
+                .bft_payment(number)
+                .map(|payment| payment.reward)
+                .filter(|reward| !reward.is_zero()),
+            SealKind::Clique { .. } => None,
+            SealKind::Ethash { .. } | SealKind::None => base_reward(fork),
+        }
+    }
+
+    /// The longest code that can be deployed in a block of `fork`, bytes, where the chain has a limit of
+    /// its own: from Spurious Dragon on, since there is none before (EIP-170).
+    pub fn max_code_bytes(&self, fork: Fork) -> Option<usize> {
+        let limit = self
+            .contract_size_limit
+            .filter(|_| fork >= Fork::SpuriousDragon)?;
+        Some(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// Who gets the fees and the reward of a block: the coinbase of its header, or the beneficiary
+    /// that a BFT chain names in its place.
+    pub fn beneficiary_of(&self, header: &Header) -> Address {
+        self.bft_payment(header.number)
+            .and_then(|payment| payment.beneficiary)
+            .unwrap_or(header.beneficiary)
+    }
+
+    fn bft_payment(&self, number: u64) -> Option<&BftPayment> {
+        let begun = |payment: &BftPayment| payment.from_block <= number;
+        self.bft_payments
+            .iter()
+            .rev()
+            .find(|payment| begun(payment))
     }
 
     /// Blob parameters of a block of this timestamp: of the latest fork begun that has any;

@@ -1,6 +1,7 @@
 //! Genesis files, as geth and Besu write them.
 
 mod alloc;
+mod bft;
 mod config;
 mod scan;
 mod stream;

@@ -61,6 +61,29 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// The objects of the list under `key`; none if it is absent.
+    pub(crate) fn objects(&self, key: &str) -> Result<Vec<Self>, GenesisError> {
+        let Some(text) = self.raw(key) else {
+            return Ok(Vec::new());
+        };
+        let path = self.path_of(key);
+        let items: Vec<&'a RawValue> =
+            serde_json::from_str(text).map_err(|error| GenesisError::Json {
+                at: path.clone(),
+                reason: error.to_string(),
+            })?;
+        items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| Self::parse(&format!("{path}[{index}]"), item.get()))
+            .collect()
+    }
+
+    /// The text under `key`, without its quotes.
+    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+        self.raw(key).map(unquote)
+    }
+
     /// The unsigned number under `key`, of up to 256 bits.
     pub(crate) fn u256(&self, key: &str) -> Result<Option<U256>, GenesisError> {
         self.value(key, parse_u256)

@@ -45,7 +45,9 @@ pub use access_list::{
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};
-pub use chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind};
+pub use chain_spec::{
+    Activation, BftPayment, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind,
+};
 pub use difficulty::block_difficulty;
 pub use fees::{
     INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,
@@ -59,13 +61,13 @@ pub use header::{Parent, check_header, toward_gas_limit};
 pub use invalid::{
     InvalidAccessList, InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction,
 };
-pub use networks::Network;
+pub use networks::{DEV_ACCOUNTS, Network};
 pub use ommers::{Ancestor, MAX_OMMER_DEPTH, check_ommers};
 pub use payload::{
     Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload, decode_payload_with,
 };
 pub use requests::requests_hash;
-pub use rewards::{BlockReward, base_reward, block_reward, ommer_reward};
+pub use rewards::{BlockReward, base_reward, ommer_reward};
 pub use signer::{recover_authority, recover_sender, recover_senders};
 pub use transaction::{
     GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,

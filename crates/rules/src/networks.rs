@@ -1,7 +1,24 @@
 //! The chains that are built in.
 
 use crate::genesis::{Genesis, from_parts};
-use alloy_primitives::{B256, b256};
+use alloy_primitives::{Address, B256, address, b256};
+
+/// The funded accounts of [`Network::Dev`] and their secret keys, which everybody knows: Besu's
+/// development chain has the same.
+pub const DEV_ACCOUNTS: [(Address, B256); 3] = [
+    (
+        address!("fe3b557e8fb62b89f4916b721be55ceb828dbd73"),
+        b256!("8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63"),
+    ),
+    (
+        address!("627306090abab3a6e1400e9345bc60c78a8bef57"),
+        b256!("c87509a1c067bbde78beb793e6fa76530b6382a4c0241e5e4a9ec0a0f44dc0d3"),
+    ),
+    (
+        address!("f17f52151ebef6c7334fad080c5704d77216b732"),
+        b256!("ae6ae8e5ccbfb04590405997ee2d52d2b330726137b875053c36d94e974d162f"),
+    ),
+];
 
 /// A chain that is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

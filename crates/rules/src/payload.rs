@@ -177,7 +177,7 @@ pub fn decode_payload_with(
 
     let access_list = access_list.map(|list| {
         let list = list?;
-        check_access_list(&list, &header, transactions.len())?;
+        check_access_list(spec, &list, &header, transactions.len())?;
         Ok::<_, InvalidAccessList>(list)
     });
     let (access_list, unlike) = match access_list.transpose() {

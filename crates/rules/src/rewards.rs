@@ -1,4 +1,5 @@
-//! What a proof-of-work block pays.
+//! What a proof-of-work block pays. [`ChainSpec::base_reward`](crate::ChainSpec::base_reward) says what
+//! a block of a given chain pays.
 
 use alloy_primitives::U256;
 use niwaki_primitives::Fork;
@@ -23,14 +24,9 @@ impl BlockReward {
     }
 }
 
-/// The reward of a block of `fork` with `ommers` ommers; `None` from Paris on.
+/// The base reward of a block of `fork`, wei; `None` from Paris on.
 ///
 /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`; EIP-649 and EIP-1234.
-pub fn block_reward(fork: Fork, ommers: usize) -> Option<BlockReward> {
-    base_reward(fork).map(|base| BlockReward::of(base, ommers))
-}
-
-/// The base reward of a block of `fork`, wei; `None` from Paris on.
 pub fn base_reward(fork: Fork) -> Option<U256> {
     let ether: u64 = match fork {
         f if f >= Fork::Paris => return None,
@@ -61,17 +57,16 @@ mod tests {
 
     #[test]
     fn the_reward_falls_from_five_to_three_to_two_and_ends_with_paris() {
-        let base = |fork| block_reward(fork, 0).map(|r| r.base);
-        assert_eq!(base(Fork::SpuriousDragon), Some(ether(5000)));
-        assert_eq!(base(Fork::Byzantium), Some(ether(3000)));
-        assert_eq!(base(Fork::Constantinople), Some(ether(2000)));
-        assert_eq!(base(Fork::GrayGlacier), Some(ether(2000)));
-        assert_eq!(base(Fork::Paris), None);
+        assert_eq!(base_reward(Fork::SpuriousDragon), Some(ether(5000)));
+        assert_eq!(base_reward(Fork::Byzantium), Some(ether(3000)));
+        assert_eq!(base_reward(Fork::Constantinople), Some(ether(2000)));
+        assert_eq!(base_reward(Fork::GrayGlacier), Some(ether(2000)));
+        assert_eq!(base_reward(Fork::Paris), None);
     }
 
     #[test]
     fn the_coinbase_gets_a_32nd_more_per_ommer() {
-        let two = block_reward(Fork::Frontier, 2).expect("before Paris");
+        let two = BlockReward::of(ether(5000), 2);
         assert_eq!(two.coinbase, ether(5000) + ether(5000) / U256::from(16));
     }
 

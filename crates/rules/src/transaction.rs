@@ -13,9 +13,6 @@ pub const TX_MAX_GAS_LIMIT: u64 = 1 << 24;
 /// Most gas of one transaction from Amsterdam on, that for the state included (EIP-8037).
 const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
 
-const MAX_CODE_BYTES: u64 = 24_576;
-/// Most bytes of a deployed code from Amsterdam on (EIP-7954).
-pub(crate) const MAX_CODE_BYTES_AMSTERDAM: u64 = 65_536;
 const MAX_BLOBS_PER_TX: usize = 6;
 const VERSIONED_HASH_VERSION_KZG: u8 = 1;
 
@@ -57,14 +54,13 @@ pub fn upfront_cost(tx: &TxEnvelope) -> Option<U256> {
     gas.checked_add(blobs)?.checked_add(tx.value())
 }
 
-/// Most bytes of init code of a creation, from Shanghai on (EIP-3860, EIP-7954).
-pub fn max_init_code_bytes(rules: &BlockRules) -> usize {
-    let of_fork = match rules.fork >= Fork::Amsterdam {
-        true => MAX_CODE_BYTES_AMSTERDAM,
-        false => MAX_CODE_BYTES,
-    };
-    let code = rules.contract_size_limit.unwrap_or(of_fork);
-    usize::try_from(code.saturating_mul(2)).unwrap_or(usize::MAX)
+/// Most bytes of init code of a creation, from Shanghai on (EIP-3860, EIP-7954). A chain's
+/// `contractSizeLimit` leaves it alone.
+pub const fn max_init_code_bytes(fork: Fork) -> usize {
+    match fork as u8 >= Fork::Amsterdam as u8 {
+        true => 131_072,
+        false => 49_152,
+    }
 }
 
 /// What the transactions before have left of a block's gas limit.
@@ -258,7 +254,7 @@ pub const fn max_gas_limit(fork: Fork) -> u64 {
 }
 
 fn check_init_code(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
-    let (got, max) = (tx.input().len(), max_init_code_bytes(rules));
+    let (got, max) = (tx.input().len(), max_init_code_bytes(rules.fork));
     if rules.fork >= Fork::Shanghai && tx.is_create() && got > max {
         return Err(InvalidTransaction::InitCodeTooLarge { got, max });
     }

@@ -90,7 +90,6 @@ impl Head {
             base_fee: None,
             blob_base_fee: 0,
             blob_params: spec.blob_params_at(timestamp),
-            contract_size_limit: spec.contract_size_limit,
         }
     }
 }

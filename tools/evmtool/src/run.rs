@@ -224,6 +224,9 @@ pub(crate) fn fork_of(name: &str) -> Result<Fork> {
 fn once(start: &Start, options: &RunOptions, tracer: Option<&mut dyn Tracer>) -> Result<Ran> {
     let mut evm = Evm::new(&start.state, Table::of(start.fork), start.block.clone());
     evm.set_dispatch(options.dispatch);
+    if let Some(bytes) = start.max_code_bytes {
+        evm.set_max_code_bytes(bytes);
+    }
     evm.begin_transaction(start.tx.clone());
     for address in &start.warm {
         evm.world().warm_from_start(address)?;

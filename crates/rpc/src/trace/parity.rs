@@ -16,8 +16,8 @@ use crate::simulation::{BlockOverrides, Message, Run, SimulatedBlock, StateOverr
 use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
 use niwaki_evm::tracers::CallOptions;
-use niwaki_primitives::{Address, Bytes, Decodable2718, Fork, TxEnvelope, U256};
-use niwaki_rules::{block_reward, ommer_reward};
+use niwaki_primitives::{Address, Bytes, Decodable2718, TxEnvelope, U256};
+use niwaki_rules::{BlockReward, ommer_reward};
 use serde::Deserialize;
 use std::time::Instant;
 
@@ -218,16 +218,14 @@ pub(super) fn write_block(
     Ok(())
 }
 
-/// Before Paris, the rewards of a block and its ommers are traces too.
+/// Where blocks pay rewards, those of a block and its ommers are traces too.
 fn write_rewards(backend: &Backend, past: &PastBlock, list: &mut Array<'_>) {
     let (header, ommers) = (&past.block.header, &past.block.body.ommers);
-    let fork = backend.chain().spec().fork_of(header);
-    if fork >= Fork::Paris {
-        return;
-    }
-    let Some(reward) = block_reward(fork, ommers.len()) else {
+    let spec = backend.chain().spec();
+    let Some(base) = spec.base_reward(header.number, spec.fork_of(header)) else {
         return;
     };
+    let reward = BlockReward::of(base, ommers.len());
     let mut write = |author: Address, kind: &str, value: U256| {
         let mut object = list.object();
         let mut action = object.object("action");
@@ -244,7 +242,7 @@ fn write_rewards(backend: &Backend, past: &PastBlock, list: &mut Array<'_>) {
         object.null("transactionPosition");
         object.string("type", "reward");
     };
-    write(header.beneficiary, "block", reward.coinbase);
+    write(spec.beneficiary_of(header), "block", reward.coinbase);
     for ommer in ommers {
         let value = ommer_reward(reward.base, header.number, ommer.number);
         write(ommer.beneficiary, "uncle", value);

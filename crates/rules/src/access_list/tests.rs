@@ -14,7 +14,7 @@ fn check(list: &[AccountChanges]) -> Result<(), InvalidAccessList> {
         gas_limit: 20_000,
         ..Header::default()
     };
-    check_access_list(list, &header, 2)
+    check_access_list(&ChainSpec::frontier(1), list, &header, 2)
 }
 
 fn index(index: u64) -> BlockAccessIndex {
@@ -272,7 +272,7 @@ fn every_account_and_slot_takes_2000_gas_of_the_limit() {
             6 => Ok(()),
             max => Err(InvalidAccessList::TooManyItems { got: 6, max }),
         };
-        let got = check_access_list(&list, &header, 2);
+        let got = check_access_list(&ChainSpec::frontier(1), &list, &header, 2);
         assert_eq!(got, expected);
         if let Err(error) = got {
             assert_eq!(error.spec_name(), "BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED");

@@ -255,3 +255,61 @@ fn genesis_files_of_other_clients_are_read_where_there_is_a_corpus() {
         assert_eq!(genesis.spec.chain_id, chain_id, "{file}");
     }
 }
+
+fn bft_payments(config: &str) -> Vec<(u64, u64, bool)> {
+    let spec = parse(config).expect(config).spec;
+    let payments = spec.bft_payments.iter();
+    payments
+        .map(|p| (p.from_block, p.reward.to(), p.beneficiary.is_some()))
+        .collect()
+}
+
+#[test]
+fn a_bft_reward_is_read_as_decimal_or_hex_and_changes_by_transitions() {
+    assert_eq!(bft_payments(r#"{"chainId": 1}"#), []);
+    assert_eq!(
+        bft_payments(r#"{"chainId": 1, "ibft2": {}}"#),
+        [(0, 0, false)]
+    );
+    let be = "0x00000000000000000000000000000000000000be";
+    let text = format!(
+        r#"{{"chainId": 1, "qbft": {{"blockReward": "0x10"}}, "transitions": {{"qbft": [
+            {{"block": 34, "blockreward": "17", "miningbeneficiary": "{be}"}},
+            {{"block": 22, "blockperiodseconds": 2}},
+            {{"block": 38, "miningBeneficiary": "", "blockReward": 18}}]}}}}"#
+    );
+    let rows = [
+        (0, 16, false),
+        (22, 16, false),
+        (34, 17, true),
+        (38, 18, false),
+    ];
+    assert_eq!(bft_payments(&text), rows);
+    let bad = r#"{"chainId": 1, "qbft": {"miningBeneficiary": "0x12"}}"#;
+    assert!(
+        refusal(bad).contains("config.qbft.miningBeneficiary"),
+        "{}",
+        refusal(bad)
+    );
+    let bad = r#"{"chainId": 1, "qbft": {}, "transitions": {"qbft": [{"block": 1, "blockReward": "x"}]}}"#;
+    assert!(
+        refusal(bad).contains("config.transitions.qbft[0].blockReward"),
+        "{}",
+        refusal(bad)
+    );
+}
+
+#[test]
+fn a_migration_from_ibft_2_to_qbft_changes_rewards_at_its_start_block() {
+    let text = r#"{"chainId": 1, "ibft2": {"blockReward": "1"},
+        "qbft": {"startBlock": 15, "blockReward": "2"},
+        "transitions": {"ibft2": [{"block": 10, "blockReward": "3"}, {"block": 20, "blockReward": "4"}],
+            "qbft": [{"block": 5, "blockReward": "5"}, {"block": 30, "blockReward": "6"}]}}"#;
+    let rows = [
+        (0, 1, false),
+        (10, 3, false),
+        (15, 5, false),
+        (30, 6, false),
+    ];
+    assert_eq!(bft_payments(text), rows);
+}

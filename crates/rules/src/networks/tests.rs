@@ -217,3 +217,12 @@ fn the_built_in_chains_agree_with_the_published_files() {
         assert_eq!(built_in.spec.blob_schedule, published.spec.blob_schedule);
     }
 }
+
+#[test]
+fn the_development_accounts_are_funded_and_their_keys_are_theirs() {
+    let genesis = Network::Dev.genesis();
+    for (address, key) in DEV_ACCOUNTS {
+        assert_eq!(niwaki_crypto::address_of_secret_key(&key), Ok(address));
+        assert!(!genesis.alloc[&address].balance.is_zero(), "{address}");
+    }
+}

@@ -216,9 +216,8 @@ fn init_code_is_limited_from_shanghai_on() {
         Err("INITCODE_SIZE_EXCEEDED")
     );
     assert!(check(sign(tx(49_153)), Fork::Paris).is_ok());
-    let mut wide = rules(Fork::Shanghai);
-    wide.contract_size_limit = Some(30_000);
-    assert!(check_in(sign(tx(60_000)), &wide, u64::MAX, 0).is_ok());
+    assert_eq!(max_init_code_bytes(Fork::Osaka), 49_152);
+    assert_eq!(max_init_code_bytes(Fork::Amsterdam), 131_072);
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(super) struct Start {
     pub(super) block: BlockEnv,
     pub(super) tx: TxEnv,
     pub(super) message: Message,
+    /// Longest code that can be deployed, bytes, where the genesis file has a limit of its own.
+    pub(super) max_code_bytes: Option<usize>,
     /// Accounts that are warm.
     pub(super) warm: Vec<Address>,
 }
@@ -90,6 +92,9 @@ impl Start {
         }
         block.coinbase = options.coinbase.unwrap_or(block.coinbase);
         block.blob_base_fee = options.blob_price.unwrap_or(block.blob_base_fee);
+        let max_code_bytes = genesis
+            .as_ref()
+            .and_then(|genesis| genesis.spec.max_code_bytes(fork));
         let mut state = genesis.map(state_of).unwrap_or_default();
 
         let sender = options.sender.unwrap_or(defaults.sender);
@@ -148,6 +153,7 @@ impl Start {
                 gas,
                 reservoir: 0,
             },
+            max_code_bytes,
             warm,
         })
     }
@@ -210,7 +216,7 @@ fn genesis_of(options: &RunOptions) -> Result<Option<Genesis>> {
 
 fn block_of(genesis: &Genesis, header: &Header, fork: Fork) -> BlockEnv {
     let rules = BlockRules::new(&genesis.spec, header);
-    let block = block_env(&rules, header);
+    let block = block_env(&genesis.spec, &rules, header);
     BlockEnv {
         prev_randao: match fork >= Fork::Paris {
             true => U256::from_be_bytes(header.mix_hash.0),
