@@ -16,6 +16,7 @@ use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many invalid blocks are remembered.
@@ -47,14 +48,23 @@ pub struct Refused {
     pub reason: String,
 }
 
+/// A head that was chosen and can't be followed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedHead {
+    /// Its hash.
+    pub hash: B256,
+    /// Its number, if the block itself has come.
+    pub number: Option<u64>,
+}
+
 /// What a consensus client chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkChoice {
     /// The head.
     pub head: B256,
-    /// The safe block; zero if there is none.
+    /// The safe block; zero to keep the one that was named before.
     pub safe: B256,
-    /// The finalized block; zero if there is none.
+    /// The finalized block; zero to keep the one that was named before.
     pub finalized: B256,
 }
 
@@ -139,9 +149,10 @@ pub struct Consensus {
     chain: Arc<Chain>,
     waiting: Mutex<Waiting>,
     invalid: Mutex<Invalid>,
-    /// The number of the head that was chosen last, if it could not be followed; zero if even the
-    /// number is not known.
-    target: Mutex<Option<u64>>,
+    /// The head that was chosen last, if it could not be followed.
+    wanted: Mutex<Option<WantedHead>>,
+    /// Whether a fork choice was followed since this process began.
+    has_followed: AtomicBool,
     /// The last choice that was found to hang together.
     chosen: Mutex<Option<ForkChoice>>,
     journal: Option<Mutex<Journal>>,
@@ -155,7 +166,8 @@ impl Consensus {
             chain,
             waiting: Mutex::default(),
             invalid: Mutex::default(),
-            target: Mutex::default(),
+            wanted: Mutex::default(),
+            has_followed: AtomicBool::new(false),
             chosen: Mutex::default(),
             journal: None,
         }
@@ -220,9 +232,25 @@ impl Consensus {
         write(&mut journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The height that this chain is behind: that of a chosen head whose blocks have not all come.
+    /// The head that the consensus client chose last, if blocks up to it have not come.
+    pub fn wanted(&self) -> Option<WantedHead> {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The height of [`Consensus::wanted`]; zero if even that is not known.
     pub fn target(&self) -> Option<u64> {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wanted().map(|wanted| wanted.number.unwrap_or(0))
+    }
+
+    /// Whether a fork choice was followed since this process began: until then nothing is known of
+    /// how old the head is.
+    pub fn has_followed(&self) -> bool {
+        self.has_followed.load(Ordering::Relaxed)
+    }
+
+    /// How many blocks wait for their parents.
+    pub fn waiting_blocks(&self) -> usize {
+        self.waiting().blocks.len()
     }
 
     /// The chain.
@@ -307,15 +335,21 @@ impl Consensus {
         if is_head && matches!(verdict, Verdict::Valid(_)) {
             self.note(|journal| journal.choice(choice))?;
         }
-        let target = match &verdict {
+        let wanted = match &verdict {
             Verdict::Syncing | Verdict::Accepted => {
                 let waiting = self.waiting();
                 let chosen = waiting.blocks.get(&choice.head);
-                Some(chosen.map_or(0, |(block, _)| block.header.number))
+                Some(WantedHead {
+                    hash: choice.head,
+                    number: chosen.map(|(block, _)| block.header.number),
+                })
             }
             Verdict::Valid(_) | Verdict::Invalid(_) => None,
         };
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        if matches!(verdict, Verdict::Valid(_)) {
+            self.has_followed.store(true, Ordering::Relaxed);
+        }
         Ok(verdict)
     }
 
@@ -343,11 +377,16 @@ impl Consensus {
         }
         self.check_ancestor("finalized", choice.finalized, &stored)?;
         self.check_ancestor("safe", choice.safe, &stored)?;
-        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(choice);
+        let before = *self.chain.marks();
         let marks = Marks {
-            safe: choice.safe,
-            finalized: choice.finalized,
+            safe: self.named_or_kept(choice.safe, before.safe, &stored)?,
+            finalized: self.named_or_kept(choice.finalized, before.finalized, &stored)?,
         };
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(ForkChoice {
+            head,
+            safe: marks.safe,
+            finalized: marks.finalized,
+        });
         match self.chain.set_head_and_marks(&head, marks) {
             Ok(()) => Ok(Verdict::Valid(None)),
             Err(SetHeadError::Fault(fault)) => Err(fault.into()),
@@ -460,26 +499,21 @@ impl Consensus {
         hash: B256,
         head: &StoredHeader,
     ) -> Result<(), ForkChoiceError> {
-        if hash.is_zero() || hash == head.id.hash || self.is_known_below(hash, head) {
+        if hash.is_zero() || self.is_known_below(hash, head) || self.chain.leads_to(hash, head)? {
             return Ok(());
         }
-        let inconsistent = ForkChoiceError::Inconsistent { what, hash };
-        let Some(marked) = self.chain.header(&hash)? else {
-            return Err(inconsistent);
-        };
-        // Down the head's own branch, until it meets the canonical chain or the height is reached.
-        let mut block = head.clone();
-        while block.id.number > marked.id.number {
-            if self.chain.is_canonical(&block.id)? {
-                let canonical = self.chain.canonical_hash(marked.id.number)?;
-                return (canonical == Some(hash)).then_some(()).ok_or(inconsistent);
-            }
-            match self.chain.parent_of(&block)? {
-                Some(parent) => block = parent,
-                None => return Err(inconsistent),
-            }
+        Err(ForkChoiceError::Inconsistent { what, hash })
+    }
+
+    /// The block that a fork choice marks safe or finalized: the one it names or, for zero, the one
+    /// marked before, for as long as that is the head or one before it. A consensus client that was
+    /// just started names none; go-ethereum's `eth/catalyst` keeps the last ones too.
+    fn named_or_kept(&self, named: B256, kept: B256, head: &StoredHeader) -> Result<B256, Fault> {
+        if !named.is_zero() || kept.is_zero() {
+            return Ok(named);
         }
-        (block.id.hash == hash).then_some(()).ok_or(inconsistent)
+        let holds = self.is_known_below(kept, head) || self.chain.leads_to(kept, head)?;
+        Ok(if holds { kept } else { B256::ZERO })
     }
 
     /// Whether a marked block is one that the parent of `head` was chosen with.

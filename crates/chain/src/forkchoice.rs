@@ -92,6 +92,11 @@ impl Chain {
         let _handling = self.handling();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
+        self.lead_and_mark(block, marks)
+    }
+
+    /// Makes the stored `block` the head together with its marks, under the writer's lock.
+    fn lead_and_mark(&self, block: StoredHeader, marks: Marks) -> Result<(), SetHeadError> {
         let mut batch = Batch::new();
         let changed = *self.marks() != marks;
         if changed {
@@ -108,7 +113,7 @@ impl Chain {
 
     /// Makes the stored block with this hash the head, wherever it stands: forward, back, or on
     /// another branch. One atomic write. What was canonical above the common ancestor stays
-    /// stored.
+    /// stored. A safe or finalized block that is not the head or one before it is neither any longer.
     ///
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
@@ -116,7 +121,37 @@ impl Chain {
         let _handling = self.handling();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
-        self.lead(block)
+        let mut marks = *self.marks();
+        for mark in [&mut marks.safe, &mut marks.finalized] {
+            if !mark.is_zero() && !self.leads_to(*mark, &block)? {
+                *mark = B256::ZERO;
+            }
+        }
+        self.lead_and_mark(block, marks)
+    }
+
+    /// Whether the block `hash` is stored, and is `head` or one before it.
+    ///
+    /// Cost: a read for each block from `head` down to the canonical chain.
+    pub(crate) fn leads_to(&self, hash: B256, head: &StoredHeader) -> Result<bool, Fault> {
+        if hash == head.id.hash {
+            return Ok(true);
+        }
+        let Some(ancestor) = self.header(&hash)? else {
+            return Ok(false);
+        };
+        // Down the head's own branch, until it meets the canonical chain or the height is reached.
+        let mut block = head.clone();
+        while block.id.number > ancestor.id.number {
+            if self.is_canonical(&block.id)? {
+                return Ok(self.canonical_hash(ancestor.id.number)? == Some(hash));
+            }
+            match self.parent_of(&block)? {
+                Some(parent) => block = parent,
+                None => return Ok(false),
+            }
+        }
+        Ok(block.id.hash == hash)
     }
 
     /// Makes the stored `block` the head, for whoever holds the writer's lock.

@@ -63,7 +63,7 @@ mod warm;
 pub use ahead::{BlockAhead, recover_ahead};
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
 pub use check::ChainCheck;
-pub use consensus::{Consensus, ForkChoice, ForkChoiceError, Refused, Verdict};
+pub use consensus::{Consensus, ForkChoice, ForkChoiceError, Refused, Verdict, WantedHead};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};

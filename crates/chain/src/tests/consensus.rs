@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Known, Verdict,
+    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Known,
+    StoredHeader, Verdict,
 };
 use niwaki_rules::recover_sender;
 use std::sync::Mutex;
@@ -207,6 +208,97 @@ fn safe_and_finalized_blocks_are_in_the_chain_of_the_head_or_nothing_changes() {
     let behind = choose(&consensus, hash(&blocks[45]));
     assert!(matches!(behind, Ok(Verdict::Valid(None))));
     assert_eq!(chain.head().id.hash, hash(&next));
+}
+
+/// The numbers of the safe and the finalized block.
+fn marked(chain: &Chain) -> (Option<u64>, Option<u64>) {
+    let number = |block: Option<StoredHeader>| block.map(|block| block.id.number);
+    (
+        number(chain.safe().unwrap()),
+        number(chain.finalized().unwrap()),
+    )
+}
+
+#[test]
+fn a_fork_choice_of_zero_hashes_keeps_safe_45_and_finalized_40() {
+    let (consensus, blocks) = driven();
+    import_all(consensus.chain(), &blocks);
+    let chain = consensus.chain();
+    let mut choice = ForkChoice {
+        head: hash(&blocks[50]),
+        safe: hash(&blocks[44]),
+        finalized: hash(&blocks[39]),
+    };
+    consensus.fork_choice(choice).unwrap();
+    assert_eq!(marked(chain), (Some(45), Some(40)));
+
+    // The same head, the next one, and one that is not the child of the last: each keeps both.
+    for head in [50, 51, 53] {
+        choose(&consensus, hash(&blocks[head])).unwrap();
+        assert_eq!(chain.head().id.number, head as u64 + 1);
+        assert_eq!(marked(chain), (Some(45), Some(40)));
+    }
+    // One alone is kept beside another that is named.
+    choice.head = HEAD;
+    choice.safe = hash(&blocks[49]);
+    choice.finalized = B256::ZERO;
+    consensus.fork_choice(choice).unwrap();
+    assert_eq!(marked(chain), (Some(50), Some(40)));
+}
+
+#[test]
+fn a_safe_block_off_the_branch_of_the_head_is_not_kept() {
+    let (consensus, blocks) = driven();
+    import_all(consensus.chain(), &blocks);
+    let chain = consensus.chain();
+    let choice = ForkChoice {
+        head: HEAD,
+        safe: hash(&blocks[52]),
+        finalized: hash(&blocks[39]),
+    };
+    consensus.fork_choice(choice).unwrap();
+    let side = empty_upon(chain, hash(&blocks[49]), 1);
+    new_payload(&consensus, &side);
+    choose(&consensus, hash(&side)).unwrap();
+    assert_eq!(chain.head().id.hash, hash(&side));
+    assert_eq!(marked(chain), (None, Some(40)));
+}
+
+#[test]
+fn kept_marks_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocks = blocks();
+    {
+        let consensus = Consensus::new(Arc::new(open(Some(folder.path()))));
+        import_all(consensus.chain(), &blocks);
+        let choice = ForkChoice {
+            head: hash(&blocks[50]),
+            safe: hash(&blocks[44]),
+            finalized: hash(&blocks[39]),
+        };
+        consensus.fork_choice(choice).unwrap();
+    }
+    {
+        let consensus = Consensus::new(Arc::new(open(Some(folder.path()))));
+        choose(&consensus, HEAD).unwrap();
+        assert_eq!(marked(consensus.chain()), (Some(45), Some(40)));
+    }
+    assert_eq!(marked(&open(Some(folder.path()))), (Some(45), Some(40)));
+}
+
+#[test]
+fn an_operator_that_sets_the_head_to_42_takes_safe_45_back_and_keeps_finalized_40() {
+    let (consensus, blocks) = driven();
+    import_all(consensus.chain(), &blocks);
+    let chain = consensus.chain();
+    let choice = ForkChoice {
+        head: hash(&blocks[50]),
+        safe: hash(&blocks[44]),
+        finalized: hash(&blocks[39]),
+    };
+    consensus.fork_choice(choice).unwrap();
+    consensus.set_head(&hash(&blocks[41])).unwrap();
+    assert_eq!(marked(chain), (None, Some(40)));
 }
 
 #[test]
