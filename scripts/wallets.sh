@@ -29,7 +29,7 @@ data="$(mktemp -d)"
 node=$!
 trap 'kill $node 2>/dev/null; wait $node 2>/dev/null; rm -rf "$data"' EXIT
 for _ in $(seq 100); do
-  grep -q '"message":"ready"' "$data/log" && break
+  grep -q '"message":"Ready"' "$data/log" && break
   sleep 0.1
 done
 address() { grep "\"message\":\"$1\"" "$data/log" | sed 's/.*"address":"\([^"]*\)".*/\1/'; }

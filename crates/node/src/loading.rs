@@ -1,5 +1,6 @@
 //! How far the loading of a large genesis or of a state is, and stopping it.
 
+use crate::notice;
 use crate::progress::{BAR_EVERY, LINE_EVERY, new_bar, remaining};
 use crate::stop::Stop;
 use indicatif::ProgressBar;
@@ -54,7 +55,7 @@ impl LoadingProgress {
                 bar.set_message(title);
             } else {
                 let elapsed = (now - self.began).as_secs_f64();
-                eprintln!("{}", line(title, (done, of), elapsed));
+                notice::tell(format_args!("{}", line(title, (done, of), elapsed)));
             }
         }
         !self.stop.is_asked()

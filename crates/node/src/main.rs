@@ -9,6 +9,7 @@ mod blocks;
 mod config;
 mod loading;
 mod memory;
+mod notice;
 mod open;
 mod options;
 mod password;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         // What a shell reports of a program that Ctrl-C ended.
         Ok(Ending::Interrupted) => ExitCode::from(130),
         Err(error) => {
-            eprintln!("niwaki: {error:#}");
+            notice::tell_failure(&error);
             ExitCode::FAILURE
         }
     }

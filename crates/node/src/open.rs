@@ -2,6 +2,7 @@
 
 use crate::loading::LoadingProgress;
 use crate::memory::MemoryBudget;
+use crate::notice;
 use crate::options::{DataFormat, Options};
 use crate::stop::Stop;
 use eyre::{Report, Result, eyre};
@@ -36,10 +37,17 @@ pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc
     open_at(options, data_path, stop)
 }
 
+/// The memory that the command line gives, or what it is without a word of it.
+pub(crate) fn memory_budget(options: &Options) -> MemoryBudget {
+    MemoryBudget::new(options.memory_budget, options.high_spec == Some(true))
+}
+
 /// How storage and state are opened within the memory that the command line gives.
 pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
-    let budget = MemoryBudget::new(options.memory_budget, options.high_spec == Some(true));
-    eprintln!("memory budget {budget}");
+    let budget = memory_budget(options);
+    if !notice::is_logging() {
+        eprintln!("memory budget {budget}");
+    }
     niwaki_evm::set_code_cache_bytes(budget.prepared_code_bytes());
     niwaki_crypto::set_precompile_result_bytes(precompile_result_bytes(options, budget));
     let state = StateOptions {
@@ -58,7 +66,7 @@ fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
 }
 
 /// On how many threads the transactions of a block run, unless told.
-fn transaction_threads(options: &Options) -> usize {
+pub(crate) fn transaction_threads(options: &Options) -> usize {
     if options.parallel_transactions == Some(false) {
         return 1;
     }
@@ -74,10 +82,10 @@ fn threads_on(processors: usize) -> usize {
 
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     if options.genesis_state_hash_cache_enabled.is_some() {
-        eprintln!(
-            "note: --genesis-state-hash-cache-enabled changes nothing: a genesis file that is \
-             known is never read again"
-        );
+        notice::tell(format_args!(
+            "--genesis-state-hash-cache-enabled changes nothing: a genesis file that is known is \
+             never read again"
+        ));
     }
     let (storage, state) = shares(options);
     let opened = match &options.genesis_file {
@@ -111,7 +119,9 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             Ok(Some(Arc::new(chain)))
         }
         Err(OpenError::Stopped) => {
-            eprintln!("stopped as asked; the same command begins the genesis anew");
+            notice::tell(format_args!(
+                "stopped as asked; the same command begins the genesis anew"
+            ));
             Ok(None)
         }
         Err(error) => Err(explain(options, error)),

@@ -1,5 +1,6 @@
 //! How far a long command is: a bar on a terminal, a line every few seconds elsewhere.
 
+use crate::notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
@@ -58,12 +59,12 @@ impl Progress {
                 bar.set_position(done.bytes.min(self.total_bytes));
                 bar.set_message(rates(&done, &Done::default(), elapsed));
             }
-            None => eprintln!(
+            None => notice::tell(format_args!(
                 "block {}: {}, {} left",
                 done.number,
                 rates(&done, &self.before, since.as_secs_f64()),
                 remaining(done.bytes, self.total_bytes, elapsed)
-            ),
+            )),
         }
         self.shown = now;
         self.before = done;

@@ -1,15 +1,19 @@
 //! The node: assembled in one straight function, run until it is asked to stop.
 
+mod banner;
 mod dev;
 mod follow;
+mod head_log;
 mod log_index;
 mod logs;
 mod metrics;
+mod pool_file;
 mod secret;
 mod servers;
 mod tls;
 mod tokens;
 mod warm;
+mod watch;
 
 pub(crate) use servers::OPERATOR_SOCKET;
 
@@ -17,7 +21,7 @@ use crate::Ending;
 use crate::open::{data_path, open_chain};
 use crate::options::{NodeOptions, Options, PoolFlavor};
 use crate::stop::Stop;
-use eyre::{Result, WrapErr, eyre};
+use eyre::{Result, WrapErr};
 use follow::Follower;
 use log_index::LogIndexer;
 use niwaki_chain::{Chain, Consensus};
@@ -25,14 +29,13 @@ use niwaki_primitives::Bytes;
 use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes, yield_to_blocks};
 use niwaki_rules::{ChainSpec, Network};
 use niwaki_txpool::{Pool, PoolConfig, PoolMode};
+use pool_file::PoolFile;
 use servers::Servers;
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tracing::{info, warn};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::info;
 use warm::Warmer;
+use watch::Watch;
 
 /// How often the main thread looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -45,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let node = &options.node;
     let log_switch = logs::install(&node.operation)?;
     let stop = Stop::listen()?;
-    info!(version = %identity().client_version, "niwaki begins");
+    banner::write_program(&identity());
     let data_path = data_path(options)?;
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Ending::Interrupted);
@@ -56,11 +59,11 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     if taken > 0 {
         info!(
             blocks = taken,
-            "blocks that had not reached the database are taken in again"
+            "Imported the blocks of the journal that had not reached the database"
         );
     }
+    banner::write_chain(options, &data_path, &chain)?;
     let pool = Arc::new(open_pool(node, &chain)?);
-    restore_pool(node, &data_path, &pool)?;
 
     let consensus = Arc::new(consensus);
     let api = api_options(options, &chain);
@@ -68,7 +71,8 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(data_path.join("traces"));
-    let follower = Follower::start(&chain, Arc::clone(&backend), Arc::clone(&pool))?;
+    let reorg_threshold = node.operation.reorg_logging_threshold;
+    let follower = Follower::start(&chain, Arc::clone(&backend), &pool, reorg_threshold)?;
     let wants_index = node.api.auto_log_bloom_caching_enabled != Some(false);
     let indexer = LogIndexer::start(&chain, wants_index)?;
     let warmer = match warms(options, chain.spec()) {
@@ -82,22 +86,27 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
         Some(Network::Dev) => Some(dev::Producer::start(&backend, node.miner.dev_period)?),
         _ => None,
     };
-    let head = chain.head().id;
-    info!(number = head.number, hash = %head.hash, "ready");
+    banner::write_ready(options, &backend)?;
+    let pool_file = PoolFile::restore(node, &data_path, &pool)?;
 
+    let mut watch = has_engine_port(options, chain.spec()).then(Watch::default);
     while !stop.is_asked() {
         std::thread::sleep(LOOK);
+        if let Some(watch) = &mut watch {
+            watch.look(&backend, Instant::now());
+        }
     }
 
-    info!("stopping");
     drop(producer);
     drop(warmer);
     servers.stop();
     drop(indexer);
     follower.stop();
-    save_pool(node, &data_path, &pool)?;
+    if let Some(file) = pool_file {
+        file.save(|out| pool.save(out))?;
+    }
     chain.sync()?;
-    info!("everything is on disk");
+    info!("Stopped: everything is on disk");
     Ok(Ending::Done)
 }
 
@@ -176,6 +185,7 @@ fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
             .or(is_driven.then_some(STAKERS_GAS_LIMIT)),
         extra_data: extra_data.unwrap_or_else(own),
         min_priority_fee: node.miner.min_priority_fee,
+        is_driven: has_engine_port(options, chain.spec()),
     }
 }
 
@@ -207,48 +217,6 @@ fn open_pool(node: &NodeOptions, chain: &Chain) -> Result<Pool> {
     let view = Arc::new(chain.view_at_head()?);
     let spec = Arc::new(chain.spec().clone());
     Ok(Pool::new(config, spec, chain.head().header, view, now()))
-}
-
-const DUMP: &str = "txpool.dump";
-
-/// Takes in what was saved. A pool that can't be read is no reason not to start.
-fn restore_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()> {
-    let path = data_path.join(DUMP);
-    if node.pool.tx_pool_enable_save_restore != Some(true) || !path.exists() {
-        return Ok(());
-    }
-    let file = File::open(&path).wrap_err_with(|| format!("can't open {}", path.display()))?;
-    match pool.restore(&mut BufReader::new(file), now()) {
-        Ok(restored) => {
-            for (line, reason) in &restored.skipped {
-                warn!(line, %reason, "a saved transaction is left out");
-            }
-            info!(
-                transactions = restored.restored,
-                "restored the transaction pool"
-            );
-        }
-        Err(error) => warn!(%error, path = %path.display(), "can't read the saved pool"),
-    }
-    Ok(())
-}
-
-fn save_pool(node: &NodeOptions, data_path: &Path, pool: &Pool) -> Result<()> {
-    if node.pool.tx_pool_enable_save_restore != Some(true) {
-        return Ok(());
-    }
-    let (path, part) = (data_path.join(DUMP), data_path.join("txpool.dump.part"));
-    let save = || -> std::io::Result<usize> {
-        let mut file = BufWriter::new(File::create(&part)?);
-        let saved = pool.save(&mut file)?;
-        file.flush()?;
-        std::fs::rename(&part, &path)?;
-        Ok(saved)
-    };
-    let saved =
-        save().map_err(|error| eyre!("can't save the pool to {}: {error}", path.display()))?;
-    info!(transactions = saved, "saved the transaction pool");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Stopping on request: the first Ctrl-C or SIGTERM asks, the second one ends the process; where
 //! nobody looks whether it was asked, the first one does.
 
+use crate::notice;
 use eyre::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,9 @@ impl Stop {
                 // Whatever is on disk is whole at any moment.
                 std::process::exit(130);
             }
-            eprintln!("stopping at the next whole step; press Ctrl-C again to stop at once");
+            notice::tell(format_args!(
+                "Stopping at the next whole step; press Ctrl-C again to stop at once"
+            ));
         })
         .wrap_err("can't listen for Ctrl-C")?;
         Ok(stop)

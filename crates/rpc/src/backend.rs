@@ -3,6 +3,7 @@
 use crate::RpcError;
 use crate::blocks::{FullBlock, RecentBlocks};
 use crate::choices::{Choices, Chosen};
+use crate::engine::{EngineLog, write_imported, write_syncing};
 use crate::figures::Figures;
 use crate::filters::Filters;
 use crate::niwaki::BlockFigures;
@@ -11,15 +12,15 @@ use crate::params::{BlockRef, BlockTag};
 use crate::payloads::Payloads;
 use crate::subscriptions::Events;
 use niwaki_chain::{
-    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, PastView, StateHead,
-    StoredHeader, Visit,
+    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, Imported, PastView,
+    StateHead, StoredHeader, Visit, WantedHead,
 };
-use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Header, StateView, U256};
 use niwaki_trie::TrieAccount;
 use niwaki_txpool::Pool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What this program calls itself.
 #[derive(Clone, Debug)]
@@ -51,7 +52,23 @@ pub struct ApiOptions {
     pub extra_data: Bytes,
     /// What a transaction without priority must tip to be taken into a block made here, wei a gas.
     pub min_priority_fee: u128,
+    /// Whether a consensus client is to drive this node.
+    pub is_driven: bool,
 }
+
+/// Whether the head is known to be current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncStatus {
+    /// A consensus client is to choose the head, and has chosen none that is here since this node began.
+    Unknown,
+    /// Blocks up to the chosen head are missing.
+    Behind(WantedHead),
+    /// It is.
+    Current,
+}
+
+/// After so long without a call of a consensus client, the head may be old.
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 impl Default for ApiOptions {
     fn default() -> Self {
@@ -64,6 +81,7 @@ impl Default for ApiOptions {
             target_gas_limit: None,
             extra_data: Bytes::new(),
             min_priority_fee: 0,
+            is_driven: false,
         }
     }
 }
@@ -152,8 +170,9 @@ pub struct Backend {
     /// The state after the head, so that not every call takes a snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
     ids: AtomicU64,
-    /// When the consensus client was last heard.
-    consensus_heard: Mutex<Option<Instant>>,
+    /// When the consensus client called last, or else when this node began.
+    consensus_heard: Mutex<Instant>,
+    pub(crate) engine_log: EngineLog,
 }
 
 impl Backend {
@@ -186,7 +205,8 @@ impl Backend {
             operator: Operator::default(),
             head_state: Mutex::default(),
             ids: AtomicU64::new(first_id()),
-            consensus_heard: Mutex::default(),
+            consensus_heard: Mutex::new(Instant::now()),
+            engine_log: EngineLog::default(),
         }
     }
 
@@ -398,7 +418,42 @@ impl Backend {
             .consensus_heard
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *heard = Some(Instant::now());
+        *heard = Instant::now();
+    }
+
+    /// For how long the consensus client has not called.
+    pub fn consensus_silence(&self) -> Duration {
+        let heard = self
+            .consensus_heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        heard.elapsed()
+    }
+
+    /// Whether the head is known to be current.
+    pub fn sync_status(&self) -> SyncStatus {
+        match self.consensus.wanted() {
+            Some(wanted) => SyncStatus::Behind(wanted),
+            None if self.options.is_driven && !self.consensus.has_followed() => SyncStatus::Unknown,
+            None => SyncStatus::Current,
+        }
+    }
+
+    /// Counts a block that was executed and is valid, and writes its line.
+    pub fn record_import(&self, header: &Header, imported: &Imported) {
+        write_imported(self, header, imported);
+        self.figures.block(imported);
+        self.block_figures.put(imported.clone());
+    }
+
+    /// Writes what is missing, if the chosen head can't be followed.
+    pub fn log_syncing(&self) {
+        write_syncing(self);
+    }
+
+    /// How many peers this node has: none, since it has no network yet.
+    pub const fn peer_count(&self) -> u64 {
+        0
     }
 
     /// Whether this node can be asked, by the words of a query such as
@@ -419,10 +474,23 @@ impl Backend {
             }
         }
         let head = self.chain().head().id.number;
-        match self.consensus.target() {
-            Some(0) => Err("the chosen head is not known yet".to_owned()),
-            Some(target) if target.saturating_sub(head) > most_behind => Err(format!(
+        let silence = self.consensus_silence();
+        match self.sync_status() {
+            SyncStatus::Unknown => Err(format!(
+                "at block {head}, no consensus client has chosen a head yet"
+            )),
+            SyncStatus::Behind(WantedHead { number: None, hash }) => Err(format!(
+                "at block {head}, the chosen head {hash} is not known yet"
+            )),
+            SyncStatus::Behind(WantedHead {
+                number: Some(target),
+                ..
+            }) if target.saturating_sub(head) > most_behind => Err(format!(
                 "at block {head}, the chosen head is block {target}"
+            )),
+            _ if self.options.is_driven && silence >= LONGEST_SILENCE => Err(format!(
+                "no consensus client has called for {} s",
+                silence.as_secs()
             )),
             _ => Ok(()),
         }

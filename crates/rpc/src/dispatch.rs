@@ -415,18 +415,27 @@ fn run(
     let mut out = Vec::with_capacity(256);
     open(&mut out, id);
     out.extend_from_slice(b"\"result\":");
+    let is_engine = method.namespace() == "engine";
+    if is_engine {
+        backend.consensus_spoke();
+    }
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut params = Params::new(params, deadline)?;
         params.outlet = outlet;
         (method.run)(backend, &params, &mut out)
     }));
     let result = result.unwrap_or_else(|_| {
-        tracing::error!(method = method.name, "a method panicked");
+        tracing::error!(method = method.name, "A method panicked");
         Err(RpcError::internal("method handler crashed"))
     });
     backend
         .figures()
         .call(method.name, began.elapsed(), &result);
+    if let Err(error) = &result
+        && is_engine
+    {
+        backend.engine_log.failed(method.name, error);
+    }
     match result {
         Ok(()) => {
             out.push(b'}');

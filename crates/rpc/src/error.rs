@@ -86,7 +86,7 @@ impl RpcError {
 impl From<Fault> for RpcError {
     /// A fault says nothing about what was asked, only that this node can't answer.
     fn from(fault: Fault) -> Self {
-        tracing::error!(%fault, "a request met a fault of the machine");
+        tracing::error!(%fault, "A request met a fault of the machine");
         Self::internal(format!("this node can't read its data: {fault}"))
     }
 }

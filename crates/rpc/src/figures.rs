@@ -70,28 +70,6 @@ impl Figures {
         histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
         gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
-        tracing::info!(
-            number = imported.id.number,
-            hash = %imported.id.hash,
-            txs = transactions,
-            ahead = kept,
-            again = repeated,
-            parallel = format_args!("{}%", percent(kept, imported.transactions)),
-            gas = imported.gas_used,
-            ms = format_args!("{:.2}", ms(timings.total())),
-            mgas_s = format_args!("{per_second:.0}"),
-            recover = format_args!("{:.2}", ms(timings.recover)),
-            execute = format_args!("{:.2}", ms(timings.execute)),
-            root = format_args!("{:.2}", ms(timings.root)),
-            commit = format_args!("{:.2}", ms(timings.commit)),
-            hits = imported.reads.hits,
-            misses = imported.reads.misses,
-            waiting = imported.waiting_batches,
-            listed = imported.listed,
-            early_root = imported.early_root,
-            root_begun = imported.root_begun,
-            "block"
-        );
     }
 
     /// A connection over HTTP was opened.
@@ -114,9 +92,9 @@ impl Figures {
         counter!("niwaki_rpc_connections_refused_total").increment(1);
     }
 
-    /// A request came without a good token.
+    /// A request came without a good token, to a way in whose tokens name users.
     pub fn token_refused(&self) {
-        counter!("niwaki_rpc_tokens_refused_total").increment(1);
+        counter!("niwaki_rpc_tokens_refused_total", "reason" => "token").increment(1);
     }
 }
 
@@ -125,13 +103,8 @@ fn as_float(count: u64) -> f64 {
     count as f64
 }
 
-/// Of nothing, nothing.
-fn percent(part: usize, of: usize) -> usize {
-    part.saturating_mul(100).checked_div(of).unwrap_or(0)
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
-fn mgas_per_second(imported: &Imported) -> f64 {
+pub(crate) fn mgas_per_second(imported: &Imported) -> f64 {
     let seconds = imported.timings.total().as_secs_f64();
     match seconds > 0.0 {
         true => imported.gas_used as f64 / 1e6 / seconds,

@@ -24,6 +24,7 @@
 //! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
 //! | `filters`, `subscriptions`, `session` | news: on request, as it comes, and for whom |
 //! | `figures` | what is counted |
+//! | `human`, `log_limit` | values as the log has them; lines that would repeat themselves held back |
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -37,9 +38,11 @@ mod error;
 mod eth;
 mod figures;
 mod filters;
+pub mod human;
 mod json;
 mod lanes;
 mod log_index;
+mod log_limit;
 mod methods;
 mod miner;
 mod niwaki;
@@ -59,7 +62,7 @@ mod txpool;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{ApiOptions, Backend, Identity, State};
+pub use backend::{ApiOptions, Backend, Identity, LONGEST_SILENCE, State, SyncStatus};
 pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;

@@ -44,13 +44,13 @@ fn write_true(out: &mut Vec<u8>) -> Answer {
 
 fn start(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     backend.operator().make_blocks(true)?;
-    tracing::info!("blocks are made again, as miner_start asks");
+    tracing::info!("Blocks are made again, as miner_start asks");
     write_true(out)
 }
 
 fn stop(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     backend.operator().make_blocks(false)?;
-    tracing::info!("no more blocks are made, as miner_stop asks");
+    tracing::info!("No more blocks are made, as miner_stop asks");
     write_true(out)
 }
 
@@ -63,7 +63,7 @@ fn target_gas_limit(backend: &Backend, limit: u64) -> Answer {
         )));
     }
     backend.chosen.write().target_gas_limit = Some(limit);
-    tracing::info!(limit, "blocks made here go towards another gas limit");
+    tracing::info!(limit, "Blocks made here go towards another gas limit");
     Ok(())
 }
 

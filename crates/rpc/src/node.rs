@@ -58,8 +58,8 @@ fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     Ok(())
 }
 
-fn peer_count(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    json::number(out, 0);
+fn peer_count(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    json::number(out, backend.peer_count());
     Ok(())
 }
 
@@ -129,13 +129,13 @@ fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
         keep => keep.map(|keep| keep as usize),
     };
     let head = backend.chain().head();
-    tracing::info!(folder = %folder.display(), number = head.id.number, "a backup begins");
+    tracing::info!(folder = %folder.display(), number = head.id.number, "Backup begins");
     let made = backend.chain().backup(&folder, keep, &mut |_, _| true);
     let made = made.map_err(|error| RpcError::server(error.to_string()))?;
     tracing::info!(
         id = made.backup.id,
         bytes = made.backup.bytes,
-        "the backup is whole"
+        "Backup is whole"
     );
     let mut object = Object::new(out);
     object.decimal("id", u64::from(made.backup.id));

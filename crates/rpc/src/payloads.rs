@@ -45,6 +45,8 @@ pub(crate) struct Payload {
     pub(crate) built: BuiltBlock,
     /// In the order of the transactions.
     pub(crate) sidecars: Vec<Arc<Sidecar>>,
+    /// How long it took to build.
+    pub(crate) took: Duration,
 }
 
 impl fmt::Debug for Payload {
@@ -209,6 +211,7 @@ impl Builder {
             Payload {
                 built: empty,
                 sidecars,
+                took: began.elapsed(),
             },
             false,
         );
@@ -265,6 +268,7 @@ impl Builder {
         template: BlockTemplate,
         ends: &dyn Fn() -> bool,
     ) -> Result<Payload, BuildError> {
+        let began = Instant::now();
         let header = self.chain.next_header(template.clone())?;
         let rules = niwaki_rules::BlockRules::new(self.chain.spec(), &header);
         let base_fee = header.base_fee_per_gas.unwrap_or(0);
@@ -321,7 +325,11 @@ impl Builder {
             .iter()
             .map(TxEnvelope::tx_hash);
         let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
-        Ok(Payload { built, sidecars })
+        Ok(Payload {
+            built,
+            sidecars,
+            took: began.elapsed(),
+        })
     }
 }
 

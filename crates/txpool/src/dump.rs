@@ -55,11 +55,19 @@ pub(crate) fn write_dump(
     Ok(txs.len())
 }
 
-pub(crate) fn read_dump(pool: &Pool, input: &mut dyn BufRead, now: u64) -> io::Result<Restored> {
+pub(crate) fn read_dump(
+    pool: &Pool,
+    input: &mut dyn BufRead,
+    now: u64,
+    goes_on: &mut dyn FnMut(u64) -> bool,
+) -> io::Result<Restored> {
     let mut outcome = Restored::default();
-    let mut line = Vec::new();
+    let (mut line, mut offset) = (Vec::new(), 0);
     for number in 1.. {
-        let Some(whole) = read_line(input, &mut line)? else {
+        if !goes_on(offset) {
+            break;
+        }
+        let Some(whole) = read_line(input, &mut line, &mut offset)? else {
             break;
         };
         let line = line.trim_ascii();
@@ -91,8 +99,13 @@ fn restore_line(pool: &Pool, line: &[u8], now: u64) -> Result<(), SkippedLine> {
     Ok(())
 }
 
-/// Reads a line into `line`: `None` at the end, false if it was too long and is not all there.
-fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+/// Reads a line into `line` and adds its bytes to `offset`: `None` at the end, false if it was too
+/// long and is not all there.
+fn read_line(
+    input: &mut dyn BufRead,
+    line: &mut Vec<u8>,
+    offset: &mut u64,
+) -> io::Result<Option<bool>> {
     line.clear();
     let mut any = false;
     loop {
@@ -108,6 +121,7 @@ fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<b
         }
         let used = part.len() + usize::from(end.is_some());
         input.consume(used);
+        *offset = offset.saturating_add(used as u64);
         if end.is_some() {
             return Ok(Some(line.len() <= MAX_LINE_BYTES));
         }

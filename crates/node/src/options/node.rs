@@ -303,6 +303,12 @@ pub(crate) struct OperationFlags {
     /// How: lines of text, or of JSON.
     #[arg(long, value_enum, value_name = "FORMAT", ignore_case = true, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
+    /// Colour the lines of the log [default: on a terminal, unless NO_COLOR is set].
+    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) color_enabled: Option<bool>,
+    /// Blocks that a reorganisation may take back before its line is a warning.
+    #[arg(long, value_name = "BLOCKS", default_value_t = 6)]
+    pub(crate) reorg_logging_threshold: u64,
     /// A file of flags: TOML with a key for each, without the dashes before it.
     #[arg(long, value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,

@@ -51,7 +51,7 @@ impl Producer {
                         continue;
                     }
                     if let Err(failure) = make(&backend, period_s > 0) {
-                        error!(%failure, "no block could be made");
+                        error!(%failure, "No block could be made");
                     }
                 }
             })
@@ -84,9 +84,10 @@ fn make(backend: &Backend, also_empty: bool) -> Result<()> {
     if built.block.body.transactions.is_empty() && !also_empty {
         return Ok(());
     }
+    let header = built.block.header.clone();
     match backend.chain().import(built.block) {
         Ok(imported) => {
-            backend.figures().block(&imported);
+            backend.record_import(&header, &imported);
             Ok(())
         }
         Err(error @ ImportError::Fault(_)) => Err(error.into()),

@@ -1,6 +1,7 @@
 //! What happens when the head has moved: the pool stands upon it, subscribers hear of it, a line
 //! says what the block was, code that has become hot is fused. Behind the import, in order, on a thread of its own.
 
+use super::head_log::HeadLog;
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockId, Chain, HeadChange};
 use niwaki_primitives::{Address, B256, Fault, RecoveredBlock, Senders, TxEnvelope};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tracing::{debug, error, warn};
+use tracing::{error, warn};
 
 /// Heads that may wait; one that does not fit is made up for by the next.
 const WAITING: usize = 16 << 10;
@@ -26,7 +27,8 @@ impl Follower {
     pub(super) fn start(
         chain: &Arc<Chain>,
         backend: Arc<Backend>,
-        pool: Arc<Pool>,
+        pool: &Arc<Pool>,
+        reorg_threshold: u64,
     ) -> Result<Self> {
         // Code becomes hot while blocks are executed; this thread has the time to fuse it.
         niwaki_evm::fuse_later();
@@ -36,13 +38,14 @@ impl Follower {
         let stop = sender.clone();
         chain.on_head(Box::new(move |change| {
             if let Err(TrySendError::Full(_)) = sender.try_send(Some(Arc::new(change.clone()))) {
-                warn!("the pool can't follow the head; it will catch up");
+                warn!("The pool can't follow the head; it will catch up");
             }
         }));
-        let follow = Following {
+        let mut follow = Following {
             chain: Arc::clone(chain),
             backend,
-            pool,
+            pool: Arc::clone(pool),
+            log: HeadLog::new(chain, reorg_threshold),
         };
         let thread = thread::Builder::new()
             .name("follow-head".to_owned())
@@ -104,10 +107,11 @@ struct Following {
     chain: Arc<Chain>,
     backend: Arc<Backend>,
     pool: Arc<Pool>,
+    log: HeadLog,
 }
 
 impl Following {
-    fn run(&self, heads: &Receiver<Option<Arc<HeadChange>>>) {
+    fn run(&mut self, heads: &Receiver<Option<Arc<HeadChange>>>) {
         let mut owed = Owed::default();
         while let Some(change) = next(heads) {
             self.backend.head_moved();
@@ -115,9 +119,9 @@ impl Following {
             match self.tell_pool(&change, &owed) {
                 Ok(true) => owed = Owed::default(),
                 Ok(false) => {} // Told with the next head.
-                Err(fault) => error!(%fault, "the pool can't follow the head"),
+                Err(fault) => error!(%fault, "The pool can't follow the head"),
             }
-            log(&change);
+            self.log.write(&self.chain, &change);
             self.backend.events().head(change);
             niwaki_evm::fuse_hot_codes();
         }
@@ -178,20 +182,6 @@ impl Following {
 fn signed(block: &RecoveredBlock) -> impl Iterator<Item = (&TxEnvelope, Address)> {
     let transactions = block.block.body.transactions.iter().enumerate();
     transactions.filter_map(|(index, tx)| Some((tx, block.senders.get(index)?)))
-}
-
-/// One line for each head.
-fn log(change: &HeadChange) {
-    let head = &change.head;
-    if !change.removed.is_empty() {
-        let removed = change.removed.len();
-        warn!(
-            removed,
-            added = change.added.len(),
-            "the chain was reorganised"
-        );
-    }
-    debug!(number = head.id.number, hash = %head.id.hash, "head");
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::options::{LogFormat, LogLevel, OperationFlags};
 use eyre::{Result, eyre};
 use niwaki_rpc::LogSwitch;
+use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -28,6 +29,7 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let (filter, handle) = reload::Layer::new(targets.clone());
     let lines = tracing_subscriber::fmt::layer()
         .with_target(false)
+        .with_ansi(has_colors(flags))
         .with_writer(std::io::stderr);
     let lines = match flags.logging_format {
         LogFormat::Text => lines.boxed(),
@@ -37,6 +39,14 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let installed = subscriber.try_init();
     installed.map_err(|error| eyre!("can't begin to log: {error}"))?;
     Ok(switch(targets, handle))
+}
+
+/// Whether lines have colours: as the flag says, or else where a person reads them who has not asked
+/// for none (<https://no-color.org>).
+fn has_colors(flags: &OperationFlags) -> bool {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let by_place = std::io::stderr().is_terminal() && !is_unwanted;
+    flags.color_enabled.unwrap_or(by_place)
 }
 
 fn switch(targets: Targets, handle: Handle<Targets, Registry>) -> LogSwitch {

@@ -8,7 +8,7 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use niwaki_chain::{Chain, HitRate, StoredHeader};
 use niwaki_primitives::{Fault, U256};
-use niwaki_rpc::{Backend, serve_text};
+use niwaki_rpc::{Backend, SyncStatus, serve_text};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use table::{Kind, METRICS};
@@ -72,7 +72,7 @@ impl Metrics {
             format!("can't listen on {address} for metrics; choose another --metrics-port")
         })?;
         backend.operator().add_service("metrics", bound);
-        info!(address = %bound, "metrics for Prometheus");
+        info!(address = %bound, "Metrics for Prometheus");
         runtime.spawn(server);
         Ok(())
     }
@@ -106,10 +106,13 @@ fn sample_chain(backend: &Backend) {
             marked(chain.finalized()),
         ),
         ("ethereum_blockchain_safe_block", marked(chain.safe())),
-        ("ethereum_peer_count", 0),
+        ("ethereum_peer_count", backend.peer_count()),
         ("ethereum_peer_limit", 0),
         ("besu_peers_pending_peer_requests_current", 0),
-        ("besu_synchronizer_in_sync", u64::from(target.is_none())),
+        (
+            "besu_synchronizer_in_sync",
+            u64::from(backend.sync_status() == SyncStatus::Current),
+        ),
         (
             "besu_blockchain_chain_head_timestamp",
             head.header.timestamp,

@@ -44,7 +44,7 @@ fn make(path: &Path) -> Result<JwtSecret> {
         .open(path)
         .and_then(|mut file| file.write_all(secret.to_hex().as_bytes()))
         .wrap_err_with(|| format!("can't write the secret {}", path.display()))?;
-    info!(path = %path.display(), "made a secret for the Engine API: give the consensus client this file");
+    info!(path = %path.display(), "Made a secret for the Engine API: give the consensus client this file");
     Ok(secret)
 }
 

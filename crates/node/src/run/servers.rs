@@ -169,7 +169,8 @@ impl Start<'_> {
                 path.display()
             )
         })?;
-        info!(path = %path.display(), "JSON-RPC over IPC");
+        let api = flags.rpc_ipc_apis.join(",");
+        info!(path = %path.display(), %api, "JSON-RPC over IPC");
         runtime.spawn(server.serve(self.stopped.clone()));
         Ok(())
     }
@@ -182,7 +183,9 @@ impl Start<'_> {
         match IpcServer::bind(&path, dispatcher, 1 << 20) {
             Ok(server) => drop(runtime.spawn(server.serve(self.stopped.clone()))),
             // Paths of sockets are short: without it the node runs as well.
-            Err(error) => warn!(%error, path = %path.display(), "no commands reach this node"),
+            Err(error) => {
+                warn!(%error, path = %path.display(), "No commands reach this node: its socket can't be made")
+            }
         }
         Ok(())
     }
@@ -196,7 +199,7 @@ impl Start<'_> {
         let proof = match flags.engine_jwt_disabled {
             Some(true) => {
                 warn!(
-                    "the Engine API asks for no tokens: whoever reaches its port drives this node"
+                    "The Engine API asks for no tokens: all who reach its port can drive this node"
                 );
                 Proof::None
             }
@@ -266,6 +269,9 @@ impl Start<'_> {
         options: HttpOptions,
     ) -> Result<()> {
         let address = SocketAddr::new(host, port);
+        let is_tls = options.tls.is_some();
+        let api = dispatcher.namespaces().into_iter().collect::<Vec<_>>();
+        let api = api.join(",").to_uppercase();
         let server = runtime
             .block_on(HttpServer::bind(address, dispatcher, options))
             .wrap_err_with(|| {
@@ -280,7 +286,13 @@ impl Start<'_> {
         if let Some(service) = service {
             self.backend.operator().add_service(service, address);
         }
-        info!(%address, "{what}");
+        let scheme = match (flag, is_tls) {
+            ("--rpc-ws-port", false) => "ws",
+            ("--rpc-ws-port", true) => "wss",
+            (_, false) => "http",
+            (_, true) => "https",
+        };
+        info!(%address, url = format_args!("{scheme}://{address}"), %api, "{what}");
         runtime.spawn(server.serve(self.stopped.clone()));
         Ok(())
     }

@@ -4,13 +4,13 @@ use crate::running::Node;
 use crate::support::{HEAD, Place, amsterdam_genesis};
 use serde_json::{Value, json};
 
-const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
+pub(crate) const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 
-fn state(head: &str) -> Value {
+pub(crate) fn state(head: &str) -> Value {
     json!({ "headBlockHash": head, "safeBlockHash": ZERO, "finalizedBlockHash": ZERO })
 }
 
-fn attributes(timestamp: u64) -> Value {
+pub(crate) fn attributes(timestamp: u64) -> Value {
     json!({
         "timestamp": format!("{timestamp:#x}"),
         "prevRandao": "0x0101010101010101010101010101010101010101010101010101010101010101",
@@ -21,7 +21,7 @@ fn attributes(timestamp: u64) -> Value {
 }
 
 /// Has the node build upon its head, and gives what it built.
-fn build(node: &Node, head: &str, timestamp: u64) -> Value {
+pub(crate) fn build(node: &Node, head: &str, timestamp: u64) -> Value {
     let answer = node.drive(
         "engine_forkchoiceUpdatedV3",
         json!([state(head), attributes(timestamp)]),
@@ -32,18 +32,18 @@ fn build(node: &Node, head: &str, timestamp: u64) -> Value {
 }
 
 /// Gives the node a payload, and the status it answers with.
-fn give(node: &Node, built: &Value) -> Value {
+pub(crate) fn give(node: &Node, built: &Value) -> Value {
     let payload = &built["executionPayload"];
     let params = json!([payload, [], ZERO, built["executionRequests"]]);
     node.drive("engine_newPayloadV4", params)["result"].clone()
 }
 
-fn choose(node: &Node, head: &str) -> Value {
+pub(crate) fn choose(node: &Node, head: &str) -> Value {
     let answer = node.drive("engine_forkchoiceUpdatedV3", json!([state(head), null]));
     answer["result"]["payloadStatus"]["status"].clone()
 }
 
-fn hash(built: &Value) -> String {
+pub(crate) fn hash(built: &Value) -> String {
     built["executionPayload"]["blockHash"]
         .as_str()
         .unwrap()
@@ -437,6 +437,11 @@ fn a_block_of_amsterdam_is_built_judged_made_the_head_and_gives_its_list() {
     assert_eq!(
         (&block["hash"], &block["slotNumber"]),
         (&json!(head), &json!("0x9"))
+    );
+    let activated = node.fields("Fork activated");
+    assert_eq!(
+        (&activated["fork"], &activated["number"]),
+        (&json!("Amsterdam"), &json!(2))
     );
     let again = json!([state(&head), later(24), null]);
     let answer = node.drive("engine_forkchoiceUpdatedV4", again);

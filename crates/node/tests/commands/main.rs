@@ -13,6 +13,7 @@ mod genesis;
 mod import;
 mod json;
 mod kill;
+mod logging;
 mod moving;
 mod operating;
 mod rpc;

@@ -101,7 +101,7 @@ fn the_log_says_more_from_the_moment_it_is_asked_to() {
         "Success"
     );
     node.result("eth_sendRawTransaction", json!([transfer(&node, 0)]));
-    let line = node.line("head");
+    let line = node.line("Head");
     assert_eq!(
         (&line["level"], &line["fields"]["number"]),
         (&json!("DEBUG"), &json!(1))

@@ -1,6 +1,8 @@
 //! JSON-RPC as clients use it: every execution-apis case over each way in, limits, refusals.
 
+use crate::engine::choose;
 use crate::running::{Ipc, Node, Socket, post, request};
+use crate::support::HEAD;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::hex;
 use serde_json::{Value, json};
@@ -283,6 +285,13 @@ fn hosts_origins_and_tokens_are_asked_for() {
 #[test]
 fn health_is_told_by_get() {
     let node = Node::with_chain();
+    let (status, body) = request(node.http, "GET", "/readiness", "", &[]);
+    assert_eq!(status, 503, "{body}");
+    assert!(
+        body.contains("no consensus client has chosen a head yet"),
+        "{body}"
+    );
+    assert_eq!(choose(&node, HEAD), "VALID");
     for (path, want) in [
         ("/liveness", 200),
         ("/readiness", 200),

@@ -19,6 +19,8 @@ pub(crate) struct Node {
     child: Child,
     lines: Receiver<String>,
     pub(crate) place: Place,
+    /// The lines of the log until it was ready.
+    pub(crate) began: Vec<Value>,
     pub(crate) http: SocketAddr,
     pub(crate) ws: SocketAddr,
     pub(crate) engine: SocketAddr,
@@ -60,6 +62,7 @@ impl Node {
             child,
             lines,
             place,
+            began: Vec::new(),
             http: ([127, 0, 0, 1], 0).into(),
             ws: ([127, 0, 0, 1], 0).into(),
             engine: ([127, 0, 0, 1], 0).into(),
@@ -81,22 +84,26 @@ impl Node {
     }
 
     fn wait_until_ready(&mut self) {
-        let mut seen = Vec::new();
         loop {
             let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("not ready: {seen:#?}"));
-            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            let line = line.unwrap_or_else(|_| panic!("not ready: {:#?}", self.began));
+            let value: Value = serde_json::from_str(&line).unwrap_or(Value::String(line));
             let fields = &value["fields"];
             let address = || fields["address"].as_str().unwrap().parse().unwrap();
             match fields["message"].as_str() {
                 Some("JSON-RPC over HTTP") => self.http = address(),
                 Some("JSON-RPC over WebSocket") => self.ws = address(),
                 Some("Engine API") => self.engine = address(),
-                Some("ready") => return,
+                Some("Ready") => return,
                 _ => {}
             }
-            seen.push(line);
+            self.began.push(value);
         }
+    }
+
+    /// The fields of the next line of the log with this message.
+    pub(crate) fn fields(&self, message: &str) -> Value {
+        self.line(message)["fields"].clone()
     }
 
     /// Waits for a line of the log with this message, and gives it.

@@ -125,7 +125,9 @@ impl Ended {
     pub(crate) fn failed(self, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.errors);
         let last = self.errors.lines().last().unwrap_or_default();
-        assert!(last.starts_with("niwaki: "), "{}", self.errors);
+        // A node that runs writes it to its log.
+        let is_told = last.starts_with("niwaki: ") || last.contains(" ERROR ");
+        assert!(is_told, "{}", self.errors);
         for word in words {
             assert!(last.contains(word), "no '{word}' in: {last}");
         }

@@ -1,5 +1,6 @@
 //! `engine_forkchoiceUpdated`: which block is the head, and whether to make one upon it.
 
+use super::log::count_status;
 use crate::json::Object;
 use crate::params::{Number, Params};
 use crate::{Backend, RpcError};
@@ -18,6 +19,18 @@ enum Version {
     V2,
     V3,
     V4,
+}
+
+impl Version {
+    /// The method, for figures.
+    const fn method(self) -> &'static str {
+        match self {
+            Self::V1 => "forkchoiceUpdatedV1",
+            Self::V2 => "forkchoiceUpdatedV2",
+            Self::V3 => "forkchoiceUpdatedV3",
+            Self::V4 => "forkchoiceUpdatedV4",
+        }
+    }
 }
 
 macro_rules! versions {
@@ -52,7 +65,6 @@ pub(super) struct Attributes {
 }
 
 fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
-    backend.consensus_spoke();
     let state: State = params.required(0)?;
     if version >= Version::V4
         && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
@@ -68,6 +80,8 @@ fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut V
         finalized: state.finalized_block_hash,
     };
     let verdict = backend.consensus.fork_choice(choice).map_err(refused)?;
+    count_status(version.method(), &verdict);
+    backend.engine_log.fork_choice(backend, &choice, &verdict);
     if !matches!(verdict, Verdict::Valid(_)) {
         write_answer(out, &verdict, choice.head, None);
         return Ok(());

@@ -12,8 +12,7 @@ type Answer = Result<(), RpcError>;
 const CODE: &str = "NW";
 
 /// Every method of `engine` but this one.
-pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    backend.consensus_spoke();
+pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let mut list = Array::new(out);
     for method in super::METHODS {
         let is_one = method.namespace() == "engine" && method.name != "engine_exchangeCapabilities";
@@ -26,7 +25,9 @@ pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>)
 
 pub(super) fn client_version(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     if let Some(client) = params.optional::<Value>(0)? {
-        tracing::info!(%client, "the consensus client says who it is");
+        let of = |field: &str| client[field].as_str().unwrap_or("?");
+        let (name, version) = (of("name"), of("version"));
+        tracing::info!(%name, %version, "Consensus client");
     }
     let mut list = Array::new(out);
     let mut object = list.object();

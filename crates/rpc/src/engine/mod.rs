@@ -6,9 +6,12 @@ mod blobs;
 mod bodies;
 mod forkchoice;
 mod identity;
+mod log;
 mod new_payload;
 mod payload;
 mod testing;
+
+pub(crate) use log::{EngineLog, write_imported, write_syncing};
 
 use crate::methods::{Lane, Method, row};
 

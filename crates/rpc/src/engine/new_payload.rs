@@ -1,10 +1,11 @@
 //! `engine_newPayload`: a block to judge.
 
 use super::forkchoice::write_status;
+use super::log::count_status;
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
-use niwaki_chain::{Known, Verdict};
+use niwaki_chain::{Known, Refused, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion};
 use serde_json::Value;
@@ -14,7 +15,10 @@ type Answer = Result<(), RpcError>;
 macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
         pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-            new_payload(backend, params, PayloadVersion::$version, out)
+            let verdict = new_payload(backend, params, PayloadVersion::$version)?;
+            count_status(concat!("newPayload", stringify!($version)), &verdict.0);
+            write_verdict(out, &verdict);
+            Ok(())
         }
     )*};
 }
@@ -25,56 +29,64 @@ fn new_payload(
     backend: &Backend,
     params: &Params<'_>,
     version: PayloadVersion,
-    out: &mut Vec<u8>,
-) -> Answer {
-    backend.consensus_spoke();
+) -> Result<(Verdict, B256), RpcError> {
     let input = PayloadInput {
         payload: payload(params)?,
         versioned_hashes: params.optional::<Vec<B256>>(1)?,
         parent_beacon_block_root: params.optional::<B256>(2)?,
         execution_requests: params.optional::<Vec<Bytes>>(3)?,
     };
-    let verdict = match backend.chain().decode_payload(version, input) {
-        Ok(Payload {
-            block,
-            hash,
-            invalid: Some(reason),
-            ..
-        }) => {
-            let parent = block.header.parent_hash;
-            let verdict = backend.consensus.refuse_payload(parent, hash, &reason)?;
-            (verdict, hash)
+    let (number, claimed) = (input.payload.block_number(), input.payload.block_hash());
+    let (verdict, hash) = match backend.chain().decode_payload(version, input) {
+        Ok(payload) => {
+            let hash = payload.hash;
+            (judge(backend, payload)?, hash)
         }
-        Ok(Payload {
-            block,
-            hash,
-            roots,
-            access_list,
-            ..
-        }) => {
-            let known = Known {
-                senders: known_senders(backend, &block),
-                roots: Some(roots),
-                access_list,
-            };
-            (backend.consensus.new_payload(block, hash, known)?, hash)
-        }
+        // Nothing is known of what came before it.
         Err(PayloadError::Invalid(reason)) => {
-            // Nothing is known of what came before it.
-            write_status(out, "INVALID", None, Some(&reason.to_string()));
-            return Ok(());
+            let reason = reason.to_string();
+            let refused = Refused {
+                latest_valid: None,
+                reason,
+            };
+            (Verdict::Invalid(refused), claimed)
         }
         Err(error) => {
             let code = error.code().unwrap_or(-32602);
             return Err(RpcError::new(code, error.to_string()));
         }
     };
-    if let (Verdict::Valid(Some(imported)), _) = &verdict {
-        backend.figures().block(imported);
-        backend.block_figures.put(imported.clone());
+    if let Verdict::Invalid(refused) = &verdict {
+        backend.engine_log.invalid(number, hash, refused);
     }
-    write_verdict(out, &verdict);
-    Ok(())
+    Ok((verdict, hash))
+}
+
+/// The verdict on a payload that is what it says; writes its line and its figures if it was executed.
+fn judge(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
+    let Payload {
+        block,
+        hash,
+        roots,
+        access_list,
+        invalid,
+        ..
+    } = payload;
+    if let Some(reason) = invalid {
+        let parent = block.header.parent_hash;
+        return Ok(backend.consensus.refuse_payload(parent, hash, &reason)?);
+    }
+    let known = Known {
+        senders: known_senders(backend, &block),
+        roots: Some(roots),
+        access_list,
+    };
+    let header = block.header.clone();
+    let verdict = backend.consensus.new_payload(block, hash, known)?;
+    if let Verdict::Valid(Some(imported)) = &verdict {
+        backend.record_import(&header, imported);
+    }
+    Ok(verdict)
 }
 
 /// The payload; a field that is null is one that is not there, as clients write it that know of later

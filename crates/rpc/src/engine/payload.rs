@@ -31,7 +31,6 @@ macro_rules! versions {
 versions! { v1 V1 v2 V2 v3 V3 v4 V4 v5 V5 v6 V6 }
 
 fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
-    backend.consensus_spoke();
     let id: FixedBytes<8> = params.required(0)?;
     let payload = backend.payloads.get(id.0)?;
     let header = &payload.built.block.header;
@@ -52,6 +51,7 @@ fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u
         );
         return Err(RpcError::new(-38005, message));
     }
+    backend.engine_log.built(&payload);
     if version == Version::V1 {
         write_payload(out, &payload);
         return Ok(());

@@ -9,6 +9,7 @@ use crate::payloads::Payload;
 use crate::{Backend, RpcError};
 use niwaki_chain::BuildError;
 use niwaki_primitives::{Bytes, Decodable2718, TxEnvelope};
+use std::time::Instant;
 
 /// Parent, attributes, transactions (null: what the pool has) and extra data.
 pub(super) fn build_block(
@@ -32,10 +33,12 @@ pub(super) fn build_block(
                 })
             });
             let decoded = decoded.collect::<Result<_, _>>()?;
+            let began = Instant::now();
             let built = backend.chain().build(template, decoded).map_err(refused)?;
             Payload {
                 built,
                 sidecars: Vec::new(),
+                took: began.elapsed(),
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use crate::json::{self, Object};
 use crate::params::Params;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, SyncStatus};
 use niwaki_primitives::{
     Address, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Fork, address,
 };
@@ -40,16 +40,19 @@ pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -
 }
 
 pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    match backend.consensus.target() {
-        None => out.extend_from_slice(b"false"),
-        Some(target) => {
-            let head = backend.chain().head().id.number;
-            let mut object = Object::new(out);
-            object.number("startingBlock", head);
-            object.number("currentBlock", head);
-            object.number("highestBlock", target.max(head));
+    let target = match backend.sync_status() {
+        SyncStatus::Current => {
+            out.extend_from_slice(b"false");
+            return Ok(());
         }
-    }
+        SyncStatus::Behind(wanted) => wanted.number.unwrap_or(0),
+        SyncStatus::Unknown => 0,
+    };
+    let head = backend.chain().head().id.number;
+    let mut object = Object::new(out);
+    object.number("startingBlock", head);
+    object.number("currentBlock", head);
+    object.number("highestBlock", target.max(head));
     Ok(())
 }
 

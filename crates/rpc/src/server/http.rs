@@ -101,7 +101,7 @@ impl HttpServer {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of file descriptors, most of the time: a moment later there may be some.
-                    tracing::warn!(%error, "can't accept a connection");
+                    tracing::warn!(%error, "Can't accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -233,7 +233,13 @@ impl Connection {
             Proof::None => return Ok(None),
             Proof::Secret(secret) => match secret.check(token) {
                 Ok(()) => return Ok(None),
-                Err(error) => plain(StatusCode::UNAUTHORIZED, &error.to_string()),
+                Err(error) => {
+                    self.dispatcher.backend().engine_log.token_refused(&error);
+                    return Err(Box::new(plain(
+                        StatusCode::UNAUTHORIZED,
+                        &error.to_string(),
+                    )));
+                }
             },
             Proof::Tokens(tokens) => match tokens.caller(token) {
                 Ok(caller) => return Ok(Some(caller)),

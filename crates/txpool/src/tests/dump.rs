@@ -41,7 +41,7 @@ fn a_dump_brings_everything_back() {
     let other = Chain::new(PoolConfig::default());
     let outcome = other
         .pool
-        .restore(&mut file.as_slice(), NOW)
+        .restore(&mut file.as_slice(), NOW, &mut |_| true)
         .expect("memory");
     assert_eq!((outcome.restored, outcome.skipped.len()), (6, 0));
     let shape = |chain: &Chain| -> Vec<_> {
@@ -73,7 +73,7 @@ fn a_broken_line_is_told_and_the_others_count() {
     );
     let outcome = chain
         .pool
-        .restore(&mut file.as_bytes(), NOW)
+        .restore(&mut file.as_bytes(), NOW, &mut |_| true)
         .expect("memory");
     assert_eq!(outcome.restored, 1);
     let told: Vec<_> = outcome
@@ -100,7 +100,7 @@ fn a_line_without_end_takes_bounded_memory() {
     let file = format!("l {long}\nr {}\n", hex::encode(good));
     let outcome = chain
         .pool
-        .restore(&mut file.as_bytes(), NOW)
+        .restore(&mut file.as_bytes(), NOW, &mut |_| true)
         .expect("memory");
     assert_eq!(outcome.restored, 1);
     let told: Vec<_> = outcome
@@ -117,7 +117,37 @@ proptest! {
         let chain = Chain::new(PoolConfig::default());
         let mut file = lines.join("\n").into_bytes();
         file.extend(bytes);
-        let outcome = chain.pool.restore(&mut file.as_slice(), NOW).expect("memory");
+        let outcome = chain.pool.restore(&mut file.as_slice(), NOW, &mut |_| true).expect("memory");
         prop_assert_eq!(outcome.restored, 0);
     }
+}
+
+#[test]
+fn a_restore_that_is_stopped_says_at_which_byte_the_rest_begins() {
+    let chain = Chain::new(PoolConfig::default());
+    for nonce in 0..3 {
+        let added = chain.local(transfer(&wallet(0), nonce, 1, 50));
+        added.expect("paid for");
+    }
+    let mut file = Vec::new();
+    chain.pool.save(&mut file).expect("memory");
+
+    let other = Chain::new(PoolConfig::default());
+    let mut offsets = Vec::new();
+    let mut goes_on = |offset| {
+        offsets.push(offset);
+        offsets.len() < 3 // The header and one transaction.
+    };
+    let outcome = other
+        .pool
+        .restore(&mut file.as_slice(), NOW, &mut goes_on)
+        .expect("memory");
+    assert_eq!((outcome.restored, outcome.skipped.len()), (1, 0));
+    let rest = &file[usize::try_from(offsets[2]).unwrap()..];
+    assert_eq!(rest.iter().filter(|byte| **byte == b'\n').count(), 2);
+    let outcome = other
+        .pool
+        .restore(&mut &*rest, NOW, &mut |_| true)
+        .expect("memory");
+    assert_eq!((outcome.restored, outcome.skipped.len()), (2, 0));
 }

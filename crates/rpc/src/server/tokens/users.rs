@@ -175,7 +175,7 @@ fn answer(attempts: &Receiver<Attempt>, own: &OwnKey, load: impl Fn() -> Result<
             continue; // Nobody waits any more.
         }
         let users = load().unwrap_or_else(|error| {
-            tracing::error!(%error, "nobody can log in");
+            tracing::error!(%error, "No user can log in: the file of users can't be read");
             Users::new()
         });
         let user = find(&users, &attempt.name, &attempt.password);
