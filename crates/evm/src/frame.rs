@@ -1,6 +1,7 @@
 //! One call or creation while it runs.
 
 use crate::{
+    arena::HEIGHT_MASK,
     code::Code,
     env::{Message, Target},
     evm::Shared,
@@ -261,6 +262,11 @@ impl Frame {
             self.code_start = (*self.code).bytes().as_ptr();
             self.code_start.offset(at)
         }
+    }
+
+    /// How many words the stack holds.
+    pub(crate) fn stack_len(&self) -> usize {
+        (self.sp as usize & HEIGHT_MASK) / size_of::<Word>()
     }
 
     /// What all frames share.

@@ -6,6 +6,7 @@
 //! the same body for a plain loop, which is what tracing, Miri and other targets use.
 
 use crate::{
+    cost::full_cost,
     frame::{Exit, Frame, Halt},
     gas::GasSchedule,
     table::Table,
@@ -316,7 +317,8 @@ pub(crate) unsafe fn run(frame: *mut Frame, table: &Table, dispatch: Dispatch) {
     }
 }
 
-/// As [`run`], telling `tracer` of every opcode before it runs.
+/// As [`run`], telling `tracer` of every opcode before it runs and after. Of one that fails the gas it
+/// leaves is what is left of its price in full, below zero where that is more than there was.
 ///
 /// # Safety
 /// As for [`run`].
@@ -336,10 +338,15 @@ pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (
         };
         loop {
             r.save();
+            let (gas, full_cost) = (r.gas, full_cost(&*frame, table));
             tracer.step(&crate::tracer::Step::new(&*frame, table));
             let goes_on = (table.stepped[*r.ip as usize])(&mut r);
             let handed = (*frame).request.as_ref().map_or(0, |request| request.gas);
-            tracer.step_end(r.gas, handed);
+            let left = match ((*frame).exit, full_cost) {
+                (Exit::Halt(_), Some(cost)) if !goes_on => gas - cost,
+                _ => r.gas,
+            };
+            tracer.step_end(left, handed);
             if !goes_on {
                 break;
             }

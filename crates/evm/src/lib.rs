@@ -16,6 +16,7 @@ mod arena;
 mod canary;
 mod code;
 mod code_cache;
+mod cost;
 mod division;
 mod env;
 mod evm;

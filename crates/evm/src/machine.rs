@@ -3,12 +3,11 @@
 //! All of it is safe: nothing here hands out what the machine points at while it runs.
 
 use crate::{
-    arena::{HEIGHT_MASK, STACK_WORDS},
+    arena::STACK_WORDS,
     env::{BlockEnv, TxEnv},
     evm::Shared,
     frame::{Frame, Halt},
     ops::memory::grow,
-    word::Word,
     world::{AccountId, World},
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Log, U256};
@@ -88,7 +87,7 @@ impl<'a> Machine<'a> {
 
     /// Words on the stack.
     pub fn stack_len(&self) -> usize {
-        (self.frame.sp as usize & HEIGHT_MASK) / size_of::<Word>()
+        self.frame.stack_len()
     }
 
     /// The word `depth` below the top.

@@ -227,7 +227,6 @@ impl Table {
     }
 
     /// Whether the host has a say in what `opcode` does.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn is_overridden(&self, opcode: u8) -> bool {
         let at = usize::from(opcode);
         self.overrides.bodies[at].is_some() || self.overrides.guards[at].is_some()

@@ -1,10 +1,8 @@
 //! Watching a run: opcode by opcode, or call by call.
 
 use crate::{
-    arena::HEIGHT_MASK,
     frame::{Exit, Frame, Halt},
     table::Table,
-    word::Word,
 };
 use niwaki_primitives::{Address, Log, U256};
 use std::fmt;
@@ -48,8 +46,9 @@ pub trait Tracer {
         let _ = logs;
     }
 
-    /// The opcode has run: gas left in its frame, below zero if it ran out or failed, and gas that
-    /// it has handed to a callee (stipend included), which is gone from the former.
+    /// The opcode has run: gas left in its frame, and gas that it has handed to a callee (stipend
+    /// included), which is gone from the former. Of an opcode that fails, `gas_left` is the gas before it
+    /// less its price in full, as go-ethereum's traces have it: below zero if that is more than there was.
     fn step_end(&mut self, gas_left: i64, handed: i64) {
         let _ = (gas_left, handed);
     }
@@ -208,7 +207,7 @@ impl fmt::Display for Failure {
 impl Failure {
     /// How a frame's end failed, if it did. `frame` is as it was left.
     pub(crate) fn of(exit: Exit, frame: &Frame, table: &Table) -> Option<Self> {
-        let height = (frame.sp as usize & HEIGHT_MASK) / size_of::<Word>();
+        let height = frame.stack_len();
         Some(match exit {
             Exit::Revert => Self::Revert,
             Exit::Halt(Halt::StackOverflow) => Self::StackOverflow { height },
@@ -298,8 +297,7 @@ impl<'a> Step<'a> {
 
     /// The stack, bottom first.
     pub fn stack(&self) -> Vec<U256> {
-        let height = (self.frame.sp as usize & HEIGHT_MASK) / size_of::<Word>();
-        (0..height)
+        (0..self.frame.stack_len())
             .rev()
             // SAFETY: `height` words lie below the stack pointer.
             .map(|depth| unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
@@ -308,7 +306,7 @@ impl<'a> Step<'a> {
 
     /// How many words the stack holds.
     pub fn stack_len(&self) -> usize {
-        (self.frame.sp as usize & HEIGHT_MASK) / size_of::<Word>()
+        self.frame.stack_len()
     }
 
     /// The word `depth` below the top, if it is there.

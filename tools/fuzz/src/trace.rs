@@ -79,7 +79,8 @@ impl Tracer for Lines {
         if let Some(last) = self.lines.last_mut().filter(|_| self.told) {
             let handed = handed * i64::from(CREATIONS.contains(&last.op));
             last.failed |= gas_left < 0;
-            last.cost = last.gas.saturating_sub(unsigned(gas_left + handed));
+            let left = gas_left.saturating_add(handed);
+            last.cost = last.gas.saturating_add_signed(left.saturating_neg());
         }
     }
 
@@ -202,10 +203,12 @@ impl Line {
                 })
     }
 
-    /// Whether both machines did the same. What an opcode that fails has cost and refunded is each
-    /// machine's own affair, and so is the refund of a SELFDESTRUCT after which nothing runs.
+    /// Whether both machines did the same. What an opcode that fails has refunded is each machine's own
+    /// affair, and so is the refund of a SELFDESTRUCT after which nothing runs. Before Prague go-ethereum
+    /// counts the gas of a callee down from 2^64 where its caller can't pay for the call itself.
     fn agrees(&self, theirs: &Self, costs: bool) -> bool {
         let own = self.failed && theirs.failed;
+        let is_counted_down = own && i64::try_from(theirs.cost).is_err();
         self.pc == theirs.pc
             && self.op == theirs.op
             && self.gas == theirs.gas
@@ -213,7 +216,7 @@ impl Line {
             && self.depth == theirs.depth
             && self.failed == theirs.failed
             && self.stack == theirs.stack
-            && (own || !costs || self.cost == theirs.cost)
+            && (is_counted_down || !costs || self.cost == theirs.cost)
             && (own || self.op == SELFDESTRUCT || self.refund == theirs.refund)
     }
 }

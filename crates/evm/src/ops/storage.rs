@@ -83,7 +83,7 @@ fn store(
 }
 
 /// Price and refund before EIP-1283 and in Petersburg.
-fn legacy_price(prices: &GasSchedule, current: U256, new: U256) -> (i64, i64) {
+pub(crate) fn legacy_price(prices: &GasSchedule, current: U256, new: U256) -> (i64, i64) {
     let price = if current.is_zero() && !new.is_zero() {
         prices.sstore_set
     } else {
@@ -101,7 +101,12 @@ fn legacy_price(prices: &GasSchedule, current: U256, new: U256) -> (i64, i64) {
 }
 
 /// Price and refund by net change.
-fn net_price(prices: &GasSchedule, original: U256, current: U256, new: U256) -> (i64, i64) {
+pub(crate) fn net_price(
+    prices: &GasSchedule,
+    original: U256,
+    current: U256,
+    new: U256,
+) -> (i64, i64) {
     if current == new {
         return (prices.sstore_noop, 0);
     }

@@ -3,8 +3,8 @@
 //! Fields stand in the order of the EIP. `refund` is a plain number, as other clients write it, and
 //! the counter before the opcode; memory and storage are left out unless they are asked for.
 //! `gasCost` of a call holds what the callee gets, as in the example of the EIP, that of a creation
-//! does not, as go-ethereum has it. An opcode that ends its frame by an exceptional halt costs what
-//! there was or more. [`Form::Besu`] writes them as Besu's tool does.
+//! does not, as go-ethereum has it. An opcode that ends its frame by an exceptional halt costs its
+//! price in full, whatever there was. [`Form::Besu`] writes them as Besu's tool does.
 
 use crate::{
     frame::Exit,

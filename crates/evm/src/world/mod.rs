@@ -11,6 +11,7 @@ mod diff;
 mod effects;
 mod handles;
 mod journal;
+mod peek;
 mod publish;
 mod recent;
 mod slots;

@@ -1,0 +1,73 @@
+//! Looking at the world without leaving a trace: nothing becomes warm, interned or part of an access
+//! list. Tracers price an opcode with it before the opcode runs.
+
+use super::{AccountId, World};
+use niwaki_primitives::{Address, Fault, U256};
+
+impl World<'_> {
+    /// Whether the next access of the account at `address` pays the cold price (EIP-2929).
+    pub(crate) fn is_cold(&self, address: &Address) -> bool {
+        match self.id_of(address) {
+            Some(id) => {
+                let record = self.record(id);
+                record.warm_tx != self.tx && !record.is_always_warm
+            }
+            None => {
+                !self.declared_accounts.contains(address) && self.precompiles.get(address).is_none()
+            }
+        }
+    }
+
+    /// Whether the next access of a slot pays the cold price (EIP-2929).
+    pub(crate) fn is_slot_cold(&self, account: AccountId, key: &U256) -> bool {
+        match self.id_of_slot(account, key) {
+            Some(id) => self.slot_record(id).warm_tx != self.tx,
+            None => {
+                let address = self.record(account).address;
+                !self.declared_slots.contains(&(address, *key))
+            }
+        }
+    }
+
+    /// The value of a slot at the start of the transaction, and its value now.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub(crate) fn peek_slot(&self, account: AccountId, key: &U256) -> Result<(U256, U256), Fault> {
+        if let Some(id) = self.id_of_slot(account, key) {
+            let slot = self.slot_record(id);
+            let original = match slot.seen_tx == self.tx {
+                true => slot.original,
+                false => slot.current,
+            };
+            return Ok((original, slot.current));
+        }
+        let record = self.record(account);
+        let value = match record.parent {
+            Some(_) if !record.wiped => self.view.storage(&record.address, key)?,
+            _ => U256::ZERO,
+        };
+        Ok((value, value))
+    }
+
+    /// Whether the account at `address` exists, and whether it is empty in the sense of EIP-161.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub(crate) fn peek_account(&self, address: &Address) -> Result<(bool, bool), Fault> {
+        if let Some(id) = self.id_of(address) {
+            let record = self.record(id);
+            return Ok((record.exists, record.current.is_empty()));
+        }
+        let account = self.view.account(address)?;
+        Ok((
+            account.is_some(),
+            account.is_none_or(|account| account.is_empty()),
+        ))
+    }
+
+    /// Whether an account has no wei.
+    pub(crate) fn has_nothing(&self, account: AccountId) -> bool {
+        self.record(account).current.balance.is_zero()
+    }
+}

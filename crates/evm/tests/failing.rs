@@ -1,0 +1,216 @@
+//! What an opcode that fails costs, as go-ethereum's traces tell it: its price in full, or the part that is
+//! taken before the operands are looked at where go-ethereum goes no further.
+#![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
+
+use niwaki_evm::{
+    BlockEnv, Evm, Exit, Message, Outcome, Table, Target, Tracer, TxEnv,
+    tracers::{Eip3155, Eip3155End, Shown},
+};
+use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
+use niwaki_testkit::{MemoryAccount, MemoryState};
+
+const CALLEE: Address = Address::repeat_byte(0xc0);
+/// Has a balance and code that writes: `SSTORE(1, 1)`.
+const OTHER: Address = Address::repeat_byte(0x0e);
+/// PUSH20 of that account, and of one that does not exist.
+const PUSH_OTHER: &str = "730e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
+const PUSH_NOBODY: &str = "7300000000000000000000000000000000000000f2";
+
+/// Runs `code` (hex) with so much gas.
+fn run(fork: Fork, code: &str, gas: u64, tracer: &mut dyn Tracer) -> Outcome {
+    let mut state = MemoryState::default();
+    for (address, code) in [(CALLEE, code), (OTHER, "600160015500")] {
+        let account = MemoryAccount {
+            balance: U256::from(1_000),
+            code: Bytes::from(hex::decode(code).unwrap()).into(),
+            ..MemoryAccount::default()
+        };
+        state.insert(address, account);
+    }
+    let mut evm = Evm::new(&state, Table::of(fork), BlockEnv::default());
+    evm.begin_transaction(TxEnv::default());
+    let message = Message {
+        target: Target::Call(CALLEE),
+        gas,
+        ..Message::default()
+    };
+    evm.run(&message, Some(tracer)).unwrap()
+}
+
+/// The last opcode of a run that fails, and its cost.
+#[track_caller]
+fn last(fork: Fork, code: &str, gas: u64) -> (String, u64) {
+    let mut lines = Eip3155::new(Shown::default(), Vec::new());
+    let outcome = run(fork, code, gas, &mut lines);
+    assert!(matches!(outcome.exit, Exit::Halt(_)), "{code}: {outcome:?}");
+    let written = lines.finish(Eip3155End {
+        state_root: None,
+        output: &outcome.output,
+        gas_used: gas - outcome.gas_left,
+        exit: outcome.exit,
+        fork: "",
+    });
+    let text = String::from_utf8(written).unwrap();
+    let line = text.lines().rev().nth(1).unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert!(line["error"].is_string(), "{line}");
+    let cost = line["gasCost"].as_str().unwrap();
+    let cost = u64::from_str_radix(cost.trim_start_matches("0x"), 16).unwrap();
+    (line["opName"].as_str().unwrap().to_owned(), cost)
+}
+
+/// Each case: mnemonic, code whose last opcode fails, gas that is left before it, its cost; `before` is what
+/// the opcodes before it take.
+#[track_caller]
+fn check(fork: Fork, cases: &[(&str, &str, u64, u64, u64)]) {
+    for (name, code, before, left, cost) in cases {
+        let got = last(fork, code, before + left);
+        assert_eq!(got, ((*name).to_owned(), *cost), "{fork} {code} {left}");
+    }
+}
+
+#[test]
+fn an_opcode_out_of_gas_costs_its_price_in_full() {
+    let balance = format!("{PUSH_NOBODY}31");
+    let size = format!("{PUSH_NOBODY}3b");
+    let hash = format!("{PUSH_NOBODY}3f");
+    let copy = format!("60205f5f{PUSH_NOBODY}3c");
+    let destruct = format!("{PUSH_NOBODY}ff");
+    check(
+        Fork::Osaka,
+        &[
+            ("SLOAD", "600154", 3, 997, 2_100),
+            ("SLOAD", "6001545060015400", 2_108, 99, 100),
+            ("SSTORE", "60015f556001600155", 22_111, 10_000, 22_100),
+            ("SSTORE", "600154506002600155", 2_111, 10_000, 20_000),
+            ("LOG1", "600760405fa1", 8, 1_000, 1_268),
+            ("LOG0", "60205fa0", 5, 600, 634),
+            ("LOG4", "5f5f5f5f60205fa4", 13, 1_900, 2_134),
+            ("BALANCE", &balance, 3, 2_599, 2_600),
+            ("EXTCODESIZE", &size, 3, 100, 2_600),
+            ("EXTCODEHASH", &hash, 3, 100, 2_600),
+            ("EXTCODECOPY", &copy, 10, 2_605, 2_606),
+            ("MSTORE", "600161ffff52", 6, 14_349, 14_350),
+            ("MSTORE8", "600161ffff53", 6, 14_000, 14_339),
+            ("MLOAD", "61ffff51", 3, 14_000, 14_350),
+            ("EXP", "61ffff60020a", 6, 109, 110),
+            ("KECCAK256", "6104005f20", 5, 300, 320),
+            ("CALLDATACOPY", "6101005f5f37", 7, 50, 51),
+            ("CODECOPY", "6101005f5f39", 7, 50, 51),
+            ("RETURNDATACOPY", "6101005f5f3e", 7, 50, 51),
+            ("MCOPY", "60205f60e05e", 8, 29, 30),
+            ("MCOPY", "602060e05f5e", 8, 29, 30),
+            ("TLOAD", "5f5c", 2, 99, 100),
+            ("TSTORE", "5f5f5d", 4, 99, 100),
+            ("CREATE", "60205f5ff0", 7, 32_004, 32_005),
+            ("CREATE2", "5f60205f5ff5", 9, 32_010, 32_011),
+            ("SELFDESTRUCT", &destruct, 3, 32_599, 32_600),
+            ("RETURN", "6104005ff3", 5, 97, 98),
+            ("REVERT", "6104005ffd", 5, 97, 98),
+            ("JUMP", "5f56", 2, 7, 8),
+            ("ADD", "600160020101", 6, 2, 3),
+        ],
+    );
+}
+
+#[test]
+fn without_gas_for_the_constant_part_an_opcode_costs_that() {
+    let balance = format!("{PUSH_NOBODY}31");
+    let destruct = format!("{PUSH_NOBODY}ff");
+    check(
+        Fork::Osaka,
+        &[
+            ("BALANCE", &balance, 3, 99, 100),
+            ("MSTORE", "600161ffff52", 6, 2, 3),
+            ("KECCAK256", "6104005f20", 5, 29, 30),
+            ("CREATE", "60205f5ff0", 7, 31_999, 32_000),
+            // Cold and no gas for it: what it would make is not looked at.
+            ("SELFDESTRUCT", &destruct, 3, 7_599, 5_000),
+            // Nothing of these is constant.
+            ("LOG1", "600760405fa1", 8, 10, 1_268),
+            ("SLOAD", "600154", 3, 1, 2_100),
+            ("EXP", "61ffff60020a", 6, 1, 110),
+        ],
+    );
+}
+
+#[test]
+fn sstore_costs_nothing_where_the_stipend_must_be_left() {
+    check(
+        Fork::Osaka,
+        &[
+            ("SSTORE", "6001600155", 6, 2_300, 0),
+            ("SSTORE", "6001600155", 6, 2_301, 22_100),
+        ],
+    );
+    check(
+        Fork::Byzantium,
+        &[("SSTORE", "6001600155", 6, 2_300, 20_000)],
+    );
+}
+
+#[test]
+fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
+    // CALL(gas 0, nobody, value 1).
+    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    check(
+        Fork::Osaka,
+        &[
+            ("CALL", &call, 21, 2_599, 100),
+            ("CALL", &call, 21, 10_000, 100),
+            ("CALL", &call, 21, 36_599, 100),
+        ],
+    );
+    check(
+        Fork::London,
+        &[
+            ("CALL", &call, 21, 2_599, 100),
+            ("CALL", &call, 21, 10_000, 100),
+            // The new account is looked at, and told.
+            ("CALL", &call, 21, 36_599, 36_600),
+        ],
+    );
+    // CALL(gas 10000, other, value 0), of which nothing is held back before EIP-150.
+    let call = format!("60006000600060006000{PUSH_OTHER}612710f1");
+    check(Fork::Frontier, &[("CALL", &call, 21, 5_000, 10_040)]);
+}
+
+#[test]
+fn memory_beyond_any_price_and_a_stack_too_short_cost_the_constant_part() {
+    check(
+        Fork::Osaka,
+        &[
+            // MSTORE(2^64 - 1, 1), MLOAD(2^37), RETURN(0, 2^64).
+            ("MSTORE", "600167ffffffffffffffff52", 6, 5_000, 3),
+            ("MLOAD", "64200000000051", 3, 5_000, 3),
+            ("RETURN", "680100000000000000005ff3", 5, 5_000, 0),
+            ("LOG0", "680100000000000000005fa0", 5, 5_000, 0),
+            // Init code beyond 49,152 bytes.
+            ("CREATE", "61c0015f5ff0", 7, 90_000, 32_000),
+            ("KECCAK256", "5f20", 2, 5_000, 30),
+            ("LOG1", "5f5fa1", 4, 5_000, 0),
+            ("SLOAD", "54", 0, 5_000, 0),
+            ("BALANCE", "31", 0, 5_000, 100),
+            ("SELFDESTRUCT", "ff", 0, 5_500, 5_000),
+            ("ADD", "5f01", 2, 5_000, 3),
+            ("INVALID", "fe", 0, 5_000, 0),
+            ("JUMP", "600756", 3, 5_000, 8),
+            ("RETURNDATACOPY", "60205f5f3e", 7, 5_000, 9),
+        ],
+    );
+}
+
+#[test]
+fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
+    // STATICCALL(all but a 64th, other), then INVALID, so that the run fails.
+    let mut lines = Eip3155::new(Shown::default(), Vec::new());
+    let code = format!("60006000600060006000{PUSH_OTHER}5afafe");
+    run(Fork::Osaka, &code, 50_000, &mut lines);
+    let text = String::from_utf8(lines.end().clone()).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let store = lines.iter().find(|line| line["opName"] == "SSTORE");
+    let store = store.unwrap();
+    assert_eq!(store["gasCost"], "0x0");
+    assert_eq!(store["error"], "write in a static context");
+}
