@@ -4,7 +4,7 @@
 
 use niwaki_evm::{
     BlockEnv, Evm, Exit, Message, Outcome, Table, Target, Tracer, TxEnv,
-    tracers::{Eip3155, Eip3155End, Shown},
+    tracers::{Eip3155, Eip3155End, Shown, Touched},
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -213,4 +213,31 @@ fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
     let store = store.unwrap();
     assert_eq!(store["gasCost"], "0x0");
     assert_eq!(store["error"], "write in a static context");
+}
+
+#[test]
+fn what_an_opcode_that_fails_would_have_looked_at_is_not_touched() {
+    let touched = |code: &str, gas: u64| {
+        let mut touched = Touched::default();
+        run(Fork::Osaka, code, gas, &mut touched);
+        (touched.accounts, touched.called)
+    };
+    let nobody = Address::with_last_byte(0xf2);
+    let balance = format!("{PUSH_NOBODY}31");
+    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    let destruct = format!("{PUSH_NOBODY}ff");
+    for (code, gas) in [(&balance, 2_603), (&call, 36_621), (&destruct, 32_603)] {
+        let (accounts, _) = touched(code, gas);
+        assert!(accounts.contains_key(&nobody), "{code}");
+        let (accounts, called) = touched(code, gas - 1);
+        assert!(accounts.is_empty() && called.is_empty(), "{code}");
+    }
+    assert_eq!(touched("600154", 2_103).0[&CALLEE].len(), 1);
+    assert!(touched("600154", 2_102).0.is_empty());
+    assert!(touched("54", 9_000).0.is_empty(), "no slot on the stack");
+    // What came before the failure stays.
+    let two = format!("6001545060025460ff{balance}");
+    let (accounts, _) = touched(&two, 4_300);
+    assert_eq!(accounts.keys().collect::<Vec<_>>(), [&CALLEE]);
+    assert_eq!(accounts[&CALLEE].len(), 2);
 }
