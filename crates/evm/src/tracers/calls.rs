@@ -45,7 +45,7 @@ pub struct CallLog {
     pub log: Log,
     /// How many calls its emitter had made before it.
     pub position: usize,
-    /// Which one of the transaction's it is, taken back ones included.
+    /// Its number in the block, as the receipt has it: logs that were taken back do not count.
     pub index: usize,
 }
 
@@ -100,7 +100,10 @@ pub struct CallTree {
     open: Vec<Call>,
     root: Option<Call>,
     bytes: usize,
+    /// Logs of the block so far, without those that were taken back.
     logs: usize,
+    /// What `logs` was when each call that has not ended was entered, kept or not.
+    logs_before: Vec<usize>,
 }
 
 impl CallTree {
@@ -110,6 +113,13 @@ impl CallTree {
             options,
             ..Self::default()
         }
+    }
+
+    /// Numbers the logs from `logs` on: so many have the transactions of the block left that come before
+    /// this one.
+    #[must_use]
+    pub fn after_logs(self, logs: usize) -> Self {
+        Self { logs, ..self }
     }
 
     /// The transaction's own call, if it has run.
@@ -133,6 +143,7 @@ impl Tracer for CallTree {
     }
 
     fn enter(&mut self, entered: &Entered<'_>) {
+        self.logs_before.push(self.logs);
         if self.options.only_top && entered.depth > 0 {
             return;
         }
@@ -154,6 +165,10 @@ impl Tracer for CallTree {
     }
 
     fn leave(&mut self, left: &Left<'_>) {
+        let before = self.logs_before.pop();
+        if let (Some(before), Some(_)) = (before, left.failure) {
+            self.logs = before;
+        }
         if self.options.only_top && left.depth > 0 {
             return;
         }
@@ -175,7 +190,7 @@ impl Tracer for CallTree {
     fn logs(&mut self, logs: &[Log]) {
         let first = self.logs;
         self.logs += logs.len();
-        if !self.options.with_logs || self.options.only_top && self.open.len() != 1 {
+        if !self.options.with_logs || self.options.only_top && self.logs_before.len() != 1 {
             return;
         }
         let Some(call) = self.open.last_mut() else {

@@ -30,6 +30,8 @@ pub(crate) struct SimulatedBlock<'v> {
     moved: Vec<(Address, Option<Precompiled>)>,
     /// Gas and blob gas of the transactions so far.
     pub(crate) used: Used,
+    /// How many logs they have left.
+    pub(crate) logs: usize,
     /// Its access list so far, where it is a block of Amsterdam and has begun.
     accesses: Option<Accesses>,
 }
@@ -61,6 +63,7 @@ impl<'v> SimulatedBlock<'v> {
             blob_base_fee: None,
             moved: Vec::new(),
             used: Used::default(),
+            logs: 0,
             accesses: None,
         }
     }
@@ -125,10 +128,11 @@ impl<'v> SimulatedBlock<'v> {
         params: &Params<'_>,
     ) -> Result<(), RpcError> {
         let mut executor = self.executor(false);
+        let mut logs = 0;
         for (tx, sender) in transactions {
             params.check_deadline()?;
             match executor.process_transaction(tx, sender, None) {
-                Ok(_) => {}
+                Ok(result) => logs += result.logs.len(),
                 Err(TransactionError::Invalid(reason)) => {
                     return Err(RpcError::server(refusal::words(&reason, sender)));
                 }
@@ -139,6 +143,7 @@ impl<'v> SimulatedBlock<'v> {
         drop(executor);
         self.overlay.apply(diff);
         self.used = used;
+        self.logs += logs;
         Ok(())
     }
 
@@ -163,6 +168,7 @@ impl<'v> SimulatedBlock<'v> {
         self.blob_base_fee = None;
         self.moved.clear();
         self.used = Used::default();
+        self.logs = 0;
         self.accesses = None;
     }
 
@@ -348,6 +354,7 @@ impl<'v> SimulatedBlock<'v> {
     pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
         self.overlay.apply(run.diff.clone());
         self.used.add(&run.result, blob_gas);
+        self.logs += run.result.logs.len();
         if let (Some(accesses), Some(part)) = (&mut self.accesses, &run.accesses) {
             accesses.add(part.clone());
         }

@@ -270,7 +270,7 @@ pub(super) fn calls(
     subject: &Subject<'_>,
     deadline: Instant,
 ) -> Result<(Call, Run), RpcError> {
-    let mut tree = CallTree::new(options);
+    let mut tree = CallTree::new(options).after_logs(block.logs);
     let run = subject.run(block, (&mut tree, deadline))?;
     if tree.is_too_large() {
         return Err(too_large());

@@ -1,0 +1,170 @@
+//! Traces: the logs and their numbers, the price of what fails, what was looked at, as geth has them.
+
+use super::operating::{dev, send_to};
+use super::*;
+use niwaki_primitives::{Bytes, TxEnvelope, TxKind};
+
+/// Calls the other with CALLCODE and then emits a log with topic 0xaa.
+const F1: &str = "0x00000000000000000000000000000000000000f1";
+const F1_CODE: &str = "0x5f5f5f5f5f7300000000000000000000000000000000000000f25af15060aa5f5fa100";
+/// Emits a log with topic 0xbb and reverts.
+const F2: &str = "0x00000000000000000000000000000000000000f2";
+const F2_CODE: &str = "0x60bb5f5fa15f5ffd";
+/// As F2, but it ends well.
+const F2_STOPS: &str = "0x60bb5f5fa100";
+
+/// What callTracer says of a call of F1, with F2 having `code`.
+fn calls(rig: &Rig, only_top: bool, code: &str) -> Value {
+    let options = json!({
+        "tracer": "callTracer", "tracerConfig": {"withLog": true, "onlyTopCall": only_top},
+        "stateOverrides": {F1: {"code": F1_CODE}, F2: {"code": code}},
+    });
+    rig.result("debug_traceCall", json!([{"to": F1}, "latest", options]))
+}
+
+/// Address, last byte of the topic, index and position of each log of a frame.
+fn logs(frame: &Value) -> Vec<(String, String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let logs = frame["logs"].as_array().into_iter().flatten();
+    let log = |log: &Value| {
+        let topic = text(&log["topics"][0]);
+        (
+            text(&log["address"]),
+            topic[64..].to_owned(),
+            text(&log["index"]),
+            text(&log["position"]),
+        )
+    };
+    logs.map(log).collect()
+}
+
+fn log(
+    address: &str,
+    topic: &str,
+    index: &str,
+    position: &str,
+) -> (String, String, String, String) {
+    let [address, topic, index, position] = [address, topic, index, position].map(str::to_owned);
+    (address, topic, index, position)
+}
+
+#[test]
+fn a_frame_of_call_tracer_has_its_own_logs_and_no_others() {
+    let rig = dev();
+    let top = calls(&rig, true, F2_CODE);
+    assert_eq!(logs(&top), [log(F1, "aa", "0x0", "0x0")]);
+    assert_eq!(top["calls"], Value::Null);
+    let top = calls(&rig, true, F2_STOPS);
+    assert_eq!(
+        logs(&top),
+        [log(F1, "aa", "0x1", "0x0")],
+        "the hidden one counts"
+    );
+    let all = calls(&rig, false, F2_STOPS);
+    assert_eq!(logs(&all), [log(F1, "aa", "0x1", "0x1")]);
+    assert_eq!(logs(&all["calls"][0]), [log(F2, "bb", "0x0", "0x0")]);
+}
+
+#[test]
+fn a_log_that_was_taken_back_has_no_number() {
+    let rig = dev();
+    let all = calls(&rig, false, F2_CODE);
+    assert_eq!(logs(&all), [log(F1, "aa", "0x0", "0x1")]);
+    assert_eq!(logs(&all["calls"][0]), []);
+}
+
+/// Init code that emits a log with topic 1, calls SHA-256 and emits one with topic 2.
+fn emits_two() -> Bytes {
+    let code = "60015f5fa15f5f5f5f60025afa5060025f5fa100";
+    hex::decode(code).unwrap().into()
+}
+
+/// Puts a block of these transactions upon the head.
+fn import(rig: &Rig, transactions: Vec<TxEnvelope>) {
+    let backend = rig.dispatcher.backend();
+    let head = backend.chain().head();
+    let template = niwaki_chain::BlockTemplate {
+        parent: head.id.hash,
+        timestamp: head.header.timestamp + 1,
+        ..backend.block_template()
+    };
+    let built = backend.chain().build(template, transactions).unwrap();
+    backend.chain().import(built.block).unwrap();
+}
+
+#[test]
+fn the_index_of_a_log_is_that_of_its_receipt() {
+    let rig = dev();
+    let sends = |nonce| send_to(&rig, nonce, TxKind::Create, emits_two());
+    import(&rig, (0..3).map(sends).collect());
+    let receipts = rig.result("eth_getBlockReceipts", json!(["0x1"]));
+    let of_receipts: Vec<Value> = receipts
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|receipt| receipt["logs"].as_array().unwrap().clone())
+        .map(|log| log["logIndex"].clone())
+        .collect();
+    assert_eq!(of_receipts, ["0x0", "0x1", "0x2", "0x3", "0x4", "0x5"]);
+    let options = json!({"tracer": "callTracer", "tracerConfig": {"withLog": true}});
+    let index = |trace: &Value| logs(trace).into_iter().map(|log| json!(log.2));
+    let block = rig.result("debug_traceBlockByNumber", json!(["0x1", options]));
+    let block = block.as_array().unwrap();
+    let of_block: Vec<Value> = block.iter().flat_map(|tx| index(&tx["result"])).collect();
+    assert_eq!(of_block, of_receipts);
+    let mut alone = Vec::new();
+    for receipt in receipts.as_array().unwrap() {
+        let hash = &receipt["transactionHash"];
+        let trace = rig.result("debug_traceTransaction", json!([hash, options]));
+        alone.extend(index(&trace));
+    }
+    assert_eq!(alone, of_receipts);
+    // A call within the block comes after the logs before it.
+    let mut options = options;
+    options["txIndex"] = json!("0x2");
+    options["stateOverrides"] = json!({F1: {"code": F1_CODE}});
+    let call = rig.result("debug_traceCall", json!([{"to": F1}, "0x1", options]));
+    assert_eq!(logs(&call), [log(F1, "aa", "0x4", "0x1")]);
+    let mux = json!({"tracer": "muxTracer", "tracerConfig": {"callTracer": {"withLog": true}}});
+    let hash = &receipts[2]["transactionHash"];
+    let trace = rig.result("debug_traceTransaction", json!([hash, mux]));
+    let of_mux: Vec<Value> = index(&trace["callTracer"]).collect();
+    assert_eq!(of_mux, ["0x4", "0x5"]);
+}
+
+/// The last line of the struct logger of a call of `code` with so much gas.
+fn last_line(rig: &Rig, code: &str, gas: &str) -> Value {
+    let account = "0x00000000000000000000000000000000000000e9";
+    let options = json!({"stateOverrides": {account: {"code": code}}});
+    let call = json!({"to": account, "gas": gas});
+    let trace = rig.result("debug_traceCall", json!([call, "latest", options]));
+    trace["structLogs"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn a_struct_log_out_of_gas_has_the_price_in_full() {
+    let rig = dev();
+    for (op, code, gas, cost) in [
+        (
+            "BALANCE",
+            "0x7300000000000000000000000000000000000000f23100",
+            "0x55f0",
+            2_600,
+        ),
+        ("LOG1", "0x600760405fa100", "0x5460", 1_268),
+        ("MSTORE", "0x600161ffff5200", "0x526c", 14_350),
+        ("SLOAD", "0x60015400", "0x55f0", 2_100),
+        ("SSTORE", "0x60015f55600160015500", "0xc738", 22_100),
+    ] {
+        let line = last_line(&rig, code, gas);
+        assert_eq!(line["op"], op);
+        assert_eq!(line["gasCost"], cost, "{line}");
+        assert_eq!(line["error"], "out of gas");
+        assert!(line["gas"].as_u64().unwrap() < cost);
+    }
+}
