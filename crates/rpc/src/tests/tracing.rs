@@ -168,3 +168,50 @@ fn a_struct_log_out_of_gas_has_the_price_in_full() {
         assert!(line["gas"].as_u64().unwrap() < cost);
     }
 }
+
+#[test]
+fn an_index_beyond_the_block_is_refused() {
+    let rig = dev();
+    import(&rig, vec![send_to(&rig, 0, TxKind::Create, emits_two())]);
+    import(&rig, Vec::new());
+    let trace = |block: &str, index: &str| json!([{"to": F1}, block, {"txIndex": index}]);
+    rig.result("debug_traceCall", trace("0x1", "0x0"));
+    for index in ["0x1", "0x2", "0xffffffffffffffff"] {
+        let (code, words) = rig.refusal("debug_traceCall", trace("0x1", index));
+        assert_eq!(code, -32000);
+        assert!(words.contains("out of range for block 0x"), "{words}");
+    }
+    // Before the first transaction of a block without any.
+    rig.result("debug_traceCall", trace("0x2", "0x0"));
+    assert_eq!(
+        rig.refusal("debug_traceCall", trace("0x2", "0x1")).0,
+        -32000
+    );
+}
+
+#[test]
+fn the_prestate_has_no_difference_with_empty_accounts_and_nothing_that_was_not_reached() {
+    let rig = dev();
+    let config = json!({"diffMode": true, "includeEmpty": true});
+    let options = json!({"tracer": "prestateTracer", "tracerConfig": config});
+    let (code, words) = rig.refusal("debug_traceCall", json!([{"to": F1}, "latest", options]));
+    let want = (-32000, "cannot use diffMode with includeEmpty");
+    assert_eq!((code, words.as_str()), want);
+    let mux = json!({"tracer": "muxTracer", "tracerConfig": {"prestateTracer": config}});
+    assert_eq!(
+        rig.refusal("debug_traceCall", json!([{"to": F1}, "latest", mux]))
+            .0,
+        -32000
+    );
+    // BALANCE of an account with a balance, which there is gas for or not.
+    let code = format!("0x73{}3100", &"fe3b557e8fb62b89f4916b721be55ceb828dbd73");
+    let options = json!({"tracer": "prestateTracer", "stateOverrides": {F1: {"code": code}}});
+    let rich = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
+    let looked_at = |gas: u64| {
+        let call = json!({"to": F1, "gas": format!("{gas:#x}")});
+        let trace = rig.result("debug_traceCall", json!([call, "latest", options]));
+        trace[rich].is_object()
+    };
+    assert!(looked_at(21_000 + 3 + 2_600));
+    assert!(!looked_at(21_000 + 3 + 2_599));
+}

@@ -106,6 +106,14 @@ fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     };
     let past = PastBlock::of_params(backend, params, 1)?;
     let index = usize::try_from(index).unwrap_or(usize::MAX);
+    let transactions = past.block.body.transactions.len();
+    // Before the first transaction is within a block that has none, too.
+    if index > 0 && index >= transactions {
+        return Err(RpcError::server(format!(
+            "transaction index {index} out of range for block {:#x}, which has {transactions}",
+            past.block.id.hash
+        )));
+    }
     let mut block = past.before(backend, index, params)?;
     block.override_with(&overrides, &block_overrides)?;
     tracing.write(&block, &subject, out).map(drop)

@@ -23,6 +23,19 @@ pub(crate) struct PrestateOptions {
     include_empty: bool,
 }
 
+impl PrestateOptions {
+    /// Refuses what contradicts itself: what was empty before has a meaning of its own in a difference.
+    ///
+    /// # Errors
+    /// -32000, in geth's words.
+    pub(crate) fn check(self) -> Result<Self, RpcError> {
+        if self.diff_mode && self.include_empty {
+            return Err(RpcError::server("cannot use diffMode with includeEmpty"));
+        }
+        Ok(self)
+    }
+}
+
 /// What a transaction looks at before any code runs: sender, target, `coinbase`, and who has signed
 /// authorizations.
 pub(crate) fn touched_by(

@@ -162,7 +162,7 @@ impl Kind {
                     parity_errors: config.convert_parity_errors,
                 }
             }
-            "prestateTracer" => Self::Prestate(options(config)?),
+            "prestateTracer" => Self::Prestate(options::<PrestateOptions>(config)?.check()?),
             "4byteTracer" => Self::Selectors,
             "noopTracer" => Self::Nothing,
             "muxTracer" => {
