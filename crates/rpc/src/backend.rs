@@ -272,7 +272,8 @@ impl Backend {
     /// The header of the block that `tag` names; `None` if there is none.
     ///
     /// # Errors
-    /// A fault of the storage, as -32603.
+    /// A fault of the storage, as -32603; -32000 for `safe` and `finalized` while the consensus client has
+    /// named none: that is no block that is missing but one that is not known yet.
     pub fn header_by_tag(&self, tag: BlockTag) -> Result<Option<StoredHeader>, RpcError> {
         let chain = self.chain();
         Ok(match tag {
@@ -285,8 +286,8 @@ impl Backend {
                 }
             }
             BlockTag::Earliest => chain.header(&chain.genesis_hash())?,
-            BlockTag::Safe => chain.safe()?,
-            BlockTag::Finalized => chain.finalized()?,
+            BlockTag::Safe => Some(chain.safe()?.ok_or_else(|| not_known("safe"))?),
+            BlockTag::Finalized => Some(chain.finalized()?.ok_or_else(|| not_known("finalized"))?),
         })
     }
 
@@ -495,6 +496,11 @@ impl Backend {
             _ => Ok(()),
         }
     }
+}
+
+/// In geth's words.
+fn not_known(tag: &str) -> RpcError {
+    RpcError::server(format!("{tag} block not found"))
 }
 
 fn first_id() -> u64 {

@@ -23,6 +23,7 @@ mod blocks;
 mod filling;
 mod logs;
 mod operating;
+mod requests;
 mod tracing;
 mod vm_trace;
 
