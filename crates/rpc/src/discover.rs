@@ -76,6 +76,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("engine_getPayloadV4", "payloadId"),
     ("engine_getPayloadV5", "payloadId"),
     ("engine_getPayloadV6", "payloadId"),
+    ("engine_hasBlobs", "versionedHashes"),
     ("engine_newPayloadV1", "executionPayload"),
     ("engine_newPayloadV2", "executionPayload"),
     (

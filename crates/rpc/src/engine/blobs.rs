@@ -1,4 +1,4 @@
-//! `engine_getBlobs`: blobs of transactions that wait in the pool.
+//! `engine_getBlobs`, `engine_hasBlobs`: blobs of transactions that wait in the pool.
 
 use crate::json::{Array, Object};
 use crate::params::Params;
@@ -21,6 +21,22 @@ fn find(backend: &Backend, params: &Params<'_>) -> Result<Vec<Option<PooledBlob>
         return Err(RpcError::new(-38004, message));
     }
     Ok(backend.pool.blobs(&hashes))
+}
+
+/// Whether each of these blobs could be served, in their order; as many as a request holds. A consensus
+/// client asks before it fetches them.
+pub(super) fn has(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    backend.consensus_spoke();
+    let hashes: Vec<B256> = params.required(0)?;
+    let mut list = Array::new(out);
+    for blob in backend.pool.blobs(&hashes) {
+        let is_here: &[u8] = match blob {
+            Some(_) => b"true",
+            None => b"false",
+        };
+        list.item().extend_from_slice(is_here);
+    }
+    Ok(())
 }
 
 /// A blob with its one proof, or null.

@@ -65,6 +65,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("engine_getPayloadV4", Lane::Payload, payload::v4),
     row("engine_getPayloadV5", Lane::Payload, payload::v5),
     row("engine_getPayloadV6", Lane::Payload, payload::v6),
+    row("engine_hasBlobs", Lane::Payload, blobs::has),
     row("engine_newPayloadV1", Lane::Engine, new_payload::v1),
     row("engine_newPayloadV2", Lane::Engine, new_payload::v2),
     row("engine_newPayloadV3", Lane::Engine, new_payload::v3),

@@ -132,6 +132,8 @@ fn the_cells_of_a_blob_in_the_pool_are_those_of_the_mask() {
     assert_eq!(got[1]["blob_cells"], json!(wanted.map(|at| cells[at])));
     assert_eq!(got[1]["proofs"], json!(wanted.map(|at| proofs[at])));
     assert_eq!(got[2], got[1]);
+    let has = rig.result("engine_hasBlobs", json!([[hash, B256::ZERO, hash]]));
+    assert_eq!(has, json!([true, false, true]));
     let none = rig.result(
         "engine_getBlobsV4",
         json!([[hash], format!("0x{}", "00".repeat(16))]),
@@ -153,6 +155,13 @@ fn cells_are_asked_for_with_a_mask_of_16_bytes_and_are_null_where_there_is_no_bl
         let (code, _) = rig.refusal("engine_getBlobsV4", json!([[B256::ZERO], bad]));
         assert_eq!(code, -32602);
     }
+    for bad in [json!([]), json!([null]), json!(["0x00"]), json!([["0x00"]])] {
+        assert_eq!(rig.refusal("engine_hasBlobs", bad).0, -32602);
+    }
+    assert_eq!(rig.result("engine_hasBlobs", json!([[]])), json!([]));
+    let offered = rig.result("engine_exchangeCapabilities", json!([[]]));
+    let offered = offered.as_array().unwrap();
+    assert!(offered.contains(&json!("engine_hasBlobs")));
     let many = vec![B256::ZERO; 129];
     let (code, _) = rig.refusal("engine_getBlobsV4", json!([many, mask]));
     assert_eq!(code, -38004);
