@@ -12,7 +12,8 @@
 //! | `outlet` | where a long answer goes while it is being made |
 //! | `methods` | every method: name, lane, function |
 //! | `discover` | the methods as an OpenRPC document |
-//! | `params`, `json` | what comes in, what goes out |
+//! | `params`, `reading`, `quantity` | what comes in: parameters, JSON, numbers |
+//! | `json` | what goes out |
 //! | `backend` | what the methods are asked of |
 //! | `operator` | what the program around does for them |
 //! | `blocks` | blocks that were asked for lately |
@@ -52,6 +53,8 @@ mod outlet;
 mod params;
 mod payloads;
 mod precedence;
+mod quantity;
+mod reading;
 mod server;
 mod session;
 mod simulation;

@@ -3,10 +3,9 @@
 
 use crate::json;
 use crate::methods::{Lane, Method, row};
-use crate::params::{Number, Params};
+use crate::params::{Count, Number, Params, Quantity};
 use crate::{Backend, RpcError};
 use niwaki_primitives::{Bytes, U256};
-use serde::Deserialize;
 
 type Answer = Result<(), RpcError>;
 
@@ -67,21 +66,12 @@ fn target_gas_limit(backend: &Backend, limit: u64) -> Answer {
     Ok(())
 }
 
-/// A number as JSON has it, as a QUANTITY, or as decimal digits.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Limit {
-    Number(Number),
-    Digits(String),
-}
-
 /// Besu's.
 fn change_target_gas_limit(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let limit = match params.required(0)? {
-        Limit::Number(Number(limit)) => Some(limit),
-        Limit::Digits(digits) => digits.parse().ok(),
-    };
-    let limit = limit.ok_or_else(|| RpcError::invalid_params("Invalid target gas limit params"))?;
+    let limit: Result<Count, RpcError> = params.required(0);
+    let Count(limit) = limit.map_err(|error| {
+        RpcError::invalid_params(format!("Invalid target gas limit params: {error}"))
+    })?;
     target_gas_limit(backend, limit)?;
     json::string(out, "Success");
     Ok(())
@@ -113,7 +103,7 @@ fn set_extra_data(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> 
 
 /// Wei of a gas.
 fn price(params: &Params<'_>) -> Result<u128, RpcError> {
-    let price: U256 = params.required(0)?;
+    let Quantity(price) = params.required(0)?;
     u128::try_from(price)
         .map_err(|_| RpcError::invalid_params(format!("invalid argument 0: {price} is no price")))
 }

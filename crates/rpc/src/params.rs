@@ -4,11 +4,18 @@
 
 use crate::RpcError;
 use crate::outlet::Outlet;
+use crate::quantity;
+use crate::reading::{self, Reader};
 use niwaki_primitives::{B256, U256};
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Instant;
+
+pub(crate) use crate::quantity::{Count, Number, Quantity};
 
 /// The parameters of one call.
 #[derive(Debug)]
@@ -53,9 +60,7 @@ impl<'a> Params<'a> {
     /// # Errors
     /// -32602 if it is missing, null or not what it must be.
     pub fn required<T: Deserialize<'a>>(&self, index: usize) -> Result<T, RpcError> {
-        self.optional(index)?.ok_or_else(|| {
-            RpcError::invalid_params(format!("missing value for required argument {index}"))
-        })
+        self.optional(index)?.ok_or_else(|| missing(index))
     }
 
     /// The parameter `index`, if it is there and not null.
@@ -63,12 +68,25 @@ impl<'a> Params<'a> {
     /// # Errors
     /// -32602 if it is not what it must be.
     pub fn optional<T: Deserialize<'a>>(&self, index: usize) -> Result<Option<T>, RpcError> {
-        match self.raw(index) {
-            None => Ok(None),
-            Some(raw) => serde_json::from_str(raw).map(Some).map_err(|error| {
-                RpcError::invalid_params(format!("invalid argument {index}: {}", plain(&error)))
-            }),
-        }
+        self.read(index, &[])
+    }
+
+    /// As [`Params::optional`], of a type that is not ours: values of the keys `quantities`, at any depth,
+    /// must be QUANTITYs or null.
+    ///
+    /// # Errors
+    /// -32602 if it is not what it must be.
+    pub(crate) fn read<T: Deserialize<'a>>(
+        &self,
+        index: usize,
+        quantities: &'static [&'static str],
+    ) -> Result<Option<T>, RpcError> {
+        let read = self
+            .raw(index)
+            .map(|raw| reading::read_with(raw, quantities));
+        read.transpose().map_err(|error| {
+            RpcError::invalid_params(format!("invalid argument {index}: {}", plain(&error)))
+        })
     }
 
     /// The hash that is parameter `index`: 0x and 64 digits.
@@ -128,8 +146,13 @@ impl<'a> Params<'a> {
     }
 }
 
+/// The refusal of a call without the parameter `index`.
+pub(crate) fn missing(index: usize) -> RpcError {
+    RpcError::invalid_params(format!("missing value for required argument {index}"))
+}
+
 /// What is wrong, without the place in a text that the caller has never seen as such.
-fn plain(error: &serde_json::Error) -> String {
+pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
         Some(at) => text[..at].to_owned(),
@@ -161,14 +184,14 @@ impl<'de> Deserialize<'de> for BlockTag {
     }
 }
 
-fn parse_tag(text: &str) -> Result<BlockTag, String> {
+fn parse_tag(text: &str) -> Result<BlockTag, &'static str> {
     Ok(match text {
         "earliest" => BlockTag::Earliest,
-        "latest" | "" => BlockTag::Latest,
+        "latest" => BlockTag::Latest,
         "pending" => BlockTag::Pending,
         "safe" => BlockTag::Safe,
         "finalized" => BlockTag::Finalized,
-        number => BlockTag::Number(parse_number(number)?),
+        number => BlockTag::Number(quantity::number(number)?),
     })
 }
 
@@ -188,6 +211,32 @@ pub enum BlockRef {
 
 impl<'de> Deserialize<'de> for BlockRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BlockRefVisitor)
+    }
+}
+
+struct BlockRefVisitor;
+
+impl<'de> Visitor<'de> for BlockRefVisitor {
+    type Value = BlockRef;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the number, tag or hash of a block, or an object with one of them")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<BlockRef, E> {
+        if text.len() == 66 && text.starts_with("0x") {
+            let hash = text.parse().map_err(E::custom)?;
+            return Ok(BlockRef::Hash {
+                hash,
+                require_canonical: false,
+            });
+        }
+        parse_tag(text).map(BlockRef::Tag).map_err(E::custom)
+    }
+
+    /// EIP-1898.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BlockRef, A::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct ByObject {
@@ -196,65 +245,21 @@ impl<'de> Deserialize<'de> for BlockRef {
             #[serde(default)]
             require_canonical: bool,
         }
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Object(ByObject),
-        }
-        match Form::deserialize(deserializer)? {
-            Form::Text(text) if text.len() == 66 && text.starts_with("0x") => {
-                let hash = text.parse().map_err(D::Error::custom)?;
-                Ok(Self::Hash {
-                    hash,
-                    require_canonical: false,
-                })
-            }
-            Form::Text(text) => parse_tag(&text).map(Self::Tag).map_err(D::Error::custom),
-            Form::Object(by) => match (by.block_hash, by.block_number) {
-                (Some(hash), None) => Ok(Self::Hash {
-                    hash,
-                    require_canonical: by.require_canonical,
-                }),
-                (None, Some(tag)) => Ok(Self::Tag(tag)),
-                _ => Err(D::Error::custom(
-                    "cannot specify both BlockHash and BlockNumber, choose one or the other",
-                )),
-            },
+        let by = ByObject::deserialize(Reader::new(MapAccessDeserializer::new(map)))?;
+        match (by.block_hash, by.block_number) {
+            (Some(hash), None) => Ok(BlockRef::Hash {
+                hash,
+                require_canonical: by.require_canonical,
+            }),
+            (None, Some(tag)) => Ok(BlockRef::Tag(tag)),
+            (None, None) => Err(A::Error::custom(
+                "must specify either BlockHash or BlockNumber",
+            )),
+            (Some(_), Some(_)) => Err(A::Error::custom(
+                "cannot specify both BlockHash and BlockNumber, choose one or the other",
+            )),
         }
     }
-}
-
-/// A number, given as a QUANTITY; a JSON number is taken too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Number(pub(crate) u64);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Number(u64),
-        }
-        match Form::deserialize(deserializer)? {
-            Form::Text(text) => parse_number(&text).map(Self).map_err(D::Error::custom),
-            Form::Number(number) => Ok(Self(number)),
-        }
-    }
-}
-
-fn parse_number(text: &str) -> Result<u64, String> {
-    let Some(digits) = text.strip_prefix("0x") else {
-        return Err("hex string without 0x prefix".to_owned());
-    };
-    if digits.is_empty() {
-        return Err("hex string \"0x\"".to_owned());
-    }
-    u64::from_str_radix(digits, 16).map_err(|_| match digits.len() {
-        17.. => "hex number > 64 bits".to_owned(),
-        _ => "invalid hex string".to_owned(),
-    })
 }
 
 /// A storage key: up to 32 bytes, leading zeros or not.
@@ -262,7 +267,8 @@ fn parse_number(text: &str) -> Result<u64, String> {
 /// # Errors
 /// -32602.
 pub(crate) fn storage_key(text: &str) -> Result<U256, RpcError> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let digits = digits.unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let message = format!("invalid hex in storage key: {text:?}");
         return Err(RpcError::invalid_params(message));
@@ -295,6 +301,10 @@ mod tests {
                 BlockRef::Tag(BlockTag::Number(1)),
             ),
             (
+                "[{\"blocknumber\":\"0x1\"}]",
+                BlockRef::Tag(BlockTag::Number(1)),
+            ),
+            (
                 &format!("[\"{hash}\"]"),
                 BlockRef::Hash {
                     hash,
@@ -316,8 +326,16 @@ mod tests {
             ("[\"12\"]", "without 0x prefix"),
             ("[\"0x\"]", "hex string"),
             ("[\"0x1ffffffffffffffff\"]", "> 64 bits"),
-            ("[{}]", "cannot specify both"),
-            ("[7]", "did not match"),
+            ("[{}]", "must specify either BlockHash or BlockNumber"),
+            (
+                &format!("[{{\"blockHash\":\"{hash}\",\"blockNumber\":\"0x1\"}}]"),
+                "cannot specify both BlockHash and BlockNumber",
+            ),
+            ("[\"\"]", "empty hex string"),
+            ("[\"0x+1\"]", "invalid hex string"),
+            ("[\"0x01\"]", "leading zero digits"),
+            ("[\"Latest\"]", "without 0x prefix"),
+            ("[7]", "invalid type: integer `7`"),
             ("[null]", "missing value for required argument 0"),
             ("[]", "missing value for required argument 0"),
         ] {

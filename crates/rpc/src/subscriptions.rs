@@ -76,30 +76,26 @@ pub(crate) enum Wanted {
     Syncing,
 }
 
+/// Besu's way to ask for transactions in full; a flag alone is geth's.
 #[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum Detail {
-    Flag(bool),
-    Named {
-        #[serde(default, rename = "includeTransactions")]
-        include_transactions: bool,
-    },
-    #[default]
-    Absent,
+#[serde(rename_all = "camelCase", default)]
+struct Detail {
+    include_transactions: bool,
+}
+
+/// Whether the second parameter asks for transactions in full.
+fn wants_whole(params: &Params<'_>) -> Result<bool, RpcError> {
+    let is_object = params.raw(1).is_some_and(|raw| raw.starts_with('{'));
+    match is_object {
+        true => Ok(params.required::<Detail>(1)?.include_transactions),
+        false => Ok(params.optional(1)?.unwrap_or(false)),
+    }
 }
 
 impl Wanted {
     pub(crate) fn read(params: &Params<'_>) -> Result<Self, RpcError> {
         let kind: String = params.required(0)?;
-        let whole = || -> Result<bool, RpcError> {
-            Ok(match params.optional::<Detail>(1)?.unwrap_or_default() {
-                Detail::Flag(whole)
-                | Detail::Named {
-                    include_transactions: whole,
-                } => whole,
-                Detail::Absent => false,
-            })
-        };
+        let whole = || wants_whole(params);
         Ok(match kind.as_str() {
             "newHeads" => Self::Heads { whole: whole()? },
             "logs" => {

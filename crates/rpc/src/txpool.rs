@@ -3,7 +3,7 @@
 use crate::eth::answers::{self, Place};
 use crate::json::{self, Array, Object};
 use crate::methods::{Lane, Method, row};
-use crate::params::{Number, Params};
+use crate::params::{Count, Params};
 use crate::{Backend, RpcError};
 use niwaki_primitives::{Address, Transaction};
 use niwaki_txpool::{Origin, PooledTransaction, SenderContent};
@@ -128,7 +128,7 @@ fn besu_transactions(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> An
 
 /// At most as many as are asked for. Besu's filters by field are not taken.
 fn besu_pending(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let Number(most) = params.optional(0)?.unwrap_or(Number(u64::MAX));
+    let Count(most) = params.optional(0)?.unwrap_or(Count(u64::MAX));
     if params.raw(1).is_some() {
         return Err(RpcError::invalid_params(
             "filters are not supported here; filter the answer",

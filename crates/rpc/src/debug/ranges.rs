@@ -6,7 +6,7 @@
 
 use crate::backend::State;
 use crate::json::Object;
-use crate::params::{BlockRef, Number, Params};
+use crate::params::{BlockRef, Count, Params};
 use crate::trace::PastBlock;
 use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
@@ -67,7 +67,7 @@ impl Within {
     /// Of the block and the index that are the first two parameters, looking at `address`.
     fn read(backend: &Backend, params: &Params<'_>, address: &Address) -> Result<Self, RpcError> {
         let named: BlockRef = params.required(0)?;
-        let Number(index) = params.required(1)?;
+        let Count(index) = params.required(1)?;
         let header = header(backend, named)?;
         if header.id.number == 0 {
             check_index(index, 0, &header)?;

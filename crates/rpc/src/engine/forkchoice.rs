@@ -3,6 +3,7 @@
 use super::log::count_status;
 use crate::json::Object;
 use crate::params::{Number, Params};
+use crate::simulation::withdrawals;
 use crate::{Backend, RpcError};
 use niwaki_chain::{BlockTemplate, ForkChoice, ForkChoiceError, Refused, StoredHeader, Verdict};
 use niwaki_crypto::sha256;
@@ -58,14 +59,31 @@ pub(super) struct Attributes {
     pub(super) timestamp: Number,
     pub(super) prev_randao: B256,
     pub(super) suggested_fee_recipient: Address,
+    #[serde(default, deserialize_with = "withdrawals")]
     pub(super) withdrawals: Option<Vec<Withdrawal>>,
     pub(super) parent_beacon_block_root: Option<B256>,
     pub(super) slot_number: Option<Number>,
     pub(super) target_gas_limit: Option<Number>,
 }
 
+/// The numbers of the attributes, which must be QUANTITYs before the fork choice is looked at: what else
+/// is wrong with attributes is said after it stands.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Numbers {
+    #[serde(rename = "timestamp")]
+    _timestamp: Option<Number>,
+    #[serde(rename = "slotNumber")]
+    _slot_number: Option<Number>,
+    #[serde(rename = "targetGasLimit")]
+    _target_gas_limit: Option<Number>,
+    #[serde(rename = "withdrawals", default, deserialize_with = "withdrawals")]
+    _withdrawals: Option<Vec<Withdrawal>>,
+}
+
 fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
     let state: State = params.required(0)?;
+    params.optional::<Numbers>(1)?;
     if version >= Version::V4
         && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
         && columns.len() != 16

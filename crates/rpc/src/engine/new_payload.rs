@@ -2,13 +2,30 @@
 
 use super::forkchoice::write_status;
 use super::log::count_status;
-use crate::params::Params;
+use crate::params::{Params, missing};
+use crate::reading::Reader;
 use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::{Known, Refused, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion};
+use serde::Deserialize;
 use serde_json::Value;
+
+/// The fields of a payload that are numbers, those of its withdrawals among them.
+const QUANTITIES: &[&str] = &[
+    "amount",
+    "baseFeePerGas",
+    "blobGasUsed",
+    "blockNumber",
+    "excessBlobGas",
+    "gasLimit",
+    "gasUsed",
+    "index",
+    "slotNumber",
+    "timestamp",
+    "validatorIndex",
+];
 
 type Answer = Result<(), RpcError>;
 
@@ -92,7 +109,8 @@ fn judge(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
 /// The payload; a field that is null is one that is not there, as clients write it that know of later
 /// forks.
 fn payload(params: &Params<'_>) -> Result<ExecutionPayload, RpcError> {
-    let as_it_is = params.required(0);
+    let as_it_is = params.read(0, QUANTITIES);
+    let as_it_is = as_it_is.and_then(|read| read.ok_or_else(|| missing(0)));
     if as_it_is.is_ok() {
         return as_it_is;
     }
@@ -104,7 +122,7 @@ fn payload(params: &Params<'_>) -> Result<ExecutionPayload, RpcError> {
     if fields.len() == before {
         return as_it_is;
     }
-    serde_json::from_value(Value::Object(fields))
+    ExecutionPayload::deserialize(Reader::of(Value::Object(fields), QUANTITIES))
         .map_err(|error| RpcError::invalid_params(format!("invalid argument 0: {error}")))
 }
 

@@ -3,7 +3,7 @@
 use super::answers::blob_base_fee as blob_price;
 use crate::blocks::FullBlock;
 use crate::json::{self, Array, Object};
-use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::params::{BlockRef, BlockTag, Count, Params};
 use crate::{Backend, RpcError};
 use niwaki_chain::Chain;
 use niwaki_primitives::{Header, U256};
@@ -118,7 +118,7 @@ fn percentile_index(len: usize, percentile: f64) -> usize {
 
 /// Spec: execution-apis `eth/fee_market.yaml`.
 pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let Number(count) = params.required(0)?;
+    let Count(count) = params.required(0)?;
     let newest: BlockTag = params.required(1)?;
     let percentiles: Vec<f64> = params.optional(2)?.unwrap_or_default();
     check_percentiles(&percentiles)?;

@@ -4,6 +4,7 @@ use super::answers::{self, LogPlace};
 use crate::blocks::FullBlock;
 use crate::json::Array;
 use crate::params::{BlockTag, Params};
+use crate::reading;
 use crate::{Backend, RpcError};
 use niwaki_chain::SECTION_BLOCKS;
 use niwaki_primitives::{Address, B256, Bloom, BloomInput, Log};
@@ -186,7 +187,7 @@ pub(super) fn are_of_one_block(params: &str) -> bool {
     if params.len() > SHORT_PARAMS {
         return false;
     }
-    let blocks = serde_json::from_str::<(Blocks,)>(params);
+    let blocks = reading::read::<(Blocks,)>(params);
     blocks.is_ok_and(|(blocks,)| match (blocks.from_block, blocks.to_block) {
         (Some(BlockTag::Number(from)), Some(BlockTag::Number(to))) => from == to,
         (None, None) => blocks.block_hash.is_some(),

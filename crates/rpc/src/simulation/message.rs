@@ -2,6 +2,7 @@
 
 use crate::RpcError;
 use crate::params::Number;
+use crate::quantity;
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, SignableTransaction,
     Signature, Signed, SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope,
@@ -16,10 +17,15 @@ pub(crate) struct Message {
     pub(crate) from: Option<Address>,
     pub(crate) to: Option<Address>,
     pub(crate) gas: Option<Number>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) gas_price: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) max_fee_per_gas: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) max_priority_fee_per_gas: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) max_fee_per_blob_gas: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) value: Option<U256>,
     pub(crate) nonce: Option<Number>,
     data: Option<Bytes>,
@@ -27,6 +33,7 @@ pub(crate) struct Message {
     pub(crate) access_list: Option<Vec<AccessItem>>,
     pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
     pub(crate) authorization_list: Option<Vec<SignedItem>>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) chain_id: Option<U256>,
 }
 
@@ -43,11 +50,14 @@ pub(crate) struct AccessItem {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SignedItem {
+    #[serde(deserialize_with = "quantity::required")]
     chain_id: U256,
     address: Address,
     nonce: Number,
     y_parity: Number,
+    #[serde(deserialize_with = "quantity::required")]
     r: U256,
+    #[serde(deserialize_with = "quantity::required")]
     s: U256,
 }
 

@@ -14,6 +14,6 @@ mod watched;
 
 pub(crate) use block::{Run, SimulatedBlock};
 pub(crate) use message::{AccessItem, Message};
-pub(crate) use overrides::{BlockOverrides, StateOverrides};
+pub(crate) use overrides::{BlockOverrides, StateOverrides, withdrawals};
 pub(crate) use refusal::{invalid, revert_reason, reverted, simulation_code, words};
 pub(crate) use watched::Nothing;

@@ -3,9 +3,10 @@
 use super::block::SimulatedBlock;
 use crate::RpcError;
 use crate::params::Number;
-use niwaki_primitives::{Address, B256, Bytes, Fork, Header, U256};
+use crate::quantity;
+use niwaki_primitives::{Address, B256, Bytes, Fork, Header, U256, Withdrawal};
 use niwaki_rules::ChainSpec;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// Accounts that are different.
@@ -17,6 +18,7 @@ pub(crate) struct StateOverrides(BTreeMap<Address, AccountOverride>);
 #[serde(rename_all = "camelCase", default)]
 struct AccountOverride {
     nonce: Option<Number>,
+    #[serde(deserialize_with = "quantity::optional")]
     balance: Option<U256>,
     code: Option<Bytes>,
     /// The whole storage.
@@ -99,26 +101,51 @@ impl AccountOverride {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct BlockOverrides {
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) number: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     difficulty: Option<U256>,
     pub(crate) time: Option<Number>,
     gas_limit: Option<Number>,
     fee_recipient: Option<Address>,
     prev_randao: Option<B256>,
+    #[serde(deserialize_with = "quantity::optional")]
     pub(crate) base_fee_per_gas: Option<U256>,
+    #[serde(deserialize_with = "quantity::optional")]
     blob_base_fee: Option<U256>,
     pub(crate) beacon_root: Option<B256>,
-    pub(crate) withdrawals: Option<Vec<WithdrawalItem>>,
+    #[serde(deserialize_with = "withdrawals")]
+    pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
-/// A withdrawal of a simulated block.
+/// A withdrawal of a block that is made or simulated.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WithdrawalItem {
-    pub(crate) index: Number,
-    pub(crate) validator_index: Number,
-    pub(crate) address: Address,
-    pub(crate) amount: Number,
+struct WithdrawalItem {
+    index: Number,
+    validator_index: Number,
+    address: Address,
+    /// Gwei.
+    amount: Number,
+}
+
+impl From<&WithdrawalItem> for Withdrawal {
+    fn from(item: &WithdrawalItem) -> Self {
+        Self {
+            index: item.index.0,
+            validator_index: item.validator_index.0,
+            address: item.address,
+            amount: item.amount.0,
+        }
+    }
+}
+
+/// Reads a list of withdrawals, or null.
+pub(crate) fn withdrawals<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<Withdrawal>>, D::Error> {
+    let items = Option::<Vec<WithdrawalItem>>::deserialize(deserializer)?;
+    Ok(items.map(|items| items.iter().map(Withdrawal::from).collect()))
 }
 
 impl BlockOverrides {

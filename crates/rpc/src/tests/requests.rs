@@ -2,9 +2,224 @@
 
 use super::operating::dev;
 use super::*;
+use niwaki_primitives::B256;
 
 const SENDER: &str = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
 const OTHER: &str = "0x00000000000000000000000000000000000000e9";
+
+/// What is no QUANTITY.
+const BAD: [&str; 12] = [
+    "16", "1_6", "0x1_0", "0o20", "0b1", "", "0x", "0x+1", "0x-1", "0x01", "0xg", " 0x1",
+];
+
+/// Every place where a QUANTITY is read, with `number` there.
+fn places(number: &Value) -> Vec<(&'static str, Value)> {
+    let hash = B256::ZERO;
+    let mut places = vec![
+        ("eth_getBlockByNumber", json!([number, false])),
+        ("eth_getHeaderByNumber", json!([number])),
+        ("eth_getBlockReceipts", json!([number])),
+        ("eth_getBlockTransactionCountByNumber", json!([number])),
+        ("eth_getUncleCountByBlockNumber", json!([number])),
+        (
+            "eth_getTransactionByBlockNumberAndIndex",
+            json!(["latest", number]),
+        ),
+        (
+            "eth_getTransactionByBlockHashAndIndex",
+            json!([hash, number]),
+        ),
+        (
+            "eth_getUncleByBlockNumberAndIndex",
+            json!(["latest", number]),
+        ),
+        ("eth_getBalance", json!([SENDER, number])),
+        ("eth_getBalance", json!([SENDER, {"blockNumber": number}])),
+        ("eth_getProof", json!([SENDER, [], number])),
+        ("eth_feeHistory", json!(["0x1", number])),
+        ("eth_getLogs", json!([{"fromBlock": number}])),
+        ("eth_getLogs", json!([{"toBlock": number}])),
+        ("eth_newFilter", json!([{"fromBlock": number}])),
+        ("trace_filter", json!([{"fromBlock": number}])),
+        ("trace_block", json!([number])),
+        (
+            "trace_call",
+            json!([{"to": OTHER, "value": number}, ["trace"]]),
+        ),
+        ("debug_traceBlockByNumber", json!([number])),
+        ("debug_traceCall", json!([{"to": OTHER}, number])),
+        (
+            "debug_traceCall",
+            json!([{"to": OTHER}, "latest", {"txIndex": number}]),
+        ),
+        ("debug_getRawHeader", json!([number])),
+        ("debug_setHead", json!([number])),
+        ("miner_setGasLimit", json!([number])),
+        ("miner_setMinGasPrice", json!([number])),
+        ("miner_setMinPriorityFee", json!([number])),
+        ("engine_getPayloadBodiesByRangeV1", json!([number, "0x1"])),
+        ("engine_getPayloadBodiesByRangeV1", json!(["0x1", number])),
+        ("niwaki_getBlockFigures", json!([number])),
+    ];
+    for field in [
+        "gas",
+        "gasPrice",
+        "maxFeePerGas",
+        "maxPriorityFeePerGas",
+        "maxFeePerBlobGas",
+        "value",
+        "nonce",
+        "chainId",
+    ] {
+        let message = json!({"from": SENDER, "to": OTHER, field: number});
+        places.push(("eth_call", json!([message])));
+        places.push(("eth_estimateGas", json!([message])));
+        places.push(("eth_createAccessList", json!([message])));
+        places.push(("eth_fillTransaction", json!([message])));
+        places.push((
+            "eth_simulateV1",
+            json!([{"blockStateCalls": [{"calls": [message]}]}]),
+        ));
+    }
+    for field in ["chainId", "nonce", "yParity", "r", "s"] {
+        let mut signed = json!({"chainId": "0x1", "address": OTHER, "nonce": "0x0",
+                                "yParity": "0x0", "r": "0x1", "s": "0x1"});
+        signed[field] = number.clone();
+        let message = json!({"to": OTHER, "authorizationList": [signed]});
+        places.push(("eth_call", json!([message])));
+    }
+    for field in ["balance", "nonce"] {
+        let account = json!({OTHER: {field: number}});
+        places.push(("eth_call", json!([{"to": OTHER}, "latest", account])));
+        let options = json!({"stateOverrides": account});
+        places.push(("debug_traceCall", json!([{"to": OTHER}, "latest", options])));
+    }
+    for field in [
+        "number",
+        "difficulty",
+        "time",
+        "gasLimit",
+        "baseFeePerGas",
+        "blobBaseFee",
+    ] {
+        let block = json!({ field: number });
+        places.push(("eth_call", json!([{"to": OTHER}, "latest", {}, block])));
+        places.push((
+            "eth_simulateV1",
+            json!([{"blockStateCalls": [{"blockOverrides": block}]}]),
+        ));
+    }
+    for field in ["index", "validatorIndex", "amount"] {
+        let mut withdrawal = json!({"index": "0x0", "validatorIndex": "0x0", "address": OTHER,
+                                    "amount": "0x0"});
+        withdrawal[field] = number.clone();
+        let block = json!({"blockOverrides": {"withdrawals": [withdrawal]}});
+        places.push(("eth_simulateV1", json!([{"blockStateCalls": [block]}])));
+        let attributes = json!({"timestamp": "0x1", "prevRandao": hash,
+            "suggestedFeeRecipient": OTHER, "withdrawals": [withdrawal]});
+        places.push(("engine_forkchoiceUpdatedV2", json!([choice(), attributes])));
+        places.push((
+            "engine_newPayloadV2",
+            json!([payload("withdrawals", json!([withdrawal]))]),
+        ));
+    }
+    for field in ["timestamp", "slotNumber", "targetGasLimit"] {
+        let attributes = json!({ field: number });
+        places.push(("engine_forkchoiceUpdatedV4", json!([choice(), attributes])));
+    }
+    for field in [
+        "blockNumber",
+        "gasLimit",
+        "gasUsed",
+        "timestamp",
+        "baseFeePerGas",
+        "blobGasUsed",
+        "excessBlobGas",
+        "slotNumber",
+    ] {
+        let params = json!([payload(field, number.clone()), [], hash, []]);
+        places.push(("engine_newPayloadV5", params));
+    }
+    places
+}
+
+fn choice() -> Value {
+    let zero = B256::ZERO;
+    json!({"headBlockHash": zero, "safeBlockHash": zero, "finalizedBlockHash": zero})
+}
+
+/// A payload of Amsterdam's form, with `value` in the place of `field`.
+fn payload(field: &str, value: Value) -> Value {
+    let hash = B256::ZERO;
+    let bloom = format!("0x{}", "00".repeat(256));
+    let mut payload = json!({
+        "parentHash": hash, "feeRecipient": OTHER, "stateRoot": hash, "receiptsRoot": hash,
+        "logsBloom": bloom, "prevRandao": hash, "blockNumber": "0x1", "gasLimit": "0x1",
+        "gasUsed": "0x0", "timestamp": "0x1", "extraData": "0x", "baseFeePerGas": "0x1",
+        "blockHash": hash, "transactions": [], "withdrawals": [], "blobGasUsed": "0x0",
+        "excessBlobGas": "0x0", "blockAccessList": "0xc0", "slotNumber": "0x1",
+    });
+    payload[field] = value;
+    payload
+}
+
+#[test]
+fn a_number_that_is_no_quantity_is_refused_wherever_one_is_read() {
+    let rig = dev();
+    let bad = BAD.map(|text| json!(text)).into_iter();
+    for number in bad.chain([json!(16), json!(1.5), json!(true)]) {
+        for (method, params) in places(&number) {
+            let (code, words) = rig.refusal(method, params.clone());
+            assert_eq!(code, -32602, "{method} {params}: {words}");
+        }
+    }
+}
+
+#[test]
+fn a_quantity_is_taken_in_either_letter_case_wherever_one_is_read() {
+    let rig = dev();
+    for number in ["0x0", "0xA", "0Xa"] {
+        for (method, params) in places(&json!(number)) {
+            // Out of the range of a gas limit, and chains, blocks and payloads that are not these.
+            if method == "miner_setGasLimit" {
+                continue;
+            }
+            let answer = rig.answer(method, params.clone());
+            let words = answer["error"]["message"].as_str().unwrap_or_default();
+            let is_read = ["invalid argument", "hex", "Invalid block"];
+            let refused = is_read.iter().find(|word| words.contains(**word));
+            assert_eq!(refused, None, "{method} {params}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn counts_are_taken_as_geth_besu_and_parity_take_them() {
+    let rig = dev();
+    for count in [json!(1), json!("1"), json!("0x1")] {
+        rig.result("eth_feeHistory", json!([count, "latest"]));
+        rig.result("trace_filter", json!([{"count": count, "after": count}]));
+        rig.result("txpool_besuPendingTransactions", json!([count]));
+        rig.result("trace_get", json!([B256::ZERO, [count]]));
+        let (code, _) = rig.refusal("miner_changeTargetGasLimit", json!([count]));
+        assert_eq!(code, -32602, "too low");
+    }
+    let limit = json!([30_000_000]);
+    assert_eq!(rig.result("miner_changeTargetGasLimit", limit), "Success");
+    for bad in ["", "1_6", "0x1_0", "0o20", "0x+1", "0x01", "-1", "+1"] {
+        for (method, params) in [
+            ("eth_feeHistory", json!([bad, "latest"])),
+            ("trace_filter", json!([{ "count": bad }])),
+            ("txpool_besuPendingTransactions", json!([bad])),
+            ("trace_get", json!([B256::ZERO, [bad]])),
+            ("miner_changeTargetGasLimit", json!([bad])),
+            ("debug_accountAt", json!(["latest", bad, SENDER])),
+        ] {
+            let (code, words) = rig.refusal(method, params);
+            assert_eq!(code, -32602, "{method} {bad}: {words}");
+        }
+    }
+}
 
 #[test]
 fn safe_and_finalized_are_an_error_of_every_method_before_any_is_named() {

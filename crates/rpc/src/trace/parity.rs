@@ -11,7 +11,7 @@ use crate::backend::State;
 use crate::eth::find;
 use crate::json::{Array, Object};
 use crate::methods::{Lane, Method, row};
-use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::params::{BlockRef, BlockTag, Count, Params};
 use crate::simulation::{BlockOverrides, Message, Run, SimulatedBlock, StateOverrides};
 use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
@@ -159,7 +159,7 @@ fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Ans
 /// The trace of a transaction at an address in its tree of calls.
 fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let hash = params.hash(0)?;
-    let wanted: Vec<Number> = params.required(1)?;
+    let wanted: Vec<Count> = params.required(1)?;
     let wanted: Vec<usize> = wanted
         .iter()
         .map(|index| usize::try_from(index.0).unwrap_or(usize::MAX))

@@ -7,7 +7,7 @@ use super::subject::PastBlock;
 use super::too_large;
 use super::tracers::calls;
 use crate::json::Array;
-use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::params::{BlockRef, BlockTag, Count, Params};
 use crate::{Backend, RpcError};
 use niwaki_evm::tracers::Call;
 use niwaki_primitives::Address;
@@ -26,11 +26,6 @@ struct Filter {
     after: Option<Count>,
     count: Option<Count>,
 }
-
-/// A number as a QUANTITY or in decimal.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(transparent)]
-struct Count(Number);
 
 impl Filter {
     fn takes(&self, call: &Call) -> bool {
@@ -71,7 +66,7 @@ pub(super) fn filter(
 ) -> Result<(), RpcError> {
     let filter: Filter = params.required(0)?;
     let (from, to) = filter.range(backend)?;
-    let number = |count: Option<Count>| count.map(|Count(Number(count))| count);
+    let number = |count: Option<Count>| count.map(|Count(count)| count);
     let mut skip = number(filter.after).unwrap_or(0);
     let mut left = number(filter.count).unwrap_or(u64::MAX);
     let mut list = Array::new(out);

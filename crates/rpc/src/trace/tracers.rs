@@ -7,6 +7,8 @@ use super::subject::Subject;
 use super::{MOST_ANSWER_BYTES, call_tracer, too_large};
 use crate::json::{self, Array, Object};
 use crate::outlet::Outlet;
+use crate::params::plain;
+use crate::reading;
 use crate::simulation::{Nothing, Run, SimulatedBlock};
 use crate::{Params, RpcError};
 use niwaki_evm::Failure;
@@ -108,8 +110,9 @@ impl<'p> Tracing<'p> {
 }
 
 fn options<'a, T: Deserialize<'a> + Default>(raw: &'a str) -> Result<T, RpcError> {
-    let read: Option<T> = serde_json::from_str(raw)
-        .map_err(|error| RpcError::invalid_params(format!("invalid trace options: {error}")))?;
+    let read: Option<T> = reading::read(raw).map_err(|error| {
+        RpcError::invalid_params(format!("invalid trace options: {}", plain(&error)))
+    })?;
     Ok(read.unwrap_or_default())
 }
 

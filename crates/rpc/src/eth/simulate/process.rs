@@ -13,7 +13,7 @@ use niwaki_evm::Failure;
 use niwaki_execution::Executed;
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Encodable2718, Fork, Header, Log, Receipt, StateView,
-    Transaction, TxEnvelope, Typed2718, Withdrawal, Withdrawals, rlp,
+    Transaction, TxEnvelope, Typed2718, Withdrawals, rlp,
 };
 use niwaki_rules::{
     access_list_hash, blob_gas_of, encode_access_list, next_base_fee, next_excess_blob_gas,
@@ -157,15 +157,7 @@ impl Simulation<'_> {
         let mut header = self.block.header.clone();
         let fork = self.block.spec().fork_of(&header);
         let since = |first: Fork| fork >= first;
-        let items = overrides.withdrawals.iter().flatten();
-        let withdrawals: Vec<Withdrawal> = items
-            .map(|item| Withdrawal {
-                index: item.index.0,
-                validator_index: item.validator_index.0,
-                address: item.address,
-                amount: item.amount.0,
-            })
-            .collect();
+        let withdrawals = overrides.withdrawals.clone().unwrap_or_default();
         let body = BlockBody {
             transactions,
             ommers: Vec::new(),
