@@ -235,10 +235,10 @@ impl<'de> Visitor<'de> for BlockRefVisitor {
         parse_tag(text).map(BlockRef::Tag).map_err(E::custom)
     }
 
-    /// EIP-1898.
+    /// EIP-1898. A key that is not known could have meant another block.
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BlockRef, A::Error> {
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
         struct ByObject {
             block_number: Option<BlockTag>,
             block_hash: Option<B256>,
@@ -331,6 +331,7 @@ mod tests {
                 &format!("[{{\"blockHash\":\"{hash}\",\"blockNumber\":\"0x1\"}}]"),
                 "cannot specify both BlockHash and BlockNumber",
             ),
+            ("[{\"blockNumbr\":\"0x1\"}]", "unknown field `blockNumbr`"),
             ("[\"\"]", "empty hex string"),
             ("[\"0x+1\"]", "invalid hex string"),
             ("[\"0x01\"]", "leading zero digits"),

@@ -16,9 +16,10 @@ const MOST_ALTERNATIVES: usize = 1024;
 /// Most logs of an answer.
 const MOST_LOGS: usize = 100_000;
 
-/// Which logs are wanted, and of which blocks.
+/// Which logs are wanted, and of which blocks. A key that is not known could have named the blocks, so
+/// it is refused.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct LogFilter {
     block_hash: Option<B256>,
     from_block: Option<BlockTag>,

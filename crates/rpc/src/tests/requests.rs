@@ -222,6 +222,78 @@ fn counts_are_taken_as_geth_besu_and_parity_take_them() {
 }
 
 #[test]
+fn keys_are_taken_in_any_letter_case() {
+    let rig = dev();
+    let genesis = rig.result("eth_getBlockByNumber", json!(["0x0", false]));
+    let hash = &genesis["hash"];
+    for key in ["blockHash", "blockhash", "BLOCKHASH"] {
+        assert_eq!(rig.result("eth_getLogs", json!([{ key: hash }])), json!([]));
+        // It is looked for by this hash: another one is not there.
+        let (code, words) = rig.refusal("eth_getLogs", json!([{ key: B256::repeat_byte(7) }]));
+        assert_eq!((code, words.as_str()), (-32000, "unknown block"), "{key}");
+        let (code, words) = rig.refusal("eth_getBalance", json!([SENDER, {key: B256::ZERO}]));
+        assert_eq!(
+            (code, words.as_str()),
+            (-32000, "header not found"),
+            "{key}"
+        );
+    }
+    // CALLVALUE, MSTORE(0), RETURN(0, 32).
+    let code = json!({"CODE": "0x345f5260205ff3"});
+    let call = json!({"From": SENDER, "TO": OTHER, "VALUE": "0x10"});
+    let value = rig.result("eth_call", json!([call, "latest", {OTHER: code}]));
+    assert_eq!(value, format!("0x{:064x}", 16));
+    let options = json!({"TRACER": "callTracer", "tracerconfig": {"ONLYTOPCALL": true},
+                         "stateoverrides": {OTHER: code}});
+    let trace = rig.result("debug_traceCall", json!([call, "latest", options]));
+    assert_eq!(trace["output"], format!("0x{:064x}", 16));
+    let simulated =
+        json!({"blockstatecalls": [{"CALLS": [call], "stateoverrides": {OTHER: code}}]});
+    let simulated = rig.result("eth_simulateV1", json!([simulated]));
+    assert_eq!(
+        simulated[0]["calls"][0]["returnData"],
+        format!("0x{:064x}", 16)
+    );
+}
+
+#[test]
+fn a_key_that_is_not_known_never_means_the_latest_block() {
+    let rig = dev();
+    let hash = B256::repeat_byte(7);
+    for (method, params) in [
+        ("eth_getLogs", json!([{"blockHsh": hash}])),
+        ("eth_getLogs", json!([{"from_block": "0x0"}])),
+        ("eth_newFilter", json!([{"block": "0x0"}])),
+        ("trace_filter", json!([{"from": "0x0"}])),
+        (
+            "eth_getBalance",
+            json!([SENDER, {"blockNumber": "0x0", "number": "0x0"}]),
+        ),
+        ("eth_call", json!([{"to": OTHER}, {"number": "0x0"}])),
+    ] {
+        let (code, words) = rig.refusal(method, params);
+        assert_eq!(code, -32602, "{method}");
+        assert!(words.contains("unknown field `"), "{method}: {words}");
+    }
+    // In two letter cases it is one key twice.
+    for (method, params) in [
+        (
+            "eth_getLogs",
+            r#"[{"blockHash": "0x01", "blockhash": "0x02"}]"#,
+        ),
+        ("eth_call", r#"[{"value": "0x1", "Value": "0x2"}]"#),
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let answer = rig.send(body.as_bytes()).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    // Clients send a transaction's other fields along with a call.
+    let whole = json!({"to": OTHER, "type": "0x2", "hash": hash, "v": "0x0", "yParity": "0x0"});
+    assert_eq!(rig.result("eth_call", json!([whole])), "0x");
+}
+
+#[test]
 fn safe_and_finalized_are_an_error_of_every_method_before_any_is_named() {
     let rig = dev();
     for tag in ["safe", "finalized"] {

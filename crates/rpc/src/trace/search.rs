@@ -16,8 +16,9 @@ use serde::Deserialize;
 /// Most blocks of one search.
 const MOST_BLOCKS: u64 = 1_000;
 
+/// A key that is not known could have named the blocks, so it is refused.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Filter {
     from_block: Option<BlockTag>,
     to_block: Option<BlockTag>,
