@@ -7,6 +7,8 @@
 //! the constant part can't be paid, memory beyond 2^37 bytes, a write in a static call, SSTORE at or
 //! below its sentry, a call that can't pay before it knows what its callee gets.
 //!
+//! Besu gives up elsewhere: see [`CostOrder`].
+//!
 //! The loop form of the interpreter asks for it when a tracer is told of opcodes. Nothing here
 //! changes the machine.
 
@@ -49,12 +51,25 @@ const LOG_BYTE: i64 = 8;
 /// The longest memory whose price go-ethereum computes, bytes.
 const MOST_MEMORY: u64 = 0x1f_ffff_ffe0;
 
+/// In whose order the price of an opcode is added up, which shows where gas runs out on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CostOrder {
+    /// go-ethereum's: the constant part; then all of the rest, or none of it where a part of it that comes
+    /// before a look at the state can't be paid.
+    #[default]
+    Geth,
+    /// Besu's: what needs no look at the state, the constant part and the price of the cold account
+    /// included; then what it finds there.
+    Besu,
+}
+
 /// An opcode that is about to run.
 struct Priced<'f> {
     frame: &'f Frame,
     table: &'f Table,
     world: &'f World<'static>,
     opcode: u8,
+    order: CostOrder,
     /// The part that does not depend on operands, as go-ethereum divides it.
     constant: i64,
 }
@@ -64,7 +79,7 @@ struct Priced<'f> {
 ///
 /// # Safety
 /// The frame, its code, stack and shared state must be alive, and nothing may write to them meanwhile.
-pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table) -> Option<i64> {
+pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -> Option<i64> {
     // SAFETY: `ip` points into padded code.
     let opcode = unsafe { *frame.ip };
     if !is_dynamic(opcode) || table.is_overridden(opcode) {
@@ -77,10 +92,12 @@ pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table) -> Option<i64> {
         // SAFETY: as the caller promises.
         world: unsafe { &(*frame.shared).world },
         opcode,
+        order,
         constant: constant_part(opcode, table),
     };
-    let is_payable = frame.stack_len() >= meta.input && frame.gas >= priced.constant;
-    let dynamic = is_payable.then(|| priced.dynamic()).flatten();
+    let goes_on = order == CostOrder::Besu || frame.gas >= priced.constant;
+    let is_priced = frame.stack_len() >= meta.input && goes_on;
+    let dynamic = is_priced.then(|| priced.dynamic()).flatten();
     Some(priced.constant.saturating_add(dynamic.unwrap_or(0)))
 }
 
@@ -216,8 +233,11 @@ impl Priced<'_> {
 
     fn store(&self) -> Option<i64> {
         let prices = self.table.schedule();
-        if self.frame.is_static || self.frame.gas <= prices.sstore_sentry {
+        if self.frame.is_static {
             return None;
+        }
+        if self.frame.gas <= prices.sstore_sentry {
+            return (self.order == CostOrder::Besu).then_some(prices.sstore_sentry);
         }
         let cold = self.cold_slot(prices.sstore_cold);
         if prices.has_state_gas() && self.frame.gas < cold + prices.sstore_noop {
@@ -256,50 +276,66 @@ impl Priced<'_> {
             true => prices.selfdestruct_cold,
             false => 0,
         };
-        if self.frame.gas - self.constant < cold {
-            return prices.has_state_gas().then_some(cold);
+        let left = self.frame.gas - self.constant;
+        match self.order {
+            CostOrder::Geth if left < cold => return prices.has_state_gas().then_some(cold),
+            CostOrder::Besu if self.frame.gas < self.table.static_gas(self.opcode) + cold => {
+                return Some(cold);
+            }
+            _ => {}
         }
-        let (exists, is_empty) = self.world.peek_account(&beneficiary).ok()?;
-        let creates = match prices.clears_empty {
-            true => is_empty && !self.world.has_nothing(self.frame.account),
-            false => !exists,
-        };
-        Some(match creates {
+        let moves = !self.world.has_nothing(self.frame.account);
+        Some(match self.creates(&beneficiary, moves)? {
             true => cold + prices.selfdestruct_new_account,
             false => cold,
         })
     }
 
-    /// The dynamic part of a call that fails: one that can pay what is asked before its callee's gas
-    /// is known fails no more from EIP-7702 on, since the callee gets what is left at most.
+    /// Whether the account at `address` comes into being by a CALL that moves ether or not.
+    fn creates(&self, address: &Address, moves: bool) -> Option<bool> {
+        let (exists, is_empty) = self.world.peek_account(address).ok()?;
+        Some(match self.table.schedule().clears_empty {
+            true => moves && is_empty,
+            false => !exists,
+        })
+    }
+
+    /// The dynamic part of a call.
     fn call(&self) -> Option<i64> {
-        let prices = self.table.schedule();
         let has_value = matches!(self.opcode, CALL | CALLCODE);
         let moves = has_value && !self.number(2).is_zero();
         if self.opcode == CALL && moves && self.frame.is_static {
             return None;
         }
         let address = self.word(1).to_address();
-        let cold = self.cold_account(address);
-        let left = self.frame.gas - self.constant - cold;
         let at = if has_value { 3 } else { 2 };
         let mut asked = self.memory(&[(at, at + 1), (at + 2, at + 3)])?;
         if moves {
-            asked += prices.call_value;
+            asked += self.table.schedule().call_value;
         }
+        let cold = self.cold_account(address);
+        match self.order {
+            CostOrder::Geth => self.call_as_geth(&address, moves, (cold, asked)),
+            CostOrder::Besu => self.call_as_besu(&address, moves, cold + asked),
+        }
+    }
+
+    /// A call that can pay what is asked before its callee's gas is known fails no more from EIP-150 on,
+    /// since the callee gets what is left at most.
+    fn call_as_geth(
+        &self,
+        address: &Address,
+        moves: bool,
+        (cold, mut asked): (i64, i64),
+    ) -> Option<i64> {
+        let prices = self.table.schedule();
+        let left = self.frame.gas - self.constant - cold;
         let is_early = self.opcode == CALL || prices.delegates;
         if left < 0 || is_early && left < asked {
             return None;
         }
-        if self.opcode == CALL {
-            let (exists, is_empty) = self.world.peek_account(&address).ok()?;
-            let creates = match prices.clears_empty {
-                true => moves && is_empty,
-                false => !exists,
-            };
-            if creates {
-                asked += prices.call_new_account;
-            }
+        if self.opcode == CALL && self.creates(address, moves)? {
+            asked += prices.call_new_account;
         }
         if prices.delegates && left < asked {
             return None;
@@ -313,6 +349,23 @@ impl Priced<'_> {
             (Err(_), false) => return None,
         };
         Some(cold.saturating_add(asked).saturating_add(given))
+    }
+
+    /// The gas of the callee is no cost from EIP-150 on.
+    fn call_as_besu(&self, address: &Address, moves: bool, asked: i64) -> Option<i64> {
+        let prices = self.table.schedule();
+        let given = match prices.all_but_one_64th {
+            true => 0,
+            false => i64::try_from(self.number(0)).unwrap_or(i64::MAX),
+        };
+        let asked = asked.saturating_add(given);
+        if self.frame.gas - self.constant < asked || self.opcode != CALL {
+            return Some(asked);
+        }
+        Some(match self.creates(address, moves)? {
+            true => asked.saturating_add(prices.call_new_account),
+            false => asked,
+        })
     }
 }
 

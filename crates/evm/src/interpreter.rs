@@ -336,9 +336,10 @@ pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (
             table,
             memory,
         };
+        let order = tracer.cost_order();
         loop {
             r.save();
-            let (gas, full_cost) = (r.gas, full_cost(&*frame, table));
+            let (gas, full_cost) = (r.gas, full_cost(&*frame, table, order));
             tracer.step(&crate::tracer::Step::new(&*frame, table));
             let goes_on = (table.stepped[*r.ip as usize])(&mut r);
             let handed = (*frame).request.as_ref().map_or(0, |request| request.gas);

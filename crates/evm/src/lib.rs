@@ -44,6 +44,7 @@ pub use arena::forget_hashes;
 pub use canary::dispatch_is_flat;
 pub use code::{Code, delegation, fuse_later, set_runs_to_be_hot};
 pub use code_cache::{fuse_hot_codes, set_code_cache_bytes};
+pub use cost::CostOrder;
 pub use env::{BlockEnv, Message, Outcome, Target, TxEnv};
 pub use evm::Evm;
 pub use frame::{Exit, Halt};

@@ -1,6 +1,7 @@
 //! Watching a run: opcode by opcode, or call by call.
 
 use crate::{
+    cost::CostOrder,
     frame::{Exit, Frame, Halt},
     table::Table,
 };
@@ -21,6 +22,11 @@ pub trait Tracer {
     /// wants calls only is as fast as one without.
     fn wants_steps(&self) -> bool {
         true
+    }
+
+    /// In whose order the price of an opcode that fails is added up; asked at the start of every frame.
+    fn cost_order(&self) -> CostOrder {
+        CostOrder::Geth
     }
 
     /// Whether the run is to end now, without result; asked after every opcode that is told, and
@@ -48,7 +54,7 @@ pub trait Tracer {
 
     /// The opcode has run: gas left in its frame, and gas that it has handed to a callee (stipend
     /// included), which is gone from the former. Of an opcode that fails, `gas_left` is the gas before it
-    /// less its price in full, as go-ethereum's traces have it: below zero if that is more than there was.
+    /// less its price as [`Tracer::cost_order`] has it: below zero if that is more than there was.
     fn step_end(&mut self, gas_left: i64, handed: i64) {
         let _ = (gas_left, handed);
     }

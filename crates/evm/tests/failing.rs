@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use niwaki_evm::{
-    BlockEnv, Evm, Exit, Message, Outcome, Table, Target, Tracer, TxEnv,
+    BlockEnv, CostOrder, Evm, Exit, Message, Outcome, Step, Table, Target, Tracer, TxEnv,
     tracers::{Eip3155, Eip3155End, Shown, Touched},
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
@@ -173,6 +173,50 @@ fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
     // CALL(gas 10000, other, value 0), of which nothing is held back before EIP-150.
     let call = format!("60006000600060006000{PUSH_OTHER}612710f1");
     check(Fork::Frontier, &[("CALL", &call, 21, 5_000, 10_040)]);
+}
+
+/// Keeps the cost of the last opcode, in Besu's order.
+#[derive(Default)]
+struct AsBesu {
+    gas: i64,
+    cost: i64,
+}
+
+impl Tracer for AsBesu {
+    fn cost_order(&self) -> CostOrder {
+        CostOrder::Besu
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        self.gas = step.gas();
+    }
+
+    fn step_end(&mut self, gas_left: i64, _: i64) {
+        self.cost = self.gas - gas_left;
+    }
+}
+
+#[test]
+fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
+    let balance = format!("{PUSH_NOBODY}31");
+    let destruct = format!("{PUSH_NOBODY}ff");
+    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    let frontier = format!("60006000600060006000{PUSH_OTHER}612710f1");
+    for (fork, code, gas, cost) in [
+        (Fork::Osaka, balance.as_str(), 3 + 50, 2_600),
+        (Fork::Osaka, &destruct, 3 + 7_599, 7_600),
+        (Fork::Osaka, &destruct, 3 + 7_600, 32_600),
+        (Fork::Istanbul, &destruct, 3 + 4_999, 5_000),
+        (Fork::Osaka, &call, 21 + 11_599, 11_600),
+        (Fork::Osaka, &call, 21 + 11_600, 36_600),
+        (Fork::Frontier, &frontier, 21 + 5_000, 10_040),
+        (Fork::Osaka, "6001600155", 6 + 2_300, 2_300),
+        (Fork::Osaka, "60205f5ff0", 7 + 500, 32_005),
+    ] {
+        let mut tracer = AsBesu::default();
+        run(fork, code, gas, &mut tracer);
+        assert_eq!(tracer.cost, cost, "{fork} {code} {gas}");
+    }
 }
 
 #[test]

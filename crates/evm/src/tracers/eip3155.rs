@@ -7,6 +7,7 @@
 //! price in full, whatever there was. [`Form::Besu`] writes them as Besu's tool does.
 
 use crate::{
+    cost::CostOrder,
     frame::Exit,
     tracer::{Step, Tracer},
 };
@@ -276,6 +277,13 @@ pub fn besu_words(halt: &str) -> String {
 }
 
 impl<W: Write> Tracer for Eip3155<W> {
+    fn cost_order(&self) -> CostOrder {
+        match self.shown.form {
+            Form::Eip3155 => CostOrder::Geth,
+            Form::Besu { .. } => CostOrder::Besu,
+        }
+    }
+
     fn step(&mut self, step: &Step<'_>) {
         self.flush(None);
         let besu = self.shown.form != Form::Eip3155;

@@ -349,11 +349,9 @@ fn calls_are_traced_upon_a_state_and_one_upon_another() {
     assert_eq!(many[2]["output"], json!(format!("{:#066x}", 2)));
 }
 
-/// What Besu's own answers have of it differently: an opcode that ran out of gas costs what it had
-/// asked for before its memory, and messages of one `trace_callMany` are transactions of their own.
-const OTHER_COSTS: [&str; 7] = [
-    "trace_call_20_0_vmTrace.json",
-    "trace_rawTransaction_20_0_vmTrace.json",
+/// What Besu's own answers have of it differently: messages of one `trace_callMany` are transactions of
+/// their own.
+const OTHER_COSTS: [&str; 5] = [
     "trace_callMany_04_vmTrace.json",
     "trace_callMany_0e_vmTrace.json",
     "trace_callMany_15_vmTrace.json",

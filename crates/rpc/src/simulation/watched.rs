@@ -1,6 +1,6 @@
 //! A tracer that ends a run when nobody waits for it any more, and keeps why it failed.
 
-use niwaki_evm::{Entered, Failure, Left, Step, Tracer};
+use niwaki_evm::{CostOrder, Entered, Failure, Left, Step, Tracer};
 use niwaki_primitives::Log;
 use std::time::Instant;
 
@@ -54,6 +54,10 @@ impl Tracer for Watched<'_> {
 
     fn wants_steps(&self) -> bool {
         self.inner.wants_steps()
+    }
+
+    fn cost_order(&self) -> CostOrder {
+        self.inner.cost_order()
     }
 
     fn stops(&mut self) -> bool {

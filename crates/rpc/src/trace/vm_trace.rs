@@ -11,7 +11,7 @@ use super::{MOST_ANSWER_BYTES, too_large};
 use crate::RpcError;
 use crate::json::{self, Array, Object};
 use crate::outlet::Outlet;
-use niwaki_evm::{CallKind, Entered, Failure, Halt, Left, Step, Tracer};
+use niwaki_evm::{CallKind, CostOrder, Entered, Failure, Halt, Left, Step, Tracer};
 use niwaki_primitives::U256;
 use std::time::Instant;
 
@@ -272,6 +272,10 @@ fn is_refused(failure: Option<Failure>) -> bool {
 }
 
 impl Tracer for VmTracer<'_> {
+    fn cost_order(&self) -> CostOrder {
+        CostOrder::Besu
+    }
+
     fn step(&mut self, step: &Step<'_>) {
         if step.is_code_empty() {
             return;
