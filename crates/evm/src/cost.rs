@@ -14,7 +14,7 @@
 
 use crate::{
     frame::Frame,
-    gas::Sstore as Rule,
+    gas::{Sstore as Rule, WARM_ACCESS},
     ops::storage::{legacy_price, net_price},
     table::Table,
     word::Word,
@@ -74,16 +74,18 @@ struct Priced<'f> {
     constant: i64,
 }
 
-/// What the opcode at which `frame` stands costs; `None` where its static gas says it already, and
-/// for an opcode of a host's own.
+/// What the opcode at which `frame` stands costs; `None` for an opcode of a host's own.
 ///
 /// # Safety
 /// The frame, its code, stack and shared state must be alive, and nothing may write to them meanwhile.
 pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -> Option<i64> {
     // SAFETY: `ip` points into padded code.
     let opcode = unsafe { *frame.ip };
-    if !is_dynamic(opcode) || table.is_overridden(opcode) {
+    if table.is_overridden(opcode) {
         return None;
+    }
+    if !is_dynamic(opcode) {
+        return Some(table.static_gas(opcode));
     }
     let meta = table.meta(opcode)?;
     let priced = Priced {
@@ -130,7 +132,7 @@ fn constant_part(opcode: u8, table: &Table) -> i64 {
         EXP | LOG0..=LOG4 => 0,
         SLOAD if fork >= Fork::Berlin => 0,
         SELFDESTRUCT if fork < Fork::Berlin => 0,
-        EXTCODESIZE | EXTCODECOPY if fork >= Fork::Amsterdam => crate::gas::WARM_ACCESS,
+        EXTCODESIZE | EXTCODECOPY if fork >= Fork::Amsterdam => WARM_ACCESS,
         _ => table.static_gas(opcode),
     }
 }
@@ -321,7 +323,7 @@ impl Priced<'_> {
     }
 
     /// A call that can pay what is asked before its callee's gas is known fails no more from EIP-150 on,
-    /// since the callee gets what is left at most.
+    /// since the callee gets what is left at most; and from EIP-7702 on one that can't has no price.
     fn call_as_geth(
         &self,
         address: &Address,
@@ -330,15 +332,11 @@ impl Priced<'_> {
     ) -> Option<i64> {
         let prices = self.table.schedule();
         let left = self.frame.gas - self.constant - cold;
-        let is_early = self.opcode == CALL || prices.delegates;
-        if left < 0 || is_early && left < asked {
+        if prices.delegates || left < 0 || self.opcode == CALL && left < asked {
             return None;
         }
         if self.opcode == CALL && self.creates(address, moves)? {
             asked += prices.call_new_account;
-        }
-        if prices.delegates && left < asked {
-            return None;
         }
         let wanted = i64::try_from(self.number(0));
         let most = left.saturating_sub(asked);
@@ -358,13 +356,21 @@ impl Priced<'_> {
             true => 0,
             false => i64::try_from(self.number(0)).unwrap_or(i64::MAX),
         };
-        let asked = asked.saturating_add(given);
-        if self.frame.gas - self.constant < asked || self.opcode != CALL {
+        let mut asked = asked.saturating_add(given);
+        let left = self.frame.gas - self.constant;
+        if left < asked {
             return Some(asked);
         }
-        Some(match self.creates(address, moves)? {
-            true => asked.saturating_add(prices.call_new_account),
-            false => asked,
+        if self.opcode == CALL && self.creates(address, moves)? {
+            asked = asked.saturating_add(prices.call_new_account);
+        }
+        if left < asked || !prices.delegates {
+            return Some(asked);
+        }
+        let delegate = self.world.peek_delegate(address).ok()?;
+        Some(match delegate {
+            Some(delegate) => asked + WARM_ACCESS + self.cold_account(delegate),
+            None => asked,
         })
     }
 }

@@ -12,14 +12,23 @@ use niwaki_testkit::{MemoryAccount, MemoryState};
 const CALLEE: Address = Address::repeat_byte(0xc0);
 /// Has a balance and code that writes: `SSTORE(1, 1)`.
 const OTHER: Address = Address::repeat_byte(0x0e);
-/// PUSH20 of that account, and of one that does not exist.
+/// Delegates to the one before.
+const DELEGATING: Address = Address::repeat_byte(0x0d);
+const PUSH_DELEGATING: &str = "730d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d";
+/// PUSH20 of the account that writes, and of one that does not exist.
 const PUSH_OTHER: &str = "730e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
 const PUSH_NOBODY: &str = "7300000000000000000000000000000000000000f2";
 
 /// Runs `code` (hex) with so much gas.
 fn run(fork: Fork, code: &str, gas: u64, tracer: &mut dyn Tracer) -> Outcome {
     let mut state = MemoryState::default();
-    for (address, code) in [(CALLEE, code), (OTHER, "600160015500")] {
+    let delegation = format!("ef0100{}", hex::encode(OTHER));
+    let codes = [
+        (CALLEE, code),
+        (OTHER, "600160015500"),
+        (DELEGATING, &delegation),
+    ];
+    for (address, code) in codes {
         let account = MemoryAccount {
             balance: U256::from(1_000),
             code: Bytes::from(hex::decode(code).unwrap()).into(),
@@ -153,12 +162,15 @@ fn sstore_costs_nothing_where_the_stipend_must_be_left() {
 fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
     // CALL(gas 0, nobody, value 1).
     let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    let delegating = format!("6000600060006000{PUSH_DELEGATING}5afa");
     check(
         Fork::Osaka,
         &[
             ("CALL", &call, 21, 2_599, 100),
             ("CALL", &call, 21, 10_000, 100),
             ("CALL", &call, 21, 36_599, 100),
+            // The account is there, the one that it delegates to can't be paid.
+            ("STATICCALL", &delegating, 17, 5_199, 100),
         ],
     );
     check(
@@ -201,6 +213,7 @@ fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
     let balance = format!("{PUSH_NOBODY}31");
     let destruct = format!("{PUSH_NOBODY}ff");
     let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    let delegating = format!("6000600060006000{PUSH_DELEGATING}5afa");
     let frontier = format!("60006000600060006000{PUSH_OTHER}612710f1");
     for (fork, code, gas, cost) in [
         (Fork::Osaka, balance.as_str(), 3 + 50, 2_600),
@@ -209,6 +222,7 @@ fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
         (Fork::Istanbul, &destruct, 3 + 4_999, 5_000),
         (Fork::Osaka, &call, 21 + 11_599, 11_600),
         (Fork::Osaka, &call, 21 + 11_600, 36_600),
+        (Fork::Osaka, &delegating, 17 + 5_199, 5_200),
         (Fork::Frontier, &frontier, 21 + 5_000, 10_040),
         (Fork::Osaka, "6001600155", 6 + 2_300, 2_300),
         (Fork::Osaka, "60205f5ff0", 7 + 500, 32_005),
@@ -246,17 +260,25 @@ fn memory_beyond_any_price_and_a_stack_too_short_cost_the_constant_part() {
 
 #[test]
 fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
-    // STATICCALL(all but a 64th, other), then INVALID, so that the run fails.
-    let mut lines = Eip3155::new(Shown::default(), Vec::new());
-    let code = format!("60006000600060006000{PUSH_OTHER}5afafe");
-    run(Fork::Osaka, &code, 50_000, &mut lines);
-    let text = String::from_utf8(lines.end().clone()).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    let lines: Vec<serde_json::Value> = lines.collect();
-    let store = lines.iter().find(|line| line["opName"] == "SSTORE");
-    let store = store.unwrap();
-    assert_eq!(store["gasCost"], "0x0");
-    assert_eq!(store["error"], "write in a static context");
+    // STATICCALL(all but a 64th, the caller itself): with 32 bytes of input it writes.
+    for (name, code, cost) in [
+        ("SSTORE", "5f5f55", "0x0"),
+        ("TSTORE", "5f5f5d", "0x64"),
+        ("LOG1", "5f60205fa1", "0x3f1"),
+        ("CREATE", "5f5f5ff0", "0x7d00"),
+        ("SELFDESTRUCT", "5fff", "0x1388"),
+    ] {
+        let mut lines = Eip3155::new(Shown::default(), Vec::new());
+        let code = format!("36600d575f5f60205f305afa005b{code}");
+        run(Fork::Osaka, &code, 90_000, &mut lines);
+        let text = String::from_utf8(lines.end().clone()).unwrap();
+        let mut lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let write = lines.find(|line| line["opName"] == name).unwrap();
+        assert_eq!(write["gasCost"], cost, "{write}");
+        assert_eq!(write["error"], "write in a static context");
+    }
 }
 
 #[test]

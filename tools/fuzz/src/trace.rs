@@ -85,13 +85,13 @@ impl Tracer for Lines {
     }
 
     /// A creation may fail after its code has returned, which no opcode is to blame for.
-    fn frame_end(&mut self, depth: usize, _gas: i64, _output: &[u8], error: Option<String>) {
+    fn frame_end(&mut self, depth: usize, gas: i64, _output: &[u8], error: Option<String>) {
         let last = self
             .lines
             .last_mut()
             .filter(|last| last.depth == depth as u64);
         if let (Some(last), Some(_)) = (last, error) {
-            last.failed |= last.op != RETURN || last.stack.len() < 2;
+            last.failed |= gas < 0 || last.op != RETURN || last.stack.len() < 2;
         }
     }
 }

@@ -2,6 +2,7 @@
 //! list. Tracers price an opcode with it before the opcode runs.
 
 use super::{AccountId, World};
+use crate::code::delegation;
 use niwaki_primitives::{Address, Fault, U256};
 
 impl World<'_> {
@@ -64,6 +65,24 @@ impl World<'_> {
             account.is_some(),
             account.is_none_or(|account| account.is_empty()),
         ))
+    }
+
+    /// Whose code runs for the account at `address`, if it delegates (EIP-7702).
+    ///
+    /// # Errors
+    /// A [`Fault`] of the view.
+    pub(crate) fn peek_delegate(&self, address: &Address) -> Result<Option<Address>, Fault> {
+        let account = match self.id_of(address) {
+            Some(id) => self.record(id).current,
+            None => self.view.account(address)?.unwrap_or_default(),
+        };
+        if !account.has_code() {
+            return Ok(None);
+        }
+        Ok(match self.code_ids.get(&account.code_hash) {
+            Some(known) => self.code_at(*known).delegate(),
+            None => delegation(&self.view.code(&account.code_hash)?),
+        })
     }
 
     /// Whether an account has no wei.
