@@ -1,61 +1,32 @@
 //! Flags from elsewhere than the command line: environment, TOML file, profile.
 //!
 //! The command line comes first, then the environment (`NIWAKI_*`, `BESU_*`), then the file, then
-//! the profile, then the default. All of them name the same flags, so whatever is not on the
-//! command line is put there, in front of what is; clap reads the rest. Flags of Besu's that mean
-//! nothing here are taken out again, with a word.
+//! the profile, then the default. All of them name the same flags, so what is not on the command
+//! line is put there, in front of what is; clap reads the rest. Options of Besu's that have no
+//! effect here are taken out, and the operator is told of each.
 
-use clap::{Arg, Command};
+mod besu;
+mod file;
+mod flags;
+mod refusal;
+mod words;
+
+use clap::Command;
 use eyre::{Result, WrapErr, eyre};
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use file::Entry;
+use flags::{EXCLUSIVE, Known};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use toml::{Table, Value};
-
-/// Besu's flags that mean nothing here, and whether they are followed by a value.
-const WITHOUT_MEANING: &[(&str, bool)] = &[
-    ("Xbonsai-full-flat-db-enabled", true),
-    ("Xplugin-rocksdb-background-thread-count", true),
-    ("Xplugin-rocksdb-cache-capacity", true),
-    ("Xplugin-rocksdb-max-open-files", true),
-    ("Xsecp-native-enabled", true),
-    ("bonsai-historical-block-limit", true),
-    ("bonsai-limit-trie-logs-enabled", true),
-    ("bonsai-parallel-state-root-computation-enabled", true),
-    ("bonsai-trie-logs-pruning-window-size", true),
-    ("bootnodes", true),
-    ("cache-last-block-headers", true),
-    ("cache-last-blocks", true),
-    ("discovery-enabled", true),
-    ("identity", true),
-    ("key-value-storage", true),
-    ("max-peers", true),
-    ("metrics-category", true),
-    ("metrics-protocol", true),
-    ("nat-method", true),
-    ("node-private-key-file", true),
-    ("p2p-enabled", true),
-    ("p2p-host", true),
-    ("p2p-interface", true),
-    ("p2p-port", true),
-    ("plugins", true),
-    ("receipt-compaction-enabled", true),
-    ("remote-connections-limit-enabled", true),
-    ("remote-connections-max-percentage", true),
-    ("revert-reason-enabled", true),
-    ("security-module", true),
-    ("static-nodes-file", true),
-    ("sync-min-peers", true),
-    ("sync-mode", true),
-    ("version-compatibility-protection", true),
-];
+use words::{Words, attached};
 
 /// What the profiles of this name set, as a file would; lower case.
 fn profile(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
+        "none" => "",
         "dev" => "network = 'dev'",
         "staker" => "network = 'mainnet'",
-        "minimalist_staker" => "network = 'mainnet'\ndata-storage-format = 'BONSAI'",
+        "minimalist_staker" => "data-storage-format = 'BONSAI'",
         "enterprise" | "private" => {
             "tx-pool = 'SEQUENCED'\ntx-pool-no-local-priority = true\n\
              tx-pool-limit-by-account-percentage = 0.15\nrpc-http-max-active-connections = 300\n\
@@ -67,28 +38,71 @@ fn profile(name: &str) -> Option<&'static str> {
 }
 
 const PROFILES: &str =
-    "DEV, STAKER, MINIMALIST_STAKER, ENTERPRISE (or PRIVATE), PERFORMANCE, PERFORMANCE_RPC";
+    "DEV, STAKER, MINIMALIST_STAKER, ENTERPRISE (or PRIVATE), PERFORMANCE, PERFORMANCE_RPC, NONE";
 
-/// The arguments with all that environment, file and profile add.
-pub(crate) fn merge(command: &Command, arguments: Vec<OsString>) -> Result<Vec<OsString>> {
-    let mut merged = Merged::new(command, arguments);
-    merged.leave_out();
-    merged.add_environment();
-    if let Some(file) = merged.value_of("config-file") {
-        let table = read_file(Path::new(&file))?;
-        merged.add_table(&table, &format!("the configuration file {file}"))?;
+/// Something about the configuration that an operator is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Whether the node does less, or something else, than it was asked for.
+    pub(crate) is_warning: bool,
+    /// A sentence in small letters.
+    pub(crate) text: String,
+}
+
+/// The command line with all that environment, file and profile add.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// For clap, the name of the program first.
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) notes: Vec<Note>,
+    /// Where the flags come from that were not typed.
+    origins: BTreeMap<String, String>,
+}
+
+impl Merged {
+    /// What clap refuses, in one sentence.
+    pub(crate) fn explain(&self, error: &clap::Error) -> String {
+        let mut text = refusal::sentence(error);
+        let flag = refusal::flag_of(error);
+        if let Some(origin) = flag.and_then(|flag| self.origins.get(&flag)) {
+            text = format!("{text} ({origin})");
+        }
+        text
     }
-    if let Some(name) = merged.value_of("profile") {
+}
+
+/// Merges the words of the command line with what `environment`, file and profile add.
+pub(crate) fn merge(
+    command: &Command,
+    arguments: Vec<OsString>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Merged> {
+    let mut words = arguments.into_iter();
+    let program = words.next().unwrap_or_else(|| "niwaki".into());
+    let Words { rest, typed } = words::read(command, words.collect())?;
+    let mut sources = Sources::new(command);
+    for flag in typed {
+        let origin = Origin {
+            level: Level::Typed,
+            text: format!("--{}", flag.name),
+        };
+        sources.add(flag.known, flag.value.unwrap_or_default(), origin)?;
+    }
+    sources.add_environment(environment)?;
+    if let Some(path) = sources.value_of("config-file") {
+        let path = PathBuf::from(path);
+        let place = format!("the configuration file {}", path.display());
+        sources.add_file(&read_file(&path, &place)?, &place, Level::File)?;
+    }
+    if let Some(name) = sources.value_of("profile") {
+        let name = name.to_string_lossy();
         let text = match profile(&name) {
             Some(text) => text.to_owned(),
             None => external_profile(&name)?,
         };
-        let table: Table = text
-            .parse()
-            .wrap_err_with(|| format!("the profile {name}"))?;
-        merged.add_table(&table, &format!("the profile {name}"))?;
+        sources.add_file(&text, &format!("the profile {name}"), Level::Profile)?;
     }
-    Ok(merged.arguments)
+    Ok(sources.merged(program, rest))
 }
 
 /// A profile of the operator's own: a file in the folder `profiles`.
@@ -102,257 +116,209 @@ fn external_profile(name: &str) -> Result<String> {
     })
 }
 
-/// Checks a configuration file by itself.
-pub(crate) fn validate(command: &Command, file: &Path) -> Result<()> {
-    let mut merged = Merged::new(command, vec!["niwaki".into()]);
-    merged.add_table(
-        &read_file(file)?,
-        &format!("the configuration file {}", file.display()),
-    )?;
-    command
-        .clone()
-        .try_get_matches_from(merged.arguments)
-        .map(drop)
-        .map_err(|error| eyre!("{error}"))
+/// Checks a configuration file by itself; what an operator is to know of it.
+pub(crate) fn validate(command: &Command, file: &Path) -> Result<Vec<Note>> {
+    let place = format!("the configuration file {}", file.display());
+    let mut sources = Sources::new(command);
+    sources.add_file(&read_file(file, &place)?, &place, Level::File)?;
+    let merged = sources.merged("niwaki".into(), Vec::new());
+    match command.clone().try_get_matches_from(&merged.arguments) {
+        Ok(_) => Ok(merged.notes),
+        Err(error) => Err(eyre!("{}", merged.explain(&error))),
+    }
 }
 
-fn read_file(path: &Path) -> Result<Table> {
-    let text = std::fs::read_to_string(path)
-        .wrap_err_with(|| format!("can't read the configuration file {}", path.display()))?;
-    text.parse()
-        .wrap_err_with(|| format!("the configuration file {} is not TOML", path.display()))
+fn read_file(path: &Path, place: &str) -> Result<String> {
+    std::fs::read_to_string(path).wrap_err_with(|| format!("can't read {place}"))
 }
 
-struct Merged<'c> {
+/// Where a value comes from, what counts more first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Typed,
+    Environment,
+    File,
+    Profile,
+}
+
+/// Where a value comes from, in words.
+#[derive(Clone, Debug)]
+struct Origin {
+    level: Level,
+    text: String,
+}
+
+/// What was given so far, from the sources that count more to those that count less.
+struct Sources<'c> {
     command: &'c Command,
-    arguments: Vec<OsString>,
-    given: BTreeSet<String>,
+    given: BTreeMap<&'c str, (OsString, Origin)>,
+    notes: Vec<Note>,
 }
 
-impl<'c> Merged<'c> {
-    fn new(command: &'c Command, arguments: Vec<OsString>) -> Self {
-        let mut merged = Self {
+impl<'c> Sources<'c> {
+    fn new(command: &'c Command) -> Self {
+        Self {
             command,
-            arguments,
-            given: BTreeSet::new(),
-        };
-        for index in 0..merged.arguments.len() {
-            if let Some((name, _)) = merged.flag_at(index) {
-                let name = merged.canonical(&name).unwrap_or(name);
-                merged.given.insert(name);
-            }
+            given: BTreeMap::new(),
+            notes: Vec::new(),
         }
-        merged
     }
 
-    /// Name and value of the flag at `index`, if there is one; the value only if it is attached.
-    fn flag_at(&self, index: usize) -> Option<(String, Option<String>)> {
-        let text = self.arguments.get(index)?.to_str()?.strip_prefix("--")?;
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text, None),
-        };
-        (!name.is_empty()).then(|| (name.to_owned(), value))
+    fn value_of(&self, name: &str) -> Option<OsString> {
+        let (value, _) = self.given.get(name)?;
+        (!value.is_empty()).then(|| value.clone())
     }
 
-    /// The value of a flag that is on the command line by now.
-    fn value_of(&self, wanted: &str) -> Option<String> {
-        (0..self.arguments.len()).find_map(|index| {
-            let (name, value) = self.flag_at(index)?;
-            let next = self.arguments.get(index + 1);
-            let value = value.or_else(|| next?.to_str().map(str::to_owned));
-            value.filter(|_| name == wanted)
-        })
+    fn note(&mut self, is_warning: bool, text: String) {
+        self.notes.push(Note { is_warning, text });
     }
 
-    /// Takes out what means nothing here.
-    fn leave_out(&mut self) {
-        let mut index = 0;
-        while index < self.arguments.len() {
-            let flag = self.flag_at(index).and_then(|(name, value)| {
-                let known = WITHOUT_MEANING.iter().find(|(known, _)| *known == name)?;
-                Some((known, value))
-            });
-            let Some(((name, has_value), value)) = flag else {
-                index += 1;
+    /// Adds a value unless a source that counts more has one.
+    fn add(&mut self, known: Known<'c>, value: OsString, origin: Origin) -> Result<()> {
+        let name = known.name();
+        if self.given.contains_key(name) {
+            return Ok(());
+        }
+        if let Known::Besu(row) = known {
+            let text = format!("{} has no effect: {}", origin.text, row.why);
+            // A switch that stands alone is on.
+            let is_risky = row.is_risky(&value.to_string_lossy());
+            self.note(is_risky, text);
+        } else if self.gives_way(name, &origin)? {
+            return Ok(());
+        }
+        self.given.insert(name, (value, origin));
+        Ok(())
+    }
+
+    /// Whether a flag that excludes `name` counts instead of it. If `name` counts, the other goes.
+    fn gives_way(&mut self, name: &str, origin: &Origin) -> Result<bool> {
+        for (first, second) in EXCLUSIVE {
+            let rival = match name {
+                name if name == first => second,
+                name if name == second => first,
+                _ => continue,
+            };
+            let Some((_, theirs)) = self.given.get(rival) else {
                 continue;
             };
-            eprintln!("note: --{name} has no effect here");
-            self.arguments.remove(index);
-            let next = self.arguments.get(index).and_then(|next| next.to_str());
-            let is_value = next.is_some_and(|next| !next.starts_with('-'));
-            if *has_value && value.is_none() && is_value {
-                self.arguments.remove(index);
+            if theirs.level != origin.level {
+                let text = format!("{} gives way to {}", origin.text, theirs.text);
+                self.note(false, text);
+                return Ok(true);
             }
+            if origin.level == Level::Typed {
+                return Err(eyre!(
+                    "{} and {} exclude each other; leave one of them out",
+                    theirs.text,
+                    origin.text
+                ));
+            }
+            if name == second {
+                let text = format!("{} gives way to {}", origin.text, theirs.text);
+                self.note(true, text);
+                return Ok(true);
+            }
+            let text = format!("{} gives way to {}", theirs.text, origin.text);
+            self.note(true, text);
+            self.given.remove(rival);
         }
+        Ok(false)
     }
 
-    fn flags(&self) -> impl Iterator<Item = &'c Arg> + use<'c> {
-        let has_name = |arg: &&Arg| arg.get_long().is_some();
-        self.command.get_arguments().filter(has_name)
-    }
-
-    /// The name of the flag that is also called `name`.
-    fn canonical(&self, name: &str) -> Option<String> {
-        let found = self.flags().find(|arg| {
-            let aliases = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long() == Some(name) || aliases.contains(&name)
+    fn add_environment(&mut self, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<()> {
+        let ours = flags::flags(self.command).flat_map(|arg| {
+            let known = Known::Flag(arg);
+            flags::names(arg).map(move |name| (known, name))
         });
-        found?.get_long().map(str::to_owned)
-    }
-
-    /// Adds a flag unless something before it has given it.
-    fn add(&mut self, name: &str, value: &str) {
-        if self.given.insert(name.to_owned()) {
-            self.arguments.insert(1, format!("--{name}={value}").into());
-        }
-    }
-
-    fn add_environment(&mut self) {
-        let names: Vec<_> = self.flags().filter_map(Arg::get_long).collect();
-        for name in names {
-            let variable = name.replace('-', "_").to_ascii_uppercase();
-            let value = ["NIWAKI", "BESU"]
-                .iter()
-                .find_map(|prefix| std::env::var(format!("{prefix}_{variable}")).ok());
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                self.add(name, &value);
+        let besus = besu::ROWS.iter().map(|row| (Known::Besu(row), row.name));
+        for (known, name) in ours.chain(besus) {
+            let name = name.replace('-', "_").to_ascii_uppercase();
+            for prefix in ["NIWAKI", "BESU"] {
+                let variable = format!("{prefix}_{name}");
+                let Some(value) = environment(&variable).filter(|value| !value.is_empty()) else {
+                    continue;
+                };
+                let origin = Origin {
+                    level: Level::Environment,
+                    text: format!("the environment variable {variable}"),
+                };
+                let value = known.normalized(&value, &origin.text)?;
+                self.add(known, value, origin)?;
             }
-        }
-    }
-
-    fn add_table(&mut self, table: &Table, place: &str) -> Result<()> {
-        for (key, value) in table {
-            if WITHOUT_MEANING
-                .iter()
-                .any(|(name, _)| *name == key.as_str())
-            {
-                eprintln!("note: {key} in {place} has no effect here");
-                continue;
-            }
-            let name = self.canonical(key).ok_or_else(|| {
-                eyre!(
-                    "{place} has the key {key}, which no flag has{}",
-                    self.nearest(key)
-                )
-            })?;
-            let text = text_of(value).ok_or_else(|| {
-                eyre!("{place} gives {key} a {}; give it a string, a number, true or false, or a list of them", value.type_str())
-            })?;
-            self.add(&name, &text);
         }
         Ok(())
     }
 
-    fn nearest(&self, key: &str) -> String {
-        let names = self.flags().filter_map(Arg::get_long);
-        let scored = names.map(|name| (strsim::jaro_winkler(name, key), name));
-        let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
-        match best.filter(|(score, _)| *score > 0.8) {
-            Some((_, name)) => format!("; did you mean {name}?"),
-            None => "; `niwaki --help` lists them".to_owned(),
+    fn add_file(&mut self, text: &str, place: &str, level: Level) -> Result<()> {
+        let entries = file::entries(text, place)?;
+        for (at, entry) in entries.iter().enumerate() {
+            let key = entry.key.as_str();
+            let known = Known::find(self.command, key).ok_or_else(|| {
+                let nearest = flags::nearest(self.command, key);
+                let spot = &entry.spot;
+                eyre!("{place} has the key {key} in {spot}, which no flag has{nearest}")
+            })?;
+            let others = entries.get(..at).unwrap_or_default();
+            if let Some(other) = others.iter().find(|other| other.key == key) {
+                return Err(eyre!(
+                    "{place} gives {key} twice, in {} and in {}; keep one of them",
+                    other.spot,
+                    entry.spot
+                ));
+            }
+            let is_alias = key != known.name();
+            if is_alias && entries.iter().any(|other| other.key == known.name()) {
+                let text = format!("{key} in {place} gives way to {} there", known.name());
+                self.note(false, text);
+                continue;
+            }
+            let origin = Origin {
+                level,
+                text: format!("{key} in {place}, {}", entry.spot),
+            };
+            if let Some(value) = value_of(known, entry, &origin)? {
+                let value = known.normalized(&value, &origin.text)?;
+                self.add(known, value, origin)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Everything for clap, what was typed last.
+    fn merged(self, program: OsString, rest: Vec<OsString>) -> Merged {
+        let mut merged = Merged {
+            arguments: vec![program],
+            notes: self.notes,
+            origins: BTreeMap::new(),
+        };
+        for (name, (value, origin)) in self.given {
+            if origin.level != Level::Typed && besu::find(name).is_none() {
+                merged.arguments.push(attached(name, &value));
+                merged.origins.insert(name.to_owned(), origin.text);
+            }
+        }
+        merged.arguments.extend(rest);
+        merged
     }
 }
 
-/// A value as the command line has it; a list with commas.
-fn text_of(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::String(text) => text.clone(),
-        Value::Integer(number) => number.to_string(),
-        Value::Float(number) => number.to_string(),
-        Value::Boolean(flag) => flag.to_string(),
-        Value::Array(items) => {
-            let items: Option<Vec<String>> = items.iter().map(text_of).collect();
-            items?.join(",")
-        }
-        Value::Datetime(_) | Value::Table(_) => return None,
-    })
+/// The value of an entry; `None` for an empty list that changes nothing.
+fn value_of(known: Known<'_>, entry: &Entry, origin: &Origin) -> Result<Option<OsString>> {
+    let Known::Flag(arg) = known else {
+        return Ok(Some(entry.values.join(",").into()));
+    };
+    match entry.values.as_slice() {
+        [] if flags::is_list(arg) && arg.get_default_values().is_empty() => Ok(None),
+        [value] => Ok(Some(OsStr::new(value).to_owned())),
+        values if flags::is_list(arg) => Ok(Some(values.join(",").into())),
+        values => Err(eyre!(
+            "{} has {} values; it takes one",
+            origin.text,
+            values.len()
+        )),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::Options;
-    use clap::CommandFactory;
-
-    fn merged(arguments: &[&str]) -> Result<Vec<String>> {
-        let arguments = ["niwaki"].iter().chain(arguments);
-        let merged = merge(&Options::command(), arguments.map(OsString::from).collect())?;
-        Ok(merged
-            .into_iter()
-            .map(|text| text.into_string().unwrap())
-            .collect())
-    }
-
-    fn file(text: &str) -> tempfile::NamedTempFile {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), text).unwrap();
-        file
-    }
-
-    #[test]
-    fn the_command_line_comes_before_the_file_and_the_file_before_the_profile() {
-        let file =
-            file("rpc-http-port = 1234\nrpc-http-api = ['ETH', 'DEBUG']\ntx-pool-max-size = 7");
-        let path = file.path().to_str().unwrap();
-        let found = merged(&[
-            "--config-file",
-            path,
-            "--rpc-http-port=99",
-            "--profile=enterprise",
-        ])
-        .unwrap();
-        let has = |text: &str| found.iter().any(|argument| argument == text);
-        assert!(
-            has("--rpc-http-port=99") && !has("--rpc-http-port=1234"),
-            "{found:?}"
-        );
-        assert!(has("--rpc-http-api=ETH,DEBUG"), "{found:?}");
-        assert!(has("--tx-pool=SEQUENCED"), "{found:?}");
-        assert!(has("--tx-pool-max-size=7"), "{found:?}");
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused_with_the_nearest_name() {
-        let unknown = file("rpc-http-prot = 1");
-        let error = merged(&["--config-file", unknown.path().to_str().unwrap()]).unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("did you mean rpc-http-port?"), "{text}");
-        let table = file("[rpc-http-port]\na = 1");
-        let error = merged(&["--config-file", table.path().to_str().unwrap()]).unwrap_err();
-        assert!(
-            error.to_string().contains("gives rpc-http-port a table"),
-            "{error}"
-        );
-        let error = merged(&["--profile", "fast"]).unwrap_err();
-        assert!(error.to_string().contains("MINIMALIST_STAKER"), "{error}");
-    }
-
-    #[test]
-    fn what_means_nothing_here_is_left_out_with_its_value() {
-        let found = merged(&[
-            "--sync-mode",
-            "FULL",
-            "--p2p-enabled=false",
-            "--rpc-http-enabled",
-        ]);
-        assert_eq!(found.unwrap(), ["niwaki", "--rpc-http-enabled"]);
-    }
-
-    #[test]
-    fn every_profile_names_flags_that_there_are() {
-        let names = [
-            "dev",
-            "staker",
-            "minimalist_staker",
-            "enterprise",
-            "private",
-            "performance",
-            "performance_rpc",
-        ];
-        for name in names {
-            merged(&["--profile", name]).unwrap();
-        }
-    }
-}
+mod tests;

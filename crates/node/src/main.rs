@@ -20,7 +20,9 @@ mod stop;
 mod storage;
 mod summary;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
+use config::Note;
 use eyre::{Result, eyre};
 use niwaki_crypto::Preference;
 use options::{BlocksCommand, Command, Options, PasswordCommand, StorageCommand};
@@ -39,6 +41,8 @@ enum Ending {
     Bad,
     /// Stopped on request before the end.
     Interrupted,
+    /// The command line can't be followed.
+    Misused,
 }
 
 fn main() -> ExitCode {
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Ok(Ending::Bad) => ExitCode::FAILURE,
         // What a shell reports of a program that Ctrl-C ended.
         Ok(Ending::Interrupted) => ExitCode::from(130),
+        Ok(Ending::Misused) => ExitCode::from(2),
         Err(error) => {
             notice::tell_failure(&error);
             ExitCode::FAILURE
@@ -57,13 +62,37 @@ fn main() -> ExitCode {
 /// Reads the command line, with what environment, configuration file and profile add to it.
 fn begin() -> Result<Ending> {
     let command = Options::command();
-    let arguments = config::merge(&command, std::env::args_os().collect())?;
-    let matches = command.get_matches_from(arguments);
-    let options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    run_command(&options)
+    let merged = config::merge(&command, std::env::args_os().collect(), &|name| {
+        std::env::var_os(name)
+    })?;
+    let parsed = command.try_get_matches_from(&merged.arguments);
+    match parsed.and_then(|matches| Options::from_arg_matches(&matches)) {
+        Ok(options) => run_command(&options, &merged.notes),
+        Err(error) if is_help(error.kind()) => error.exit(),
+        Err(error) => {
+            eprintln!("niwaki: {}", merged.explain(&error));
+            Ok(Ending::Misused)
+        }
+    }
 }
 
-fn run_command(options: &Options) -> Result<Ending> {
+/// Whether clap prints what was asked for, not what is wrong.
+fn is_help(kind: ErrorKind) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    matches!(
+        kind,
+        DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion
+    )
+}
+
+/// Tells of the configuration where there is no log.
+fn print_notes(notes: &[Note]) {
+    for note in notes {
+        eprintln!("note: {}", note.text);
+    }
+}
+
+fn run_command(options: &Options, notes: &[Note]) -> Result<Ending> {
     niwaki_crypto::install(Preference::Auto)?;
     if !niwaki_evm::dispatch_is_flat() {
         return Err(eyre!(
@@ -71,8 +100,11 @@ fn run_command(options: &Options) -> Result<Ending> {
              tail calls into jumps; build with --release and the pinned toolchain"
         ));
     }
+    if options.command.is_some() {
+        print_notes(notes);
+    }
     match &options.command {
-        None => run::run(options),
+        None => run::run(options, notes),
         Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
@@ -80,7 +112,10 @@ fn run_command(options: &Options) -> Result<Ending> {
         Some(Command::Man(wanted)) => shell::man(wanted),
         Some(Command::Storage(command)) => run_storage(options, command),
         Some(Command::ValidateConfig(validate)) => {
-            config::validate(&Options::command(), &validate.config_file)?;
+            print_notes(&config::validate(
+                &Options::command(),
+                &validate.config_file,
+            )?);
             println!(
                 "{}: every key is known and takes its value",
                 validate.config_file.display()

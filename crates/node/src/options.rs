@@ -21,13 +21,7 @@ pub(crate) use storage::{
 #[command(name = "niwaki", version, max_term_width = 100)]
 pub(crate) struct Options {
     /// Folder of the database; created if it is absent [default: niwaki in the user's data folder].
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "NIWAKI_DATA_PATH",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_path: Option<PathBuf>,
 
     /// The chain, by name [default: mainnet].
@@ -35,21 +29,12 @@ pub(crate) struct Options {
         long,
         global = true,
         value_name = "NAME",
-        env = "NIWAKI_NETWORK",
-        value_parser = parse_network,
-        conflicts_with = "genesis_file",
-        hide_env_values = true
+        value_parser = parse_network
     )]
     pub(crate) network: Option<Network>,
 
-    /// The chain, by a genesis file as geth or Besu write it.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "NIWAKI_GENESIS_FILE",
-        hide_env_values = true
-    )]
+    /// The chain, by a genesis file as geth or Besu write it; instead of --network.
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) genesis_file: Option<PathBuf>,
 
     /// Memory for all caches and buffers together, such as 2G [default: a quarter of the machine's, at
@@ -58,9 +43,7 @@ pub(crate) struct Options {
         long,
         global = true,
         value_name = "BYTES",
-        env = "NIWAKI_MEMORY_BUDGET",
-        value_parser = MemoryBudget::parse,
-        hide_env_values = true
+        value_parser = MemoryBudget::parse
     )]
     pub(crate) memory_budget: Option<MemoryBudget>,
 

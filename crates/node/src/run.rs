@@ -18,6 +18,7 @@ mod watch;
 pub(crate) use servers::OPERATOR_SOCKET;
 
 use crate::Ending;
+use crate::config::Note;
 use crate::open::{data_path, open_chain};
 use crate::options::{NodeOptions, Options, PoolFlavor};
 use crate::stop::Stop;
@@ -44,9 +45,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const STAKERS_GAS_LIMIT: u64 = 60_000_000;
 
 /// Runs the node.
-pub(crate) fn run(options: &Options) -> Result<Ending> {
+pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
     let node = &options.node;
     let log_switch = logs::install(&node.operation)?;
+    log_notes(notes);
     let stop = Stop::listen()?;
     banner::write_program(&identity());
     let data_path = data_path(options)?;
@@ -108,6 +110,16 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     chain.sync()?;
     info!("Stopped: everything is on disk");
     Ok(Ending::Done)
+}
+
+/// Tells of the configuration.
+fn log_notes(notes: &[Note]) {
+    for note in notes {
+        match note.is_warning {
+            true => warn!("{}", note.text),
+            false => info!("{}", note.text),
+        }
+    }
 }
 
 /// Loads the trusted setup where there are blobs or will be, behind all else: it takes seconds of one

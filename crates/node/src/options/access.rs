@@ -124,26 +124,17 @@ pub(crate) struct SocketTlsFlags {
     /// This node's key and certificates: PKCS #12, or PEM with all of them in one file.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_ws_ssl_keystore_file: Option<PathBuf>,
-    /// Taken for Besu's sake: what a file is, is read from it. JKS is refused.
-    #[arg(long, value_name = "TYPE", value_parser = store_type)]
+    /// Taken for Besu's sake: what a file is, is read from it. JKS is refused when it is read.
+    #[arg(long, value_name = "TYPE")]
     pub(crate) rpc_ws_ssl_keystore_type: Option<String>,
     /// The password of the key store; other users of the machine may see it here.
-    #[arg(
-        long,
-        value_name = "PASSWORD",
-        conflicts_with = "rpc_ws_ssl_keystore_password_file"
-    )]
+    #[arg(long, value_name = "PASSWORD")]
     pub(crate) rpc_ws_ssl_keystore_password: Option<String>,
     /// The file with the password of the key store.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_ws_ssl_keystore_password_file: Option<PathBuf>,
     /// This node's key, PEM; in the place of a key store.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "rpc_ws_ssl_cert_file",
-        conflicts_with = "rpc_ws_ssl_keystore_file"
-    )]
+    #[arg(long, value_name = "FILE", requires = "rpc_ws_ssl_cert_file")]
     pub(crate) rpc_ws_ssl_key_file: Option<PathBuf>,
     /// Its certificate, and those of who signed it, PEM.
     #[arg(long, value_name = "FILE", requires = "rpc_ws_ssl_key_file")]
@@ -155,33 +146,17 @@ pub(crate) struct SocketTlsFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_ws_ssl_truststore_file: Option<PathBuf>,
     /// Taken for Besu's sake, as that of the key store.
-    #[arg(long, value_name = "TYPE", value_parser = store_type)]
+    #[arg(long, value_name = "TYPE")]
     pub(crate) rpc_ws_ssl_truststore_type: Option<String>,
     /// The password of the trusted certificates' file.
-    #[arg(
-        long,
-        value_name = "PASSWORD",
-        conflicts_with = "rpc_ws_ssl_truststore_password_file"
-    )]
+    #[arg(long, value_name = "PASSWORD")]
     pub(crate) rpc_ws_ssl_truststore_password: Option<String>,
     /// The file with that password.
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_ws_ssl_truststore_password_file: Option<PathBuf>,
     /// Certificates that are trusted, PEM; in the place of such a store.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "rpc_ws_ssl_truststore_file"
-    )]
+    #[arg(long, value_name = "FILE")]
     pub(crate) rpc_ws_ssl_trustcert_file: Option<PathBuf>,
-}
-
-fn store_type(name: &str) -> Result<String, String> {
-    let known = ["PKCS12", "PEM", "JKS"];
-    match known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("choose of {}", known.join(", "))),
-    }
 }
 
 fn algorithm(name: &str) -> Result<TokenAlgorithm, String> {

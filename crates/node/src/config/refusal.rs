@@ -1,0 +1,39 @@
+//! What clap refuses, in one sentence.
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue};
+
+/// The flag that an error is about, without its dashes.
+pub(super) fn flag_of(error: &Error) -> Option<String> {
+    let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = text.strip_prefix("--")?;
+    let end = name.find([' ', '=', '[']).unwrap_or(name.len());
+    name.get(..end).map(str::to_owned)
+}
+
+/// What is wrong and what to do, without the summary of every flag that clap puts below.
+pub(super) fn sentence(error: &Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim);
+    let told = lines.take_while(|line| !line.starts_with("Usage:"));
+    let mut sentence = String::new();
+    for line in told {
+        let (mark, line) = match line.strip_prefix("tip: ") {
+            Some(tip) => ("; ", tip),
+            None => (" ", line),
+        };
+        if line.is_empty() || line.starts_with("For more information") {
+            continue;
+        }
+        if !sentence.is_empty() {
+            sentence.push_str(mark);
+        }
+        sentence.push_str(line);
+    }
+    match sentence.strip_prefix("error: ") {
+        Some(rest) => rest.to_owned(),
+        None => sentence,
+    }
+}
