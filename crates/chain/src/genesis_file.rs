@@ -14,7 +14,7 @@ use alloy_primitives::keccak256;
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault, Header};
 use niwaki_rules::{
-    AllocItem, ChainSpec, Genesis, GenesisError, GenesisHead, ReadError, read_genesis,
+    AllocItem, ChainSpec, Genesis, GenesisHead, ReadError, read_genesis,
 };
 use niwaki_state::{GenesisLoad, LoadError, StateOptions, WorldState};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, is_data_path};
@@ -402,15 +402,15 @@ fn add(load: &mut GenesisLoad<'_>, item: &AllocItem) -> Result<(), OpenError> {
 
 fn refusal(error: LoadError) -> OpenError {
     match error {
-        LoadError::AccountTwice(address) => GenesisError::address_twice(&address).into(),
-        LoadError::SlotTwice { address, slot } => GenesisError::DuplicateKey {
-            at: format!("alloc.{address}.storage"),
-            first: format!("the slot with hash {slot}"),
-            second: "the same slot again".to_owned(),
-        }
-        .into(),
         LoadError::Stopped => OpenError::Stopped,
         LoadError::Fault(fault) => fault.into(),
+        // Of a genesis file the last one counts, so this can only be in runs that were damaged.
+        LoadError::AccountTwice(_) | LoadError::SlotTwice { .. } => Fault::Corrupt {
+            segment: "loading",
+            key: "of a record".to_owned(),
+            reason: format!("{error}; the same command begins anew"),
+        }
+        .into(),
     }
 }
 

@@ -30,7 +30,7 @@ pub enum GenesisError {
         /// What the parser found.
         reason: String,
     },
-    /// A key is written twice, perhaps in different letter case.
+    /// An object is written twice, perhaps in different letter case.
     #[error("genesis: {at} has both {first} and {second}; keep one of them")]
     DuplicateKey {
         /// Which part of the file.
@@ -72,26 +72,6 @@ pub enum GenesisError {
     /// The compact form of an alloc is damaged.
     #[error("genesis: the compact alloc is damaged: {0}")]
     Alloc(String),
-}
-
-impl GenesisError {
-    /// Two accounts of one address.
-    pub fn address_twice(address: &Address) -> Self {
-        Self::DuplicateKey {
-            at: "alloc".to_owned(),
-            first: address.to_string(),
-            second: "the same address again".to_owned(),
-        }
-    }
-
-    /// Two values of one slot.
-    pub fn slot_twice(address: &Address, slot: &U256) -> Self {
-        Self::DuplicateKey {
-            at: format!("alloc.{address}.storage"),
-            first: format!("{slot:#x}"),
-            second: "the same slot again".to_owned(),
-        }
-    }
 }
 
 /// A genesis but for its alloc: the chain's parameters and the fields of its first header.
@@ -158,8 +138,8 @@ pub struct Genesis {
 }
 
 impl Genesis {
-    /// Parses a genesis file in geth's or Besu's form. Keys may be in any letter case; keys that
-    /// neither client gives a meaning to consensus are ignored. [`read_genesis`] does not hold the
+    /// Parses a genesis file in geth's or Besu's form. Keys may be in any letter case, and of what is
+    /// written twice the last one counts, as with both clients; keys that neither client gives a meaning to consensus are ignored. [`read_genesis`] does not hold the
     /// alloc in memory.
     ///
     /// # Errors
@@ -177,7 +157,10 @@ impl Genesis {
         mut text: &[u8],
     ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
         let mut gathered = stream::Gathered::default();
-        let outcome = read_genesis(&mut text, &mut |item| gathered.take(item));
+        let outcome = read_genesis(&mut text, &mut |item| {
+            gathered.take(item);
+            true
+        });
         gathered.finish(outcome)
     }
 
@@ -209,8 +192,13 @@ impl Genesis {
 fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisError> {
     let timestamp = root.u64("timestamp")?.unwrap_or(0);
     let number = root.u64("number")?.unwrap_or(0);
-    let difficulty = root.u256("difficulty")?.unwrap_or_default();
-    let Some(gas_limit) = root.u64("gasLimit")? else {
+    let difficulty = root.hex_u256("difficulty")?.unwrap_or_default();
+    let gas_limit = match root.u64("gasLimit")? {
+        Some(limit) => Some(limit),
+        // Besu's other name for it.
+        None => root.u64("gasTarget")?,
+    };
+    let Some(gas_limit) = gas_limit else {
         return Err(GenesisError::Missing {
             key: "gasLimit",
             why: "blocks after genesis derive theirs from it",
@@ -241,16 +229,16 @@ fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisEr
         timestamp,
         extra_data: root.bytes("extraData")?.unwrap_or_default(),
         mix_hash,
-        nonce: B64::from(root.u64("nonce")?.unwrap_or(0)),
+        nonce: B64::from(root.hex_u64("nonce")?.unwrap_or(0)),
         base_fee_per_gas: since(Fork::London).then_some(base_fee),
         withdrawals_root: since(Fork::Shanghai).then_some(EMPTY_ROOT_HASH),
-        blob_gas_used: since(Fork::Cancun).then_some(root.u64("blobGasUsed")?.unwrap_or(0)),
-        excess_blob_gas: since(Fork::Cancun).then_some(root.u64("excessBlobGas")?.unwrap_or(0)),
+        blob_gas_used: since(Fork::Cancun).then_some(root.hex_u64("blobGasUsed")?.unwrap_or(0)),
+        excess_blob_gas: since(Fork::Cancun).then_some(root.hex_u64("excessBlobGas")?.unwrap_or(0)),
         parent_beacon_block_root: since(Fork::Cancun)
             .then_some(root.b256("parentBeaconBlockRoot")?.unwrap_or_default()),
         requests_hash: since(Fork::Prague).then(|| requests_hash(&[])),
         block_access_list_hash: since(Fork::Amsterdam).then(|| keccak256([0xc0])),
-        slot_number: since(Fork::Amsterdam).then_some(root.u64("slotNumber")?.unwrap_or(0)),
+        slot_number: since(Fork::Amsterdam).then_some(root.hex_u64("slotNumber")?.unwrap_or(0)),
         ..Header::default()
     })
 }

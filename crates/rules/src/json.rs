@@ -7,8 +7,10 @@
 
 use crate::genesis::GenesisError;
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A JSON object whose values have not been parsed yet.
 pub(crate) struct Object<'a> {
@@ -16,28 +18,42 @@ pub(crate) struct Object<'a> {
     fields: BTreeMap<String, (String, &'a RawValue)>,
 }
 
-impl<'a> Object<'a> {
-    /// Parses the text of an object. `path` names it in errors.
-    pub(crate) fn parse(path: &str, text: &'a str) -> Result<Self, GenesisError> {
-        let raw: BTreeMap<String, &'a RawValue> =
-            serde_json::from_str(text).map_err(|error| GenesisError::Json {
-                at: at(path),
-                reason: error.to_string(),
-            })?;
-        let mut fields = BTreeMap::new();
-        for (key, value) in raw {
-            let lower = key.to_ascii_lowercase();
-            if let Some((other, _)) = fields.insert(lower, (key.clone(), value)) {
-                return Err(GenesisError::DuplicateKey {
-                    at: at(path),
-                    first: other,
-                    second: key,
-                });
-            }
+/// The members of a JSON object in their order.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self(Vec::new()))
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for Members<'a> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some(member) = map.next_entry()? {
+            self.0.push(member);
         }
+        Ok(self)
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Parses the text of an object. `path` names it in errors. Of a key that stands there several
+    /// times, perhaps in different letter case, the last one counts, as with geth and Besu.
+    pub(crate) fn parse(path: &str, text: &'a str) -> Result<Self, GenesisError> {
+        let Members(members) = serde_json::from_str(text).map_err(|error| GenesisError::Json {
+            at: at(path),
+            reason: error.to_string(),
+        })?;
+        let named = |(key, value): (String, &'a RawValue)| (key.to_ascii_lowercase(), (key, value));
         Ok(Self {
             path: path.to_owned(),
-            fields,
+            fields: members.into_iter().map(named).collect(),
         })
     }
 
@@ -91,16 +107,24 @@ impl<'a> Object<'a> {
 
     /// The unsigned number under `key`, of up to 64 bits.
     pub(crate) fn u64(&self, key: &str) -> Result<Option<u64>, GenesisError> {
-        self.value(key, |text| {
-            u64::try_from(parse_u256(text)?).map_err(|_| "does not fit in 64 bits".to_owned())
-        })
+        self.value(key, |text| narrow(parse_u256(text)?))
+    }
+
+    /// As [`Self::u256`], of a key that Besu reads as hex digits without `0x` too.
+    pub(crate) fn hex_u256(&self, key: &str) -> Result<Option<U256>, GenesisError> {
+        self.value(key, parse_hex_u256)
+    }
+
+    /// As [`Self::u64`], of a key that Besu reads as hex digits without `0x` too.
+    pub(crate) fn hex_u64(&self, key: &str) -> Result<Option<u64>, GenesisError> {
+        self.value(key, |text| narrow(parse_hex_u256(text)?))
     }
 
     /// The boolean under `key`; `"true"` and `"false"` count.
     pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, GenesisError> {
         self.value(key, |text| match unquote(text) {
-            "true" => Ok(true),
-            "false" => Ok(false),
+            text if text.eq_ignore_ascii_case("true") => Ok(true),
+            text if text.eq_ignore_ascii_case("false") => Ok(false),
             _ => Err("is not true or false".to_owned()),
         })
     }
@@ -178,10 +202,30 @@ fn unquote(text: &str) -> &str {
         .unwrap_or(text)
 }
 
+/// `text` without the mark of a hex number; `None` if it has none.
+fn without_0x(text: &str) -> Option<&str> {
+    text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
+}
+
+pub(crate) fn narrow(number: U256) -> Result<u64, String> {
+    u64::try_from(number).map_err(|_| "does not fit in 64 bits".to_owned())
+}
+
+/// As [`parse_u256`], and hex digits without `0x` if one of them is a letter. Without a letter they
+/// are decimal, as with geth.
+pub(crate) fn parse_hex_u256(text: &str) -> Result<U256, String> {
+    let digits = unquote(text);
+    let has_letter = digits.bytes().any(|byte| byte.is_ascii_alphabetic());
+    match padded(digits) {
+        Some(word) if has_letter => Ok(word.into()),
+        _ => parse_u256(text),
+    }
+}
+
 /// A number: `12`, `"12"`, `"0x0c"`, `"0x"` (zero).
 pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
     let text = unquote(text);
-    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+    if let Some(digits) = without_0x(text) {
         if digits.is_empty() {
             return Ok(U256::ZERO);
         }
@@ -202,7 +246,7 @@ pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
 /// An address with or without `0x`, in any letter case.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     let mut address = Address::ZERO;
-    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let digits = without_0x(text).unwrap_or(text);
     if digits.len() == 40 && hex::decode_to_slice(digits, address.as_mut_slice()).is_ok() {
         return Ok(address);
     }
@@ -212,7 +256,8 @@ pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
 
 /// Bytes in hex with or without `0x`.
 pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, String> {
-    hex::decode(unquote(text))
+    let text = unquote(text);
+    hex::decode(without_0x(text).unwrap_or(text))
         .map(Bytes::from)
         .map_err(|error| format!("is not hex: {error}"))
 }
@@ -220,7 +265,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, String> {
 /// Up to 32 bytes in hex, with or without `0x`, filled with zeros on the left.
 pub(crate) fn parse_b256(text: &str) -> Result<B256, String> {
     let text = unquote(text);
-    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let digits = without_0x(text).unwrap_or(text);
     padded(digits).ok_or_else(|| "is not hex of at most 32 bytes".to_owned())
 }
 
@@ -278,7 +323,28 @@ mod tests {
     }
 
     #[test]
-    fn two_keys_that_differ_in_case_only_are_refused() {
-        assert!(Object::parse("", r#"{"mixHash": 1, "mixhash": 2}"#).is_err());
+    fn of_a_key_that_stands_there_several_times_the_last_counts() {
+        let text = r#"{"mixHash": 1, "MIXHASH": 3, "mixhash": 2, "a": 1, "a": 2}"#;
+        let object = Object::parse("", text).unwrap();
+        assert_eq!(object.u64("mixHash"), Ok(Some(2)));
+        assert_eq!(object.u64("a"), Ok(Some(2)));
+    }
+
+    #[test]
+    fn hex_without_its_mark_is_read_where_nothing_else_can_be_meant() {
+        for (text, number) in [
+            ("\"ff\"", 255),
+            ("\"00FF\"", 255),
+            ("\"42\"", 42),
+            ("\"0x42\"", 66),
+        ] {
+            assert_eq!(parse_hex_u256(text), Ok(U256::from(number)), "{text}");
+        }
+        assert!(parse_hex_u256("\"fg\"").is_err() && parse_hex_u256("true").is_err());
+        let address = "00000000000000000000000000000000000000Aa";
+        let marked = format!("0X{address}");
+        assert_eq!(parse_address(address), parse_address(&marked));
+        assert_eq!(parse_bytes("\"0XaB\"").unwrap()[..], [0xab]);
+        assert_eq!(parse_b256("0Xf").unwrap()[31], 15);
     }
 }

@@ -5,6 +5,7 @@
 //! accounts, and of slots in one account. It refuses to know where the accounts come from.
 
 mod kept;
+mod out;
 mod sorter;
 
 use crate::WorldState;
@@ -15,12 +16,13 @@ use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
 use niwaki_storage::{Batch, Database, Segment};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
+use out::{Out, write_all};
 use sorter::{Merge, Record, Sorter};
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 pub use kept::KeptLoad;
 
@@ -39,23 +41,29 @@ const SHALLOW_NIBBLES: usize = 3;
 /// Between two reports of progress.
 const RECORDS_PER_REPORT: u64 = 4096;
 
-/// The first byte of a record's key, and what stands between account and slot.
+/// The first byte of a record's key, and what stands behind the hash of an account.
 const CODE: u8 = 0;
 const ACCOUNT: u8 = 1;
+/// An account, or a slot, that comes once.
 const ITSELF: u8 = 0;
 const SLOT: u8 = 1;
+/// The same of a genesis file, which may have an address several times; the last one counts. The
+/// value begins with a number: how many accounts stand before this one.
+const NUMBERED: u8 = 2;
+const NUMBERED_SLOT: u8 = 3;
+const NUMBER_BYTES: usize = 4;
 
 /// Why a state was not loaded.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// An account was given twice.
-    #[error("account {0} is given twice")]
-    AccountTwice(Address),
-    /// A slot was given twice.
-    #[error("account {address} has the slot of hash {slot} twice")]
+    /// An account that comes once was given twice.
+    #[error("the account with key {0} is given twice")]
+    AccountTwice(B256),
+    /// A slot that comes once was given twice.
+    #[error("the account with key {account} has the slot with key {slot} twice")]
     SlotTwice {
-        /// Whose it is.
-        address: Address,
+        /// The key of the account that it is of.
+        account: B256,
         /// The hash of its number.
         slot: B256,
     },
@@ -77,6 +85,8 @@ pub struct GenesisLoad<'a> {
     sorter: Sorter,
     /// The address hashed last: an account's slots come one after the other.
     owner: (Address, B256),
+    /// How many accounts of a genesis file were added.
+    number: u32,
 }
 
 impl WorldState {
@@ -154,24 +164,25 @@ impl<'a> GenesisLoad<'a> {
             is_written,
             sorter,
             owner: (nobody, keccak256(nobody)),
+            number: 0,
         }
     }
 
-    /// Adds a slot of an account that is added before or after; one that is zero is left out.
+    /// Adds a slot of the account that is added next. The last value of a slot counts; zero is none.
     ///
     /// # Errors
     /// A [`Fault`] of the disk.
     pub fn add_slot(&mut self, address: &Address, slot: &U256, value: &U256) -> Result<(), Fault> {
-        if value.is_zero() {
-            return Ok(());
-        }
         let owner = self.hashed(address);
         let slot = keccak256(B256::from(*slot));
-        let key = [&[ACCOUNT][..], owner.as_slice(), &[SLOT], slot.as_slice()];
-        self.sorter.push(&key, &encode_value(value))
+        let kind = &[NUMBERED_SLOT];
+        let key = [&[ACCOUNT][..], owner.as_slice(), kind, slot.as_slice()];
+        let value = [&self.number.to_be_bytes()[..], &encode_value(value)].concat();
+        self.sorter.push(&key, &value)
     }
 
-    /// Adds an account but for its storage.
+    /// Adds an account but for its storage, which was added before it. Of several with one address the
+    /// last one counts, with no more than its own storage.
     ///
     /// # Errors
     /// A [`Fault`] of the disk.
@@ -194,8 +205,10 @@ impl<'a> GenesisLoad<'a> {
             code_hash,
         };
         let key = self.hashed(address);
-        let value = [address.as_slice(), &encode_account(&flat)].concat();
-        let key = [&[ACCOUNT][..], key.as_slice(), &[ITSELF]];
+        let value = [&self.number.to_be_bytes()[..], &encode_account(&flat)].concat();
+        // No file has so many accounts.
+        self.number = self.number.saturating_add(1);
+        let key = [&[ACCOUNT][..], key.as_slice(), &[NUMBERED]];
         self.sorter.push(&key, &value)
     }
 
@@ -320,43 +333,6 @@ fn clear_folder(database: &Database, is_written: bool) -> Result<(), Fault> {
     }
 }
 
-/// Writes batches as they come. A failure ends the coming.
-fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
-    batches.iter().try_for_each(|batch| database.ingest(batch))
-}
-
-/// Where rows go: gathered, then handed to the thread that writes them.
-struct Out {
-    batch: RefCell<Batch>,
-    /// `None` if nothing is to be written.
-    sender: Option<SyncSender<Batch>>,
-    /// How many batches were handed over.
-    cuts: Cell<u64>,
-    /// The writer has failed, and says why when it is joined.
-    is_broken: Cell<bool>,
-}
-
-impl Out {
-    fn put(&self, segment: Segment, key: &[&[u8]], value: &[u8]) {
-        self.batch.borrow_mut().put_parts(segment, key, &[value]);
-    }
-
-    /// Hands the batch over if it has at least `bytes`.
-    fn hand_over(&self, bytes: usize) {
-        if self.batch.borrow().bytes() < bytes {
-            return;
-        }
-        self.cuts.set(self.cuts.get() + 1);
-        match &self.sender {
-            Some(sender) => {
-                let sent = sender.send(self.batch.take());
-                self.is_broken.set(sent.is_err());
-            }
-            None => self.batch.borrow_mut().clear(),
-        }
-    }
-}
-
 /// The nibbles by which rows are kept together: all rows below them are in one batch.
 fn group(key: &B256) -> u16 {
     u16::from_be_bytes([key[0], key[1]])
@@ -366,10 +342,16 @@ fn group(key: &B256) -> u16 {
 fn is_record(record: &Record) -> bool {
     match record.key.split_first() {
         Some((&CODE, hash)) => hash.len() == 32,
-        Some((&ACCOUNT, rest)) if rest.len() == 33 => {
-            rest[32] == ITSELF && record.value.len() >= size_of::<Address>()
-        }
-        Some((&ACCOUNT, rest)) => rest.len() == 65 && rest[32] == SLOT,
+        Some((&ACCOUNT, rest)) if rest.len() == 33 => match rest[32] {
+            ITSELF => record.value.len() >= size_of::<Address>(),
+            NUMBERED => record.value.len() >= NUMBER_BYTES,
+            _ => false,
+        },
+        Some((&ACCOUNT, rest)) if rest.len() == 65 => match rest[32] {
+            SLOT => true,
+            NUMBERED_SLOT => record.value.len() >= NUMBER_BYTES,
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -473,30 +455,44 @@ impl Pass<'_, '_> {
         let bad = |record: &Record, reason: &str| corrupt(Segment::Accounts, &record.key, reason);
         let (key, kind) = (&self.record.key[1..33], self.record.key[33]);
         let key = B256::from_slice(key);
-        if kind != ITSELF {
-            return Err(bad(&self.record, "a slot of no account was loaded").into());
-        }
-        let (address, slim) = self.record.value.split_at(size_of::<Address>());
-        let address = Address::from_slice(address);
-        let mut account =
-            decode_account(slim).map_err(|error| bad(&self.record, &error.to_string()))?;
-        self.advance(out)?;
-        if self.has_record && self.record.key[1..33] == key[..] {
-            if self.record.key[33] == ITSELF {
-                return Err(LoadError::AccountTwice(address));
+        let head_bytes = match kind {
+            ITSELF => size_of::<Address>(),
+            NUMBERED => NUMBER_BYTES,
+            _ => return Err(bad(&self.record, "a slot of no account was loaded").into()),
+        };
+        let (mut number, mut account);
+        loop {
+            let (head, slim) = self.record.value.split_at(head_bytes);
+            number = (kind == NUMBERED).then(|| head.to_vec());
+            account =
+                decode_account(slim).map_err(|error| bad(&self.record, &error.to_string()))?;
+            self.advance(out)?;
+            if !(self.is_of(&key) && self.record.key[33] == kind) {
+                break;
             }
-            account.storage_root = self.storage(&key, &address, out, shallow)?;
+            if kind == ITSELF {
+                return Err(LoadError::AccountTwice(key));
+            }
+        }
+        if self.is_of(&key) {
+            account.storage_root = self.storage(&key, number.as_deref(), out, shallow)?;
         }
         let slim = encode_account(&account);
         out.put(Segment::Accounts, &[key.as_slice()], &slim);
         Ok((key, account))
     }
 
-    /// Takes the slots of an account, of which the first is at hand; gives their root.
+    /// Whether the record at hand is of this account.
+    fn is_of(&self, account: &B256) -> bool {
+        self.has_record && self.record.key[1..33] == account[..]
+    }
+
+    /// Takes the slots of an account, of which the first is at hand; gives their root. Those that have
+    /// another `number` are of an account that does not count.
     fn storage(
         &mut self,
         key: &B256,
-        address: &Address,
+        number: Option<&[u8]>,
         out: &Out,
         shallow: &RefCell<Batch>,
     ) -> Result<B256, LoadError> {
@@ -513,22 +509,15 @@ impl Pass<'_, '_> {
         };
         let mut builder = TrieBuilder::new(&mut rows_below);
         let mut last: Option<B256> = None;
-        while self.has_record && self.record.key[1..33] == key[..] {
-            let slot = B256::from_slice(&self.record.key[34..]);
-            if last == Some(slot) {
-                let address = *address;
-                return Err(LoadError::SlotTwice { address, slot });
-            }
-            let stored = &self.record.value;
-            let value = decode_value(stored)
-                .map_err(|reason| corrupt(Segment::Slots, &self.record.key, reason))?;
+        while let Some((slot, stored)) = self.slot(key, number, out)? {
+            let value = decode_value(&stored)
+                .map_err(|reason| corrupt(Segment::Slots, slot.as_slice(), reason))?;
             builder.add(Path::of_hash(&slot), encode_slot(&value));
-            out.put(Segment::Slots, &[key.as_slice(), slot.as_slice()], stored);
+            out.put(Segment::Slots, &[key.as_slice(), slot.as_slice()], &stored);
             if last.is_some_and(|last| group(&last) != group(&slot)) {
                 out.hand_over(BATCH_MAX_BYTES);
             }
             last = Some(slot);
-            self.advance(out)?;
         }
         let root = builder.finish();
         // Of a storage that is in one batch, the top may be there too.
@@ -540,6 +529,49 @@ impl Pass<'_, '_> {
         };
         into.append(top);
         Ok(root)
+    }
+
+    /// Takes the next slot of an account that has a value; gives its key and that.
+    fn slot(
+        &mut self,
+        account: &B256,
+        number: Option<&[u8]>,
+        out: &Out,
+    ) -> Result<Option<(B256, Vec<u8>)>, LoadError> {
+        let mut found: Option<(B256, Vec<u8>)> = None;
+        while self.is_of(account) {
+            let slot = B256::from_slice(&self.record.key[34..]);
+            let is_again = found.as_ref().is_some_and(|(last, _)| *last == slot);
+            if number.is_none() && is_again {
+                let account = *account;
+                return Err(LoadError::SlotTwice { account, slot });
+            }
+            let value = match number {
+                None => &self.record.value[..],
+                Some(number) => match self.record.value.split_at_checked(NUMBER_BYTES) {
+                    Some((theirs, value)) if theirs == number => value,
+                    Some(_) => {
+                        self.advance(out)?;
+                        continue;
+                    }
+                    None => return Err(bad_run(&self.record.key).into()),
+                },
+            };
+            match &mut found {
+                Some((_, last)) if is_again => {
+                    last.clear();
+                    last.extend_from_slice(value);
+                }
+                // One of a genesis file that is zero.
+                Some((_, last)) if number.is_some() && last.is_empty() => {
+                    found = Some((slot, value.to_vec()));
+                }
+                Some(_) => return Ok(found),
+                None => found = Some((slot, value.to_vec())),
+            }
+            self.advance(out)?;
+        }
+        Ok(found.filter(|(_, value)| number.is_none() || !value.is_empty()))
     }
 }
 

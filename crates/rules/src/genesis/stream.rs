@@ -1,21 +1,24 @@
 //! A genesis file read in one pass, in memory that does not grow with its alloc.
 //!
-//! The accounts are handed out as they come, in the order of the file and unchecked for
-//! duplicates; everything else is kept as text and parsed at the end, so that `alloc` may stand
+//! The accounts are handed out as they come, in the order of the file, those of one address too;
+//! everything else is kept as text and parsed at the end, so that `alloc` may stand
 //! before `config`.
 
 use super::scan::Scanner;
 use super::{GenesisAccount, GenesisError, GenesisHead};
-use crate::json::{parse_address, parse_b256, parse_bytes, parse_u256, shortened};
+use crate::json::{
+    narrow, parse_address, parse_b256, parse_bytes, parse_hex_u256, parse_u256, shortened,
+};
 use alloy_primitives::{Address, Bytes, U256};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 
-/// A piece of the first state. An account's slots come before the account itself.
+/// A piece of the first state. An account's slots come before the account itself; of several
+/// accounts with one address the last one counts, with no slots but its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocItem {
-    /// A slot that is not zero.
+    /// A slot; of several with one number the last one counts, also if it is zero.
     Slot {
         /// Whose it is.
         address: Address,
@@ -56,7 +59,7 @@ pub type AllocSink<'a> = dyn FnMut(AllocItem) -> bool + 'a;
 
 /// Reads a genesis file in geth's or Besu's form, as [`Genesis::from_json`](super::Genesis) does,
 /// handing the pieces of its alloc to `sink`. Memory is bounded by the largest code and what is not
-/// alloc. Addresses and slots that are given twice are for `sink` to find.
+/// alloc. Of addresses and slots that are given twice the last one counts; `sink` sees to that.
 ///
 /// # Errors
 /// [`ReadError`]; what was handed out before it means nothing then.
@@ -129,7 +132,6 @@ fn read_account(
     sink: &mut AllocSink<'_>,
 ) -> Result<(), ReadError> {
     const FIELDS: [&str; 4] = ["nonce", "balance", "code", "storage"];
-    let mut seen: [Option<String>; 4] = Default::default();
     let (mut nonce, mut balance, mut code) = (0, U256::ZERO, Bytes::new());
     scanner.expect(b'{', place)?;
     let mut is_first = true;
@@ -146,21 +148,13 @@ fn read_account(
             match field {
                 _ if text == "null" => {}
                 Some(0) => {
-                    let number = parse_u256(&text).map_err(wrong)?;
-                    let fits = u64::try_from(number);
-                    nonce = fits.map_err(|_| wrong("does not fit in 64 bits".to_owned()))?;
+                    nonce = parse_hex_u256(&text).and_then(narrow).map_err(wrong)?;
                 }
                 Some(1) => balance = parse_u256(&text).map_err(wrong)?,
                 Some(2) => code = parse_bytes(&text).map_err(wrong)?,
                 Some(_) => return Err(scanner.bad(&path, "expected '{'")),
                 None => {}
             }
-        }
-        if let Some(field) = field {
-            if let Some(first) = seen[field].take() {
-                return Err(duplicate(place(), first, key).into());
-            }
-            seen[field] = Some(key);
         }
     }
     let item = AllocItem::Account {
@@ -187,18 +181,12 @@ fn read_storage(
             let word = parse_b256(text).map_err(|reason| bad_value(path(), text, reason))?;
             Ok(word.into())
         };
-        let value = word(&text)?;
-        if !value.is_zero() {
-            let slot = word(&key)?;
-            hand_out(
-                sink,
-                AllocItem::Slot {
-                    address,
-                    slot,
-                    value,
-                },
-            )?;
-        }
+        let item = AllocItem::Slot {
+            address,
+            slot: word(&key)?,
+            value: word(&text)?,
+        };
+        hand_out(sink, item)?;
     }
     Ok(())
 }
@@ -224,22 +212,17 @@ fn bad_value(key: String, text: &str, reason: String) -> GenesisError {
 pub(super) struct Gathered {
     pub(super) alloc: BTreeMap<Address, GenesisAccount>,
     storage: BTreeMap<U256, U256>,
-    /// The first thing that was given twice.
-    twice: Option<GenesisError>,
 }
 
 impl Gathered {
-    /// Takes a piece; `false` if it was there already.
-    pub(super) fn take(&mut self, item: AllocItem) -> bool {
+    /// Takes a piece.
+    pub(super) fn take(&mut self, item: AllocItem) {
         match item {
-            AllocItem::Slot {
-                address,
-                slot,
-                value,
-            } => {
-                if self.storage.insert(slot, value).is_some() {
-                    self.twice = Some(GenesisError::slot_twice(&address, &slot));
-                }
+            AllocItem::Slot { slot, value, .. } if value.is_zero() => {
+                self.storage.remove(&slot);
+            }
+            AllocItem::Slot { slot, value, .. } => {
+                self.storage.insert(slot, value);
             }
             AllocItem::Account {
                 address,
@@ -253,12 +236,9 @@ impl Gathered {
                     code,
                     storage: std::mem::take(&mut self.storage),
                 };
-                if self.alloc.insert(address, account).is_some() {
-                    self.twice = Some(GenesisError::address_twice(&address));
-                }
+                self.alloc.insert(address, account);
             }
         }
-        self.twice.is_none()
     }
 
     /// The alloc, or why `outcome` has none.
@@ -266,11 +246,11 @@ impl Gathered {
         self,
         outcome: Result<GenesisHead, ReadError>,
     ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
-        match (self.twice, outcome) {
-            (Some(error), _) | (None, Err(ReadError::Genesis(error))) => Err(error),
-            (None, Ok(head)) => Ok((head, self.alloc)),
-            // Neither can be: text in memory is read without failure and nothing else stops it.
-            (None, Err(error)) => Err(GenesisError::Json {
+        match outcome {
+            Ok(head) => Ok((head, self.alloc)),
+            Err(ReadError::Genesis(error)) => Err(error),
+            // Text in memory is read without failure, and nothing stops the reading.
+            Err(error) => Err(GenesisError::Json {
                 at: "the file".to_owned(),
                 reason: error.to_string(),
             }),

@@ -172,9 +172,21 @@ fn a_refusal_names_the_key() {
     }
     assert!(Genesis::from_json("{").is_err());
     assert!(Genesis::from_json(r#"{"config": {"chainId": 1}}"#).is_err());
-    let twice = r#"{"config": {"chainId": 1}, "gasLimit": 1, "alloc": {
-        "0x00000000000000000000000000000000000000aa": {}, "00000000000000000000000000000000000000AA": {}}}"#;
-    assert!(Genesis::from_json(twice).is_err());
+}
+
+#[test]
+fn header_fields_are_read_in_besus_forms_too() {
+    let text = r#"{"config": {"chainId": 1}, "gasTarget": "0x10", "nonce": "000000000000beef",
+        "difficulty": "a", "mixHash": "0Xab", "extraData": "c0ffee", "coinbase":
+        "00000000000000000000000000000000000000AA", "timestamp": 12, "GASTARGET": "0x20"}"#;
+    let header = Genesis::from_json(text).unwrap().header(B256::ZERO);
+    assert_eq!(header.gas_limit, 0x20);
+    assert_eq!(header.nonce, B64::from(0xbeef_u64));
+    assert_eq!(header.difficulty, U256::from(10));
+    assert_eq!(header.mix_hash[31], 0xab);
+    assert_eq!(header.extra_data[..], [0xc0, 0xff, 0xee]);
+    assert_eq!(header.beneficiary[19], 0xaa);
+    assert_eq!(header.timestamp, 12);
 }
 
 #[test]

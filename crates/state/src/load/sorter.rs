@@ -179,7 +179,10 @@ impl Sorter {
         let bytes = &self.bytes;
         self.index
             .sort_unstable_by(|(a_first, a), (b_first, b)| match a_first.cmp(b_first) {
-                std::cmp::Ordering::Equal => key_at(bytes, *a).cmp(key_at(bytes, *b)),
+                // Records of one key stay in the order in which they were taken.
+                std::cmp::Ordering::Equal => {
+                    key_at(bytes, *a).cmp(key_at(bytes, *b)).then(a.cmp(b))
+                }
                 order => order,
             });
     }
@@ -230,7 +233,7 @@ fn key_at(bytes: &[u8], start: usize) -> &[u8] {
     &bytes[start + HEAD_BYTES..start + HEAD_BYTES + key]
 }
 
-/// Gives the records in the order of their keys; those of one key in any order.
+/// Gives the records in the order of their keys; those of one key in the order in which they were taken.
 pub(super) struct Merge {
     sources: Vec<Source>,
     heads: BinaryHeap<Head>,
@@ -251,7 +254,7 @@ impl Merge {
     }
 }
 
-/// The next record of a source; the least key is the greatest head.
+/// The next record of a source; the least key is the greatest head, of equal ones the earliest source's.
 struct Head {
     record: Record,
     source: usize,
@@ -259,7 +262,8 @@ struct Head {
 
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.record.key.cmp(&self.record.key)
+        let keys = other.record.key.cmp(&self.record.key);
+        keys.then(other.source.cmp(&self.source))
     }
 }
 
@@ -271,7 +275,7 @@ impl PartialOrd for Head {
 
 impl PartialEq for Head {
     fn eq(&self, other: &Self) -> bool {
-        self.record.key == other.record.key
+        self.cmp(other).is_eq()
     }
 }
 

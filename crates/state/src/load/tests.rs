@@ -137,28 +137,73 @@ fn a_storage_that_fills_several_batches_gives_the_rows_of_the_plain_load() {
 }
 
 #[test]
-fn what_is_given_twice_is_named() {
+fn the_last_account_of_an_address_and_the_last_value_of_a_slot_count() {
+    let accounts = many(50, 2, 2);
+    let word = |n: u64| U256::from(n);
+    // Of account 7 only what is given last is left: one slot of three, and none of the first's.
+    let mut last = accounts[7].clone();
+    last.nonce = 99;
+    last.storage = vec![(word(5), word(1)), (word(5), word(2)), (word(6), word(0))];
+    last.storage.push((word(8), word(3)));
+    last.storage.push((word(8), word(0)));
+    let mut between = accounts[7].clone();
+    between.storage = vec![(word(40), word(40))];
+    // Account 9's slot is taken back, so that it has none of that number.
+    let mut given = [&accounts[..7], &[between], &accounts[7..]].concat();
+    given[10].storage.push((word(1), word(0)));
+    given.push(last.clone());
+    let mut right = accounts.clone();
+    right[7] = GenesisAccount {
+        storage: vec![(word(5), word(2))],
+        ..last
+    };
+    right[9].storage.truncate(1);
+    let plain = world(None);
+    let root = plain.load_genesis(right.into_iter().map(Ok)).unwrap();
+    finish(&plain, root);
+    for run_bytes in [200, 500, 1 << 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let world = world(Some(dir.path()));
+        assert_eq!(load(&world, &given, run_bytes, false).unwrap(), root);
+        assert_eq!(load(&world, &given, run_bytes, true).unwrap(), root);
+        finish(&world, root);
+        assert!(rows(&world) == rows(&plain), "{run_bytes}");
+    }
+}
+
+#[test]
+fn what_comes_once_and_is_given_twice_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(Some(dir.path()));
-    let accounts = many(50, 2, 2);
-    for run_bytes in [500, 1 << 20] {
-        let twice = [&accounts[..], &accounts[7..8]].concat();
-        let error = load(&world, &twice, run_bytes, true).unwrap_err();
-        let address = accounts[7].address;
-        assert!(
-            matches!(error, LoadError::AccountTwice(a) if a == address),
-            "{error}"
-        );
-
-        let mut twice = accounts.clone();
-        twice[9].storage.push((U256::from(1), U256::from(5)));
-        let error = load(&world, &twice, run_bytes, true).unwrap_err();
-        let LoadError::SlotTwice { address, slot } = error else {
-            panic!("{error}");
-        };
-        assert_eq!(address, accounts[9].address);
-        assert_eq!(slot, keccak256(B256::from(U256::from(1))));
-    }
+    let account = encode_account(&TrieAccount {
+        nonce: 1,
+        balance: U256::ZERO,
+        storage_root: EMPTY_ROOT_HASH,
+        code_hash: EMPTY_CODE_HASH,
+    });
+    let (owner, slot) = (B256::repeat_byte(7), B256::repeat_byte(8));
+    let both = [owner.as_slice(), slot.as_slice()].concat();
+    let load = |accounts: usize, slots: usize| {
+        let mut load = GenesisLoad::new(world.database(), false, 100).unwrap();
+        for _ in 0..accounts {
+            load.add_flat_account(owner.as_slice(), &account).unwrap();
+        }
+        for _ in 0..slots {
+            load.add_flat_slot(&both, &[1]).unwrap();
+        }
+        load.finish(&mut |_, _| true)
+    };
+    assert!(load(1, 1).is_ok());
+    let error = load(2, 0).unwrap_err();
+    assert!(matches!(error, LoadError::AccountTwice(key) if key == owner));
+    let LoadError::SlotTwice {
+        account,
+        slot: found,
+    } = load(1, 2).unwrap_err()
+    else {
+        panic!("a slot twice");
+    };
+    assert_eq!((account, found), (owner, slot));
 }
 
 #[test]
