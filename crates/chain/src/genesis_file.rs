@@ -7,15 +7,13 @@
 //! in full at every start.
 
 use crate::open::{
-    Begun, Chain, GenesisBlock, OpenError, begin, check_genesis, check_hash, genesis_header,
-    stored_genesis,
+    Begun, Chain, GenesisBlock, OpenError, begin, check_genesis, check_hash, check_rules,
+    genesis_header, stored_genesis,
 };
 use alloy_primitives::keccak256;
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault, Header};
-use niwaki_rules::{
-    AllocItem, ChainSpec, Genesis, GenesisHead, ReadError, read_genesis,
-};
+use niwaki_rules::{AllocItem, ChainSpec, Genesis, GenesisHead, ReadError, read_genesis};
 use niwaki_state::{GenesisLoad, LoadError, StateOptions, WorldState};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, is_data_path};
 use std::fs::{File, Metadata};
@@ -67,7 +65,7 @@ pub enum Loading {
 pub type LoadingReport<'a> = dyn FnMut(Loading) -> bool + 'a;
 
 /// What the data path remembers of a genesis file.
-#[derive(Clone, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, RlpDecodable, RlpEncodable)]
 struct Identity {
     size_bytes: u64,
     /// Nanoseconds since the epoch.
@@ -79,6 +77,35 @@ struct Identity {
     alloc_end: u64,
     /// All that is not alloc.
     text: Vec<u8>,
+}
+
+impl Identity {
+    fn into_text(self) -> Result<String, Fault> {
+        String::from_utf8(self.text)
+            .map_err(|error| crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string()))
+    }
+}
+
+/// What the data path remembers, if anything.
+fn stored_identity(database: &Database) -> Result<Option<Identity>, Fault> {
+    let Some(row) = database.get(Segment::Meta, GENESIS_FILE)? else {
+        return Ok(None);
+    };
+    let identity = Identity::decode(&mut &row[..]);
+    let corrupt = |error: alloy_rlp::Error| {
+        crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
+    };
+    identity.map(Some).map_err(corrupt)
+}
+
+/// The rules of the genesis file that the data path remembers. A file that an earlier version took
+/// and this one does not tells nothing.
+pub(crate) fn remembered_rules(database: &Database) -> Result<Option<ChainSpec>, Fault> {
+    let Some(identity) = stored_identity(database)? else {
+        return Ok(None);
+    };
+    let head = GenesisHead::parse(identity.into_text()?, None);
+    Ok(head.ok().map(|head| head.spec))
 }
 
 impl Chain {
@@ -106,17 +133,19 @@ impl Chain {
             small = source.small()?;
         }
         let world = WorldState::open(database, &config.state)?;
+        let mut changes = Vec::new();
         let spec = match (world.head(), small) {
             (Some(_), small) => {
                 let stored = stored_genesis(&world)?;
                 let (spec, batch) = source.agree(&world, small, stored, report)?;
+                changes = check_rules(&world, stored, &spec)?;
                 world.database().write(batch, false)?;
                 spec
             }
             (None, Some(small)) => source.begin_small(&world, small)?,
             (None, None) => source.begin_large(&world, report)?,
         };
-        Self::open_world(world, spec)
+        Ok(Self::open_world(world, spec)?.with_rule_changes(changes))
     }
 }
 
@@ -283,13 +312,9 @@ impl<'a> Source<'a> {
 
     /// The chain's parameters, if the data path was begun with this file as it is now.
     fn remembered(&mut self, database: &Database) -> Result<Option<Arc<ChainSpec>>, OpenError> {
-        let Some(row) = database.get(Segment::Meta, GENESIS_FILE)? else {
+        let Some(identity) = stored_identity(database)? else {
             return Ok(None);
         };
-        let mut rest = &row[..];
-        let identity = Identity::decode(&mut rest).map_err(|error| {
-            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
-        })?;
         let range = identity.alloc_start..identity.alloc_end;
         let range = (!range.is_empty()).then_some(range);
         let size = self.metadata.len();
@@ -299,25 +324,26 @@ impl<'a> Source<'a> {
         if !is_alike || self.identity(range.clone())? != identity {
             return Ok(None);
         }
-        let text = String::from_utf8(identity.text).map_err(|error| {
-            crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
-        })?;
-        let head = GenesisHead::parse(text, range)?;
+        let head = GenesisHead::parse(identity.into_text()?, range)?;
         Ok(Some(Arc::new(head.spec)))
     }
 
-    /// A batch that makes the data path remember the file, if it can be told again.
+    /// A batch that makes the data path remember the file; only its rules, if it can't be told again.
     fn identity_batch(&mut self, head: &GenesisHead) -> Result<Batch, Fault> {
-        let mut batch = Batch::new();
-        if self.changed_at().is_some() {
-            let identity = self.identity(head.alloc_bytes())?;
-            // A file that was changed while it was read is not the one that was read.
-            if identity.text == head.text().as_bytes() {
-                batch.put(Segment::Meta, GENESIS_FILE, &alloy_rlp::encode(identity));
-                return Ok(batch);
-            }
+        let text = head.text().as_bytes();
+        let mut identity = match self.changed_at() {
+            Some(_) => self.identity(head.alloc_bytes())?,
+            None => Identity::default(),
+        };
+        // A file that was changed while it was read is not the one that was read.
+        if identity.text != text {
+            identity = Identity {
+                text: text.to_owned(),
+                ..Identity::default()
+            };
         }
-        batch.delete(Segment::Meta, GENESIS_FILE);
+        let mut batch = Batch::new();
+        batch.put(Segment::Meta, GENESIS_FILE, &alloy_rlp::encode(identity));
         Ok(batch)
     }
 

@@ -3,6 +3,7 @@
 use crate::bad_blocks::BadBlocks;
 use crate::events::Listeners;
 use crate::forkchoice::Marks;
+use crate::genesis_file::remembered_rules;
 use crate::indices::adopt;
 use crate::log_index::LogIndexing;
 use crate::persist::add_block;
@@ -10,7 +11,9 @@ use crate::recent::RecentImports;
 use crate::tree::{StoredHeader, read_header};
 use niwaki_execution::Parallelism;
 use niwaki_primitives::{Address, B256, BlockAccessList, BlockBody, Fault, Header, Withdrawals};
-use niwaki_rules::{ChainSpec, GenesisError, encode_access_list};
+use niwaki_rules::{
+    ChainSpec, GenesisError, Network, RuleChange, encode_access_list, rule_changes,
+};
 use niwaki_state::{
     BlockId, CacheFigures, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root,
 };
@@ -92,6 +95,17 @@ pub enum OpenError {
         /// Of the configuration.
         given: B256,
     },
+    /// The rules that are given are not those that the blocks were made by.
+    #[error(
+        "{change}, but the chain is at block {head} and was made by the rules before; give it the \
+         genesis file that it was made with, or begin it anew in another --data-path"
+    )]
+    OtherRules {
+        /// The change that reaches back furthest.
+        change: RuleChange,
+        /// The number of the head.
+        head: u64,
+    },
     /// The genesis is not the one that the chain is known by.
     #[error("the genesis block has hash {got}, the chain is known by {expected}")]
     GenesisHash {
@@ -143,6 +157,8 @@ pub struct Chain {
     /// Threads that the transactions of a block run on.
     transaction_threads: AtomicUsize,
     sender_threads: AtomicUsize,
+    /// What the rules that were given change about blocks that are there, without breaking them.
+    rule_changes: Vec<RuleChange>,
 }
 
 /// While it lives, a block or a fork choice is handled.
@@ -171,14 +187,29 @@ impl Chain {
             None => Database::in_memory()?,
         };
         let world = WorldState::open(database, &config.state)?;
+        let mut changes = Vec::new();
         match world.head() {
             Some(_) => {
                 let stored = stored_genesis(&world)?;
                 check_genesis(stored, &config.genesis, &config.spec)?;
+                changes = check_rules(&world, stored, &config.spec)?;
             }
             None => begin(&world, &config.genesis, &config.spec, Batch::new())?,
         }
-        Self::open_world(world, config.spec)
+        let chain = Self::open_world(world, config.spec)?;
+        Ok(chain.with_rule_changes(changes))
+    }
+
+    pub(crate) fn with_rule_changes(self, rule_changes: Vec<RuleChange>) -> Self {
+        Self {
+            rule_changes,
+            ..self
+        }
+    }
+
+    /// What the rules that were given change about blocks that are there, without breaking them.
+    pub fn rule_changes(&self) -> &[RuleChange] {
+        &self.rule_changes
     }
 
     /// The chain of a state that has its genesis.
@@ -204,6 +235,7 @@ impl Chain {
             sender_threads: AtomicUsize::new(
                 std::thread::available_parallelism().map_or(1, usize::from),
             ),
+            rule_changes: Vec::new(),
         })
     }
 
@@ -417,6 +449,43 @@ pub(crate) fn check_hash(stored: B256, given: B256) -> Result<(), OpenError> {
         return Ok(());
     }
     Err(OpenError::OtherGenesis { stored, given })
+}
+
+/// The rules that are given must not change what the chain's blocks were judged by; gives the changes
+/// that do not. `genesis` is the hash of its genesis block.
+pub(crate) fn check_rules(
+    world: &WorldState,
+    genesis: B256,
+    given: &ChainSpec,
+) -> Result<Vec<RuleChange>, OpenError> {
+    let head = read_header(world.database(), world.view_at_head()?.block())?;
+    // A chain without blocks may have any rules that make its genesis block.
+    let stored = match head.id.hash == genesis {
+        true => None,
+        false => stored_rules(world.database(), genesis)?,
+    };
+    let Some(stored) = stored else {
+        return Ok(Vec::new());
+    };
+    let changes = rule_changes(&stored, given, &head.header, head.total_difficulty);
+    match changes.first() {
+        Some(change) if change.is_breaking => Err(OpenError::OtherRules {
+            change: change.clone(),
+            head: head.id.number,
+        }),
+        _ => Ok(changes),
+    }
+}
+
+/// The rules that the chain's blocks were made by: those of the genesis file that the data path
+/// remembers, else those of the network that has this genesis block; `None` if nothing tells.
+fn stored_rules(database: &Database, genesis: B256) -> Result<Option<ChainSpec>, Fault> {
+    if let Some(spec) = remembered_rules(database)? {
+        return Ok(Some(spec));
+    }
+    let mut networks = Network::ALL.into_iter();
+    let network = networks.find(|network| network.genesis_hash() == genesis);
+    Ok(network.map(|network| network.genesis().spec))
 }
 
 pub(crate) fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {

@@ -14,6 +14,7 @@ use niwaki_rules::Network;
 use niwaki_storage::is_data_path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tracing::warn;
 
 /// What is done to a large genesis.
 const TITLES: [&str; 2] = ["genesis, 1 of 2: reading", "genesis, 2 of 2: writing"];
@@ -115,6 +116,11 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
     match opened {
         Ok(chain) => {
             check_format(options, chain.is_archive())?;
+            for change in chain.rule_changes() {
+                warn!(
+                    "{change} in the genesis: blocks up to the head were judged by the value before"
+                );
+            }
             chain.set_transaction_threads(transaction_threads(options));
             Ok(Some(Arc::new(chain)))
         }
@@ -162,7 +168,9 @@ fn check_format(options: &Options, is_archive: bool) -> Result<()> {
 
 fn explain(options: &Options, error: OpenError) -> Report {
     match (error, &options.genesis_file) {
-        (error @ OpenError::OtherGenesis { .. }, _) => eyre!(error),
+        (error @ (OpenError::OtherGenesis { .. } | OpenError::OtherRules { .. }), _) => {
+            eyre!(error)
+        }
         (OpenError::Genesis(error), Some(file)) => {
             let place = format!("the genesis file {} can't be used; mend it", file.display());
             Report::new(error).wrap_err(place)

@@ -6,6 +6,8 @@ mod config;
 mod scan;
 mod stream;
 
+pub(crate) use config::fork_key;
+
 pub use alloc::{GenesisAccount, decode_alloc, encode_alloc};
 pub use stream::{AllocItem, AllocSink, NO_ALLOC, ReadError, read_genesis};
 

@@ -9,6 +9,7 @@
 //! | `chain_spec` | fork activations, blob schedule, special addresses of one chain |
 //! | `networks` | the chains that are built in |
 //! | `genesis` | genesis files as geth and Besu write them |
+//! | `rule_changes` | what another configuration changes about blocks that are there |
 //! | `header`, `difficulty`, `fees` | a header against its parent |
 //! | `body`, `ommers` | a body against its header |
 //! | `access_list` | a block access list by itself |
@@ -36,6 +37,7 @@ mod ommers;
 mod payload;
 mod requests;
 mod rewards;
+mod rule_changes;
 mod signer;
 mod transaction;
 
@@ -68,6 +70,7 @@ pub use payload::{
 };
 pub use requests::requests_hash;
 pub use rewards::{BlockReward, base_reward, ommer_reward};
+pub use rule_changes::{RuleChange, rule_changes};
 pub use signer::{recover_authority, recover_sender, recover_senders};
 pub use transaction::{
     GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,

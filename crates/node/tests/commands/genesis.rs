@@ -65,6 +65,90 @@ fn a_built_in_chain_is_known_by_its_hash() {
 }
 
 #[test]
+fn a_genesis_file_with_other_rules_for_blocks_that_are_there_is_refused() {
+    let mut place = Place::new();
+    place.import(&chain_file()).succeeded();
+    let text = std::fs::read_to_string(&place.genesis).unwrap();
+    let given = |place: &mut Place, from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(text, changed, "{from}");
+        place.genesis = place.file("genesis.json", changed.as_bytes());
+        place.run("storage check --head-only", &[])
+    };
+    for (from, to, words) in [
+        // Lost: it begins with the next one. Moved back, moved into the past of the head.
+        ("\"londonBlock\": 27,", "", "londonBlock was 27 and is 30"),
+        (
+            "\"londonBlock\": 27,",
+            "\"londonBlock\": 26,",
+            "londonBlock was 27 and is 26",
+        ),
+        (
+            "\"osakaTime\": 480,",
+            "\"osakaTime\": 481,",
+            "osakaTime was 480 and is 481",
+        ),
+        ("\"bpo2Time\": 540,", "", "bpo2Time was 540 and is absent"),
+        (
+            "\"bpo2Time\": 540,",
+            "\"bpo2Time\": 540, \"bpo3Time\": 540,",
+            "bpo3Time was absent",
+        ),
+        (
+            "3503995874084926",
+            "3503995874084927",
+            "chainId was 3503995874084926",
+        ),
+        (
+            "4732352",
+            "4732353",
+            "terminalTotalDifficulty was 4732352 and is 4732353",
+        ),
+        (
+            "\"target\": 10",
+            "\"target\": 11",
+            "blobSchedule was 10/15/8346193 and is 11/15",
+        ),
+        (
+            "\"mergeNetsplitBlock\": 36,",
+            "",
+            "mergeNetsplitBlock was 36 and is absent",
+        ),
+    ] {
+        let refused = given(&mut place, from, to);
+        refused.failed(&[words, "block 54", "--data-path"]);
+    }
+    // What lies ahead may move, and what geth does not compare may change.
+    for (from, to) in [
+        (
+            "\"bpo2Time\": 540,",
+            "\"bpo2Time\": 540, \"amsterdamTime\": 99999999,",
+        ),
+        (
+            "\"ethash\": {},",
+            "\"ethash\": {}, \"contractSizeLimit\": 30000,",
+        ),
+    ] {
+        assert_eq!(given(&mut place, from, to).succeeded().head().0, 54);
+    }
+    // What was taken last is what the next file is compared with.
+    place.genesis = chain_file().with_file_name("genesis.json");
+    place.run("storage check", &[]).succeeded();
+}
+
+#[test]
+fn a_chain_without_blocks_takes_other_rules_that_make_the_same_genesis() {
+    let mut place = Place::new();
+    let first = place.run("storage check --head-only", &[]).succeeded();
+    let text = std::fs::read_to_string(&place.genesis).unwrap();
+    let changed = text.replacen("\"londonBlock\": 27,", "\"londonBlock\": 28,", 1);
+    assert_ne!(text, changed);
+    place.genesis = place.file("genesis.json", changed.as_bytes());
+    let then = place.run("storage check --head-only", &[]).succeeded();
+    assert_eq!(then.head(), first.head());
+}
+
+#[test]
 fn besus_flag_for_the_cache_is_taken_and_said_to_change_nothing() {
     let place = place(3);
     for flag in ["", "=true", "=false"] {

@@ -60,6 +60,16 @@ const UNSUPPORTED_KEYS: [(&str, &str); 4] = [
     ("experimentalEipsTime", "no rules are known for it"),
 ];
 
+/// The key by which a file says when a fork begins.
+pub(crate) fn fork_key(fork: Fork) -> &'static str {
+    let mut keys = BLOCK_KEYS.iter().chain(&TIME_KEYS);
+    match keys.find(|(_, of)| *of == fork) {
+        Some((key, _)) => key,
+        None if fork == Fork::DaoFork => "daoForkBlock",
+        None => "terminalTotalDifficulty",
+    }
+}
+
 pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisError> {
     let Some(chain_id) = config.u64("chainId")? else {
         return Err(GenesisError::Missing {
