@@ -26,9 +26,10 @@ pub(super) fn load(given: Option<&Path>, data_path: &Path) -> Result<JwtSecret> 
 }
 
 fn read(path: &Path) -> Result<JwtSecret> {
-    let text = std::fs::read_to_string(path)
+    let bytes = std::fs::read(path)
         .wrap_err_with(|| format!("can't read the secret {}", path.display()))?;
-    JwtSecret::parse(&text).map_err(|error| eyre!("the secret {} is {error}", path.display()))
+    JwtSecret::parse(&String::from_utf8_lossy(&bytes))
+        .map_err(|error| eyre!("the secret {} is {error}", path.display()))
 }
 
 fn make(path: &Path) -> Result<JwtSecret> {
@@ -81,5 +82,29 @@ mod tests {
             error.to_string().contains("64 hexadecimal digits"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_first_line_of_a_secret_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let digits = "ab".repeat(32);
+        for (before, after) in [
+            ("", ""),
+            ("", "\n"),
+            ("0x", "\r\n\r\n"),
+            (" 0X", " \n# made by hand\n"),
+            ("\u{feff}\n", "\nsecond line"),
+        ] {
+            std::fs::write(&path, format!("{before}{digits}{after}")).unwrap();
+            let secret = load(Some(&path), folder.path()).unwrap();
+            assert_eq!(secret.to_hex(), digits, "{before:?} {after:?}");
+        }
+        std::fs::write(&path, [digits.as_bytes(), b"\n\xff\xfe"].concat()).unwrap();
+        assert!(load(Some(&path), folder.path()).is_ok());
+        for text in ["", "\n\n", "# secret\n{digits}", "abcd\n{digits}"] {
+            std::fs::write(&path, text.replace("{digits}", &digits)).unwrap();
+            assert!(load(Some(&path), folder.path()).is_err(), "{text}");
+        }
     }
 }

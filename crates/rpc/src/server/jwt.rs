@@ -65,13 +65,18 @@ impl JwtSecret {
         Self(bytes)
     }
 
-    /// Reads 64 hexadecimal digits, with or without 0x, and blanks around them.
+    /// Reads 64 hexadecimal digits, with or without 0x, and blanks around them. The first line that is
+    /// not blank counts, as with Besu.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let digits = text.trim();
-        let digits = digits.strip_prefix("0x").unwrap_or(digits);
+        let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+        let digits = lines.find(|line| !line.is_empty()).unwrap_or_default();
+        let digits = ["0x", "0X"]
+            .iter()
+            .find_map(|mark| digits.strip_prefix(mark))
+            .unwrap_or(digits);
         let bytes = hex::decode_to_array::<_, 32>(digits);
         bytes.map(Self).map_err(|_| {
             format!(
