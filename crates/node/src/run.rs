@@ -4,6 +4,7 @@ mod banner;
 mod dev;
 mod follow;
 mod head_log;
+mod log_formats;
 mod log_index;
 mod logs;
 mod metrics;

@@ -300,7 +300,8 @@ pub(crate) struct OperationFlags {
     /// What is logged: OFF, ERROR, WARN, INFO, DEBUG or TRACE.
     #[arg(long, short = 'l', value_enum, value_name = "LEVEL", ignore_case = true, default_value_t = LogLevel::Info)]
     pub(crate) logging: LogLevel,
-    /// How: lines of text, or of JSON.
+    /// How: lines of TEXT (PLAIN), or of JSON: our own, or that of Elastic (ECS), Google Cloud (GCP),
+    /// Logstash or Graylog (GELF).
     #[arg(long, value_enum, value_name = "FORMAT", ignore_case = true, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
     /// Colour the lines of the log [default: on a terminal, unless NO_COLOR is set].
@@ -334,8 +335,13 @@ pub(crate) enum LogLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "UPPER")]
 pub(crate) enum LogFormat {
+    #[value(alias = "PLAIN")]
     Text,
     Json,
+    Ecs,
+    Gcp,
+    Logstash,
+    Gelf,
 }
 
 /// Everything about the node that runs.

@@ -1,5 +1,6 @@
 //! Where log lines go, how they look, and which of them are written.
 
+use super::log_formats::Shape;
 use crate::options::{LogFormat, LogLevel, OperationFlags};
 use eyre::{Result, eyre};
 use niwaki_rpc::LogSwitch;
@@ -34,6 +35,10 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let lines = match flags.logging_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
+        LogFormat::Ecs => lines.event_format(Shape::Ecs).boxed(),
+        LogFormat::Gcp => lines.event_format(Shape::Gcp).boxed(),
+        LogFormat::Logstash => lines.event_format(Shape::Logstash).boxed(),
+        LogFormat::Gelf => lines.event_format(Shape::Gelf).boxed(),
     };
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     let installed = subscriber.try_init();
