@@ -275,7 +275,7 @@ impl<'c> Sources<'c> {
             }
             let origin = Origin {
                 level,
-                text: format!("{key} in {place}, {}", entry.spot),
+                text: format!("{key} in {place} ({})", entry.spot),
             };
             if let Some(value) = value_of(known, entry, &origin)? {
                 let value = known.normalized(&value, &origin.text)?;

@@ -8,7 +8,9 @@ mod log_formats;
 mod log_index;
 mod logs;
 mod metrics;
+mod pid;
 mod pool_file;
+mod required;
 mod secret;
 mod servers;
 mod tls;
@@ -31,6 +33,7 @@ use niwaki_primitives::Bytes;
 use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes, yield_to_blocks};
 use niwaki_rules::{ChainSpec, Network};
 use niwaki_txpool::{Pool, PoolConfig, PoolMode};
+use pid::PidFile;
 use pool_file::PoolFile;
 use servers::Servers;
 use std::sync::Arc;
@@ -42,6 +45,9 @@ use watch::Watch;
 /// How often the main thread looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// As much gas as a simulated call can count, where its operator sets no bound.
+const NO_GAS_CAP: u64 = u64::MAX / 2;
+
 /// The gas limit that stakers' blocks go towards.
 const STAKERS_GAS_LIMIT: u64 = 60_000_000;
 
@@ -50,12 +56,15 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
     let node = &options.node;
     let log_switch = logs::install(&node.operation)?;
     log_notes(notes);
+    let pid_path = node.operation.pid_path.as_deref();
+    let _pid_file = pid_path.map(PidFile::write).transpose()?;
     let stop = Stop::listen()?;
     banner::write_program(&identity());
     let data_path = data_path(options)?;
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Ending::Interrupted);
     };
+    required::check(&chain, &node.operation.required_blocks)?;
     load_kzg_setup(&chain)?;
     let metrics = metrics::install(node)?;
     let (consensus, taken) = Consensus::with_journal(chain.clone(), &data_path.join("journal"))?;
@@ -187,7 +196,10 @@ fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
     let extra_data = node.miner.miner_extra_data.clone();
     let own = || Bytes::from_static(concat!("niwaki ", env!("CARGO_PKG_VERSION")).as_bytes());
     ApiOptions {
-        gas_cap: node.api.rpc_gas_cap,
+        gas_cap: match node.api.rpc_gas_cap {
+            0 => NO_GAS_CAP,
+            cap => cap,
+        },
         max_logs_range: node.api.rpc_max_logs_range,
         gas_price_blocks: node.api.api_gas_price_blocks,
         gas_price_percentile: node.api.api_gas_price_percentile,
@@ -199,6 +211,15 @@ fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
         extra_data: extra_data.unwrap_or_else(own),
         min_priority_fee: node.miner.min_priority_fee,
         is_driven: has_engine_port(options, chain.spec()),
+        fill_time: Duration::from_millis(node.miner.block_txs_selection_max_time),
+        max_blobs_per_transaction: node.miner.max_blobs_per_transaction,
+        max_blobs_per_block: node.miner.max_blobs_per_block,
+        network_id: node.operation.network_id,
+        estimate_tolerance: node.api.estimate_gas_tolerance_ratio,
+        max_trace_range: node.api.rpc_max_trace_filter_range,
+        max_filters: node.api.rpc_max_active_filters,
+        filter_timeout: Duration::from_secs(node.api.rpc_filter_timeout_seconds),
+        max_subscriptions: node.sockets.rpc_ws_max_active_subscriptions,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::filters::Filters;
 use crate::niwaki::BlockFigures;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
-use crate::payloads::Payloads;
+use crate::payloads::{BuildLimits, Payloads};
 use crate::subscriptions::Events;
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, Imported, PastView,
@@ -21,6 +21,7 @@ use niwaki_txpool::Pool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// What this program calls itself.
 #[derive(Clone, Debug)]
@@ -54,6 +55,24 @@ pub struct ApiOptions {
     pub min_priority_fee: u128,
     /// Whether a consensus client is to drive this node.
     pub is_driven: bool,
+    /// How long one block made here may take to be filled with transactions.
+    pub fill_time: Duration,
+    /// Most blobs of a transaction that is taken into a block made here.
+    pub max_blobs_per_transaction: Option<usize>,
+    /// Most blobs of a block made here.
+    pub max_blobs_per_block: Option<usize>,
+    /// What `net_version` says; `None` for the chain's own.
+    pub network_id: Option<u64>,
+    /// How far above the least gas an estimate may be, as a share of itself.
+    pub estimate_tolerance: f64,
+    /// Most blocks of one `trace_filter`; 0 for no bound.
+    pub max_trace_range: u64,
+    /// Most filters at a time; 0 for no bound.
+    pub max_filters: usize,
+    /// How long a filter lives that nobody asks.
+    pub filter_timeout: Duration,
+    /// Most subscriptions at a time, of all connections together.
+    pub max_subscriptions: usize,
 }
 
 /// Whether the head is known to be current.
@@ -82,6 +101,15 @@ impl Default for ApiOptions {
             extra_data: Bytes::new(),
             min_priority_fee: 0,
             is_driven: false,
+            fill_time: Duration::from_secs(5),
+            max_blobs_per_transaction: None,
+            max_blobs_per_block: None,
+            network_id: None,
+            estimate_tolerance: 0.015,
+            max_trace_range: 1_000,
+            max_filters: 4_096,
+            filter_timeout: Duration::from_secs(5 * 60),
+            max_subscriptions: 8_192,
         }
     }
 }
@@ -163,6 +191,8 @@ pub struct Backend {
     pub(crate) chosen: Arc<Chosen>,
     pub(crate) filters: Filters,
     pub(crate) events: Events,
+    /// A permit for each subscription that there may be.
+    pub(crate) subscription_room: Arc<Semaphore>,
     recent: RecentBlocks,
     pub(crate) block_figures: BlockFigures,
     figures: Figures,
@@ -189,8 +219,15 @@ impl Backend {
             min_priority_fee: options.min_priority_fee,
         }));
         let chain = Arc::clone(consensus.chain());
-        let payloads = Payloads::new(chain, Arc::clone(&pool), Arc::clone(&chosen));
+        let limits = BuildLimits {
+            fill_time: options.fill_time,
+            blobs_per_transaction: options.max_blobs_per_transaction.unwrap_or(usize::MAX),
+            blobs_per_block: options.max_blobs_per_block.unwrap_or(usize::MAX),
+        };
+        let payloads = Payloads::new(chain, Arc::clone(&pool), Arc::clone(&chosen), limits);
+        let subscriptions = options.max_subscriptions.min(Semaphore::MAX_PERMITS);
         Self {
+            subscription_room: Arc::new(Semaphore::new(subscriptions)),
             consensus,
             pool,
             payloads,
@@ -208,6 +245,12 @@ impl Backend {
             consensus_heard: Mutex::new(Instant::now()),
             engine_log: EngineLog::default(),
         }
+    }
+
+    /// The network id: the operator's, or the chain's own.
+    pub(crate) fn network_id(&self) -> u64 {
+        let own = self.chain().spec().network_id;
+        self.options.network_id.unwrap_or(own)
     }
 
     /// The chain.

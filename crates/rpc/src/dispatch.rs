@@ -30,6 +30,8 @@ pub struct Limits {
     pub batch_bytes: usize,
     /// How long a call, or a batch of calls, may take.
     pub timeout: Duration,
+    /// Whether answers have line breaks and blanks for a person to read.
+    pub is_pretty: bool,
 }
 
 impl Default for Limits {
@@ -38,6 +40,7 @@ impl Default for Limits {
             batch_requests: 1024,
             batch_bytes: 64 << 20,
             timeout: Duration::from_secs(30),
+            is_pretty: false,
         }
     }
 }
@@ -156,6 +159,19 @@ impl Dispatcher {
 
     /// Answers a request or a batch; `None` where only notifications were sent.
     pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
+        let answer = self.plain_answer(body, session).await;
+        self.laid_out(answer)
+    }
+
+    /// The answer as it is sent.
+    fn laid_out(&self, answer: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        match self.limits.is_pretty {
+            true => answer.map(|answer| crate::pretty::indented(&answer)),
+            false => answer,
+        }
+    }
+
+    async fn plain_answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
         self.lanes.give_way().await;
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         match first {
@@ -185,10 +201,11 @@ impl Dispatcher {
         };
         self.lanes.give_way().await;
         let deadline = Instant::now() + self.limits.timeout;
-        let mut parts = match self.begin(&body, text, session, deadline, true) {
+        let in_parts = !self.limits.is_pretty;
+        let mut parts = match self.begin(&body, text, session, deadline, in_parts) {
             Answer::Parts(parts) => parts,
             Answer::Unauthorized(refusal) => return InParts::Unauthorized(refusal),
-            answer => return InParts::Whole(finished(answer).await),
+            answer => return InParts::Whole(self.laid_out(finished(answer).await)),
         };
         match parts.recv().await {
             Some(Part::More(first)) => InParts::Parts(first, parts),

@@ -9,14 +9,10 @@ use niwaki_chain::HeadChange;
 use niwaki_txpool::PoolEvent;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
 type Answer = Result<(), RpcError>;
-
-/// How long a filter lives that nobody asks, and how many there may be.
-const IDLE: Duration = Duration::from_secs(5 * 60);
-const MOST: usize = 4096;
 
 #[derive(Debug)]
 enum Kind {
@@ -43,9 +39,10 @@ impl Filters {
 
 fn install(backend: &Backend, kind: Kind, out: &mut Vec<u8>) -> Answer {
     let mut filters = backend.filters.all();
-    filters.retain(|_, filter| filter.asked.elapsed() < IDLE);
-    if filters.len() >= MOST {
-        return Err(RpcError::limit(format!("{MOST} filters are in use")));
+    let (idle, most) = (backend.options.filter_timeout, backend.options.max_filters);
+    filters.retain(|_, filter| filter.asked.elapsed() < idle);
+    if most > 0 && filters.len() >= most {
+        return Err(RpcError::limit(format!("{most} filters are in use")));
     }
     let id = backend.next_id();
     json::string(out, &id);
@@ -107,7 +104,7 @@ fn take(backend: &Backend, params: &Params<'_>) -> Result<Filter, RpcError> {
     let id: String = params.required(0)?;
     let filter = backend.filters.all().remove(&id);
     filter
-        .filter(|filter| filter.asked.elapsed() < IDLE)
+        .filter(|filter| filter.asked.elapsed() < backend.options.filter_timeout)
         .ok_or_else(not_found)
 }
 

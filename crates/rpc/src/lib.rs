@@ -53,6 +53,7 @@ mod outlet;
 mod params;
 mod payloads;
 mod precedence;
+mod pretty;
 mod quantity;
 mod reading;
 mod server;

@@ -31,7 +31,7 @@ pub(crate) fn now() -> u64 {
 }
 
 fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    json::string(out, &backend.chain().spec().network_id.to_string());
+    json::string(out, &backend.network_id().to_string());
     Ok(())
 }
 
@@ -87,7 +87,7 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     object.string("listenAddr", "");
     let mut protocols = object.object("protocols");
     let mut eth = protocols.object("eth");
-    eth.decimal("network", chain.spec().network_id);
+    eth.decimal("network", backend.network_id());
     eth.string("difficulty", &head.total_difficulty.to_string());
     eth.data("genesis", chain.genesis_hash().as_slice());
     eth.data("head", head.id.hash.as_slice());

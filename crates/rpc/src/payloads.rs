@@ -8,7 +8,7 @@
 use crate::RpcError;
 use crate::choices::{Chosen, Floor};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Candidate, Chain};
-use niwaki_primitives::{B256, TxEnvelope};
+use niwaki_primitives::{B256, Transaction, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
 use niwaki_txpool::{Pool, Sidecar};
 use std::collections::{HashMap, VecDeque};
@@ -26,9 +26,6 @@ const REPEAT: Duration = Duration::from_millis(500);
 
 /// How long a payload is improved at most: a slot of mainnet.
 const IMPROVED_FOR: Duration = Duration::from_secs(12);
-
-/// How long one block may take to be filled.
-const FILLED_FOR: Duration = Duration::from_secs(5);
 
 /// How long it may be filled in any case, even if it is asked for at once: less than is waited.
 const FILLED_AT_LEAST: Duration = Duration::from_millis(200);
@@ -114,20 +111,36 @@ pub(crate) struct Payloads {
     jobs: Mutex<VecDeque<([u8; 8], Arc<Job>)>>,
 }
 
+/// What an operator bounds of the building of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildLimits {
+    /// How long one block may take to be filled.
+    pub(crate) fill_time: Duration,
+    pub(crate) blobs_per_transaction: usize,
+    pub(crate) blobs_per_block: usize,
+}
+
 #[derive(Clone, Debug)]
 struct Builder {
     chain: Arc<Chain>,
     pool: Arc<Pool>,
     chosen: Arc<Chosen>,
+    limits: BuildLimits,
 }
 
 impl Payloads {
-    pub(crate) fn new(chain: Arc<Chain>, pool: Arc<Pool>, chosen: Arc<Chosen>) -> Self {
+    pub(crate) fn new(
+        chain: Arc<Chain>,
+        pool: Arc<Pool>,
+        chosen: Arc<Chosen>,
+        limits: BuildLimits,
+    ) -> Self {
         Self {
             builder: Builder {
                 chain,
                 pool,
                 chosen,
+                limits,
             },
             jobs: Mutex::default(),
         }
@@ -221,7 +234,7 @@ impl Builder {
             let ends = || {
                 let most = match job.is_asked() {
                     true => FILLED_AT_LEAST,
-                    false => FILLED_FOR,
+                    false => self.limits.fill_time,
                 };
                 round.elapsed() > most
             };
@@ -279,7 +292,9 @@ impl Builder {
         let mut sidecars: HashMap<B256, Arc<Sidecar>> = HashMap::new();
         let mut last = None;
         let mut misfits = 0;
+        let mut blobs = Blobs::new(self.limits);
         let mut next = |refused: Option<&InvalidTransaction>| {
+            blobs.was_taken(refused.is_none());
             match (refused, last) {
                 // The pool has not heard of the head yet; the next nonce may be right.
                 (Some(InvalidTransaction::NonceTooLow { .. }), _) | (None, _) => misfits = 0,
@@ -297,7 +312,8 @@ impl Builder {
             }
             let pooled = loop {
                 let pooled = best.next()?;
-                if !pooled.priority && !floor.takes(&pooled.tx, base_fee) {
+                let pays = pooled.priority || floor.takes(&pooled.tx, base_fee);
+                if !pays || !blobs.offer(&pooled.tx) {
                     best.skip_sender_of(&pooled.hash);
                     continue;
                 }
@@ -333,6 +349,41 @@ impl Builder {
     }
 }
 
+/// The blobs of a block that is being filled, within what the operator allows.
+struct Blobs {
+    limits: BuildLimits,
+    taken: usize,
+    offered: usize,
+}
+
+impl Blobs {
+    fn new(limits: BuildLimits) -> Self {
+        Self {
+            limits,
+            taken: 0,
+            offered: 0,
+        }
+    }
+
+    /// Whether the transaction that was offered last is in the block.
+    fn was_taken(&mut self, is_taken: bool) {
+        let offered = std::mem::take(&mut self.offered);
+        if is_taken {
+            self.taken = self.taken.saturating_add(offered);
+        }
+    }
+
+    /// Whether `tx` may be offered to the block.
+    fn offer(&mut self, tx: &TxEnvelope) -> bool {
+        let blobs = tx.blob_versioned_hashes().map_or(0, <[B256]>::len);
+        let fits = blobs <= self.limits.blobs_per_transaction
+            && self.taken.saturating_add(blobs) <= self.limits.blobs_per_block;
+        let may = blobs == 0 || fits;
+        self.offered = if may { blobs } else { 0 };
+        may
+    }
+}
+
 /// Whether a transaction was refused for what it is, not for the room that was left or for what came
 /// before it in the block.
 fn is_final(reason: &InvalidTransaction) -> bool {
@@ -350,4 +401,41 @@ fn is_final(reason: &InvalidTransaction) -> bool {
             | InvalidTransaction::SignatureRecovery
             | InvalidTransaction::PriorityAboveMaxFee { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_primitives::{Signature, Signed, TxEip4844, TxLegacy, U256};
+
+    fn with_blobs(blobs: usize) -> TxEnvelope {
+        let tx = TxEip4844 {
+            blob_versioned_hashes: vec![B256::ZERO; blobs],
+            ..TxEip4844::default()
+        };
+        let signature = Signature::new(U256::from(1), U256::from(1), false);
+        Signed::new_unhashed(tx, signature).into()
+    }
+
+    #[test]
+    fn a_block_takes_no_more_blobs_than_its_operator_allows() {
+        let mut blobs = Blobs::new(BuildLimits {
+            fill_time: Duration::from_secs(1),
+            blobs_per_transaction: 4,
+            blobs_per_block: 6,
+        });
+        assert!(!blobs.offer(&with_blobs(5)));
+        assert!(blobs.offer(&with_blobs(4)));
+        // One that did not get in leaves the room to others.
+        blobs.was_taken(false);
+        assert!(blobs.offer(&with_blobs(4)));
+        blobs.was_taken(true);
+        assert!(!blobs.offer(&with_blobs(3)));
+        assert!(blobs.offer(&with_blobs(2)));
+        blobs.was_taken(true);
+        assert!(!blobs.offer(&with_blobs(1)));
+        let signature = Signature::new(U256::from(1), U256::from(1), false);
+        let plain = Signed::new_unhashed(TxLegacy::default(), signature);
+        assert!(blobs.offer(&plain.into()));
+    }
 }

@@ -5,7 +5,7 @@ use crate::server::Caller;
 use crate::subscriptions::{self, Wanted};
 use crate::{Params, RpcError};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
@@ -88,13 +88,17 @@ impl Session {
             return Err(RpcError::limit(message));
         }
         let backend = dispatcher.backend().clone();
+        let Ok(permit) = Arc::clone(&backend.subscription_room).try_acquire_owned() else {
+            let most = backend.options.max_subscriptions;
+            let message = format!("{most} subscriptions of all connections are in use");
+            return Err(RpcError::limit(message));
+        };
         let id = backend.next_id();
-        let task = tokio::spawn(subscriptions::follow(
-            backend,
-            wanted,
-            id.clone(),
-            notify.clone(),
-        ));
+        let following = subscriptions::follow(backend, wanted, id.clone(), notify.clone());
+        let task = tokio::spawn(async move {
+            following.await;
+            drop(permit);
+        });
         subscriptions.insert(id.clone(), task.abort_handle());
         Ok(format!("\"{id}\"").into_bytes())
     }

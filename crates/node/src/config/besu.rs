@@ -86,21 +86,21 @@ const NATIVE: &str = "there is no slower implementation to fall back to";
 const NONCE_INDEX: &str = "there is no index of transactions by sender and nonce";
 const OCCUPANCY: &str = "a block takes all that fits";
 const OVERRIDE: &str = "the genesis file counts as it is; change it there, or this node follows other rules than meant";
+const PATHS: &str = "this version prints no paths, and starts";
 const PEERS: &str = "this version has no peers";
 const PERMISSIONS: &str = "this version restricts no node and no account";
 const PLUGINS: &str = "this version loads no plugins";
 const PROTOCOL: &str = "metrics are served to Prometheus only";
 const PRUNING: &str = "this version keeps every block";
-const REQUIRED: &str = "this version has no peers whose blocks it could compare";
 const REVERTS: &str = "receipts carry no revert reason; debug_traceTransaction shows it";
 const ROOT: &str = "the state root is always computed on several threads";
 const SAVING: &str = "the pool waits for the disk as long as it takes";
 const STORAGE: &str = "--memory-budget sizes every buffer of the storage";
 const SYNC: &str =
     "this version does not synchronise: blocks come from the consensus client or from files";
+const TIMEOUT: &str = "--Xhttp-timeout-seconds holds for answers of every length";
 const TRIE_LOGS: &str = "trie logs of the last 512 blocks are kept, and older ones removed";
 const VERSIONS: &str = "the data path names its format, and another one is always refused";
-const LATER: &str = "this version does not have it";
 
 /// All of them, ascending by name.
 pub(super) const ROWS: &[Row] = &[
@@ -147,7 +147,7 @@ pub(super) const ROWS: &[Row] = &[
     row("Xewp-max-get-node-data", Value, PEERS),
     row("Xewp-max-get-pooled-transactions", Value, PEERS),
     row("Xewp-max-get-receipts", Value, PEERS),
-    row("Xhttp-streaming-timeout-seconds", Value, LATER),
+    row("Xhttp-streaming-timeout-seconds", Value, TIMEOUT),
     row("Xin-process-rpc-api", List, PLUGINS),
     row("Xin-process-rpc-apis", List, PLUGINS),
     row("Xin-process-rpc-enabled", Flag, PLUGINS),
@@ -315,7 +315,6 @@ pub(super) const ROWS: &[Row] = &[
     row("Xv5-discovery-interval-seconds", Value, PEERS),
     row("Xv5-discovery-timeout-seconds", Value, PEERS),
     row("Xv5-minimum-peer-ratio", Value, PEERS),
-    row("Xws-timeout-seconds", Value, LATER),
     risk(
         "api-gas-and-priority-fee-limiting-enabled",
         Flag,
@@ -334,7 +333,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("banned-node-id", List, PEERS),
     row("banned-node-ids", List, PEERS),
-    row("block-txs-selection-max-time", Value, LATER),
     row("bonsai-historical-block-limit", Value, TRIE_LOGS),
     row("bonsai-limit-trie-logs-enabled", Flag, TRIE_LOGS),
     row(
@@ -354,7 +352,6 @@ pub(super) const ROWS: &[Row] = &[
     row("era1-data-uri", Value, ERA1),
     row("era1-import-prepipeline-concurrency", Value, ERA1),
     row("era1-import-prepipeline-enabled", Spaced, ERA1),
-    row("estimate-gas-tolerance-ratio", Value, LATER),
     risk("ethstats", Value, ETHSTATS, &[""]),
     row("ethstats-cacert-file", Value, ETHSTATS),
     row("ethstats-contact", Value, ETHSTATS),
@@ -373,24 +370,15 @@ pub(super) const ROWS: &[Row] = &[
     row("graphql-tls-truststore-password-file", Value, GRAPHQL),
     risk("history-expiry-prune", Flag, PRUNING, &["false"]),
     row("identity", Value, IDENTITY),
-    row("json-pretty-print-enabled", Flag, LATER),
     risk("key-value-storage", Value, ENGINE, &["rocksdb"]),
     risk("kzg-trusted-setup", Value, KZG, &[]),
-    row("max-blobs-per-block", Value, LATER),
-    row("max-blobs-per-transaction", Value, LATER),
     row("max-peers", Value, PEERS),
     row("metrics-categories", List, METRICS),
     row("metrics-category", List, METRICS),
     risk("metrics-protocol", Value, PROTOCOL, &["prometheus"]),
-    row("metrics-push-enabled", Flag, LATER),
-    row("metrics-push-host", Value, LATER),
-    row("metrics-push-interval", Value, LATER),
-    row("metrics-push-port", Value, LATER),
-    row("metrics-push-prometheus-job", Value, LATER),
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
     row("nat-method", Value, PEERS),
     row("net-restrict", List, PEERS),
-    risk("network-id", Value, LATER, &[]),
     row("node-private-key-file", Value, PEERS),
     risk("override-genesis-config", List, OVERRIDE, &[]),
     row("p2p-discovery-port", Value, PEERS),
@@ -419,25 +407,18 @@ pub(super) const ROWS: &[Row] = &[
         PERMISSIONS,
         &["false"],
     ),
-    row("pid-path", Value, LATER),
     row("plugin-block-txs-selection-max-time", Value, PLUGINS),
     row("plugin-continue-on-error", Flag, PLUGINS),
     risk("plugins", Value, PLUGINS, &["", "none"]),
     row("plugins-verification-mode", Value, PLUGINS),
     row("poa-block-txs-selection-max-time", Value, BFT),
     row("poa-discovery-retry-bootnodes", Spaced, PEERS),
-    row("print-paths-and-exit", Value, LATER),
+    risk("print-paths-and-exit", Value, PATHS, &["false"]),
     row("random-peer-priority-enabled", Flag, PEERS),
     row("receipt-compaction-enabled", Flag, FORMAT),
     row("remote-connections-limit-enabled", Flag, PEERS),
     row("remote-connections-max-percentage", Value, PEERS),
-    risk("required-block", List, REQUIRED, &[]),
-    risk("required-blocks", List, REQUIRED, &[]),
     risk("revert-reason-enabled", Flag, REVERTS, &["false"]),
-    row("rpc-filter-timeout-seconds", Value, LATER),
-    row("rpc-max-active-filters", Value, LATER),
-    row("rpc-max-trace-filter-range", Value, LATER),
-    row("rpc-ws-max-active-subscriptions", Value, LATER),
     risk("security-module", Value, KEYS, &["localfile"]),
     row("snapsync-server-enabled", Spaced, PEERS),
     row(
@@ -453,7 +434,6 @@ pub(super) const ROWS: &[Row] = &[
     row("static-nodes-file", Value, PEERS),
     row("sync-min-peers", Value, SYNC),
     row("sync-mode", Value, SYNC),
-    row("tx-pool-save-file", Value, LATER),
     row("tx-sender-nonce-index-enabled", Flag, NONCE_INDEX),
     row("version-compatibility-protection", Flag, VERSIONS),
 ];

@@ -1,7 +1,7 @@
 //! What clap refuses, in one sentence.
 
 use clap::Error;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The flag that an error is about, without its dashes.
 pub(super) fn flag_of(error: &Error) -> Option<String> {
@@ -32,8 +32,11 @@ pub(super) fn sentence(error: &Error) -> String {
         }
         sentence.push_str(line);
     }
-    match sentence.strip_prefix("error: ") {
-        Some(rest) => rest.to_owned(),
-        None => sentence,
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    match error.kind() {
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand if !text.contains("tip: ") => {
+            format!("{sentence}; `niwaki --help` lists what there is")
+        }
+        _ => sentence.to_owned(),
     }
 }

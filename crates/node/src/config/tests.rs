@@ -1,3 +1,5 @@
+//! What comes of command lines, environments and files: the words for clap, and what is told.
+
 use super::*;
 use crate::options::Options;
 use clap::{CommandFactory, FromArgMatches};
@@ -344,4 +346,33 @@ fn permissions_that_are_not_kept_are_a_warning_unless_they_are_off() {
     );
     let found = with_file("permissions-nodes-config-file-enabled = false", &[]).unwrap();
     assert!(!found.notes[0].is_warning, "{:?}", found.notes);
+}
+
+#[test]
+fn every_key_that_besu_knows_is_taken_and_told_of_once_at_most() {
+    let text = include_str!("../../../../testdata/besu/options.toml");
+    let entries = file::entries(text, "the file").unwrap();
+    assert_eq!(entries.len(), 205);
+    let found = with_file(text, &[]).unwrap();
+    let options = options(&found);
+    assert!(options.network.is_none() && options.genesis_file.is_some());
+    assert_eq!(options.node.http.rpc_http_max_batch_size, usize::MAX);
+    assert_eq!(options.node.operation.required_blocks.len(), 1);
+    let mut texts: Vec<_> = found.notes.iter().map(|note| &note.text).collect();
+    let told = texts.len();
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), told);
+    // Each by itself, as a variable.
+    for entry in entries {
+        let name = entry.key.replace('-', "_").to_ascii_uppercase();
+        let value = entry.values.join(",");
+        let variable = format!("BESU_{name}");
+        let alone = merged_with(&[], &[(&variable, &value)]).unwrap();
+        let is_taken = alone.arguments.len() == 2 || alone.notes.len() == 1;
+        assert!(
+            is_taken || value.is_empty() || name == "PROFILE",
+            "{variable}: {alone:?}"
+        );
+    }
 }

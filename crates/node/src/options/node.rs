@@ -2,8 +2,8 @@
 
 use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
 use clap::{Args, ValueEnum};
-use niwaki_primitives::{Address, Bytes, U256};
-use std::net::IpAddr;
+use niwaki_primitives::{Address, B256, Bytes, U256};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 /// Flags that are switches: alone they are on, `=false` turns them off.
@@ -20,7 +20,7 @@ pub(crate) struct HttpFlags {
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) rpc_http_enabled: Option<bool>,
     /// Where to listen; the Engine API listens there too.
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
     pub(crate) rpc_http_host: IpAddr,
     #[arg(long, value_name = "PORT", default_value_t = 8545)]
     pub(crate) rpc_http_port: u16,
@@ -39,8 +39,8 @@ pub(crate) struct HttpFlags {
     /// Connections at a time.
     #[arg(long, value_name = "N", default_value_t = 80)]
     pub(crate) rpc_http_max_active_connections: usize,
-    /// Requests in a batch, over whatever way it comes.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    /// Requests in a batch, over whatever way it comes; -1 for no bound.
+    #[arg(long, value_name = "N", default_value = "1024", allow_hyphen_values = true, value_parser = batch_size)]
     pub(crate) rpc_http_max_batch_size: usize,
     /// Bytes of a request.
     #[arg(long, value_name = "BYTES", default_value_t = 128 << 20)]
@@ -61,6 +61,9 @@ pub(crate) struct HttpFlags {
         default_value_t = 30
     )]
     pub(crate) http_timeout_seconds: u64,
+    /// Answer with line breaks and blanks, for a person to read [default: false].
+    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) json_pretty_print_enabled: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -69,7 +72,7 @@ pub(crate) struct SocketFlags {
     /// Answer JSON-RPC over WebSocket [default: false].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) rpc_ws_enabled: Option<bool>,
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
     pub(crate) rpc_ws_host: IpAddr,
     #[arg(long, value_name = "PORT", default_value_t = 8546)]
     pub(crate) rpc_ws_port: u16,
@@ -88,6 +91,12 @@ pub(crate) struct SocketFlags {
     /// Bytes of a message.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub(crate) rpc_ws_max_frame_size: usize,
+    /// Subscriptions at a time, of all connections together; 256 of each.
+    #[arg(long, value_name = "N", default_value_t = 8_192)]
+    pub(crate) rpc_ws_max_active_subscriptions: usize,
+    /// Seconds that a call over WebSocket may take [default: as over HTTP].
+    #[arg(long = "Xws-timeout-seconds", value_name = "SECONDS")]
+    pub(crate) ws_timeout_seconds: Option<u64>,
     /// Answer JSON-RPC over a socket in the file system [default: false].
     #[arg(long = "Xrpc-ipc-enabled", alias = "rpc-ipc-enabled", value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) rpc_ipc_enabled: Option<bool>,
@@ -97,7 +106,7 @@ pub(crate) struct SocketFlags {
     /// The namespaces offered.
     #[arg(
         long = "Xrpc-ipc-apis",
-        alias = "rpc-ipc-apis",
+        aliases = ["rpc-ipc-apis", "Xrpc-ipc-api"],
         value_name = "API",
         value_delimiter = ',',
         default_value = "ETH,NET,WEB3"
@@ -111,7 +120,12 @@ pub(crate) struct EngineFlags {
     /// Let a consensus client drive this node [default: true where proof of stake is known to begin].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) engine_rpc_enabled: Option<bool>,
-    #[arg(long, value_name = "PORT", default_value_t = 8551)]
+    #[arg(
+        long,
+        alias = "engine-rpc-http-port",
+        value_name = "PORT",
+        default_value_t = 8551
+    )]
     pub(crate) engine_rpc_port: u16,
     /// The file with the secret that both clients hold, 64 hexadecimal digits [default: jwt.hex in the
     /// data path, made if it is absent].
@@ -132,12 +146,24 @@ pub(crate) struct EngineFlags {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What calls may cost")]
 pub(crate) struct ApiFlags {
-    /// Most gas of a simulated call.
+    /// Most gas of a simulated call; 0 for no bound.
     #[arg(long, value_name = "GAS", default_value_t = 50_000_000)]
     pub(crate) rpc_gas_cap: u64,
     /// Most blocks of one search for logs; 0 for no bound.
     #[arg(long, value_name = "BLOCKS", default_value_t = 5_000)]
     pub(crate) rpc_max_logs_range: u64,
+    /// Most blocks of one trace_filter; 0 for no bound.
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000)]
+    pub(crate) rpc_max_trace_filter_range: u64,
+    /// Most filters at a time; 0 for no bound.
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    pub(crate) rpc_max_active_filters: usize,
+    /// Seconds that a filter lives which nobody asks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rpc_filter_timeout_seconds: u64,
+    /// How far above the least gas eth_estimateGas may be, as a share of itself.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.015, value_parser = share)]
+    pub(crate) estimate_gas_tolerance_ratio: f64,
     /// Make the index of logs behind the head [default: true].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) auto_log_bloom_caching_enabled: Option<bool>,
@@ -214,6 +240,9 @@ pub(crate) struct PoolFlags {
     /// Save the pool to txpool.dump at the end, and restore it at the start [default: false].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) tx_pool_enable_save_restore: Option<bool>,
+    /// The file for that, from the data path.
+    #[arg(long, value_name = "FILE", default_value = "txpool.dump")]
+    pub(crate) tx_pool_save_file: PathBuf,
     /// Where a consensus client drives the node, run the best transactions upon the head before the next
     /// block comes, so that it finds in memory what they read [default: true].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -261,6 +290,40 @@ fn type_limit(text: &str) -> Result<(usize, usize), String> {
     ))
 }
 
+/// An address to listen on, or a name of one.
+fn host(text: &str) -> Result<IpAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let found = (text, 0).to_socket_addrs();
+    let mut found = found.map_err(|error| format!("no address and no known host: {error}"))?;
+    let first = found.next().ok_or("a host without an address")?;
+    Ok(first.ip())
+}
+
+fn batch_size(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" => Ok(usize::MAX),
+        text => text
+            .parse()
+            .map_err(|_| "no number of requests, nor -1".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    number.ok_or_else(|| "write a share from 0 to 1, as in 0.015".to_owned())
+}
+
+fn required_block(text: &str) -> Result<(u64, B256), String> {
+    let parts = text.split_once('=');
+    let parsed = parts.and_then(|(number, hash)| Some((number.parse().ok()?, hash.parse().ok()?)));
+    parsed.ok_or_else(|| "write a number and a hash, as in 4370000=0xb1fcff63...".to_owned())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "UPPER")]
 pub(crate) enum PoolFlavor {
@@ -282,6 +345,15 @@ pub(crate) struct MinerFlags {
     /// What a transaction without priority must tip to be taken into a block, wei a gas.
     #[arg(long, value_name = "WEI", default_value_t = 0)]
     pub(crate) min_priority_fee: u128,
+    /// Milliseconds that it may take to fill a block with transactions.
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) block_txs_selection_max_time: u64,
+    /// Most blobs of a transaction that is taken into a block [default: what the fork allows].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_blobs_per_transaction: Option<usize>,
+    /// Most blobs of a block [default: what the fork allows].
+    #[arg(long, value_name = "N")]
+    pub(crate) max_blobs_per_block: Option<usize>,
     /// Seconds between blocks of --network=dev; 0 makes one for each transaction that comes.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) dev_period: u64,
@@ -293,10 +365,33 @@ pub(crate) struct OperationFlags {
     /// Serve metrics to Prometheus [default: false].
     #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) metrics_enabled: Option<bool>,
-    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
     pub(crate) metrics_host: IpAddr,
     #[arg(long, value_name = "PORT", default_value_t = 9545)]
     pub(crate) metrics_port: u16,
+    /// Push metrics to a Prometheus push gateway [default: false].
+    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) metrics_push_enabled: Option<bool>,
+    /// The gateway, by name or address.
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub(crate) metrics_push_host: String,
+    #[arg(long, value_name = "PORT", default_value_t = 9001)]
+    pub(crate) metrics_push_port: u16,
+    /// Seconds between two pushes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) metrics_push_interval: u64,
+    /// The job that the gateway keeps them under.
+    #[arg(long, value_name = "NAME", default_value = "niwaki-client")]
+    pub(crate) metrics_push_prometheus_job: String,
+    /// A file for the number of this process, for as long as it runs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_path: Option<PathBuf>,
+    /// What net_version says [default: the chain's own].
+    #[arg(long, value_name = "ID")]
+    pub(crate) network_id: Option<u64>,
+    /// Blocks that the chain must have, as in 4370000=0xb1fcff63...; another one there is refused.
+    #[arg(long, alias = "required-block", value_name = "NUMBER=HASH", value_delimiter = ',', value_parser = required_block)]
+    pub(crate) required_blocks: Vec<(u64, B256)>,
     /// What is logged: OFF, ERROR, WARN, INFO, DEBUG or TRACE.
     #[arg(long, short = 'l', value_enum, value_name = "LEVEL", ignore_case = true, default_value_t = LogLevel::Info)]
     pub(crate) logging: LogLevel,
@@ -314,7 +409,7 @@ pub(crate) struct OperationFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
     /// Flags by purpose: DEV, STAKER, MINIMALIST_STAKER, ENTERPRISE (PRIVATE), PERFORMANCE,
-    /// PERFORMANCE_RPC.
+    /// PERFORMANCE_RPC; NONE.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 }

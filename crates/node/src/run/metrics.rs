@@ -1,16 +1,19 @@
 //! Figures for Prometheus, under Besu's names where Besu has them.
 
+mod push;
 mod table;
 
-use crate::options::NodeOptions;
+use crate::options::{NodeOptions, OperationFlags};
 use eyre::{Result, WrapErr, eyre};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use niwaki_chain::{Chain, HitRate, StoredHeader};
 use niwaki_primitives::{Fault, U256};
 use niwaki_rpc::{Backend, SyncStatus, serve_text};
+use push::Gateway;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use table::{Kind, METRICS};
 use tikv_jemalloc_ctl::{epoch, stats};
 use tokio::runtime::Runtime;
@@ -25,7 +28,8 @@ pub(super) struct Metrics {
 
 /// Records from now on, if metrics are asked for.
 pub(super) fn install(node: &NodeOptions) -> Result<Option<Metrics>> {
-    if node.operation.metrics_enabled != Some(true) {
+    let flags = &node.operation;
+    if flags.metrics_enabled != Some(true) && flags.metrics_push_enabled != Some(true) {
         return Ok(None);
     }
     let recorder = PrometheusBuilder::new()
@@ -43,17 +47,17 @@ pub(super) fn install(node: &NodeOptions) -> Result<Option<Metrics>> {
 }
 
 impl Metrics {
-    /// Serves them on `address`.
-    pub(super) fn serve(
+    /// Serves them, pushes them, or both, as the flags say.
+    pub(super) fn start(
         self,
         runtime: &Runtime,
-        address: SocketAddr,
+        flags: &OperationFlags,
         backend: &Arc<Backend>,
-        stopped: watch::Receiver<bool>,
+        stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
         // The backend holds on to what is handed to it, and must not hold on to itself.
         let sampled = Arc::downgrade(backend);
-        let render = Arc::new(move || {
+        let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || {
             let Some(backend) = sampled.upgrade() else {
                 return String::new();
             };
@@ -67,7 +71,22 @@ impl Metrics {
         });
         let figures = Arc::clone(&render);
         backend.operator().set_figures(Box::new(move || figures()));
-        let server = runtime.block_on(serve_text(address, "/metrics", render, stopped));
+        if flags.metrics_push_enabled == Some(true) {
+            let gateway = Gateway {
+                host: flags.metrics_push_host.clone(),
+                port: flags.metrics_push_port,
+                job: flags.metrics_push_prometheus_job.clone(),
+                interval: Duration::from_secs(flags.metrics_push_interval),
+            };
+            let render = Arc::clone(&render);
+            runtime.spawn(gateway.push(render, stopped.clone()));
+        }
+        if flags.metrics_enabled != Some(true) {
+            return Ok(());
+        }
+        let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);
+        let serving = serve_text(address, "/metrics", render, stopped.clone());
+        let server = runtime.block_on(serving);
         let (bound, server) = server.wrap_err_with(|| {
             format!("can't listen on {address} for metrics; choose another --metrics-port")
         })?;

@@ -1,4 +1,4 @@
-//! The pool's file, `txpool.dump` in the data path: read by a thread behind the ports, written at the end.
+//! The pool's file, `--tx-pool-save-file`: read by a thread behind the ports, written at the end.
 //!
 //! Transactions with blobs take a quarter of a second each to check, so a large file takes minutes. A
 //! node that stops before all are checked writes the others back as they were: nothing is lost.
@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::{info, warn};
-
-const DUMP: &str = "txpool.dump";
 
 /// What [`Progress::unread`] is once all has been read.
 const ALL_READ: u64 = u64::MAX;
@@ -43,7 +41,7 @@ impl PoolFile {
         if node.pool.tx_pool_enable_save_restore != Some(true) {
             return Ok(None);
         }
-        let path = data_path.join(DUMP);
+        let path = data_path.join(&node.pool.tx_pool_save_file);
         let unread = if path.exists() { 0 } else { ALL_READ };
         let progress = Arc::new(Progress {
             is_stopped: AtomicBool::new(false),
@@ -74,7 +72,8 @@ impl PoolFile {
     ) -> Result<()> {
         self.progress.is_stopped.store(true, Ordering::SeqCst);
         let unread = self.progress.unread.load(Ordering::SeqCst);
-        let part = self.path.with_extension("dump.part");
+        let mut part = self.path.clone().into_os_string();
+        part.push(".part");
         let save = || -> std::io::Result<(usize, u64)> {
             let mut file = BufWriter::new(File::create(&part)?);
             let saved = write_pool(&mut file)?;
@@ -128,7 +127,7 @@ mod tests {
     /// What stopping at `unread` leaves of a file whose pool is empty by now.
     fn saved(text: &str, unread: u64) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(DUMP);
+        let path = folder.path().join("txpool.dump");
         std::fs::write(&path, text).unwrap();
         let progress = Arc::new(Progress {
             is_stopped: AtomicBool::new(false),

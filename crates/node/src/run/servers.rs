@@ -28,6 +28,9 @@ pub(crate) const OPERATOR_SOCKET: &str = "operator.ipc";
 /// Bytes of a message to the Engine API: a block with its blobs fits many times.
 const ENGINE_BYTES: usize = 256 << 20;
 
+/// Namespaces of Besu's that are taken and offer nothing: permissions, plugins, networks of BFT.
+const BESUS: [&str; 5] = ["clique", "ibft", "perm", "plugins", "qbft"];
+
 /// The runtimes of all servers.
 pub(super) struct Servers {
     stop: watch::Sender<bool>,
@@ -71,8 +74,7 @@ impl Servers {
         start.operator(&servers.public, data_path)?;
         if let Some(metrics) = metrics {
             let flags = &options.node.operation;
-            let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);
-            metrics.serve(&servers.public, address, backend, start.stopped.clone())?;
+            metrics.start(&servers.public, flags, backend, &start.stopped)?;
         }
         Ok(servers)
     }
@@ -112,7 +114,11 @@ impl Start<'_> {
             max_body_bytes: flags.rpc_http_max_request_content_length,
             read_timeout: Duration::from_secs(30),
         };
-        let dispatcher = self.dispatcher(&flags.rpc_http_api, &[])?;
+        let limits = Limits {
+            is_pretty: flags.json_pretty_print_enabled == Some(true),
+            ..self.limits()
+        };
+        let dispatcher = self.dispatcher(&flags.rpc_http_api, &[], limits)?;
         let place = (flags.rpc_http_host, flags.rpc_http_port);
         self.serve(
             runtime,
@@ -142,7 +148,16 @@ impl Start<'_> {
             max_body_bytes: flags.rpc_ws_max_frame_size,
             read_timeout: Duration::from_secs(30),
         };
-        let dispatcher = self.dispatcher(&flags.rpc_ws_api, &[])?;
+        let http = &self.options.node.http;
+        let timeout = flags
+            .ws_timeout_seconds
+            .unwrap_or(http.http_timeout_seconds);
+        let limits = Limits {
+            timeout: Duration::from_secs(timeout),
+            is_pretty: http.json_pretty_print_enabled == Some(true),
+            ..self.limits()
+        };
+        let dispatcher = self.dispatcher(&flags.rpc_ws_api, &[], limits)?;
         let place = (flags.rpc_ws_host, flags.rpc_ws_port);
         self.serve(
             runtime,
@@ -160,7 +175,7 @@ impl Start<'_> {
         }
         let path = flags.rpc_ipc_path.clone();
         let path = path.unwrap_or_else(|| data_path.join("niwaki.ipc"));
-        let dispatcher = self.dispatcher(&flags.rpc_ipc_apis, &[])?;
+        let dispatcher = self.dispatcher(&flags.rpc_ipc_apis, &[], self.limits())?;
         let limit = self.options.node.http.rpc_http_max_request_content_length;
         let _inside = runtime.enter();
         let server = IpcServer::bind(&path, dispatcher, limit).wrap_err_with(|| {
@@ -177,7 +192,7 @@ impl Start<'_> {
 
     /// The socket by which this program's own commands reach the node that has the data path.
     fn operator(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
-        let dispatcher = self.dispatcher(&["ADMIN".to_owned()], &[])?;
+        let dispatcher = self.dispatcher(&["ADMIN".to_owned()], &[], self.limits())?;
         let path = data_path.join(OPERATOR_SOCKET);
         let _inside = runtime.enter();
         match IpcServer::bind(&path, dispatcher, 1 << 20) {
@@ -223,7 +238,7 @@ impl Start<'_> {
             max_body_bytes: ENGINE_BYTES,
             read_timeout: Duration::from_secs(30),
         };
-        let dispatcher = self.dispatcher(&["ENGINE".to_owned()], &BESIDE_ENGINE)?;
+        let dispatcher = self.dispatcher(&["ENGINE".to_owned()], &BESIDE_ENGINE, self.limits())?;
         let place = (self.options.node.http.rpc_http_host, flags.engine_rpc_port);
         self.serve(
             runtime,
@@ -234,12 +249,28 @@ impl Start<'_> {
         )
     }
 
+    /// What every way in bounds.
+    fn limits(&self) -> Limits {
+        Limits {
+            batch_requests: self.options.node.http.rpc_http_max_batch_size,
+            timeout: Duration::from_secs(self.options.node.http.http_timeout_seconds),
+            ..Limits::default()
+        }
+    }
+
     /// A way in to namespaces, which must be known.
-    fn dispatcher(&self, api: &[String], also: &[&str]) -> Result<Arc<Dispatcher>> {
-        let wanted: BTreeSet<String> = api
+    fn dispatcher(&self, api: &[String], also: &[&str], limits: Limits) -> Result<Arc<Dispatcher>> {
+        let mut wanted: BTreeSet<String> = api
             .iter()
             .map(|name| name.trim().to_ascii_lowercase())
+            .filter(|name| !name.is_empty())
             .collect();
+        for name in BESUS {
+            if wanted.remove(name) {
+                let name = name.to_uppercase();
+                info!("the JSON-RPC namespace {name} of Besu's has no methods in this version");
+            }
+        }
         if let Some(unknown) = wanted
             .iter()
             .find(|name| !NAMESPACES.contains(&name.as_str()))
@@ -249,11 +280,6 @@ impl Start<'_> {
                 NAMESPACES.join(",").to_uppercase()
             ));
         }
-        let limits = Limits {
-            batch_requests: self.options.node.http.rpc_http_max_batch_size,
-            timeout: Duration::from_secs(self.options.node.http.http_timeout_seconds),
-            ..Limits::default()
-        };
         let (backend, lanes) = (Arc::clone(self.backend), Arc::clone(self.lanes));
         Ok(Arc::new(Dispatcher::new(
             backend, lanes, &wanted, also, limits,

@@ -1,6 +1,7 @@
 //! What an operator asks of a node that runs: that the binary is wired to what it offers.
 
 use crate::running::Node;
+use crate::support::{Ended, Place, chain_file};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -142,4 +143,39 @@ fn figures_states_and_storage_are_shown_by_the_binary() {
     );
     let refused = node.ask("miner_start", json!([]));
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
+}
+
+#[test]
+fn besus_flags_of_calls_blocks_and_the_process_do_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("niwaki.pid");
+    let node = Node::dev(&format!(
+        "--pid-path={} --network-id 4321 --json-pretty-print-enabled --rpc-max-active-filters=1 \
+         --rpc-http-api ETH NET PERM PLUGINS --identity x --rpc-max-trace-filter-range=2",
+        pid.display()
+    ));
+    let number = std::fs::read_to_string(&pid).unwrap();
+    assert_eq!(number.trim(), node.process().to_string());
+    assert_eq!(node.result("net_version", json!([])), "4321");
+    assert_eq!(node.result("eth_chainId", json!([])), "0x539");
+    assert!(node.result("eth_newBlockFilter", json!([])).is_string());
+    let refused = node.ask("eth_newBlockFilter", json!([]));
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("1 filters"), "{refused}");
+    let modules = node.result("rpc_modules", json!([]));
+    assert!(
+        modules["eth"].is_string() && modules["perm"].is_null(),
+        "{modules}"
+    );
+    drop(node);
+}
+
+#[test]
+fn a_block_that_the_chain_must_have_and_has_not_is_refused() {
+    let place = Place::new();
+    place.import(&chain_file()).succeeded();
+    let other = format!("--required-blocks=5={}", "5".repeat(64));
+    let mut command = place.command(&other, &[]);
+    let ended = Ended::of(&command.output().unwrap());
+    ended.failed(&["block 5 of this chain is 0x", "--required-blocks"]);
 }

@@ -71,6 +71,11 @@ impl Node {
         node
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// With the 54 blocks of the execution-apis chain.
     pub(crate) fn with_chain() -> Self {
         Self::with_chain_and("")

@@ -18,9 +18,6 @@ const LEAST: u64 = 12_000;
 /// What a call with a value gives its callee on top.
 const STIPEND: u64 = 2_300;
 
-/// How far above the least gas the answer may be, as a share of itself: 1.5 %, as geth has it.
-const TOLERANCE: (u64, u64) = (15, 1_000);
-
 /// Spec: execution-apis `eth/execute.yaml`; the steps of geth, whose answers tools expect.
 pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let asked = Asked::read(backend, params, BlockTag::Latest)?;
@@ -42,6 +39,7 @@ pub(super) fn least_gas(
         block: &block,
         message: &asked.message,
         deadline,
+        tolerance: backend.options.estimate_tolerance,
     };
     let most = search.most(backend.options.gas_cap)?;
     search.least(most)
@@ -51,6 +49,8 @@ struct Search<'s> {
     block: &'s SimulatedBlock<'s>,
     message: &'s Message,
     deadline: Instant,
+    /// How far above the least gas the answer may be, as a share of itself.
+    tolerance: f64,
 }
 
 impl Search<'_> {
@@ -165,7 +165,7 @@ impl Search<'_> {
                 false => fails = likely,
             }
         }
-        while fails.saturating_add(1) < succeeds && !is_close(fails, succeeds) {
+        while fails.saturating_add(1) < succeeds && !self.is_close(fails, succeeds) {
             // The answer is much more often near what fails than near what succeeds.
             let middle = fails.midpoint(succeeds).min(fails.saturating_mul(2));
             match self.succeeds(middle)? {
@@ -175,10 +175,10 @@ impl Search<'_> {
         }
         Ok(succeeds)
     }
-}
 
-fn is_close(fails: u64, succeeds: u64) -> bool {
-    let (share, of) = TOLERANCE;
-    let apart = u128::from(succeeds.saturating_sub(fails));
-    apart * u128::from(of) < u128::from(succeeds) * u128::from(share)
+    #[expect(clippy::cast_precision_loss, reason = "a share is no exact figure")]
+    fn is_close(&self, fails: u64, succeeds: u64) -> bool {
+        let apart = succeeds.saturating_sub(fails) as f64;
+        apart < succeeds as f64 * self.tolerance
+    }
 }

@@ -13,9 +13,6 @@ use niwaki_evm::tracers::Call;
 use niwaki_primitives::Address;
 use serde::Deserialize;
 
-/// Most blocks of one search.
-const MOST_BLOCKS: u64 = 1_000;
-
 /// A key that is not known could have named the blocks, so it is refused.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -50,9 +47,10 @@ impl Filter {
                 "invalid block range: {from} is after {to}"
             )));
         }
-        if to - from >= MOST_BLOCKS {
+        let most = backend.options.max_trace_range;
+        if most > 0 && to - from >= most {
             return Err(RpcError::invalid_params(format!(
-                "requested range of {} blocks exceeds maximum range limit of {MOST_BLOCKS}",
+                "requested range of {} blocks exceeds maximum range limit of {most}",
                 to - from + 1
             )));
         }

@@ -1,0 +1,45 @@
+//! The file that tells other programs the number of this process.
+
+use eyre::{Result, WrapErr};
+use std::path::{Path, PathBuf};
+
+/// While it lives, the file is there.
+pub(super) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes the file; one that another process has left is written over.
+    pub(super) fn write(path: &Path) -> Result<Self> {
+        let number = std::process::id();
+        std::fs::write(path, format!("{number}\n"))
+            .wrap_err_with(|| format!("can't write --pid-path {}", path.display()))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Whoever has removed it already has done what is to be done.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_number_of_this_process_for_as_long_as_it_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.pid");
+        std::fs::write(&path, "1\n").unwrap();
+        let file = PidFile::write(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+        drop(file);
+        assert!(!path.exists());
+        let error = PidFile::write(&folder.path().join("no/such"))
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("--pid-path"), "{error}");
+    }
+}
