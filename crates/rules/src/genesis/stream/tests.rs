@@ -104,7 +104,10 @@ fn of_what_an_alloc_has_twice_the_last_counts() {
     };
     for step in [1, 1000] {
         let (_, alloc) = read(&text, step).unwrap();
-        assert_eq!(alloc.into_values().collect::<Vec<_>>(), [right.clone()]);
+        assert_eq!(
+            (alloc.len(), alloc.first_key_value().unwrap().1),
+            (1, &right)
+        );
     }
 }
 
