@@ -3,7 +3,7 @@
 //! HS256 only, with an issue time within a minute of now. Spec: execution-apis
 //! `engine/authentication.md`, RFC 7519.
 
-use super::base64url::{decode, encode};
+use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, Mac};
 use niwaki_primitives::hex;
 use serde::Deserialize;
@@ -93,10 +93,10 @@ impl JwtSecret {
 
     /// A token issued `now`, seconds since 1970.
     pub fn token(&self, now: u64) -> String {
-        let head = encode(b"{\"alg\":\"HS256\",\"typ\":\"JWT\"}");
-        let claims = encode(format!("{{\"iat\":{now}}}").as_bytes());
+        let head = BASE64URL_NOPAD.encode(b"{\"alg\":\"HS256\",\"typ\":\"JWT\"}");
+        let claims = BASE64URL_NOPAD.encode(format!("{{\"iat\":{now}}}").as_bytes());
         let signed = format!("{head}.{claims}");
-        let signature = encode(&self.mac(&signed).finalize().into_bytes());
+        let signature = BASE64URL_NOPAD.encode(&self.mac(&signed).finalize().into_bytes());
         format!("{signed}.{signature}")
     }
 
@@ -125,7 +125,7 @@ impl JwtSecret {
         if head.alg != "HS256" {
             return Err(JwtError::Algorithm);
         }
-        let signature = decode(signature).ok_or(JwtError::Malformed("no base64url"))?;
+        let signature = decode(signature)?;
         // Compared in constant time.
         self.mac(signed)
             .verify_slice(&signature)
@@ -144,8 +144,13 @@ impl JwtSecret {
     }
 }
 
+fn decode(part: &str) -> Result<Vec<u8>, JwtError> {
+    let decoded = BASE64URL_NOPAD.decode(part.as_bytes());
+    decoded.map_err(|_| JwtError::Malformed("no base64url"))
+}
+
 fn parse<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, JwtError> {
-    let bytes = decode(part).ok_or(JwtError::Malformed("no base64url"))?;
+    let bytes = decode(part)?;
     serde_json::from_slice(&bytes).map_err(|_| JwtError::Malformed("a field is missing"))
 }
 
@@ -176,14 +181,14 @@ mod tests {
         let secret = JwtSecret::new([7; 32]);
         let other = JwtSecret::new([8; 32]).token(NOW);
         assert_eq!(check(&secret, &other), Err(JwtError::Signature));
-        let claims = encode(format!("{{\"iat\":{NOW}}}").as_bytes());
+        let claims = BASE64URL_NOPAD.encode(format!("{{\"iat\":{NOW}}}").as_bytes());
         for head in [
             "{\"alg\":\"none\"}",
             "{\"alg\":\"RS256\"}",
             "{\"alg\":\"hs256\"}",
         ] {
-            let signed = format!("{}.{claims}", encode(head.as_bytes()));
-            let signature = encode(&secret.mac(&signed).finalize().into_bytes());
+            let signed = format!("{}.{claims}", BASE64URL_NOPAD.encode(head.as_bytes()));
+            let signature = BASE64URL_NOPAD.encode(&secret.mac(&signed).finalize().into_bytes());
             let token = format!("{signed}.{signature}");
             assert_eq!(check(&secret, &token), Err(JwtError::Algorithm), "{head}");
         }
@@ -205,6 +210,24 @@ mod tests {
             secret.check_at(Some("Basic x"), NOW),
             Err(JwtError::Missing)
         );
+    }
+
+    #[test]
+    fn a_signature_is_written_in_one_way_only() {
+        let secret = JwtSecret::new([7; 32]);
+        let good = secret.token(NOW);
+        assert_eq!(check(&secret, &good), Ok(()));
+        // 32 bytes end in two bits of the last letter; the other four must be zero.
+        let (body, last) = good.split_at(good.len() - 1);
+        let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let others = alphabet.chars().filter(|letter| !last.starts_with(*letter));
+        for letter in others {
+            let forged = format!("{body}{letter}");
+            assert!(check(&secret, &forged).is_err(), "{forged}");
+        }
+        for forged in [format!("{good}="), format!("{body}+")] {
+            assert!(check(&secret, &forged).is_err(), "{forged}");
+        }
     }
 
     #[test]

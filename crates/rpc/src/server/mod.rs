@@ -1,7 +1,6 @@
 //! The ways in: HTTP, WebSocket and IPC.
 
 mod access;
-mod base64url;
 mod body;
 mod der;
 mod gzip;

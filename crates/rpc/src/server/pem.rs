@@ -1,6 +1,6 @@
 //! PEM (RFC 7468): DER as lines of text.
 
-use super::base64url;
+use data_encoding::{BASE64_MIME, BASE64_NOPAD};
 
 /// One block.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
         for line in lines.by_ref().take_while(|line| *line != end) {
             base64 += line;
         }
-        if let Some(der) = decode(&base64) {
+        if let Ok(der) = BASE64_NOPAD.decode(base64.trim_end_matches('=').as_bytes()) {
             let label = label.to_owned();
             blocks.push(Block { label, der });
         }
@@ -37,27 +37,8 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
 
 /// A block in lines of 76 characters that end as on Windows, as Java writes MIME.
 pub(crate) fn write(label: &str, der: &[u8]) -> String {
-    let mut base64 = base64url::encode(der).replace('-', "+").replace('_', "/");
-    while !base64.len().is_multiple_of(4) {
-        base64.push('=');
-    }
-    let mut text = format!("-----BEGIN {label}-----\r\n");
-    let mut rest = base64.as_str();
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at(rest.len().min(76));
-        text += line;
-        text += "\r\n";
-        rest = more;
-    }
-    text + &format!("-----END {label}-----\r\n")
-}
-
-fn decode(base64: &str) -> Option<Vec<u8>> {
-    let text = base64.trim_end_matches('=');
-    if text.contains(['-', '_']) {
-        return None;
-    }
-    base64url::decode(&text.replace('+', "-").replace('/', "_"))
+    let lines = BASE64_MIME.encode(der);
+    format!("-----BEGIN {label}-----\r\n{lines}-----END {label}-----\r\n")
 }
 
 #[cfg(test)]
@@ -73,6 +54,7 @@ mod tests {
             assert_eq!(read.len(), 1);
             assert_eq!((read[0].label.as_str(), &read[0].der), ("PUBLIC KEY", &der));
             assert!(text.lines().all(|line| line.len() <= 76));
+            assert!(text.ends_with("\r\n-----END PUBLIC KEY-----\r\n"), "{text}");
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Reads: a code made with the password over everything; certificates and keys, plain or encrypted
 //! by PBES2 (PBKDF2, AES or triple DES in CBC) or, as older programs do, by triple DES with the
-//! derivation of PKCS #12 itself. Encrypted keys of PKCS #8 are of the same make.
+//! derivation of PKCS #12 itself. Encrypted keys of PKCS #8 are of the same make. Why this is not a
+//! crate of others: docs/dependencies.md, "What we read ourselves".
 
 use super::store::StoreError;
 use crate::server::der::Der;

@@ -11,6 +11,7 @@ mod users;
 pub use key::{TokenAlgorithm, TokenKey};
 pub use users::{Login, PasswordError, User, Users, hash_password};
 
+use data_encoding::BASE64URL_NOPAD;
 use key::Head;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ impl Tokens {
         if head.alg != algorithm || head.crit.is_some() {
             return Err(TokenError::Algorithm(algorithm));
         }
-        let signature = super::base64url::decode(signature).ok_or(TokenError::Malformed)?;
+        let signature = decode(signature)?;
         if !self.key.has_signed(signed.as_bytes(), &signature) {
             return Err(TokenError::Signature);
         }
@@ -175,13 +176,18 @@ impl Token {
 }
 
 fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, TokenError> {
-    let bytes = super::base64url::decode(text).ok_or(TokenError::Malformed)?;
+    let bytes = decode(text)?;
     serde_json::from_slice(&bytes).map_err(|_| TokenError::Malformed)
 }
 
 fn now() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0.0, |now| now.as_secs_f64())
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, TokenError> {
+    let decoded = BASE64URL_NOPAD.decode(text.as_bytes());
+    decoded.map_err(|_| TokenError::Malformed)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Tokens and what they permit, until when.
 
 use super::*;
-use crate::server::base64url::encode;
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -17,11 +16,11 @@ fn tokens(open: &[&str]) -> Arc<Tokens> {
 fn signed(head: &str, claims: &Value) -> String {
     let text = format!(
         "{}.{}",
-        encode(head.as_bytes()),
-        encode(claims.to_string().as_bytes())
+        BASE64URL_NOPAD.encode(head.as_bytes()),
+        BASE64URL_NOPAD.encode(claims.to_string().as_bytes())
     );
     let secret = hmac::Key::new(hmac::HMAC_SHA256, &SECRET);
-    let signature = encode(hmac::sign(&secret, text.as_bytes()).as_ref());
+    let signature = BASE64URL_NOPAD.encode(hmac::sign(&secret, text.as_bytes()).as_ref());
     format!("Bearer {text}.{signature}")
 }
 

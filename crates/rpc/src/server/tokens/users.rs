@@ -6,8 +6,8 @@
 
 use super::key::{OwnKey, TokenKey};
 use crate::json;
-use crate::server::base64url;
 use bcrypt::{HashParts, Version};
+use data_encoding::BASE64URL_NOPAD;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -220,10 +220,10 @@ fn token(own: &OwnKey, name: &str, user: &User, now: u64) -> Option<String> {
     let expires = now + LIFETIME_SECONDS;
     claims.extend_from_slice(format!(",\"iat\":{now},\"exp\":{expires}}}").as_bytes());
 
-    let head = base64url::encode(b"{\"typ\":\"JWT\",\"alg\":\"RS256\"}");
-    let signed = format!("{head}.{}", base64url::encode(&claims));
+    let head = BASE64URL_NOPAD.encode(b"{\"typ\":\"JWT\",\"alg\":\"RS256\"}");
+    let signed = format!("{head}.{}", BASE64URL_NOPAD.encode(&claims));
     let signature = own.sign(signed.as_bytes())?;
-    Some(format!("{signed}.{}", base64url::encode(&signature)))
+    Some(format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature)))
 }
 
 fn now() -> u64 {
@@ -329,7 +329,9 @@ mod tests {
         let token = attempt("low", "low-password").await.unwrap().unwrap();
         let caller = tokens.caller(Some(&format!("Bearer {token}"))).unwrap();
         assert!(caller.may("eth_blockNumber") && !caller.may("net_version"));
-        let claims = base64url::decode(token.split('.').nth(1).unwrap()).unwrap();
+        let claims = BASE64URL_NOPAD
+            .decode(token.split('.').nth(1).unwrap().as_bytes())
+            .unwrap();
         let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
         assert_eq!(claims["username"], "low");
         assert_eq!(claims["permissions"][0], "eth:*");
