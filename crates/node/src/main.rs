@@ -78,11 +78,7 @@ fn begin() -> Result<Ending> {
 
 /// Whether clap prints what was asked for, not what is wrong.
 fn is_help(kind: ErrorKind) -> bool {
-    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    matches!(
-        kind,
-        DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion
-    )
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
 }
 
 /// Tells of the configuration where there is no log.

@@ -243,15 +243,28 @@ pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
     U256::from_str_radix(text, 10).map_err(|_| "does not fit in 256 bits".to_owned())
 }
 
-/// An address with or without `0x`, in any letter case.
+/// An address with or without `0x`, in any letter case; one that is shorter has zeros before it, as
+/// with Besu.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
-    let mut address = Address::ZERO;
     let digits = without_0x(text).unwrap_or(text);
-    if digits.len() == 40 && hex::decode_to_slice(digits, address.as_mut_slice()).is_ok() {
-        return Ok(address);
+    let word = padded(digits).filter(|_| !digits.is_empty());
+    let word = word.ok_or_else(|| "is not hex of at most 20 bytes".to_owned())?;
+    match word.split_at(12) {
+        (zeros, address) if zeros.iter().all(|byte| *byte == 0) && digits.len() <= 40 => {
+            Ok(Address::from_slice(address))
+        }
+        _ => Err(format!("has {} bytes, not 20", digits.len().div_ceil(2))),
     }
-    let bytes = parse_bytes(text)?;
-    Address::try_from(bytes.as_ref()).map_err(|_| format!("has {} bytes, not 20", bytes.len()))
+}
+
+/// Code in hex with or without `0x`; an odd digit at its beginning is a byte, as with Besu.
+pub(crate) fn parse_code(text: &str) -> Result<Bytes, String> {
+    let digits = unquote(text);
+    let digits = without_0x(digits).unwrap_or(digits);
+    match digits.len().is_multiple_of(2) {
+        true => parse_bytes(digits),
+        false => parse_bytes(&format!("0{digits}")),
+    }
 }
 
 /// Bytes in hex with or without `0x`.
@@ -344,7 +357,17 @@ mod tests {
         let address = "00000000000000000000000000000000000000Aa";
         let marked = format!("0X{address}");
         assert_eq!(parse_address(address), parse_address(&marked));
+        for (short, last) in [("0x1", 1), ("0xaa", 0xaa), ("00aa", 0xaa)] {
+            assert_eq!(parse_address(short).unwrap()[19], last, "{short}");
+        }
+        for bad in ["", "0x", "0xg", &"0".repeat(41), &"1".repeat(65)] {
+            assert!(parse_address(bad).is_err(), "{bad}");
+        }
         assert_eq!(parse_bytes("\"0XaB\"").unwrap()[..], [0xab]);
+        assert!(parse_bytes("\"0x123\"").is_err());
+        assert_eq!(parse_code("\"0x123\"").unwrap()[..], [1, 0x23]);
+        assert_eq!(parse_code("\"6001\"").unwrap()[..], [0x60, 1]);
+        assert!(parse_code("\"0xg\"").is_err());
         assert_eq!(parse_b256("0Xf").unwrap()[31], 15);
     }
 }

@@ -34,6 +34,9 @@ pub(super) fn sentence(error: &Error) -> String {
     }
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "the command is not whole; the same with --help lists what may follow".to_owned()
+        }
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand if !text.contains("tip: ") => {
             format!("{sentence}; `niwaki --help` lists what there is")
         }

@@ -327,6 +327,7 @@ fn what_clap_refuses_is_one_sentence_that_says_where_the_value_stands() {
         text,
         refused(merged_with(&["--rpc-ws-ssl-key-file=k.pem"], &[]).unwrap()),
         refused(merged_with(&["storage", "backup"], &[]).unwrap()),
+        refused(merged_with(&["storage"], &[]).unwrap()),
         refused(merged_with(&["strage"], &[]).unwrap()),
         refused(merged_with(&["--network", "venus"], &[]).unwrap()),
         refused(merged_with(&["--rpc-http-port"], &[]).unwrap()),

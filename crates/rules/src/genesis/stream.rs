@@ -7,7 +7,7 @@
 use super::scan::Scanner;
 use super::{GenesisAccount, GenesisError, GenesisHead};
 use crate::json::{
-    narrow, parse_address, parse_b256, parse_bytes, parse_hex_u256, parse_u256, shortened,
+    narrow, parse_address, parse_b256, parse_code, parse_hex_u256, parse_u256, shortened,
 };
 use alloy_primitives::{Address, Bytes, U256};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ fn read_account(
                     nonce = parse_hex_u256(&text).and_then(narrow).map_err(wrong)?;
                 }
                 Some(1) => balance = parse_u256(&text).map_err(wrong)?,
-                Some(2) => code = parse_bytes(&text).map_err(wrong)?,
+                Some(2) => code = parse_code(&text).map_err(wrong)?,
                 Some(_) => return Err(scanner.bad(&path, "expected '{'")),
                 None => {}
             }

@@ -149,8 +149,8 @@ fn a_refusal_names_the_key() {
             "config.eip155Block = 1",
         ),
         (
-            r#"{"chainId": 1, "depositContractAddress": "0x12"}"#,
-            "has 1 bytes, not 20",
+            r#"{"chainId": 1, "depositContractAddress": "0x123456789012345678901234567890123456789012"}"#,
+            "has 21 bytes, not 20",
         ),
         (
             r#"{"chainId": 1, "blobSchedule": {"cancun": {"target": 3}}}"#,

@@ -51,8 +51,8 @@ fn a_refusal_of_an_account_names_the_path_of_the_key() {
             "Nonce = \"0x10000000000000000\" does not fit in 64 bits",
         ),
         (
-            format!(r#"{{"{A}": {{"code": "0x1"}}}}"#),
-            "aa.code = \"0x1\" is not hex",
+            format!(r#"{{"{A}": {{"code": "0xg"}}}}"#),
+            "aa.code = \"0xg\" is not hex",
         ),
         (
             format!(r#"{{"{A}": {{"storage": {{"0xg": "0x1"}}}}}}"#),
@@ -67,10 +67,7 @@ fn a_refusal_of_an_account_names_the_path_of_the_key() {
             "aa.storage is not a JSON object",
         ),
         (format!(r#"{{"{A}": 7}}"#), "aa is not a JSON object"),
-        (
-            r#"{"0xaa": {}}"#.to_owned(),
-            "alloc.0xaa = 0xaa has 1 bytes, not 20",
-        ),
+        (format!(r#"{{"{A}bb": {{}}}}"#), "aabb has 21 bytes, not 20"),
         (
             format!(r#"{{"{A}": {{"nonce": 1 "code": ""}}}}"#),
             "expected ',' or '}'",
