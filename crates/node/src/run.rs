@@ -38,7 +38,7 @@ use pool_file::PoolFile;
 use servers::Servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tracing::info;
+use tracing::{info, warn};
 use warm::Warmer;
 use watch::Watch;
 
