@@ -279,6 +279,8 @@ impl Chain {
             .header(&block.block.header.parent_hash)
             .map_err(fault)?
             .ok_or(Refusal::UnknownParent)?;
+        // Before others are called, which would count.
+        self.choose_block_threads();
         let _recovering = recover_beside(block, self.sender_threads());
         let roots = known.roots.unwrap_or_else(|| body_roots(&block.block));
         self.check_block(&block.block, roots, &parent)?;

@@ -21,7 +21,7 @@ use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -156,6 +156,10 @@ pub struct Chain {
     handled: AtomicUsize,
     /// Threads that the transactions of a block run on.
     transaction_threads: AtomicUsize,
+    /// Whether a block gets fewer where other processes leave it fewer processors.
+    leaves_processors: AtomicBool,
+    /// On how many threads the transactions of the block at hand run.
+    block_threads: AtomicUsize,
     sender_threads: AtomicUsize,
     /// What the rules that were given change about blocks that are there, without breaking them.
     rule_changes: Vec<RuleChange>,
@@ -232,6 +236,8 @@ impl Chain {
             handled: AtomicUsize::new(0),
             log_indexing: LogIndexing::default(),
             transaction_threads: AtomicUsize::new(1),
+            leaves_processors: AtomicBool::new(false),
+            block_threads: AtomicUsize::new(1),
             sender_threads: AtomicUsize::new(
                 std::thread::available_parallelism().map_or(1, usize::from),
             ),
@@ -314,8 +320,27 @@ impl Chain {
     /// Has the transactions of a block run on so many threads, some ahead of their turn, where the block
     /// is worth it; one after the other at first.
     pub fn set_transaction_threads(&self, threads: usize) {
+        self.leaves_processors.store(false, Ordering::Relaxed);
         self.transaction_threads
             .store(threads.max(1), Ordering::Relaxed);
+        self.block_threads.store(threads.max(1), Ordering::Relaxed);
+    }
+
+    /// As [`Chain::set_transaction_threads`], at most: a block runs on no more threads than processors are free
+    /// when it comes, its own included. Where another process has the second of two processors, a second thread
+    /// costs more than it gains (docs/performance/pipeline.md).
+    pub fn set_most_transaction_threads(&self, threads: usize) {
+        self.set_transaction_threads(threads);
+        self.leaves_processors.store(true, Ordering::Relaxed);
+    }
+
+    /// Chooses the threads of the block that is about to be executed.
+    pub(crate) fn choose_block_threads(&self) {
+        let most = self.transaction_threads.load(Ordering::Relaxed);
+        let is_bound = most > 1 && self.leaves_processors.load(Ordering::Relaxed);
+        let free = is_bound.then(niwaki_threads::free_processors).flatten();
+        let threads = free.map_or(most, |free| most.min(free.saturating_add(1)));
+        self.block_threads.store(threads, Ordering::Relaxed);
     }
 
     /// Has senders recovered on so many threads, the one included that executes; on as many as there are
@@ -332,7 +357,7 @@ impl Chain {
         Parallelism {
             // Blocks of tests are over before anybody would be called for help.
             clock: (!cfg!(test)).then_some(nanoseconds),
-            ..Parallelism::of(self.transaction_threads.load(Ordering::Relaxed))
+            ..Parallelism::of(self.block_threads.load(Ordering::Relaxed))
         }
     }
 

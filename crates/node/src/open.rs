@@ -121,7 +121,11 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
                     "{change} in the genesis: blocks up to the head were judged by the value before"
                 );
             }
-            chain.set_transaction_threads(transaction_threads(options));
+            let threads = transaction_threads(options);
+            match options.transaction_threads {
+                Some(_) => chain.set_transaction_threads(threads),
+                None => chain.set_most_transaction_threads(threads),
+            }
             Ok(Some(Arc::new(chain)))
         }
         Err(OpenError::Stopped) => {

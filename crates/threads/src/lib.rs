@@ -6,9 +6,11 @@
 //! waits for milliseconds, until the system evens out the load. So a crew that is called may not run
 //! on the caller's processor, until it does.
 
+mod load;
 #[cfg_attr(not(target_os = "linux"), path = "anywhere.rs")]
 mod place;
 
+pub use load::free_processors;
 use place::{Place, Places};
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use std::collections::BTreeMap;

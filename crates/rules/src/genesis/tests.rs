@@ -297,7 +297,7 @@ fn a_bft_reward_is_read_as_decimal_or_hex_and_changes_by_transitions() {
         (38, 18, false),
     ];
     assert_eq!(bft_payments(&text), rows);
-    let bad = r#"{"chainId": 1, "qbft": {"miningBeneficiary": "0x12"}}"#;
+    let bad = r#"{"chainId": 1, "qbft": {"miningBeneficiary": "0xzz"}}"#;
     assert!(
         refusal(bad).contains("config.qbft.miningBeneficiary"),
         "{}",
