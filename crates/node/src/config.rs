@@ -231,7 +231,10 @@ impl<'c> Sources<'c> {
             let known = Known::Flag(arg);
             flags::names(arg).map(move |name| (known, name))
         });
-        let besus = besu::ROWS.iter().map(|row| (Known::Besu(row), row.name));
+        let besus = besu::ROWS.iter().filter_map(|row| {
+            let known = Known::find(self.command, row.name)?;
+            matches!(known, Known::Besu(_)).then_some((known, row.name))
+        });
         for (known, name) in ours.chain(besus) {
             let name = name.replace('-', "_").to_ascii_uppercase();
             for prefix in ["NIWAKI", "BESU"] {

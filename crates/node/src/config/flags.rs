@@ -55,11 +55,9 @@ pub(super) enum Known<'c> {
 impl<'c> Known<'c> {
     /// What `name`, without its dashes, stands for.
     pub(super) fn find(command: &'c Command, name: &str) -> Option<Self> {
-        if let Some(row) = besu::find(name) {
-            return Some(Self::Besu(row));
-        }
-        let found = flags(command).find(|arg| names(arg).any(|known| known == name));
-        found.map(Self::Flag)
+        let flag = flags(command).find(|arg| names(arg).any(|known| known == name));
+        let row = || besu::find(name).map(Self::Besu);
+        flag.map(Self::Flag).or_else(row)
     }
 
     /// The name under which it is known, whatever it was called.
