@@ -57,9 +57,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
     let log_switch = logs::install(&node.operation)?;
     log_notes(notes);
     let pid_path = node.operation.pid_path.as_deref();
-    let _pid_file = pid_path.map(PidFile::write).transpose()?;
+    let _pid_file = pid_path.and_then(PidFile::write);
     let stop = Stop::listen()?;
-    banner::write_program(&identity());
+    banner::write_program(&identity(node));
     let data_path = data_path(options)?;
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Ending::Interrupted);
@@ -79,7 +79,12 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
 
     let consensus = Arc::new(consensus);
     let api = api_options(options, &chain);
-    let backend = Arc::new(Backend::new(consensus, Arc::clone(&pool), identity(), api));
+    let backend = Arc::new(Backend::new(
+        consensus,
+        Arc::clone(&pool),
+        identity(node),
+        api,
+    ));
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(data_path.join("traces"));
@@ -149,7 +154,9 @@ fn load_kzg_setup(chain: &Chain) -> Result<()> {
 }
 
 /// What this program calls itself.
-fn identity() -> Identity {
+fn identity(node: &NodeOptions) -> Identity {
+    let name = node.operation.identity.as_deref();
+    let name = name.map_or(String::new(), |name| format!("{name}/"));
     let version = concat!("v", env!("CARGO_PKG_VERSION"));
     let commit = option_env!("NIWAKI_COMMIT").unwrap_or("00000000");
     let mut bytes = [0; 4];
@@ -158,7 +165,7 @@ fn identity() -> Identity {
         niwaki_primitives::hex::decode_to_slice(commit.get(..8).unwrap_or_default(), &mut bytes);
     Identity {
         client_version: format!(
-            "niwaki/{version}-{}/{}-{}/rustc{}",
+            "niwaki/{name}{version}-{}/{}-{}/rustc{}",
             niwaki_primitives::hex::encode(bytes),
             std::env::consts::OS,
             std::env::consts::ARCH,

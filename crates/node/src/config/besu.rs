@@ -77,7 +77,6 @@ const EVM: &str = "there is one interpreter, with no variants to choose";
 const FEE_BOUNDS: &str = "the price oracle has no bounds that follow the base fee";
 const FORMAT: &str = "the format on the disk is fixed";
 const GRAPHQL: &str = "this version answers JSON-RPC only, no GraphQL";
-const IDENTITY: &str = "the node's name tells its version only";
 const KEYS: &str = "this version has no security modules";
 const KZG: &str =
     "the trusted setup of the KZG ceremony is built in, and the only one that is used";
@@ -369,7 +368,6 @@ pub(super) const ROWS: &[Row] = &[
     row("graphql-tls-truststore-file", Value, GRAPHQL),
     row("graphql-tls-truststore-password-file", Value, GRAPHQL),
     risk("history-expiry-prune", Flag, PRUNING, &["false"]),
-    row("identity", Value, IDENTITY),
     risk("key-value-storage", Value, ENGINE, &["rocksdb"]),
     risk("kzg-trusted-setup", Value, KZG, &[]),
     row("max-peers", Value, PEERS),
@@ -451,6 +449,18 @@ mod tests {
             assert_eq!(find(row.name).map(|found| found.name), Some(row.name));
         }
         assert!(find("rpc-http-enabled").is_none());
+    }
+
+    #[test]
+    fn what_is_a_flag_of_ours_has_no_row() {
+        use crate::config::flags;
+        use clap::CommandFactory;
+        let command = crate::options::Options::command();
+        for arg in flags::flags(&command) {
+            for name in flags::names(arg) {
+                assert!(find(name).is_none(), "{name}");
+            }
+        }
     }
 
     #[test]

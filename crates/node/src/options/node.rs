@@ -320,7 +320,11 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn required_block(text: &str) -> Result<(u64, B256), String> {
     let parts = text.split_once('=');
-    let parsed = parts.and_then(|(number, hash)| Some((number.parse().ok()?, hash.parse().ok()?)));
+    let parsed = parts.and_then(|(number, hash)| {
+        let digits = hash.strip_prefix("0x").unwrap_or(hash);
+        // As with Besu, a hash that is too short has zeros before it.
+        Some((number.parse().ok()?, format!("{digits:0>64}").parse().ok()?))
+    });
     parsed.ok_or_else(|| "write a number and a hash, as in 4370000=0xb1fcff63...".to_owned())
 }
 
@@ -383,6 +387,9 @@ pub(crate) struct OperationFlags {
     /// The job that the gateway keeps them under.
     #[arg(long, value_name = "NAME", default_value = "niwaki-client")]
     pub(crate) metrics_push_prometheus_job: String,
+    /// The operator's name for this node, as a part of web3_clientVersion.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
     /// A file for the number of this process, for as long as it runs.
     #[arg(long, value_name = "FILE")]
     pub(crate) pid_path: Option<PathBuf>,

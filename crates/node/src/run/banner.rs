@@ -44,7 +44,7 @@ pub(super) fn write_chain(options: &Options, data_path: &Path, chain: &Chain) ->
     info!(
         name = %name(options),
         id = spec.chain_id,
-        network_id = spec.network_id,
+        network_id = options.node.operation.network_id.unwrap_or(spec.network_id),
         genesis = %ShortHash(chain.genesis_hash()),
         fork = %spec.fork_at(head.id.number, now, merged),
         "Chain"

@@ -17,7 +17,7 @@ pub(super) fn check(chain: &Chain, required: &[(u64, B256)]) -> Result<()> {
             }
             Some(_) => {}
             None => info!(
-                "block {number}, which --required-blocks names, is not there: it is compared at a \
+                "Block {number}, which --required-blocks names, is not there: it is compared at a \
                  start that finds it; peers are not asked, since this version has none"
             ),
         }

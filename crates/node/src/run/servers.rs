@@ -268,7 +268,7 @@ impl Start<'_> {
         for name in BESUS {
             if wanted.remove(name) {
                 let name = name.to_uppercase();
-                info!("the JSON-RPC namespace {name} of Besu's has no methods in this version");
+                info!("The JSON-RPC namespace {name} of Besu's has no methods in this version");
             }
         }
         if let Some(unknown) = wanted

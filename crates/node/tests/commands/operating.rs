@@ -151,12 +151,17 @@ fn besus_flags_of_calls_blocks_and_the_process_do_what_they_say() {
     let pid = folder.path().join("niwaki.pid");
     let node = Node::dev(&format!(
         "--pid-path={} --network-id 4321 --json-pretty-print-enabled --rpc-max-active-filters=1 \
-         --rpc-http-api ETH NET PERM PLUGINS --identity x --rpc-max-trace-filter-range=2",
+         --rpc-http-api ETH NET PERM PLUGINS --identity mine --rpc-max-trace-filter-range=2",
         pid.display()
     ));
     let number = std::fs::read_to_string(&pid).unwrap();
     assert_eq!(number.trim(), node.process().to_string());
     assert_eq!(node.result("net_version", json!([])), "4321");
+    let version = node.result("web3_clientVersion", json!([]));
+    assert!(
+        version.as_str().unwrap().starts_with("niwaki/mine/v"),
+        "{version}"
+    );
     assert_eq!(node.result("eth_chainId", json!([])), "0x539");
     assert!(node.result("eth_newBlockFilter", json!([])).is_string());
     let refused = node.ask("eth_newBlockFilter", json!([]));

@@ -47,8 +47,8 @@ impl Gateway {
             }
             let (host, port) = (&self.host, self.port);
             match pushed {
-                Ok(()) => info!("metrics are pushed to {host}:{port}"),
-                Err(error) => warn!("metrics can't be pushed to {host}:{port}: {error:#}"),
+                Ok(()) => info!("Metrics are pushed to {host}:{port}"),
+                Err(error) => warn!("Metrics can't be pushed to {host}:{port}: {error:#}"),
             }
         }
     }
