@@ -145,6 +145,78 @@ fn of_an_address_given_twice_the_last_counts_in_a_file_of_any_size() {
     }
 }
 
+/// Makes a block without transactions, 12 seconds after the head.
+fn extend(chain: &Chain) {
+    let head = chain.head();
+    let template = crate::BlockTemplate {
+        parent: head.id.hash,
+        timestamp: head.header.timestamp + 12,
+        ..crate::BlockTemplate::default()
+    };
+    let built = chain.build(template, Vec::new()).unwrap();
+    chain.import(built.block).unwrap();
+}
+
+#[test]
+fn rules_are_compared_with_those_of_the_file_that_the_blocks_were_made_by_however_they_come() {
+    let merged = |config: &str| {
+        format!(
+            r#"{{"config": {{"chainId": 7, "terminalTotalDifficulty": 0, "londonBlock": 0, {config}}},
+                "gasLimit": 30000000, "difficulty": 0}}"#
+        )
+    };
+    let place = Place::new(&merged("\"shanghaiTime\": 0, \"cancunTime\": 24"));
+    let chain = place.open().0.unwrap();
+    assert!(chain.rule_changes().is_empty());
+    extend(&chain);
+    drop(chain);
+    let by_network = |text: &str| {
+        let genesis = Genesis::from_json(text).unwrap();
+        let place = place.config();
+        Chain::open(crate::ChainConfig {
+            data_path: Some(place.data_path),
+            genesis: GenesisBlock::from(&genesis),
+            spec: Arc::new(genesis.spec),
+            storage: place.storage,
+            state: place.state,
+        })
+    };
+    // Cancun lies ahead of the head's time, 12, and may move; not to where the head is.
+    let later = merged("\"shanghaiTime\": 0, \"cancunTime\": 36");
+    let past = merged("\"shanghaiTime\": 0, \"cancunTime\": 12");
+    let told = |error: OpenError| match error {
+        OpenError::OtherRules { change, head } => (change.to_string(), head),
+        other => panic!("{other}"),
+    };
+    let refused = ("cancunTime was 24 and is 12".to_owned(), 1);
+    assert_eq!(told(by_network(&past).unwrap_err()), refused);
+    fs::write(place.file(), &past).unwrap();
+    assert_eq!(told(place.open().0.unwrap_err()), refused);
+    drop(by_network(&later).unwrap());
+
+    // A limit is told, and nothing is refused; what was taken last is what counts then.
+    let limited = merged("\"shanghaiTime\": 0, \"cancunTime\": 36, \"contractSizeLimit\": 64");
+    fs::write(place.file(), &limited).unwrap();
+    let chain = place.open().0.unwrap();
+    let changes: Vec<_> = chain
+        .rule_changes()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(changes, ["contractSizeLimit was absent and is 64"]);
+    drop(chain);
+    assert!(place.open().0.unwrap().rule_changes().is_empty());
+    assert!(by_network(&limited).unwrap().rule_changes().is_empty());
+
+    // Without a file that tells, as of a version that kept none, everything is taken.
+    let database = Database::open(&place.config().data_path, &place.config().storage).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(Segment::Meta, GENESIS_FILE);
+    database.write(batch, true).unwrap();
+    drop(database);
+    assert!(by_network(&past).is_ok());
+}
+
 #[test]
 fn a_large_file_gives_the_rows_of_the_same_genesis_in_memory_and_is_read_once() {
     let text = text(60_000, 5000);
