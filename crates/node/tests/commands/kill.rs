@@ -1,12 +1,11 @@
-//! Killed without warning, at random moments, the database opens again at a whole block.
+//! Killed without warning, at random points of its work, the database opens again at a whole block.
 
-use crate::support::{Place, blocks, chain_file, genesis_file};
+use crate::support::{Place, blocks, chain_file, genesis_file, growth, kill_at};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 /// How many kills: 100, or as many as `NIWAKI_KILLS` says.
 fn wanted() -> u32 {
@@ -31,7 +30,7 @@ fn kills_during_the_import_of_a_longer_chain_lose_nothing() {
     }
 }
 
-/// Imports, kills the process after a random part of the time that a whole import takes, and looks
+/// Imports, kills the process when it has written a random part of what a whole import writes, and looks
 /// at what is there; goes on with the same data path until the chain is whole, then with a new one.
 fn kill_again_and_again(genesis: &Path, file: &Path, wanted: u32) {
     let seed = rand::rng().random();
@@ -45,20 +44,20 @@ fn kill_again_and_again(genesis: &Path, file: &Path, wanted: u32) {
     let hashes = hashes(&new_place(), file);
     let last = hashes.len() as u64 - 1;
 
-    let whole = Instant::now();
-    new_place().import(file).succeeded();
-    // Only how the moments spread hangs on this time, not what is asserted.
-    let whole = whole.elapsed();
+    let place = new_place();
+    let whole = growth(&mut import(&place, file), &place.data_path());
 
     let (mut kills, mut partial, mut runs) = (0, 0, 0);
-    while kills < wanted {
+    while kills < wanted || partial == 0 {
         let place = new_place();
         let mut head = 0;
         loop {
             runs += 1;
             assert!(runs < 100 * wanted, "imports end before they can be killed");
-            let time = whole.mul_f64(random.random_range(0.0..1.0));
-            let was_killed = kill_after(&place, file, time);
+            let bytes = random.random_range(1..=whole);
+            let status = kill_at(&mut import(&place, file), &place.data_path(), bytes);
+            assert!(status.success() || status.code().is_none(), "{status}");
+            let was_killed = !status.success();
             // A kill before there is anything leaves an empty or no data path.
             if was_killed && !place.data_path().join("database/CURRENT").exists() {
                 kills += 1;
@@ -81,26 +80,10 @@ fn kill_again_and_again(genesis: &Path, file: &Path, wanted: u32) {
         assert_eq!(head, last);
     }
     println!("{kills} kills in {runs} imports, {partial} with a part of the chain on disk");
-    assert!(
-        partial > 0,
-        "no kill fell between the first block and the last"
-    );
 }
 
-/// Whether the import was killed before its end.
-fn kill_after(place: &Place, file: &Path, time: Duration) -> bool {
-    let mut command = place.command("blocks import --from", &[file]);
-    let mut child = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The moment of death is the test's input: only time can spread it over the whole import.
-    std::thread::sleep(time);
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
-    assert!(status.success() || status.code().is_none(), "{status}");
-    !status.success()
+fn import(place: &Place, file: &Path) -> Command {
+    place.command("blocks import --from", &[file])
 }
 
 /// Of each block, by number.

@@ -1,11 +1,9 @@
 //! States and trie logs carried from one data path to another.
 
-use crate::support::{HEAD, Place, chain_file, genesis_file};
+use crate::support::{HEAD, Place, chain_file, genesis_file, growth, kill_at};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Write;
-use std::process::Stdio;
-use std::time::Instant;
 
 #[test]
 fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
@@ -141,21 +139,16 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut to = Place::new();
     to.genesis = from.genesis.clone();
-    let whole = Instant::now();
-    to.run("storage import --from", &[&file]).succeeded();
-    // Only how the moments spread hangs on this time, not what is asserted.
-    let whole = whole.elapsed();
-    let mut cut_short = 0;
-    for _ in 0..10 {
+    let import = || to.command("storage import --from", &[&file]);
+    let whole = growth(&mut import(), &to.data_path());
+    let (mut cut_short, mut rounds) = (0, 0);
+    while cut_short < 10 {
+        rounds += 1;
+        assert!(rounds < 500, "imports end before they can be killed");
         std::fs::remove_dir_all(to.data_path()).unwrap();
         for _ in 0..2 {
-            let mut command = to.command("storage import --from", &[&file]);
-            let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.spawn().unwrap();
-            // The moment of death is the test's input: only time can spread it over the import.
-            std::thread::sleep(whole.mul_f64(random.random_range(0.0..1.0)));
-            child.kill().unwrap();
-            child.wait().unwrap();
+            let bytes = random.random_range(1..=whole);
+            kill_at(&mut import(), &to.data_path(), bytes);
             cut_short += u32::from(to.data_path().join("loading").exists());
         }
         let ended = to.run("storage import --from", &[&file]);
@@ -166,7 +159,6 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
         assert_eq!(to.checked_head(), head);
         assert!(!to.data_path().join("loading").exists());
     }
-    assert!(cut_short > 0, "no kill fell into the import");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A data path that vanishes, and the binary run upon it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
 
 /// Of block 54, the last of `testdata/chain`.
@@ -151,4 +151,44 @@ impl Ended {
         let word = line.expect("the line").split_whitespace().next().unwrap();
         word.parse().unwrap()
     }
+}
+
+/// The bytes of all files below `folder`; of one that vanishes meanwhile, as many as were found.
+pub(crate) fn bytes_below(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let bytes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
+}
+
+fn begin(command: &mut Command) -> Child {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Runs `command` to its end, and gives the most bytes that were seen below `folder` meanwhile.
+pub(crate) fn growth(command: &mut Command, folder: &Path) -> u64 {
+    let (mut child, mut most) = (begin(command), 0);
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(bytes_below(folder));
+    }
+    most
+}
+
+/// Runs `command` and kills it once there are so many bytes below `folder`: at a point of its work, however
+/// slow the machine is. Gives how it ended, which it may have done before.
+pub(crate) fn kill_at(command: &mut Command, folder: &Path, bytes: u64) -> ExitStatus {
+    let mut child = begin(command);
+    while bytes_below(folder) < bytes {
+        if let Some(ended) = child.try_wait().unwrap() {
+            return ended;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap()
 }
