@@ -170,6 +170,24 @@ fn a_struct_log_out_of_gas_has_the_price_in_full() {
 }
 
 #[test]
+fn the_limit_of_a_struct_log_is_bytes() {
+    let rig = dev();
+    let lines = |limit: usize| {
+        let options = json!({"stateOverrides": {F1: {"code": F2_CODE}}, "limit": limit});
+        let trace = rig.result("debug_traceCall", json!([{"to": F1}, "latest", options]));
+        trace["structLogs"].as_array().unwrap().clone()
+    };
+    let all = lines(0);
+    let bytes: Vec<usize> = all.iter().map(|line| line.to_string().len()).collect();
+    assert_eq!(all.len(), 7);
+    for count in 1..all.len() {
+        let sum: usize = bytes[..count].iter().sum();
+        assert_eq!(lines(sum - 1), all[..count], "more than the limit");
+        assert_eq!(lines(sum), all[..=count], "no more than the limit yet");
+    }
+}
+
+#[test]
 fn an_index_beyond_the_block_is_refused() {
     let rig = dev();
     import(&rig, vec![send_to(&rig, 0, TxKind::Create, emits_two())]);

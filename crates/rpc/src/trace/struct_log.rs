@@ -19,7 +19,7 @@ pub(crate) struct StructOptions {
     disable_stack: bool,
     disable_storage: bool,
     enable_return_data: bool,
-    /// Most lines; 0 for no bound.
+    /// Bytes of lines after which none follows, as geth counts them; 0 for no bound.
     limit: u64,
 }
 
@@ -27,6 +27,7 @@ pub(crate) struct StructOptions {
 pub(crate) struct StructLogger<'o> {
     lines: Array<'o>,
     options: StructOptions,
+    /// Bytes of the lines so far.
     written: u64,
     /// Bytes that all lines together may take, if they are not sent on.
     room: usize,
@@ -81,7 +82,6 @@ impl<'o> StructLogger<'o> {
         let Some(line) = self.pending.take().filter(|_| self.cut.is_none()) else {
             return;
         };
-        self.written += 1;
         let out = self.lines.item();
         let before = out.len();
         let mut object = Object::new(out);
@@ -100,6 +100,7 @@ impl<'o> StructLogger<'o> {
             out.push(b'}');
         }
         let bytes = out.len() - before;
+        self.written += bytes as u64;
         match self.outlet {
             Some((outlet, deadline)) => {
                 self.cut = outlet.flush(self.lines.place(), deadline).err();
@@ -159,7 +160,7 @@ impl<'o> StructLogger<'o> {
 impl Tracer for StructLogger<'_> {
     fn step(&mut self, step: &Step<'_>) {
         self.flush(None);
-        let is_over = self.options.limit > 0 && self.written >= self.options.limit;
+        let is_over = self.options.limit > 0 && self.written > self.options.limit;
         if step.is_code_empty() || is_over {
             return;
         }
