@@ -12,10 +12,22 @@ const BAD: [&str; 12] = [
     "16", "1_6", "0x1_0", "0o20", "0b1", "", "0x", "0x+1", "0x-1", "0x01", "0xg", " 0x1",
 ];
 
+/// A method with its parameters.
+type Place = (&'static str, Value);
+
 /// Every place where a QUANTITY is read, with `number` there.
-fn places(number: &Value) -> Vec<(&'static str, Value)> {
+fn places(number: &Value) -> Vec<Place> {
+    let parameters = parameters(number).into_iter();
+    let fields = in_messages(number).into_iter().chain(in_overrides(number));
+    parameters
+        .chain(fields)
+        .chain(in_payloads(number))
+        .collect()
+}
+
+fn parameters(number: &Value) -> Vec<Place> {
     let hash = B256::ZERO;
-    let mut places = vec![
+    vec![
         ("eth_getBlockByNumber", json!([number, false])),
         ("eth_getHeaderByNumber", json!([number])),
         ("eth_getBlockReceipts", json!([number])),
@@ -60,7 +72,11 @@ fn places(number: &Value) -> Vec<(&'static str, Value)> {
         ("engine_getPayloadBodiesByRangeV1", json!([number, "0x1"])),
         ("engine_getPayloadBodiesByRangeV1", json!(["0x1", number])),
         ("niwaki_getBlockFigures", json!([number])),
-    ];
+    ]
+}
+
+fn in_messages(number: &Value) -> Vec<Place> {
+    let mut places = Vec::new();
     for field in [
         "gas",
         "gasPrice",
@@ -88,6 +104,11 @@ fn places(number: &Value) -> Vec<(&'static str, Value)> {
         let message = json!({"to": OTHER, "authorizationList": [signed]});
         places.push(("eth_call", json!([message])));
     }
+    places
+}
+
+fn in_overrides(number: &Value) -> Vec<Place> {
+    let mut places = Vec::new();
     for field in ["balance", "nonce"] {
         let account = json!({OTHER: {field: number}});
         places.push(("eth_call", json!([{"to": OTHER}, "latest", account])));
@@ -109,6 +130,13 @@ fn places(number: &Value) -> Vec<(&'static str, Value)> {
             json!([{"blockStateCalls": [{"blockOverrides": block}]}]),
         ));
     }
+    places
+}
+
+/// In payloads, attributes and withdrawals.
+fn in_payloads(number: &Value) -> Vec<Place> {
+    let hash = B256::ZERO;
+    let mut places = Vec::new();
     for field in ["index", "validatorIndex", "amount"] {
         let mut withdrawal = json!({"index": "0x0", "validatorIndex": "0x0", "address": OTHER,
                                     "amount": "0x0"});
