@@ -84,6 +84,18 @@ pub(crate) fn optional<'de, D: Deserializer<'de>>(
     Ok(read.map(|Quantity(value)| value))
 }
 
+/// A QUANTITY of up to 64 bits or a JSON number, where Besu's own requests have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Integer(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let takes_digits = false;
+        let read = deserializer.deserialize_any(CountVisitor { takes_digits })?;
+        Ok(Self(read))
+    }
+}
+
 /// How many, where geth, Besu or Parity take more than a QUANTITY: a JSON number and decimal digits in
 /// a string are taken too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,29 +103,34 @@ pub(crate) struct Count(pub(crate) u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CountVisitor)
+        let takes_digits = true;
+        let read = deserializer.deserialize_any(CountVisitor { takes_digits })?;
+        Ok(Self(read))
     }
 }
 
-struct CountVisitor;
+/// Of a QUANTITY or a JSON number, and of decimal digits in a string if those are taken.
+struct CountVisitor {
+    takes_digits: bool,
+}
 
 impl Visitor<'_> for CountVisitor {
-    type Value = Count;
+    type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number, hexadecimal after 0x or decimal")
     }
 
-    fn visit_u64<E: Error>(self, count: u64) -> Result<Count, E> {
-        Ok(Count(count))
+    fn visit_u64<E: Error>(self, count: u64) -> Result<u64, E> {
+        Ok(count)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Count, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
         let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_decimal {
-            return number(text).map(Count).map_err(E::custom);
+        if !(self.takes_digits && is_decimal) {
+            return number(text).map_err(E::custom);
         }
-        let count = text.parse().map(Count);
+        let count = text.parse();
         count.map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
@@ -172,6 +189,11 @@ mod tests {
             "\"1_6\"", "\"\"", "\"+1\"", "\"0x+1\"", "-1", "1.5", "\"0o20\"",
         ] {
             assert!(serde_json::from_str::<Count>(json).is_err(), "{json}");
+            assert!(serde_json::from_str::<Integer>(json).is_err(), "{json}");
         }
+        for json in ["16", "\"0x10\""] {
+            assert_eq!(serde_json::from_str::<Integer>(json).unwrap(), Integer(16));
+        }
+        assert!(serde_json::from_str::<Integer>("\"16\"").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use super::block::SimulatedBlock;
 use crate::RpcError;
 use crate::params::Number;
-use crate::quantity;
+use crate::quantity::{self, Integer};
 use niwaki_primitives::{Address, B256, Bytes, Fork, Header, U256, Withdrawal};
 use niwaki_rules::ChainSpec;
 use serde::{Deserialize, Deserializer};
@@ -17,7 +17,7 @@ pub(crate) struct StateOverrides(BTreeMap<Address, AccountOverride>);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AccountOverride {
-    nonce: Option<Number>,
+    nonce: Option<Integer>,
     #[serde(deserialize_with = "quantity::optional")]
     balance: Option<U256>,
     code: Option<Bytes>,
@@ -77,7 +77,7 @@ impl AccountOverride {
             return Err(RpcError::server(message));
         }
         let overlay = block.overlay();
-        if let Some(Number(nonce)) = self.nonce {
+        if let Some(Integer(nonce)) = self.nonce {
             overlay.change_account(address, |account| account.nonce = nonce)?;
         }
         if let Some(code) = &self.code {
