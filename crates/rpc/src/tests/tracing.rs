@@ -166,7 +166,29 @@ fn a_struct_log_out_of_gas_has_the_price_in_full() {
         assert_eq!(line["gasCost"], cost, "{line}");
         assert_eq!(line["error"], "out of gas");
         assert!(line["gas"].as_u64().unwrap() < cost);
+        assert_eq!(line["storage"], Value::Null, "it has seen none");
     }
+}
+
+#[test]
+fn a_struct_log_shows_the_storage_that_is_known_and_the_refund() {
+    let rig = dev();
+    // SSTORE(0, 1), SLOAD(1), SSTORE(0, 0), which gives gas back, SLOAD(0).
+    let code = "0x60015f55600154505f5f555f5400";
+    let options = json!({"stateOverrides": {F1: {"code": code}}});
+    let trace = rig.result("debug_traceCall", json!([{"to": F1}, "latest", options]));
+    let lines = trace["structLogs"].as_array().unwrap();
+    let word = |number: u8| format!("0x{number:064x}");
+    let storage: Vec<&Value> = lines.iter().map(|line| &line["storage"]).collect();
+    let storage: Vec<&Value> = storage.into_iter().filter(|of| of.is_object()).collect();
+    let want = [
+        json!({ word(0): word(1) }),
+        json!({ word(0): word(1), word(1): word(0) }),
+        json!({ word(0): word(0), word(1): word(0) }),
+        json!({ word(0): word(0), word(1): word(0) }),
+    ];
+    assert_eq!(storage, want.iter().collect::<Vec<_>>());
+    assert_eq!(lines.last().unwrap()["refund"], 19_900);
 }
 
 #[test]

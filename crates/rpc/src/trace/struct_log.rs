@@ -47,8 +47,11 @@ struct Line {
     cost: i64,
     opcode: u8,
     depth: usize,
-    /// The rest of the line, written already.
+    /// The rest of the line, written already, but for storage and refund.
     machine: Vec<u8>,
+    /// The slot that it reads or writes, with its account and what it will hold.
+    slot: Option<(Address, U256, U256)>,
+    refund: u64,
 }
 
 impl<'o> StructLogger<'o> {
@@ -94,11 +97,17 @@ impl<'o> StructLogger<'o> {
             object.string("error", &error.to_string());
         }
         drop(object);
-        if !line.machine.is_empty() {
-            out.pop();
-            out.extend_from_slice(&line.machine);
-            out.push(b'}');
+        out.pop();
+        out.extend_from_slice(&line.machine);
+        if let Some((address, slot, value)) = line.slot {
+            let known = self.storage.entry(address).or_default();
+            known.insert(slot, value);
+            write_storage(out, known);
         }
+        if line.refund > 0 {
+            out.extend_from_slice(format!(",\"refund\":{}", line.refund).as_bytes());
+        }
+        out.push(b'}');
         let bytes = out.len() - before;
         self.written += bytes as u64;
         match self.outlet {
@@ -109,8 +118,8 @@ impl<'o> StructLogger<'o> {
         }
     }
 
-    /// Stack, return data, memory, storage and refund, each with a comma before it.
-    fn machine(&mut self, step: &Step<'_>) -> Vec<u8> {
+    /// Stack, return data and memory, each with a comma before it.
+    fn machine(&self, step: &Step<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.options.disable_stack {
             out.extend_from_slice(b",\"stack\":");
@@ -130,30 +139,28 @@ impl<'o> StructLogger<'o> {
                 words.data(word);
             }
         }
-        if !self.options.disable_storage {
-            self.write_storage(step, &mut out);
-        }
-        if let Ok(refund @ 1..) = u64::try_from(step.refund()) {
-            out.extend_from_slice(format!(",\"refund\":{refund}").as_bytes());
-        }
         out
     }
 
-    /// What is known of the account's storage, where an opcode reads or writes it.
-    fn write_storage(&mut self, step: &Step<'_>, out: &mut Vec<u8>) {
+    /// The slot that an opcode reads or writes, if that is shown.
+    fn slot(&self, step: &Step<'_>) -> Option<(Address, U256, U256)> {
         let (slot, value) = match (step.opcode(), step.peek(0), step.peek(1)) {
+            _ if self.options.disable_storage => return None,
             (0x54, Some(slot), _) => (slot, step.slot(slot)),
             (0x55, Some(slot), Some(value)) => (slot, value),
-            _ => return,
+            _ => return None,
         };
-        let known = self.storage.entry(step.address()).or_default();
-        known.insert(slot, value);
-        out.extend_from_slice(b",\"storage\":");
-        let mut object = Object::new(out);
-        for (slot, value) in known {
-            let name = hex::encode_prefixed(slot.to_be_bytes::<32>());
-            object.data(&name, &value.to_be_bytes::<32>());
-        }
+        Some((step.address(), slot, value))
+    }
+}
+
+/// Writes what is known of an account's storage.
+fn write_storage(out: &mut Vec<u8>, known: &BTreeMap<U256, U256>) {
+    out.extend_from_slice(b",\"storage\":");
+    let mut object = Object::new(out);
+    for (slot, value) in known {
+        let name = hex::encode_prefixed(slot.to_be_bytes::<32>());
+        object.data(&name, &value.to_be_bytes::<32>());
     }
 }
 
@@ -171,6 +178,7 @@ impl Tracer for StructLogger<'_> {
             None => format!("opcode {opcode:#x} not defined"),
         };
         let machine = self.machine(step);
+        let slot = self.slot(step);
         self.pending = Some(Line {
             pc: step.pc(),
             name,
@@ -179,6 +187,8 @@ impl Tracer for StructLogger<'_> {
             opcode,
             depth: step.depth(),
             machine,
+            slot,
+            refund: u64::try_from(step.refund()).unwrap_or(0),
         });
     }
 
@@ -208,6 +218,10 @@ impl Tracer for StructLogger<'_> {
                 Halted(Halt::OutOfGas) | StackUnderflow { .. } | StackOverflow { .. }
             )
         });
+        // An opcode that ends its frame looks at storage only if it fails: then it has seen nothing.
+        if let Some(line) = &mut self.pending {
+            line.slot = None;
+        }
         self.flush(failure);
     }
 }
