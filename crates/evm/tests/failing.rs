@@ -17,7 +17,7 @@ const DELEGATING: Address = Address::repeat_byte(0x0d);
 const PUSH_DELEGATING: &str = "730d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d";
 /// PUSH20 of the account that writes, and of one that does not exist.
 const PUSH_OTHER: &str = "730e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
-const PUSH_NOBODY: &str = "7300000000000000000000000000000000000000f2";
+const PUSH_ABSENT: &str = "7300000000000000000000000000000000000000f2";
 
 /// Runs `code` (hex) with so much gas.
 fn run(fork: Fork, code: &str, gas: u64, tracer: &mut dyn Tracer) -> Outcome {
@@ -80,11 +80,11 @@ fn check(fork: Fork, cases: &[(&str, &str, u64, u64, u64)]) {
 
 #[test]
 fn an_opcode_out_of_gas_costs_its_price_in_full() {
-    let balance = format!("{PUSH_NOBODY}31");
-    let size = format!("{PUSH_NOBODY}3b");
-    let hash = format!("{PUSH_NOBODY}3f");
-    let copy = format!("60205f5f{PUSH_NOBODY}3c");
-    let destruct = format!("{PUSH_NOBODY}ff");
+    let balance = format!("{PUSH_ABSENT}31");
+    let size = format!("{PUSH_ABSENT}3b");
+    let hash = format!("{PUSH_ABSENT}3f");
+    let copy = format!("60205f5f{PUSH_ABSENT}3c");
+    let destruct = format!("{PUSH_ABSENT}ff");
     check(
         Fork::Osaka,
         &[
@@ -124,8 +124,8 @@ fn an_opcode_out_of_gas_costs_its_price_in_full() {
 
 #[test]
 fn without_gas_for_the_constant_part_an_opcode_costs_that() {
-    let balance = format!("{PUSH_NOBODY}31");
-    let destruct = format!("{PUSH_NOBODY}ff");
+    let balance = format!("{PUSH_ABSENT}31");
+    let destruct = format!("{PUSH_ABSENT}ff");
     check(
         Fork::Osaka,
         &[
@@ -160,8 +160,8 @@ fn sstore_costs_nothing_where_the_stipend_must_be_left() {
 
 #[test]
 fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
-    // CALL(gas 0, nobody, value 1).
-    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    // CALL(gas 0, absent, value 1).
+    let call = format!("60006000600060006001{PUSH_ABSENT}6000f1");
     let delegating = format!("6000600060006000{PUSH_DELEGATING}5afa");
     check(
         Fork::Osaka,
@@ -210,9 +210,9 @@ impl Tracer for AsBesu {
 
 #[test]
 fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
-    let balance = format!("{PUSH_NOBODY}31");
-    let destruct = format!("{PUSH_NOBODY}ff");
-    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
+    let balance = format!("{PUSH_ABSENT}31");
+    let destruct = format!("{PUSH_ABSENT}ff");
+    let call = format!("60006000600060006001{PUSH_ABSENT}6000f1");
     let delegating = format!("6000600060006000{PUSH_DELEGATING}5afa");
     let frontier = format!("60006000600060006000{PUSH_OTHER}612710f1");
     for (fork, code, gas, cost) in [
@@ -288,13 +288,13 @@ fn what_an_opcode_that_fails_would_have_looked_at_is_not_touched() {
         run(Fork::Osaka, code, gas, &mut touched);
         (touched.accounts, touched.called)
     };
-    let nobody = Address::with_last_byte(0xf2);
-    let balance = format!("{PUSH_NOBODY}31");
-    let call = format!("60006000600060006001{PUSH_NOBODY}6000f1");
-    let destruct = format!("{PUSH_NOBODY}ff");
+    let absent = Address::with_last_byte(0xf2);
+    let balance = format!("{PUSH_ABSENT}31");
+    let call = format!("60006000600060006001{PUSH_ABSENT}6000f1");
+    let destruct = format!("{PUSH_ABSENT}ff");
     for (code, gas) in [(&balance, 2_603), (&call, 36_621), (&destruct, 32_603)] {
         let (accounts, _) = touched(code, gas);
-        assert!(accounts.contains_key(&nobody), "{code}");
+        assert!(accounts.contains_key(&absent), "{code}");
         let (accounts, called) = touched(code, gas - 1);
         assert!(accounts.is_empty() && called.is_empty(), "{code}");
     }
