@@ -21,6 +21,7 @@ use eyre::{Result, WrapErr, ensure, eyre};
 use report::{Report, Runs};
 use requests::ChainFolder;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -34,8 +35,8 @@ pub(crate) struct Options {
     /// Our binary; without it, the one beside this program.
     #[arg(long, value_name = "FILE")]
     niwaki: Option<PathBuf>,
-    /// Threads that the transactions of our blocks run on, for each a client of its own. All else has
-    /// all cores.
+    /// Threads that the transactions of our blocks run on, for each a client of its own: a number, all, or
+    /// default for what the client chooses itself. All else has all cores.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads, default_value = "1,2,all")]
     threads: Vec<Threads>,
     /// Peer to run beside: geth, geth=FILE or reth=FILE; may be given several times.
@@ -53,6 +54,9 @@ pub(crate) struct Options {
     /// Milliseconds between two blocks, for what clients leave for later.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pause_ms: u64,
+    /// Processes beside, each of which takes a processor all the time.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    busy: usize,
     /// Percent of a block's transactions that are in the client's pool when it comes: they are sent to it before
     /// the pause. Blobs need more than a block has, so their transactions are not among them.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=100))]
@@ -77,6 +81,7 @@ pub(crate) struct Options {
 /// A number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
+    Default,
     All,
     Number(u16),
 }
@@ -86,7 +91,8 @@ fn threads(text: &str) -> Result<Threads, String> {
         Ok(0) => Err("nothing runs on no thread; use 1 or more".to_owned()),
         Ok(number) => Ok(Threads::Number(number)),
         Err(_) if text == "all" => Ok(Threads::All),
-        Err(error) => Err(format!("{error}; use a number, or all")),
+        Err(_) if text == "default" => Ok(Threads::Default),
+        Err(error) => Err(format!("{error}; use a number, all or default")),
     }
 }
 
@@ -132,6 +138,7 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
     let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let work_dir = work_dir(&parent)?;
     let begun = prepare(&setups, work_dir.path(), stop)?;
+    let _busy = Busy::begin(options.busy)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for number in 0..options.runs {
         for place in 0..setups.len() {
@@ -155,6 +162,31 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
             .wrap_err_with(|| format!("can't write {}; give another --plot", path.display()))?;
     }
     Ok(())
+}
+
+/// Processes that do nothing but take processors, until this is dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn begin(count: usize) -> Result<Self> {
+        let mut busy = Self(Vec::new());
+        for _ in 0..count {
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", "while :; do :; done"]).spawn();
+            busy.0
+                .push(child.wrap_err("can't start a process beside the clients")?);
+        }
+        Ok(busy)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// A folder in `parent`, which is made if it is not there; removed with all in it in the end.
@@ -210,6 +242,7 @@ fn report(
         gas: blocks.iter().map(|block| block.gas).sum(),
         cold_blocks: course.cold_blocks,
         pause_ms: options.pause_ms,
+        busy: options.busy,
         known_percent: options.known_percent,
         runs: options.runs,
         ratios: report::ratios(&clients),
@@ -242,11 +275,12 @@ fn course(options: &Options, there: u64) -> Result<Course> {
 /// The clients that take part, ours first.
 fn setups(options: &Options, chain: &ChainFolder) -> Result<Vec<Setup>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut counts: Vec<usize> = Vec::new();
+    let mut counts: Vec<Option<usize>> = Vec::new();
     for threads in &options.threads {
         let count = match threads {
-            Threads::All => cores,
-            Threads::Number(number) => usize::from(*number),
+            Threads::Default => None,
+            Threads::All => Some(cores),
+            Threads::Number(number) => Some(usize::from(*number)),
         };
         if !counts.contains(&count) {
             counts.push(count);
@@ -304,6 +338,7 @@ mod tests {
     #[test]
     fn threads_and_peers_are_read_and_others_refused_with_what_to_do() {
         assert_eq!(threads("all"), Ok(Threads::All));
+        assert_eq!(threads("default"), Ok(Threads::Default));
         assert_eq!(threads("2"), Ok(Threads::Number(2)));
         assert!(threads("0").is_err_and(|why| why.contains("1 or more")));
         assert!(threads("many").is_err_and(|why| why.contains("all")));

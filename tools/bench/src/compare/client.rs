@@ -16,9 +16,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 /// A client, and how it is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Contender {
-    /// Ours, with the transactions of a block on so many threads.
+    /// Ours, with the transactions of a block on so many threads; `None` for what it chooses itself.
     Niwaki {
-        threads: usize,
+        threads: Option<usize>,
     },
     Geth,
     Reth,
@@ -73,8 +73,11 @@ const TICK_MS: f64 = 10.0;
 impl Contender {
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Niwaki { threads: 1 } => "niwaki, 1 thread".to_owned(),
-            Self::Niwaki { threads } => format!("niwaki, {threads} threads"),
+            Self::Niwaki { threads: None } => "niwaki, default threads".to_owned(),
+            Self::Niwaki { threads: Some(1) } => "niwaki, 1 thread".to_owned(),
+            Self::Niwaki {
+                threads: Some(threads),
+            } => format!("niwaki, {threads} threads"),
             Self::Geth => "geth".to_owned(),
             Self::Reth => "reth".to_owned(),
         }
@@ -173,9 +176,12 @@ impl Setup {
                 command.args(["--metrics-enabled", "--metrics-port", &other]);
                 // Whatever the fees of the chain are, the pool takes its transactions.
                 command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);
-                let several = format!("--bonsai-parallel-tx-processing-enabled={}", threads > 1);
-                command.arg(several);
-                command.args(["--transaction-threads", &threads.to_string()]);
+                if let Some(threads) = threads {
+                    let several =
+                        format!("--bonsai-parallel-tx-processing-enabled={}", threads > 1);
+                    command.arg(several);
+                    command.args(["--transaction-threads", &threads.to_string()]);
+                }
             }
             Contender::Geth => {
                 command.args(["--config", "geth.toml", "--datadir", "data"]);

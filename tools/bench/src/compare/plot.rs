@@ -266,6 +266,7 @@ mod tests {
             gas: 6_000_000,
             cold_blocks: 4,
             pause_ms: 0,
+            busy: 0,
             known_percent: 0,
             runs: 2,
             ratios: ratios(&clients),

@@ -69,6 +69,8 @@ pub(super) struct Report {
     pub(super) gas: u64,
     pub(super) cold_blocks: u64,
     pub(super) pause_ms: u64,
+    /// Processes that took a processor each beside the clients.
+    pub(super) busy: usize,
     pub(super) known_percent: u64,
     pub(super) runs: usize,
     pub(super) clients: Vec<Runs>,
@@ -336,7 +338,7 @@ pub(super) mod tests {
     }
 
     pub(crate) fn runs() -> Vec<Runs> {
-        let ours = Contender::Niwaki { threads: 1 };
+        let ours = Contender::Niwaki { threads: Some(1) };
         let (fast, slow) = (run(&[1.0, 2.0, 0.0, 3.0]), run(&[2.0, 8.0, 0.0, 8.0]));
         let version = || "1".to_owned();
         vec![
