@@ -69,7 +69,7 @@ pub struct ApiOptions {
     pub max_trace_range: u64,
     /// Most filters at a time; 0 for no bound.
     pub max_filters: usize,
-    /// How long a filter lives that nobody asks.
+    /// After how long a filter goes that no client asks.
     pub filter_timeout: Duration,
     /// Most subscriptions at a time, of all connections together.
     pub max_subscriptions: usize,

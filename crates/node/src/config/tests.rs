@@ -98,7 +98,7 @@ fn every_profile_names_flags_that_there_are() {
         let found = merged_with(&["--profile", name], &[]).unwrap();
         options(&found);
     }
-    // Besu's profile for little space leaves the network to whoever chooses it.
+    // Besu's profile for little space leaves the choice of the network to the operator.
     let found = merged_with(&["--profile=MINIMALIST_STAKER"], &[]).unwrap();
     assert!(options(&found).network.is_none());
 }

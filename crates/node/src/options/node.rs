@@ -158,7 +158,7 @@ pub(crate) struct ApiFlags {
     /// Most filters at a time; 0 for no bound.
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub(crate) rpc_max_active_filters: usize,
-    /// Seconds that a filter lives which nobody asks.
+    /// Seconds after which a filter goes that no client asks.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rpc_filter_timeout_seconds: u64,
     /// How far above the least gas eth_estimateGas may be, as a share of itself.

@@ -22,7 +22,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Whoever has removed it already has done what is to be done.
+        // If it was removed already, nothing is to be done.
         let _ = std::fs::remove_file(&self.0);
     }
 }
