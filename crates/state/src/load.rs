@@ -87,6 +87,8 @@ pub struct GenesisLoad<'a> {
     owner: (Address, B256),
     /// How many accounts of a genesis file were added.
     number: u32,
+    /// Whose slots were added since the last account.
+    slots_of: Option<Address>,
 }
 
 impl WorldState {
@@ -165,6 +167,7 @@ impl<'a> GenesisLoad<'a> {
             sorter,
             owner: (nobody, keccak256(nobody)),
             number: 0,
+            slots_of: None,
         }
     }
 
@@ -172,13 +175,26 @@ impl<'a> GenesisLoad<'a> {
     ///
     /// # Errors
     /// A [`Fault`] of the disk.
+    ///
+    /// # Panics
+    /// If a slot of another account came before, and not that account.
     pub fn add_slot(&mut self, address: &Address, slot: &U256, value: &U256) -> Result<(), Fault> {
+        self.check_owner(address);
+        self.slots_of = Some(*address);
         let owner = self.hashed(address);
         let slot = keccak256(B256::from(*slot));
         let kind = &[NUMBERED_SLOT];
         let key = [&[ACCOUNT][..], owner.as_slice(), kind, slot.as_slice()];
         let value = [&self.number.to_be_bytes()[..], &encode_value(value)].concat();
         self.sorter.push(&key, &value)
+    }
+
+    /// What is added must belong to the account whose slots came since the last one: others would be lost.
+    fn check_owner(&self, address: &Address) {
+        assert!(
+            self.slots_of.is_none_or(|owner| owner == *address),
+            "the slots of an account are added before it"
+        );
     }
 
     /// Adds an account but for its storage, which was added before it. Of several with one address the
@@ -193,6 +209,8 @@ impl<'a> GenesisLoad<'a> {
         balance: U256,
         code: &[u8],
     ) -> Result<(), Fault> {
+        self.check_owner(address);
+        self.slots_of = None;
         let mut code_hash = EMPTY_CODE_HASH;
         if !code.is_empty() {
             code_hash = keccak256(code);

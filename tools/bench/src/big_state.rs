@@ -158,10 +158,10 @@ impl BigState {
         let mut load = world.begin_genesis()?;
         for n in 0..self.accounts {
             let address = address(n);
-            load.add_account(&address, 1, U256::from(n), &[])?;
             for slot in 0..self.slots_each() {
                 load.add_slot(&address, &U256::from(slot), &U256::from(slot + 1))?;
             }
+            load.add_account(&address, 1, U256::from(n), &[])?;
         }
         let root = load.finish(&mut |_, _| true)?;
         let genesis = BlockId {

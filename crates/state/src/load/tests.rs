@@ -300,3 +300,13 @@ fn a_load_that_begins_anew_removes_what_was_kept() {
     finish(&plain, root);
     assert_eq!(rows(&world), rows(&plain));
 }
+
+#[test]
+#[should_panic(expected = "the slots of an account are added before it")]
+fn slots_without_their_account_are_a_defect_of_the_caller() {
+    let world = world(None);
+    let mut load = world.begin_genesis().unwrap();
+    let (one, other) = (Address::repeat_byte(1), Address::repeat_byte(2));
+    load.add_slot(&one, &U256::ZERO, &U256::ONE).unwrap();
+    load.add_account(&other, 0, U256::ZERO, &[]).unwrap();
+}
