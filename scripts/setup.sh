@@ -10,7 +10,8 @@ need() { # need COMMAND PACKAGE
   command -v "$1" >/dev/null || missing+=("$2")
 }
 
-need c++ build-essential # RocksDB, secp256k1, zstd and blst are C and C++
+need cc build-essential # secp256k1, zstd and blst are C
+need clang++ clang # RocksDB is C++: .cargo/config.toml
 need make build-essential # jemalloc
 need mold mold # the linker named in .cargo/config.toml
 for command in "$@"; do

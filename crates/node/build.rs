@@ -13,9 +13,12 @@ fn main() {
     }
     let given = std::env::var("NIWAKI_COMMIT").ok();
     let commit = given.filter(|commit| !commit.is_empty());
+    let mut version = env!("CARGO_PKG_VERSION").to_owned();
     if let Some(commit) = commit.or_else(|| git(&["rev-parse", "HEAD"])) {
         println!("cargo::rustc-env=NIWAKI_COMMIT={commit}");
+        version = format!("{version}-{}", commit.get(..8).unwrap_or(&commit));
     }
+    println!("cargo::rustc-env=NIWAKI_VERSION={version}");
 }
 
 /// What git prints, if there is a git and this is a checkout.

@@ -18,7 +18,7 @@ pub(crate) use storage::{
 
 /// An Ethereum execution client. Without a command it runs the node.
 #[derive(Debug, Parser)]
-#[command(name = "niwaki", version, max_term_width = 100)]
+#[command(name = "niwaki", version = env!("NIWAKI_VERSION"), max_term_width = 100)]
 pub(crate) struct Options {
     /// Folder of the database; created if it is absent [default: niwaki in the user's data folder].
     #[arg(long, global = true, value_name = "DIR")]

@@ -34,6 +34,11 @@ fn a_start_says_program_data_path_chain_head_and_that_there_are_no_peers_once_ea
     assert!(program["version"].as_str().unwrap().starts_with('v'));
     let commit = program["commit"].as_str().unwrap();
     assert!(commit.len() == 8 && commit != "00000000", "{commit}");
+    let version = node.place.run("--version", &[]).succeeded().out;
+    assert!(
+        version.trim_end().ends_with(&format!("-{commit}")),
+        "{version}"
+    );
     let path = node.place.data_path().display().to_string();
     let data = one("Data path");
     assert_eq!(
