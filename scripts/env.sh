@@ -16,3 +16,9 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/niw
 mkdir -p "$CARGO_TARGET_DIR"
 # Absolute, whatever folder a command runs in.
 CARGO_TARGET_DIR="$(cd "$CARGO_TARGET_DIR" && pwd)"
+
+# scripts/cxx/clang++ makes a first build shorter, and calls this one.
+if [ -z "${NIWAKI_CLANGXX:-}" ]; then
+  NIWAKI_CLANGXX="$(command -v clang++ || echo /usr/bin/clang++)"
+  export NIWAKI_CLANGXX PATH="$PWD/scripts/cxx:$PATH"
+fi

@@ -11,7 +11,7 @@ need() { # need COMMAND PACKAGE
 }
 
 need cc build-essential # secp256k1, zstd and blst are C
-need clang++ clang # RocksDB is C++: .cargo/config.toml
+need "${NIWAKI_CLANGXX:-clang++}" clang # RocksDB is C++: .cargo/config.toml
 need make build-essential # jemalloc
 need mold mold # the linker named in .cargo/config.toml
 for command in "$@"; do
