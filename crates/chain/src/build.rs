@@ -180,7 +180,7 @@ impl Chain {
         let (receipts, value) = self.fill(&mut executor, &mut block, &view, next)?;
         let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
 
-        let prepared = self.world().prepare(&view, &executed.diff)?;
+        let prepared = self.world().compute_root(&view, &executed.diff)?;
         let roots = body_roots(&block);
         block.header.transactions_root = roots.transactions;
         block.header.withdrawals_root = roots.withdrawals;
@@ -253,7 +253,7 @@ impl Chain {
             value = value.saturating_add(earned);
             let post_state = match has_status {
                 true => None,
-                false => Some(self.world().prepare(view, &executor.diff())?.root()),
+                false => Some(self.world().compute_root(view, &executor.diff())?.root()),
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);

@@ -12,8 +12,8 @@ use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Payloads};
 use crate::subscriptions::Events;
 use niwaki_chain::{
-    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, Imported, PastView,
-    StateHead, StoredHeader, Visit, WantedHead,
+    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
+    RangeVisitor, StateHead, StoredHeader, WantedHead,
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Header, StateView, U256};
 use niwaki_trie::TrieAccount;
@@ -120,7 +120,7 @@ pub enum State {
     /// Within reach of the head.
     Recent(ChainView),
     /// In the archive.
-    Past(PastView),
+    Past(HistoricalView),
 }
 
 impl State {
@@ -128,7 +128,7 @@ impl State {
     pub(crate) fn accounts_from(
         &self,
         from: &B256,
-        visit: &mut Visit<'_, TrieAccount>,
+        visit: &mut RangeVisitor<'_, TrieAccount>,
     ) -> Result<(), Fault> {
         match self {
             Self::Recent(view) => view.accounts_from(from, visit),
@@ -141,7 +141,7 @@ impl State {
         &self,
         key: &B256,
         from: &B256,
-        visit: &mut Visit<'_, U256>,
+        visit: &mut RangeVisitor<'_, U256>,
     ) -> Result<(), Fault> {
         match self {
             Self::Recent(view) => view.slots_from(key, from, visit),
@@ -415,7 +415,7 @@ impl Backend {
         };
         let is_canonical = chain.canonical_hash(header.id.number)? == Some(header.id.hash);
         let past = match is_canonical {
-            true => chain.view_of_past(past)?,
+            true => chain.historical_view(past)?,
             false => None,
         };
         past.map(State::Past).ok_or_else(|| {

@@ -161,7 +161,7 @@ fn float(value: &U256) -> f64 {
 }
 
 fn sample_state(chain: &Chain) {
-    let figures = chain.cache_figures();
+    let figures = chain.cache_stats();
     let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
     for (cache, HitRate { hits, misses }) in [
         ("accounts", figures.accounts),
