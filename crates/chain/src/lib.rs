@@ -72,11 +72,11 @@ pub use indices::TransactionPlace;
 pub use known::Known;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
-    BlockId, CacheStats, CheckSummary, GenesisAccount, HistoricalView, HitRate, Problem,
-    RangeVisitor, StateHead, StateOptions,
+    BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
+    StateOptions, Visit,
 };
 pub use niwaki_storage::{
-    BackupError, BackupProgress, NewBackup, Options as StorageOptions, SyncPolicy,
+    BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,
 };
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures, nanoseconds};
 pub use receipts::Receipts;

@@ -1,4 +1,4 @@
-//! Which implementation of each primitive is installed, decided once at start.
+//! Which implementation of each primitive is in force, decided once at start.
 
 use crate::modexp::modexp;
 use crate::self_test::SelfTest;
@@ -9,7 +9,7 @@ use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// Which implementations the operator prefers.
+/// What the operator asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The fast library, native where that is compiled in, if it passes its self-test, else the plain one.
@@ -21,7 +21,7 @@ pub enum Preference {
     Pure,
 }
 
-/// The library of one primitive.
+/// What one primitive runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend {
     /// The primitive, such as `secp256k1`.
@@ -34,10 +34,10 @@ pub struct Backend {
     pub fast: bool,
 }
 
-/// The preferred implementation is not available.
+/// The wished-for implementation can't be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// Native libraries are required, but the program was built without the feature `native`.
+    /// Native was asked for, but the program was built without the feature `native`.
     #[error("native cryptography was asked for, but this build has none; use auto or pure")]
     NotCompiled,
     /// A known vector gave another result.
@@ -52,8 +52,8 @@ pub enum InstallError {
 
 static CHOSEN: OnceLock<Vec<Backend>> = OnceLock::new();
 
-/// Tests each primitive on known vectors and installs the outcome for the whole process. The first call decides; later
-/// ones return its outcome.
+/// Tries each primitive on known vectors and puts the outcome in force for the whole process.
+/// The first call decides; later ones return what it decided.
 ///
 /// # Errors
 /// [`InstallError`] if `preference` can't be met.
@@ -70,7 +70,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         #[cfg(target_arch = "x86_64")]
         if is_fast(SECP256K1) {
             // Now, not in the first block.
-            crate::recovery::width();
+            crate::recovery::form();
         }
         if is_fast(P256) {
             p256::prepare();
@@ -127,25 +127,25 @@ pub(crate) const SHA256: &str = "sha256";
 
 thread_local! {
     /// What this thread asks for at the moment; what is in force if that is automatic.
-    static PREFERENCE: Cell<Preference> = const { Cell::new(Preference::Auto) };
+    static ASKED: Cell<Preference> = const { Cell::new(Preference::Auto) };
 }
 
 /// Does `work` with the fast library of each primitive or with the plain one, on this thread and whatever is in force.
-pub(crate) fn with_preference<T>(library: Preference, work: impl FnOnce() -> T) -> T {
+pub(crate) fn asking<T>(library: Preference, work: impl FnOnce() -> T) -> T {
     struct Restored(Preference);
     impl Drop for Restored {
         fn drop(&mut self) {
-            PREFERENCE.set(self.0);
+            ASKED.set(self.0);
         }
     }
     backend();
-    let _restored = Restored(PREFERENCE.replace(library));
+    let _restored = Restored(ASKED.replace(library));
     work()
 }
 
 /// Whether the fast library is to be used where the choice that is in force says `chosen`.
 fn takes_fast(chosen: bool) -> bool {
-    match PREFERENCE.get() {
+    match ASKED.get() {
         Preference::Auto => chosen,
         Preference::Native => true,
         Preference::Pure => false,
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_fast_library_is_replaced_unless_required() {
+    fn a_failing_fast_library_is_replaced_unless_it_was_demanded() {
         let broken = |is_fast: bool| !is_fast;
         for fast in [C("fast"), Rust("fast")] {
             let libraries = [fast, Rust("plain")];

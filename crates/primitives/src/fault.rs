@@ -1,4 +1,4 @@
-//! Failures of the machine, never of the input.
+//! Trouble of the machine, never of the input.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
     let synced = chain.sync();
     run.progress.finish();
     run.summary.elapsed = began.elapsed();
-    run.summary.caches = chain.cache_stats();
+    run.summary.caches = chain.cache_figures();
     println!("{}", run.summary);
     println!("head         {}", chain.head().id);
     match outcome {
