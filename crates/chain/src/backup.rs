@@ -1,6 +1,6 @@
 //! Backups of a chain that is open.
 
-use crate::{BackupError, BackupMade, BackupReport, Chain};
+use crate::{BackupError, BackupProgress, Chain, NewBackup};
 use std::path::Path;
 
 impl Chain {
@@ -14,8 +14,8 @@ impl Chain {
         &self,
         folder: &Path,
         keep: Option<usize>,
-        report: &mut BackupReport<'_>,
-    ) -> Result<BackupMade, BackupError> {
+        report: &mut BackupProgress<'_>,
+    ) -> Result<NewBackup, BackupError> {
         let of = format!("the chain with genesis {}", self.genesis_hash());
         self.database().backup(folder, &of, keep, report)
     }

@@ -14,9 +14,9 @@ use niwaki_primitives::{
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    GasAvailable, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind,
-    access_list_hash, block_difficulty, check_access_list, effective_gas_price, encode_access_list,
-    next_base_fee, next_excess_blob_gas, next_gas_limit, recover_senders, requests_hash,
+    GasRoom, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
+    block_difficulty, check_access_list, effective_gas_price, encode_access_list, next_base_fee,
+    next_excess_blob_gas, recover_senders, requests_hash, toward_gas_limit,
 };
 use niwaki_state::View;
 
@@ -180,7 +180,7 @@ impl Chain {
         let (receipts, value) = self.fill(&mut executor, &mut block, &view, next)?;
         let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
 
-        let prepared = self.world().prepare(&view, &executed.diff)?;
+        let prepared = self.world().compute_root(&view, &executed.diff)?;
         let roots = body_roots(&block);
         block.header.transactions_root = roots.transactions;
         block.header.withdrawals_root = roots.withdrawals;
@@ -253,11 +253,11 @@ impl Chain {
             value = value.saturating_add(earned);
             let post_state = match has_status {
                 true => None,
-                false => Some(self.world().prepare(view, &executor.diff())?.root()),
+                false => Some(self.world().compute_root(view, &executor.diff())?.root()),
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
-            let GasAvailable { execution, state } = executor.gas_available();
+            let GasRoom { execution, state } = executor.gas_room();
             if execution.min(state) < least_gas {
                 break;
             }
@@ -307,7 +307,7 @@ impl Chain {
             false => parent.header.gas_limit,
         };
         let gas_limit = match template.target_gas_limit {
-            Some(target) => next_gas_limit(before, target),
+            Some(target) => toward_gas_limit(before, target),
             None => before,
         };
         let header = Header {

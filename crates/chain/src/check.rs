@@ -254,7 +254,7 @@ impl Check<'_> {
             block: block.id,
             root: block.header.state_root,
         };
-        if let Some(view) = self.chain.view_of_past(past)? {
+        if let Some(view) = self.chain.historical_view(past)? {
             view.prove_account(&block.header.beneficiary)?;
         }
         Ok(())

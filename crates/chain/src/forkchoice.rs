@@ -165,21 +165,21 @@ impl Chain {
     /// Makes the stored `block` the head, together with what `batch` holds.
     fn lead_with(&self, block: StoredHeader, mut batch: Batch) -> Result<(), SetHeadError> {
         let mut route = self.reroute(&block, &mut batch)?;
-        let pending = self
-            .pending()
-            .take()
-            .filter(|(side, prepared, _)| side.id == block.id && self.world().is_current(prepared));
+        let pending = self.pending().take().filter(|(side, prepared, _)| {
+            side.id == block.id && self.world().is_committable(prepared)
+        });
         match pending {
             Some((StoredHeader { id, .. }, prepared, changed)) => {
                 // What was prepared is upon the head as it was.
                 route.changed =
                     (route.removed.is_empty() && route.added == [id]).then_some(changed);
-                let ids = (id, block.header.parent_hash);
-                self.world().commit(prepared, ids, batch, false)?;
+                let (own, parent_hash) = (id, block.header.parent_hash);
+                self.world()
+                    .commit(prepared, own, parent_hash, batch, false)?;
             }
             None => {
                 let root = block.header.state_root;
-                if !self.world().move_to(block.id, root, batch, false)? {
+                if !self.world().roll_to(block.id, root, batch, false)? {
                     return Err(SetHeadError::OutOfReach(block.id));
                 }
             }

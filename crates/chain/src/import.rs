@@ -23,8 +23,8 @@ use niwaki_rules::{
     BlockRules, BodyRoots, ChainSpec, InvalidBlock, Parent, access_list_hash, check_access_list,
     check_body, check_header, check_ommers, encode_access_list, requests_hash,
 };
-use niwaki_state::{HitRate, Prepared, View};
-use niwaki_storage::{Batch, Later};
+use niwaki_state::{ComputedRoot, HitRate, View};
+use niwaki_storage::{Batch, DeferredRows};
 use niwaki_trie::ordered_root;
 pub use refusal::ImportError;
 use refusal::{Refusal, execute_error, fault};
@@ -213,7 +213,10 @@ impl Chain {
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(Refusal::OutOfReach)?;
         let (executed, _) = self.execute((&block, None), &view)?;
-        let prepared = self.world().prepare(&view, &executed.diff).map_err(fault)?;
+        let prepared = self
+            .world()
+            .compute_root(&view, &executed.diff)
+            .map_err(fault)?;
         let receipts = Receipts::of(&executed.receipts);
         compare(
             self.spec(),
@@ -288,7 +291,7 @@ impl Chain {
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(Refusal::OutOfReach)?;
-        let looked_up = self.world().values_looked_up();
+        let looked_up = self.world().value_hit_rate();
         let Ran {
             executed,
             shares,
@@ -304,7 +307,7 @@ impl Chain {
         let after = Duration::from_nanos(ended.unwrap_or_default());
         timings.root = after.min(timings.execute);
         timings.execute -= timings.root;
-        timings.recover = Duration::from_nanos(block.senders.in_turn_ns()).min(timings.execute);
+        timings.recover = Duration::from_nanos(block.senders.blocking_ns()).min(timings.execute);
         timings.execute -= timings.recover;
 
         let access_list = compare(
@@ -342,8 +345,8 @@ impl Chain {
             early_root,
             root_begun,
             listed: list.is_some(),
-            reads: self.world().values_looked_up().since(looked_up),
-            waiting_batches: self.database().waiting_batches(),
+            reads: self.world().value_hit_rate().since(looked_up),
+            waiting_batches: self.database().pending_batches(),
             timings,
         })
     }
@@ -391,7 +394,7 @@ impl Chain {
         then: impl FnOnce(Executed) -> T,
     ) -> Result<(T, Shares), Refusal> {
         let mut post_state = |diff: &StateDiff| {
-            let prepared = self.world().prepare(view, diff)?;
+            let prepared = self.world().compute_root(view, diff)?;
             Ok(prepared.root())
         };
         let meanwhile = Meanwhile::new(&mut post_state)
@@ -411,7 +414,7 @@ impl Chain {
         &self,
         (block, id): (&Arc<RecoveredBlock>, BlockId),
         parent: &StoredHeader,
-        (view, executed, access_list, prepared): (View, Executed, Option<Bytes>, Prepared),
+        (view, executed, access_list, prepared): (View, Executed, Option<Bytes>, ComputedRoot),
         may_lead: bool,
     ) -> Result<ImportStatus, Fault> {
         let Block { header, body } = &block.block;
@@ -420,7 +423,7 @@ impl Chain {
             total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
             header: header.clone(),
         };
-        let ids = (stored.id, parent.id.hash);
+        let (own, parent_hash) = (stored.id, parent.id.hash);
         let accounts = executed.diff.accounts.iter();
         let changed: Arc<[Address]> = accounts.map(|(address, _)| *address).collect();
         let rows = BlockRows {
@@ -432,12 +435,14 @@ impl Chain {
         let mut batch = Batch::new();
         if !may_lead || !self.is_better(&stored) {
             // Encoded behind the answer.
-            let log = self.world().keep_beside(&view, &prepared, ids);
-            let later = Later::new(rows.bytes() + prepared.log_bytes(), move |batch| {
+            let log = self
+                .world()
+                .stage_side_block(&view, &prepared, own, parent_hash);
+            let later = DeferredRows::new(rows.bytes() + prepared.trie_log_bytes(), move |batch| {
                 rows.add_to(batch);
                 log(batch);
             });
-            self.database().write_completed(batch, later, false)?;
+            self.database().write_deferred(batch, later, false)?;
             *self.pending() = Some((stored, prepared, changed));
             return Ok(ImportStatus::Side);
         }
@@ -451,7 +456,8 @@ impl Chain {
         }
         route.added.push(stored.id);
         adopt(&stored.id, body, &mut batch);
-        self.world().commit(prepared, ids, batch, false)?;
+        self.world()
+            .commit(prepared, own, parent_hash, batch, false)?;
         self.put_head(stored, route);
         Ok(ImportStatus::Canonical)
     }

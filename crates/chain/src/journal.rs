@@ -24,7 +24,7 @@ const MAGIC: &[u8; 16] = b"niwaki journal 1";
 
 /// Valid blocks of a file; two files are kept. More than the batches that may wait for the disk, so that
 /// what a removed file holds is there.
-const BLOCKS: usize = 2 * niwaki_storage::MOST_WAITING_BATCHES;
+const BLOCKS: usize = 2 * niwaki_storage::MAX_PENDING_BATCHES;
 
 /// No block is longer.
 const RECORD_BYTES: usize = 64 << 20;

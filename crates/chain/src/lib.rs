@@ -72,11 +72,11 @@ pub use indices::TransactionPlace;
 pub use known::Known;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
-    BlockId, CacheFigures, CheckSummary, GenesisAccount, HitRate, PastView, Problem, StateHead,
-    StateOptions, Visit,
+    BlockId, CacheStats, CheckSummary, GenesisAccount, HistoricalView, HitRate, Problem,
+    RangeVisitor, StateHead, StateOptions,
 };
 pub use niwaki_storage::{
-    BackupError, BackupMade, BackupReport, Options as StorageOptions, SyncPolicy,
+    BackupError, BackupProgress, NewBackup, Options as StorageOptions, SyncPolicy,
 };
 pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures, nanoseconds};
 pub use receipts::Receipts;

@@ -15,7 +15,7 @@ use niwaki_rules::{
     ChainSpec, GenesisError, Network, RuleChange, encode_access_list, rule_changes,
 };
 use niwaki_state::{
-    BlockId, CacheFigures, GenesisAccount, Prepared, StateOptions, WorldState, genesis_root,
+    BlockId, CacheStats, ComputedRoot, GenesisAccount, StateOptions, WorldState, genesis_root,
 };
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ pub enum OpenError {
 }
 
 /// A block that is not the head yet, what it does to the state, and which accounts it changes.
-type Pending = (StoredHeader, Prepared, Arc<[Address]>);
+type Pending = (StoredHeader, ComputedRoot, Arc<[Address]>);
 
 /// The chain: blocks, state, head. One at a time may write; reading never waits for it.
 pub struct Chain {
@@ -269,8 +269,8 @@ impl Chain {
     }
 
     /// What the caches of the state hold and how often it was asked for.
-    pub fn cache_figures(&self) -> CacheFigures {
-        self.world.cache_figures()
+    pub fn cache_stats(&self) -> CacheStats {
+        self.world.cache_stats()
     }
 
     /// What the storage holds, on the disk and on the way there.
@@ -281,8 +281,8 @@ impl Chain {
             Some((segment.name(), bytes))
         });
         StorageFigures {
-            waiting_batches: database.waiting_batches(),
-            waiting_bytes: database.waiting_bytes(),
+            waiting_batches: database.pending_batches(),
+            waiting_bytes: database.pending_bytes(),
             pinned_bytes: database.pinned_bytes(),
             segments: sizes.collect(),
         }

@@ -5,7 +5,7 @@ use niwaki_primitives::Bytes;
 use niwaki_rules::{
     Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload, decode_payload_with,
 };
-use niwaki_threads::Crew;
+use niwaki_threads::WorkerPool;
 use niwaki_trie::ordered_root;
 
 /// Fewer transactions are decoded before a thread would have been woken for it.
@@ -24,7 +24,7 @@ impl Chain {
     ) -> Result<Payload, PayloadError> {
         let are_many = input.payload.as_v1().transactions.len() >= MANY;
         let is_shared = are_many && self.sender_threads() > 1;
-        let crew = is_shared.then(|| Crew::of("payload", 1)).flatten();
+        let crew = is_shared.then(|| WorkerPool::named("payload", 1)).flatten();
         let root =
             |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
         match crew {

@@ -2,7 +2,7 @@
 
 use niwaki_execution::receipt_blooms;
 use niwaki_primitives::{B256, Bloom, Receipt};
-use niwaki_threads::Crew;
+use niwaki_threads::WorkerPool;
 use niwaki_trie::OrderedTrie;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -53,7 +53,7 @@ const LOT: usize = if cfg!(test) { 2 } else { 64 };
 /// The receipts of a block that is being executed, whose trie is made beside that.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReceipts {
-    crew: Option<Arc<Crew>>,
+    crew: Option<Arc<WorkerPool>>,
     making: Arc<Making>,
     /// How many are there once the last lot is.
     told: usize,
@@ -116,7 +116,7 @@ impl EarlyReceipts {
     /// Of a block whose execution takes long enough.
     pub(crate) fn new() -> Self {
         Self {
-            crew: Crew::of("receipts", 1),
+            crew: WorkerPool::named("receipts", 1),
             ..Self::default()
         }
     }
@@ -153,7 +153,7 @@ impl EarlyReceipts {
             By::Visitor => {}
             By::Crew => {
                 let making = Arc::clone(&self.making);
-                crew.begin(move || making.go_on_in_turn());
+                crew.spawn(move || making.go_on_in_turn());
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::rows::{block_key, encode_header};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_primitives::{B256, Block, Encodable2718, Fault, hex};
-use niwaki_state::{Problem, RepairError, StateRepair};
+use niwaki_state::{Problem, RepairError, RepairSummary};
 use niwaki_storage::{Batch, Segment};
 
 /// Batches are written when they have grown to this.
@@ -21,7 +21,7 @@ const BATCH_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainRepair {
     /// Of the state; `None` if its flat values are not those of the head, so that it was left.
-    pub state: Option<StateRepair>,
+    pub state: Option<RepairSummary>,
     /// Rows that lead from number to hash.
     pub canonical: u64,
     /// Rows that lead from hash to number.

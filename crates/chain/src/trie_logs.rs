@@ -7,7 +7,7 @@ use crate::chunks::{About, ChunkReader, ChunkWriter, FileKind};
 use crate::rows::{block_key, corrupt};
 use crate::{BlockId, Chain, TransferError};
 use niwaki_primitives::{B256, Fault};
-use niwaki_state::{LogRow, TRIE_LOGS_KEPT};
+use niwaki_state::{TRIE_LOGS_KEPT, TrieLog};
 use niwaki_storage::{Batch, Segment};
 use std::ops::Range;
 use std::path::Path;
@@ -245,7 +245,7 @@ impl Chain {
             hash: block.hash,
             reason,
         };
-        let row = LogRow::decode(log).map_err(|error| refuse(error.to_string()))?;
+        let row = TrieLog::decode(log).map_err(|error| refuse(error.to_string()))?;
         let header = match self.number_of(&block.hash)? {
             Some(number) if number == block.number => self.header(&block.hash)?,
             _ => None,

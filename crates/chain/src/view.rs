@@ -2,7 +2,7 @@
 
 use crate::Chain;
 use niwaki_primitives::{B256, Fault, StateDiff};
-use niwaki_state::{PastView, StateHead, TRIE_LOGS_KEPT, View};
+use niwaki_state::{HistoricalView, StateHead, TRIE_LOGS_KEPT, View};
 
 /// The state after a block; see [`niwaki_state::View`]. It may outlive the chain it is of.
 pub type ChainView = View;
@@ -21,7 +21,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage, or if the head has moved so far that the state is out of reach.
     pub fn root_after(&self, view: &ChainView, diff: &StateDiff) -> Result<B256, Fault> {
-        Ok(self.world().prepare(view, diff)?.root())
+        Ok(self.world().compute_root(view, diff)?.root())
     }
 
     /// Whether every past state is kept.
@@ -39,8 +39,8 @@ impl Chain {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView>, Fault> {
-        self.world().view_of_past(past)
+    pub fn historical_view(&self, past: StateHead) -> Result<Option<HistoricalView>, Fault> {
+        self.world().historical_view(past)
     }
 
     /// The state after the block with this hash; `None` if the block is not stored or its state is

@@ -38,7 +38,7 @@ impl Chain {
         }
         let is_over = || self.is_handling();
         self.world()
-            .with_prefetch_until(&mut view, &is_over, |view| {
+            .with_trie_prefetch_until(&mut view, &is_over, |view| {
                 let mut executor = Executor::new(self.spec(), header, view);
                 loop {
                     let is_head = self.head().id.hash == header.parent_hash;

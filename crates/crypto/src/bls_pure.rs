@@ -17,10 +17,9 @@ use revm_precompile::bls12_381::{G1Point, G1PointScalar, G2Point, G2PointScalar}
 
 type Outcome<T> = Result<T, PrecompileHalt>;
 
-pub(crate) fn g1_add((ax, ay): G1Point, (bx, by): G1Point) -> Outcome<[u8; 96]> {
-    let a = on_curve::<g1::Config>(fq(&ax)?, fq(&ay)?)?;
-    let b = on_curve::<g1::Config>(fq(&bx)?, fq(&by)?)?;
-    Ok(g1_bytes(a + b))
+pub(crate) fn g1_add(a: G1Point, b: G1Point) -> Outcome<[u8; 96]> {
+    let point = |(x, y): G1Point| on_curve::<g1::Config>(fq(&x)?, fq(&y)?);
+    Ok(g1_bytes(point(a)? + point(b)?))
 }
 
 pub(crate) fn g2_add(a: G2Point, b: G2Point) -> Outcome<[u8; 192]> {
@@ -60,18 +59,21 @@ pub(crate) fn fp_to_g1(fp: &[u8; 48]) -> Outcome<[u8; 96]> {
     map_to_curve::<g1::Config>(fq(fp)?).map(g1_bytes)
 }
 
-pub(crate) fn fp2_to_g2((c0, c1): &([u8; 48], [u8; 48])) -> Outcome<[u8; 192]> {
+pub(crate) fn fp2_to_g2(fp2: &([u8; 48], [u8; 48])) -> Outcome<[u8; 192]> {
+    let (c0, c1) = fp2;
     map_to_curve::<g2::Config>(fq2(c0, c1)?).map(g2_bytes)
 }
 
-fn g1_point((x, y): &G1Point) -> Outcome<Affine<g1::Config>> {
+fn g1_point(point: &G1Point) -> Outcome<Affine<g1::Config>> {
+    let (x, y) = point;
     in_subgroup(
         on_curve(fq(x)?, fq(y)?)?,
         PrecompileHalt::Bls12381G1NotInSubgroup,
     )
 }
 
-fn g2_point((x0, x1, y0, y1): &G2Point) -> Outcome<Affine<g2::Config>> {
+fn g2_point(point: &G2Point) -> Outcome<Affine<g2::Config>> {
+    let (x0, x1, y0, y1) = point;
     in_subgroup(
         on_curve(fq2(x0, x1)?, fq2(y0, y1)?)?,
         PrecompileHalt::Bls12381G2NotInSubgroup,

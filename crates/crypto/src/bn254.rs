@@ -1,9 +1,9 @@
 //! The curve bn254 for the precompiled contracts 0x06 to 0x08, on the fields of arkworks.
 //!
 //! Coordinates are big-endian numbers of 32 bytes below the field's order, a point at infinity is all zeros. What
-//! differs from arkworks' own ways: one addition needs one inverse and no projective point; a multiple is split by
-//! the curve's endomorphism and made of signed digits; what a pairing needs of a point of G2 is kept, as keys of
-//! verifiers come again and again.
+//! differs from arkworks' own algorithms: an addition needs one inverse and no projective point; a multiple is split by
+//! the curve's endomorphism and made of signed digits; what a pairing needs of a point of G2 is cached, because the
+//! verifying keys of contracts recur.
 //!
 //! Spec: EIP-196, EIP-197.
 

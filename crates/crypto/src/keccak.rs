@@ -1,8 +1,7 @@
 //! Keccak-256 of many messages at once, each in a lane of a vector register.
 //!
-//! A lane that is done with its message takes the next one, so messages of any lengths may be
-//! mixed. The widest form that the processor has is chosen at run time; where it has none, or there
-//! are few messages, they are hashed one after the other.
+//! A lane that is done with its message takes the next one, so messages of any lengths may be mixed. The widest vectors
+//! that the CPU has are chosen at run time; without any, or for few messages, they are hashed one after the other.
 //!
 //! Spec: FIPS 202 with the padding of the original submission (first byte 0x01).
 
@@ -26,16 +25,18 @@ pub enum Lanes {
 }
 
 impl Lanes {
-    /// Every way, whether the processor has it or not.
+    /// Every width, whether the CPU has it or not.
     pub const ALL: [Self; 3] = [Self::One, Self::Four, Self::Eight];
 
-    /// The widest way that the processor has.
+    /// The widest one that the CPU has.
     pub fn best() -> Self {
-        let mut ways = Self::ALL.into_iter().rev();
-        ways.find(|way| way.is_available()).unwrap_or(Self::One)
+        let mut widths = Self::ALL.into_iter().rev();
+        widths
+            .find(|lanes| lanes.is_available())
+            .unwrap_or(Self::One)
     }
 
-    /// Whether the processor has it.
+    /// Whether the CPU has it.
     pub fn is_available(self) -> bool {
         match self {
             Self::One => true,
@@ -53,7 +54,7 @@ impl Lanes {
 }
 
 /// Fewer messages than this are hashed faster one after the other.
-const fn worth_from(lanes: Lanes) -> usize {
+const fn min_messages(lanes: Lanes) -> usize {
     match lanes {
         Lanes::One => usize::MAX,
         Lanes::Four | Lanes::Eight => 3,
@@ -67,21 +68,20 @@ pub fn keccak256_batch(messages: &[&[u8]]) -> Vec<B256> {
     hashes
 }
 
-/// The Keccak-256 hashes of `messages` by the way given, or one after the other if the processor
-/// does not have it.
+/// The Keccak-256 hashes of `messages` with these `lanes`, or one after the other if the CPU does not have them.
 ///
 /// # Panics
 /// If `hashes` is not as long as `messages`.
 pub fn keccak256_batch_by(lanes: Lanes, messages: &[&[u8]], hashes: &mut [B256]) {
     assert_eq!(messages.len(), hashes.len(), "a place for each hash");
-    if messages.len() >= worth_from(lanes) && lanes.is_available() {
+    if messages.len() >= min_messages(lanes) && lanes.is_available() {
         match lanes {
             Lanes::One => {}
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has AVX2, as was just asked.
+            // SAFETY: the processor has AVX2, as was just checked.
             Lanes::Four => return unsafe { x86_64::four::hash(messages, hashes) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has AVX-512F and BW, as was just asked.
+            // SAFETY: the processor has AVX-512F and BW, as was just checked.
             Lanes::Eight => return unsafe { x86_64::eight::hash(messages, hashes) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => {}
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_every_length_around_a_block_give_the_same_hashes_on_every_way() {
+    fn messages_of_every_length_have_the_same_hash_at_every_width() {
         for bytes in (0..=300).chain([407, 408, 409, 532, 24_576]) {
             let messages: Vec<_> = (0..9).map(|n| message(n, bytes)).collect();
             assert_right(&messages);

@@ -46,7 +46,7 @@ pub(crate) fn verify_blob_proofs(
 
 /// As [`crate::verify_cell_proofs`], counts checked.
 ///
-/// A cell is the blob's polynomial upon a coset `h * roots`; its proof opens the polynomial to its
+/// A cell is the blob's polynomial on a coset `h * roots`; its proof opens the polynomial to its
 /// remainder modulo `x^64 - h^64`. All cells of a blob are checked at once, each times a power of
 /// a number that depends on everything given.
 pub(crate) fn verify_cell_proofs(
@@ -194,7 +194,7 @@ fn challenge(blob: &Blob, commitment: &KzgPoint) -> Fr {
     Fr::from_be_bytes_mod_order(sha256(&parts.concat()).as_slice())
 }
 
-/// A number that nobody can choose before everything else.
+/// A number that depends on everything else, so that it can't be chosen first.
 fn weight(blob: &Blob, commitment: &KzgPoint, proofs: &[KzgPoint]) -> Fr {
     let mut all = [blob.as_slice(), commitment.as_slice()].concat();
     proofs

@@ -1,10 +1,25 @@
-//! The only door to native cryptography.
+//! Cryptography: hashes, signatures, KZG and the precompiled contracts. The only crate that calls native libraries.
 //!
-//! Every primitive has a pure Rust implementation that is always compiled, and, with the feature
-//! `native` (on by default), a C or assembly one. Which of them is in force is decided once, at
-//! start, by [`install`]: the native one is tried on known vectors first and dropped if it fails.
-//! The one exception: commitments and proofs of blobs are made by the native library only.
-//! Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
+//! Every primitive has a pure Rust implementation that is always compiled and, with the feature `native` (on by
+//! default), a C or assembly one. [`install`] decides once at start which one is used: the native one is tested on
+//! known vectors first and dropped if it fails. The one exception: commitments and proofs of blobs are made by the
+//! native library only. Nothing here knows of chains, state or gas schedules beyond the precompiled contracts' own.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `provider` | [`install`]: which library implements each primitive |
+//! | `self_test` | known vectors that a library must pass |
+//! | `keccak` | Keccak-256 of many messages at once |
+//! | `signature` | secp256k1: senders from signatures, one by one |
+//! | `recovery` | the same of many signatures at once, in vector registers |
+//! | `precompile` | [`PrecompileSet`]: the precompiled contracts of a fork; cached results |
+//! | `modexp` | 0x05: modular exponentiation |
+//! | `bn254` | 0x06 to 0x08: additions, multiplications and pairings |
+//! | `bls_pure` | 0x0b to 0x11: BLS12-381 in pure Rust |
+//! | `p256` | 0x100: signatures on P-256 |
+//! | `kzg` | KZG commitments, proofs and cells of blobs |
+//! | `kzg_pure` | the same in pure Rust, verification only |
+//! | `kzg_setup` | the trusted setup that cells are verified with |
 
 mod bls_pure;
 mod bn254;

@@ -1,10 +1,10 @@
 //! Powers modulo a number of any size, for the precompiled contract 0x05.
 //!
-//! Big-endian bytes go in, big-endian bytes of the modulus' length come out. An odd modulus is Montgomery's:
-//! up to 512 bits in arrays of limbs, above in slices of them or, on processors with IFMA, in digits of 52 bits.
-//! The inverses that contracts ask for as powers, modulo a prime of a curve, are made as inverses. An even
-//! modulus is a power of two times an odd number, whose powers are joined. Nothing here runs in constant time, as
-//! nothing is secret; memory is a few times the modulus, and 32 times for exponents of 672 bits and more.
+//! Big-endian bytes go in, big-endian bytes of the modulus' length come out. An odd modulus is Montgomery's: up to
+//! 512 bits in arrays of limbs, above in slices of them or, on processors with IFMA, in digits of 52 bits. Inverses
+//! that contracts compute as powers, modulo the prime of a curve, are computed as inverses. An even modulus is a
+//! power of two times an odd number, and the powers modulo both are combined. Nothing here runs in constant time,
+//! because nothing is secret; memory is a few times the modulus, and 32 times for exponents of 672 bits and more.
 //!
 //! Spec: EIP-198.
 
@@ -21,14 +21,14 @@ mod x86_64;
 use limbs::subtract;
 use std::ops::Range;
 
-/// Where elements are multiplied; into which form they are brought before is the ring's own affair.
+/// Multiplication of elements, in whatever form the ring needs them.
 trait Ring {
     type Element: Clone;
 
     /// `a = a * b`, in the ring's form.
     fn multiply(&self, a: &mut Self::Element, b: &Self::Element);
 
-    /// `a = a * a`, so many times.
+    /// `a = a * a`, repeated `times`.
     fn square(&self, a: &mut Self::Element, times: usize);
 }
 
@@ -120,7 +120,7 @@ impl Bits<'_> {
         bits.fold(0, |number, bit| number << 1 | bit)
     }
 
-    /// How many bits are looked at together: what takes the fewest multiplications.
+    /// Bits per window: the number that takes the fewest multiplications.
     fn window(&self) -> usize {
         let ones: usize = self.0.iter().map(|byte| byte.count_ones() as usize).sum();
         let cost = |bits: usize| match bits {
@@ -137,13 +137,13 @@ fn power<R: Ring>(ring: &R, base: &R::Element, exponent: &[u8]) -> R::Element {
     let window = bits.window();
     let odd_powers = odd_powers(ring, base, 1 << (window - 1));
 
-    // The bits that are left, and the squarings that are owed for those that are not.
-    let (mut rest, mut owed) = (bits.count(), 0);
+    // The bits that are left, and the squarings that are due for those already used.
+    let (mut rest, mut due) = (bits.count(), 0);
     let mut sum: Option<R::Element> = None;
     while rest > 0 {
         if !bits.is_set(rest - 1) {
             rest -= 1;
-            owed += 1;
+            due += 1;
             continue;
         }
         let mut end = rest.saturating_sub(window);
@@ -151,18 +151,18 @@ fn power<R: Ring>(ring: &R, base: &R::Element, exponent: &[u8]) -> R::Element {
             end += 1;
         }
         let odd_power = &odd_powers[bits.number(end..rest) / 2];
-        owed += rest - end;
+        due += rest - end;
         match &mut sum {
             None => sum = Some(odd_power.clone()),
             Some(sum) => {
-                ring.square(sum, owed);
+                ring.square(sum, due);
                 ring.multiply(sum, odd_power);
             }
         }
-        (rest, owed) = (end, 0);
+        (rest, due) = (end, 0);
     }
     let mut sum = sum.unwrap_or_else(|| base.clone());
-    ring.square(&mut sum, owed);
+    ring.square(&mut sum, due);
     sum
 }
 

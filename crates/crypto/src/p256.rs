@@ -1,6 +1,6 @@
 //! Signatures on P-256, for the precompiled contract 0x100.
 //!
-//! Only verified, of numbers that everybody knows, so nothing takes care to hide them.
+//! Signatures are verified only and all numbers are public, so nothing runs in constant time.
 //!
 //! Spec: EIP-7951.
 
@@ -16,7 +16,7 @@ use element::{Element, FIELD};
 const ORDER: U256 = uint!(0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551_U256);
 const B: U256 = uint!(0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b_U256);
 
-/// Makes what is the same for every signature; the first one does it otherwise.
+/// Computes the tables that all signatures share; otherwise the first signature does.
 pub(crate) fn prepare() {
     sum::prepare();
 }
@@ -34,7 +34,7 @@ fn verified(hash: &[u8; 32], signature: &[u8; 64], key: &[u8; 64]) -> Option<()>
         return None;
     }
     let (x, y) = (Element::of(x), Element::of(y));
-    // The whole curve is the group, and (0, 0), which stands for infinity, is not upon it.
+    // The whole curve is the group, and (0, 0), which encodes infinity, is not on it.
     let three_x = x.double() + x;
     if y.square() != x.square() * x - three_x + Element::of(B) {
         return None;

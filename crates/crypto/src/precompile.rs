@@ -1,4 +1,4 @@
-//! Precompiled contracts: which addresses hold one in a fork, and running it.
+//! Precompiled contracts: which addresses have one in a fork, and running it.
 
 mod results;
 
@@ -10,7 +10,7 @@ use crate::provider::{self, Preference};
 use alloy_primitives::{Address, Bytes};
 use revm_precompile::{PrecompileSpecId, PrecompileStatus, Precompiles};
 
-/// Why a precompiled contract failed; all its gas is gone.
+/// Why a precompiled contract failed; all its gas is consumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrecompileHalt {
     /// The gas limit is below the contract's price for this input.
@@ -80,17 +80,19 @@ impl Precompiled {
     /// # Errors
     /// A [`PrecompileHalt`].
     pub fn run(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
-        match self.worth_keeping() {
-            Some((price, longest)) if gas_limit >= price && input.len() <= longest => {
+        match self.cache_bounds() {
+            Some((min_gas, max_bytes)) if gas_limit >= min_gas && input.len() <= max_bytes => {
                 let contract = std::ptr::from_ref(self.0).addr();
-                results::kept_or(contract, input, gas_limit, || self.make(input, gas_limit))
+                results::cached_or(contract, input, gas_limit, || {
+                    self.execute(input, gas_limit)
+                })
             }
-            _ => self.make(input, gas_limit),
+            _ => self.execute(input, gas_limit),
         }
     }
 
-    /// As [`Self::run`] on the fast library ([`Preference::Native`]) or on the plain one, whichever is in force; no
-    /// result is kept.
+    /// As [`Self::run`] on the fast library ([`Preference::Native`]) or on the plain one, whichever is installed; no
+    /// result is cached.
     ///
     /// # Errors
     /// A [`PrecompileHalt`].
@@ -100,10 +102,10 @@ impl Precompiled {
         input: &[u8],
         gas_limit: u64,
     ) -> Result<(u64, Bytes), PrecompileHalt> {
-        provider::asking(library, || self.make(input, gas_limit))
+        provider::with_preference(library, || self.execute(input, gas_limit))
     }
 
-    /// The contract's fast library and its plain one; the same if there is but one.
+    /// The contract's fast library and its plain one; the same if there is only one.
     pub fn libraries(self) -> [&'static str; 2] {
         let primitive = match self.0.address().0[18..] {
             [0, 0x01] => provider::SECP256K1,
@@ -119,10 +121,10 @@ impl Precompiled {
         provider::libraries(primitive)
     }
 
-    /// The least gas and the longest input, bytes, with which looking for a kept result takes less time
-    /// than the price covers; `None` where a result takes about as long to find as to make: SHA-256,
-    /// RIPEMD-160, identity, addition upon bn254, BLAKE2 F.
-    fn worth_keeping(self) -> Option<(u64, usize)> {
+    /// The least gas and the longest input, in bytes, with which looking up a cached result takes less time than the
+    /// price covers; `None` where a lookup takes about as long as the computation: SHA-256, RIPEMD-160, identity,
+    /// addition on bn254, BLAKE2 F.
+    fn cache_bounds(self) -> Option<(u64, usize)> {
         let address = self.0.address().0;
         Some(match address[18..] {
             [0, 0x01] => (3_000, 128),
@@ -139,7 +141,7 @@ impl Precompiled {
         })
     }
 
-    fn make(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
+    fn execute(self, input: &[u8], gas_limit: u64) -> Result<(u64, Bytes), PrecompileHalt> {
         match self.0.execute(input, gas_limit, 0) {
             Ok(output) => match output.status {
                 PrecompileStatus::Success => Ok((output.gas_used, output.bytes)),
@@ -164,26 +166,28 @@ impl std::fmt::Debug for Precompiled {
 mod tests {
     use super::*;
 
-    /// The same for results that are made and for those that are kept, at and below the price.
+    /// Computed and cached results are the same, at and below the price.
     #[test]
-    fn every_contract_gives_what_it_gave() {
+    fn every_contract_gives_the_same_from_the_cache() {
         let prices = |set: PrecompileSet| {
             set.addresses().into_iter().map(move |address| {
                 let contract = set.get(&address).expect("of the set");
                 let input = vec![0; 192];
-                let made = contract.make(&input, 10_000_000);
-                assert_eq!(contract.run(&input, 10_000_000), made, "{contract:?}");
-                assert_eq!(contract.run(&input, 10_000_000), made, "{contract:?}");
-                if let Ok((used, _)) = made {
-                    assert_eq!(contract.run(&input, used), made, "{contract:?}");
+                let computed = contract.execute(&input, 10_000_000);
+                assert_eq!(contract.run(&input, 10_000_000), computed, "{contract:?}");
+                assert_eq!(contract.run(&input, 10_000_000), computed, "{contract:?}");
+                if let Ok((used, _)) = computed {
+                    assert_eq!(contract.run(&input, used), computed, "{contract:?}");
                     let short = used.saturating_sub(1);
-                    assert_eq!(contract.run(&input, short), contract.make(&input, short));
+                    assert_eq!(contract.run(&input, short), contract.execute(&input, short));
                 }
-                contract.worth_keeping().is_some()
+                contract.cache_bounds().is_some()
             })
         };
-        let kept = prices(PrecompileSet::Osaka).filter(|kept| *kept).count();
-        assert_eq!(kept, 13);
+        let cached = prices(PrecompileSet::Osaka)
+            .filter(|cached| *cached)
+            .count();
+        assert_eq!(cached, 13);
         // The same input at another fork's price.
         assert_eq!(prices(PrecompileSet::Byzantium).count(), 8);
         assert_eq!(prices(PrecompileSet::Istanbul).count(), 9);

@@ -1,4 +1,4 @@
-//! Which implementation of each primitive is in force, decided once at start.
+//! Which implementation of each primitive is installed, decided once at start.
 
 use crate::modexp::modexp;
 use crate::self_test::SelfTest;
@@ -9,7 +9,7 @@ use revm_precompile::{Crypto, PrecompileHalt, kzg_point_evaluation, secp256k1 as
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// What the operator asks for.
+/// Which implementations the operator prefers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The fast library, native where that is compiled in, if it passes its self-test, else the plain one.
@@ -21,7 +21,7 @@ pub enum Preference {
     Pure,
 }
 
-/// What one primitive runs on.
+/// The library of one primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend {
     /// The primitive, such as `secp256k1`.
@@ -34,10 +34,10 @@ pub struct Backend {
     pub fast: bool,
 }
 
-/// The wished-for implementation can't be had.
+/// The preferred implementation is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// Native was asked for, but the program was built without the feature `native`.
+    /// Native libraries are required, but the program was built without the feature `native`.
     #[error("native cryptography was asked for, but this build has none; use auto or pure")]
     NotCompiled,
     /// A known vector gave another result.
@@ -52,8 +52,8 @@ pub enum InstallError {
 
 static CHOSEN: OnceLock<Vec<Backend>> = OnceLock::new();
 
-/// Tries each primitive on known vectors and puts the outcome in force for the whole process.
-/// The first call decides; later ones return what it decided.
+/// Tests each primitive on known vectors and installs the outcome for the whole process. The first call decides; later
+/// ones return its outcome.
 ///
 /// # Errors
 /// [`InstallError`] if `preference` can't be met.
@@ -70,7 +70,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         #[cfg(target_arch = "x86_64")]
         if is_fast(SECP256K1) {
             // Now, not in the first block.
-            crate::recovery::form();
+            crate::recovery::width();
         }
         if is_fast(P256) {
             p256::prepare();
@@ -127,25 +127,25 @@ pub(crate) const SHA256: &str = "sha256";
 
 thread_local! {
     /// What this thread asks for at the moment; what is in force if that is automatic.
-    static ASKED: Cell<Preference> = const { Cell::new(Preference::Auto) };
+    static PREFERENCE: Cell<Preference> = const { Cell::new(Preference::Auto) };
 }
 
 /// Does `work` with the fast library of each primitive or with the plain one, on this thread and whatever is in force.
-pub(crate) fn asking<T>(library: Preference, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_preference<T>(library: Preference, work: impl FnOnce() -> T) -> T {
     struct Restored(Preference);
     impl Drop for Restored {
         fn drop(&mut self) {
-            ASKED.set(self.0);
+            PREFERENCE.set(self.0);
         }
     }
     backend();
-    let _restored = Restored(ASKED.replace(library));
+    let _restored = Restored(PREFERENCE.replace(library));
     work()
 }
 
 /// Whether the fast library is to be used where the choice that is in force says `chosen`.
 fn takes_fast(chosen: bool) -> bool {
-    match ASKED.get() {
+    match PREFERENCE.get() {
         Preference::Auto => chosen,
         Preference::Native => true,
         Preference::Pure => false,
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_fast_library_is_replaced_unless_it_was_demanded() {
+    fn a_failing_fast_library_is_replaced_unless_required() {
         let broken = |is_fast: bool| !is_fast;
         for fast in [C("fast"), Rust("fast")] {
             let libraries = [fast, Rust("plain")];

@@ -1,7 +1,7 @@
 //! The signers of many signatures at once, each in a lane of vector registers.
 //!
-//! The fastest form that the processor has is chosen once, by what it makes of known signatures. What lanes
-//! can't tell, and what is left over, goes one by one to the library: it alone says that there is no signer.
+//! The fastest width that the CPU has is chosen once, and tested on known signatures. Signatures for which a lane
+//! finds no key are left to the library, one by one: only the library decides that there is no signer.
 
 mod multiples;
 mod scalars;
@@ -12,7 +12,7 @@ use alloy_primitives::{Address, B256, U256};
 use scalars::Halves;
 use std::sync::OnceLock;
 
-/// A signature's point by its first coordinate, whether its second is odd, and the halves of its factors.
+/// One recovery: the signature's point by its x coordinate and the parity of y, and the halves of its factors.
 #[derive(Clone, Copy)]
 struct Task {
     x: U256,
@@ -20,12 +20,12 @@ struct Task {
     halves: Halves,
 }
 
-/// What came of it: the key's coordinates. `None` if there is none or this way can't tell.
+/// The coordinates of a public key. `None` if there is none, or if a lane can't compute it.
 type Key = Option<[U256; 2]>;
 
-/// How keys are computed together.
+/// How many keys are computed at once, and by which instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Width {
     /// Eight at once, with the products of AVX512-IFMA.
     EightIfma,
     /// Eight at once, with AVX-512.
@@ -34,8 +34,8 @@ pub(crate) enum Form {
     Four,
 }
 
-impl Form {
-    /// Every form, whether the processor has it or not, fastest first.
+impl Width {
+    /// Every width, whether the CPU has it or not, fastest first.
     const ALL: [Self; 3] = [Self::EightIfma, Self::Eight, Self::Four];
 
     fn is_available(self) -> bool {
@@ -46,8 +46,8 @@ impl Form {
         }
     }
 
-    /// Fewer than this are recovered faster one by one.
-    const fn worth_from(self) -> usize {
+    /// Fewer signatures than this are recovered faster one by one.
+    const fn min_signatures(self) -> usize {
         match self {
             Self::EightIfma | Self::Four => 3,
             Self::Eight => 5,
@@ -55,19 +55,18 @@ impl Form {
     }
 }
 
-/// The signers of each of `signed`, where lanes find them.
+/// The signer of each of `signed`; `None` where a lane finds none.
 pub(crate) fn signers(signed: &[Signed]) -> Vec<Option<Address>> {
-    match form() {
-        Some(form) if signed.len() >= form.worth_from() => signers_by(form, signed),
+    match width() {
+        Some(width) if signed.len() >= width.min_signatures() => signers_by(width, signed),
         _ => vec![None; signed.len()],
     }
 }
 
-/// What the processor has, if it finds the signers of a few signatures, each another in each lane. The first
-/// call takes some milliseconds.
-pub(crate) fn form() -> Option<Form> {
-    static FORM: OnceLock<Option<Form>> = OnceLock::new();
-    *FORM.get_or_init(|| {
+/// The fastest width that the CPU has and that recovers eight known signers. The first call takes some milliseconds.
+pub(crate) fn width() -> Option<Width> {
+    static WIDTH: OnceLock<Option<Width>> = OnceLock::new();
+    *WIDTH.get_or_init(|| {
         let example = |number| {
             let (hash, key) = (B256::repeat_byte(number), B256::repeat_byte(100 + number));
             let (r, s, y_parity) = sign(&hash, &key).ok()?;
@@ -83,56 +82,56 @@ pub(crate) fn form() -> Option<Form> {
             ))
         };
         let (signed, expected): (Vec<_>, Vec<_>) = (1..=8).filter_map(example).unzip();
-        let is_right = |form: &Form| signers_by(*form, &signed) == expected;
-        Form::ALL.into_iter().find(is_right)
+        let is_right = |width: &Width| signers_by(*width, &signed) == expected;
+        Width::ALL.into_iter().find(is_right)
     })
 }
 
-/// As [`signers`], on one form; none if the processor doesn't have it.
-fn signers_by(form: Form, signed: &[Signed]) -> Vec<Option<Address>> {
+/// As [`signers`], at one width; all `None` if the CPU does not have it.
+fn signers_by(width: Width, signed: &[Signed]) -> Vec<Option<Address>> {
     let mut signers = vec![None; signed.len()];
-    if !form.is_available() {
+    if !width.is_available() {
         return signers;
     }
-    let (places, tasks) = tasks(signed);
-    let keys = match form {
-        // SAFETY: the processor has AVX-512F and AVX512-IFMA, as was just asked.
-        Form::EightIfma => in_lanes(&tasks, |tasks| unsafe { x86_64::eight_ifma::keys(tasks) }),
-        // SAFETY: the processor has AVX-512F, as was just asked.
-        Form::Eight => in_lanes(&tasks, |tasks| unsafe { x86_64::eight::keys(tasks) }),
-        // SAFETY: the processor has AVX2, as was just asked.
-        Form::Four => in_lanes(&tasks, |tasks| unsafe { x86_64::four::keys(tasks) }),
+    let (indices, tasks) = tasks(signed);
+    let keys = match width {
+        // SAFETY: the processor has AVX-512F and AVX512-IFMA, as was just checked.
+        Width::EightIfma => in_lanes(&tasks, |tasks| unsafe { x86_64::eight_ifma::keys(tasks) }),
+        // SAFETY: the processor has AVX-512F, as was just checked.
+        Width::Eight => in_lanes(&tasks, |tasks| unsafe { x86_64::eight::keys(tasks) }),
+        // SAFETY: the processor has AVX2, as was just checked.
+        Width::Four => in_lanes(&tasks, |tasks| unsafe { x86_64::four::keys(tasks) }),
     };
-    let found = places.iter().zip(keys);
+    let found = indices.iter().zip(keys);
     let found: Vec<_> = found
-        .filter_map(|(place, key)| Some((*place, key?)))
+        .filter_map(|(index, key)| Some((*index, key?)))
         .collect();
     let keys: Vec<[u8; 64]> = found.iter().map(|(_, key)| bytes_of(key)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(<[u8; 64]>::as_slice).collect();
-    for ((place, _), hash) in found.iter().zip(keccak256_batch(&keys)) {
-        signers[*place] = Some(Address::from_word(hash));
+    for ((index, _), hash) in found.iter().zip(keccak256_batch(&keys)) {
+        signers[*index] = Some(Address::from_word(hash));
     }
     signers
 }
 
-/// The tasks that signatures are, with their places; none for one whose numbers are out of range.
+/// The tasks of the signatures whose numbers are in range, with their indices.
 fn tasks(signed: &[Signed]) -> (Vec<usize>, Vec<Task>) {
-    let numbers = signed.iter().enumerate().filter_map(|(place, signed)| {
+    let numbers = signed.iter().enumerate().filter_map(|(index, signed)| {
         let (r, s) = (scalars::scalar(&signed.r)?, scalars::scalar(&signed.s)?);
-        Some((place, (signed.hash.into(), r, s)))
+        Some((index, (signed.hash.into(), r, s)))
     });
-    let (places, numbers): (Vec<usize>, Vec<_>) = numbers.unzip();
+    let (indices, numbers): (Vec<usize>, Vec<_>) = numbers.unzip();
     let halves = scalars::factors(&numbers);
-    let tasks = places.iter().zip(halves).map(|(place, halves)| Task {
-        x: signed[*place].r,
-        is_odd: signed[*place].y_parity,
+    let tasks = indices.iter().zip(halves).map(|(index, halves)| Task {
+        x: signed[*index].r,
+        is_odd: signed[*index].y_parity,
         halves,
     });
     let tasks = tasks.collect();
-    (places, tasks)
+    (indices, tasks)
 }
 
-/// What `work` makes of `tasks`, which are filled up to whole lanes with copies.
+/// The keys that `work` computes for `tasks`, with the last lanes filled with copies of the last task.
 fn in_lanes<const LANES: usize>(
     tasks: &[Task],
     work: impl FnOnce(&[[Task; LANES]]) -> Vec<[Key; LANES]>,

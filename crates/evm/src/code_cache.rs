@@ -105,7 +105,7 @@ mod tests {
     use niwaki_crypto::keccak256;
 
     #[test]
-    fn a_shard_forgets_what_has_not_been_used_for_long() {
+    fn a_shard_evicts_the_least_recently_used_generation() {
         let code = |n: u32| {
             let mut bytes = vec![0; 24_576];
             bytes[..4].copy_from_slice(&n.to_be_bytes());

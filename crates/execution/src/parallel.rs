@@ -40,9 +40,9 @@ use niwaki_primitives::{
     StateView, Transaction, TxEnvelope, Typed2718,
 };
 use niwaki_rules::{
-    ChainSpec, GasAvailable, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
+    ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
 };
-use niwaki_threads::Crew;
+use niwaki_threads::WorkerPool;
 use places::Places;
 use run::{Ahead, Run};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -125,8 +125,8 @@ impl Shares {
 }
 
 /// The threads that run transactions ahead, and recover senders before that.
-pub(crate) fn crew(threads: usize) -> Option<Arc<Crew>> {
-    Crew::of("ahead", threads)
+pub(crate) fn crew(threads: usize) -> Option<Arc<WorkerPool>> {
+    WorkerPool::named("ahead", threads)
 }
 
 /// Ends what runs ahead when the committing thread is done, or panics.
@@ -148,7 +148,7 @@ impl Executor<'_> {
         tx: &TxEnvelope,
         sender: Address,
     ) -> Option<(TransactionResult, Effects)> {
-        let room = GasAvailable::both(self.evm.block().gas_limit);
+        let room = GasRoom::both(self.evm.block().gas_limit);
         let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
         let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
         let world = self.evm.world();
@@ -333,7 +333,7 @@ impl<'v> Executor<'v> {
         };
         let mut call = Call::new(parallelism.clock);
         let (mut has_help, mut is_heard) = (false, false);
-        crew.scope(|beside| {
+        crew.scope(|scope| {
             let over = Over(run);
             let committed = self.commit_all(run, meanwhile, |executor| {
                 let is_due = !has_help && call.is_due(executor.used.gas, run);
@@ -345,7 +345,7 @@ impl<'v> Executor<'v> {
                     is_heard = true;
                 }
                 if is_due {
-                    beside.call(helpers, || run.help());
+                    scope.spawn_many(helpers, || run.help());
                     has_help = true;
                 }
             });

@@ -36,8 +36,8 @@ pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering
         && let Some(crew) = crew(helpers)
     {
         let block = Arc::clone(block);
-        crew.call(wanted, move || {
-            while !block.senders.is_handed_over() && recover_next(&block) {}
+        crew.spawn_many(wanted, move || {
+            while !block.senders.is_left_to_workers() && recover_next(&block) {}
         });
     }
     Recovering(Arc::clone(block))
@@ -45,7 +45,7 @@ pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering
 
 /// Recovers the next senders that nobody has taken, and makes them known; whether there were any.
 pub(crate) fn recover_next(block: &RecoveredBlock) -> bool {
-    let next = std::iter::from_fn(|| block.senders.take_next());
+    let next = std::iter::from_fn(|| block.senders.claim_next());
     let lot: Vec<usize> = next.take(LOT).collect();
     let transactions = &block.block.body.transactions;
     let senders = recover_senders(lot.iter().map(|index| &transactions[*index]));
@@ -79,7 +79,7 @@ fn sender_in_turn(block: &RecoveredBlock, index: usize) -> Option<Address> {
         sender_ahead(block, index)
     };
     let known = senders.get(index);
-    known.or_else(|| senders.in_turn(work))
+    known.or_else(|| senders.blocking(work))
 }
 
 impl Executor<'_> {
@@ -96,7 +96,7 @@ impl Executor<'_> {
             return Ok(sender);
         }
         let tx = &block.block.body.transactions[index];
-        let (room, blob_gas) = (self.gas_available(), self.blob_gas_available());
+        let (room, blob_gas) = (self.gas_room(), self.blob_gas_available());
         let reason = reason_without_sender(tx, &self.rules, room, blob_gas);
         Err(InvalidBlock::Transaction { index, reason }.into())
     }

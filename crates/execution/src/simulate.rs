@@ -7,8 +7,7 @@ use crate::transaction::{TransactionError, TransactionResult};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, Header, StateView, Transaction, TxEnvelope};
 use niwaki_rules::{
-    ChainSpec, InvalidTransaction, SimulationLimits, check_unsigned, effective_gas_price,
-    upfront_cost,
+    ChainSpec, InvalidTransaction, check_unsigned, effective_gas_price, upfront_cost,
 };
 
 impl<'v> Executor<'v> {
@@ -54,11 +53,8 @@ impl<'v> Executor<'v> {
         }
         let balance = world.balance(account);
         let cost = upfront_cost(tx);
-        let limits = SimulationLimits {
-            is_free_allowed: !is_strict,
-            execution_cap: self.execution_cap,
-        };
-        let gas = check_unsigned(tx, sender, &self.rules, limits, || match cost {
+        let freedom = (!is_strict, self.execution_cap);
+        let gas = check_unsigned(tx, sender, &self.rules, freedom, || match cost {
             Some(cost) if balance >= cost => Ok(()),
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;

@@ -5,7 +5,7 @@ use crate::open::open_existing;
 use crate::options::{AccountOptions, Options};
 use crate::stop::Stop;
 use eyre::{Result, eyre};
-use niwaki_chain::{Chain, ChainView, PastView, StateHead};
+use niwaki_chain::{Chain, ChainView, HistoricalView, StateHead};
 use niwaki_primitives::{Address, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, StateView, U256};
 use niwaki_trie::TrieAccount;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ enum Seen {
     /// Within reach of the head.
     Recent(ChainView),
     /// In the archive.
-    Past(PastView),
+    Past(HistoricalView),
 }
 
 /// Prints an account as JSON, in the words of `eth_getProof`.
@@ -54,7 +54,7 @@ pub(crate) fn show(options: &Options, wanted: &AccountOptions) -> Result<Ending>
 }
 
 fn see(chain: &Chain, place: StateHead) -> Result<Seen> {
-    if let Some(view) = chain.view_of_past(place)? {
+    if let Some(view) = chain.historical_view(place)? {
         return Ok(Seen::Past(view));
     }
     let recent = chain.view_at(&place.block.hash)?.map(Seen::Recent);

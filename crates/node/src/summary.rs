@@ -1,7 +1,7 @@
 //! What an import did, in figures.
 
 use crate::memory::peak_rss_bytes;
-use niwaki_chain::{CacheFigures, HitRate, Imported, Timings};
+use niwaki_chain::{CacheStats, HitRate, Imported, Timings};
 use std::fmt;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ pub(crate) struct Summary {
     pub(crate) elapsed: Duration,
     /// Waiting for blocks to be read, decoded and their senders recovered.
     pub(crate) wait: Duration,
-    pub(crate) caches: CacheFigures,
+    pub(crate) caches: CacheStats,
     phases: Timings,
     per_block: Durations,
 }
@@ -145,7 +145,7 @@ impl fmt::Display for Summary {
         ];
         let phases = phases.map(|(name, time)| format!("{name} {:.3} s", time.as_secs_f64()));
         writeln!(f, "phases       {}", phases.join(", "))?;
-        let CacheFigures {
+        let CacheStats {
             accounts,
             slots,
             codes,

@@ -12,8 +12,7 @@ pub const EMPTY_ROOT_HASH: B256 =
 
 /// Nonce, balance and code hash of one account.
 ///
-/// The storage root is not here: the EVM never reads it, and the state layer, which does, keeps
-/// it beside the account.
+/// The storage root is not here: the EVM never reads it, and the state layer, which does, has a type with it.
 ///
 /// Spec: execution-specs `frontier/fork_types.py`, `Account`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account that exists and holds nothing.
+    /// An account that exists and is empty.
     pub const EMPTY: Self = Self {
         nonce: 0,
         balance: U256::ZERO,

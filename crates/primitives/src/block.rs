@@ -12,15 +12,14 @@ pub type Block = alloy_consensus::Block<TxEnvelope>;
 /// A block without its header.
 pub type BlockBody = alloy_consensus::BlockBody<TxEnvelope>;
 
-/// A block whose hash is known, and the senders of its transactions: all of them, or as far as they have
-/// been recovered.
+/// A block with its hash and the senders of its transactions, as far as they are recovered.
 #[derive(Clone, Debug)]
 pub struct RecoveredBlock {
     /// The block.
     pub block: Block,
     /// Keccak-256 of the RLP of the header.
     pub hash: B256,
-    /// One sender per transaction, in order. Whoever executes the block recovers those that are missing.
+    /// One sender per transaction, in order. Execution recovers those that are missing.
     pub senders: Senders,
 }
 

@@ -5,8 +5,8 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 
 /// Every change of a block, sorted by address, each account and slot once.
 ///
-/// Only real changes are listed: an account or slot that ends as it began is absent. Rolling a
-/// diff back is putting every `prior` in place; rolling it forward is putting every `new`.
+/// An account or slot that ends as it began is not listed. To roll a diff back, every `prior` is put in place; to
+/// roll it forward, every `new`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateDiff {
     /// Changed accounts, strictly ascending by address.
@@ -30,7 +30,7 @@ pub struct AccountDiff {
     /// The account after; `None` if it does not exist any more.
     pub new: Option<Account>,
     /// All storage of the account before the block was destroyed (SELFDESTRUCT before EIP-6780).
-    /// Then `slots` are written upon empty storage, and slots that are not listed are zero.
+    /// Then `slots` are written to empty storage, and slots that are not listed are zero.
     pub storage_wiped: bool,
     /// Changed slots, strictly ascending by slot. With `storage_wiped`, `prior` is still the value
     /// before the block, and only non-zero `new` values are listed.

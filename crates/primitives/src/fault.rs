@@ -1,4 +1,4 @@
-//! Trouble of the machine, never of the input.
+//! Failures of the machine, never of the input.
 
 use std::sync::Arc;
 

@@ -1,9 +1,18 @@
-//! The nouns that cross crate borders.
+//! The types that cross crate borders.
 //!
-//! What the `alloy` family already names well is re-exported here once, so that the rest of the
-//! workspace names one source for it; the rest ([`Fork`], [`Account`], [`StateView`],
-//! [`StateDiff`], [`Fault`]) is ours. This crate holds values and two traits' worth of vocabulary:
-//! it does no IO and knows no consensus rule.
+//! Types of the `alloy` family are re-exported here once, so that the workspace has one source for them; [`Fork`],
+//! [`Account`], [`StateView`], [`StateDiff`], [`Fault`] and [`Senders`] are ours. There is no IO and no consensus
+//! rule here.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `account` | [`Account`]: nonce, balance and code hash |
+//! | `block` | [`Block`], [`RecoveredBlock`], [`Receipt`] |
+//! | `diff` | [`StateDiff`]: what a block or transaction changed |
+//! | `fault` | [`Fault`]: the machine failed |
+//! | `fork` | [`Fork`]: the forks of mainnet, in order |
+//! | `senders` | [`Senders`]: senders of a block, recovered one by one |
+//! | `view` | [`StateView`]: the read side of the world state |
 
 mod account;
 mod block;

@@ -1,7 +1,12 @@
-//! The senders of a block's transactions, which come one by one.
+//! The senders of a block's transactions, which are recovered one by one.
 //!
-//! One place for each transaction. Any thread may fill any of them, none waits for another. How a sender is
-//! recovered is not known here.
+//! One slot per transaction. Any thread may fill any slot, and none waits for another: a worker claims the next
+//! unknown sender ([`Senders::claim_next`]), the commit thread recovers the one that it needs at once. How a sender
+//! is recovered is not known here.
+//!
+//! ```text
+//! slots:  [ 0xa1 | 0xb2 |  -   |  -   | 0xc3 |  -  ]      next = 3: slot 2 is claimed, 3 and 5 are to be claimed
+//! ```
 
 use alloy_primitives::Address;
 use std::sync::OnceLock;
@@ -10,30 +15,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// The senders of a block's transactions, in order, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Senders {
-    places: Vec<OnceLock<Address>>,
-    /// Whoever looks for work begins here: all before it are known, or somebody is at them.
+    slots: Vec<OnceLock<Address>>,
+    /// Workers claim from here on: all senders before it are known or claimed.
     next: AtomicUsize,
-    /// A clock that never goes back, nanoseconds, if it is to be noted what senders cost in turn.
+    /// A monotonic clock in nanoseconds, if [`Senders::blocking`] is to be timed.
     clock: Option<fn() -> u64>,
-    in_turn_ns: AtomicU64,
-    is_handed_over: AtomicBool,
+    blocking_ns: AtomicU64,
+    is_left_to_workers: AtomicBool,
 }
 
 impl Senders {
-    /// Those of so many transactions; `known` has one place for each, or fewer.
+    /// Those of this many transactions; `known` has one entry for each, or fewer.
     pub fn new(transactions: usize, known: impl IntoIterator<Item = Option<Address>>) -> Self {
         let known = known.into_iter().chain(std::iter::repeat(None));
-        let place = |sender| match sender {
+        let slot = |sender| match sender {
             Some(sender) => OnceLock::from(sender),
             None => OnceLock::new(),
         };
         Self {
-            places: known.take(transactions).map(place).collect(),
+            slots: known.take(transactions).map(slot).collect(),
             ..Self::default()
         }
     }
 
-    /// The same, and what [`Senders::in_turn`] does is timed.
+    /// The same, with [`Senders::blocking`] timed by `clock`.
     pub fn timed(self, clock: fn() -> u64) -> Self {
         Self {
             clock: Some(clock),
@@ -43,68 +48,68 @@ impl Senders {
 
     /// The sender of a transaction, if it is known; `None` too if there is no such transaction.
     pub fn get(&self, index: usize) -> Option<Address> {
-        self.places.get(index)?.get().copied()
+        self.slots.get(index)?.get().copied()
     }
 
-    /// Makes a sender known. What is known already stays.
+    /// Sets a sender. One that is known already stays.
     pub fn put(&self, index: usize, sender: Address) {
-        if let Some(place) = self.places.get(index) {
-            let _ = place.set(sender);
+        if let Some(slot) = self.slots.get(index) {
+            let _ = slot.set(sender);
         }
     }
 
     /// The senders that are known, in order.
     pub fn known(&self) -> impl Iterator<Item = Address> {
-        self.places.iter().filter_map(OnceLock::get).copied()
+        self.slots.iter().filter_map(OnceLock::get).copied()
     }
 
     /// How many are not known.
     pub fn missing(&self) -> usize {
-        let places = self.places.iter();
-        places.filter(|place| place.get().is_none()).count()
+        let slots = self.slots.iter();
+        slots.filter(|slot| slot.get().is_none()).count()
     }
 
-    /// Takes the next transaction whose sender is unknown and that nobody has taken.
-    pub fn take_next(&self) -> Option<usize> {
+    /// Claims the next transaction whose sender is unknown and that no thread has claimed.
+    pub fn claim_next(&self) -> Option<usize> {
         loop {
-            // Only who takes which hangs on the counter.
+            // The counter only decides which thread claims which transaction.
             let next = self.next.fetch_add(1, Ordering::Relaxed);
-            if self.places.get(next)?.get().is_none() {
+            if self.slots.get(next)?.get().is_none() {
                 return Some(next);
             }
         }
     }
 
-    /// From here on others take what is left, among other work: whoever does nothing else is to leave it to them.
-    pub fn hand_over(&self) {
-        self.is_handed_over.store(true, Ordering::Relaxed);
+    /// From here on workers claim what is left, among other work, and threads that only recover senders stop.
+    pub fn leave_to_workers(&self) {
+        self.is_left_to_workers.store(true, Ordering::Relaxed);
     }
 
-    /// Whether others take what is left.
-    pub fn is_handed_over(&self) -> bool {
-        self.is_handed_over.load(Ordering::Relaxed)
+    /// Whether workers claim what is left.
+    pub fn is_left_to_workers(&self) -> bool {
+        self.is_left_to_workers.load(Ordering::Relaxed)
     }
 
-    /// From here on nobody finds anything to take.
+    /// From here on nothing can be claimed.
     pub fn stop(&self) {
-        self.next.store(self.places.len(), Ordering::Relaxed);
+        self.next.store(self.slots.len(), Ordering::Relaxed);
     }
 
-    /// Does what a thread must do for a sender before it can go on with the block.
-    pub fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs what a thread must do for a sender before it can continue with the block.
+    pub fn blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(now) = self.clock else {
             return work();
         };
         let began = now();
         let done = work();
         let took = now().saturating_sub(began);
-        self.in_turn_ns.fetch_add(took, Ordering::Relaxed);
+        self.blocking_ns.fetch_add(took, Ordering::Relaxed);
         done
     }
 
-    /// How long [`Senders::in_turn`] took in all, nanoseconds; zero without a clock.
-    pub fn in_turn_ns(&self) -> u64 {
-        self.in_turn_ns.load(Ordering::Relaxed)
+    /// How long [`Senders::blocking`] took in all, nanoseconds; zero without a clock.
+    pub fn blocking_ns(&self) -> u64 {
+        self.blocking_ns.load(Ordering::Relaxed)
     }
 }
 
@@ -123,7 +128,7 @@ impl FromIterator<Address> for Senders {
 impl Clone for Senders {
     fn clone(&self) -> Self {
         Self {
-            places: self.places.clone(),
+            slots: self.slots.clone(),
             clock: self.clock,
             ..Self::default()
         }
@@ -139,36 +144,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_taken_and_stays() {
+    fn known_senders_are_not_claimed_and_not_overwritten() {
         let senders = Senders::new(5, [None, Some(address(1))]);
         senders.put(3, address(3));
         senders.put(1, address(9));
         senders.put(5, address(9));
         assert_eq!(senders.missing(), 3);
-        let taken: Vec<_> = std::iter::from_fn(|| senders.take_next()).collect();
-        assert_eq!(taken, [0, 2, 4]);
+        let claimed: Vec<_> = std::iter::from_fn(|| senders.claim_next()).collect();
+        assert_eq!(claimed, [0, 2, 4]);
         assert_eq!(senders.get(1), Some(address(1)));
         assert_eq!(senders.get(5), None);
         let known: Vec<_> = senders.known().collect();
         assert_eq!(known, [address(1), address(3)]);
-        // A copy begins anew.
-        assert_eq!(senders.clone().take_next(), Some(0));
+        // Nothing of a clone is claimed.
+        assert_eq!(senders.clone().claim_next(), Some(0));
     }
 
     #[test]
-    fn nothing_is_taken_after_a_stop() {
+    fn no_sender_is_claimed_after_a_stop() {
         let senders = Senders::new(3, []);
-        assert_eq!(senders.take_next(), Some(0));
+        assert_eq!(senders.claim_next(), Some(0));
         senders.stop();
-        assert_eq!(senders.take_next(), None);
+        assert_eq!(senders.claim_next(), None);
     }
 
     #[test]
-    fn what_is_done_in_turn_is_timed_if_there_is_a_clock() {
+    fn blocking_work_is_timed_if_there_is_a_clock() {
         static TICKS: AtomicU64 = AtomicU64::new(0);
         let senders = Senders::new(1, []).timed(|| TICKS.fetch_add(7, Ordering::Relaxed));
-        assert_eq!(senders.in_turn(|| 5), 5);
-        senders.in_turn(|| ());
-        assert_eq!(senders.in_turn_ns(), 14);
+        assert_eq!(senders.blocking(|| 5), 5);
+        senders.blocking(|| ());
+        assert_eq!(senders.blocking_ns(), 14);
     }
 }

@@ -3,7 +3,7 @@
 use crate::{Account, Fault};
 use alloy_primitives::{Address, B256, Bytes, U256};
 
-/// An immutable state that code runs upon: the state after some block.
+/// An immutable state on which code is executed: the state after some block.
 ///
 /// Absent accounts are `None`, absent slots are zero. Every error is a [`Fault`]: a view can't say
 /// that a block is invalid.
@@ -26,14 +26,14 @@ pub trait StateView {
     /// Any [`Fault`] of the layer below.
     fn has_storage(&self, address: &Address) -> Result<bool, Fault>;
 
-    /// The code with this hash. Only asked for hashes that an account of this state holds.
+    /// The code with this hash. Only called for code hashes of accounts of this state.
     ///
     /// # Errors
     /// Any [`Fault`] of the layer below; [`Fault::Missing`] if there is no such code.
     fn code(&self, code_hash: &B256) -> Result<Bytes, Fault>;
 
-    /// The hash of the ancestor block `number`, for BLOCKHASH. Only asked for the 256 most recent
-    /// ancestors of the block being executed, and never for that block itself.
+    /// The hash of the ancestor block `number`, for BLOCKHASH. Only called for the 256 most recent ancestors of the
+    /// block being executed, and never for that block itself.
     ///
     /// # Errors
     /// Any [`Fault`] of the layer below.

@@ -1,19 +1,19 @@
-//! What the methods work on: the chain, the pool, the operator's options, and the state at a block.
+//! What the methods are asked of.
 
 use crate::RpcError;
 use crate::blocks::{FullBlock, RecentBlocks};
-use crate::builder_settings::{BuilderSettings, SharedBuilderSettings};
+use crate::choices::{Choices, Chosen};
 use crate::engine::{EngineLog, write_imported, write_syncing};
+use crate::figures::Figures;
 use crate::filters::Filters;
-use crate::metrics::RpcMetrics;
-use crate::niwaki::RecentBlockStats;
+use crate::niwaki::BlockFigures;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Payloads};
 use crate::subscriptions::Events;
 use niwaki_chain::{
-    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, Imported, PastView,
-    StateHead, StoredHeader, Visit, WantedHead,
+    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
+    RangeVisitor, StateHead, StoredHeader, WantedHead,
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Header, StateView, U256};
 use niwaki_trie::TrieAccount;
@@ -23,53 +23,53 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// The names and version of this program.
+/// What this program calls itself.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// `niwaki/v0.1.0-abcdef01/linux-x86_64/rustc1.95.0`.
     pub client_version: String,
     /// `v0.1.0`.
     pub version: String,
-    /// The first four bytes of the commit that it was built from.
+    /// The first four bytes of the commit it was built from.
     pub commit: [u8; 4],
 }
 
-/// Options of the methods.
+/// What an operator may choose about the methods.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// Most gas of a simulated call.
+    /// Most gas of a call that is only simulated.
     pub gas_cap: u64,
-    /// Most blocks of one `eth_getLogs`; 0 for no bound.
+    /// Most blocks that one search for logs may span; 0 for no bound.
     pub max_logs_range: u64,
-    /// Blocks that the gas price oracle samples.
+    /// Blocks that the price oracle looks at.
     pub gas_price_blocks: u64,
-    /// The percentile of their tips that it suggests.
+    /// The percentile of their prices that it takes.
     pub gas_price_percentile: f64,
-    /// The highest tip that it suggests, wei.
+    /// Its most, wei.
     pub gas_price_max: U256,
-    /// The gas limit that blocks built here move towards; `None` keeps the parent's.
+    /// The gas limit that blocks made here go towards; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
-    /// Extra data of blocks built here.
+    /// Extra data of blocks made here.
     pub extra_data: Bytes,
-    /// The least tip of a transaction without priority in a block built here, wei per gas.
+    /// What a transaction without priority must tip to be taken into a block made here, wei a gas.
     pub min_priority_fee: u128,
-    /// Whether a consensus client drives this node.
+    /// Whether a consensus client is to drive this node.
     pub is_driven: bool,
-    /// How long a block built here may be filled with transactions.
+    /// How long one block made here may take to be filled with transactions.
     pub fill_time: Duration,
-    /// Most blobs of a transaction in a block built here.
+    /// Most blobs of a transaction that is taken into a block made here.
     pub max_blobs_per_transaction: Option<usize>,
-    /// Most blobs of a block built here.
+    /// Most blobs of a block made here.
     pub max_blobs_per_block: Option<usize>,
-    /// The result of `net_version`; `None` for the chain's own network id.
+    /// What `net_version` says; `None` for the chain's own.
     pub network_id: Option<u64>,
-    /// How far `eth_estimateGas` may be above the least gas, as a fraction of the estimate.
+    /// How far above the least gas an estimate may be, as a share of itself.
     pub estimate_tolerance: f64,
     /// Most blocks of one `trace_filter`; 0 for no bound.
     pub max_trace_range: u64,
     /// Most filters at a time; 0 for no bound.
     pub max_filters: usize,
-    /// How long a filter that is not polled is kept.
+    /// After how long a filter goes that no client asks.
     pub filter_timeout: Duration,
     /// Most subscriptions at a time, of all connections together.
     pub max_subscriptions: usize,
@@ -78,16 +78,16 @@ pub struct ApiOptions {
 /// Whether the head is known to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStatus {
-    /// A consensus client drives this node and has chosen no head that is stored here since the start.
+    /// A consensus client is to choose the head, and has chosen none that is here since this node began.
     Unknown,
     /// Blocks up to the chosen head are missing.
     Behind(WantedHead),
-    /// The head is the chosen one.
+    /// It is.
     Current,
 }
 
-/// After this long without a call of the consensus client, the head may be stale.
-pub const MAX_CONSENSUS_SILENCE: Duration = Duration::from_secs(120);
+/// After so long without a call of a consensus client, the head may be old.
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 impl Default for ApiOptions {
     fn default() -> Self {
@@ -117,18 +117,18 @@ impl Default for ApiOptions {
 /// The state after a block.
 #[derive(Debug)]
 pub enum State {
-    /// A block near the head, or on a side branch.
+    /// Within reach of the head.
     Recent(ChainView),
-    /// An older canonical block, from the archive.
-    Past(PastView),
+    /// In the archive.
+    Past(HistoricalView),
 }
 
 impl State {
-    /// Calls `visit` for the accounts from a hashed address on; see [`ChainView::accounts_from`].
+    /// Gives `visit` the accounts from a hashed address on; see [`ChainView::accounts_from`].
     pub(crate) fn accounts_from(
         &self,
         from: &B256,
-        visit: &mut Visit<'_, TrieAccount>,
+        visit: &mut RangeVisitor<'_, TrieAccount>,
     ) -> Result<(), Fault> {
         match self {
             Self::Recent(view) => view.accounts_from(from, visit),
@@ -136,12 +136,12 @@ impl State {
         }
     }
 
-    /// Calls `visit` for the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
+    /// Gives `visit` the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
     pub(crate) fn slots_from(
         &self,
         key: &B256,
         from: &B256,
-        visit: &mut Visit<'_, U256>,
+        visit: &mut RangeVisitor<'_, U256>,
     ) -> Result<(), Fault> {
         match self {
             Self::Recent(view) => view.slots_from(key, from, visit),
@@ -179,7 +179,7 @@ impl StateView for State {
     }
 }
 
-/// Chain, pool, and everything else that the methods share.
+/// Chain, pool and what lives beside them.
 #[derive(Debug)]
 pub struct Backend {
     pub(crate) consensus: Arc<Consensus>,
@@ -187,33 +187,33 @@ pub struct Backend {
     pub(crate) payloads: Payloads,
     pub(crate) identity: Identity,
     pub(crate) options: ApiOptions,
-    /// The options that may change while the node runs.
-    pub(crate) builder_settings: Arc<SharedBuilderSettings>,
+    /// What of the options may change.
+    pub(crate) chosen: Arc<Chosen>,
     pub(crate) filters: Filters,
     pub(crate) events: Events,
-    /// One permit per subscription, of all connections.
-    pub(crate) subscription_permits: Arc<Semaphore>,
+    /// A permit for each subscription that there may be.
+    pub(crate) subscription_room: Arc<Semaphore>,
     recent: RecentBlocks,
-    pub(crate) block_stats: RecentBlockStats,
-    metrics: RpcMetrics,
+    pub(crate) block_figures: BlockFigures,
+    figures: Figures,
     operator: Operator,
-    /// The state after the head, shared by calls so that each needs no snapshot of its own.
+    /// The state after the head, so that not every call takes a snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
     ids: AtomicU64,
-    /// When the consensus client called last, or when this node started.
-    last_consensus_call: Mutex<Instant>,
+    /// When the consensus client called last, or else when this node began.
+    consensus_heard: Mutex<Instant>,
     pub(crate) engine_log: EngineLog,
 }
 
 impl Backend {
-    /// A backend without filters, subscriptions or payloads yet.
+    /// Everything the methods need.
     pub fn new(
         consensus: Arc<Consensus>,
         pool: Arc<Pool>,
         identity: Identity,
         options: ApiOptions,
     ) -> Self {
-        let builder_settings = Arc::new(SharedBuilderSettings::new(BuilderSettings {
+        let chosen = Arc::new(Chosen::new(Choices {
             extra_data: options.extra_data.clone(),
             target_gas_limit: options.target_gas_limit,
             min_priority_fee: options.min_priority_fee,
@@ -224,30 +224,25 @@ impl Backend {
             blobs_per_transaction: options.max_blobs_per_transaction.unwrap_or(usize::MAX),
             blobs_per_block: options.max_blobs_per_block.unwrap_or(usize::MAX),
         };
-        let payloads = Payloads::new(
-            chain,
-            Arc::clone(&pool),
-            Arc::clone(&builder_settings),
-            limits,
-        );
+        let payloads = Payloads::new(chain, Arc::clone(&pool), Arc::clone(&chosen), limits);
         let subscriptions = options.max_subscriptions.min(Semaphore::MAX_PERMITS);
         Self {
-            subscription_permits: Arc::new(Semaphore::new(subscriptions)),
+            subscription_room: Arc::new(Semaphore::new(subscriptions)),
             consensus,
             pool,
             payloads,
             identity,
             options,
-            builder_settings,
+            chosen,
             filters: Filters::default(),
             events: Events::default(),
             recent: RecentBlocks::default(),
-            block_stats: RecentBlockStats::default(),
-            metrics: RpcMetrics,
+            block_figures: BlockFigures::default(),
+            figures: Figures,
             operator: Operator::default(),
             head_state: Mutex::default(),
             ids: AtomicU64::new(first_id()),
-            last_consensus_call: Mutex::new(Instant::now()),
+            consensus_heard: Mutex::new(Instant::now()),
             engine_log: EngineLog::default(),
         }
     }
@@ -268,17 +263,17 @@ impl Backend {
         &self.pool
     }
 
-    /// The operator's settings for a block built here.
+    /// What the operator's choices say of a block made here.
     pub fn block_template(&self) -> BlockTemplate {
-        let settings = self.builder_settings.read();
+        let chosen = self.chosen.read();
         BlockTemplate {
-            extra_data: settings.extra_data.clone(),
-            target_gas_limit: settings.target_gas_limit,
+            extra_data: chosen.extra_data.clone(),
+            target_gas_limit: chosen.target_gas_limit,
             ..BlockTemplate::default()
         }
     }
 
-    /// Builds a block from the best transactions of the pool.
+    /// Makes a block of the best that the pool has.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -288,29 +283,29 @@ impl Backend {
             .map(|payload| payload.built)
     }
 
-    /// The number of the head that this node is syncing to, if it is behind.
+    /// The height that this chain is behind, if it is.
     pub fn target(&self) -> Option<u64> {
         self.consensus.target()
     }
 
-    /// The metrics.
-    pub fn metrics(&self) -> &RpcMetrics {
-        &self.metrics
+    /// What is counted.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
     }
 
-    /// The hooks of the program around this crate.
+    /// What the program around this server does for its operator.
     pub fn operator(&self) -> &Operator {
         &self.operator
     }
 
-    /// The channels of head changes and pool events.
+    /// Who is told of new blocks and transactions.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// An id for a filter or a subscription, hard to guess from the one before.
+    /// An identity for a filter or a subscription, hard to guess from the one before.
     pub(crate) fn next_id(&self) -> String {
-        // A permutation of 64 bits (splitmix64): no id comes twice.
+        // A permutation of 64 bits (splitmix64): no identity comes twice.
         let mut bits = self.ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -320,8 +315,8 @@ impl Backend {
     /// The header of the block that `tag` names; `None` if there is none.
     ///
     /// # Errors
-    /// A fault of the storage, as -32603; -32000 for `safe` and `finalized` while the consensus client has named
-    /// none: such a block is not missing but not known yet.
+    /// A fault of the storage, as -32603; -32000 for `safe` and `finalized` while the consensus client has
+    /// named none: that is no block that is missing but one that is not known yet.
     pub fn header_by_tag(&self, tag: BlockTag) -> Result<Option<StoredHeader>, RpcError> {
         let chain = self.chain();
         Ok(match tag {
@@ -384,9 +379,9 @@ impl Backend {
         Ok(self.recent.get(self.chain(), hash)?)
     }
 
-    /// The block with this hash, if it is cached.
-    pub(crate) fn cached_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
-        self.recent.cached(hash)
+    /// The block with this hash, if it was asked for not long ago.
+    pub(crate) fn recent_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
+        self.recent.kept_block(hash)
     }
 
     /// The state after the block that is named, and its header.
@@ -420,7 +415,7 @@ impl Backend {
         };
         let is_canonical = chain.canonical_hash(header.id.number)? == Some(header.id.hash);
         let past = match is_canonical {
-            true => chain.view_of_past(past)?,
+            true => chain.historical_view(past)?,
             false => None,
         };
         past.map(State::Past).ok_or_else(|| {
@@ -432,48 +427,48 @@ impl Backend {
         })
     }
 
-    /// The state after the head, if `header` still is the head.
+    /// The state after the head, if that is `header` still.
     fn head_state(&self, header: &StoredHeader) -> Result<Option<ChainView>, RpcError> {
-        let mut cached = self
+        let mut kept = self
             .head_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = cached.as_ref().filter(|view| view.block() == header.id) {
+        if let Some(view) = kept.as_ref().filter(|view| view.block() == header.id) {
             return Ok(Some(view.clone()));
         }
-        // The old view is dropped first: it may pin what the storage could free.
-        *cached = None;
+        // The old one is let go first: it may pin what the storage would free.
+        *kept = None;
         let view = self.chain().view_at_head()?;
-        *cached = Some(view.clone());
+        *kept = Some(view.clone());
         Ok(match view.block() == header.id {
             true => Some(view),
             false => self.chain().view_at(&header.id.hash)?,
         })
     }
 
-    /// Drops the cached state of a former head.
+    /// Lets go of what belongs to a head that is none any more.
     pub fn head_moved(&self) {
-        let mut cached = self
+        let mut kept = self
             .head_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let head = self.chain().head().id;
-        cached.take_if(|view| view.block() != head);
+        kept.take_if(|view| view.block() != head);
     }
 
-    /// Records that the consensus client has called.
-    pub(crate) fn record_consensus_call(&self) {
+    /// The consensus client has spoken.
+    pub(crate) fn consensus_spoke(&self) {
         let mut heard = self
-            .last_consensus_call
+            .consensus_heard
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *heard = Instant::now();
     }
 
-    /// The time since the last call of the consensus client.
+    /// For how long the consensus client has not called.
     pub fn consensus_silence(&self) -> Duration {
         let heard = self
-            .last_consensus_call
+            .consensus_heard
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         heard.elapsed()
@@ -488,14 +483,14 @@ impl Backend {
         }
     }
 
-    /// Logs and counts a block that was executed and is valid.
+    /// Counts a block that was executed and is valid, and writes its line.
     pub fn record_import(&self, header: &Header, imported: &Imported) {
         write_imported(self, header, imported);
-        self.metrics.block(imported);
-        self.block_stats.put(imported.clone());
+        self.figures.block(imported);
+        self.block_figures.put(imported.clone());
     }
 
-    /// Logs which blocks are missing, if the chosen head can't be followed.
+    /// Writes what is missing, if the chosen head can't be followed.
     pub fn log_syncing(&self) {
         write_syncing(self);
     }
@@ -505,11 +500,11 @@ impl Backend {
         0
     }
 
-    /// Whether this node is ready to serve, by a query such as `minPeers=1&maxBlocksBehind=2`. Peers do not count while
-    /// there is no network.
+    /// Whether this node can be asked, by the words of a query such as
+    /// `minPeers=1&maxBlocksBehind=2`. Peers do not count while there is no network.
     ///
     /// # Errors
-    /// Why it is not ready.
+    /// Why not.
     pub fn readiness(&self, query: &str) -> Result<(), String> {
         let mut most_behind = 2;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -537,7 +532,7 @@ impl Backend {
             }) if target.saturating_sub(head) > most_behind => Err(format!(
                 "at block {head}, the chosen head is block {target}"
             )),
-            _ if self.options.is_driven && silence >= MAX_CONSENSUS_SILENCE => Err(format!(
+            _ if self.options.is_driven && silence >= LONGEST_SILENCE => Err(format!(
                 "no consensus client has called for {} s",
                 silence.as_secs()
             )),
@@ -546,7 +541,7 @@ impl Backend {
     }
 }
 
-/// The error of `safe` and `finalized` in geth's words.
+/// In geth's words.
 fn not_known(tag: &str) -> RpcError {
     RpcError::server(format!("{tag} block not found"))
 }

@@ -1,13 +1,8 @@
-//! Writes JSON straight into bytes, in the formats of Ethereum's JSON-RPC.
+//! JSON as it is written: straight into bytes, by the shapes of Ethereum's JSON-RPC.
 //!
-//! Responses are most of the work of this server, and nearly all of them are hexadecimal, so they are written without a
-//! tree of values in between. An [`Object`] or [`Array`] closes itself when it is dropped.
-//!
-//! ```text
-//! let mut object = Object::new(out);      // {
-//! object.number("gasUsed", 21_000);       // "gasUsed":"0x5208"
-//! drop(object);                           // }
-//! ```
+//! Answers are most of what this server does, and nearly all of them are hexadecimal, so they are
+//! written without a tree of values in between. An [`Object`] or [`Array`] closes itself when it
+//! is dropped.
 
 use niwaki_primitives::U256;
 
@@ -21,7 +16,7 @@ pub(crate) struct Object<'o> {
 }
 
 impl<'o> Object<'o> {
-    /// Opens an object.
+    /// Begins an object.
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self {
@@ -30,7 +25,7 @@ impl<'o> Object<'o> {
         }
     }
 
-    /// Writes a name; the caller writes its value to the returned buffer.
+    /// Writes a name, after which its value is to be written to what this gives.
     pub(crate) fn field(&mut self, name: &str) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -112,7 +107,7 @@ pub(crate) struct Array<'o> {
 }
 
 impl<'o> Array<'o> {
-    /// Opens an array.
+    /// Begins an array.
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'[');
         Self {
@@ -121,7 +116,7 @@ impl<'o> Array<'o> {
         }
     }
 
-    /// Starts the next item; the caller writes it to the returned buffer.
+    /// Where the next item is to be written.
     pub(crate) fn item(&mut self) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -130,13 +125,13 @@ impl<'o> Array<'o> {
         self.out
     }
 
-    /// The buffer, to send what it holds; not to write to.
-    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+    /// Where it is written, to send on what is there; not to write to.
+    pub(crate) fn place(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// What the buffer holds: everything that was not sent yet.
-    pub(crate) fn unsent(&self) -> &[u8] {
+    /// What has been written to the same place, and not been sent on.
+    pub(crate) fn written(&self) -> &[u8] {
         self.out
     }
 

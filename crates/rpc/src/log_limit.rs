@@ -1,34 +1,34 @@
-//! Rate limit of log lines: one line per ten seconds is written, the others are counted.
+//! Keeps a line of the log from filling it: one in ten seconds is written, the others are counted.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The least time between two lines of one kind.
-const MIN_INTERVAL: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_secs(10);
 
-/// Decides which lines of one kind are state.
+/// Says which lines of one kind are written.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimit(Mutex<LimitState>);
+pub(crate) struct LogLimit(Mutex<Written>);
 
 #[derive(Debug, Default)]
-struct LimitState {
+struct Written {
     last: Option<Instant>,
     held_back: u64,
 }
 
 impl LogLimit {
-    /// If a line may be written at `now`, the number of lines held back since the last one.
+    /// Whether a line may be written at `now`, and then how many were held back since the one before.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_early = state
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = written
             .last
-            .is_some_and(|last| now.saturating_duration_since(last) < MIN_INTERVAL);
+            .is_some_and(|last| now.saturating_duration_since(last) < EVERY);
         if is_early {
-            state.held_back = state.held_back.saturating_add(1);
+            written.held_back = written.held_back.saturating_add(1);
             return None;
         }
-        state.last = Some(now);
-        Some(std::mem::take(&mut state.held_back))
+        written.last = Some(now);
+        Some(std::mem::take(&mut written.held_back))
     }
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_per_10_s_is_written_with_the_count_of_the_others() {
+    fn one_line_in_ten_seconds_is_written_and_tells_how_many_were_not() {
         let (limit, start) = (LogLimit::default(), Instant::now());
         let at = |seconds| limit.admit(start + Duration::from_secs(seconds));
         assert_eq!(at(0), Some(0));

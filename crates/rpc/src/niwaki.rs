@@ -1,4 +1,4 @@
-//! The namespace `niwaki`: methods that no other client has.
+//! The namespace `niwaki`: what no other client has.
 
 use crate::json::Object;
 use crate::methods::{Lane, Method, row};
@@ -10,26 +10,27 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-#[rustfmt::skip]
-pub(crate) const METHODS: &[Method] = &[
-    row("niwaki_getBlockFigures", "block", Lane::Inline, block_stats),
-];
+pub(crate) const METHODS: &[Method] = &[row(
+    "niwaki_getBlockFigures",
+    Lane::Inline,
+    get_block_figures,
+)];
 
-/// Blocks whose statistics are kept.
-const MAX_BLOCKS: usize = 1024;
+/// Blocks whose figures are kept.
+const KEPT: usize = 1024;
 
-/// The statistics of the last blocks that the consensus client sent, oldest first.
+/// What the last blocks that the consensus client sent have cost, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct RecentBlockStats(Mutex<VecDeque<Imported>>);
+pub(crate) struct BlockFigures(Mutex<VecDeque<Imported>>);
 
-impl RecentBlockStats {
+impl BlockFigures {
     pub(crate) fn put(&self, imported: Imported) {
-        // A known block was not executed again.
+        // Of what was known nothing was done.
         if imported.status == ImportStatus::Known {
             return;
         }
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() == MAX_BLOCKS {
+        if blocks.len() == KEPT {
             blocks.pop_front();
         }
         blocks.push_back(imported);
@@ -42,12 +43,16 @@ impl RecentBlockStats {
     }
 }
 
-/// The statistics of a block, times in microseconds; null if it is not among the last blocks.
-fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Result<(), RpcError> {
+/// What a block has cost, in microseconds; null if it was not among the last that came.
+fn get_block_figures(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), RpcError> {
     let header = backend.header_by_ref(params.required::<BlockRef>(0)?)?;
-    let stats = header.and_then(|header| backend.block_stats.get(&header.id.hash));
-    match stats {
-        Some(stats) => write(&stats, Object::new(out)),
+    let figures = header.and_then(|header| backend.block_figures.get(&header.id.hash));
+    match figures {
+        Some(figures) => write(&figures, Object::new(out)),
         None => out.extend_from_slice(b"null"),
     }
     Ok(())
@@ -124,19 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn the_last_1024_blocks_are_kept_and_the_newest_of_a_hash_is_found() {
-        let stats = RecentBlockStats::default();
+    fn the_last_of_each_hash_is_found_and_no_more_are_kept() {
+        let figures = BlockFigures::default();
         for number in 0..2_000 {
-            stats.put(imported(number));
+            figures.put(imported(number));
         }
-        stats.put(Imported {
+        figures.put(Imported {
             status: ImportStatus::Known,
             ..imported(9)
         });
-        let found = stats.get(&B256::with_last_byte(7)).map(|block| block.id);
+        let found = figures.get(&B256::with_last_byte(7)).map(|block| block.id);
         assert_eq!(found.map(|id| id.number), Some(7 * 256 + 7));
-        assert_eq!(stats.0.lock().unwrap().len(), MAX_BLOCKS);
-        assert!(stats.get(&B256::repeat_byte(1)).is_none());
+        assert_eq!(figures.0.lock().unwrap().len(), KEPT);
+        assert!(figures.get(&B256::repeat_byte(1)).is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces.
+//! What the program around the server does for the methods that are its operator's: figures, the
+//! level of its log, whether it makes blocks, where it listens and writes.
 //!
-//! The program sets each hook once. A method whose hook is not set says so in its error.
+//! Each is handed over once, when it is there; until then, and in a program that has none of it,
+//! the methods say so.
 
 use crate::RpcError;
 use std::collections::BTreeMap;
@@ -11,24 +12,25 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Returns all metrics in Prometheus' text form.
-pub type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
+/// Gives all figures in Prometheus' text form.
+pub type FiguresSource = Box<dyn Fn() -> String + Send + Sync>;
 
-/// Changes the log level of these targets, or of all if there are none; the error says why it can't.
+/// Changes from which level on is logged, of these targets, or of all if there are none; the error
+/// says in words why not.
 pub type LogSwitch = Box<dyn Fn(LogLevel, &[String]) -> Result<(), String> + Send + Sync>;
 
-/// The lowest level that is logged.
+/// The least important thing that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// Errors.
+    /// What went wrong.
     Error,
-    /// Warnings.
+    /// What may go wrong.
     Warn,
-    /// Information for operators.
+    /// What an operator wants to know.
     Info,
-    /// Information for developers.
+    /// What a developer wants to know.
     Debug,
     /// Everything.
     Trace,
@@ -49,12 +51,12 @@ impl LogLevel {
     }
 }
 
-/// The hooks; see the module.
+/// See the module.
 #[derive(Default)]
 pub struct Operator {
-    metrics: OnceLock<MetricsSource>,
+    figures: OnceLock<FiguresSource>,
     log_switch: OnceLock<LogSwitch>,
-    /// Whether this node builds blocks on its own now; unset if it never does.
+    /// Whether blocks are made here of their own accord; absent where they never are.
     makes_blocks: OnceLock<AtomicBool>,
     traces: OnceLock<PathBuf>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
@@ -67,41 +69,41 @@ impl fmt::Debug for Operator {
 }
 
 impl Operator {
-    /// Sets the source of metrics.
-    pub fn set_metrics(&self, source: MetricsSource) {
-        let _ = self.metrics.set(source); // The first one wins.
+    /// Says where figures come from.
+    pub fn set_figures(&self, source: FiguresSource) {
+        let _ = self.figures.set(source); // The first one stays.
     }
 
-    /// Sets how the log level is changed.
+    /// Says how the level of the log is changed.
     pub fn set_log_switch(&self, switch: LogSwitch) {
-        let _ = self.log_switch.set(switch); // The first one wins.
+        let _ = self.log_switch.set(switch); // The first one stays.
     }
 
-    /// Declares that this node builds blocks on its own, and whether it does so now.
+    /// Says that blocks are made here without being asked for, and whether they are by now.
     pub fn set_makes_blocks(&self, makes: bool) {
         let known = self.makes_blocks.get_or_init(|| AtomicBool::new(makes));
         known.store(makes, Ordering::Relaxed);
     }
 
-    /// Sets the folder for traces.
+    /// Says where traces may be written to.
     pub fn set_traces_folder(&self, folder: PathBuf) {
-        let _ = self.traces.set(folder); // The first one wins.
+        let _ = self.traces.set(folder); // The first one stays.
     }
 
-    /// Records that `service` listens on `address`.
+    /// Says that `service` listens on `address`.
     pub fn add_service(&self, service: &'static str, address: SocketAddr) {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         services.insert(service, address);
     }
 
-    /// Whether this node builds blocks on its own now.
+    /// Whether blocks are made here without being asked for.
     pub fn makes_blocks(&self) -> bool {
         let makes = self.makes_blocks.get();
         makes.is_some_and(|makes| makes.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn metrics(&self) -> Option<String> {
-        self.metrics.get().map(|source| source())
+    pub(crate) fn figures(&self) -> Option<String> {
+        self.figures.get().map(|source| source())
     }
 
     pub(crate) fn traces_folder(&self) -> Option<&Path> {
@@ -115,10 +117,10 @@ impl Operator {
             .clone()
     }
 
-    /// Starts or stops building blocks.
+    /// Starts or stops the making of blocks.
     ///
     /// # Errors
-    /// -32000 if this node never builds blocks on its own.
+    /// -32000 where blocks are never made without being asked for.
     pub(crate) fn make_blocks(&self, make: bool) -> Result<(), RpcError> {
         let makes = self.makes_blocks.get().ok_or_else(|| {
             RpcError::server(

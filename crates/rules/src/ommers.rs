@@ -1,4 +1,4 @@
-//! Checks the ommers of a proof-of-work block against its ancestors.
+//! The ommers of a proof-of-work block against its ancestors.
 
 use crate::chain_spec::ChainSpec;
 use crate::header::{Parent, check_header};

@@ -1,51 +1,80 @@
-//! The world state on disk: Bonsai.
+//! The world state on disk, in the layout that Besu calls Bonsai.
 //!
-//! One current state, flat and in one trie, and for each recent block what it changed, both ways
-//! (its trie log). A state beside the current one is the current one with such changes laid over
-//! it. Goes in: a [`StateDiff`](niwaki_primitives::StateDiff). Comes out: its root, and, when told
-//! to, a commit in one atomic batch together with whatever else belongs to the block. It refuses
-//! to know consensus rules; blocks are a number and a hash.
+//! The disk has one current state, that of the head: flat values by hashed key and one trie, of which the
+//! flat values are the leaves. For each recent block there is a trie log: what the block changed, with
+//! values before and after. Any other recent state is the head's with such diffs laid over it:
+//!
+//! ```text
+//! view of block 11'  =  head's state  +  undo log(12)  +  undo log(11)  +  log(11')
+//!
+//!   10 --- 11 --- 12   <- head, whose flat rows and trie nodes are on disk
+//!     \
+//!      `-- 11'         <- side block: a trie log, no rows of its own
+//! ```
+//!
+//! A block goes through in four steps:
+//!
+//! 1. [`WorldState::view_at`] gives the state of the parent, from which the block is executed.
+//! 2. [`WorldState::compute_root`] applies the block's [`StateDiff`](niwaki_primitives::StateDiff) to the
+//!    tries in memory and gives a [`ComputedRoot`]; nothing is written.
+//! 3. The caller compares the root with the header's.
+//! 4. [`WorldState::commit`] writes flat rows, trie rows, trie log and the caller's own rows as one atomic batch,
+//!    or [`WorldState::stage_side_block`] keeps the trie log only.
+//!
+//! This crate knows no consensus rules; a block is a number and a hash.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `world` | [`WorldState`]: open, view, commit, roll along trie logs |
+//! | `views` | states to read from |
+//! | `views/view` | [`View`]: the head's state, or that of another recent block |
+//! | `views/overlay` | path from the head to another block by trie logs; recent overlays |
+//! | `views/layers` | diffs of several blocks, looked up as one |
+//! | `views/historical` | [`HistoricalView`]: any past state of an archive |
+//! | `views/range` | accounts and slots in the order of their hashes |
+//! | `views/cache` | accounts, slots and code in memory |
+//! | `views/value_prefetch` | values read into that cache before execution needs them |
+//! | `tries` | trie nodes |
+//! | `tries/trie_cache` | the nodes in memory, and how they move from one state to another |
+//! | `tries/disk_trie` | the nodes on disk |
+//! | `tries/incremental_root` | a root computed in parts while the block is executed |
+//! | `tries/prefetcher` | the thread that loads trie paths while the block is executed |
+//! | `tries/trie_prefetch` | many trie paths loaded together, level by level |
+//! | `commit` | from a diff to the rows of a commit |
+//! | `commit/root` | from a `StateDiff` to a [`ComputedRoot`] |
+//! | `commit/hashed_keys` | hashes of the addresses and slots of a diff |
+//! | `commit/hashed_diff` | [`HashedDiff`]: what differs between two states, by hashed key |
+//! | `commit/rows` | flat rows and trie log of a commit |
+//! | `commit/flat` | bytes of a flat account and value |
+//! | `commit/trie_log` | bytes of a trie log |
+//! | `commit/history` | rows of an archive |
+//! | `maintenance` | the whole state at once |
+//! | `maintenance/genesis` | the first state, from a short list of accounts |
+//! | `maintenance/load` | the first state, of any size |
+//! | `maintenance/check` | flat values, tries, code and head compared with each other |
+//! | `maintenance/repair` | tries and storage roots built again from flat values |
 #![forbid(unsafe_code)]
 
-mod begun;
-mod branch;
-mod cache;
-mod changes;
-mod check;
-mod commit_rows;
-mod disk_trie;
-mod flat;
-mod genesis;
-mod history;
-mod keys;
-mod layers;
-mod load;
-mod log;
-mod past;
-mod prefetch;
-mod read_ahead;
-mod repair;
-mod root;
+mod commit;
+mod maintenance;
 mod tries;
-mod view;
-mod visit;
-mod ways;
+mod views;
 mod world;
 
-pub use begun::BegunRoot;
-pub use cache::{CacheFigures, HitRate};
-pub use changes::{AccountChange, Changes, SlotChange};
-pub use check::{CheckSummary, Problem};
-pub use flat::{decode_account, decode_value, encode_account, encode_value};
-pub use genesis::{GenesisAccount, genesis_root};
-pub use load::{GenesisLoad, KeptLoad, LoadError, LoadReport};
-pub use log::{LogRow, TrieLogError};
-pub use past::PastView;
-pub use prefetch::ReadingAhead;
-pub use repair::{RepairError, RepairReport, StateRepair};
-pub use root::Prepared;
-pub use view::View;
-pub use visit::Visit;
+pub use commit::flat::{decode_account, decode_value, encode_account, encode_value};
+pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
+pub use commit::root::ComputedRoot;
+pub use commit::trie_log::{TrieLog, TrieLogError};
+pub use maintenance::check::{CheckSummary, Problem};
+pub use maintenance::genesis::{GenesisAccount, genesis_root};
+pub use maintenance::load::{GenesisLoad, LoadError, LoadProgress, ResumableLoad};
+pub use maintenance::repair::{RepairError, RepairProgress, RepairSummary};
+pub use tries::incremental_root::BegunRoot;
+pub use tries::prefetcher::TriePrefetcher;
+pub use views::cache::{CacheStats, HitRate};
+pub use views::historical::HistoricalView;
+pub use views::range::RangeVisitor;
+pub use views::view::View;
 pub use world::{BlockId, StateHead, StateOptions, TRIE_LOGS_KEPT, WorldState};
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The laws of the world state, on random blocks against a state held in maps whose roots
-//! `alloy-trie` computes.
+//! The world state on random blocks, compared with a state in maps whose roots `alloy-trie` computes.
 
 use crate::{
-    BlockId, CheckSummary, GenesisAccount, LogRow, Prepared, Problem, StateOptions, View,
+    BlockId, CheckSummary, ComputedRoot, GenesisAccount, Problem, StateOptions, TrieLog, View,
     WorldState, decode_account,
 };
 use alloy_primitives::keccak256;
@@ -18,10 +17,10 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-mod ahead;
 mod archive;
 mod branches;
 mod checking;
+mod prefetch;
 mod tries;
 mod views;
 
@@ -58,7 +57,7 @@ fn address(at: u64) -> Address {
     Address::from_word(B256::from(U256::from(at + 1)))
 }
 
-/// A random block upon `state`: transfers, writes, code, destruction, re-creation.
+/// A random block on top of `state`: transfers, writes, code, destruction, re-creation.
 fn random_diff(rng: &mut StdRng, state: &MemoryState) -> StateDiff {
     let mut accounts = BTreeMap::new();
     let mut codes = BTreeMap::new();
@@ -123,7 +122,7 @@ fn block(number: u64, fork: u8) -> BlockId {
 }
 
 fn small_cache() -> StateOptions {
-    // So small that rows, slots and accounts fall out all the time.
+    // So small that nodes, slots and accounts are evicted all the time.
     StateOptions {
         cache_bytes: 20_000,
         ..StateOptions::default()
@@ -163,7 +162,7 @@ fn random_state(rng: &mut StdRng) -> MemoryState {
     state
 }
 
-/// A world in memory with a random genesis, and the same as maps.
+/// A world state in memory with a random genesis, and the same state in maps.
 fn world(rng: &mut StdRng, options: &StateOptions) -> (WorldState, MemoryState) {
     let world = WorldState::open(Database::in_memory().unwrap(), options).unwrap();
     let state = random_state(rng);
@@ -175,7 +174,7 @@ fn world(rng: &mut StdRng, options: &StateOptions) -> (WorldState, MemoryState) 
     (world, state)
 }
 
-/// The batch that a block's owner would write beside: the canonical hash.
+/// The caller's batch for a block: the canonical hash.
 fn canonical(block: &BlockId) -> Batch {
     let mut batch = Batch::new();
     batch.put(
@@ -186,24 +185,29 @@ fn canonical(block: &BlockId) -> Batch {
     batch
 }
 
-fn prepared(world: &WorldState, view: &View, diff: &StateDiff, state: &MemoryState) -> Prepared {
-    let prepared = world.prepare(view, diff).unwrap();
-    assert_eq!(prepared.root(), oracle_root(state));
-    prepared
+fn computed(
+    world: &WorldState,
+    view: &View,
+    diff: &StateDiff,
+    state: &MemoryState,
+) -> ComputedRoot {
+    let computed = world.compute_root(view, diff).unwrap();
+    assert_eq!(computed.root(), oracle_root(state));
+    computed
 }
 
-/// Runs a random block upon the head and commits it.
+/// Commits a random block on top of the head.
 fn advance(rng: &mut StdRng, world: &WorldState, state: &mut MemoryState, fork: u8) {
     let head = world.head().unwrap();
     let diff = random_diff(rng, state);
     state.apply(&diff);
-    let prepared = {
+    let computed = {
         let view = world.view_at_head().unwrap();
-        prepared(world, &view, &diff, state)
+        computed(world, &view, &diff, state)
     };
     let next = block(head.block.number + 1, fork);
     world
-        .commit(prepared, (next, head.block.hash), canonical(&next), false)
+        .commit(computed, next, head.block.hash, canonical(&next), false)
         .unwrap();
 }
 
@@ -254,7 +258,7 @@ fn assert_clean(world: &WorldState) -> CheckSummary {
 }
 
 #[test]
-fn random_blocks_have_the_oracles_roots_and_leave_a_clean_state() {
+fn random_blocks_have_the_roots_of_the_oracle_and_pass_the_check() {
     for seed in 0..6 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -301,7 +305,7 @@ fn a_view_does_not_change_when_the_head_moves_on() {
 }
 
 #[test]
-fn a_state_closed_without_a_sync_is_found_again() {
+fn a_state_closed_without_a_sync_reopens_at_its_head() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let database = Database::open(dir.path(), &Options::default()).unwrap();
@@ -325,7 +329,7 @@ fn a_state_closed_without_a_sync_is_found_again() {
 }
 
 #[test]
-fn a_genesis_load_that_was_cut_short_is_swept_away() {
+fn an_interrupted_genesis_load_is_removed_by_the_next() {
     let mut rng = StdRng::seed_from_u64(9);
     let world = WorldState::open(Database::in_memory().unwrap(), &small_cache()).unwrap();
     let abandoned = random_state(&mut rng);
@@ -368,21 +372,21 @@ fn proofs_of_the_head_prove_accounts_and_slots() {
 }
 
 #[test]
-fn a_trie_log_comes_back_whole_and_bad_bytes_are_refused() {
+fn a_trie_log_decodes_to_itself_and_bad_bytes_are_refused() {
     let mut rng = StdRng::seed_from_u64(11);
     let (world, state) = world(&mut rng, &small_cache());
     let view = world.view_at_head().unwrap();
     for _ in 0..20 {
         let diff = random_diff(&mut rng, &state);
-        let changes = world.prepare(&view, &diff).unwrap().changes().clone();
+        let diff = world.compute_root(&view, &diff).unwrap().diff().clone();
         let parent = B256::from(rng.random::<[u8; 32]>());
-        let bytes = LogRow::encode(parent, &changes);
-        assert_eq!(LogRow::decode(&bytes), Ok(LogRow { parent, changes }));
+        let bytes = TrieLog::encode(parent, &diff);
+        assert_eq!(TrieLog::decode(&bytes), Ok(TrieLog { parent, diff }));
         for end in 0..bytes.len() {
-            assert!(LogRow::decode(&bytes[..end]).is_err());
+            assert!(TrieLog::decode(&bytes[..end]).is_err());
         }
         let mut other = bytes.clone();
         other[0] += 1;
-        assert!(LogRow::decode(&other).is_err());
+        assert!(TrieLog::decode(&other).is_err());
     }
 }

@@ -1,23 +1,27 @@
-//! The world state: opened, viewed, moved by one block or along branches.
+//! The world state: opened, viewed, moved by one block or along trie logs.
+//!
+//! One writer (the thread that imports), any number of readers. Lock order: `tries`, then `head`; a commit holds
+//! `tries` until the head has moved, so tries and head are of the same state for every holder of `tries`.
 
-use crate::branch::{Overlay, Overlays, Way, block_key, changes_to, overlay_at, way};
-use crate::cache::{CacheFigures, Caches, HitRate};
-use crate::changes::Changes;
-use crate::commit_rows::{BYTES_PER_VALUE, Log, add_flat};
-use crate::disk_trie::corrupt;
-use crate::history::{HISTORY, Recorder, Step};
-use crate::keys::Keys;
-use crate::layers::Layers;
-use crate::root::Prepared;
-use crate::tries::Tries;
-use crate::{PastView, View};
+use crate::commit::hashed_diff::HashedDiff;
+use crate::commit::hashed_keys::HashedKeys;
+use crate::commit::history::{HISTORY_START, HistoryRecorder, HistoryStep};
+use crate::commit::root::ComputedRoot;
+use crate::commit::rows::{BYTES_PER_VALUE, TrieLogRows, add_flat};
+use crate::tries::disk_trie::corrupt;
+use crate::tries::trie_cache::TrieCache;
+use crate::views::cache::{CacheStats, Caches, HitRate};
+use crate::views::layers::DiffLayers;
+use crate::views::overlay::{
+    Overlay, OverlayCache, RollPath, block_key, diff_to, overlay_at, roll_path,
+};
+use crate::{HistoricalView, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
-use niwaki_storage::{Batch, Database, Later, Segment};
+use niwaki_storage::{Batch, Database, DeferredRows, Segment};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many blocks below the head keep their trie logs, at least: as deep can the state be rolled
-/// back.
+/// How many blocks below the head keep their trie logs, at least: the state can be rolled back that far.
 pub const TRIE_LOGS_KEPT: u64 = 512;
 
 /// The row of `meta` that says which block's state the flat segments and the trie hold.
@@ -74,8 +78,8 @@ pub struct StateOptions {
     pub cache_bytes: usize,
     /// Threads that compute a root together, where there is enough to do; at least one.
     pub threads: usize,
-    /// Keep the history of every value from the first state on. Asked for when a state is begun;
-    /// later the database knows.
+    /// Keep the history of every value from the first state on. Only used for an empty database; a database
+    /// that has a head knows whether it is an archive.
     pub archive: bool,
 }
 
@@ -89,24 +93,35 @@ impl Default for StateOptions {
     }
 }
 
-/// The state on disk with its caches. One writer, any number of views.
+/// The state on disk with its caches. One writer, any number of views; see the crate.
 pub struct WorldState {
     database: Database,
     caches: Arc<Caches>,
-    /// Locked before `shared`, and as long as the head moves.
-    tries: Mutex<Tries>,
-    shared: Mutex<Shared>,
-    overlays: Mutex<Overlays>,
-    /// Those of the diff that was hashed last.
-    keys: Mutex<Arc<Keys>>,
+    /// Locked before `head`, and until the head has moved.
+    tries: Mutex<TrieCache>,
+    head: Mutex<HeadState>,
+    overlays: Mutex<OverlayCache>,
+    /// The keys of the diff that was hashed last.
+    keys: Mutex<Arc<HashedKeys>>,
     archive: bool,
 }
 
-/// What changes with a commit: all of it at once, under one lock.
-struct Shared {
+/// What a commit changes under one lock, together with the database.
+struct HeadState {
     head: Option<StateHead>,
-    /// Counts commits; the caches have the same.
+    /// Counts commits; the shards of the value caches have versions too.
     version: u64,
+}
+
+/// A move of the head.
+struct HeadChange {
+    from: StateHead,
+    to: StateHead,
+    /// From the one state to the other.
+    diff: Arc<HashedDiff>,
+    /// Of the new head, if it is not stored yet.
+    log: Option<TrieLogRows>,
+    durable: bool,
 }
 
 impl WorldState {
@@ -124,15 +139,15 @@ impl WorldState {
         let root = head.map_or(EMPTY_ROOT_HASH, |head| head.root);
         let half_bytes = options.cache_bytes / 2;
         let archive = match head {
-            Some(_) => database.get(Segment::Meta, HISTORY)?.is_some(),
+            Some(_) => database.get(Segment::Meta, HISTORY_START)?.is_some(),
             None => options.archive,
         };
         let threads = options.threads.max(1);
         Ok(Self {
             database,
             caches: Arc::new(Caches::new(half_bytes)),
-            tries: Mutex::new(Tries::new(root, half_bytes, threads)),
-            shared: Mutex::new(Shared { head, version: 0 }),
+            tries: Mutex::new(TrieCache::new(root, half_bytes, threads)),
+            head: Mutex::new(HeadState { head, version: 0 }),
             overlays: Mutex::default(),
             keys: Mutex::default(),
             archive,
@@ -149,28 +164,28 @@ impl WorldState {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn view_of_past(&self, past: StateHead) -> Result<Option<PastView>, Fault> {
+    pub fn historical_view(&self, past: StateHead) -> Result<Option<HistoricalView>, Fault> {
         let now = self.view_at_head()?;
-        let first = self.database.get(Segment::Meta, HISTORY)?;
+        let first = self.database.get(Segment::Meta, HISTORY_START)?;
         // Numbers of 8 bytes sort as their bytes do.
         let is_kept = first.is_some_and(|first| first[..] <= past.block.number.to_be_bytes()[..]);
-        Ok((self.archive && is_kept).then(|| PastView::new(now, past)))
+        Ok((self.archive && is_kept).then(|| HistoricalView::new(now, past)))
     }
 
-    /// The database, for whoever keeps blocks beside the state. The state's own segments are
-    /// written through here only.
+    /// The database, in which the caller keeps blocks next to the state. The segments of the state must not be
+    /// written through it.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// Closes the state and gives back its database. Views of it stay as they are.
+    /// Closes the state and returns its database. Views of it stay valid.
     pub fn into_database(self) -> Database {
         self.database
     }
 
     /// The block whose state is on disk; `None` before a genesis was loaded.
     pub fn head(&self) -> Option<StateHead> {
-        self.shared().head
+        self.head_state().head
     }
 
     /// The state after the head.
@@ -178,35 +193,34 @@ impl WorldState {
     /// # Errors
     /// [`Fault::Missing`] before a genesis was loaded.
     pub fn view_at_head(&self) -> Result<View, Fault> {
-        let shared = self.shared();
-        let head = shared.head.ok_or_else(|| Fault::Missing {
+        let state = self.head_state();
+        let head = state.head.ok_or_else(|| Fault::Missing {
             segment: Segment::Meta.name(),
             key: "head (no genesis was loaded)".to_owned(),
         })?;
         let snapshot = self.database.snapshot();
         let caches = Arc::clone(&self.caches);
-        Ok(View::new(caches, snapshot, head, shared.version))
+        Ok(View::new(caches, snapshot, head, state.version))
     }
 
-    /// The state after `block`; `None` if it is not the head and a trie log on the way is not
-    /// kept. Costs a walk over the blocks between the head and `block`, unless it or its parent
-    /// was asked for lately.
+    /// The state after `block`; `None` if a trie log between the head and `block` is not kept. Reads one trie log
+    /// per block in between, unless `block` or its parent was requested lately.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn view_at(&self, block: BlockId) -> Result<Option<View>, Fault> {
         let view = self.view_at_head()?;
-        self.laid_over(view, block)
+        self.overlaid(view, block)
     }
 
-    /// The state after `block`, seen from that of `view`, a head's.
-    pub(crate) fn laid_over(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
+    /// The state after `block`, as an overlay over `view`, which must be of a head.
+    pub(crate) fn overlaid(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
         let head = view.head();
         if head.block == block {
             return Ok(Some(view));
         }
-        let known = self.overlays().get(&head, &block);
-        let overlay = match known {
+        let cached = self.overlays().get(&head, &block);
+        let overlay = match cached {
             Some(overlay) => overlay,
             None => match overlay_at(&self.database, &head, block)? {
                 Some(overlay) => Arc::new(overlay),
@@ -217,71 +231,77 @@ impl WorldState {
         Ok(Some(view.with_overlay(overlay)))
     }
 
-    pub(crate) fn keys(&self) -> MutexGuard<'_, Arc<Keys>> {
+    pub(crate) fn keys(&self) -> MutexGuard<'_, Arc<HashedKeys>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves `tries` to the state that is `before` and then `last` away from the head's; see
-    /// [`Tries::move_to`].
-    pub(crate) fn advance(
+    /// As [`TrieCache::move_to`], and resets the tries first if they need it, and after an error.
+    pub(crate) fn move_tries(
         &self,
-        tries: &mut Tries,
+        tries: &mut TrieCache,
         head: &StateHead,
-        before: &Layers,
-        last: &mut Changes,
+        before: &DiffLayers,
+        last: &mut HashedDiff,
     ) -> Result<B256, Fault> {
-        if tries.has_strayed() {
+        if tries.needs_reset() {
             tries.reset(head.root);
         }
         let moved = tries.move_to(&self.database, before, last);
         moved.inspect_err(|_| tries.reset(head.root))
     }
 
-    /// Makes `block` the head: writes `batch`, the state, the trie log and the head's row as one.
-    /// With `durable` it survives a power cut before this returns.
+    /// Makes `block`, a child of `parent`, the head: writes `batch`, the state, the trie log and the head's row
+    /// as one. With `durable` it survives a power cut when this returns.
     ///
     /// # Errors
     /// A [`Fault`] of the storage; then nothing was written.
     ///
     /// # Panics
-    /// If the head moved since `prepared` was made.
+    /// If the head has moved since the root was computed.
     pub fn commit(
         &self,
-        prepared: Prepared,
-        (block, parent): (BlockId, B256),
+        computed: ComputedRoot,
+        block: BlockId,
+        parent: B256,
         mut batch: Batch,
         durable: bool,
     ) -> Result<(), Fault> {
         let mut tries = self.tries();
-        let from = prepared.head;
-        if tries.moves() != prepared.moves {
-            // Another block was prepared since.
-            let mut own = Changes::clone(&prepared.own);
-            self.advance(&mut tries, &from, &prepared.before, &mut own)?;
-            tries.set_ahead(prepared.after.clone());
+        let from = computed.head;
+        if tries.epoch() != computed.epoch {
+            // Another root was computed since.
+            let mut own = HashedDiff::clone(&computed.own);
+            self.move_tries(&mut tries, &from, &computed.before, &mut own)?;
+            tries.set_offset(computed.after.clone());
         }
-        let head = StateHead {
+        let to = StateHead {
             block,
-            root: prepared.root,
+            root: computed.root,
         };
         if self.archive {
-            let number = block.number.saturating_sub(1);
             let parent = BlockId {
-                number,
+                number: block.number.saturating_sub(1),
                 hash: parent,
             };
-            let own = (block, Changes::clone(&prepared.own));
-            self.record(&mut tries, (from, parent), Some(own), &mut batch)
+            let own = (block, HashedDiff::clone(&computed.own));
+            self.record_history(&mut tries, &from, parent, Some(own), &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
-        let (total, codes) = (prepared.after.total(), prepared.codes.clone());
-        let own = Arc::clone(&prepared.own);
-        let is_upon_head = prepared.before.steps().is_empty();
-        let log = Some(Log::of(prepared, (block, parent)));
-        self.write(&mut tries, (from, head), total, (batch, log), durable)?;
-        if is_upon_head {
+        let (diff, codes) = (computed.after.total(), computed.codes.clone());
+        let own = Arc::clone(&computed.own);
+        let is_child_of_head = computed.before.steps().is_empty();
+        let log = Some(TrieLogRows::of(computed, block, parent));
+        let change = HeadChange {
+            from,
+            to,
+            diff,
+            log,
+            durable,
+        };
+        self.write(&mut tries, change, batch)?;
+        if is_child_of_head {
             let mut overlays = self.overlays();
-            overlays.follow(&from.block.hash, &block, &own);
+            overlays.advance_head(&from.block.hash, &block, &own);
         }
         let mut cached = self.caches.codes();
         for (hash, code) in codes {
@@ -291,36 +311,38 @@ impl WorldState {
         Ok(())
     }
 
-    /// Whether `prepared` can be committed: the head is the one it was made upon.
-    pub fn is_current(&self, prepared: &Prepared) -> bool {
-        self.head() == Some(prepared.head)
+    /// Whether [`WorldState::commit`] can be called: the head is still the one that the root was computed on.
+    pub fn is_committable(&self, computed: &ComputedRoot) -> bool {
+        self.head() == Some(computed.head)
     }
 
-    /// Keeps the state of `block` reachable without making it the head. Gives what adds its trie log and
-    /// codes to the batch that stores it, which must be used. `view` is what it was executed upon.
-    pub fn keep_beside(
+    /// Keeps the state of `block`, a child of `parent`, reachable without making it the head. Returns a function
+    /// that adds its trie log and codes to the batch that stores the block; the caller must run it.
+    /// `view` is the parent's state, on which the block was executed.
+    pub fn stage_side_block(
         &self,
         view: &View,
-        prepared: &Prepared,
-        (block, parent): (BlockId, B256),
+        computed: &ComputedRoot,
+        block: BlockId,
+        parent: B256,
     ) -> impl FnOnce(&mut Batch) + Send + use<> {
-        let log = Log::of(prepared.clone(), (block, parent));
-        // Else the head has moved, and the layers are upon another one than the view's.
-        if prepared.head == view.head() {
-            let overlay = Overlay::child(view.overlay(), block, prepared.after.clone());
+        let log = TrieLogRows::of(computed.clone(), block, parent);
+        // Otherwise the head has moved since, and the layers are relative to another head than the view's.
+        if computed.head == view.head() {
+            let overlay = Overlay::child(view.overlay(), block, computed.after.clone());
             self.overlays().put(&view.head(), Arc::new(overlay));
         }
         move |batch| log.add_to(batch)
     }
 
-    /// Makes `block`, whose state root is `root`, the head by trie logs, back to the common
-    /// ancestor and forward again; writes `batch` and all of that as one. `false`, with nothing
-    /// written, if a trie log on the way is not kept.
+    /// Makes `block`, whose state root is `root`, the head by trie logs: back to the common ancestor, then
+    /// forward. Writes `batch` and all of that as one. `false`, with nothing written, if a trie log in
+    /// between is not kept.
     ///
     /// # Errors
     /// A [`Fault`] of the storage; [`Fault::Corrupt`] if the logs do not lead to `root`. Then
     /// nothing was written.
-    pub fn move_to(
+    pub fn roll_to(
         &self,
         block: BlockId,
         root: B256,
@@ -330,95 +352,114 @@ impl WorldState {
         let mut tries = self.tries();
         let view = self.view_at_head()?;
         let from = view.head();
-        let Some(mut total) = changes_to(&self.database, &from, block)? else {
+        let Some(mut diff) = diff_to(&self.database, &from, block)? else {
             return Ok(false);
         };
-        let got = self.advance(&mut tries, &from, &Layers::default(), &mut total)?;
+        let got = self.move_tries(&mut tries, &from, &DiffLayers::default(), &mut diff)?;
         if got != root {
             tries.reset(from.root);
             let reason = format!("the trie logs lead to state root {got}, not {root}");
             return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
         }
-        let head = StateHead { block, root };
-        let total = Arc::new(total);
-        tries.set_ahead(Layers::from_iter([Arc::clone(&total)]));
+        let to = StateHead { block, root };
+        let diff = Arc::new(diff);
+        tries.set_offset(DiffLayers::from_iter([Arc::clone(&diff)]));
         if self.archive {
-            self.record(&mut tries, (from, block), None, &mut batch)
+            self.record_history(&mut tries, &from, block, None, &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
-        self.write(&mut tries, (from, head), total, (batch, None), durable)?;
+        let change = HeadChange {
+            from,
+            to,
+            diff,
+            log: None,
+            durable,
+        };
+        self.write(&mut tries, change, batch)?;
         Ok(true)
     }
 
-    /// Adds to `batch` the history of the way from one block to another, and then of one block
-    /// more; the tries, which are at its end, still are when this returns.
-    fn record(
+    /// Adds to `batch` the history of all blocks between the head `from` and the block `to`, and then of `last`.
+    /// The tries, which are of the final state, still are when this returns.
+    fn record_history(
         &self,
-        tries: &mut Tries,
-        (from, to): (StateHead, BlockId),
-        last: Option<(BlockId, Changes)>,
+        tries: &mut TrieCache,
+        from: &StateHead,
+        to: BlockId,
+        last: Option<(BlockId, HashedDiff)>,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
-        let found = way(&self.database, &from, to)?;
-        let Way { down, mut up } = found.ok_or_else(|| Fault::Missing {
+        let found = roll_path(&self.database, from, to)?;
+        let RollPath { undo, mut apply } = found.ok_or_else(|| Fault::Missing {
             segment: Segment::TrieLogs.name(),
             key: format!("block {to} (its state is out of reach)"),
         })?;
-        up.extend(last);
-        let mut recorder = Recorder::new(&self.database);
-        if let ([], [(block, changes)]) = (&down[..], &up[..]) {
-            return recorder.add(Step::Up(block.number), changes, tries.rows(), batch);
+        apply.extend(last);
+        let mut recorder = HistoryRecorder::new(&self.database);
+        if let ([], [(block, diff)]) = (&undo[..], &apply[..]) {
+            return recorder.add(HistoryStep::Apply(block.number), diff, tries.rows(), batch);
         }
-        let down = down.into_iter();
-        let down = down.map(|(block, changes)| (Step::Down(block.number), changes));
-        let up = up.into_iter();
-        let up = up.map(|(block, changes)| (Step::Up(block.number), changes));
+        let undo = undo.into_iter();
+        let undo = undo.map(|(block, diff)| (HistoryStep::Undo(block.number), diff));
+        let apply = apply.into_iter();
+        let apply = apply.map(|(block, diff)| (HistoryStep::Apply(block.number), diff));
 
-        // One step at a time, each with its own rows.
-        self.advance(tries, &from, &Layers::default(), &mut Changes::default())?;
+        // Back to the head, then one block at a time, so that each has its own rows.
+        self.move_tries(
+            tries,
+            from,
+            &DiffLayers::default(),
+            &mut HashedDiff::default(),
+        )?;
         tries.take_rows();
-        let mut made = Layers::default();
-        for (step, mut changes) in down.chain(up) {
-            tries.set_ahead(made.clone());
-            self.advance(tries, &from, &made, &mut changes)?;
+        let mut offset = DiffLayers::default();
+        for (step, mut diff) in undo.chain(apply) {
+            tries.set_offset(offset.clone());
+            self.move_tries(tries, from, &offset, &mut diff)?;
             let rows = tries.take_rows();
-            recorder.add(step, &changes, &rows, batch)?;
+            recorder.add(step, &diff, &rows, batch)?;
             batch.append(rows);
-            made.add(Arc::new(changes));
+            offset.add(Arc::new(diff));
         }
-        tries.set_ahead(made);
+        tries.set_offset(offset);
         Ok(())
     }
 
-    /// Writes a move of the head, by `total`, as one batch; then the caches follow. The tries are
-    /// there already. What nobody reads at once is encoded behind: flat rows and the trie log.
+    /// Writes a change of the head together with `batch` as one; then the value caches follow. The tries are of
+    /// the new state already. Flat rows and the trie log are deferred: no reader needs them at once, because
+    /// the value caches have the same values.
     fn write(
         &self,
-        tries: &mut Tries,
-        (from, head): (StateHead, StateHead),
-        total: Arc<Changes>,
-        (mut batch, log): (Batch, Option<Log>),
-        durable: bool,
+        tries: &mut TrieCache,
+        change: HeadChange,
+        mut batch: Batch,
     ) -> Result<(), Fault> {
+        let HeadChange {
+            from,
+            to,
+            diff,
+            log,
+            durable,
+        } = change;
         assert_eq!(self.head(), Some(from), "only one writer moves the head");
-        self.prune_logs(from.block.number, head.block.number, &mut batch)?;
-        batch.put(Segment::Meta, HEAD, &head.to_row());
-        batch.append(tries.land());
-        let values = total.len();
+        self.prune_logs(from.block.number, to.block.number, &mut batch)?;
+        batch.put(Segment::Meta, HEAD, &to.to_row());
+        batch.append(tries.commit_head());
+        let values = diff.len();
         let code_bytes = log
             .iter()
             .flat_map(|log| &log.codes)
             .map(|(_, code)| code.len());
         let bytes = values * BYTES_PER_VALUE + code_bytes.sum::<usize>();
-        let (changes, caches) = (Arc::clone(&total), Arc::clone(&self.caches));
-        let later = Later::new(bytes, move |batch| {
-            add_flat(&changes, batch);
+        let (flat, caches) = (Arc::clone(&diff), Arc::clone(&self.caches));
+        let deferred = DeferredRows::new(bytes, move |batch| {
+            add_flat(&flat, batch);
             if let Some(log) = log {
                 log.add_to(batch);
             }
         });
-        let later = later.then(move || caches.catch_up());
-        let written = self.put_head((batch, later), head, total);
+        let deferred = deferred.on_ready(move || caches.catch_up());
+        let written = self.publish_head(to, diff, batch, deferred);
         written.inspect_err(|_| tries.reset(from.root))?;
         if values < MANY_VALUES || self.caches.is_far_behind() {
             self.caches.catch_up();
@@ -429,23 +470,24 @@ impl WorldState {
         Ok(())
     }
 
-    /// Writes a batch and lets views see it, with the new head, all at once.
-    fn put_head(
+    /// Writes a batch and makes it visible to new views together with the new head.
+    fn publish_head(
         &self,
-        (batch, later): (Batch, Later),
         head: StateHead,
-        total: Arc<Changes>,
+        diff: Arc<HashedDiff>,
+        batch: Batch,
+        deferred: DeferredRows,
     ) -> Result<(), Fault> {
         self.database.wait_for_room()?;
-        let mut shared = self.shared();
-        self.database.write_completed(batch, later, false)?;
-        shared.head = Some(head);
-        shared.version += 1;
-        self.caches.follow(shared.version, total);
+        let mut state = self.head_state();
+        self.database.write_deferred(batch, deferred, false)?;
+        state.head = Some(head);
+        state.version += 1;
+        self.caches.push_diff(state.version, diff);
         Ok(())
     }
 
-    /// Removes the trie logs that fall out of reach when the head moves up, some blocks' at a time.
+    /// Removes the trie logs that are no longer needed when the head moves up, those of 32 blocks at a time.
     fn prune_logs(&self, from: u64, to: u64, batch: &mut Batch) -> Result<(), Fault> {
         const BLOCKS: u64 = 32;
         let first_kept = |head: u64| head.saturating_sub(TRIE_LOGS_KEPT) / BLOCKS * BLOCKS;
@@ -458,55 +500,59 @@ impl WorldState {
         Ok(())
     }
 
-    /// Puts the state of a freshly loaded genesis in force.
+    /// Makes the genesis block the head, once its state is loaded.
     pub(crate) fn set_first_head(&self, head: StateHead, mut batch: Batch) -> Result<(), Fault> {
         batch.put(Segment::Meta, HEAD, &head.to_row());
         if self.archive {
-            batch.put(Segment::Meta, HISTORY, &head.block.number.to_be_bytes());
+            batch.put(
+                Segment::Meta,
+                HISTORY_START,
+                &head.block.number.to_be_bytes(),
+            );
         }
-        let mut shared = self.shared();
-        assert_eq!(shared.head, None, "a genesis is loaded into an empty state");
+        let mut state = self.head_state();
+        assert_eq!(state.head, None, "a genesis is loaded into an empty state");
         self.database.write(batch, true)?;
-        shared.head = Some(head);
-        shared.version += 1;
-        self.caches.follow(shared.version, Arc::default());
-        drop(shared);
+        state.head = Some(head);
+        state.version += 1;
+        self.caches.push_diff(state.version, Arc::default());
+        drop(state);
         self.tries().reset(head.root);
         Ok(())
     }
 
-    /// What the caches hold and how often it was asked for.
-    pub fn cache_figures(&self) -> CacheFigures {
-        let (trie_nodes_read, trie_bytes) = self.tries().figures();
-        CacheFigures {
+    /// Hits and misses of the value caches, and bytes of the trie nodes in memory.
+    pub fn cache_stats(&self) -> CacheStats {
+        let (trie_nodes_read, trie_bytes) = self.tries().stats();
+        CacheStats {
             trie_nodes_read,
             trie_bytes,
-            ..self.caches.figures()
+            ..self.caches.stats()
         }
     }
 
-    /// How often the caches were asked for accounts and slots. About 2 us.
-    pub fn values_looked_up(&self) -> HitRate {
-        let figures = self.caches.figures();
-        let mut both = figures.accounts;
-        both.add(figures.slots);
+    /// Hits and misses of accounts and slots together. About 2 us.
+    pub fn value_hit_rate(&self) -> HitRate {
+        let stats = self.caches.stats();
+        let mut both = stats.accounts;
+        both.add(stats.slots);
         both
     }
 
-    pub(crate) fn tries(&self) -> MutexGuard<'_, Tries> {
+    pub(crate) fn tries(&self) -> MutexGuard<'_, TrieCache> {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn head_state(&self) -> MutexGuard<'_, HeadState> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn overlays(&self) -> MutexGuard<'_, Overlays> {
+    fn overlays(&self) -> MutexGuard<'_, OverlayCache> {
         self.overlays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The caches follow so many values behind, and fewer at once.
+/// A commit of fewer values updates the value caches at once; a larger one leaves it to the storage writer.
 const MANY_VALUES: usize = 256;
 
 impl fmt::Debug for WorldState {

@@ -1,11 +1,10 @@
-//! Copies of an open database that are kept elsewhere, and a data path made of one.
+//! Backups of an open database, and a data path restored from one.
 //!
-//! A folder of backups holds any number of them. Files of the engine never change once they are
-//! written, so a backup adds only those that no backup before it has. Each file's checksum is kept
-//! and compared when it is restored. A backup counts once it is whole: one that was cut short
-//! leaves nothing but files that the next one removes.
+//! A folder has any number of backups. Tables never change once they are written, so a backup copies only those that no
+//! earlier backup has. The checksum of each file is stored and compared when it is restored. A backup exists once it
+//! is complete: an interrupted one leaves only files that the next one removes.
 
-use crate::database::{engine_fault, io_fault};
+use crate::engine::{engine_fault, io_fault};
 use crate::format_file::{engine_dir, format_file, mark};
 use crate::{Database, SCHEMA_VERSION, Segment};
 use niwaki_primitives::Fault;
@@ -16,19 +15,19 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use watch::Filling;
+use watch::CopyWatch;
 
-pub use watch::BackupReport;
+pub use watch::BackupProgress;
 
 mod watch;
 
-/// The version of what stands in a folder of backups beside the engine's own files.
+/// The version of the NIWAKI_BACKUP file.
 const BACKUP_VERSION: u32 = 1;
 
-/// Why there is no backup, or no data path made of one.
+/// Why a backup was not made or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Something else lies in the folder.
+    /// The folder has something else.
     #[error("{path} is not a folder of backups: {reason}; choose another one")]
     NotOurs {
         /// The folder.
@@ -62,12 +61,12 @@ pub enum BackupError {
     Unknown {
         /// The folder.
         path: String,
-        /// What was asked for.
+        /// The requested backup.
         id: u32,
         /// What is there, in words.
         kept: String,
     },
-    /// A backup is not what was written.
+    /// The files of a backup are not what was written.
     #[error(
         "backup {id} in {path} is damaged: {reason}; nothing was restored; choose another one \
          with --backup: the folder has {kept}"
@@ -79,10 +78,10 @@ pub enum BackupError {
         id: u32,
         /// What is wrong with it.
         reason: String,
-        /// Which backups look whole, in words.
+        /// The backups that look complete, in words.
         kept: String,
     },
-    /// A data path that is to be filled has a database already.
+    /// The data path to restore into has a database already.
     #[error(
         "there is a database in {path} already; a backup is restored into an empty data path: \
          choose another --data-path"
@@ -91,7 +90,7 @@ pub enum BackupError {
         /// The data path.
         path: String,
     },
-    /// Whoever was told of the progress asked to stop.
+    /// The progress callback returned `false`.
     #[error("stopped on request")]
     Stopped,
     /// The disk or the engine failed.
@@ -108,48 +107,46 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// What making a backup did.
+/// The outcome of [`Database::backup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackupMade {
-    /// The new one.
+pub struct NewBackup {
+    /// The new backup.
     pub backup: Backup,
-    /// Bytes of files that no backup before had.
+    /// Bytes of files that no earlier backup has.
     pub added_bytes: u64,
-    /// All that the folder has now, oldest first.
+    /// All backups that the folder has now, oldest first.
     pub kept: Vec<Backup>,
 }
 
 impl Database {
-    /// Adds a backup of all segments as they are now to `folder`, which is made if it is absent, and
-    /// removes all but the latest `keep` backups (at least one; `None` keeps all). `of` is one line
-    /// that names what the database holds: a folder takes backups of one thing only. Reading and
-    /// writing go on meanwhile; what is written after the call has begun may be in it or not, each
-    /// batch whole.
+    /// Adds a backup of all segments to `folder`, which is created if it is absent, and removes all but the latest
+    /// `keep` backups (at least one; `None` keeps all). `of` is one line that names the contents of the database: a
+    /// folder takes backups of one database only. Reads and writes continue; a batch that is written after the call
+    /// has begun is in the backup completely or not at all.
     ///
     /// # Errors
-    /// [`BackupError`]; then the backups that were there are as they were. After
-    /// [`BackupError::Stopped`] a thread still copies, until it has done or the process ends, and
-    /// the new backup counts only if it gets so far.
+    /// [`BackupError`]; then older backups are unchanged. After [`BackupError::Stopped`] a thread still copies until it
+    /// is done or the process ends; only if it is done the new backup exists.
     pub fn backup(
         &self,
         folder: &Path,
         of: &str,
         keep: Option<usize>,
-        report: &mut BackupReport<'_>,
-    ) -> Result<BackupMade, BackupError> {
+        report: &mut BackupProgress<'_>,
+    ) -> Result<NewBackup, BackupError> {
         self.sync()?;
         claim(folder, of)?;
         let mut engine = open_engine(folder)?;
         let fault = |error: rocksdb::Error| engine_fault("backup", "all", error.as_ref());
-        // Keeps all backups, and removes what one that was cut short has left.
+        // Keeps all backups, and removes what an interrupted one has left.
         engine.purge_old_backups(u32::MAX as usize).map_err(fault)?;
         let bytes_before = bytes_below(&engine_folder(folder))?;
-        // So that what is to be copied is there to be counted.
+        // So that everything to be copied is in files and can be counted.
         let families = Segment::ALL.map(|segment| self.family(segment));
         self.engine_ref()
             .flush_cfs_opt(&families, &FlushOptions::default())
             .map_err(fault)?;
-        let filling = Filling {
+        let watch = CopyWatch {
             folder: &engine_folder(folder),
             before: bytes_before,
             of: bytes_to_add(self.engine_ref().path(), folder)?,
@@ -159,7 +156,7 @@ impl Database {
             let copied = engine.create_new_backup_flush(&database, true);
             (engine, copied)
         };
-        let copied = filling.watch(copy, report)?;
+        let copied = watch.run(copy, report)?;
         let (mut engine, copied) = copied.ok_or(BackupError::Stopped)?;
         copied.map_err(fault)?;
         let added_bytes = bytes_below(&engine_folder(folder))?.saturating_sub(bytes_before);
@@ -171,7 +168,7 @@ impl Database {
             let text = "the backup is not there after it was made";
             BackupError::Fault(engine_fault("backup", "all", text))
         })?;
-        Ok(BackupMade {
+        Ok(NewBackup {
             backup,
             added_bytes,
             kept,
@@ -179,22 +176,21 @@ impl Database {
     }
 }
 
-/// Makes a data path of backup `id` in `folder`, or of the latest one. Whatever the process dies
-/// of, there is no database in the data path before all of it is there and on the disk; a restore
-/// that was cut short is done again by the next one.
+/// Restores backup `id` in `folder`, or the latest one, into `data_path`. If the process dies, there is no database
+/// in the data path unless all of it is on the disk; the next restore begins again.
 ///
 /// # Errors
-/// [`BackupError`]; then the data path has no database. After [`BackupError::Stopped`] a thread still
-/// copies, aside, until it has done or the process ends.
+/// [`BackupError`]; then the data path has no database. After [`BackupError::Stopped`] a thread still copies into the
+/// `restoring` folder until it is done or the process ends.
 pub fn restore(
     folder: &Path,
     data_path: &Path,
     id: Option<u32>,
-    report: &mut BackupReport<'_>,
+    report: &mut BackupProgress<'_>,
 ) -> Result<Backup, BackupError> {
     read_mark(folder)?.ok_or_else(|| not_ours(folder, "it has no NIWAKI_BACKUP file"))?;
-    let aside = data_path.join("restoring");
-    sweep(data_path, &aside)?;
+    let staging = data_path.join("restoring");
+    prepare_data_path(data_path, &staging)?;
 
     let mut engine = open_engine(folder)?;
     let kept = backups(&engine);
@@ -220,9 +216,9 @@ pub fn restore(
         });
     };
 
-    let inner = engine_dir(&aside);
+    let inner = engine_dir(&staging);
     fs::create_dir_all(&inner).map_err(|error| io_fault("create", &inner, error))?;
-    let filling = Filling {
+    let watch = CopyWatch {
         folder: &inner,
         before: 0,
         of: backup.bytes,
@@ -230,13 +226,13 @@ pub fn restore(
     let to = inner.clone();
     let copy = move || {
         let restored = engine.restore_from_backup(&to, &to, &RestoreOptions::default(), id);
-        // Its threads may still be writing what was asked of them before a failure.
+        // After a failure its threads may still be writing until it is dropped.
         drop(engine);
         restored
     };
-    let restored = filling.watch(copy, report)?;
+    let restored = watch.run(copy, report)?;
     if let Err(error) = restored.ok_or(BackupError::Stopped)? {
-        fs::remove_dir_all(&aside).map_err(|error| io_fault("remove", &aside, error))?;
+        fs::remove_dir_all(&staging).map_err(|error| io_fault("remove", &staging, error))?;
         let text: &str = error.as_ref();
         if text.starts_with("Corruption") || text.contains("No such file") {
             let (reason, kept) = (text.to_owned(), names);
@@ -253,19 +249,19 @@ pub fn restore(
     let target = engine_dir(data_path);
     fs::rename(&inner, &target).map_err(|error| io_fault("rename", &inner, error))?;
     mark(data_path, &format_file(data_path))?;
-    fs::remove_dir_all(&aside).map_err(|error| io_fault("remove", &aside, error))?;
+    fs::remove_dir_all(&staging).map_err(|error| io_fault("remove", &staging, error))?;
     Ok(backup)
 }
 
-/// Refuses a data path with a database; removes what a restore that was cut short has left.
-fn sweep(data_path: &Path, aside: &Path) -> Result<(), BackupError> {
+/// Refuses a data path with a database; removes what an interrupted restore has left.
+fn prepare_data_path(data_path: &Path, staging: &Path) -> Result<(), BackupError> {
     let database = engine_dir(data_path);
-    let is_cut_short = aside.exists() && !format_file(data_path).exists();
-    if !is_cut_short && (database.exists() || format_file(data_path).exists()) {
+    let is_interrupted = staging.exists() && !format_file(data_path).exists();
+    if !is_interrupted && (database.exists() || format_file(data_path).exists()) {
         let path = data_path.display().to_string();
         return Err(BackupError::NotEmpty { path });
     }
-    for folder in [&database, &aside.to_owned()] {
+    for folder in [&database, &staging.to_owned()] {
         if folder.exists() {
             fs::remove_dir_all(folder).map_err(|error| io_fault("remove", folder, error))?;
         }
@@ -289,7 +285,7 @@ fn open_engine(folder: &Path) -> Result<BackupEngine, Fault> {
     BackupEngine::open(&options, &env).map_err(fault)
 }
 
-/// Those that look whole, oldest first.
+/// The backups that look complete, oldest first.
 fn backups(engine: &BackupEngine) -> Vec<Backup> {
     let infos = engine.get_backup_info().into_iter();
     let mut found: Vec<_> = infos
@@ -310,7 +306,7 @@ fn names(kept: &[Backup]) -> String {
     ids.join(", ")
 }
 
-/// The numbers of all backups that were finished, damaged since or not, ascending.
+/// The numbers of all backups that were completed, damaged since or not, ascending.
 fn ids_on_disk(folder: &Path) -> Result<Vec<u32>, Fault> {
     let metas = engine_folder(folder).join("meta");
     let fault = |error| io_fault("read", &metas, error);
@@ -328,7 +324,7 @@ fn not_ours(folder: &Path, reason: &'static str) -> BackupError {
     BackupError::NotOurs { path, reason }
 }
 
-/// What the backups in `folder` are of; `None` if the folder is absent or empty.
+/// The name of the database that the backups in `folder` are of; `None` if the folder is absent or empty.
 fn read_mark(folder: &Path) -> Result<Option<String>, BackupError> {
     let file = mark_file(folder);
     let text = match fs::read_to_string(&file) {
@@ -361,7 +357,7 @@ fn read_mark(folder: &Path) -> Result<Option<String>, BackupError> {
     Ok(Some(of.to_owned()))
 }
 
-/// Makes `folder` one of backups of `of`, if it is empty or absent; else it must be one.
+/// Makes `folder` a folder of backups of `of` if it is empty or absent; otherwise it must be one.
 fn claim(folder: &Path, of: &str) -> Result<(), BackupError> {
     match read_mark(folder)? {
         Some(found) if found == of => Ok(()),
@@ -380,8 +376,8 @@ fn claim(folder: &Path, of: &str) -> Result<(), BackupError> {
     }
 }
 
-/// Bytes of the engine's files in `engine` that no backup in `folder` has, about: what is written
-/// meanwhile is not counted.
+/// About the bytes of the engine's tables that no backup in `folder` has: what is written during the call is not
+/// counted.
 fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
     let names_and_bytes = |folder: &Path| {
         let entries = match fs::read_dir(folder) {
@@ -391,13 +387,13 @@ fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
         };
         let found = entries.filter_map(|entry| {
             let entry = entry.ok()?;
-            // A file that has gone meanwhile is not copied either.
+            // A file that was removed since is not copied either.
             let bytes = entry.metadata().ok()?.len();
             Some((entry.file_name().into_string().ok()?, bytes))
         });
         Ok(found.collect())
     };
-    // A shared file is named by the number of the engine's, a checksum or session, and its size.
+    // The name of a shared file has the number of the engine's file, a checksum or session, and the size.
     let number = |name: &str| name.split(['_', '.']).next().map(str::to_owned);
     let shared = names_and_bytes(&engine_folder(folder).join("shared_checksum"))?;
     let shared: HashSet<_> = shared
@@ -411,7 +407,7 @@ fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
     Ok(new.map(|(_, bytes)| bytes).sum())
 }
 
-/// Bytes of all files below `folder`; none if it is absent.
+/// Bytes of all files below `folder`; 0 if it is absent.
 fn bytes_below(folder: &Path) -> Result<u64, Fault> {
     let fault = |error| io_fault("read", folder, error);
     let entries = match fs::read_dir(folder) {

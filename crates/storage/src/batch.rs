@@ -1,9 +1,17 @@
 //! Changes of any segments that are written together or not at all.
+//!
+//! A block is one batch of about ten thousand rows, so a batch makes no allocation per row: keys and values
+//! stand one after the other in chunks, and a change is a reference of 20 bytes into a chunk.
+//!
+//! ```text
+//! chunk 0:  | key value | key | key value value ... |
+//! changes:  { accounts, put, 0..5..9 }  { slots, delete, 9..13 }  ...
+//! ```
 
 use crate::Segment;
 use std::fmt;
 
-/// Puts and deletes in order. Of two changes of one key the later one holds.
+/// Puts and deletes in order. Of two changes of one key the later one counts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Keys and values, one after the other. New ones go to the last chunk.
@@ -11,33 +19,31 @@ pub struct Batch {
     changes: Vec<Change>,
 }
 
-/// A chunk that has so many bytes is not added to: growing it further would copy it, into memory
-/// that the system has yet to clear.
+/// A chunk with this many bytes is full: growing it further would copy it into memory that the system has
+/// yet to clear.
 const CHUNK_BYTES: usize = 128 << 10;
-/// The same of the first one, which grows as needed, because most batches are small.
+/// The same for the first chunk, which grows as needed because most batches are small.
 const FIRST_CHUNK_BYTES: usize = 16 << 10;
 
-/// As many changes have room at once as a chunk of such rows has.
+/// Rows of this size are assumed when room for the changes of a chunk is made.
 const BYTES_PER_CHANGE: usize = 256;
 
-/// One put or delete; key and value stand one after the other in a chunk. A block has ten thousand, so that
-/// they are kept small.
+/// One put or delete.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     segment: Segment,
-    /// Whether it is a delete.
-    removes: bool,
+    is_delete: bool,
     chunk: u32,
     start: u32,
     key_end: u32,
-    /// Where the value ends; of a delete, where the key does.
+    /// Where the value ends; for a delete, where the key does.
     value_end: u32,
 }
 
 const _: () = assert!(size_of::<Change>() == 20, "it is kept small");
 
-/// A place in a chunk. The engine takes no row of 4 GiB.
-fn place(at: usize) -> u32 {
+/// An offset in a chunk. The engine takes no row of 4 GiB.
+fn offset(at: usize) -> u32 {
     u32::try_from(at).expect("a chunk has less than 4 GiB")
 }
 
@@ -65,21 +71,21 @@ impl Batch {
         });
     }
 
-    /// Sets `key` to the value that `encode` appends to the bytes it is given, which saves a copy
-    /// of a large one. It must not touch the bytes that are there, which are those of other rows.
+    /// Sets `key` to the value that `encode` appends to the buffer, which saves copying a large one. `encode`
+    /// must not touch what is in the buffer: other rows.
     ///
     /// # Panics
-    /// If `encode` takes bytes away.
+    /// If `encode` shortens the buffer.
     pub fn put_with(&mut self, segment: Segment, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) {
         self.add(segment, &[key], encode);
     }
 
     fn add(&mut self, segment: Segment, key: &[&[u8]], encode: impl FnOnce(&mut Vec<u8>)) {
-        let mut change = self.open(segment, key);
+        let mut change = self.add_key(segment, key);
         let bytes = &mut self.chunks[change.chunk as usize];
         encode(bytes);
-        change.value_end = place(bytes.len());
-        change.removes = false;
+        change.value_end = offset(bytes.len());
+        change.is_delete = false;
         assert!(change.value_end >= change.key_end, "a value is appended");
         self.changes.push(change);
     }
@@ -91,20 +97,20 @@ impl Batch {
 
     /// Removes the key made of `key`'s parts, if it is there.
     pub fn delete_parts(&mut self, segment: Segment, key: &[&[u8]]) {
-        let change = self.open(segment, key);
+        let change = self.add_key(segment, key);
         self.changes.push(change);
     }
 
-    /// Adds a key to the last chunk.
-    fn open(&mut self, segment: Segment, key: &[&[u8]]) -> Change {
-        let most_bytes = match self.chunks.len() {
+    /// Adds a key to the last chunk, or to a new one if that is full: a delete so far.
+    fn add_key(&mut self, segment: Segment, key: &[&[u8]]) -> Change {
+        let max_bytes = match self.chunks.len() {
             0 | 1 => FIRST_CHUNK_BYTES,
             _ => CHUNK_BYTES,
         };
         if self
             .chunks
             .last()
-            .is_none_or(|chunk| chunk.len() >= most_bytes)
+            .is_none_or(|chunk| chunk.len() >= max_bytes)
         {
             let bytes = if self.chunks.is_empty() {
                 0
@@ -116,12 +122,12 @@ impl Batch {
         }
         let chunk = self.chunks.len() - 1;
         let bytes = &mut self.chunks[chunk];
-        let start = place(bytes.len());
+        let start = offset(bytes.len());
         key.iter().for_each(|part| bytes.extend_from_slice(part));
-        let key_end = place(bytes.len());
+        let key_end = offset(bytes.len());
         Change {
             segment,
-            removes: true,
+            is_delete: true,
             chunk: u32::try_from(chunk).expect("fewer chunks than 2^32"),
             start,
             key_end,
@@ -140,7 +146,7 @@ impl Batch {
         }));
     }
 
-    /// Drops all changes, keeping some of the memory.
+    /// Drops all changes but keeps the memory of the first chunk.
     pub fn clear(&mut self) {
         self.chunks.truncate(1);
         self.chunks.iter_mut().for_each(Vec::clear);
@@ -176,53 +182,53 @@ impl Batch {
         let bytes = &self.chunks[change.chunk as usize];
         let (start, key_end) = (change.start as usize, change.key_end as usize);
         let value = &bytes[key_end..change.value_end as usize];
-        let value = (!change.removes).then_some(value);
+        let value = (!change.is_delete).then_some(value);
         (change.segment, &bytes[start..key_end], value)
     }
 }
 
-/// Changes that complete a batch, made when somebody first needs them: by a reader, or by the thread
-/// that brings batches to the engine, if that comes first.
+/// Rows of a batch that are encoded later: by the first reader of the batch, or by the storage writer's
+/// thread if that comes first. The commit thread does not wait for rows that are not read at once.
 #[derive(Default)]
-pub struct Later {
+pub struct DeferredRows {
     pub(crate) bytes: usize,
-    make: Option<Make>,
-    pub(crate) then: Option<Then>,
+    encode: Option<Encode>,
+    pub(crate) on_ready: Option<OnReady>,
 }
 
-type Make = Box<dyn FnOnce(&mut Batch) + Send>;
-pub(crate) type Then = Box<dyn FnOnce() + Send>;
+type Encode = Box<dyn FnOnce(&mut Batch) + Send>;
+pub(crate) type OnReady = Box<dyn FnOnce() + Send>;
 
-impl Later {
-    /// The changes that `make` adds after all others: about so many bytes, which is what they count
-    /// for while they wait. `make` must not read the database.
-    pub fn new(bytes: usize, make: impl FnOnce(&mut Batch) + Send + 'static) -> Self {
-        let make: Make = Box::new(make);
+impl DeferredRows {
+    /// The changes that `encode` adds after all others. They count as `bytes` while they are pending, which
+    /// should be about right. `encode` must not read the database.
+    pub fn new(bytes: usize, encode: impl FnOnce(&mut Batch) + Send + 'static) -> Self {
+        let encode: Encode = Box::new(encode);
         Self {
             bytes,
-            make: Some(make),
-            then: None,
+            encode: Some(encode),
+            on_ready: None,
         }
     }
 
-    /// Has the thread that brings batches to the engine do `then` too, once readers find the batch
-    /// complete; a database in memory does it before a write returns.
-    pub fn then(self, then: impl FnOnce() + Send + 'static) -> Self {
-        let then: Then = Box::new(then);
-        let then = Some(then);
-        Self { then, ..self }
+    /// Runs `on_ready` on the storage writer's thread once the batch is complete and indexed; a database in
+    /// memory runs it before a write returns.
+    pub fn on_ready(self, on_ready: impl FnOnce() + Send + 'static) -> Self {
+        let on_ready: OnReady = Box::new(on_ready);
+        let on_ready = Some(on_ready);
+        Self { on_ready, ..self }
     }
 
     pub(crate) fn complete(self, batch: &mut Batch) {
-        if let Some(make) = self.make {
-            make(batch);
+        if let Some(encode) = self.encode {
+            encode(batch);
         }
     }
 }
 
-impl fmt::Debug for Later {
+impl fmt::Debug for DeferredRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Later")
+        f.debug_struct("DeferredRows")
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }

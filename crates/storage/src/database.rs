@@ -1,13 +1,14 @@
 //! The database: opened, read, written, synced.
 
+use crate::engine::{engine_fault, family, write_now};
 use crate::format_file::{claim, engine_dir};
-use crate::ingest::aside_dir;
+use crate::ingest::staging_dir;
 use crate::options::EngineOptions;
-use crate::pending::Stack;
-use crate::queue::{Queue, write_now};
+use crate::pending::PendingBatches;
+use crate::queue::Queue;
 use crate::read::Reader;
-use crate::snapshot::Moment;
-use crate::{Batch, Later, Options, Rows, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
+use crate::snapshot::EngineSnapshot;
+use crate::{Batch, DeferredRows, Options, RowIter, SCHEMA_VERSION, Segment, Snapshot, SyncPolicy};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Env};
 use std::fmt;
@@ -37,7 +38,7 @@ pub enum OpenError {
         /// The schema it has.
         found: u32,
     },
-    /// Something else lies there.
+    /// The path holds something else.
     #[error("the data path {path} is not a niwaki data path: {reason}; choose an empty one")]
     NotOurs {
         /// The data path.
@@ -50,18 +51,18 @@ pub enum OpenError {
     Fault(#[from] Fault),
 }
 
-/// An open database. Dropping it closes it, after everything written is brought to the disk as far
-/// as the disk allows; call [`Database::sync`] first to learn of a failure. Its files stay open, and
-/// the data path in use, until the last [`Snapshot`] of it is dropped too.
+/// An open database. Dropping it writes what is pending to the disk and closes it; call [`Database::sync`]
+/// first to learn of a failure. Its files stay open, and the data path in use, until the last [`Snapshot`]
+/// of it is dropped too.
 pub struct Database {
-    /// `None` for a database in memory, which is written at once. Dropped, and with it emptied,
-    /// before the engine.
+    /// `None` for a database in memory, which is written at once. Declared before the engine, so that it is
+    /// dropped first, which writes what is pending.
     queue: Option<Queue>,
     engine: Arc<DB>,
     sync: SyncPolicy,
     pub(crate) options: EngineOptions,
-    /// The folder for files that are no part of the database yet.
-    pub(crate) aside: Option<PathBuf>,
+    /// The folder for files that are not part of the database yet; `None` for a database in memory.
+    pub(crate) staging: Option<PathBuf>,
 }
 
 impl Database {
@@ -74,7 +75,7 @@ impl Database {
         let engine_options = EngineOptions::on_disk(options);
         let engine = Self::engine(&engine_dir(data_path), &engine_options).map_err(|error| {
             let message = error.to_string();
-            // On a disk that can't be written the file of that name is in the message too.
+            // The message of a disk that can't be written names the LOCK file too.
             let is_held = message.contains("hold") || message.contains("temporarily unavailable");
             if message.contains("LOCK") && is_held {
                 let path = data_path.display().to_string();
@@ -84,11 +85,14 @@ impl Database {
         })?;
         let engine = Arc::new(engine);
         Ok(Self {
-            queue: Some(Queue::new(Arc::clone(&engine), options.waiting_bytes())?),
+            queue: Some(Queue::new(
+                Arc::clone(&engine),
+                options.max_pending_bytes(),
+            )?),
             engine,
             sync: options.sync,
             options: engine_options,
-            aside: Some(aside_dir(data_path)),
+            staging: Some(staging_dir(data_path)),
         })
     }
 
@@ -105,7 +109,7 @@ impl Database {
             engine: Arc::new(Self::engine(Path::new("/memory"), &options).map_err(fault)?),
             sync: SyncPolicy::System,
             options,
-            aside: None,
+            staging: None,
         })
     }
 
@@ -120,7 +124,7 @@ impl Database {
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        self.reader(&self.waiting()).get(segment, key)
+        self.reader(&self.pending()).get(segment, key)
     }
 
     /// The values of `keys`, in their order.
@@ -132,81 +136,79 @@ impl Database {
         segment: Segment,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        self.reader(&self.waiting()).multi_get(segment, keys)
+        self.reader(&self.pending()).multi_get(segment, keys)
     }
 
     /// The rows with keys from `from` on, in key order, up to and without `to`.
-    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'_> {
-        self.reader(&self.waiting()).range(segment, from, to)
+    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> RowIter<'_> {
+        self.reader(&self.pending()).range(segment, from, to)
     }
 
     /// The rows whose keys begin with `prefix`, in key order.
-    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> Rows<'_> {
-        self.reader(&self.waiting()).prefix(segment, prefix)
+    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> RowIter<'_> {
+        self.reader(&self.pending()).prefix(segment, prefix)
     }
 
-    /// The present state of all segments, which later writes do not change and which outlives this
-    /// handle.
+    /// All segments as they are now. Later writes do not change the snapshot, and it outlives this handle.
     ///
-    /// It keeps the batches that wait now in memory. What living snapshots keep of batches that
-    /// have reached the engine since is at most about twice what may wait: while it is more than
-    /// that once, this waits until the engine has everything, and then keeps nothing.
+    /// It keeps the batches that are pending now in memory. Of batches that have reached the engine since,
+    /// living snapshots keep at most about twice what may be pending: while they keep more than that once,
+    /// this call writes everything to the engine first and the snapshot keeps no batch.
     pub fn snapshot(&self) -> Snapshot {
-        let (waiting, moment) = match &self.queue {
+        let (pending, engine) = match &self.queue {
             Some(queue) => queue.snapshot(),
-            None => (Stack::default(), Moment::of(&self.engine)),
+            None => (PendingBatches::default(), EngineSnapshot::new(&self.engine)),
         };
-        Snapshot::new(waiting, moment)
+        Snapshot::new(pending, engine)
     }
 
-    /// How many snapshots live, clones counted as one.
+    /// How many snapshots are alive, clones counted as one.
     ///
     /// # Errors
     /// A [`Fault`] of the engine.
-    pub fn snapshots(&self) -> Result<u64, Fault> {
+    pub fn live_snapshots(&self) -> Result<u64, Fault> {
         let count = self.engine.property_int_value("rocksdb.num-snapshots");
         let count = count.map_err(|e| engine_fault("count snapshots", "all", e.as_ref()))?;
         Ok(count.unwrap_or(0))
     }
 
-    /// Writes all of `batch` or nothing, after all that was written before. Returns when everybody
-    /// reads it; a thread of its own brings it to the engine soon after, together with others, so
-    /// a killed process loses at most the last second (and what a failing disk kept back). With
-    /// `durable`, or with [`SyncPolicy::EachCommit`], it survives a power cut before this returns.
-    /// Waits while too much is on its way.
+    /// Writes all of `batch` or nothing, after everything written before. Readers see it when this returns;
+    /// the storage writer's thread brings it to the engine within a second, together with others, so a
+    /// killed process loses at most the last second (and what a failing disk held up). With `durable`,
+    /// or with [`SyncPolicy::EachCommit`], it survives a power cut when this returns. Blocks while too much is
+    /// pending.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine, perhaps of an earlier batch: then neither this one
     /// nor any later one is written.
     pub fn write(&self, batch: Batch, durable: bool) -> Result<(), Fault> {
-        self.write_completed(batch, Later::default(), durable)
+        self.write_deferred(batch, DeferredRows::default(), durable)
     }
 
-    /// As [`Database::write`], of `batch` completed by `later`, so that whoever writes need not
-    /// encode rows that nobody reads for now.
+    /// As [`Database::write`], of `batch` completed by `deferred` rows, which the caller need not encode.
     ///
     /// # Errors
     /// As [`Database::write`].
-    pub fn write_completed(
+    pub fn write_deferred(
         &self,
         mut batch: Batch,
-        mut later: Later,
+        mut deferred: DeferredRows,
         durable: bool,
     ) -> Result<(), Fault> {
         let durable = durable || self.sync == SyncPolicy::EachCommit;
         match &self.queue {
-            Some(queue) => queue.push(batch, later, durable),
+            Some(queue) => queue.push(batch, deferred, durable),
             None => {
-                let then = later.then.take();
-                later.complete(&mut batch);
+                let on_ready = deferred.on_ready.take();
+                deferred.complete(&mut batch);
                 write_now(&self.engine, &batch)?;
-                then.into_iter().for_each(|then| then());
+                on_ready.into_iter().for_each(|run| run());
                 Ok(())
             }
         }
     }
 
-    /// Returns when the next write does not have to wait, for whoever holds locks while it writes.
+    /// Returns when a write would not block. A caller that holds locks while it writes waits here first.
     ///
     /// # Errors
     /// A [`Fault`] of an earlier batch.
@@ -214,8 +216,8 @@ impl Database {
         self.queue.as_ref().map_or(Ok(()), Queue::wait_for_room)
     }
 
-    /// Returns when everything written so far has reached the engine, which no kill of the process
-    /// undoes.
+    /// Returns when everything written so far has reached the engine, where it survives a kill of the
+    /// process.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
@@ -249,30 +251,30 @@ impl Database {
         Ok(files.unwrap_or(0) + buffers.unwrap_or(0))
     }
 
-    /// Batches that are not in the engine yet.
-    pub fn waiting_batches(&self) -> usize {
-        self.waiting().len()
+    /// How many batches are pending: written, but not in the engine yet.
+    pub fn pending_batches(&self) -> usize {
+        self.pending().len()
     }
 
-    /// Bytes of the keys and values of batches that are not in the engine yet.
-    pub fn waiting_bytes(&self) -> usize {
-        self.waiting().iter().map(|batch| batch.bytes()).sum()
+    /// Bytes of the keys and values of pending batches.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending().iter().map(|batch| batch.bytes()).sum()
     }
 
-    /// Bytes of the keys and values of batches that are in the engine and that snapshots still keep
-    /// in memory.
+    /// Bytes of the keys and values of batches that have reached the engine but are kept in memory by
+    /// snapshots.
     pub fn pinned_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, Queue::pinned_bytes)
     }
 
-    fn waiting(&self) -> Stack {
-        self.queue.as_ref().map(Queue::stack).unwrap_or_default()
+    fn pending(&self) -> PendingBatches {
+        self.queue.as_ref().map(Queue::batches).unwrap_or_default()
     }
 
-    /// Bytes of the keys and values of all batches that reached the engine since it was opened,
-    /// files taken in whole left out.
-    pub fn batched_bytes(&self) -> u64 {
-        self.queue.as_ref().map_or(0, Queue::batched_bytes)
+    /// Bytes of the keys and values of all batches that have reached the engine since it was opened. Ingested
+    /// files are not counted.
+    pub fn written_bytes(&self) -> u64 {
+        self.queue.as_ref().map_or(0, Queue::written_bytes)
     }
 
     pub(crate) fn engine_shared(&self) -> &Arc<DB> {
@@ -287,24 +289,18 @@ impl Database {
         family(&self.engine, segment)
     }
 
-    fn reader<'b>(&self, waiting: &'b Stack) -> Reader<'_, 'b> {
+    fn reader<'b>(&self, pending: &'b PendingBatches) -> Reader<'_, 'b> {
         Reader {
             engine: &self.engine,
-            waiting,
-            moment: None,
+            pending,
+            snapshot: None,
         }
     }
 }
 
-pub(crate) fn family(engine: &DB, segment: Segment) -> &ColumnFamily {
-    engine
-        .cf_handle(segment.name())
-        .expect("every segment is opened with the database")
-}
-
 impl Drop for Database {
     fn drop(&mut self) {
-        // Nobody is left to tell; whoever wants to know has called `sync`.
+        // There is no caller to return a failure to; one that needs to know has called `sync`.
         let _ = self.sync();
     }
 }
@@ -314,36 +310,5 @@ impl fmt::Debug for Database {
         f.debug_struct("Database")
             .field("path", &self.engine.path())
             .finish_non_exhaustive()
-    }
-}
-
-pub(crate) fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        source: Arc::new(error),
-    }
-}
-
-/// A fault of the engine, with a word on what to do where that is known.
-pub(crate) fn engine_fault(operation: &'static str, segment: &'static str, text: &str) -> Fault {
-    let message = if text.contains("No space left on device") {
-        format!("the disk is full; free some space and start again ({text})")
-    } else if text.contains("Too many open files") {
-        format!("too many open files; raise the limit (ulimit -n) and start again ({text})")
-    } else if text.contains("Corruption") || text.contains("MANIFEST-") {
-        format!(
-            "the files of the database are damaged; restore a backup with 'niwaki storage restore' \
-             or import the chain into an empty data path ({text})"
-        )
-    } else if text.contains("Read-only file system") || text.contains("Permission denied") {
-        format!("the data path can't be written; make it writable and start again ({text})")
-    } else {
-        text.to_owned()
-    };
-    Fault::Engine {
-        operation,
-        segment,
-        message,
     }
 }

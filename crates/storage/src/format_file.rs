@@ -1,8 +1,8 @@
-//! The format file: one line in the data path that says what lies beside it, read before the
-//! engine touches anything.
+//! The format file: one line in the data path that says what the path holds, read before the engine touches anything.
 
 use crate::SCHEMA_VERSION;
-use crate::database::{OpenError, engine_fault, io_fault};
+use crate::database::OpenError;
+use crate::engine::{engine_fault, io_fault};
 use crate::log_guard::cut_logs;
 use niwaki_primitives::Fault;
 use std::fs;
@@ -14,12 +14,12 @@ pub(crate) fn engine_dir(data_path: &Path) -> PathBuf {
     data_path.join("database")
 }
 
-/// The file that says what lies beside it.
+/// The format file.
 pub(crate) fn format_file(data_path: &Path) -> PathBuf {
     data_path.join("NIWAKI_FORMAT")
 }
 
-/// Whether a database was begun in `data_path`.
+/// Whether there is a database in `data_path`.
 ///
 /// # Errors
 /// A [`Fault`] if the path can't be looked at.
@@ -29,7 +29,7 @@ pub fn is_data_path(data_path: &Path) -> Result<bool, Fault> {
         .map_err(|error| io_fault("look for", &file, error))
 }
 
-/// Makes sure that `data_path` is ours and of our schema, or empty, in which case it is claimed.
+/// Makes sure that `data_path` is ours and of our schema, or empty; an empty one becomes ours.
 pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
     let file = format_file(data_path);
     let path = data_path.display().to_string();
@@ -64,8 +64,8 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The engine makes a new database where it finds no CURRENT file, and removes what it then does not
-/// know. A database whose CURRENT was lost must not end like that.
+/// Without a CURRENT file the engine creates a new database and removes the files that it does not know. That must not
+/// happen to a database that has lost its CURRENT file.
 fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
     if engine.join("CURRENT").exists() || !engine.exists() {
         return Ok(());
@@ -82,20 +82,20 @@ fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes `data_path` ours, with a folder of its own if it is absent.
+/// Makes `data_path` ours, and creates it if it is absent.
 pub(crate) fn mark(data_path: &Path, file: &Path) -> Result<(), Fault> {
     fs::create_dir_all(data_path).map_err(|error| io_fault("create", data_path, error))?;
     write_whole(file, &format!("niwaki-database {SCHEMA_VERSION}\n"))
         .map_err(|error| io_fault("write", file, error))
 }
 
-/// Writes a small file so that it is there whole or not at all, whatever happens.
+/// Writes a small file so that after a crash it is there completely or not at all.
 pub(crate) fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
-    let aside = file.with_extension("new");
-    let mut out = fs::File::create(&aside)?;
+    let new = file.with_extension("new");
+    let mut out = fs::File::create(&new)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
-    fs::rename(&aside, file)?;
+    fs::rename(&new, file)?;
     file.parent()
         .map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

@@ -1,43 +1,42 @@
-//! Many rows at once, past the log: sorted, written as files of the engine's own form, taken in
-//! whole.
+//! Many rows at once, without the log: sorted, written as tables (SST files), ingested whole.
 
-use crate::database::{engine_fault, io_fault};
+use crate::engine::{engine_fault, io_fault};
 use crate::{Batch, Database, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{IngestExternalFileOptions, SstFileWriter};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the data path in which files are made that are no part of the database yet.
-pub(crate) fn aside_dir(data_path: &Path) -> PathBuf {
+/// The folder of the data path for files that are not part of the database yet.
+pub(crate) fn staging_dir(data_path: &Path) -> PathBuf {
     data_path.join("loading")
 }
 
 impl Database {
-    /// The place that [`Database::make_aside`] makes, whether or not it is there.
-    pub fn aside(&self) -> Option<&Path> {
-        self.aside.as_deref()
+    /// The folder that [`Database::create_staging_dir`] creates, whether or not it exists.
+    pub fn staging_dir(&self) -> Option<&Path> {
+        self.staging.as_deref()
     }
 
-    /// Where whoever loads many rows may put files, which [`Database::remove_aside`] removes;
-    /// `None` for a database in memory. The folder is made if it is absent.
+    /// Creates, if it is absent, the folder where a load of many rows may put files until
+    /// [`Database::remove_staging_dir`]; `None` for a database in memory.
     ///
     /// # Errors
     /// A [`Fault`] of the disk.
-    pub fn make_aside(&self) -> Result<Option<&Path>, Fault> {
-        let Some(folder) = self.aside.as_deref() else {
+    pub fn create_staging_dir(&self) -> Result<Option<&Path>, Fault> {
+        let Some(folder) = self.staging.as_deref() else {
             return Ok(None);
         };
         fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
         Ok(Some(folder))
     }
 
-    /// Removes the files that [`Database::make_aside`] gave a place to.
+    /// Removes the staging folder and all files in it.
     ///
     /// # Errors
     /// A [`Fault`] of the disk.
-    pub fn remove_aside(&self) -> Result<(), Fault> {
-        match self.aside.as_deref() {
+    pub fn remove_staging_dir(&self) -> Result<(), Fault> {
+        match self.staging.as_deref() {
             Some(folder) if folder.exists() => {
                 fs::remove_dir_all(folder).map_err(|error| io_fault("remove", folder, error))
             }
@@ -45,10 +44,10 @@ impl Database {
         }
     }
 
-    /// Writes the puts of `batch`, in any order; of two of one key the later one holds. Each segment
-    /// becomes one file that is taken in whole and durably, but the segments are not taken in as
-    /// one: the caller must be able to begin anew. Cheapest where the rows of one call lie apart from
-    /// those of all others: then the engine never has to merge them.
+    /// Writes the puts of `batch`, in any order; of two puts of one key the later one counts. Each segment
+    /// becomes one file, ingested atomically and durably, but the segments are not ingested as one: after a
+    /// failure the caller must be able to begin again. Cheapest where the key range of one call does not overlap
+    /// that of any other: then the engine never has to merge them.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
@@ -56,7 +55,7 @@ impl Database {
     /// # Panics
     /// If `batch` has deletes.
     pub fn ingest(&self, batch: Batch) -> Result<(), Fault> {
-        let Some(folder) = self.make_aside()? else {
+        let Some(folder) = self.create_staging_dir()? else {
             return self.write(batch, false);
         };
         self.flush()?;
@@ -67,7 +66,7 @@ impl Database {
                 (segment as usize, key, value)
             })
             .collect();
-        // Stable: of equal keys the one put last stands last.
+        // Stable: of equal keys the last put stays last.
         rows.sort_by_key(|(segment, key, _)| (*segment, *key));
         for segment in Segment::ALL {
             let start = rows.partition_point(|row| row.0 < segment as usize);
@@ -104,15 +103,15 @@ impl Database {
         engine
             .ingest_external_file_cf_opts(family, &options, vec![&file])
             .map_err(fault)?;
-        // The engine has a link of its own to it.
+        // The engine has its own link to the file.
         if file.exists() {
             fs::remove_file(&file).map_err(|error| io_fault("remove", &file, error))?;
         }
         Ok(())
     }
 
-    /// Removes all rows of `segment`, whole files of them first. Not as one: the caller must be able
-    /// to begin anew.
+    /// Removes all rows of `segment`, whole files first. Not atomic: after a failure the caller must be able to
+    /// begin again.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.

@@ -1,17 +1,43 @@
 //! The key-value engine: named segments, atomic batches, snapshots.
 //!
-//! RocksDB behind a narrow concrete interface, one column family a [`Segment`]. It knows keys and
-//! values as bytes and nothing of tries, blocks or accounts; FORMAT.md in this crate says what
-//! each segment holds, byte for byte.
+//! RocksDB behind a narrow concrete interface, one column family per [`Segment`]. A write is pending in memory
+//! until the storage writer's thread has brought it to RocksDB; readers see it at once:
+//!
+//! ```text
+//! Database::write --> queue: pending batches --storage writer--> RocksDB
+//!                           ^                                      ^
+//! Database::get ------------+--------------------------------------+
+//! ```
+//!
+//! This crate knows keys and values as bytes, and nothing of tries, blocks or accounts; FORMAT.md says what each
+//! segment holds, byte for byte.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `database` | [`Database`]: open, read, write, sync |
+//! | `segment` | [`Segment`]: the kinds of rows |
+//! | `batch` | [`Batch`]: changes that are written together; [`DeferredRows`] |
+//! | `queue` | write-behind: the pending batches and the storage writer's thread |
+//! | `pending` | how pending batches are read |
+//! | `key_filter` | which pending batches may have a key |
+//! | `read` | point and range reads over pending batches and engine |
+//! | `snapshot` | [`Snapshot`]: all segments at one moment |
+//! | `engine` | RocksDB's column families, writes and faults |
+//! | `options` | [`Options`], and what RocksDB is told for them |
+//! | `ingest` | many rows at once, as tables |
+//! | `backup` | backups of an open database, and [`restore`] |
+//! | `format_file` | the file that says what a data path holds |
+//! | `log_guard` | cuts logs that RocksDB would read for ever |
 #![deny(unsafe_code)]
 
 mod backup;
 mod batch;
 mod database;
+mod engine;
 mod format_file;
 mod ingest;
+mod key_filter;
 mod log_guard;
-mod marks;
 mod options;
 mod pending;
 mod queue;
@@ -19,13 +45,13 @@ mod read;
 mod segment;
 mod snapshot;
 
-pub use backup::{Backup, BackupError, BackupMade, BackupReport, restore};
-pub use batch::{Batch, ChangeRef, Later};
+pub use backup::{Backup, BackupError, BackupProgress, NewBackup, restore};
+pub use batch::{Batch, ChangeRef, DeferredRows};
 pub use database::{Database, OpenError};
 pub use format_file::is_data_path;
-pub use marks::MOST_BATCHES as MOST_WAITING_BATCHES;
+pub use key_filter::MAX_PENDING_BATCHES;
 pub use options::{Options, SyncPolicy};
-pub use read::{Row, Rows};
+pub use read::{Row, RowIter};
 pub use segment::Segment;
 pub use snapshot::Snapshot;
 

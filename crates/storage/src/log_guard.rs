@@ -1,28 +1,27 @@
-//! A look at the engine's logs before the engine reads them.
+//! Cuts damaged logs before the engine reads them.
 //!
-//! RocksDB 11.8 never comes back from a log in which the type of a record is one of a recycled log
-//! while its first record was not (`log_reader.cc`: the record is called bad, and read again for ever).
-//! No log of ours is recycled, so such a type is a flipped bit or garbage that a power cut left, and
-//! its record is where the log ends: the engine itself reads no further than the first bad record.
-//! Checksums are the engine's affair.
+//! RocksDB 11.8 loops for ever on a log in which a record has the type of a recycled log while the first record has not
+//! (`log_reader.cc`: the record is called bad, and read again and again). Our logs are never recycled, so such a type
+//! is a flipped bit or garbage that a power cut has left, and the log ends there: the engine itself reads no further
+//! than the first bad record. Checksums are left to the engine.
 
-use crate::database::io_fault;
+use crate::engine::io_fault;
 use niwaki_primitives::Fault;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
-/// Records do not cross the end of a block.
+/// Bytes of a block; records do not cross its end.
 const BLOCK_BYTES: u64 = 32 << 10;
 
 /// Checksum 4 B, length 2 B, type 1 B.
 const HEADER: usize = 7;
 const HEADER_BYTES: u64 = HEADER as u64;
 
-/// The types of records in recycled logs.
+/// The record types of recycled logs.
 const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
-/// Cuts off every log in `engine` where the engine would not come back from.
+/// Cuts every log in `engine` at the first record that the engine would loop on.
 pub(crate) fn cut_logs(engine: &Path) -> Result<(), Fault> {
     let entries = match fs::read_dir(engine) {
         Ok(entries) => entries,
@@ -46,7 +45,7 @@ pub(crate) fn cut_logs(engine: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where the first record of a recycled type begins, if there is one.
+/// The offset of the first record of a recycled type, if there is one.
 fn end_of(path: &Path) -> std::io::Result<Option<u64>> {
     let mut log = BufReader::with_capacity(64 << 10, File::open(path)?);
     let mut at = 0_u64;

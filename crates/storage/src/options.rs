@@ -1,12 +1,12 @@
-//! What an operator can set, and what RocksDB is told for it.
+//! What an operator can set, and the RocksDB options that follow from it.
 
 use crate::Segment;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Env, WriteBufferManager,
 };
 
-/// How soon a committed batch survives a power cut. A killed process loses nothing either way,
-/// because the system keeps what was handed to it.
+/// When a committed batch survives a power cut. What has reached the engine survives a killed process either way,
+/// because the system has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
     /// When the system writes its pages, or at the next durable batch or close.
@@ -23,7 +23,7 @@ pub struct Options {
     pub memory_budget_bytes: usize,
     /// When commits reach the disk itself.
     pub sync: SyncPolicy,
-    /// Most files kept open at once.
+    /// Files that are open at once at most.
     pub max_open_files: i32,
 }
 
@@ -38,36 +38,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes of batches that may wait for the engine.
-    pub(crate) fn waiting_bytes(&self) -> usize {
+    /// Bytes of batches that may be pending.
+    pub(crate) fn max_pending_bytes(&self) -> usize {
         (self.memory_budget_bytes / 8).clamp(8 * MIB, 256 * MIB)
     }
 }
 
 const MIB: usize = 1 << 20;
 
-/// Bytes of one part of a table's index or filter. A read brings one of either into memory, not
-/// the whole, so a budget in which they do not all fit is no cliff.
-const PART_BYTES: usize = 32 << 10;
+/// Bytes of one partition of a table's index or filter. A read brings one partition of either into memory, not the
+/// whole, so reads slow down gradually when they do not all fit into the budget.
+const PARTITION_BYTES: usize = 32 << 10;
 
-/// Of so many keys an index block spells out one; the others tell what differs.
+/// An index block stores one of this many keys in full, the others as differences.
 const INDEX_RESTART_INTERVAL: i32 = 16;
 
-/// Share of a write buffer of the state that is a filter of its keys, taken when the buffer is begun: to
-/// search a full one in vain, and most of what is read was not written lately, takes as long as finding a
-/// row in a table. A full one has 12 bits a key: of what it does not hold, one in 200 is searched.
-const FILTERED_SHARE: f64 = 0.0125;
+/// Share of a write buffer of the state that is a Bloom filter of its keys, allocated with the buffer. Most of what
+/// is read was not written lately, and to search a full buffer in vain takes as long as to find a row in a table.
+/// With a full buffer the filter has 12 bits per key: one in 200 absent keys is searched.
+const MEMTABLE_BLOOM_SHARE: f64 = 0.0125;
 
-/// Threads that open files at the start. The engine starts them anew for each segment.
+/// Threads that open files at the start. The engine starts them again for each segment.
 const FILE_OPENING_THREADS: i32 = 4;
 
-/// Options of the whole engine and of each segment. They share one block cache, which the write
-/// buffers are charged to.
+/// Options of the whole engine and of each segment. All share one block cache, which the write buffers are charged to.
 pub(crate) struct EngineOptions {
     pub(crate) database: rocksdb::Options,
     cache: Cache,
     write_buffer_bytes: usize,
-    filtered_share: f64,
+    bloom_share: f64,
 }
 
 impl EngineOptions {
@@ -92,7 +91,7 @@ impl EngineOptions {
             database,
             cache,
             write_buffer_bytes,
-            filtered_share: FILTERED_SHARE,
+            bloom_share: MEMTABLE_BLOOM_SHARE,
         }
     }
 
@@ -107,7 +106,7 @@ impl EngineOptions {
             database,
             cache: Cache::new_lru_cache(8 * MIB),
             write_buffer_bytes: 16 * MIB,
-            filtered_share: 0.0,
+            bloom_share: 0.0,
         }
     }
 
@@ -127,9 +126,9 @@ impl EngineOptions {
         options.set_write_buffer_size(self.write_buffer_bytes);
         if segment.is_state() {
             options.set_memtable_whole_key_filtering(true);
-            options.set_memtable_prefix_bloom_ratio(self.filtered_share);
-            // Most of what is asked for is there, and nearly all of that in the lowest level. What is not costs
-            // as much as what is.
+            options.set_memtable_prefix_bloom_ratio(self.bloom_share);
+            // Most rows that are read exist, and nearly all of them are in the lowest level, which then needs no
+            // filter. Absent rows cost as much as present ones.
             options.set_optimize_filters_for_hits(true);
         }
         options.set_level_compaction_dynamic_level_bytes(true);
@@ -141,8 +140,8 @@ impl EngineOptions {
         options
     }
 
-    /// The tables of one segment. A table says itself how it was written, so those of other
-    /// options stay readable.
+    /// The tables of one segment. A table describes its own format, so tables written under other options stay
+    /// readable.
     fn table(&self, segment: Segment) -> BlockBasedOptions {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&self.cache);
@@ -152,19 +151,18 @@ impl EngineOptions {
         }
         table.set_partition_filters(true);
         table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-        table.set_metadata_block_size(PART_BYTES);
+        table.set_metadata_block_size(PARTITION_BYTES);
         table.set_index_block_restart_interval(INDEX_RESTART_INTERVAL);
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_top_level_index_and_filter(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        // From 6 on a checksum is of block and place: a block that lies elsewhere is found too.
+        // From 6 on the checksum covers the block's position too, so a misplaced block is found.
         table.set_format_version(6);
         table
     }
 }
 
-/// One cache for all segments, which readers share without a lock. The engine finds out by itself how large
-/// what it holds is.
+/// One cache for all segments, which readers share without a lock. The engine estimates the size of its entries itself.
 fn block_cache(bytes: usize) -> Cache {
     const ENTRY_BYTES_UNKNOWN: usize = 0;
     Cache::new_hyper_clock_cache(bytes, ENTRY_BYTES_UNKNOWN)

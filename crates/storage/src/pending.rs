@@ -1,83 +1,92 @@
-//! Batches that are not in the engine yet, and how they are read.
+//! Pending batches: written as far as readers can tell, not in the engine yet.
 //!
-//! A batch is immutable once it is here. It is completed and indexed when it is first read, or by
-//! the writer's thread if that comes first: seldom on the thread that made it.
+//! A batch is immutable once it is pushed. Completing it with its deferred rows and indexing it is left to
+//! the storage writer's thread, or to the first reader if that comes earlier, so that the commit thread
+//! only hands it over.
+//!
+//! ```text
+//! push -> [ batch + DeferredRows ] -> complete -> index, key filter -> engine
+//!          commit thread              first reader or the writer       writer
+//! ```
+//!
+//! A read goes through the batches from the newest to the oldest and then to the engine; the first that has
+//! the key decides. The [`KeyFilter`] says which batches need to be searched at all.
 
-use crate::batch::{ChangeRef, Then};
-use crate::marks::Marks;
-use crate::{Batch, Later, Segment};
+use crate::batch::{ChangeRef, OnReady};
+use crate::key_filter::KeyFilter;
+use crate::{Batch, DeferredRows, Segment};
 use niwaki_primitives::map::{DefaultHashBuilder, HashMap};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-/// Batches that wait for the engine, oldest first: those above the engine's own state.
-pub(crate) type Stack = Arc<Vec<Arc<Pending>>>;
+/// Batches that are not in the engine, oldest first.
+pub(crate) type PendingBatches = Arc<Vec<Arc<PendingBatch>>>;
 
-/// What the batches of a stack say of a key: `None` if nothing, `Some(None)` that it is deleted.
+/// What `batches` say of a key: `None` if none of them has it, `Some(None)` if it is deleted.
 pub(crate) fn find<'a>(
-    stack: &'a [Arc<Pending>],
+    batches: &'a [Arc<PendingBatch>],
     segment: Segment,
     key: &[u8],
 ) -> Option<Option<&'a [u8]>> {
-    if stack.is_empty() {
+    if batches.is_empty() {
         return None;
     }
-    let (batch, index) = newest(stack, hash(segment, key), segment, key)?;
+    let (batch, index) = newest(batches, hash(segment, key), segment, key)?;
     Some(batch.change(index).2)
 }
 
-/// The last batch of a stack that has `key`, whose [`hash`] is given, and the change that holds in it.
+/// The newest batch that has `key`, whose [`hash`] is given, and the last change of it in there.
 fn newest<'a>(
-    stack: &'a [Arc<Pending>],
+    batches: &'a [Arc<PendingBatch>],
     hash: u64,
     segment: Segment,
     key: &[u8],
-) -> Option<(&'a Pending, u32)> {
-    // To ask so few is quicker than to look which.
+) -> Option<(&'a PendingBatch, u32)> {
+    // To search so few is quicker than to ask the filter which of them to search.
     const FEW: usize = 3;
-    let mut named = match stack {
-        [first, .., _] if stack.len() > FEW => {
-            let Place { marks, number } = &first.place;
-            marks.may_have(hash, *number, stack.len())
+    let mut candidates = match batches {
+        [first, .., _] if batches.len() > FEW => {
+            let FilterSlot { filter, number } = &first.slot;
+            filter.may_have(hash, *number, batches.len())
         }
-        _ => (1 << stack.len()) - 1,
+        _ => (1 << batches.len()) - 1,
     };
-    while named != 0 {
-        let last = named.ilog2();
-        let batch = &stack[last as usize];
+    while candidates != 0 {
+        let last = candidates.ilog2();
+        let batch = &batches[last as usize];
         if let Some(index) = batch.find(hash, segment, key) {
             return Some((batch, index));
         }
-        named ^= 1 << last;
+        candidates ^= 1 << last;
     }
     None
 }
 
-/// Takes `group`, the first of those that wait, out of the table of marks. The engine has them.
-pub(crate) fn clear_marks(group: &[Arc<Pending>]) {
-    if let Some(Place { marks, number }) = group.last().map(|batch| &batch.place) {
-        marks.keep_from(number + 1);
+/// Takes `group`, the oldest pending batches, out of the key filter. The engine has them.
+pub(crate) fn clear_filter(group: &[Arc<PendingBatch>]) {
+    if let Some(FilterSlot { filter, number }) = group.last().map(|batch| &batch.slot) {
+        filter.retire_below(number + 1);
     }
     for batch in group {
         let hashes = batch.index().last.keys().copied();
-        batch.place.marks.clear(batch.place.number, hashes);
+        batch.slot.filter.clear(batch.slot.number, hashes);
     }
 }
 
 /// Keys with their values, or `None` for those that are deleted.
-pub(crate) type Found = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
+pub(crate) type PendingRows = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
 
-/// What the batches of a stack say of the keys from `from` on, up to and without `to`.
+/// What `batches` say of the keys from `from` on, up to and without `to`.
 pub(crate) fn find_range(
-    stack: &[Arc<Pending>],
+    batches: &[Arc<PendingBatch>],
     segment: Segment,
     from: &[u8],
     to: Option<&[u8]>,
-) -> Found {
-    let mut found = Found::new();
-    for batch in stack {
+) -> PendingRows {
+    let mut found = PendingRows::new();
+    for batch in batches {
         for (_, key, value) in batch.range(segment, from, to) {
             found.insert(key.into(), value.map(Into::into));
         }
@@ -86,48 +95,48 @@ pub(crate) fn find_range(
 }
 
 /// One batch.
-pub(crate) struct Pending {
-    /// What it is made of, until it is whole.
-    parts: Mutex<Option<(Batch, Later)>>,
-    whole: OnceLock<Batch>,
-    /// What the writer does when it is ready.
-    then: Mutex<Option<Then>>,
-    /// What it counts for, as far as that was known when it came.
-    held: Held,
-    place: Place,
+pub(crate) struct PendingBatch {
+    /// What it is completed from; `None` once it is complete.
+    parts: Mutex<Option<(Batch, DeferredRows)>>,
+    complete: OnceLock<Batch>,
+    /// Run by the writer once the batch is indexed.
+    on_ready: Mutex<Option<OnReady>>,
+    /// Its bytes as they were estimated when it was pushed.
+    charge: MemoryCharge,
+    slot: FilterSlot,
     index: OnceLock<Index>,
-    /// Per segment, its changes in the order of their keys, of each key the one that holds.
+    /// Per segment, its last change of each key, in the order of the keys.
     sorted: [OnceLock<Vec<u32>>; Segment::ALL.len()],
 }
 
-/// The number of a batch, counted from the first that ever came, and the table of all that wait.
-pub(crate) struct Place {
-    pub(crate) marks: Arc<Marks>,
+/// A batch's number, counted since the database was opened, and the filter it is entered in.
+pub(crate) struct FilterSlot {
+    pub(crate) filter: Arc<KeyFilter>,
     pub(crate) number: u64,
 }
 
-/// Bytes in memory, counted in a total until this is dropped.
-struct Held {
+/// Bytes in memory, part of a total until this is dropped.
+struct MemoryCharge {
     bytes: usize,
     total: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl MemoryCharge {
     fn new(bytes: usize, total: &Arc<AtomicUsize>) -> Self {
-        // A figure: no other memory hangs on it.
+        // A statistic: no other memory is published by it.
         total.fetch_add(bytes, Ordering::Relaxed);
         let total = Arc::clone(total);
         Self { bytes, total }
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.total.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Where a key is changed.
+/// Where a key is changed: a hash table whose chains run through the list of changes.
 struct Index {
     /// From the hash of segment and key to the last change with that hash.
     last: HashMap<u64, u32>,
@@ -137,82 +146,83 @@ struct Index {
 
 const NONE: u32 = u32::MAX;
 
-/// The hash by which batches find a key. One for all of them, so that a reader computes it once.
+/// The hash by which batches find a key: the same for all, so that a reader computes it once.
 fn hash(segment: Segment, key: &[u8]) -> u64 {
     static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
     HASHER.hash_one((segment, key))
 }
 
-impl Pending {
-    /// `total` counts it as long as anybody has it.
+impl PendingBatch {
+    /// Its bytes are part of `total` until the last reference to it is dropped.
     pub(crate) fn new(
         batch: Batch,
-        mut later: Later,
-        place: Place,
+        mut deferred: DeferredRows,
+        slot: FilterSlot,
         total: &Arc<AtomicUsize>,
     ) -> Self {
-        let held = Held::new(batch.bytes() + later.bytes, total);
-        let then = later.then.take();
+        let charge = MemoryCharge::new(batch.bytes() + deferred.bytes, total);
+        let on_ready = deferred.on_ready.take();
         Self {
-            parts: Mutex::new(Some((batch, later))),
-            whole: OnceLock::new(),
-            then: Mutex::new(then),
-            held,
-            place,
+            parts: Mutex::new(Some((batch, deferred))),
+            complete: OnceLock::new(),
+            on_ready: Mutex::new(on_ready),
+            charge,
+            slot,
             index: OnceLock::new(),
             sorted: Default::default(),
         }
     }
 
-    /// The bytes it counts for.
+    /// The bytes that it counts for.
     pub(crate) fn bytes(&self) -> usize {
-        self.held.bytes
+        self.charge.bytes
     }
 
+    /// The batch with its deferred rows; the first caller adds them.
     pub(crate) fn batch(&self) -> &Batch {
-        self.whole.get_or_init(|| {
+        self.complete.get_or_init(|| {
             let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-            let (mut batch, later) = parts.take().expect("a batch is completed once");
-            later.complete(&mut batch);
+            let (mut batch, deferred) = parts.take().expect("a batch is completed once");
+            deferred.complete(&mut batch);
             batch
         })
     }
 
-    /// Whether the writer has yet to make it ready.
-    pub(crate) fn is_raw(&self) -> bool {
-        let then = self.then.lock().unwrap_or_else(PoisonError::into_inner);
-        then.is_some() || self.index.get().is_none()
+    /// Whether [`PendingBatch::make_ready`] has something to do.
+    pub(crate) fn is_unindexed(&self) -> bool {
+        let on_ready = self.on_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        on_ready.is_some() || self.index.get().is_none()
     }
 
-    /// Completes and indexes it, if nobody has, and does what is to be done then.
+    /// Completes and indexes it if no reader has, then runs its `on_ready`.
     pub(crate) fn make_ready(&self) {
         self.index();
-        let mut place = self.then.lock().unwrap_or_else(PoisonError::into_inner);
-        let then = place.take();
-        drop(place);
-        if let Some(then) = then {
-            then();
+        let mut on_ready = self.on_ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = on_ready.take();
+        drop(on_ready);
+        if let Some(run) = run {
+            run();
         }
     }
 
-    /// Whether change number `index` is the one that holds for its key, after `later` batches.
-    pub(crate) fn holds(&self, index: u32, later: &[Arc<Self>]) -> bool {
+    /// Whether no change after number `index`, here or in the `newer` batches, is of the same key.
+    pub(crate) fn is_last_change(&self, index: u32, newer: &[Arc<Self>]) -> bool {
         let (segment, key, _) = self.change(index);
         let hash = hash(segment, key);
-        self.find(hash, segment, key) == Some(index) && newest(later, hash, segment, key).is_none()
+        self.find(hash, segment, key) == Some(index) && newest(newer, hash, segment, key).is_none()
     }
 
-    /// Where its keys are; the first who asks enters it in the table of marks.
+    /// Where its keys are; the first caller also enters it in the key filter.
     fn index(&self) -> &Index {
         self.index.get_or_init(|| {
             let index = Index::of(self.batch());
-            let Place { marks, number } = &self.place;
-            marks.enter(*number, index.last.keys().copied());
+            let FilterSlot { filter, number } = &self.slot;
+            filter.insert(*number, index.last.keys().copied());
             index
         })
     }
 
-    /// The change that holds for `key`, whose [`hash`] is given.
+    /// The last change of `key`, whose [`hash`] is given.
     fn find(&self, hash: u64, segment: Segment, key: &[u8]) -> Option<u32> {
         let index = self.index();
         let mut at = *index.last.get(&hash)?;

@@ -1,32 +1,44 @@
-//! Writing behind: batches wait in memory and one thread brings them to the engine, several as one.
+//! Write-behind: batches are pending in memory, and one thread writes them to the engine in groups.
 //!
-//! Order is kept, and each batch is there whole or not at all after a crash, with all before it.
-//! Whoever reads sees the waiting batches (`pending`). When too much waits, writers wait too. After
-//! a failure nothing is taken any more: what waits stays readable, and every write tells why.
+//! The commit thread must not wait for RocksDB, so [`Queue::push`] only appends the batch to the pending ones,
+//! where readers find it (`pending`). The *storage writer* thread takes all pending batches, keeps the last
+//! change of each key, and writes them as one engine batch:
+//!
+//! ```text
+//! commit thread   --push-->  pending: [ 41 | 42 | 43 | 44 ]  --group-->  storage writer  -->  RocksDB
+//! readers         <--find--                                  <--range--                  <--
+//! ```
+//!
+//! A group is written when it has 8 batches or 8 MiB, when its oldest batch is a second old, or when a caller
+//! waits in [`Queue::flush`]. While it has none to write, the writer completes and indexes large batches.
+//!
+//! What holds: batches reach the engine in the order of `push`, each whole, so a crash loses only the
+//! newest ones. When too much is pending, `push` blocks. After the first failure nothing is accepted any more:
+//! pending batches stay readable and every call returns that failure.
 
-use crate::batch::ChangeRef;
-use crate::database::engine_fault;
-use crate::marks::{MOST_BATCHES, Marks};
-use crate::pending::{Pending, Place, Stack, clear_marks};
-use crate::snapshot::Moment;
-use crate::{Batch, Later, Segment};
+use crate::Batch;
+use crate::batch::DeferredRows;
+use crate::engine::{EngineWrite, engine_fault};
+use crate::key_filter::{KeyFilter, MAX_PENDING_BATCHES};
+use crate::pending::{FilterSlot, PendingBatch, PendingBatches, clear_filter};
+use crate::snapshot::EngineSnapshot;
 use niwaki_primitives::Fault;
-use rocksdb::{DB, WriteBatch, WriteOptions};
+use rocksdb::DB;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So many batches are worth a write.
+/// A group of this many batches is written at once.
 const GROUP_BATCHES: usize = 8;
-/// So many bytes are worth a write.
+/// A group of this many bytes is written at once.
 const GROUP_BYTES: usize = 8 << 20;
-/// No batch waits longer than this for others to join it.
+/// No batch waits longer than this for others to join its group.
 const GROUP_TIME: Duration = Duration::from_secs(1);
-/// A batch of so many bytes is worth waking the writer, who makes it ready for readers.
+/// A batch of this many bytes is indexed by the writer before its group is due, so that readers need not.
 const READY_BYTES: usize = 64 << 10;
 
-/// The batches on their way to an engine.
+/// The pending batches of an engine and their writer.
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -34,57 +46,58 @@ pub(crate) struct Queue {
 
 struct Shared {
     engine: Arc<DB>,
-    most_bytes: usize,
-    /// Bytes of all batches in memory: of those that wait, and of those that snapshots keep.
-    held_bytes: Arc<AtomicUsize>,
-    /// Of the batches that wait.
-    marks: Arc<Marks>,
+    max_bytes: usize,
+    /// Bytes of all batches in memory: of pending ones, and of those that only snapshots keep.
+    bytes_in_memory: Arc<AtomicUsize>,
+    /// Over the pending batches.
+    key_filter: Arc<KeyFilter>,
     state: Mutex<State>,
-    /// Something may be due.
+    /// Wakes the writer.
     work: Condvar,
-    /// Something was written or failed.
+    /// Wakes callers: a group was written, or the writer failed.
     done: Condvar,
 }
 
 struct State {
-    stack: Stack,
+    batches: PendingBatches,
+    /// Of `batches`.
     bytes: usize,
-    /// When the oldest of the stack came.
+    /// When the oldest of `batches` was pushed.
     since: Instant,
-    /// Batches that were ever taken, and of them those in the engine, and on the disk for sure.
-    taken: u64,
+    /// How many batches were ever pushed, have reached the engine, and have reached the disk.
+    pushed: u64,
     written: u64,
     synced: u64,
-    /// Bytes of those in the engine.
-    batched_bytes: u64,
-    /// Up to where somebody waits for the engine, and for the disk.
-    write_wanted: u64,
-    sync_wanted: u64,
+    /// Bytes of those that have reached the engine.
+    written_bytes: u64,
+    /// How many of them callers wait for to be written, and to be synced.
+    write_requested: u64,
+    sync_requested: u64,
     failure: Option<Fault>,
-    closing: bool,
+    is_closing: bool,
 }
 
 impl Queue {
-    /// A queue before `engine` that holds at most `most_bytes` (and one batch).
-    pub(crate) fn new(engine: Arc<DB>, most_bytes: usize) -> Result<Self, Fault> {
+    /// An empty queue before `engine`, with at most `max_bytes` (and one batch) pending.
+    pub(crate) fn new(engine: Arc<DB>, max_bytes: usize) -> Result<Self, Fault> {
         let state = State {
-            stack: Stack::default(),
+            batches: PendingBatches::default(),
             bytes: 0,
             since: Instant::now(),
-            taken: 0,
+            pushed: 0,
             written: 0,
             synced: 0,
-            batched_bytes: 0,
-            write_wanted: 0,
-            sync_wanted: 0,
+            written_bytes: 0,
+            write_requested: 0,
+            sync_requested: 0,
             failure: None,
-            closing: false,
+            is_closing: false,
         };
         let shared = Arc::new(Shared {
             engine,
-            most_bytes,
-            held_bytes: Arc::default(),
-            marks: Arc::new(Marks::new()),
+            max_bytes,
+            bytes_in_memory: Arc::default(),
+            key_filter: Arc::new(KeyFilter::new()),
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -92,92 +105,101 @@ impl Queue {
         let for_writer = Arc::clone(&shared);
         let writer = std::thread::Builder::new()
             .name("storage writer".to_owned())
-            .spawn(move || for_writer.work())
+            .spawn(move || for_writer.run_writer())
             .map_err(|error| engine_fault("start writer", "all", &error.to_string()))?;
         let writer = Some(writer);
         Ok(Self { shared, writer })
     }
 
-    /// Takes `batch`, to be completed by `later`; readers see all of it when this returns. With
-    /// `durable` it survives a power cut by then.
-    pub(crate) fn push(&self, batch: Batch, later: Later, durable: bool) -> Result<(), Fault> {
-        let mut state = self.room()?;
-        let place = Place {
-            marks: Arc::clone(&self.shared.marks),
-            number: state.taken,
+    /// Makes `batch`, completed by `deferred`, visible to readers and pending; blocks while too much is
+    /// pending. With `durable` it survives a power cut when this returns.
+    pub(crate) fn push(
+        &self,
+        batch: Batch,
+        deferred: DeferredRows,
+        durable: bool,
+    ) -> Result<(), Fault> {
+        let mut state = self.lock_with_room()?;
+        let slot = FilterSlot {
+            filter: Arc::clone(&self.shared.key_filter),
+            number: state.pushed,
         };
-        let batch = Arc::new(Pending::new(batch, later, place, &self.shared.held_bytes));
+        let total = &self.shared.bytes_in_memory;
+        let batch = Arc::new(PendingBatch::new(batch, deferred, slot, total));
         let bytes = batch.bytes();
-        if state.stack.is_empty() {
+        if state.batches.is_empty() {
             state.since = Instant::now();
         }
-        Arc::make_mut(&mut state.stack).push(batch);
+        Arc::make_mut(&mut state.batches).push(batch);
         state.bytes += bytes;
-        state.taken += 1;
-        let own = state.taken;
+        state.pushed += 1;
+        let own = state.pushed;
         if durable {
-            return self.shared.settle(state, own, own);
+            return self.shared.wait_until(state, own, own);
         }
-        // The first one starts the writer's clock.
-        if state.stack.len() == 1 || bytes >= READY_BYTES || state.is_due() {
+        // The first batch starts the writer's clock.
+        if state.batches.len() == 1 || bytes >= READY_BYTES || state.is_due() {
             self.shared.work.notify_one();
         }
         Ok(())
     }
 
-    /// Returns when there is room for a batch.
+    /// Returns when a push would not block.
     pub(crate) fn wait_for_room(&self) -> Result<(), Fault> {
-        self.room().map(drop)
+        self.lock_with_room().map(drop)
     }
 
-    fn room(&self) -> Result<MutexGuard<'_, State>, Fault> {
+    fn lock_with_room(&self) -> Result<MutexGuard<'_, State>, Fault> {
         let is_full = |state: &State| {
-            state.bytes > self.shared.most_bytes || state.stack.len() >= MOST_BATCHES
+            state.bytes > self.shared.max_bytes || state.batches.len() >= MAX_PENDING_BATCHES
         };
         let mut state = self.shared.lock();
         while state.failure.is_none() && is_full(&state) {
             state = self.shared.wait(state);
         }
-        state.fail()?;
+        state.check_failure()?;
         Ok(state)
     }
 
-    /// Returns when the engine has all that was taken; with `durable`, the disk too.
+    /// Returns when the engine has all that was pushed; with `durable`, the disk too.
     pub(crate) fn flush(&self, durable: bool) -> Result<(), Fault> {
         let state = self.shared.lock();
-        let all = state.taken;
+        let all = state.pushed;
         let synced = if durable { all } else { 0 };
-        self.shared.settle(state, all, synced)
+        self.shared.wait_until(state, all, synced)
     }
 
-    /// Bytes of the batches that reached the engine.
-    pub(crate) fn batched_bytes(&self) -> u64 {
-        self.shared.lock().batched_bytes
+    /// Bytes of the batches that have reached the engine.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.shared.lock().written_bytes
     }
 
-    /// The batches that wait now.
-    pub(crate) fn stack(&self) -> Stack {
-        Arc::clone(&self.shared.lock().stack)
+    /// The pending batches.
+    pub(crate) fn batches(&self) -> PendingBatches {
+        Arc::clone(&self.shared.lock().batches)
     }
 
-    /// The batches that wait now, and the engine below them. None wait while snapshots keep more
-    /// in memory than may wait: then the engine has all of them first.
-    pub(crate) fn snapshot(&self) -> (Stack, Moment) {
+    /// The pending batches and a snapshot of the engine below them. While snapshots keep more bytes in
+    /// memory than may be pending, everything is written to the engine first and no batch is kept.
+    pub(crate) fn snapshot(&self) -> (PendingBatches, EngineSnapshot) {
         let shared = &self.shared;
         let mut state = shared.lock();
-        while !state.stack.is_empty() && shared.pinned_bytes(&state) > shared.most_bytes {
-            let all = state.taken;
-            let settled = shared.settle(state, all, 0);
+        while !state.batches.is_empty() && shared.pinned_bytes(&state) > shared.max_bytes {
+            let all = state.pushed;
+            let written = shared.wait_until(state, all, 0);
             state = shared.lock();
-            if settled.is_err() {
-                // Nothing is taken any more, so the stack does not grow.
+            if written.is_err() {
+                // Nothing is accepted any more, so the pending batches do not grow.
                 break;
             }
         }
-        (Arc::clone(&state.stack), Moment::of(&shared.engine))
+        (
+            Arc::clone(&state.batches),
+            EngineSnapshot::new(&shared.engine),
+        )
     }
 
-    /// Bytes of batches that are in the engine and still in memory.
+    /// Bytes of batches that are in the engine and still in memory, because snapshots keep them.
     pub(crate) fn pinned_bytes(&self) -> usize {
         self.shared.pinned_bytes(&self.shared.lock())
     }
@@ -185,36 +207,36 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
+        self.shared.lock().is_closing = true;
         self.shared.work.notify_one();
         if let Some(writer) = self.writer.take() {
-            // A panic there was reported by its own message, and `failure` says so to writers.
+            // A panic of the writer was reported by its own message, and callers got `failure`.
             let _ = writer.join();
         }
     }
 }
 
 impl Shared {
-    /// Asks for batches up to `written` and `synced`, and waits for it.
-    fn settle(
+    /// Requests the first `written` batches to be written and the first `synced` to be synced, and waits.
+    fn wait_until(
         &self,
         mut state: MutexGuard<'_, State>,
         written: u64,
         synced: u64,
     ) -> Result<(), Fault> {
-        state.write_wanted = state.write_wanted.max(written);
-        state.sync_wanted = state.sync_wanted.max(synced);
+        state.write_requested = state.write_requested.max(written);
+        state.sync_requested = state.sync_requested.max(synced);
         self.work.notify_one();
         while state.written < written || state.synced < synced {
-            state.fail()?;
+            state.check_failure()?;
             state = self.wait(state);
         }
         Ok(())
     }
 
     fn pinned_bytes(&self, state: &State) -> usize {
-        let held = self.held_bytes.load(Ordering::Relaxed);
-        held.saturating_sub(state.bytes)
+        let in_memory = self.bytes_in_memory.load(Ordering::Relaxed);
+        in_memory.saturating_sub(state.bytes)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -227,23 +249,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer's thread.
-    fn work(&self) {
-        let _ended = Ended(self);
+    /// The storage writer's loop, until the queue is closing and empty, or a write fails.
+    fn run_writer(&self) {
+        let _guard = WriterGuard(self);
         loop {
             let mut state = self.lock();
             while !state.is_due() {
-                if state.closing {
+                if state.is_closing {
                     return;
                 }
-                if let Some(batch) = state.raw() {
+                if let Some(batch) = state.unindexed() {
                     drop(state);
                     batch.make_ready();
                     state = self.lock();
                     continue;
                 }
                 let rest = GROUP_TIME.saturating_sub(state.since.elapsed());
-                state = match state.stack.is_empty() {
+                state = match state.batches.is_empty() {
                     true => self
                         .work
                         .wait(state)
@@ -254,28 +276,28 @@ impl Shared {
                     }
                 };
             }
-            let group = Arc::clone(&state.stack);
-            let sync = state.sync_wanted > state.synced;
+            let group = Arc::clone(&state.batches);
+            let sync = state.sync_requested > state.synced;
             drop(state);
 
-            let outcome = self.write(&group, sync);
+            let outcome = self.write_group(&group, sync);
 
             if outcome.is_ok() {
-                // While they still count as waiting, so that nobody else has their bits.
-                clear_marks(&group);
+                // Before they leave the pending batches, so that no later batch has their bits yet.
+                clear_filter(&group);
             }
             let mut state = self.lock();
             if let Err(fault) = outcome {
                 state.failure = Some(fault);
                 return;
             }
-            let rest = state.stack[group.len()..].to_vec();
-            state.stack = Arc::new(rest);
+            let rest = state.batches[group.len()..].to_vec();
+            state.batches = Arc::new(rest);
             state.bytes -= group.iter().map(|batch| batch.bytes()).sum::<usize>();
             state.since = Instant::now();
             state.written += group.len() as u64;
             let batches = group.iter().map(|batch| batch.batch());
-            state.batched_bytes += batches.map(|batch| batch.bytes() as u64).sum::<u64>();
+            state.written_bytes += batches.map(|batch| batch.bytes() as u64).sum::<u64>();
             if sync {
                 state.synced = state.written;
             }
@@ -284,52 +306,53 @@ impl Shared {
         }
     }
 
-    /// Writes `group` as one, of each key the last change only.
-    fn write(&self, group: &[Arc<Pending>], sync: bool) -> Result<(), Fault> {
-        let fault = |error: rocksdb::Error| engine_fault("write batch", "all", error.as_ref());
+    /// Writes `group` as one engine batch with the last change of each key; an empty group syncs the log.
+    fn write_group(&self, group: &[Arc<PendingBatch>], sync: bool) -> Result<(), Fault> {
         if group.is_empty() {
+            let fault = |error: rocksdb::Error| engine_fault("write batch", "all", error.as_ref());
             return self.engine.flush_wal(true).map_err(fault);
         }
-        let bytes: usize = group.iter().map(|batch| room(batch.batch())).sum();
-        let mut writes = WriteBatch::with_capacity_bytes(bytes);
-        let families = families(&self.engine);
+        let batches = group.iter().map(|batch| batch.batch());
+        let mut write = EngineWrite::with_room_for(&self.engine, batches);
         for (at, batch) in group.iter().enumerate() {
             batch.make_ready();
-            let later = &group[at + 1..];
+            let newer = &group[at + 1..];
             for (index, change) in (0..).zip(batch.batch().changes()) {
-                if batch.holds(index, later) {
-                    add(&mut writes, &families, change);
+                if batch.is_last_change(index, newer) {
+                    write.add(change);
                 }
             }
         }
-        write(&self.engine, writes, sync).map_err(fault)
+        write.write(sync)
     }
 }
 
 impl State {
-    /// Whether the writer has something to do now.
+    /// Whether the writer has a group to write now.
     fn is_due(&self) -> bool {
-        let wanted = self.write_wanted > self.written || self.sync_wanted > self.synced;
-        let waits = !self.stack.is_empty();
-        let enough = self.stack.len() >= GROUP_BATCHES || self.bytes >= GROUP_BYTES;
-        wanted || waits && (enough || self.closing || self.since.elapsed() >= GROUP_TIME)
+        let is_requested = self.write_requested > self.written || self.sync_requested > self.synced;
+        let is_pending = !self.batches.is_empty();
+        let is_group = self.batches.len() >= GROUP_BATCHES || self.bytes >= GROUP_BYTES;
+        is_requested
+            || is_pending && (is_group || self.is_closing || self.since.elapsed() >= GROUP_TIME)
     }
 
-    /// A batch that is large enough to be made ready before it is due.
-    fn raw(&self) -> Option<Arc<Pending>> {
-        let is_raw = |batch: &&Arc<Pending>| batch.bytes() >= READY_BYTES && batch.is_raw();
-        self.stack.iter().find(is_raw).cloned()
+    /// A large batch that is not indexed yet.
+    fn unindexed(&self) -> Option<Arc<PendingBatch>> {
+        let is_unindexed =
+            |batch: &&Arc<PendingBatch>| batch.bytes() >= READY_BYTES && batch.is_unindexed();
+        self.batches.iter().find(is_unindexed).cloned()
     }
 
-    fn fail(&self) -> Result<(), Fault> {
+    fn check_failure(&self) -> Result<(), Fault> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 }
 
-/// Tells whoever waits that the writer has ended, even by a panic.
-struct Ended<'a>(&'a Shared);
+/// Sets `failure` and wakes all callers when the writer ends, even by a panic.
+struct WriterGuard<'a>(&'a Shared);
 
-impl Drop for Ended<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         let ended = || engine_fault("write batch", "all", "the writer has ended");
@@ -337,40 +360,4 @@ impl Drop for Ended<'_> {
         drop(state);
         self.0.done.notify_all();
     }
-}
-
-/// Bytes that the engine needs for `batch`: 16 a row cover its own lengths and tags.
-fn room(batch: &Batch) -> usize {
-    batch.bytes() + 16 * batch.len() + 16
-}
-
-type Families<'a> = [&'a rocksdb::ColumnFamily; Segment::ALL.len()];
-
-fn families(engine: &DB) -> Families<'_> {
-    Segment::ALL.map(|segment| crate::database::family(engine, segment))
-}
-
-fn add(writes: &mut WriteBatch, families: &Families<'_>, (segment, key, value): ChangeRef<'_>) {
-    let family = families[segment as usize];
-    match value {
-        Some(value) => writes.put_cf(family, key, value),
-        None => writes.delete_cf(family, key),
-    }
-}
-
-fn write(engine: &DB, writes: WriteBatch, sync: bool) -> Result<(), rocksdb::Error> {
-    let mut options = WriteOptions::default();
-    options.set_sync(sync);
-    engine.write_opt(writes, &options)
-}
-
-/// Writes `batch` at once, past any queue.
-pub(crate) fn write_now(engine: &DB, batch: &Batch) -> Result<(), Fault> {
-    let mut writes = WriteBatch::with_capacity_bytes(room(batch));
-    let families = families(engine);
-    batch
-        .changes()
-        .for_each(|change| add(&mut writes, &families, change));
-    let written = write(engine, writes, false);
-    written.map_err(|error| engine_fault("write batch", "all", error.as_ref()))
 }

@@ -1,8 +1,8 @@
-//! Reading: single values and ranges, of now or of a moment.
+//! Reads of single values and of ranges: pending batches first, then the engine, now or at a snapshot.
 
 use crate::Segment;
-use crate::database::{engine_fault, family};
-use crate::pending::{Found, Pending, find, find_range};
+use crate::engine::{engine_fault, family};
+use crate::pending::{PendingBatch, PendingRows, find, find_range};
 use niwaki_primitives::Fault;
 use rocksdb::{DB, DBRawIterator, ReadOptions};
 use std::iter::Peekable;
@@ -12,57 +12,62 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A key and its value.
 pub type Row = (Box<[u8]>, Box<[u8]>);
 
-/// Accounts and slots that were asked of engines, in the whole process.
-pub(crate) struct Asked(AtomicU32);
+/// Decides whether a point read puts the block it reads into the engine's block cache.
+pub(crate) struct FillCachePolicy {
+    /// Reads of accounts and slots so far.
+    reads: AtomicU32,
+}
 
-static ASKED: Asked = Asked::new();
+/// One for the whole process.
+static FILL_CACHE: FillCachePolicy = FillCachePolicy::new();
 
-impl Asked {
+impl FillCachePolicy {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self {
+            reads: AtomicU32::new(0),
+        }
     }
 
-    /// Whether the engine is to keep what it reads for the next row of `segment` that is asked for:
-    /// of accounts and slots at first always, so that indices and filters come into memory, then
-    /// one time in eight. By their hashes these have no neighbours worth keeping, and whoever asks
-    /// keeps the row itself; to keep its block takes longer than to read it again from the system's
-    /// cache. What is asked for often is kept all the same.
-    pub(crate) fn is_to_keep(&self, segment: Segment) -> bool {
+    /// Whether the next read of a row of `segment` fills the cache. Accounts and slots do the first 2^14 times,
+    /// which brings indices and filters into memory, then one time in eight. They are keyed by hash, so
+    /// the other rows of a block are of no use, and the state caches the row itself; to cache the block takes
+    /// longer than to read it again from the system's page cache. Rows that are read often end up cached
+    /// all the same.
+    pub(crate) fn should_fill_cache(&self, segment: Segment) -> bool {
         const ALWAYS_AT_FIRST: u32 = 1 << 14;
         if !matches!(segment, Segment::Accounts | Segment::Slots) {
             return true;
         }
-        // A tally: no other memory hangs on it. After 2^32 it is at first again.
-        let asked = self.0.fetch_add(1, Ordering::Relaxed);
-        // Scattered, so that no rhythm of the caller's leaves some rows out for ever.
-        asked < ALWAYS_AT_FIRST || asked.wrapping_mul(0x9e37_79b1) >> 29 == 0
+        // A tally that publishes no other memory. After 2^32 reads it begins again.
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        // Scattered by a multiplication, so that no rhythm of the caller leaves some rows out for ever.
+        reads < ALWAYS_AT_FIRST || reads.wrapping_mul(0x9e37_79b1) >> 29 == 0
     }
 }
 
-/// The database now or at a moment.
+/// The database now, or at a snapshot.
 pub(crate) struct Reader<'a, 'b> {
     pub(crate) engine: &'a DB,
-    /// The batches above what the engine has.
-    pub(crate) waiting: &'b [Arc<Pending>],
-    pub(crate) moment: Option<&'b rocksdb::Snapshot<'a>>,
+    pub(crate) pending: &'b [Arc<PendingBatch>],
+    pub(crate) snapshot: Option<&'b rocksdb::Snapshot<'a>>,
 }
 
 impl<'a> Reader<'a, '_> {
     fn options(&self) -> ReadOptions {
         let mut options = ReadOptions::default();
-        if let Some(moment) = self.moment {
-            options.set_snapshot(moment);
+        if let Some(snapshot) = self.snapshot {
+            options.set_snapshot(snapshot);
         }
         options
     }
 
     pub(crate) fn get(&self, segment: Segment, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        if let Some(value) = find(self.waiting, segment, key) {
+        if let Some(value) = find(self.pending, segment, key) {
             return Ok(value.map(<[u8]>::to_vec));
         }
         let family = family(self.engine, segment);
         let mut options = self.options();
-        options.fill_cache(ASKED.is_to_keep(segment));
+        options.fill_cache(FILL_CACHE.should_fill_cache(segment));
         self.engine
             .get_cf_opt(family, key, &options)
             .map_err(|error| engine_fault("read", segment.name(), error.as_ref()))
@@ -82,14 +87,14 @@ impl<'a> Reader<'a, '_> {
         let fault = |error: rocksdb::Error| engine_fault("read", segment.name(), error.as_ref());
         let values = values.into_iter().zip(keys);
         values
-            .map(|(value, key)| match find(self.waiting, segment, key) {
-                Some(waiting) => Ok(waiting.map(<[u8]>::to_vec)),
+            .map(|(value, key)| match find(self.pending, segment, key) {
+                Some(pending) => Ok(pending.map(<[u8]>::to_vec)),
                 None => value.map(owned).map_err(fault),
             })
             .collect()
     }
 
-    pub(crate) fn range(self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'a> {
+    pub(crate) fn range(self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> RowIter<'a> {
         let mut options = self.options();
         if let Some(to) = to {
             options.set_iterate_upper_bound(to);
@@ -97,15 +102,15 @@ impl<'a> Reader<'a, '_> {
         let family = family(self.engine, segment);
         let mut rows = self.engine.raw_iterator_cf_opt(family, options);
         rows.seek(from);
-        let waiting = find_range(self.waiting, segment, from, to);
-        Rows {
+        let pending = find_range(self.pending, segment, from, to);
+        RowIter {
             rows,
-            waiting: waiting.into_iter().peekable(),
+            pending: pending.into_iter().peekable(),
             segment,
         }
     }
 
-    pub(crate) fn prefix(self, segment: Segment, prefix: &[u8]) -> Rows<'a> {
+    pub(crate) fn prefix(self, segment: Segment, prefix: &[u8]) -> RowIter<'a> {
         self.range(segment, prefix, successor(prefix).as_deref())
     }
 }
@@ -122,16 +127,16 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Rows of one segment in key order.
-pub struct Rows<'a> {
+/// RowIter of one segment in key order.
+pub struct RowIter<'a> {
     rows: DBRawIterator<'a>,
-    /// What waits above the engine's rows.
-    waiting: Peekable<<Found as IntoIterator>::IntoIter>,
+    /// Rows of pending batches, which shadow those of the engine.
+    pending: Peekable<<PendingRows as IntoIterator>::IntoIter>,
     segment: Segment,
 }
 
-impl Rows<'_> {
-    fn take_stored(&mut self) -> Option<Result<Row, Fault>> {
+impl RowIter<'_> {
+    fn next_stored(&mut self) -> Option<Result<Row, Fault>> {
         let Some((key, value)) = self.rows.item() else {
             let error = self.rows.status().err()?;
             return Some(Err(engine_fault(
@@ -146,23 +151,23 @@ impl Rows<'_> {
     }
 }
 
-impl Iterator for Rows<'_> {
+impl Iterator for RowIter<'_> {
     type Item = Result<Row, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some((key, _)) = self.waiting.peek() else {
-                return self.take_stored();
+            let Some((key, _)) = self.pending.peek() else {
+                return self.next_stored();
             };
             match self.rows.key() {
-                Some(stored) if stored < &key[..] => return self.take_stored(),
+                Some(stored) if stored < &key[..] => return self.next_stored(),
                 Some(stored) if stored == &key[..] => self.rows.next(),
                 Some(_) => {}
-                // Perhaps not the end but a failure.
-                None if self.rows.status().is_err() => return self.take_stored(),
+                // No row may mean the end or a failure.
+                None if self.rows.status().is_err() => return self.next_stored(),
                 None => {}
             }
-            if let Some((key, Some(value))) = self.waiting.next() {
+            if let Some((key, Some(value))) = self.pending.next() {
                 return Some(Ok((key, value)));
             }
         }

@@ -1,6 +1,6 @@
 //! The segments: what kinds of rows there are.
 
-/// One key space. Each is a column family of its own; FORMAT.md gives keys and values.
+/// One key space: a column family. FORMAT.md gives keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Segment {
@@ -93,7 +93,7 @@ impl Segment {
         }
     }
 
-    /// Whether values are worth compressing: texts, lists and sparse bits are, hashes and short numbers not.
+    /// Whether values are worth compressing: texts, lists and sparse bits are, hashes and short numbers are not.
     pub(crate) const fn is_compressed(self) -> bool {
         matches!(
             self,
@@ -107,8 +107,8 @@ impl Segment {
         )
     }
 
-    /// Whether single rows are asked for, which may not be there. Histories are only searched for
-    /// the first row from a key on.
+    /// Whether single rows are read by key, so that a filter pays. Histories are only searched for the first row from a
+    /// key on.
     pub(crate) const fn is_read_by_key(self) -> bool {
         !matches!(
             self,
@@ -119,7 +119,7 @@ impl Segment {
         )
     }
 
-    /// Whether it holds values or inner nodes of the head's state.
+    /// Whether its rows are values or inner nodes of the head's state.
     pub(crate) const fn is_state(self) -> bool {
         matches!(
             self,
@@ -127,8 +127,8 @@ impl Segment {
         )
     }
 
-    /// Bytes that a read of one row brings into memory: few where rows are short and scattered,
-    /// more where many together compress better.
+    /// Bytes that a read of one row brings into memory: few where rows are short and scattered, more where larger
+    /// blocks compress better.
     pub(crate) const fn block_bytes(self) -> usize {
         if self.is_compressed() {
             16 << 10

@@ -1,37 +1,36 @@
-//! All segments as they were at one moment, for as long as anybody wants.
+//! All segments as they were at one moment, for as long as the snapshot lives.
 //!
-//! A snapshot holds on to the engine, not to the database: closing the database writes what waits
-//! and stops its writer, and the engine goes with the last snapshot.
+//! A snapshot keeps the engine open, not the database: closing the database writes what is pending and
+//! stops the storage writer, and the engine closes with the last snapshot.
 
-use crate::pending::Stack;
+use crate::pending::PendingBatches;
 use crate::read::Reader;
-use crate::{Rows, Segment};
+use crate::{RowIter, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::DB;
 use std::fmt;
 use std::sync::Arc;
 
-/// All segments as they were at one moment. Cheap to clone: the clones share the moment, which is
-/// given back when the last of them is dropped.
+/// All segments as they were at one moment. Clones are cheap and share one engine snapshot, which is
+/// released when the last of them is dropped.
 ///
-/// While it lives the engine keeps the rows of that moment, so what is overwritten takes room on
-/// the disk until then. In memory it keeps the batches that had not reached the engine, and of all
-/// snapshots together they are bounded; see [`Database::snapshot`](crate::Database::snapshot). When
-/// the database is closed before it, the files stay open and the data path in use.
+/// Until then the engine keeps rows that were overwritten since, on disk. In memory a snapshot keeps the
+/// batches that were pending; for all snapshots together their bytes are bounded, see
+/// [`Database::snapshot`](crate::Database::snapshot). When the database is closed first, its files stay open
+/// and the data path in use.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// What waited above the engine's moment.
-    waiting: Stack,
-    moment: Moment,
+    pending: PendingBatches,
+    engine: EngineSnapshot,
 }
 
 impl Snapshot {
-    pub(crate) fn new(waiting: Stack, moment: Moment) -> Self {
-        let shared = Arc::new(Shared { waiting, moment });
+    pub(crate) fn new(pending: PendingBatches, engine: EngineSnapshot) -> Self {
+        let shared = Arc::new(Shared { pending, engine });
         Self { shared }
     }
 
@@ -56,21 +55,21 @@ impl Snapshot {
     }
 
     /// The rows with keys from `from` on, in key order, up to and without `to`.
-    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> Rows<'_> {
+    pub fn range(&self, segment: Segment, from: &[u8], to: Option<&[u8]>) -> RowIter<'_> {
         self.reader().range(segment, from, to)
     }
 
     /// The rows whose keys begin with `prefix`, in key order.
-    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> Rows<'_> {
+    pub fn prefix(&self, segment: Segment, prefix: &[u8]) -> RowIter<'_> {
         self.reader().prefix(segment, prefix)
     }
 
     fn reader(&self) -> Reader<'_, '_> {
-        let Shared { waiting, moment } = &*self.shared;
+        let Shared { pending, engine } = &*self.shared;
         Reader {
-            engine: &moment.engine,
-            waiting,
-            moment: Some(&moment.taken),
+            engine: &engine.engine,
+            pending,
+            snapshot: Some(&engine.snapshot),
         }
     }
 }
@@ -78,33 +77,33 @@ impl Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("path", &self.shared.moment.engine.path())
-            .field("waiting", &self.shared.waiting.len())
+            .field("path", &self.shared.engine.engine.path())
+            .field("pending", &self.shared.pending.len())
             .finish_non_exhaustive()
     }
 }
 
-/// A moment of the engine, which is not closed while this lives.
-pub(crate) struct Moment {
-    /// Given back to the engine when it is dropped, so it stands before the engine: fields are
-    /// dropped in their order.
-    taken: rocksdb::Snapshot<'static>,
+/// A snapshot of the engine, which stays open while this lives.
+pub(crate) struct EngineSnapshot {
+    /// Released to the engine when it is dropped, so it is declared before the engine: fields are dropped
+    /// in order of declaration.
+    snapshot: rocksdb::Snapshot<'static>,
     engine: Arc<DB>,
 }
 
-impl Moment {
-    /// The present one of `engine`.
+impl EngineSnapshot {
+    /// The present state of `engine`.
     #[expect(
         unsafe_code,
-        reason = "the crate's snapshot borrows its engine; here it stands beside it"
+        reason = "the crate's snapshot borrows its engine; here one struct owns both"
     )]
-    pub(crate) fn of(engine: &Arc<DB>) -> Self {
+    pub(crate) fn new(engine: &Arc<DB>) -> Self {
         let engine = Arc::clone(engine);
-        // SAFETY: the reference is used by `taken` only, which never leaves this struct but behind a
-        // borrow of it. The `Arc` beside keeps the engine where it is, is never taken out, and is
-        // dropped after `taken`; nobody has a `&mut` to what an `Arc` that is shared points to.
+        // SAFETY: the reference is used by `snapshot` only, which never leaves this struct but behind a
+        // borrow of it. The `Arc` next to it keeps the engine at its address, is never moved out, and is
+        // dropped after `snapshot`; no `&mut` to the target of a shared `Arc` exists.
         let lasting: &'static DB = unsafe { &*Arc::as_ptr(&engine) };
-        let taken = lasting.snapshot();
-        Self { taken, engine }
+        let snapshot = lasting.snapshot();
+        Self { snapshot, engine }
     }
 }

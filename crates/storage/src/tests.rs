@@ -20,7 +20,7 @@ fn put(segment: Segment, key: &[u8], value: &[u8]) -> Batch {
     batch
 }
 
-fn keys(rows: crate::Rows<'_>) -> Vec<Vec<u8>> {
+fn keys(rows: crate::RowIter<'_>) -> Vec<Vec<u8>> {
     rows.map(|row| row.unwrap().0.to_vec()).collect()
 }
 
@@ -40,7 +40,7 @@ fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_later_change_in_a_batch_holds_and_segments_do_not_mix() {
+fn the_last_change_of_a_key_counts_and_segments_are_separate() {
     let database = Database::in_memory().unwrap();
     let mut batch = put(Segment::Accounts, b"a", b"1");
     batch.put(Segment::Slots, b"a", b"2");
@@ -64,7 +64,7 @@ fn a_later_change_in_a_batch_holds_and_segments_do_not_mix() {
 }
 
 #[test]
-fn ranges_and_prefixes_come_in_key_order_and_end_where_told() {
+fn ranges_and_prefixes_are_in_key_order_and_end_before_their_bound() {
     let database = Database::in_memory().unwrap();
     let mut batch = Batch::new();
     for key in [
@@ -113,7 +113,7 @@ fn a_snapshot_does_not_see_later_writes() {
 }
 
 #[test]
-fn written_batches_are_there_after_closing_without_a_sync() {
+fn batches_written_without_a_sync_survive_closing() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..5_u8 {
         let database = open(dir.path());
@@ -140,7 +140,7 @@ fn written_batches_are_there_after_closing_without_a_sync() {
 }
 
 #[test]
-fn a_torn_last_write_loses_that_batch_whole_and_no_other() {
+fn a_log_cut_in_its_last_batch_loses_exactly_that_batch() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
     for at in 0..3_u8 {
@@ -179,7 +179,7 @@ fn a_second_opening_is_refused_and_names_the_path() {
 }
 
 #[test]
-fn another_schema_is_refused_and_nothing_touched() {
+fn another_schema_is_refused_and_no_file_is_touched() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
     let next = SCHEMA_VERSION + 1;
@@ -198,7 +198,7 @@ fn another_schema_is_refused_and_nothing_touched() {
 }
 
 #[test]
-fn a_foreign_directory_is_refused_and_nothing_touched() {
+fn a_foreign_directory_is_refused_and_no_file_is_touched() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("database")).unwrap();
     fs::write(dir.path().join("database/CURRENT"), "MANIFEST-000001\n").unwrap();
@@ -229,7 +229,7 @@ fn a_path_that_is_a_file_is_an_io_fault_that_names_it() {
 }
 
 #[test]
-fn ingested_rows_are_there_as_if_written_and_survive_closing() {
+fn ingested_rows_read_like_written_ones_and_survive_closing() {
     let dir = tempfile::tempdir().unwrap();
     for database in [open(dir.path()), Database::in_memory().unwrap()] {
         let mut batch = Batch::new();
@@ -252,13 +252,13 @@ fn ingested_rows_are_there_as_if_written_and_survive_closing() {
     }
     let database = open(dir.path());
     assert_eq!(keys(database.prefix(Segment::Slots, &[])), [b"a", b"b"]);
-    database.remove_aside().unwrap();
-    database.remove_aside().unwrap();
+    database.remove_staging_dir().unwrap();
+    database.remove_staging_dir().unwrap();
     assert!(!dir.path().join("loading").exists());
 }
 
 #[test]
-fn a_cleared_segment_has_no_rows_and_the_others_keep_theirs() {
+fn clearing_a_segment_removes_only_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
     for key in [b"a", b"b"] {
@@ -274,9 +274,9 @@ fn a_cleared_segment_has_no_rows_and_the_others_keep_theirs() {
 }
 
 #[test]
-fn a_full_disk_says_what_to_do() {
+fn the_fault_of_a_full_disk_says_to_free_space() {
     let text = "IO error: No space left on device: While appending to file";
-    let fault = crate::database::engine_fault("write batch", "all", text);
+    let fault = crate::engine::engine_fault("write batch", "all", text);
     assert!(fault.to_string().contains("free some space"), "{fault}");
 }
 
@@ -296,7 +296,7 @@ fn a_hundred_databases_in_memory_open_at_once() {
 }
 
 #[test]
-fn a_database_whose_current_file_is_gone_is_not_begun_anew() {
+fn a_database_without_its_current_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
     database

@@ -1,81 +1,92 @@
-//! Threads that stay from block to block, and work beside whoever calls them.
+//! Worker threads that live from block to block and work in parallel with their caller.
 //!
-//! To start a thread takes longer than much of what a block gives it to do. And a thread that is
-//! started or woken may be put on the processor of whoever does that, although another one has
-//! nothing to do: where processors are virtual, one that has halted does not count as idle. There it
-//! waits for milliseconds, until the system evens out the load. So a crew that is called may not run
-//! on the caller's processor, until it does.
+//! To start a thread takes longer than much of the work that a block has for it, so each purpose has a
+//! [`WorkerPool`] whose threads sleep between blocks. A pool is a rayon pool with one thing added. The kernel may
+//! put a thread that is woken on the CPU of the thread that woke it, although another CPU is idle: on virtual
+//! machines a halted CPU does not count as idle. The worker then waits for milliseconds until the kernel
+//! balances the load. So a worker may not run on its caller's CPU until it has begun:
+//!
+//! ```text
+//! caller on CPU 0: spawn --> affinity of idle workers: all CPUs but 0 --> wake
+//! worker on CPU 1: begins --> affinity: all CPUs that the caller may use --> work
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `affinity` | CPU affinity of the workers, on Linux |
+//! | `affinity_noop` | the same where affinity can't be set: does nothing |
+//! | `cpu_load` | how many CPUs are idle |
 
-mod load;
-#[cfg_attr(not(target_os = "linux"), path = "anywhere.rs")]
-mod place;
+#[cfg_attr(not(target_os = "linux"), path = "affinity_noop.rs")]
+mod affinity;
+mod cpu_load;
 
-pub use load::free_processors;
-use place::{Place, Places};
+use affinity::{CallerCpus, WorkerAffinity};
+pub use cpu_load::free_processors;
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Crews by what they do and how many threads they have.
-static CREWS: Mutex<BTreeMap<(&str, usize), Arc<Crew>>> = Mutex::new(BTreeMap::new());
+/// All pools, by purpose and number of threads.
+static POOLS: Mutex<BTreeMap<(&str, usize), Arc<WorkerPool>>> = Mutex::new(BTreeMap::new());
 
-/// Threads for one purpose.
+/// Worker threads for one purpose.
 #[derive(Debug)]
-pub struct Crew {
+pub struct WorkerPool {
     pool: ThreadPool,
-    places: Arc<Places>,
+    affinity: Arc<WorkerAffinity>,
 }
 
-/// The number of the calling thread in its crew, or in another pool of the same kind.
-pub fn number() -> Option<usize> {
+/// The index of the calling thread in its pool, or in another rayon pool; `None` if it is no worker.
+pub fn worker_index() -> Option<usize> {
     rayon_core::current_thread_index()
 }
 
-/// What a crew does while whoever called it waits.
+/// Spawns work that may borrow from the caller, which waits for it; see [`WorkerPool::scope`].
 #[expect(missing_debug_implementations, reason = "a scope of the pool")]
-pub struct Beside<'a, 's> {
-    crew: &'a Crew,
+pub struct Scope<'a, 's> {
+    workers: &'a WorkerPool,
     scope: &'a rayon_core::Scope<'s>,
 }
 
-impl Crew {
-    /// So many threads, named after their purpose, always the same ones; `None` for none, or if the
-    /// system gives none. A crew of more threads than there is work would keep processors from who
-    /// has some.
-    pub fn of(purpose: &'static str, threads: usize) -> Option<Arc<Self>> {
+impl WorkerPool {
+    /// The pool for this purpose with this many threads, which are named after the purpose: the same pool at
+    /// every call. `None` for no threads, or if the system gives none. A pool with more threads than it has
+    /// work would keep CPUs from threads that have some.
+    pub fn named(purpose: &'static str, threads: usize) -> Option<Arc<Self>> {
         if threads == 0 {
             return None;
         }
-        let mut crews = CREWS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(crew) = crews.get(&(purpose, threads)) {
-            return Some(Arc::clone(crew));
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(workers) = pools.get(&(purpose, threads)) {
+            return Some(Arc::clone(workers));
         }
-        let places = Arc::new(Places::default());
-        let own = Arc::clone(&places);
+        let affinity = Arc::new(WorkerAffinity::default());
+        let own = Arc::clone(&affinity);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(move |number| format!("{purpose}-{number}"))
             .start_handler(move |_| own.add_this_thread())
-            // What panics by itself has nobody to tell: whoever misses its work does it again.
+            // Work without a scope has no caller to panic: one that misses its result does the work again.
             .panic_handler(drop);
         let pool = pool.build().ok()?;
-        let crew = Arc::new(Self { pool, places });
-        crews.insert((purpose, threads), Arc::clone(&crew));
-        Some(crew)
+        let workers = Arc::new(Self { pool, affinity });
+        pools.insert((purpose, threads), Arc::clone(&workers));
+        Some(workers)
     }
 
-    /// Does `work` on this thread, and waits until all that it has called the crew for is done, also if
-    /// others have called it before. Not for a thread of the same crew.
+    /// Runs `work` on this thread, then waits until everything that it has spawned is done, also behind work
+    /// that others have spawned before. Must not be called by a worker of the same pool.
     ///
     /// # Panics
-    /// If any of that panics, or `work`.
-    pub fn scope<'s, T>(&self, work: impl FnOnce(&Beside<'_, 's>) -> T) -> T {
-        let crew = self;
+    /// If `work` or anything that it has spawned panics.
+    pub fn scope<'s, T>(&self, work: impl FnOnce(&Scope<'_, 's>) -> T) -> T {
+        let workers = self;
         self.pool
-            .in_place_scope(|scope| work(&Beside { crew, scope }))
+            .in_place_scope(|scope| work(&Scope { workers, scope }))
     }
 
-    /// Does `here` on this thread and `there` on one of the crew, and waits as [`Crew::scope`] does.
+    /// Runs `here` on this thread and `there` on a worker, and waits for both as [`WorkerPool::scope`] does.
     ///
     /// # Panics
     /// If one of them does.
@@ -84,68 +95,71 @@ impl Crew {
         there: impl FnOnce() -> A + Send,
         here: impl FnOnce() -> B,
     ) -> (A, B) {
-        let mut given = None;
+        let mut result = None;
         let own = self.pool.in_place_scope(|scope| {
-            let (given, place) = (&mut given, self.places.send_away());
+            let (result, cpus) = (&mut result, self.affinity.keep_off_this_cpu());
             scope.spawn(move |_| {
-                let _at_work = self.places.begin(place);
-                *given = Some(there());
+                let _busy = self.affinity.begin(cpus);
+                *result = Some(there());
             });
             here()
         });
-        (given.expect("the scope has waited for it"), own)
+        (result.expect("the scope has waited for it"), own)
     }
 
-    /// Has one thread do `work`, which nobody waits for.
-    pub fn begin(&self, work: impl FnOnce() + Send + 'static) {
-        let (places, place) = (Arc::clone(&self.places), self.places.send_away());
+    /// Runs `work` on one worker; the caller does not wait for it.
+    pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        let (affinity, cpus) = (
+            Arc::clone(&self.affinity),
+            self.affinity.keep_off_this_cpu(),
+        );
         self.pool.spawn(move || {
-            let _at_work = places.begin(place);
+            let _busy = affinity.begin(cpus);
             work();
         });
     }
 
-    /// Has as many threads do `work`, which nobody waits for.
-    pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 'static) {
-        for work in jobs(&self.places, threads, work) {
+    /// Runs `work` on this many workers; the caller does not wait for them.
+    pub fn spawn_many(&self, threads: usize, work: impl FnOnce() + Clone + Send + 'static) {
+        for work in jobs(&self.affinity, threads, work) {
             self.pool.spawn(work);
         }
     }
 }
 
-/// `work`, so many times, for threads that begin on other processors than this.
+/// `work`, this many times, for workers that begin on other CPUs than this one.
 fn jobs<'s>(
-    places: &Arc<Places>,
+    affinity: &Arc<WorkerAffinity>,
     threads: usize,
     work: impl FnOnce() + Clone + Send + 's,
 ) -> impl Iterator<Item = impl FnOnce() + Send + 's> {
-    let place = match threads {
-        0 => Place::default(),
-        _ => places.send_away(),
+    let cpus = match threads {
+        0 => CallerCpus::default(),
+        _ => affinity.keep_off_this_cpu(),
     };
     (0..threads).map(move |_| {
-        let (places, work) = (Arc::clone(places), work.clone());
+        let (affinity, work) = (Arc::clone(affinity), work.clone());
         move || {
-            let _at_work = places.begin(place);
+            let _busy = affinity.begin(cpus);
             work();
         }
     })
 }
 
-impl<'s> Beside<'_, 's> {
-    /// Has one thread do `work`.
-    pub fn begin(&self, work: impl FnOnce() + Send + 's) {
-        let places = Arc::clone(&self.crew.places);
-        let place = places.send_away();
+impl<'s> Scope<'_, 's> {
+    /// Runs `work` on one worker.
+    pub fn spawn(&self, work: impl FnOnce() + Send + 's) {
+        let affinity = Arc::clone(&self.workers.affinity);
+        let cpus = affinity.keep_off_this_cpu();
         self.scope.spawn(move |_| {
-            let _at_work = places.begin(place);
+            let _busy = affinity.begin(cpus);
             work();
         });
     }
 
-    /// Has as many threads do `work`.
-    pub fn call(&self, threads: usize, work: impl FnOnce() + Clone + Send + 's) {
-        for work in jobs(&self.crew.places, threads, work) {
+    /// Runs `work` on this many workers.
+    pub fn spawn_many(&self, threads: usize, work: impl FnOnce() + Clone + Send + 's) {
+        for work in jobs(&self.workers.affinity, threads, work) {
             self.scope.spawn(|_| work());
         }
     }
@@ -159,57 +173,60 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_scope_ends_when_all_that_was_called_is_done() {
-        let crew = Crew::of("scope", 3).unwrap();
-        assert_eq!(number(), None);
+    fn a_scope_waits_for_all_250_spawned_jobs() {
+        let pool = WorkerPool::named("scope", 3).unwrap();
+        assert_eq!(worker_index(), None);
         let (caller, done) = (std::thread::current().id(), AtomicUsize::new(0));
         for round in 1..=50 {
-            let given = crew.scope(|beside| {
-                beside.call(5, || {
+            let result = pool.scope(|scope| {
+                scope.spawn_many(5, || {
                     assert_ne!(std::thread::current().id(), caller);
-                    assert!(number().is_some_and(|number| number < 3));
+                    assert!(worker_index().is_some_and(|number| number < 3));
                     done.fetch_add(1, Ordering::Relaxed);
                 });
                 round
             });
-            assert_eq!(given, round);
+            assert_eq!(result, round);
             assert_eq!(done.load(Ordering::Relaxed), 5 * round);
         }
     }
 
     #[test]
-    fn both_sides_of_a_join_give_what_they_give() {
-        let crew = Crew::of("join", 1).unwrap();
+    fn join_returns_both_results_and_passes_panics_on() {
+        let pool = WorkerPool::named("join", 1).unwrap();
         let mut own = Vec::new();
         let here = || {
             own.push(1);
             own.len()
         };
         let there = || String::from("there");
-        assert_eq!(crew.join(there, here), (String::from("there"), 1));
+        assert_eq!(pool.join(there, here), (String::from("there"), 1));
         let fails = || -> () { panic!("as it should") };
-        assert!(catch_unwind(AssertUnwindSafe(|| crew.join(fails, || ()))).is_err());
-        assert!(catch_unwind(AssertUnwindSafe(|| crew.join(|| (), fails))).is_err());
-        assert_eq!(crew.join(|| 1, || 2), (1, 2));
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.join(fails, || ()))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.join(|| (), fails))).is_err());
+        assert_eq!(pool.join(|| 1, || 2), (1, 2));
     }
 
     #[test]
-    fn the_same_crew_comes_for_the_same_purpose_and_number() {
-        let first = Crew::of("same", 2).unwrap();
-        assert!(Arc::ptr_eq(&first, &Crew::of("same", 2).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &Crew::of("same", 1).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &Crew::of("other", 2).unwrap()));
-        assert!(Crew::of("same", 0).is_none());
+    fn a_pool_is_shared_by_purpose_and_number_of_threads() {
+        let first = WorkerPool::named("same", 2).unwrap();
+        assert!(Arc::ptr_eq(&first, &WorkerPool::named("same", 2).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &WorkerPool::named("same", 1).unwrap()));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &WorkerPool::named("other", 2).unwrap()
+        ));
+        assert!(WorkerPool::named("same", 0).is_none());
     }
 
     #[test]
-    fn a_panic_comes_to_who_waits_and_the_crew_goes_on() {
-        let crew = Crew::of("panics", 1).unwrap();
-        let scope = || crew.scope(|beside| beside.call(1, || panic!("as it should")));
+    fn a_panic_reaches_the_waiting_caller_and_the_pool_stays_usable() {
+        let pool = WorkerPool::named("panics", 1).unwrap();
+        let scope = || pool.scope(|scope| scope.spawn_many(1, || panic!("as it should")));
         assert!(catch_unwind(AssertUnwindSafe(scope)).is_err());
-        crew.call(1, || panic!("nobody hears of it"));
+        pool.spawn_many(1, || panic!("no caller waits for it"));
         let (sender, receiver) = channel();
-        crew.call(2, move || sender.send(()).unwrap());
+        pool.spawn_many(2, move || sender.send(()).unwrap());
         assert_eq!(receiver.iter().count(), 2);
     }
 }

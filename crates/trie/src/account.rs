@@ -1,4 +1,4 @@
-//! What the leaves of the two kinds of state trie hold.
+//! The values of the leaves: of the account trie and of a storage trie.
 
 use alloy_primitives::{B256, U256};
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
@@ -39,7 +39,7 @@ impl TrieAccount {
         }
     }
 
-    /// The RLP that stands in the leaf.
+    /// The RLP in the leaf.
     pub fn to_leaf(&self) -> Vec<u8> {
         alloy_rlp::encode(self)
     }

@@ -1,5 +1,13 @@
-//! The branch node, and what a parent holds of a child: its reference, and the node itself where
-//! it is in memory.
+//! The branch node, and what a parent has of a child: its reference, and the node itself if it is in memory.
+//!
+//! A branch is stored as its row: the RLP that is hashed, with two bytes in front that say which children are leaves.
+//! So a branch is encoded by copying, and changing a child overwrites 32 bytes in place:
+//!
+//! ```text
+//! row:  8001 | f8 91 | a0 <hash 0> | 80 | a0 <hash 2> | ... | 80
+//!       ^leaf mask     ^child 0      ^absent                  ^value
+//!       (children 0 and 15 are leaves)
+//! ```
 
 use crate::node::{encode_string, list_header};
 use crate::{Extension, InlineNode, Node, NodeRef, Path};
@@ -7,31 +15,31 @@ use alloy_primitives::B256;
 use alloy_rlp::Header;
 use std::ops::Range;
 
-/// A child as its parent holds it.
+/// A child as its parent has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Child {
-    /// How the parent names it.
+    /// How the parent refers to it.
     pub reference: NodeRef,
-    /// The node, if it is in memory. Only inner nodes that are named by their hash are kept so.
-    pub(crate) held: Option<Held>,
+    /// The node, if it is in memory. Only inner nodes with a hash reference are cached.
+    pub(crate) cached: Option<CachedNode>,
 }
 
 impl From<NodeRef> for Child {
     fn from(reference: NodeRef) -> Self {
-        let held = None;
-        Self { reference, held }
+        let cached = None;
+        Self { reference, cached }
     }
 }
 
 /// An inner node in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum CachedNode {
     Extension(Box<Extension>),
     Branch(Box<Branch>),
 }
 
-impl Held {
-    /// Holds an inner node, or gives back path and value of a leaf.
+impl CachedNode {
+    /// An inner node, or the path and value of a leaf.
     pub(crate) fn of(node: Node) -> Result<Self, (Path, Vec<u8>)> {
         match node {
             Node::Leaf { path, value } => Err((path, value)),
@@ -47,10 +55,8 @@ impl Held {
             Self::Branch(branch) => branch.bytes(),
         }
     }
-}
 
-impl Held {
-    /// Reads something of every cache line of the node.
+    /// Reads a byte of every cache line of the node.
     pub(crate) fn touch(&self) -> u32 {
         match self {
             Self::Extension(extension) => u32::from(extension.path.is_empty()),
@@ -59,35 +65,34 @@ impl Held {
     }
 }
 
-impl From<Held> for Node {
-    fn from(held: Held) -> Self {
-        match held {
-            Held::Extension(extension) => Self::Extension(extension),
-            Held::Branch(branch) => Self::Branch(branch),
+impl From<CachedNode> for Node {
+    fn from(cached: CachedNode) -> Self {
+        match cached {
+            CachedNode::Extension(extension) => Self::Extension(extension),
+            CachedNode::Branch(branch) => Self::Branch(branch),
         }
     }
 }
 
-/// A node with up to 16 children, kept as its stored row: what is hashed and what is written need
-/// not be put together anew when a child changes.
+/// A node with up to 16 children, kept as its stored row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// 2 bytes in which bit `n` is set if child `n` is a leaf that is named by its hash, big-endian;
     /// then the RLP: a list of 16 children and the value.
     row: Vec<u8>,
-    /// The nodes of the children that are there, as far as they are in memory; empty if none is.
-    held: Vec<Option<Held>>,
-    /// Bit `n` is set if there is a child `n`.
+    /// One entry per present child, its node if that is in memory; empty if no child is in memory.
+    cached: Vec<Option<CachedNode>>,
+    /// Bit `n` is set if child `n` is present.
     mask: u16,
-    /// Bit `n` is set if child `n` stands here as a whole.
+    /// Bit `n` is set if child `n` is inline.
     inline: u16,
-    /// When a change went through here last, by the clock of [`Trie`](crate::Trie).
+    /// The clock of [`Trie`](crate::Trie) when an update last went through here.
     pub(crate) used: u32,
 }
 
 /// The RLP of an absent child and of an absent value.
 const ABSENT: u8 = 0x80;
-/// The RLP of a hash begins so.
+/// The first byte of the RLP of a hash.
 const HASH: u8 = 0xa0;
 /// The RLP of a list of less than 56 bytes begins with this and its length.
 const SHORT_LIST: u8 = 0xc0;
@@ -99,7 +104,7 @@ impl Default for Branch {
         row[Self::MASK_BYTES] = SHORT_LIST + 17;
         Self {
             row,
-            held: Vec::new(),
+            cached: Vec::new(),
             mask: 0,
             inline: 0,
             used: 0,
@@ -126,18 +131,18 @@ impl Branch {
     pub(crate) fn of_rlp(rlp: &[u8], children: &[NodeRef; 16]) -> Self {
         let mut branch = Self {
             row: [&[0; Self::MASK_BYTES], rlp].concat(),
-            held: Vec::new(),
+            cached: Vec::new(),
             mask: 0,
             inline: 0,
             used: 0,
         };
         for (nibble, child) in (0..16).zip(children) {
-            branch.mark(nibble, child);
+            branch.set_bits(nibble, child);
         }
         branch
     }
 
-    /// How the child `nibble` is named.
+    /// The reference of child `nibble`.
     ///
     /// # Panics
     /// If `nibble` is above 15, as all of its methods do.
@@ -157,12 +162,12 @@ impl Branch {
         }
     }
 
-    /// Puts a child, not in memory, at `nibble`, or none if it is empty.
+    /// Sets child `nibble`, whose node is not in memory; an empty reference removes it.
     pub fn set(&mut self, nibble: u8, reference: NodeRef) {
         self.put(nibble, reference.into());
     }
 
-    /// The children that are there, ascending by nibble.
+    /// The present children, ascending by nibble.
     pub fn children(&self) -> impl Iterator<Item = (u8, NodeRef)> {
         let nibbles = (0_u8..16).filter(|nibble| self.mask >> nibble & 1 == 1);
         nibbles.map(|nibble| (nibble, self.get(nibble)))
@@ -193,7 +198,7 @@ impl Branch {
     }
 
     pub(crate) fn put(&mut self, nibble: u8, child: Child) {
-        let Child { reference, held } = child;
+        let Child { reference, cached } = child;
         let (found, item) = (self.find(nibble), self.item(nibble));
         match &reference {
             NodeRef::Empty => self.splice(item, &[ABSENT]),
@@ -204,24 +209,24 @@ impl Branch {
                 self.splice(item, &named);
             }
         }
-        self.mark(nibble, &reference);
+        self.set_bits(nibble, &reference);
         let is_there = reference != NodeRef::Empty;
         match found {
-            Ok(at) if !is_there && !self.held.is_empty() => drop(self.held.remove(at)),
-            Err(at) if is_there && !self.held.is_empty() => self.held.insert(at, None),
+            Ok(at) if !is_there && !self.cached.is_empty() => drop(self.cached.remove(at)),
+            Err(at) if is_there && !self.cached.is_empty() => self.cached.insert(at, None),
             _ => {}
         }
         let (Ok(at) | Err(at)) = found;
-        if held.is_some() {
-            self.make_room();
+        if cached.is_some() {
+            self.add_entries();
         }
-        if let Some(place) = self.held.get_mut(at).filter(|_| is_there) {
-            *place = held;
+        if let Some(entry) = self.cached.get_mut(at).filter(|_| is_there) {
+            *entry = cached;
         }
     }
 
-    /// Notes what kind of child `nibble` is.
-    fn mark(&mut self, nibble: u8, reference: &NodeRef) {
+    /// Sets the bits of child `nibble`.
+    fn set_bits(&mut self, nibble: u8, reference: &NodeRef) {
         let bit = |is_set: bool| u16::from(is_set) << nibble;
         let without = !bit(true);
         self.mask = self.mask & without | bit(*reference != NodeRef::Empty);
@@ -232,7 +237,7 @@ impl Branch {
         self.row[..Self::MASK_BYTES].copy_from_slice(&leaves.to_be_bytes());
     }
 
-    /// Puts `bytes` where `range` of the row is.
+    /// Replaces `range` of the row by `bytes`.
     fn splice(&mut self, range: Range<usize>, bytes: &[u8]) {
         if range.len() == bytes.len() {
             self.row[range].copy_from_slice(bytes);
@@ -248,27 +253,27 @@ impl Branch {
         self.row.splice(Self::MASK_BYTES..items, header);
     }
 
-    /// The child `nibble` with its node, which this branch then only names.
-    pub(crate) fn lend(&mut self, nibble: u8) -> Child {
+    /// Child `nibble`, with its node, which is taken out of the branch; the reference stays.
+    pub(crate) fn take_child(&mut self, nibble: u8) -> Child {
         let Ok(at) = self.find(nibble) else {
             return Child::default();
         };
         Child {
             reference: self.get(nibble),
-            held: self.held.get_mut(at).and_then(Option::take),
+            cached: self.cached.get_mut(at).and_then(Option::take),
         }
     }
 
-    /// The child `nibble`, if there is one, and the place for its node, if there is room for nodes.
-    pub(crate) fn place(&mut self, nibble: u8) -> Option<(NodeRef, &mut Option<Held>)> {
+    /// Child `nibble` and the entry for its node, if the child is present and there are entries.
+    pub(crate) fn entry(&mut self, nibble: u8) -> Option<(NodeRef, &mut Option<CachedNode>)> {
         let at = self.find(nibble).ok()?;
         let reference = self.get(nibble);
-        Some((reference, self.held.get_mut(at)?))
+        Some((reference, self.cached.get_mut(at)?))
     }
 
-    /// The node in memory of the child `nibble`.
-    pub(crate) fn peek(&self, nibble: u8) -> Option<&Held> {
-        self.held.get(self.find(nibble).ok()?)?.as_ref()
+    /// The node of child `nibble`, if it is in memory.
+    pub(crate) fn cached_child(&self, nibble: u8) -> Option<&CachedNode> {
+        self.cached.get(self.find(nibble).ok()?)?.as_ref()
     }
 
     fn touch(&self) -> u32 {
@@ -276,35 +281,35 @@ impl Branch {
         lines.map(|byte| u32::from(*byte)).sum()
     }
 
-    /// Whether there is no room for the nodes of children, and so none.
-    pub(crate) fn holds_none(&self) -> bool {
-        self.held.is_empty()
+    /// Whether no child has its node in memory and there are no entries for them.
+    pub(crate) fn has_no_entries(&self) -> bool {
+        self.cached.is_empty()
     }
 
-    /// The nodes in memory below.
-    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = &mut Option<Held>> {
-        self.held.iter_mut()
+    /// The entries of the children.
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Option<CachedNode>> {
+        self.cached.iter_mut()
     }
 
-    /// Gives back the room for nodes if there are none.
+    /// Drops the entries of the children if all are empty.
     pub(crate) fn shrink(&mut self) {
-        if self.held.iter().all(Option::is_none) {
-            self.held = Vec::new();
+        if self.cached.iter().all(Option::is_none) {
+            self.cached = Vec::new();
         }
     }
 
-    /// Makes room for the nodes of all children.
-    pub(crate) fn make_room(&mut self) {
-        if self.held.is_empty() {
-            self.held.reserve_exact(self.len());
-            self.held.resize_with(self.len(), || None);
+    /// Adds an empty entry for each present child, if there are none.
+    pub(crate) fn add_entries(&mut self) {
+        if self.cached.is_empty() {
+            self.cached.reserve_exact(self.len());
+            self.cached.resize_with(self.len(), || None);
         }
     }
 
     /// Bytes of this node, without those of nodes below.
     pub(crate) fn bytes(&self) -> usize {
-        let held = self.held.capacity() * size_of::<Option<Held>>();
-        size_of::<Self>() + allocated(self.row.capacity()) + allocated(held)
+        let cached = self.cached.capacity() * size_of::<Option<CachedNode>>();
+        size_of::<Self>() + allocated(self.row.capacity()) + allocated(cached)
     }
 
     /// The stored row.
@@ -312,7 +317,7 @@ impl Branch {
         &self.row
     }
 
-    /// Where the child `nibble` is among the children, or would be.
+    /// The index of child `nibble` among the present ones, or where it would be.
     fn find(&self, nibble: u8) -> Result<usize, usize> {
         assert!(nibble < 16, "a nibble is below 16");
         let at = (self.mask & ((1 << nibble) - 1)).count_ones() as usize;
@@ -346,7 +351,7 @@ impl Branch {
         self.items() + usize::from(number) + 32 * hashes
     }
 
-    /// Where child `nibble` stands in the row.
+    /// The range of child `nibble` in the row.
     fn item(&self, nibble: u8) -> Range<usize> {
         let start = self.start(nibble);
         start..start + self.length_at(start)
@@ -362,8 +367,8 @@ impl Branch {
     }
 }
 
-/// About what an allocator takes for so many bytes: up to 128 a multiple of 16, then one of four
-/// sizes between two powers of two.
+/// About the bytes that an allocator takes for this many: up to 128 a multiple of 16, then one of four sizes between
+/// two powers of two.
 fn allocated(bytes: usize) -> usize {
     let step = match bytes.saturating_sub(1).checked_ilog2() {
         Some(log @ 7..) => 1 << (log - 2),

@@ -1,8 +1,16 @@
-//! A trie built bottom-up from leaves in key order, in memory proportional to its depth.
+//! A trie built bottom-up from leaves in key order, in memory proportional to its depth: a stack trie, as geth calls
+//! it.
 //!
-//! Goes in: keys, strictly ascending, with their values. Comes out: the root, and on the way every
-//! node that a store keeps, as a row. Used for genesis, rebuild and check, and for the roots of
-//! lists.
+//! Goes in: keys, strictly ascending, with their values. Comes out: the root, and before it the row of every inner
+//! node. Used for the genesis state, repair and check.
+//!
+//! Only branches on the path to the last key are open. When the next key leaves the path, everything below the fork is
+//! finished, hashed and dropped:
+//!
+//! ```text
+//! keys 31a, 31f so far: open branches at depth 1 (nibble 3) and 2 (nibbles 3 1)
+//! next key 32b:         the branch at depth 2 is closed; its hash becomes child 1 of the branch at depth 1
+//! ```
 
 use crate::path::common_prefix;
 use crate::{Branch, Extension, Node, NodeRef, Path};
@@ -14,7 +22,7 @@ pub type RowSink<'a> = dyn FnMut(&Path, &[u8]) + 'a;
 
 /// Builds one trie.
 pub struct TrieBuilder<'a> {
-    /// Branches that may still get children, from the top; each lies on the way to `last`.
+    /// Branches that may still get children, from the top, each with its depth, on the path to `last`.
     open: Vec<(usize, Box<Branch>)>,
     last: Option<(Path, Vec<u8>)>,
     rows: &'a mut RowSink<'a>,
@@ -22,7 +30,7 @@ pub struct TrieBuilder<'a> {
 }
 
 impl<'a> TrieBuilder<'a> {
-    /// A builder of a whole trie that hands its rows to `rows`.
+    /// A builder of a whole trie that passes its rows to `rows`.
     pub fn new(rows: &'a mut RowSink<'a>) -> Self {
         Self {
             open: Vec::new(),
@@ -51,7 +59,7 @@ impl<'a> TrieBuilder<'a> {
         self.last = Some((key, value));
     }
 
-    /// The root hash of the whole trie, after the row of the root was handed out.
+    /// The root hash of the whole trie; the row of the root comes last.
     pub fn finish(mut self) -> B256 {
         let Some(root) = self.close() else {
             return EMPTY_ROOT_HASH;
@@ -65,21 +73,21 @@ impl<'a> TrieBuilder<'a> {
 
     fn close(&mut self) -> Option<Node> {
         let (last, value) = self.last.take()?;
-        let mut node = Hanging::Leaf(value);
+        let mut node = PendingNode::Leaf(value);
         while let Some((depth, mut branch)) = self.open.pop() {
             self.attach(&mut branch, depth, &last, node);
-            node = Hanging::Branch(depth, branch);
+            node = PendingNode::Branch(depth, branch);
         }
-        Some(self.hang(node, 0, &last))
+        Some(self.node_at(node, 0, &last))
     }
 
-    /// Closes every branch deeper than `shared` on the way to `last` and leaves a branch at
-    /// `shared` that has `last`'s subtrie as child.
+    /// Closes every branch deeper than `shared` on the path to `last`, and leaves a branch open at `shared` that has
+    /// `last`'s subtrie as a child.
     fn close_down_to(&mut self, shared: usize, last: &Path, value: Vec<u8>) {
-        let mut node = Hanging::Leaf(value);
+        let mut node = PendingNode::Leaf(value);
         while let Some((depth, mut branch)) = self.open.pop_if(|(depth, _)| *depth > shared) {
             self.attach(&mut branch, depth, last, node);
-            node = Hanging::Branch(depth, branch);
+            node = PendingNode::Branch(depth, branch);
         }
         let mut branch = match self.open.pop_if(|(depth, _)| *depth == shared) {
             Some((_, branch)) => branch,
@@ -89,30 +97,30 @@ impl<'a> TrieBuilder<'a> {
         self.open.push((shared, branch));
     }
 
-    /// Makes `node`, which lies on the way to `key`, a child of the branch at `depth`.
-    fn attach(&mut self, branch: &mut Branch, depth: usize, key: &Path, node: Hanging) {
-        let node = self.hang(node, depth + 1, key);
+    /// Makes `node`, which is on the path to `key`, a child of the branch at `depth`.
+    fn attach(&mut self, branch: &mut Branch, depth: usize, key: &Path, node: PendingNode) {
+        let node = self.node_at(node, depth + 1, key);
         let nibble = key.as_slice()[depth];
-        branch.set(nibble, self.settle(&key.first(depth + 1), &node));
+        branch.set(nibble, self.reference_to(&key.first(depth + 1), &node));
     }
 
-    /// The node that stands at `depth` on the way to `key` if `node` is what is below.
-    fn hang(&mut self, node: Hanging, depth: usize, key: &Path) -> Node {
+    /// The node at `depth` on the path to `key` if `node` is all that is below: a longer leaf, or an extension.
+    fn node_at(&mut self, node: PendingNode, depth: usize, key: &Path) -> Node {
         match node {
-            Hanging::Leaf(value) => Node::Leaf {
+            PendingNode::Leaf(value) => Node::Leaf {
                 path: key.skip(depth),
                 value,
             },
-            Hanging::Branch(at, branch) if at == depth => Node::Branch(branch),
-            Hanging::Branch(at, branch) => {
-                let child = self.settle(&key.first(at), &Node::Branch(branch));
+            PendingNode::Branch(at, branch) if at == depth => Node::Branch(branch),
+            PendingNode::Branch(at, branch) => {
+                let child = self.reference_to(&key.first(at), &Node::Branch(branch));
                 let (path, child) = (key.first(at).skip(depth), child.into());
                 Node::Extension(Box::new(Extension { path, child }))
             }
         }
     }
 
-    fn settle(&mut self, path: &Path, node: &Node) -> NodeRef {
+    fn reference_to(&mut self, path: &Path, node: &Node) -> NodeRef {
         self.encode(node);
         let rlp = &self.row[Node::ROW_MASK_BYTES..];
         let reference = NodeRef::of(rlp, matches!(node, Node::Leaf { .. }));
@@ -128,8 +136,8 @@ impl<'a> TrieBuilder<'a> {
     }
 }
 
-/// A finished subtrie on the way to the last key, not yet hung below a branch.
-enum Hanging {
+/// A finished subtrie on the path to the last key, without a parent so far.
+enum PendingNode {
     Leaf(Vec<u8>),
     Branch(usize, Box<Branch>),
 }

@@ -1,12 +1,12 @@
-//! The way from the root to one key.
+//! Lookup of one key, from the root down.
 
 use crate::view::{fault_key, segment};
 use crate::{Node, NodeRef, Owner, Path, TrieView};
 use alloy_primitives::B256;
 use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
 
-/// The value of `key` in the trie of `owner` with root `root`, or `None` if the trie does not hold
-/// it. `visit` sees each node on the way that is named by its hash, from the root down.
+/// The value of `key` in the trie of `owner` with root `root`; `None` if it is absent. `visit` is called with each node
+/// on the path that is not inline, from the root down.
 ///
 /// # Errors
 /// Any [`Fault`] of the view; [`Fault::Corrupt`] if an inline node is not one.

@@ -10,10 +10,10 @@ use alloy_rlp::Header;
 #[error("malformed trie node: {0}")]
 pub struct MalformedNode(pub &'static str);
 
-/// How a parent names a child.
+/// How a parent refers to a child.
 ///
-/// Spec: Yellow Paper, appendix D, function `n`: a node whose RLP is shorter than 32 bytes stands
-/// in its parent, any other is named by its hash.
+/// Spec: Yellow Paper, appendix D, function `n`: a node whose RLP is shorter than 32 bytes is inline in its parent, any
+/// other is referred to by its hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeRef {
     /// No child.
@@ -21,10 +21,10 @@ pub enum NodeRef {
     Empty,
     /// A node by the hash of its RLP.
     Hash(B256),
-    /// A node by the hash of its RLP that is known to be a leaf, so that a store that keeps leaves
-    /// elsewhere need not look for it among the nodes.
+    /// The same of a node that is known to be a leaf, so that a store that keeps leaves elsewhere need not search it
+    /// among the nodes.
     Leaf(B256),
-    /// A whole node.
+    /// The whole node.
     Inline(InlineNode),
 }
 
@@ -57,14 +57,14 @@ impl InlineNode {
 pub enum Node {
     /// The end of a key.
     Leaf {
-        /// What is left of the key.
+        /// The rest of the key.
         path: Path,
-        /// The value, as it stands in the trie.
+        /// The value as encoded in the trie.
         value: Vec<u8>,
     },
     /// Nibbles that all keys below share.
     Extension(Box<Extension>),
-    /// A fork of the way.
+    /// A fork with up to 16 children.
     Branch(Box<Branch>),
 }
 
@@ -93,7 +93,7 @@ impl Extension {
     }
 }
 
-/// Appends the RLP of the leaf of `key` that stands `depth` nibbles down.
+/// Appends the RLP of the leaf of `key`, `depth` nibbles down.
 pub(crate) fn encode_leaf(key: &Path, depth: usize, value: &[u8], out: &mut Vec<u8>) {
     let (packed, len) = hex_prefix(&key.as_slice()[depth..], true);
     let packed = &packed[..len];
@@ -263,8 +263,8 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Hex-prefix encoding: the flag nibble (2 for a leaf, 1 for an odd length), then the path.
-/// Gives the buffer and how much of it is used.
+/// Hex-prefix encoding: the flag nibble (2 for a leaf, 1 for an odd length), then the path. Returns the buffer and how
+/// much of it is used.
 ///
 /// Spec: Yellow Paper, appendix C.
 fn hex_prefix(nibbles: &[u8], is_leaf: bool) -> ([u8; 33], usize) {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn hex_prefix_tells_leaf_and_odd_length() {
+    fn hex_prefix_encodes_leaf_and_odd_length() {
         let encode = |nibbles: &[u8], leaf| {
             let (bytes, len) = hex_prefix(nibbles, leaf);
             bytes[..len].to_vec()
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_gives_back_its_node_and_its_leaf_mask() {
+    fn a_row_decodes_to_its_node_and_leaf_mask() {
         let mut branch = Branch::default();
         branch.set(7, NodeRef::Hash(B256::repeat_byte(2)));
         branch.set(15, NodeRef::of(&[0xc2, 0x20, 0x05], true));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_and_every_extra_byte_is_refused() {
+    fn every_truncation_and_extra_byte_is_malformed() {
         let child = NodeRef::Hash(B256::repeat_byte(9));
         let node = Node::Extension(Box::new(Extension {
             path: path(&[1, 2, 3]),

@@ -1,12 +1,13 @@
-//! Roots of lists: transactions, receipts, withdrawals.
+//! Roots of lists: transactions, receipts, withdrawals. The key of an item is the RLP of its index.
 
-use crate::{LeafUpdate, Node, Owner, Path, Trie, TrieUpdate, TrieView, Work, update_tries};
+use crate::{
+    LeafUpdate, Node, Owner, Path, Trie, TrieUpdate, TrieView, UpdateOptions, update_tries,
+};
 use alloy_primitives::B256;
 use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
 use std::ops::Range;
 
-/// The root of the trie that holds each item's bytes under the RLP of its index. `encode` appends
-/// the bytes of an item to what is there.
+/// The root of the trie of `items`. `encode` appends the bytes of an item to the buffer.
 ///
 /// Spec: Yellow Paper, equation 33; execution-specs `blocks.py`, the three tries of a block.
 pub fn ordered_root<T>(items: &[T], encode: impl FnMut(&T, &mut Vec<u8>)) -> B256 {
@@ -15,30 +16,35 @@ pub fn ordered_root<T>(items: &[T], encode: impl FnMut(&T, &mut Vec<u8>)) -> B25
     trie.root()
 }
 
-/// The trie of a list whose items come one after the other; see [`ordered_root`].
+/// The trie of a list that grows; see [`ordered_root`].
 #[derive(Debug)]
 pub struct OrderedTrie {
     trie: Trie,
     items: Items,
 }
 
-/// The items that are there.
+/// The items so far.
 #[derive(Debug, Default)]
 struct Items {
-    /// The bytes of items that came together, one after the other.
-    lots: Vec<Vec<u8>>,
-    places: Vec<Place>,
+    /// The bytes of items that were added together.
+    chunks: Vec<Vec<u8>>,
+    spans: Vec<ItemSpan>,
 }
 
-/// An item's key, its lot, and where it stands in there.
-type Place = (Path, usize, Range<usize>);
+/// Where the bytes of an item are.
+#[derive(Debug)]
+struct ItemSpan {
+    key: Path,
+    chunk: usize,
+    range: Range<usize>,
+}
 
 /// Room for an item: receipts of `niwaki-bench gen-chain` have 478 bytes in the mean, transactions 216.
 const ITEM_BYTES: usize = 512;
 
 impl Items {
-    fn bytes(&self, (_, lot, range): &Place) -> &[u8] {
-        &self.lots[*lot][range.clone()]
+    fn bytes(&self, span: &ItemSpan) -> &[u8] {
+        &self.chunks[span.chunk][span.range.clone()]
     }
 }
 
@@ -52,40 +58,42 @@ impl Default for OrderedTrie {
 }
 
 impl OrderedTrie {
-    /// How many items are there.
+    /// How many items there are.
     pub fn len(&self) -> usize {
-        self.items.places.len()
+        self.items.spans.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.items.places.is_empty()
+        self.items.spans.is_empty()
     }
 
-    /// Adds items behind those that are there. `encode` appends the bytes of one to what is there.
+    /// Appends items. `encode` appends the bytes of an item to the buffer.
     pub fn extend<T>(&mut self, items: &[T], mut encode: impl FnMut(&T, &mut Vec<u8>)) {
         if items.is_empty() {
             return;
         }
         let first = self.len();
-        let Items { lots, places } = &mut self.items;
+        let Items { chunks, spans } = &mut self.items;
         let mut bytes = Vec::with_capacity(ITEM_BYTES * items.len());
-        places.reserve(items.len());
-        for index in in_order(first..first + items.len()) {
+        spans.reserve(items.len());
+        for index in in_key_order(first..first + items.len()) {
             let key =
                 Path::of_key(&alloy_rlp::encode(index)).expect("the RLP of an index is short");
             let start = bytes.len();
             encode(&items[index - first], &mut bytes);
-            places.push((key, lots.len(), start..bytes.len()));
+            let range = start..bytes.len();
+            let chunk = chunks.len();
+            spans.push(ItemSpan { key, chunk, range });
         }
-        lots.push(bytes);
+        chunks.push(bytes);
         let items = &self.items;
-        let leaf = |place: &Place| LeafUpdate {
-            key: place.0,
-            value: Some(items.bytes(place)),
+        let leaf = |span: &ItemSpan| LeafUpdate {
+            key: span.key,
+            value: Some(items.bytes(span)),
             replaces: false,
         };
-        let leaves: Vec<LeafUpdate<'_>> = items.places[first..].iter().map(leaf).collect();
+        let leaves: Vec<LeafUpdate<'_>> = items.spans[first..].iter().map(leaf).collect();
         let update = TrieUpdate {
             owner: None,
             trie: &mut self.trie,
@@ -93,18 +101,23 @@ impl OrderedTrie {
         };
         let (threads, clock) = (1, 0);
         let no_rows = |(): &mut (), _: &Owner, _: &Path, _: Option<&[u8]>| {};
-        update_tries(items, vec![update], Work { threads, clock }, &no_rows)
-            .expect("all inner nodes are in memory, all leaves among the items");
+        update_tries(
+            items,
+            vec![update],
+            UpdateOptions { threads, clock },
+            &no_rows,
+        )
+        .expect("all inner nodes are in memory, all leaves among the items");
     }
 
-    /// The root of the trie of what is there.
+    /// The root of the trie of all items so far.
     pub fn root(&self) -> B256 {
         self.trie.root()
     }
 }
 
-/// Indices by their keys: the RLP of 0 is 0x80, between that of 127 and that of 128; from there on it ascends.
-fn in_order(indices: Range<usize>) -> impl Iterator<Item = usize> {
+/// Indices in the order of their keys: the RLP of 0 is 0x80, between that of 127 and that of 128; all others ascend.
+fn in_key_order(indices: Range<usize>) -> impl Iterator<Item = usize> {
     let Range { start, end } = indices;
     let zero = 0..usize::from(start == 0 && end > 0);
     (start.max(1)..end.min(0x80))
@@ -112,7 +125,7 @@ fn in_order(indices: Range<usize>) -> impl Iterator<Item = usize> {
         .chain(start.max(0x80)..end)
 }
 
-/// What is not in the trie's memory: leaves that were there before others.
+/// The nodes that are not in the trie's memory: leaves that were added earlier.
 impl TrieView for Items {
     fn node(&self, _: &Owner, _: &Path, _: &B256) -> Result<Option<Node>, Fault> {
         Ok(None)
@@ -120,14 +133,14 @@ impl TrieView for Items {
 
     fn leaf(&self, _: &Owner, path: &Path, _: &B256) -> Result<Node, Fault> {
         let is_below = |key: &Path| key.as_slice().starts_with(path.as_slice());
-        let found = self.places.iter().find(|(key, ..)| is_below(key));
-        let place = found.ok_or_else(|| Fault::Missing {
+        let found = self.spans.iter().find(|span| is_below(&span.key));
+        let span = found.ok_or_else(|| Fault::Missing {
             segment: "list",
             key: path.to_string(),
         })?;
         Ok(Node::Leaf {
-            path: place.0.skip(path.len()),
-            value: self.bytes(place).to_vec(),
+            path: span.key.skip(path.len()),
+            value: self.bytes(span).to_vec(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A nibble path: where a node stands in a trie, or what an extension or leaf skips.
+//! A nibble path: where a node is in a trie, or what an extension or leaf skips.
 
 use alloy_primitives::B256;
 use std::cmp::Ordering;
@@ -85,7 +85,7 @@ impl Path {
         path
     }
 
-    /// The nibbles from `start` on, as a path; empty if `start` is behind the end.
+    /// The nibbles from `start` on, as a path; empty if `start` is past the end.
     pub fn skip(&self, start: usize) -> Self {
         let rest = self.as_slice().get(start..).unwrap_or_default();
         Self::EMPTY.join(rest).expect("a part is not longer")
@@ -172,7 +172,7 @@ mod tests {
     use alloy_primitives::B256;
 
     #[test]
-    fn a_key_survives_the_way_through_nibbles() {
+    fn a_32_byte_key_is_64_nibbles_and_back() {
         let key = B256::repeat_byte(0xa5);
         assert_eq!(Path::of_hash(&key).to_hash(), Some(key));
         assert_eq!(Path::of_key(&[0x12, 0x3f]).unwrap().to_string(), "123f");

@@ -13,12 +13,12 @@ pub enum ProofError {
         /// Nodes in the proof.
         have: usize,
     },
-    /// The proof has nodes that are not on the way to the key.
+    /// The proof has nodes that are not on the path to the key.
     #[error("the proof has {have} nodes, {used} lead to the key")]
     Surplus {
         /// Nodes in the proof.
         have: usize,
-        /// Nodes on the way.
+        /// Nodes on the path.
         used: usize,
     },
     /// A node is not the one its parent names.

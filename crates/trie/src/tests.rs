@@ -1,8 +1,8 @@
 //! The laws of the trie, on random tries against `alloy-trie`, and the published trie cases.
 
 use crate::{
-    LeafUpdate, Node, OrderedTrie, Owner, Path, ProofError, Trie, TrieBuilder, TrieUpdate,
-    TrieView, WayEnd, WitnessState, Work, find, ordered_root, prove, update_tries, verify_proof,
+    LeafUpdate, Node, OrderedTrie, Owner, Path, PathEnd, ProofError, Trie, TrieBuilder, TrieUpdate,
+    TrieView, UpdateOptions, WitnessState, find, ordered_root, prove, update_tries, verify_proof,
 };
 use alloy_primitives::{B256, U256, keccak256};
 use alloy_trie::{HashBuilder, Nibbles};
@@ -78,17 +78,17 @@ impl Disk {
         )
     }
 
-    /// Changes the trie, and what is stored of it.
-    fn update(&mut self, trie: &mut Trie, changes: &Changes, how: How) -> B256 {
+    /// Updates the trie and the stored rows and leaves.
+    fn update(&mut self, trie: &mut Trie, changes: &Changes, updater: Updater) -> B256 {
         let updates: Vec<_> = changes
             .iter()
             .map(|(key, value)| LeafUpdate {
                 key: *key,
                 value: value.as_deref(),
-                replaces: how.hint && self.leaves.contains_key(key),
+                replaces: updater.hint && self.leaves.contains_key(key),
             })
             .collect();
-        let tell = |rows: &mut Vec<(Path, Option<Vec<u8>>)>,
+        let emit = |rows: &mut Vec<(Path, Option<Vec<u8>>)>,
                     owner: &Owner,
                     path: &Path,
                     row: Option<&[u8]>| {
@@ -100,7 +100,7 @@ impl Disk {
             trie,
             leaves: &updates,
         };
-        let rows = update_tries(self, vec![update], how.work, &tell).unwrap();
+        let rows = update_tries(self, vec![update], updater.options, &emit).unwrap();
         let mut seen = std::collections::BTreeSet::new();
         for (path, row) in rows.into_iter().flatten() {
             assert!(seen.insert(path), "row {path} is listed twice");
@@ -120,17 +120,17 @@ impl Disk {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct How {
-    /// Whether it is told which leaves are replaced.
+struct Updater {
+    /// Whether updates say which leaves they replace.
     hint: bool,
-    work: Work,
+    options: UpdateOptions,
 }
 
-impl How {
-    fn alone(hint: bool, clock: u32) -> Self {
+impl Updater {
+    fn single_threaded(hint: bool, clock: u32) -> Self {
         let threads = 1;
-        let work = Work { threads, clock };
-        Self { hint, work }
+        let options = UpdateOptions { threads, clock };
+        Self { hint, options }
     }
 }
 
@@ -142,7 +142,7 @@ fn oracle_root(leaves: &BTreeMap<Path, Vec<u8>>) -> B256 {
     builder.root()
 }
 
-/// Keys of `bytes` bytes that crowd together, so that all shapes of node come up.
+/// Keys of `bytes` bytes that share prefixes, so that nodes of all shapes occur.
 fn crowded_key(bytes: usize) -> impl Strategy<Value = Path> {
     let nibble = prop_oneof![4 => Just(0_u8), 3 => Just(1_u8), 1 => 0..16_u8];
     proptest::collection::vec(nibble, bytes * 2).prop_map(|n| Path::of_nibbles(&n).unwrap())
@@ -163,24 +163,24 @@ fn changes(bytes: usize) -> impl Strategy<Value = Vec<Changes>> {
     proptest::collection::vec(step, 1..8)
 }
 
-/// Updates step by step give the rows and the root of a trie built at once, whatever is forgotten
+/// Updates step by step give the rows and the root of a trie built at once, whatever is evicted
 /// between them; roots agree with the oracle; all of it removed leaves nothing.
-fn check_steps(steps: &[Changes], hint: bool, forgets: &[u32]) {
+fn check_steps(steps: &[Changes], hint: bool, evictions: &[u32]) {
     let (root, mut disk) = Disk::built(&BTreeMap::new());
     assert_eq!(root, EMPTY_ROOT_HASH);
     let mut trie = Trie::new(root);
-    for ((clock, step), ago) in (0..).zip(steps).zip(forgets.iter().cycle()) {
-        let root = disk.update(&mut trie, step, How::alone(hint, clock));
+    for ((clock, step), ago) in (0..).zip(steps).zip(evictions.iter().cycle()) {
+        let root = disk.update(&mut trie, step, Updater::single_threaded(hint, clock));
         let (built_root, built) = Disk::built(&disk.leaves);
         assert_eq!(root, built_root);
         assert_eq!(disk.rows, built.rows);
         assert_eq!(root, oracle_root(&disk.leaves));
-        trie.forget((clock + 1).saturating_sub(*ago), None);
+        trie.evict((clock + 1).saturating_sub(*ago), None);
         assert!(*ago > 0 || trie.bytes() == 0, "{} bytes", trie.bytes());
     }
     let all: Changes = disk.leaves.keys().map(|key| (*key, None)).collect();
     disk.leaf_reads = AtomicUsize::default();
-    let root = disk.update(&mut trie, &all, How::alone(hint, 100));
+    let root = disk.update(&mut trie, &all, Updater::single_threaded(hint, 100));
     assert_eq!(root, EMPTY_ROOT_HASH);
     assert!(disk.rows.is_empty());
     assert_eq!(trie.bytes(), 0);
@@ -193,16 +193,16 @@ proptest! {
 
     #[test]
     fn updates_give_the_rows_of_a_trie_built_at_once(
-        steps in changes(3), hint: bool, forgets in proptest::collection::vec(0..3_u32, 8),
+        steps in changes(3), hint: bool, evictions in proptest::collection::vec(0..3_u32, 8),
     ) {
-        check_steps(&steps, hint, &forgets);
+        check_steps(&steps, hint, &evictions);
     }
 
     #[test]
     fn updates_of_full_length_keys_give_the_rows_of_a_trie_built_at_once(
-        steps in changes(32), hint: bool, forgets in proptest::collection::vec(0..3_u32, 8),
+        steps in changes(32), hint: bool, evictions in proptest::collection::vec(0..3_u32, 8),
     ) {
-        check_steps(&steps, hint, &forgets);
+        check_steps(&steps, hint, &evictions);
     }
 
     #[test]
@@ -210,27 +210,27 @@ proptest! {
         let fold = |steps: &[Changes]| -> Changes { steps.iter().flatten()
             .map(|(key, value)| (*key, value.clone())).collect() };
         let (a, b) = (fold(&a), fold(&b));
-        let how = How::alone(hint, 0);
+        let updater = Updater::single_threaded(hint, 0);
         let (mut apart, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
-        apart.update(&mut trie, &a, how);
-        let root = apart.update(&mut trie, &b, how);
+        apart.update(&mut trie, &a, updater);
+        let root = apart.update(&mut trie, &b, updater);
         let mut both = a;
         both.extend(b);
         let (mut at_once, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
-        prop_assert_eq!(root, at_once.update(&mut trie, &both, how));
+        prop_assert_eq!(root, at_once.update(&mut trie, &both, updater));
         prop_assert_eq!(apart.rows, at_once.rows);
     }
 
     #[test]
-    fn a_proof_says_what_the_trie_says_and_nothing_less_does(
+    fn a_proof_verifies_and_any_shorter_or_longer_one_does_not(
         leaves in proptest::collection::btree_map(crowded_key(2), value(), 0..40),
         key in crowded_key(2),
     ) {
         let (root, disk) = Disk::built(&leaves);
-        let held = leaves.get(&key).cloned();
-        prop_assert_eq!(&find(&disk, None, root, &key, &mut |_| {}).unwrap(), &held);
+        let cached = leaves.get(&key).cloned();
+        prop_assert_eq!(&find(&disk, None, root, &key, &mut |_| {}).unwrap(), &cached);
         let proof = prove(&disk, None, root, &key).unwrap();
-        prop_assert_eq!(verify_proof(root, &key, &proof), Ok(held));
+        prop_assert_eq!(verify_proof(root, &key, &proof), Ok(cached));
         if let Some((_, shorter)) = proof.split_last() {
             let have = shorter.len();
             prop_assert_eq!(verify_proof(root, &key, shorter), Err(ProofError::Incomplete { have }));
@@ -267,9 +267,9 @@ fn many_leaves(seed: u64, count: u64) -> impl Iterator<Item = (Path, Vec<u8>)> {
 #[test]
 fn any_number_of_threads_gives_the_same_trie_and_the_same_rows() {
     for threads in [1, 2, 3, 8] {
-        let how = |clock| How {
+        let updater = |clock| Updater {
             hint: clock % 2 == 0,
-            work: Work { threads, clock },
+            options: UpdateOptions { threads, clock },
         };
         let (mut disk, mut trie) = (Disk::default(), Trie::new(EMPTY_ROOT_HASH));
         let mut removed = Vec::new();
@@ -281,58 +281,58 @@ fn any_number_of_threads_gives_the_same_trie_and_the_same_rows() {
             let goes = |key: &&Path| key.as_slice()[0] < 9 || key.as_slice()[5] == 0;
             removed.extend(disk.leaves.keys().filter(goes));
             step.extend(removed.drain(..).map(|key| (key, None)));
-            disk.update(&mut trie, &step, how(clock));
+            disk.update(&mut trie, &step, updater(clock));
             let (root, built) = Disk::built(&disk.leaves);
             assert_eq!(trie.root(), root, "{threads} threads, step {clock}");
             assert_eq!(disk.rows, built.rows);
-            trie.forget(clock, Some(3));
+            trie.evict(clock, Some(3));
         }
-        // The branch at the root falls together.
+        // The branch at the root collapses together.
         let all_but_one: Changes = disk.leaves.keys().skip(1).map(|key| (*key, None)).collect();
-        disk.update(&mut trie, &all_but_one, how(7));
+        disk.update(&mut trie, &all_but_one, updater(7));
         assert_eq!(trie.root(), Disk::built(&disk.leaves).0);
         assert_eq!((disk.rows.len(), trie.bytes()), (0, 0));
     }
 }
 
-/// Brings the inner nodes on the way to `key` into memory; where that ends.
-fn load(trie: &mut Trie, disk: &Disk, key: &Path, clock: u32) -> WayEnd {
+/// Loads the inner nodes on the path to `key`; returns where it ends.
+fn load(trie: &mut Trie, disk: &Disk, key: &Path, clock: u32) -> PathEnd {
     loop {
-        let end = trie.way_to(key, clock);
-        let WayEnd::Outside(depth, hash) = end else {
+        let end = trie.descend(key, clock);
+        let PathEnd::NotCached(depth, hash) = end else {
             return end;
         };
         match disk.node(&None, &key.first(depth), &hash).unwrap() {
-            Some(node) => assert!(trie.hold(key, depth, node)),
-            None => return WayEnd::Leaf(depth, hash),
+            Some(node) => assert!(trie.insert_node(key, depth, node)),
+            None => return PathEnd::Leaf(depth, hash),
         }
     }
 }
 
 #[test]
-fn a_node_is_held_once_and_only_on_a_way_that_is_in_memory() {
+fn a_node_is_inserted_once_and_only_below_nodes_in_memory() {
     let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
     let (root, disk) = Disk::built(&leaves);
     let mut trie = Trie::new(root);
     let key = *leaves.keys().next().unwrap();
-    assert_eq!(trie.way_to(&key, 0), WayEnd::Outside(0, root));
+    assert_eq!(trie.descend(&key, 0), PathEnd::NotCached(0, root));
     let node = disk.node(&None, &Path::EMPTY, &root).unwrap().unwrap();
     // Nothing is there yet that it could hang on.
-    assert!(!trie.hold(&key, 2, node.clone()));
+    assert!(!trie.insert_node(&key, 2, node.clone()));
     assert_eq!(trie.bytes(), 0);
-    assert!(trie.hold(&key, 0, node.clone()));
+    assert!(trie.insert_node(&key, 0, node.clone()));
     let bytes = trie.bytes();
     assert!(bytes > 0);
-    assert!(trie.hold(&key, 0, node));
+    assert!(trie.insert_node(&key, 0, node));
     assert_eq!(trie.bytes(), bytes);
     let (path, value) = (key, vec![1]);
-    assert!(!trie.hold(&key, 1, Node::Leaf { path, value }));
-    assert!(matches!(trie.way_to(&key, 0), WayEnd::Outside(1, _)));
-    assert_eq!(Trie::new(EMPTY_ROOT_HASH).way_to(&key, 0), WayEnd::Here);
+    assert!(!trie.insert_node(&key, 1, Node::Leaf { path, value }));
+    assert!(matches!(trie.descend(&key, 0), PathEnd::NotCached(1, _)));
+    assert_eq!(Trie::new(EMPTY_ROOT_HASH).descend(&key, 0), PathEnd::Cached);
 }
 
 #[test]
-fn loaded_paths_need_no_more_reading() {
+fn an_update_reads_0_nodes_on_loaded_paths() {
     let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
     let (root, mut disk) = Disk::built(&leaves);
     let mut trie = Trie::new(root);
@@ -344,21 +344,21 @@ fn loaded_paths_need_no_more_reading() {
     for key in changed.keys() {
         load(&mut trie, &disk, key, 5);
     }
-    trie.forget(5, None);
+    trie.evict(5, None);
     let rows = std::mem::take(&mut disk.rows);
-    let root = disk.update(&mut trie, &changed, How::alone(true, 5));
+    let root = disk.update(&mut trie, &changed, Updater::single_threaded(true, 5));
     assert_eq!(root, oracle_root(&disk.leaves));
     assert!(disk.rows.keys().all(|path| rows.contains_key(path)));
 }
 
 #[test]
-fn the_way_to_a_key_ends_at_the_leaf_that_is_there() {
+fn a_loaded_path_ends_at_its_leaf() {
     let leaves: BTreeMap<_, _> = many_leaves(1, 2000).collect();
     let (root, disk) = Disk::built(&leaves);
     let mut trie = Trie::new(root);
     let mut between = 0;
     for (key, _) in many_leaves(1, 2000).chain(many_leaves(2, 2000)) {
-        let WayEnd::Leaf(depth, hash) = load(&mut trie, &disk, &key, 0) else {
+        let PathEnd::Leaf(depth, hash) = load(&mut trie, &disk, &key, 0) else {
             assert!(!leaves.contains_key(&key));
             continue;
         };
@@ -393,17 +393,17 @@ fn ordered_roots_agree_with_the_oracle_for_0_to_300_items() {
 proptest! {
     // Of some 30 bytes on, leaves are no longer part of their parents.
     #[test]
-    fn a_list_that_comes_in_lots_has_the_root_of_all_of_it(
-        lots in prop::collection::vec(prop::collection::vec(1..60_usize, 0..50), 0..12),
+    fn a_list_extended_in_chunks_has_the_root_of_the_whole(
+        chunks in prop::collection::vec(prop::collection::vec(1..60_usize, 0..50), 0..12),
         is_small: bool,
     ) {
         let encode = |item: &Vec<u8>, out: &mut Vec<u8>| out.extend_from_slice(item);
         let (mut trie, mut items) = (OrderedTrie::default(), Vec::new());
-        for lot in lots {
+        for chunk in chunks {
             let bytes = |count: usize| if is_small { 1 + count % 4 } else { count };
-            let lot: Vec<Vec<u8>> = lot.into_iter().map(|count| vec![7; bytes(count)]).collect();
-            trie.extend(&lot, encode);
-            items.extend(lot);
+            let chunk: Vec<Vec<u8>> = chunk.into_iter().map(|count| vec![7; bytes(count)]).collect();
+            trie.extend(&chunk, encode);
+            items.extend(chunk);
             prop_assert_eq!(trie.len(), items.len());
             prop_assert_eq!(trie.is_empty(), items.is_empty());
             prop_assert_eq!(trie.root(), ordered_root(&items, encode));
@@ -428,7 +428,7 @@ struct Small {
     other: Address,
 }
 
-const HELD: [(u64, u64); 4] = [(1, 7), (2, 8), (3, 9), (400, 10)];
+const SLOTS: [(u64, u64); 4] = [(1, 7), (2, 8), (3, 9), (400, 10)];
 
 fn hashed_leaves(slots: &[(u64, u64)]) -> BTreeMap<Path, Vec<u8>> {
     let leaf = |(slot, value): &(u64, u64)| {
@@ -467,7 +467,7 @@ fn small() -> Small {
         }
         root
     };
-    let storage = collect(&hashed_leaves(&HELD));
+    let storage = collect(&hashed_leaves(&SLOTS));
     let accounts = [
         (owner, with_nonce(1), storage),
         (other, with_nonce(2), EMPTY_ROOT_HASH),
@@ -492,9 +492,9 @@ fn a_witness_serves_accounts_slots_and_absences() {
     let witness = WitnessState::new(small.root, small.nodes, [], [(7, B256::repeat_byte(7))]);
     assert_eq!(witness.account(&small.owner).unwrap(), Some(with_nonce(1)));
     assert_eq!(witness.account(&Address::ZERO).unwrap(), None);
-    for (slot, value) in HELD {
-        let held = witness.storage(&small.owner, &U256::from(slot)).unwrap();
-        assert_eq!(held, U256::from(value));
+    for (slot, value) in SLOTS {
+        let got = witness.storage(&small.owner, &U256::from(slot)).unwrap();
+        assert_eq!(got, U256::from(value));
     }
     assert_eq!(
         witness.storage(&small.owner, &U256::from(5)).unwrap(),

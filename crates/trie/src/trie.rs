@@ -1,37 +1,39 @@
 //! A trie in memory, as far as it was visited.
+//!
+//! Only inner nodes are kept. A leaf, and a node that was never visited, is a hash in its parent; its bytes stay in the
+//! store. A node is owned by its parent, so a trie is a tree of boxes and evicting a node drops all below it.
 
-use crate::branch::{Child, Held};
-use crate::draft::Outcome;
+use crate::branch::{CachedNode, Child};
+use crate::dirty_nodes::PartOutcome;
 use crate::{Node, NodeRef, Path};
 use alloy_primitives::B256;
 use niwaki_primitives::EMPTY_ROOT_HASH;
 
-/// One trie: its root, and the inner nodes that were visited since it was made. The others, and all
-/// leaves, stay where they come from, a [`TrieView`](crate::TrieView), which must speak of the same
-/// trie.
+/// One trie: its root, and the inner nodes that were visited since it was made. All others are read from a
+/// [`TrieView`](crate::TrieView), which must be of the same trie.
 ///
-/// A *clock* is a number that the caller lets grow as it likes; a change leaves it on every node
-/// that it goes through, so that [`Trie::forget`] can tell what was not needed lately.
+/// The *clock* is a number that the caller advances as it likes. An update sets it on every branch that it goes
+/// through, so that [`Trie::evict`] can tell which were not used lately.
 #[derive(Debug)]
 pub struct Trie {
     pub(crate) root: Child,
     pub(crate) bytes: usize,
 }
 
-/// Where the nodes in memory end on the way to a key.
+/// Where the nodes in memory end on the path to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayEnd {
-    /// So many nibbles down, at a node with this hash that is not in memory: an inner one, or a leaf if
-    /// the store keeps no inner node there.
-    Outside(usize, B256),
-    /// So many nibbles down, at a leaf with this hash, of whichever key.
+pub enum PathEnd {
+    /// At this depth, in nibbles, is a node with this hash that is not in memory: an inner node, or a leaf if the
+    /// store has no inner node there.
+    NotCached(usize, B256),
+    /// At this depth is a leaf with this hash, of this key or another one.
     Leaf(usize, B256),
-    /// In memory: nothing below leads to the key, or it stands within a node.
-    Here,
+    /// The path ends in memory: the key is absent, or within an inline node.
+    Cached,
 }
 
 impl Trie {
-    /// The trie with this root, of which nothing is in memory.
+    /// The trie with this root and no node in memory.
     pub fn new(root: B256) -> Self {
         let reference = match root {
             EMPTY_ROOT_HASH => NodeRef::Empty,
@@ -54,133 +56,132 @@ impl Trie {
         self.bytes
     }
 
-    /// Goes down to `key` as far as nodes are in memory, which leaves `clock` on them.
-    pub fn way_to(&mut self, key: &Path, clock: u32) -> WayEnd {
-        let (mut reference, mut place) = (self.root.reference, &mut self.root.held);
+    /// Goes down to `key` as far as nodes are in memory, and sets `clock` on them.
+    pub fn descend(&mut self, key: &Path, clock: u32) -> PathEnd {
+        let (mut reference, mut entry) = (self.root.reference, &mut self.root.cached);
         let mut depth = 0;
         loop {
             let hash = match reference {
                 NodeRef::Hash(hash) => hash,
-                NodeRef::Leaf(hash) => return WayEnd::Leaf(depth, hash),
-                NodeRef::Empty | NodeRef::Inline(_) => return WayEnd::Here,
+                NodeRef::Leaf(hash) => return PathEnd::Leaf(depth, hash),
+                NodeRef::Empty | NodeRef::Inline(_) => return PathEnd::Cached,
             };
             let rest = &key.as_slice()[depth..];
-            match place {
-                None => return WayEnd::Outside(depth, hash),
-                Some(Held::Extension(extension)) => {
+            match entry {
+                None => return PathEnd::NotCached(depth, hash),
+                Some(CachedNode::Extension(extension)) => {
                     if !rest.starts_with(extension.path.as_slice()) {
-                        return WayEnd::Here;
+                        return PathEnd::Cached;
                     }
                     depth += extension.path.len();
-                    (reference, place) = (extension.child.reference, &mut extension.child.held);
+                    (reference, entry) = (extension.child.reference, &mut extension.child.cached);
                 }
-                Some(Held::Branch(branch)) => {
+                Some(CachedNode::Branch(branch)) => {
                     branch.used = clock;
                     depth += 1;
                     let Some(nibble) = rest.first() else {
-                        return WayEnd::Here;
+                        return PathEnd::Cached;
                     };
-                    if branch.holds_none() {
+                    if branch.has_no_entries() {
                         return match branch.get(*nibble) {
-                            NodeRef::Hash(hash) => WayEnd::Outside(depth, hash),
-                            NodeRef::Leaf(hash) => WayEnd::Leaf(depth, hash),
-                            NodeRef::Empty | NodeRef::Inline(_) => WayEnd::Here,
+                            NodeRef::Hash(hash) => PathEnd::NotCached(depth, hash),
+                            NodeRef::Leaf(hash) => PathEnd::Leaf(depth, hash),
+                            NodeRef::Empty | NodeRef::Inline(_) => PathEnd::Cached,
                         };
                     }
-                    match branch.place(*nibble) {
-                        Some(child) => (reference, place) = child,
-                        None => return WayEnd::Here,
+                    match branch.entry(*nibble) {
+                        Some(child) => (reference, entry) = child,
+                        None => return PathEnd::Cached,
                     }
                 }
             }
         }
     }
 
-    /// Holds an inner node in memory that stands `depth` nibbles down on the way to `key`, where that
-    /// was found to end [`WayEnd::Outside`]. Whether a node stands there in memory then: not if `node` is a
-    /// leaf, nor if the way does not lead there.
-    pub fn hold(&mut self, key: &Path, depth: usize, node: Node) -> bool {
-        let Ok(node) = Held::of(node) else {
+    /// Adds an inner node `depth` nibbles down on the path to `key`, where [`Trie::descend`] found
+    /// [`PathEnd::NotCached`]. `false` if no node is in memory there afterwards: `node` is a leaf, or the path does not
+    /// lead there.
+    pub fn insert_node(&mut self, key: &Path, depth: usize, node: Node) -> bool {
+        let Ok(node) = CachedNode::of(node) else {
             return false;
         };
-        let (mut place, mut at) = (&mut self.root.held, 0);
+        let (mut entry, mut at) = (&mut self.root.cached, 0);
         while at < depth {
-            let child = match place {
+            let child = match entry {
                 None => return false,
-                Some(Held::Extension(extension)) => {
+                Some(CachedNode::Extension(extension)) => {
                     at += extension.path.len();
-                    Some(&mut extension.child.held)
+                    Some(&mut extension.child.cached)
                 }
-                Some(Held::Branch(branch)) => {
+                Some(CachedNode::Branch(branch)) => {
                     let before = branch.bytes();
-                    branch.make_room();
+                    branch.add_entries();
                     self.bytes += branch.bytes() - before;
                     let nibble = key.as_slice()[at];
                     at += 1;
-                    branch.place(nibble).map(|(_, held)| held)
+                    branch.entry(nibble).map(|(_, cached)| cached)
                 }
             };
             match child {
-                Some(child) => place = child,
+                Some(child) => entry = child,
                 None => return false,
             }
         }
-        if at == depth && place.is_none() {
+        if at == depth && entry.is_none() {
             self.bytes += node.bytes();
-            *place = Some(node);
+            *entry = Some(node);
         }
         at == depth
     }
 
-    /// Drops the nodes that were last used before `clock`. With `nibble`, only below the root's
-    /// child of that number.
-    pub fn forget(&mut self, clock: u32, nibble: Option<u8>) {
-        self.bytes -= match (nibble, &mut self.root.held) {
-            (Some(nibble), Some(Held::Branch(root))) => {
-                let place = root.place(nibble);
-                place.map_or(0, |(_, child)| forget(child, clock))
+    /// Drops the nodes that were last used before `clock`; with `nibble`, only those below this child of the root.
+    pub fn evict(&mut self, clock: u32, nibble: Option<u8>) {
+        self.bytes -= match (nibble, &mut self.root.cached) {
+            (Some(nibble), Some(CachedNode::Branch(root))) => {
+                let entry = root.entry(nibble);
+                entry.map_or(0, |(_, child)| evict(child, clock))
             }
-            (_, root) => forget(root, clock),
+            (_, root) => evict(root, clock),
         };
     }
 }
 
-/// Gives the bytes that were dropped.
-fn forget(place: &mut Option<Held>, clock: u32) -> usize {
-    match place {
-        Some(Held::Branch(branch)) if branch.used >= clock => {
+/// Returns the bytes that were dropped.
+fn evict(entry: &mut Option<CachedNode>, clock: u32) -> usize {
+    match entry {
+        Some(CachedNode::Branch(branch)) if branch.used >= clock => {
             let before = branch.bytes();
-            let below: usize = branch.held_mut().map(|child| forget(child, clock)).sum();
+            let below: usize = branch.entries_mut().map(|child| evict(child, clock)).sum();
             branch.shrink();
             below + before - branch.bytes()
         }
-        Some(Held::Extension(extension)) => {
-            let below = forget(&mut extension.child.held, clock);
-            match extension.child.held {
+        Some(CachedNode::Extension(extension)) => {
+            let below = evict(&mut extension.child.cached, clock);
+            match extension.child.cached {
                 Some(_) => below,
-                None => below + place.take().map_or(0, |held| held.bytes()),
+                None => below + entry.take().map_or(0, |cached| cached.bytes()),
             }
         }
-        _ => place.take().map_or(0, total_bytes),
+        _ => entry.take().map_or(0, total_bytes),
     }
 }
 
 /// Bytes of a node and all below it.
-fn total_bytes(held: Held) -> usize {
-    let own = held.bytes();
-    own + match held {
-        Held::Extension(extension) => extension.child.held.map_or(0, total_bytes),
-        Held::Branch(mut branch) => {
-            let below = branch.held_mut().filter_map(Option::take);
+fn total_bytes(cached: CachedNode) -> usize {
+    let own = cached.bytes();
+    own + match cached {
+        CachedNode::Extension(extension) => extension.child.cached.map_or(0, total_bytes),
+        CachedNode::Branch(mut branch) => {
+            let below = branch.entries_mut().filter_map(Option::take);
             below.map(total_bytes).sum()
         }
     }
 }
 
 impl Trie {
-    /// Becomes what a change made of it.
-    pub(crate) fn take_over(&mut self, outcome: Outcome<'_>) {
+    /// Becomes what an update has made of it.
+    pub(crate) fn replace_with(&mut self, outcome: PartOutcome<'_>) {
         self.root = outcome.root;
-        self.bytes = (self.bytes + outcome.put).saturating_sub(outcome.taken);
+        self.bytes = (self.bytes + outcome.bytes_added).saturating_sub(outcome.bytes_removed);
     }
 }

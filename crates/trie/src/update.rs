@@ -1,15 +1,29 @@
-//! Sorted changes merged into tries in memory: one pass down the touched paths and back up.
+//! Sorted leaf updates merged into tries: one pass down the touched paths and back up.
 //!
-//! Goes in: [`Trie`]s, a [`TrieView`] for what they do not have in memory, and changed leaves in key
-//! order. Comes out: the tries, changed, and the rows that a store must set or remove. Nodes are
-//! taken out of their parents on the way down and hashed at the end, those of one height together,
-//! whatever trie they are of.
+//! Goes in: [`Trie`]s, a [`TrieView`] for the nodes that they do not have in memory, and leaf updates in key order.
+//! Comes out: the changed tries, and the rows that a store must set or remove.
+//!
+//! On the way down a node is taken out of its parent and the updates are split among its children. On the way up
+//! each subtrie is put together again, but nothing is hashed: new nodes go to [`DirtyNodes`], which hashes all
+//! tries of a call together, height by height.
+//!
+//! ```text
+//! merge(path 3): updates 3a1.. 3a7.. 3f0..
+//!   branch at 3 --take_child(a)--> merge(path 3a): updates 3a1.. 3a7..   -> new branch, attached as child a
+//!               --take_child(f)--> merge(path 3f): updates 3f0..         -> new leaf, attached as child f
+//! ```
+//!
+//! Removals can leave a branch with one child. Then it collapses: the child moves up, with its nibble in front of
+//! its own path, or behind an extension ([`Merge::collapse`]). For that the one child that was not touched
+//! must be read, the only case in which an update reads a sibling.
 
-use crate::branch::{Child, Held};
-use crate::draft::{Built, Drafts, Hanging, Leaf, Outcome, Rows, Top};
+use crate::branch::{CachedNode, Child};
+use crate::cpu_cache::{touch_paths, touch_paths_below};
+use crate::dirty_nodes::{
+    DirtyNodes, Leaf, NewInnerNode, NewNode, PartOutcome, PendingChildren, RowFn,
+};
 use crate::path::common_prefix;
 use crate::view::{fault_key, segment};
-use crate::warm::{warm, warm_below};
 use crate::{Branch, Extension, MalformedNode, Node, NodeRef, Owner, Path, Trie, TrieView};
 use niwaki_primitives::Fault;
 use std::borrow::Cow;
@@ -19,10 +33,10 @@ use std::borrow::Cow;
 pub struct LeafUpdate<'a> {
     /// The key.
     pub key: Path,
-    /// The value as it stands in the trie, not empty; `None` removes the key.
+    /// The value as encoded in the trie, not empty; `None` removes the key.
     pub value: Option<&'a [u8]>,
-    /// The trie is known to hold this key, so the leaf it replaces need not be read. `false` is
-    /// always right, `true` only if it is so.
+    /// The trie is known to have this key, so the leaf that is replaced need not be read. `false` is always correct,
+    /// `true` only if the key is there.
     pub replaces: bool,
 }
 
@@ -37,7 +51,7 @@ pub struct TrieUpdate<'a> {
     pub leaves: &'a [LeafUpdate<'a>],
 }
 
-/// What changes have in common: where nodes come from, and the clock to leave on them.
+/// What the updates of a call share: where nodes come from, and the clock to set on them.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) view: &'a dyn TrieView,
@@ -45,66 +59,66 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Applies each of `updates`, none of them empty, to its trie. After an error the tries are
-    /// not to be used.
+    /// Applies each of `updates`, none of them empty, to its trie. After an error the tries must not be used.
     pub(crate) fn update(
         self,
         updates: &mut [TrieUpdate<'_>],
-        rows: &mut Rows<'_>,
+        rows: &mut RowFn<'_>,
     ) -> Result<(), Fault> {
-        warm(updates.iter().flat_map(|update| {
+        touch_paths(updates.iter().flat_map(|update| {
             let leaves = update.leaves.iter();
             leaves.map(|leaf| (&*update.trie, &leaf.key))
         }));
         let leaves = updates.iter().flat_map(|update| update.leaves);
-        let mut drafts = Drafts::new(self.clock, rows).with_room_for(leaves);
+        let mut dirty = DirtyNodes::new(self.clock, rows).with_room_for(leaves);
         for update in &mut *updates {
-            drafts.begin(update.owner);
-            let mut merge = Merge::new(self.view, update.owner, &mut drafts);
+            dirty.begin(update.owner);
+            let mut merge = Merge::new(self.view, update.owner, &mut dirty);
             let root = std::mem::take(&mut update.trie.root);
             let top = merge.resolve(&Path::EMPTY, root, update.leaves)?;
             let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
             let root = merge.merge(Path::EMPTY, top, update.leaves)?;
-            drafts.add_root(was_stored, root);
+            dirty.add_root(was_stored, root);
         }
-        for (update, outcome) in updates.iter_mut().zip(drafts.hash()) {
-            update.trie.take_over(outcome);
+        for (update, outcome) in updates.iter_mut().zip(dirty.hash()) {
+            update.trie.replace_with(outcome);
         }
         Ok(())
     }
 
-    /// What the subtrie below `child`, which stands at `path` in the trie of `owner`, becomes by
-    /// `leaves`, which all begin with `path`: all of it but the hash of its top.
+    /// Applies `leaves`, whose keys all begin with `path`, to the subtrie below `child`, which is at `path` in the trie
+    /// of `owner`. Everything below the top of the new subtrie is hashed, the top itself is not.
     pub(crate) fn update_below<'b>(
         self,
-        (owner, path): (Owner, Path),
+        owner: Owner,
+        path: Path,
         child: Child,
         leaves: &'b [LeafUpdate<'b>],
-        rows: &mut Rows<'_>,
-    ) -> Result<Outcome<'b>, Fault> {
-        warm_below(child.held.as_ref(), leaves, path.len());
-        let mut drafts = Drafts::new(self.clock, rows).with_room_for(leaves.iter());
-        drafts.begin(owner);
-        let mut merge = Merge::new(self.view, owner, &mut drafts);
+        rows: &mut RowFn<'_>,
+    ) -> Result<PartOutcome<'b>, Fault> {
+        touch_paths_below(child.cached.as_ref(), leaves, path.len());
+        let mut dirty = DirtyNodes::new(self.clock, rows).with_room_for(leaves.iter());
+        dirty.begin(owner);
+        let mut merge = Merge::new(self.view, owner, &mut dirty);
         let top = merge.resolve(&path, child, leaves)?;
         let top = merge.merge(path, top, leaves)?;
-        Ok(drafts.hash_below(top))
+        Ok(dirty.hash_below(top))
     }
 
-    /// Puts the tops of subtries back below the branch at the root of their trie.
-    pub(crate) fn rejoin(
+    /// Puts new subtries back below the branch at the root of their trie.
+    pub(crate) fn rebuild(
         self,
         owner: Owner,
         branch: Box<Branch>,
-        tops: Vec<(u8, Option<Top<'_>>)>,
-        rows: &mut Rows<'_>,
-    ) -> Result<Outcome<'static>, Fault> {
-        let mut drafts = Drafts::new(self.clock, rows);
-        drafts.begin(owner);
-        let mut merge = Merge::new(self.view, owner, &mut drafts);
-        let root = merge.rejoin(Path::EMPTY, branch, tops)?;
-        drafts.add_root(true, root);
-        let outcome = drafts.hash().pop();
+        tops: Vec<(u8, Option<NewNode<'_>>)>,
+        rows: &mut RowFn<'_>,
+    ) -> Result<PartOutcome<'static>, Fault> {
+        let mut dirty = DirtyNodes::new(self.clock, rows);
+        dirty.begin(owner);
+        let mut merge = Merge::new(self.view, owner, &mut dirty);
+        let root = merge.rebuild(Path::EMPTY, branch, tops)?;
+        dirty.add_root(true, root);
+        let outcome = dirty.hash().pop();
         Ok(outcome.expect("one part was begun"))
     }
 }
@@ -112,25 +126,21 @@ impl Source<'_> {
 struct Merge<'a, 'b> {
     view: &'a dyn TrieView,
     owner: Owner,
-    drafts: &'a mut Drafts<'b>,
+    dirty: &'a mut DirtyNodes<'b>,
 }
 
 impl<'a, 'b> Merge<'a, 'b> {
-    fn new(view: &'a dyn TrieView, owner: Owner, drafts: &'a mut Drafts<'b>) -> Self {
-        Self {
-            view,
-            owner,
-            drafts,
-        }
+    fn new(view: &'a dyn TrieView, owner: Owner, dirty: &'a mut DirtyNodes<'b>) -> Self {
+        Self { view, owner, dirty }
     }
 
-    /// What `node`, which stands at `path`, becomes by `updates`, whose keys all begin with `path`.
+    /// Applies `updates`, whose keys all begin with `path`, to the subtrie of `node`, which is at `path`.
     fn merge<'c>(
         &mut self,
         path: Path,
         node: Option<Node>,
         updates: &'c [LeafUpdate<'c>],
-    ) -> Result<Option<Top<'c>>, Fault> {
+    ) -> Result<Option<NewNode<'c>>, Fault> {
         match node {
             None => Ok(self.build(&path, None, updates)),
             Some(Node::Leaf { path: rest, value }) => {
@@ -142,27 +152,27 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
     }
 
-    /// A leaf that stands at `path`.
+    /// A leaf at `path`.
     fn leaf(&self, path: &Path, rest: &Path, value: Vec<u8>) -> Result<Leaf<'static>, Fault> {
         let key = self.join(path, rest.as_slice())?;
         let value = Cow::Owned(value);
         Ok(Leaf { key, value })
     }
 
-    /// A fresh subtrie of the leaf that stood there, if any, and the updates that set a value.
+    /// A new subtrie of the present leaf, if there is one, and of the updates that set a value.
     fn build<'c>(
         &mut self,
         path: &Path,
         leaf: Option<Leaf<'c>>,
         updates: &'c [LeafUpdate<'c>],
-    ) -> Option<Top<'c>> {
+    ) -> Option<NewNode<'c>> {
         let mut leaf = leaf.filter(|leaf| updates.iter().all(|update| update.key != leaf.key));
         let set = |update: &LeafUpdate<'c>| {
             let (key, value) = (update.key, Cow::Borrowed(update.value?));
             Some(Leaf { key, value })
         };
         if let ([update], None) = (updates, &leaf) {
-            return set(update).map(Top::Leaf);
+            return set(update).map(NewNode::Leaf);
         }
         let mut leaves = Vec::with_capacity(updates.len() + 1);
         for update in updates {
@@ -170,16 +180,16 @@ impl<'a, 'b> Merge<'a, 'b> {
             leaves.extend(set(update));
         }
         leaves.extend(leaf);
-        self.grow(path.len(), &mut leaves)
+        self.build_subtrie(path.len(), &mut leaves)
     }
 
-    /// The subtrie of `leaves`, which ascend and share `depth` nibbles.
-    fn grow<'c>(&mut self, depth: usize, leaves: &mut [Leaf<'c>]) -> Option<Top<'c>> {
+    /// The subtrie of `leaves`, which ascend and share their first `depth` nibbles.
+    fn build_subtrie<'c>(&mut self, depth: usize, leaves: &mut [Leaf<'c>]) -> Option<NewNode<'c>> {
         let (first, rest) = leaves.split_first_mut()?;
         let key = first.key;
         let Some(last) = rest.last() else {
             let value = std::mem::take(&mut first.value);
-            return Some(Top::Leaf(Leaf { key, value }));
+            return Some(NewNode::Leaf(Leaf { key, value }));
         };
         let fork = common_prefix(key.as_slice(), last.key.as_slice());
         let mut branch = Box::<Branch>::default();
@@ -188,39 +198,45 @@ impl<'a, 'b> Merge<'a, 'b> {
             branch.set_value(&leaves[0].value);
             leaves = &mut leaves[1..];
         }
-        let mut built = Built::from(Held::Branch(branch));
+        let mut built = NewInnerNode::from(CachedNode::Branch(branch));
         while let Some(first) = leaves.first() {
             let (at, nibble) = (first.key.first(fork + 1), first.key.as_slice()[fork]);
             let count = leaves.partition_point(|leaf| leaf.key.as_slice()[fork] <= nibble);
             let (group, rest) = leaves.split_at_mut(count);
             leaves = rest;
-            let child = self.grow(fork + 1, group);
-            self.settle(&at, NodeRef::Empty, child, &mut built, nibble);
+            let child = self.build_subtrie(fork + 1, group);
+            self.set_child_node(&at, NodeRef::Empty, child, &mut built, nibble);
         }
         if fork == depth {
-            return Some(Top::Inner(built));
+            return Some(NewNode::Inner(built));
         }
         let path = key.first(fork).skip(depth);
         let top = self.extend(path, key.first(fork), NodeRef::Empty, built);
-        Some(Top::Inner(top))
+        Some(NewNode::Inner(top))
     }
 
-    /// An extension by `path` to `below`, which stands at `at` where its parent held `before`.
-    fn extend(&mut self, path: Path, at: Path, before: NodeRef, below: Built) -> Built {
+    /// An extension by `path` to `below`, which is at `at`, where the old parent had the reference `before`.
+    fn extend(
+        &mut self,
+        path: Path,
+        at: Path,
+        before: NodeRef,
+        below: NewInnerNode,
+    ) -> NewInnerNode {
         let mut built = extension(path, Child::default());
-        let below = Some(Top::Inner(below));
-        self.settle(&at, before, below, &mut built, 0);
+        let below = Some(NewNode::Inner(below));
+        self.set_child_node(&at, before, below, &mut built, 0);
         built
     }
 
-    /// `carried` is a child that is in hand and has no row yet.
+    /// Applies `updates` to a branch. `carried` is a child that is not in the branch yet and has no row.
     fn branch<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
         mut carried: Option<(u8, Node)>,
         mut updates: &'c [LeafUpdate<'c>],
-    ) -> Result<Option<Top<'c>>, Fault> {
+    ) -> Result<Option<NewNode<'c>>, Fault> {
         let depth = path.len();
         let removes = updates.iter().any(|update| update.value.is_none());
         if let Some((first, rest)) = updates.split_first()
@@ -230,88 +246,90 @@ impl<'a, 'b> Merge<'a, 'b> {
             updates = rest;
         }
         if !removes {
-            let built = self.grown_branch(path, branch, carried, updates)?;
-            return Ok(Some(Top::Inner(built)));
+            let built = self.insert_into_branch(path, branch, carried, updates)?;
+            return Ok(Some(NewNode::Inner(built)));
         }
-        let mut fresh: Vec<(u8, Option<Top<'c>>)> = Vec::with_capacity(updates.len().min(16));
+        let mut changed: Vec<(u8, Option<NewNode<'c>>)> = Vec::with_capacity(updates.len().min(16));
         while let Some((nibble, group)) = take_group(&mut updates, depth) {
             let child_path = self.join(&path, &[nibble])?;
             let child = match carried.take_if(|(at, _)| *at == nibble) {
                 Some((_, node)) => Some(node),
-                None => self.resolve(&child_path, branch.lend(nibble), group)?,
+                None => self.resolve(&child_path, branch.take_child(nibble), group)?,
             };
-            fresh.push((nibble, self.merge(child_path, child, group)?));
+            changed.push((nibble, self.merge(child_path, child, group)?));
         }
         if let Some((nibble, node)) = carried {
             let at = self.join(&path, &[nibble])?;
-            fresh.push((nibble, Some(self.unchanged(&at, node)?)));
+            changed.push((nibble, Some(self.unchanged(&at, node)?)));
         }
-        self.rejoin(path, branch, fresh)
+        self.rebuild(path, branch, changed)
     }
 
-    /// As [`Merge::branch`], where no update removes anything: then the branch stays one.
-    fn grown_branch<'c>(
+    /// As [`Merge::branch`], if no update removes anything: then it stays a branch.
+    fn insert_into_branch<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
         mut carried: Option<(u8, Node)>,
         mut updates: &'c [LeafUpdate<'c>],
-    ) -> Result<Built, Fault> {
-        // Its children hang on it before it is whole.
-        let mut hanging = Hanging::default();
+    ) -> Result<NewInnerNode, Fault> {
+        // Children are attached to the branch before it is itself among the dirty nodes.
+        let mut pending = PendingChildren::default();
         while let Some((nibble, group)) = take_group(&mut updates, path.len()) {
             let child_path = self.join(&path, &[nibble])?;
             let before = branch.get(nibble);
             let child = match carried.take_if(|(at, _)| *at == nibble) {
                 Some((_, node)) => Some(node),
-                None => self.resolve(&child_path, branch.lend(nibble), group)?,
+                None => self.resolve(&child_path, branch.take_child(nibble), group)?,
             };
             let child = self.merge(child_path, child, group)?;
             let child = child.expect("nothing was removed");
-            self.hang(&child_path, before, child, &mut hanging, nibble);
+            self.attach(&child_path, before, child, &mut pending, nibble);
         }
         if let Some((nibble, node)) = carried {
             let at = self.join(&path, &[nibble])?;
             let child = self.unchanged(&at, node)?;
-            self.hang(&at, NodeRef::Empty, child, &mut hanging, nibble);
+            self.attach(&at, NodeRef::Empty, child, &mut pending, nibble);
         }
-        let node = Held::Branch(branch);
-        Ok(Built { node, hanging })
+        let node = CachedNode::Branch(branch);
+        Ok(NewInnerNode { node, pending })
     }
 
-    /// A node in hand that stands at `path`.
-    fn unchanged(&self, path: &Path, node: Node) -> Result<Top<'static>, Fault> {
-        match Held::of(node) {
-            Ok(held) => Ok(Top::Inner(held.into())),
-            Err((rest, value)) => self.leaf(path, &rest, value).map(Top::Leaf),
+    /// A node at `path` that is in memory and stays as it is.
+    fn unchanged(&self, path: &Path, node: Node) -> Result<NewNode<'static>, Fault> {
+        match CachedNode::of(node) {
+            Ok(cached) => Ok(NewNode::Inner(cached.into())),
+            Err((rest, value)) => self.leaf(path, &rest, value).map(NewNode::Leaf),
         }
     }
 
-    /// Puts changed children back into their branch, which falls together if one is left.
-    fn rejoin<'c>(
+    /// Puts new children back into their branch, which collapses if only one child is left.
+    fn rebuild<'c>(
         &mut self,
         path: Path,
         mut branch: Box<Branch>,
-        fresh: Vec<(u8, Option<Top<'c>>)>,
-    ) -> Result<Option<Top<'c>>, Fault> {
-        let changed = fresh.iter().fold(0_u16, |mask, (at, _)| mask | 1 << at);
-        let mut kept = branch.children().filter(|(at, _)| changed >> at & 1 == 0);
+        changed: Vec<(u8, Option<NewNode<'c>>)>,
+    ) -> Result<Option<NewNode<'c>>, Fault> {
+        let changed_mask = changed.iter().fold(0_u16, |mask, (at, _)| mask | 1 << at);
+        let mut kept = branch
+            .children()
+            .filter(|(at, _)| changed_mask >> at & 1 == 0);
         let only_kept = kept.next().map(|(nibble, _)| nibble);
-        let living = fresh.iter().filter(|(_, node)| node.is_some()).count();
+        let living = changed.iter().filter(|(_, node)| node.is_some()).count();
         let children = usize::from(only_kept.is_some()) + kept.count() + living;
-        let falls = children + usize::from(branch.value().is_some()) < 2;
-        if !falls {
-            let before: Vec<NodeRef> = fresh.iter().map(|(at, _)| branch.get(*at)).collect();
-            let mut built = Built::from(Held::Branch(branch));
-            for ((nibble, node), before) in fresh.into_iter().zip(before) {
+        let collapses = children + usize::from(branch.value().is_some()) < 2;
+        if !collapses {
+            let before: Vec<NodeRef> = changed.iter().map(|(at, _)| branch.get(*at)).collect();
+            let mut built = NewInnerNode::from(CachedNode::Branch(branch));
+            for ((nibble, node), before) in changed.into_iter().zip(before) {
                 let child_path = self.join(&path, &[nibble])?;
-                self.settle(&child_path, before, node, &mut built, nibble);
+                self.set_child_node(&child_path, before, node, &mut built, nibble);
             }
-            return Ok(Some(Top::Inner(built)));
+            return Ok(Some(NewNode::Inner(built)));
         }
 
         let mut last = None;
-        for (nibble, node) in fresh {
+        for (nibble, node) in changed {
             let at = self.join(&path, &[nibble])?;
             match node {
                 Some(node) => last = Some((nibble, node, true)),
@@ -320,19 +338,19 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
         if let Some(nibble) = only_kept {
             let child_path = self.join(&path, &[nibble])?;
-            if let Some(node) = self.resolve(&child_path, branch.lend(nibble), &[])? {
+            if let Some(node) = self.resolve(&child_path, branch.take_child(nibble), &[])? {
                 last = Some((nibble, self.unchanged(&child_path, node)?, false));
             }
         }
         match last {
-            Some((nibble, node, is_fresh)) => {
+            Some((nibble, node, is_new)) => {
                 let at = self.join(&path, &[nibble])?;
                 let before = branch.get(nibble);
-                self.lift(&at, 1, before, (node, is_fresh)).map(Some)
+                self.collapse(&at, 1, before, node, is_new).map(Some)
             }
             None => Ok(branch.value().map(|value| {
                 let (key, value) = (path, Cow::Owned(value.to_vec()));
-                Top::Leaf(Leaf { key, value })
+                NewNode::Leaf(Leaf { key, value })
             })),
         }
     }
@@ -342,7 +360,7 @@ impl<'a, 'b> Merge<'a, 'b> {
         path: Path,
         stored: Extension,
         updates: &'c [LeafUpdate<'c>],
-    ) -> Result<Option<Top<'c>>, Fault> {
+    ) -> Result<Option<NewNode<'c>>, Fault> {
         let depth = path.len();
         let Extension {
             path: skipped,
@@ -358,7 +376,7 @@ impl<'a, 'b> Merge<'a, 'b> {
         let count = updates[start..].partition_point(|u| shared(u) >= split);
         let group = &updates[start..start + count];
         if group.is_empty() {
-            return Ok(Some(Top::Inner(extension(skipped, child))));
+            return Ok(Some(NewNode::Inner(extension(skipped, child))));
         }
         let below = self.join(&path, prefix)?;
         let (before, node) = match rest.split_first() {
@@ -382,7 +400,7 @@ impl<'a, 'b> Merge<'a, 'b> {
         };
         match node {
             Some(node) if prefix.is_empty() => Ok(Some(node)),
-            Some(node) => self.lift(&below, split, before, (node, true)).map(Some),
+            Some(node) => self.collapse(&below, split, before, node, true).map(Some),
             None => {
                 self.remove(&below, &before);
                 Ok(None)
@@ -390,33 +408,34 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
     }
 
-    /// The node that stands `count` nibbles above `path` if all below it is the given node at
-    /// `path`; the flag says whether that node is new. Its parent named it `before`.
-    fn lift<'c>(
+    /// The node `count` nibbles above `path` if `top`, at `path`, is all that is left below it. Its old parent had the
+    /// reference `before`; `is_new` says whether it has changed.
+    fn collapse<'c>(
         &mut self,
         path: &Path,
         count: usize,
         before: NodeRef,
-        (mut top, is_fresh): (Top<'c>, bool),
-    ) -> Result<Top<'c>, Fault> {
+        mut top: NewNode<'c>,
+        is_new: bool,
+    ) -> Result<NewNode<'c>, Fault> {
         let prefix = path.skip(path.len() - count);
         match &mut top {
-            // Its key tells all.
-            Top::Leaf(_) => {}
-            Top::Inner(Built {
-                node: Held::Extension(extension),
+            // A leaf has its whole key.
+            NewNode::Leaf(_) => {}
+            NewNode::Inner(NewInnerNode {
+                node: CachedNode::Extension(extension),
                 ..
             }) => {
                 let whole = prefix.join(extension.path.as_slice());
                 extension.path = whole.ok_or_else(|| self.too_long(path))?;
             }
-            Top::Inner(_) => {
-                let Top::Inner(branch) = top else {
-                    unreachable!("it was just looked at");
+            NewNode::Inner(_) => {
+                let NewNode::Inner(branch) = top else {
+                    unreachable!("the variant was just matched");
                 };
-                return Ok(Top::Inner(match is_fresh {
+                return Ok(NewNode::Inner(match is_new {
                     true => self.extend(prefix, *path, before, branch),
-                    false => self.reach(prefix, before, branch.node),
+                    false => self.extend_to(prefix, before, branch.node),
                 }));
             }
         }
@@ -424,26 +443,27 @@ impl<'a, 'b> Merge<'a, 'b> {
         Ok(top)
     }
 
-    /// An extension by `path` to a branch that stays as it was.
-    fn reach(&mut self, path: Path, reference: NodeRef, branch: Held) -> Built {
+    /// An extension by `path` to a branch that stays as it is.
+    fn extend_to(&mut self, path: Path, reference: NodeRef, branch: CachedNode) -> NewInnerNode {
         let is_named = matches!(reference, NodeRef::Hash(_));
-        let held = Some(branch).filter(|_| is_named);
-        held.iter().for_each(|held| self.drafts.put_back(held));
-        extension(path, Child { reference, held })
+        let cached = Some(branch).filter(|_| is_named);
+        cached
+            .iter()
+            .for_each(|cached| self.dirty.keep_node(cached));
+        extension(path, Child { reference, cached })
     }
 
-    /// Hangs what now stands at `path`, where the parent held `before`, below `parent` as the
-    /// child `slot`.
-    fn settle(
+    /// Makes `node`, which is now at `path`, the child `slot` of `parent`. The old parent had the reference `before`.
+    fn set_child_node(
         &mut self,
         path: &Path,
         before: NodeRef,
-        node: Option<Top<'_>>,
-        parent: &mut Built,
+        node: Option<NewNode<'_>>,
+        parent: &mut NewInnerNode,
         slot: u8,
     ) {
         match node {
-            Some(node) => self.hang(path, before, node, &mut parent.hanging, slot),
+            Some(node) => self.attach(path, before, node, &mut parent.pending, slot),
             None => {
                 self.remove(path, &before);
                 parent.set_child(slot, Child::default());
@@ -451,34 +471,34 @@ impl<'a, 'b> Merge<'a, 'b> {
         }
     }
 
-    fn hang(
+    fn attach(
         &mut self,
         path: &Path,
         before: NodeRef,
-        node: Top<'_>,
-        hanging: &mut Hanging,
+        node: NewNode<'_>,
+        pending: &mut PendingChildren,
         slot: u8,
     ) {
         match node {
-            Top::Leaf(leaf) => {
+            NewNode::Leaf(leaf) => {
                 self.remove(path, &before);
-                self.drafts.hang_leaf(&leaf, path.len(), hanging, slot);
+                self.dirty.attach_leaf(&leaf, path.len(), pending, slot);
             }
-            Top::Inner(built) => {
+            NewNode::Inner(built) => {
                 let was_stored = matches!(before, NodeRef::Hash(_));
-                self.drafts.hang(*path, was_stored, built, hanging, slot);
+                self.dirty.attach(*path, was_stored, built, pending, slot);
             }
         }
     }
 
-    /// Nothing stands at `path` any more, where the parent held `before`.
+    /// There is no node at `path` any more, where the parent had the reference `before`.
     fn remove(&mut self, path: &Path, before: &NodeRef) {
         if matches!(before, NodeRef::Hash(_)) {
-            self.drafts.remove(*path);
+            self.dirty.remove(*path);
         }
     }
 
-    /// The node that `child` names. `None` if there is none, or if it is a leaf that one of
+    /// The node of `child`, from memory or from the view. `None` if there is none, or if it is a leaf that one of
     /// `updates` replaces.
     fn resolve(
         &mut self,
@@ -486,9 +506,9 @@ impl<'a, 'b> Merge<'a, 'b> {
         child: Child,
         updates: &[LeafUpdate<'_>],
     ) -> Result<Option<Node>, Fault> {
-        if let Some(held) = child.held {
-            self.drafts.taken(&held);
-            return Ok(Some(held.into()));
+        if let Some(cached) = child.cached {
+            self.dirty.remove_node(&cached);
+            return Ok(Some(cached.into()));
         }
         let hash = match &child.reference {
             NodeRef::Empty => return Ok(None),
@@ -527,11 +547,11 @@ impl<'a, 'b> Merge<'a, 'b> {
     }
 }
 
-fn extension(path: Path, child: Child) -> Built {
-    Held::Extension(Box::new(Extension { path, child })).into()
+fn extension(path: Path, child: Child) -> NewInnerNode {
+    CachedNode::Extension(Box::new(Extension { path, child })).into()
 }
 
-/// The first of `updates` that agree in the nibble at `depth`, with that nibble.
+/// Removes and returns the first of `updates` that share the nibble at `depth`, with that nibble.
 fn take_group<'a>(
     updates: &mut &'a [LeafUpdate<'a>],
     depth: usize,

@@ -1,4 +1,4 @@
-//! Where the nodes come from.
+//! Where trie nodes come from.
 
 use crate::{Node, Path};
 use alloy_primitives::B256;
@@ -8,19 +8,18 @@ use niwaki_primitives::Fault;
 /// address.
 pub type Owner = Option<B256>;
 
-/// A store of trie nodes: a disk that keys them by path, or a witness that keys them by hash. Read
-/// by several threads at once.
+/// A store of trie nodes: a disk that keys them by path, or a witness that keys them by hash. Several threads read it
+/// at once.
 pub trait TrieView: Sync {
-    /// The node of `owner`'s trie at `path`, whose hash its parent (or the root) says is `hash`.
-    /// `None` if the store keeps no node there because a leaf stands there, which
-    /// [`TrieView::leaf`] gives.
+    /// The node of `owner`'s trie at `path`, which by its parent (or the root) has the hash `hash`. `None` if the
+    /// store has no node there because it is a leaf, which [`TrieView::leaf`] gives.
     ///
     /// # Errors
     /// [`Fault::Missing`] if the store ought to have it; any [`Fault`] of the layer below.
     fn node(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Option<Node>, Fault>;
 
-    /// The only leaf at or below `path`, its own path relative to `path`. Only asked where the
-    /// trie is known to have a leaf, with hash `hash`.
+    /// The only leaf at or below `path`, its own path relative to `path`. Only called where the trie is known to have a
+    /// leaf, with hash `hash`.
     ///
     /// # Errors
     /// [`Fault::Missing`] if the store ought to have it; any [`Fault`] of the layer below.

@@ -1,8 +1,8 @@
-//! A state that lives in a witness: the trie nodes, codes and headers that one block needs.
+//! A state in a witness: the trie nodes, codes and headers that the execution of one block needs.
 
 use crate::{
-    LeafUpdate, Node, Owner, Path, Trie, TrieAccount, TrieUpdate, TrieView, Work, decode_slot,
-    encode_slot, find, update_tries,
+    LeafUpdate, Node, Owner, Path, Trie, TrieAccount, TrieUpdate, TrieView, UpdateOptions,
+    decode_slot, encode_slot, find, update_tries,
 };
 use alloy_primitives::keccak256;
 use niwaki_primitives::map::{B256Map, HashMap};
@@ -13,9 +13,9 @@ use niwaki_primitives::{
 
 const NODES: &str = "witness nodes";
 
-/// The state before a block, as far as a witness holds it.
+/// The state before a block, as far as a witness has it.
 ///
-/// Whatever the witness lacks is [`Fault::Missing`] when it is asked for, never taken for absent.
+/// What the witness lacks is [`Fault::Missing`] when it is read, never absent.
 #[derive(Clone, Debug)]
 pub struct WitnessState {
     state_root: B256,
@@ -27,7 +27,7 @@ pub struct WitnessState {
 impl WitnessState {
     /// A state with root `state_root` made of trie nodes (RLP) and codes, both in any order, and
     /// the hashes of ancestor blocks by number. Nothing is checked until it is used: nodes are
-    /// found by their hash, so a foreign node is merely never asked for.
+    /// found by their hash, so a foreign node is merely never read.
     pub fn new(
         state_root: B256,
         nodes: impl IntoIterator<Item = Bytes>,
@@ -48,7 +48,7 @@ impl WitnessState {
         self.state_root
     }
 
-    /// The root of the state after `diff`, which was made upon this state.
+    /// The root of the state after `diff`, which is relative to this state.
     ///
     /// # Errors
     /// [`Fault::Missing`] if the witness lacks a node that the new root depends on.
@@ -86,7 +86,7 @@ impl WitnessState {
             leaves: &leaves,
         };
         let (threads, clock) = (1, 0);
-        let work = Work { threads, clock };
+        let work = UpdateOptions { threads, clock };
         let no_rows = |(): &mut (), _: &Owner, _: &Path, _: Option<&[u8]>| {};
         update_tries(self, vec![update], work, &no_rows)?;
         Ok(trie.root())

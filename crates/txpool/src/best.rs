@@ -1,12 +1,4 @@
-//! The transactions for the next block: best first, in nonce order for each sender.
-//!
-//! Two sources are merged: `heads`, the first pending transaction of each sender, sorted once; and `next`, a heap of
-//! the transactions that follow those already returned.
-//!
-//! ```text
-//! heads:  A5 (tip 9)  B0 (tip 7)  C3 (tip 2)
-//! returns A5, then puts A6 (tip 8) into `next`; returns A6, then B0, ...
-//! ```
+//! What the next block is offered: best first, in nonce order for each sender.
 
 use crate::order::Rank;
 use crate::sender::Candidate;
@@ -17,17 +9,17 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// The transactions that a block with given fees could include, from a snapshot of the pool: best first, and each
-/// sender's by nonce. It holds no lock.
+/// The transactions that a block with certain fees could take, from a snapshot of the pool: best
+/// first, and each sender's by nonce. It holds no lock.
 #[derive(Debug)]
-pub struct BestTransactions {
-    /// The first transactions of senders, best first.
-    heads: std::vec::IntoIter<Cursor>,
-    /// The transactions that follow those already returned.
-    next: BinaryHeap<Cursor>,
-    /// The transaction returned last; the one that follows it is not in `next` yet.
-    last: Option<Cursor>,
-    returned: Vec<(B256, Address)>,
+pub struct Best {
+    /// First transactions of senders, best first.
+    heads: std::vec::IntoIter<Place>,
+    /// What follows transactions that were given out.
+    next: BinaryHeap<Place>,
+    /// The transaction given out last; what follows it is not in `next` yet.
+    last: Option<Place>,
+    given: Vec<(B256, Address)>,
     skipped: HashSet<Address>,
     base_fee: u64,
     blob_base_fee: u128,
@@ -35,15 +27,15 @@ pub struct BestTransactions {
     left_by_type: [usize; 5],
 }
 
-/// A position in the pending transactions of one sender.
+/// A place in the run of one sender.
 #[derive(Clone, Debug)]
-struct Cursor {
+struct Place {
     rank: Rank,
     run: Arc<[Candidate]>,
     at: usize,
 }
 
-impl Cursor {
+impl Place {
     fn of(run: Arc<[Candidate]>, at: usize, base_fee: u64) -> Option<Self> {
         let rank = run.get(at)?.bid.rank(base_fee);
         Some(Self { rank, run, at })
@@ -54,21 +46,21 @@ impl Cursor {
     }
 }
 
-impl PartialEq for Cursor {
+impl PartialEq for Place {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl Eq for Cursor {}
+impl Eq for Place {}
 
-impl PartialOrd for Cursor {
+impl PartialOrd for Place {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Cursor {
+impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rank.cmp(&other.rank)
     }
@@ -80,9 +72,10 @@ fn can_pay(tx: &PooledTransaction, base_fee: u64, blob_base_fee: u128) -> bool {
 }
 
 impl Store {
-    /// A snapshot for a block with the base fee that `heads` are ordered by, and this blob base fee. Cost: linear in
-    /// the senders that can pay, up to `max_prioritized` of them, and in those before them that can't.
-    pub(crate) fn best(&self, blob_base_fee: u128) -> BestTransactions {
+    /// A snapshot for a block with the base fee that the heads are ordered by, and this blob base
+    /// fee. Cost: linear in the senders that can be offered, at most as many as a block is offered
+    /// transactions, and in those before them that can't pay.
+    pub(crate) fn best(&self, blob_base_fee: u128) -> Best {
         let base_fee = self.heads.base_fee();
         let by_arrival = self.by_arrival();
         let left = self.config.max_prioritized;
@@ -104,13 +97,13 @@ impl Store {
             }
             *of_type = of_type.saturating_sub(1);
             let run = queue.candidates(by_arrival);
-            heads.push(Cursor { rank, run, at: 0 });
+            heads.push(Place { rank, run, at: 0 });
         }
-        BestTransactions {
+        Best {
             heads: heads.into_iter(),
             next: BinaryHeap::new(),
             last: None,
-            returned: Vec::new(),
+            given: Vec::new(),
             skipped: HashSet::default(),
             base_fee,
             blob_base_fee,
@@ -120,31 +113,31 @@ impl Store {
     }
 }
 
-impl BestTransactions {
-    /// Skips all further transactions of the sender of `hash`: that one could not be included, so those after it can't
-    /// be.
+impl Best {
+    /// Gives no more transactions of whoever sent `hash`: that one could not be taken, and those
+    /// after it can't be without it.
     pub fn skip_sender_of(&mut self, hash: &B256) {
-        let mut returned = self.returned.iter().rev();
-        if let Some((_, sender)) = returned.find(|(known, _)| known == hash) {
+        let mut given = self.given.iter().rev();
+        if let Some((_, sender)) = given.find(|(known, _)| known == hash) {
             self.skipped.insert(*sender);
         }
     }
 
-    /// Puts the transaction that follows the last returned one into `next`.
+    /// Brings what follows the last one given out into the order.
     fn advance(&mut self) {
         let Some(last) = self.last.take() else {
             return;
         };
-        let Some(cursor) = Cursor::of(last.run, last.at.saturating_add(1), self.base_fee) else {
+        let Some(place) = Place::of(last.run, last.at.saturating_add(1), self.base_fee) else {
             return;
         };
         let payable = |tx: &Arc<_>| can_pay(tx, self.base_fee, self.blob_base_fee);
-        if cursor.tx().is_some_and(payable) {
-            self.next.push(cursor);
+        if place.tx().is_some_and(payable) {
+            self.next.push(place);
         }
     }
 
-    fn best_cursor(&mut self) -> Option<Cursor> {
+    fn best_place(&mut self) -> Option<Place> {
         let head = self.heads.as_slice().first();
         if head.is_some_and(|head| self.next.peek().is_none_or(|next| head > next)) {
             self.heads.next()
@@ -154,22 +147,22 @@ impl BestTransactions {
     }
 }
 
-impl Iterator for BestTransactions {
+impl Iterator for Best {
     type Item = Arc<PooledTransaction>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance();
         while self.left > 0 {
-            let cursor = self.best_cursor()?;
-            let tx = Arc::clone(cursor.tx()?);
+            let place = self.best_place()?;
+            let tx = Arc::clone(place.tx()?);
             let of_type = &mut self.left_by_type[tx.type_index()];
             if *of_type == 0 || self.skipped.contains(&tx.sender) {
                 continue;
             }
             *of_type = of_type.saturating_sub(1);
             self.left = self.left.saturating_sub(1);
-            self.returned.push((tx.hash, tx.sender));
-            self.last = Some(cursor);
+            self.given.push((tx.hash, tx.sender));
+            self.last = Some(place);
             return Some(tx);
         }
         None

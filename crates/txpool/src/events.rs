@@ -1,37 +1,37 @@
-//! Events of the pool, delivered to listeners in order.
+//! What happened in the pool, told in order to whoever listens.
 //!
-//! Events are queued while the pool is locked and delivered after it is unlocked, by whichever thread gets to it first:
-//! so listeners see them in order, and may call the pool. At most 65,536 events wait for a slow listener.
+//! Events are written down while the pool is locked and handed over afterwards, by whichever
+//! thread comes first, so that listeners see them in order and may ask the pool things.
 
 use crate::transaction::PooledTransaction;
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Events that may wait for a slow listener; beyond, the oldest are dropped and counted.
-const MAX_UNDELIVERED: usize = 1 << 16;
+/// Most events that wait for a slow listener; beyond, the oldest are counted and dropped.
+const MAX_WAITING_EVENTS: usize = 1 << 16;
 
 /// Why a transaction left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// A block included it.
+    /// A block took it.
     Included,
-    /// A block used its nonce for another transaction.
+    /// A block took another with its nonce.
     Stale,
-    /// A transaction with the same nonce bids more.
+    /// Another with its nonce pays more.
     Replaced,
-    /// The pool is full of transactions that bid more.
+    /// The pool is full of better ones.
     Evicted,
-    /// It was in the pool for longer than the operator allows.
+    /// It was here for longer than the operator allows.
     Expired,
-    /// It can't be in any block, by the rules of a new fork or by the block builder's attempt.
+    /// It can't be in any block any more, or whoever builds blocks said so.
     Invalid,
-    /// Its score fell below the minimum.
+    /// Its score fell below the least.
     Penalized,
 }
 
 impl DropReason {
-    /// Its label in metrics.
+    /// The label of the metric that counts it.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Included => "confirmed",
@@ -45,28 +45,28 @@ impl DropReason {
     }
 }
 
-/// An event.
+/// One thing that happened.
 #[derive(Clone, Debug)]
 pub enum PoolEvent {
-    /// A transaction was added.
+    /// A transaction came in.
     Added {
-        /// The transaction.
+        /// It.
         tx: Arc<PooledTransaction>,
-        /// Whether the next block could include it; if not, it is queued.
+        /// Whether a block could take it now; if not, it waits.
         pending: bool,
     },
-    /// A queued transaction became pending: the next block could include it.
+    /// A transaction that waited can be taken by a block now.
     Promoted {
-        /// The transaction.
+        /// It.
         tx: Arc<PooledTransaction>,
     },
-    /// A transaction was removed.
+    /// A transaction left.
     Dropped {
-        /// The transaction.
+        /// It.
         tx: Arc<PooledTransaction>,
         /// Why.
         reason: DropReason,
-        /// The transaction that replaced it.
+        /// The one that replaced it.
         replaced_by: Option<B256>,
     },
     /// Listeners were too slow for this many events.
@@ -78,20 +78,20 @@ pub enum PoolEvent {
 
 type Listener = Box<dyn Fn(&PoolEvent) + Send + Sync>;
 
-/// Undelivered events, and the listeners.
+/// Events on their way, and who hears them.
 #[derive(Default)]
-pub(crate) struct EventQueue {
-    undelivered: Mutex<Undelivered>,
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
     listeners: Mutex<Vec<Listener>>,
 }
 
 #[derive(Default)]
-struct Undelivered {
+struct Waiting {
     events: VecDeque<PoolEvent>,
     missed: u64,
 }
 
-impl EventQueue {
+impl Outbox {
     pub(crate) fn listen(&self, listener: Listener) {
         let mut listeners = self
             .listeners
@@ -100,20 +100,20 @@ impl EventQueue {
         listeners.push(listener);
     }
 
-    /// Queues events, in the order in which they happened.
+    /// Writes events down, in the order in which they happened.
     pub(crate) fn push(&self, events: Vec<PoolEvent>) {
-        let mut undelivered = self.undelivered();
+        let mut waiting = self.waiting();
         for event in events {
-            if undelivered.events.len() >= MAX_UNDELIVERED {
-                undelivered.events.pop_front();
-                undelivered.missed = undelivered.missed.saturating_add(1);
+            if waiting.events.len() >= MAX_WAITING_EVENTS {
+                waiting.events.pop_front();
+                waiting.missed = waiting.missed.saturating_add(1);
             }
-            undelivered.events.push_back(event);
+            waiting.events.push_back(event);
         }
     }
 
-    /// Delivers the queued events, unless another thread, or a listener further up the stack of this one, is
-    /// delivering: then that one delivers these too.
+    /// Hands over what waits, unless another thread, or a listener further up on this one, is at
+    /// it; that one then hands over these too.
     pub(crate) fn deliver(&self) {
         while !self.is_empty() {
             let listeners = match self.listeners.try_lock() {
@@ -130,29 +130,27 @@ impl EventQueue {
     }
 
     fn is_empty(&self) -> bool {
-        let undelivered = self.undelivered();
-        undelivered.events.is_empty() && undelivered.missed == 0
+        let waiting = self.waiting();
+        waiting.events.is_empty() && waiting.missed == 0
     }
 
     fn next(&self) -> Option<PoolEvent> {
-        let mut undelivered = self.undelivered();
-        if undelivered.missed > 0 {
-            let count = std::mem::take(&mut undelivered.missed);
+        let mut waiting = self.waiting();
+        if waiting.missed > 0 {
+            let count = std::mem::take(&mut waiting.missed);
             return Some(PoolEvent::Missed { count });
         }
-        undelivered.events.pop_front()
+        waiting.events.pop_front()
     }
 
-    fn undelivered(&self) -> std::sync::MutexGuard<'_, Undelivered> {
-        self.undelivered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for EventQueue {
+impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventQueue").finish_non_exhaustive()
+        f.debug_struct("Outbox").finish_non_exhaustive()
     }
 }
 
@@ -162,20 +160,20 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn events_beyond_65536_are_dropped_and_counted() {
-        let queue = EventQueue::default();
+    fn what_nobody_fetched_in_time_is_counted() {
+        let outbox = Outbox::default();
         let one = || PoolEvent::Missed { count: 1 };
-        queue.push((0..MAX_UNDELIVERED + 3).map(|_| one()).collect());
+        outbox.push((0..MAX_WAITING_EVENTS + 3).map(|_| one()).collect());
         let seen = Arc::new(AtomicU64::new(0));
         let sum = Arc::clone(&seen);
-        queue.listen(Box::new(move |event| {
+        outbox.listen(Box::new(move |event| {
             let PoolEvent::Missed { count } = event else {
                 panic!("only such events were pushed")
             };
             sum.fetch_add(*count, Ordering::Relaxed);
         }));
-        queue.deliver();
-        let all = MAX_UNDELIVERED as u64 + 3;
+        outbox.deliver();
+        let all = MAX_WAITING_EVENTS as u64 + 3;
         assert_eq!(seen.load(Ordering::Relaxed), all);
     }
 }

@@ -1,7 +1,4 @@
-//! Eviction: what leaves when the pool exceeds a limit.
-//!
-//! In order: blob transactions by blob fee, if blobs exceed their capacity; queued transactions by tip; then the last
-//! pending transaction of the sender with the lowest bid, so that no nonce gap opens. Priority transactions stay.
+//! What goes when the pool is full: first what waits, then the ends of the worst runs.
 
 use crate::config::PoolMode;
 use crate::events::DropReason;
@@ -10,61 +7,65 @@ use crate::store::Store;
 use niwaki_primitives::{B256, map::HashMap};
 
 impl Store {
-    /// Evicts until all limits hold, or until only protected transactions are left: `protected`, priority transactions,
-    /// and those before them of the same sender. With `deep` the latter are evicted too, so that the limits hold in any
-    /// case.
-    pub(crate) fn evict(&mut self, protected: Option<B256>, deep: bool) {
-        while let Some(victim) = self.victim(protected, deep) {
+    /// Evicts until all limits hold, or until only what is protected is left: `kept`, what has
+    /// priority, and what such transactions of the same sender need before them. With `deep` the
+    /// last of these goes too, so that the limits hold in any case.
+    pub(crate) fn evict(&mut self, kept: Option<B256>, deep: bool) {
+        while let Some(victim) = self.victim(kept, deep) {
             self.remove(&victim, DropReason::Evicted);
         }
     }
 
-    /// Whether a limit is exceeded.
-    pub(crate) fn exceeds_limits(&self) -> bool {
-        let exceeded = self.exceeded_limits();
-        exceeded.blobs || exceeded.queued || exceeded.all
+    /// Whether there is more than the limits allow.
+    pub(crate) fn is_over(&self) -> bool {
+        let over = self.over();
+        over.blobs || over.waiting || over.all
     }
 
-    fn exceeded_limits(&self) -> ExceededLimits {
+    fn over(&self) -> Over {
         let (totals, config) = (&self.totals, &self.config);
         let blobs = totals.blob_bytes > config.blob_capacity_bytes;
         let layer = config.layer_max_capacity_bytes;
-        let (queued, all) = match config.mode {
+        let (waiting, all) = match config.mode {
             PoolMode::Layered => (
-                totals.queued_bytes > layer,
+                totals.waiting_bytes > layer,
                 totals.bytes > layer.saturating_mul(3),
             ),
             PoolMode::Sequenced => (false, self.txs.len() > config.max_size),
         };
-        ExceededLimits { blobs, queued, all }
+        Over {
+            blobs,
+            waiting,
+            all,
+        }
     }
 
-    fn victim(&self, protected: Option<B256>, deep: bool) -> Option<B256> {
-        let exceeded = self.exceeded_limits();
-        if exceeded.blobs {
-            return first_except(self.blob_order.values(), protected);
+    fn victim(&self, kept: Option<B256>, deep: bool) -> Option<B256> {
+        let over = self.over();
+        if over.blobs {
+            return first_but(self.blob_order.values(), kept);
         }
-        if !exceeded.queued && !exceeded.all {
+        if !over.waiting && !over.all {
             return None;
         }
-        let queued = first_except(self.queued.values(), protected);
-        if queued.is_some() || !exceeded.all {
-            return queued;
+        let waiting = first_but(self.waiting.values(), kept);
+        if waiting.is_some() || !over.all {
+            return waiting;
         }
-        let mut last_of_senders = self.tails.worst_first().filter_map(|(_, sender)| {
+        let mut last_of_runs = self.tails.worst_first().filter_map(|(_, sender)| {
             let queue: &SenderQueue = self.senders.get(&sender)?;
             let last = queue.slots.get(&queue.run_end.checked_sub(1)?)?;
             Some(last.tx.hash)
         });
-        let last = last_of_senders.find(|hash| Some(*hash) != protected);
+        let last = last_of_runs.find(|hash| Some(*hash) != kept);
         if last.is_some() || !deep {
             return last;
         }
         let exposed = |hash: &&B256| self.txs.get(*hash).is_some_and(|tx| !tx.priority);
-        first_except(self.by_age.values().rev().filter(exposed), protected)
+        first_but(self.by_age.values().rev().filter(exposed), kept)
     }
 
-    /// Removes the transactions that were added before `earliest`.
+    /// Removes what was added before `earliest`.
     pub(crate) fn expire(&mut self, earliest: u64) {
         let mut firsts: HashMap<_, u64> = HashMap::default();
         while let Some(hash) = self.by_age.first_key_value().map(|(_, hash)| *hash) {
@@ -78,21 +79,18 @@ impl Store {
             }
         }
         for (sender, first) in firsts {
-            self.update_run(sender, first);
+            self.recount(sender, first);
         }
     }
 }
 
-fn first_except<'a>(
-    hashes: impl Iterator<Item = &'a B256>,
-    protected: Option<B256>,
-) -> Option<B256> {
-    hashes.copied().find(|hash| Some(*hash) != protected)
+fn first_but<'a>(hashes: impl Iterator<Item = &'a B256>, kept: Option<B256>) -> Option<B256> {
+    hashes.copied().find(|hash| Some(*hash) != kept)
 }
 
-/// Which limits are exceeded.
-struct ExceededLimits {
+/// Which limits are broken.
+struct Over {
     blobs: bool,
-    queued: bool,
+    waiting: bool,
     all: bool,
 }

@@ -9,7 +9,7 @@ use eyre::{Result, bail, ensure, eyre};
 use niwaki_primitives::{
     Account, AccountDiff, Address, B256, Fault, SlotDiff, StateDiff, StateView, U256,
 };
-use niwaki_state::{BlockId, Prepared, StateOptions, WorldState};
+use niwaki_state::{BlockId, ComputedRoot, StateOptions, WorldState};
 use niwaki_storage::{Batch, Database, Options as StorageOptions};
 use rand::{Rng, rngs::SmallRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -236,13 +236,13 @@ impl BigState {
 }
 
 /// Makes the block that `prepared` is the state of the head; gives the block.
-pub(crate) fn commit(world: &WorldState, prepared: Prepared) -> Result<BlockId> {
+pub(crate) fn commit(world: &WorldState, prepared: ComputedRoot) -> Result<BlockId> {
     let parent = head(world)?;
     let block = BlockId {
         number: parent.number + 1,
         hash: prepared.root(),
     };
-    world.commit(prepared, (block, parent.hash), Batch::new(), false)?;
+    world.commit(prepared, block, parent.hash, Batch::new(), false)?;
     Ok(block)
 }
 

@@ -108,7 +108,7 @@ fn one_run(
     for _ in 0..options.blocks {
         let view = world.view_at_head()?;
         let diff = options.state.changes(&view, block, random)?;
-        let prepared = world.prepare(&view, &diff)?;
+        let prepared = world.compute_root(&view, &diff)?;
         drop(view);
         big_state::commit(world, prepared)?;
         first.get_or_insert(diff);
@@ -117,7 +117,7 @@ fn one_run(
     let forward = clock.elapsed().as_secs_f64();
 
     let clock = Instant::now();
-    let is_moved = world.move_to(start.block, start.root, Batch::new(), true)?;
+    let is_moved = world.roll_to(start.block, start.root, Batch::new(), true)?;
     let back = clock.elapsed().as_secs_f64();
     ensure!(is_moved, "a trie log on the way to {} is gone", start.block);
     ensure!(

@@ -165,7 +165,7 @@ fn one_run(
         if options.moving_head {
             let view = world.view_at_head()?;
             let diff = options.state.changes(&view, &options.block(), random)?;
-            big_state::commit(world, world.prepare(&view, &diff)?)?;
+            big_state::commit(world, world.compute_root(&view, &diff)?)?;
         }
     }
     for tip in tips {
@@ -196,14 +196,14 @@ fn grow(
     let view_ms = lap();
     let diff = options.state.changes(&view, &options.block(), random)?;
     let read_ms = lap();
-    let prepared = world.prepare(&view, &diff)?;
+    let prepared = world.compute_root(&view, &diff)?;
     let root_ms = lap();
     let block = BlockId {
         number: parent.number + 1,
         hash: prepared.root(),
     };
     let mut batch = Batch::new();
-    world.keep_beside(&view, &prepared, (block, parent.hash))(&mut batch);
+    world.stage_side_block(&view, &prepared, block, parent.hash)(&mut batch);
     world.database().write(batch, false)?;
     drop((view, prepared));
     Ok((block, [view_ms, read_ms, root_ms, lap()]))

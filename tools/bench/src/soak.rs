@@ -174,8 +174,8 @@ fn sample(world: &WorldState, options: &Options, shared: &Shared) -> Result<Vec<
             rss_bytes: rss_bytes()?,
             blocks: shared.blocks.load(Ordering::Relaxed),
             reads: shared.reads.load(Ordering::Relaxed),
-            trie_bytes: world.cache_figures().trie_bytes,
-            waiting_bytes: world.database().waiting_bytes(),
+            trie_bytes: world.cache_stats().trie_bytes,
+            waiting_bytes: world.database().pending_bytes(),
         };
         println!("{}", serde_json::to_string(&sample)?);
         samples.push(sample);
@@ -191,7 +191,7 @@ fn write(world: &WorldState, options: &Options, shared: &Shared) -> Result<()> {
     let mut one = || -> Result<()> {
         let view = world.view_at_head()?;
         let diff = options.state.changes(&view, &options.block, &mut random)?;
-        let prepared = world.prepare(&view, &diff)?;
+        let prepared = world.compute_root(&view, &diff)?;
         drop(view);
         big_state::commit(world, prepared)?;
         shared.blocks.fetch_add(1, Ordering::Relaxed);

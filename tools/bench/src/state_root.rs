@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         one_round(&world, &mut peers, options, at, &mut random)?;
     }
     let written =
-        || Ok::<_, eyre::Report>((world.database().batched_bytes(), disk::written_bytes()?));
+        || Ok::<_, eyre::Report>((world.database().written_bytes(), disk::written_bytes()?));
     let before = written()?;
     let mut rounds = Vec::new();
     for at in 0..options.rounds {
@@ -221,7 +221,7 @@ fn one_round(
 fn ours(world: &WorldState, diff: &StateDiff) -> Result<(Outcome, f64)> {
     let view = world.view_at_head()?;
     let clock = Instant::now();
-    let prepared = world.prepare(&view, diff)?;
+    let prepared = world.compute_root(&view, diff)?;
     let root_ms = milliseconds(clock.elapsed());
     drop(view);
     let root = prepared.root();

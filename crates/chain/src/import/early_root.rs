@@ -13,8 +13,8 @@ use crate::Chain;
 use crate::receipts::{By, EarlyReceipts, Receipts};
 use niwaki_execution::{Errands, Executed, OnTheWay, Shares, SoFar, diff_of_access_list};
 use niwaki_primitives::{AccountChanges, Address, Fault, Fork, RecoveredBlock, StateDiff, U256};
-use niwaki_state::{Prepared, ReadingAhead, View};
-use niwaki_threads::Crew;
+use niwaki_state::{ComputedRoot, TriePrefetcher, View};
+use niwaki_threads::WorkerPool;
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ const LATE: u32 = SoFar::PARTS * 3 / 8;
 /// What a list leads to.
 struct EarlyRoot {
     diff: StateDiff,
-    prepared: Prepared,
+    prepared: ComputedRoot,
 }
 
 type Outcome = Result<(Executed, Shares), Refusal>;
@@ -39,7 +39,7 @@ pub(super) struct Ran {
     pub(super) executed: Executed,
     pub(super) shares: Shares,
     pub(super) receipts: Receipts,
-    pub(super) prepared: Prepared,
+    pub(super) prepared: ComputedRoot,
     /// Whether that is what its list led to.
     pub(super) early_root: bool,
     /// How often its changes so far went into the tries.
@@ -73,7 +73,7 @@ fn listed(list: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256
 
 /// Does `work`, and notes the block on another thread meanwhile.
 fn noting<T>(block: &RecoveredBlock, note: Option<Note<'_>>, work: impl FnOnce() -> T) -> T {
-    let note = note.and_then(|note| Some((note, Crew::of("journal", 1)?)));
+    let note = note.and_then(|note| Some((note, WorkerPool::named("journal", 1)?)));
     match note {
         Some((note, crew)) => crew.join(|| note(&block.block), work).1,
         None => work(),
@@ -95,10 +95,10 @@ impl Chain {
             Some(list) if is_long => self.run_beside_root((block, list), view, note),
             None if is_long => {
                 let is_executed = AtomicBool::new(false);
-                let work = |view: &View, reading: &ReadingAhead<'_>| {
+                let work = |view: &View, reading: &TriePrefetcher<'_>| {
                     self.run_beside_tries(block, (view, reading), &is_executed, note)
                 };
-                self.world().with_prefetch(view, &is_executed, work)
+                self.world().with_trie_prefetch(view, &is_executed, work)
             }
             _ => self.run_alone((block, list), view),
         }
@@ -127,7 +127,7 @@ impl Chain {
         let early_root = early.is_some();
         let root = || match early {
             Some(early) => Ok(early.prepared),
-            None => self.world().prepare_when(view, &executed.diff, is_due),
+            None => self.world().compute_root_when(view, &executed.diff, is_due),
         };
         let (receipts, prepared) = receipts.end_beside(&executed.receipts, root);
         Ok(Ran {
@@ -145,11 +145,13 @@ impl Chain {
     fn run_beside_tries(
         &self,
         block: &RecoveredBlock,
-        (view, reading): (&View, &ReadingAhead<'_>),
+        (view, reading): (&View, &TriePrefetcher<'_>),
         is_executed: &AtomicBool,
         note: Option<Note<'_>>,
     ) -> Result<Ran, Refusal> {
-        let crew = self.begins_root_early(block).then(|| Crew::of("root", 1));
+        let crew = self
+            .begins_root_early(block)
+            .then(|| WorkerPool::named("root", 1));
         let Some(crew) = crew.flatten() else {
             return self.run_alone((block, None), view);
         };
@@ -157,7 +159,7 @@ impl Chain {
         let making = receipts.borrow().making();
         let parts = Parts::new(self.world(), view);
         let errands = BesideBlock::new(&parts, making, reading);
-        let ran = crew.scope(|beside| {
+        let ran = crew.scope(|scope| {
             let on_the_way = |so_far: SoFar<'_>| {
                 if so_far.is_all() {
                     // Nothing is read ahead any more.
@@ -170,7 +172,7 @@ impl Chain {
                     parts.put((so_far.changed)(), so_far.is_all());
                 }
                 if parts.are_waiting() && !errands.is_visited() {
-                    beside.begin(|| parts.go_to_the_end());
+                    scope.spawn(|| parts.go_to_the_end());
                 }
                 // The blocks of tests are over before it begins.
                 while cfg!(test) && !parts.are_done() {
@@ -279,11 +281,14 @@ impl Chain {
         let reading = &AtomicUsize::new(READERS);
         std::thread::scope(|scope| {
             // Once the block is executed, more threads load what is left.
-            scope.spawn(|| self.world().load_ways(view, changed(list), is_executed));
+            scope.spawn(|| {
+                self.world()
+                    .prefetch_trie_paths(view, changed(list), is_executed)
+            });
             for first in 0..READERS {
                 let wanted = listed(list).skip(first).step_by(READERS);
                 scope.spawn(move || {
-                    view.read_ahead(wanted, is_executed);
+                    view.prefetch_values(wanted, is_executed);
                     if reading.fetch_sub(1, Ordering::Relaxed) == 1 {
                         after_root.await_it();
                     }
@@ -295,8 +300,8 @@ impl Chain {
 
     fn early_root(&self, diff: StateDiff, view: &View, is_alone: bool) -> Result<EarlyRoot, Fault> {
         let prepared = match is_alone {
-            true => self.world().prepare_alone(view, &diff)?,
-            false => self.world().prepare(view, &diff)?,
+            true => self.world().compute_root_single_threaded(view, &diff)?,
+            false => self.world().compute_root(view, &diff)?,
         };
         Ok(EarlyRoot { diff, prepared })
     }

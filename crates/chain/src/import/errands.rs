@@ -4,7 +4,7 @@
 use super::parts::Parts;
 use crate::receipts::{By, Making};
 use niwaki_execution::{Errands, SoFar};
-use niwaki_state::ReadingAhead;
+use niwaki_state::TriePrefetcher;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LEAST_PART: u32 = 2;
 pub(super) struct BesideBlock<'b> {
     parts: &'b Parts<'b>,
     receipts: Arc<Making>,
-    reading: &'b ReadingAhead<'b>,
+    reading: &'b TriePrefetcher<'b>,
     /// Whether somebody comes by, and stays to the end.
     is_visited: AtomicBool,
     /// Whoever stays has it.
@@ -37,7 +37,7 @@ impl<'b> BesideBlock<'b> {
     pub(super) fn new(
         parts: &'b Parts<'b>,
         receipts: Arc<Making>,
-        reading: &'b ReadingAhead<'b>,
+        reading: &'b TriePrefetcher<'b>,
     ) -> Self {
         Self {
             parts,
@@ -97,9 +97,9 @@ impl Errands for BesideBlock<'_> {
     fn run(&self) -> bool {
         if !self.is_visited() {
             self.is_visited.store(true, Ordering::Relaxed);
-            self.reading.leave_to_others();
+            self.reading.hand_over();
         }
-        self.receipts.go_on() || self.parts.go_on() || self.reading.go_on()
+        self.receipts.go_on() || self.parts.go_on() || self.reading.load_some()
     }
 
     fn run_lesser(&self) -> bool {

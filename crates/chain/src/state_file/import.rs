@@ -98,7 +98,7 @@ impl Chain {
             Ok(()) => Ok(Self::open_world(world, spec)?),
             Err(error) => {
                 if !kept::may_go_on(&error) {
-                    world.database().remove_aside()?;
+                    world.database().remove_staging_dir()?;
                 }
                 Err(error)
             }
@@ -127,8 +127,8 @@ fn read(
             (_, Some(note)) => rows = note.go_on(file)?,
             (_, None) => {
                 rows.load(&chunk, file, load)?;
-                if load.is_worth_keeping() {
-                    kept::keep(load, file, first, &rows)?;
+                if load.should_checkpoint() {
+                    kept::checkpoint(load, file, first, &rows)?;
                 }
             }
         }

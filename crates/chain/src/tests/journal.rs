@@ -135,7 +135,7 @@ fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::begin(folder.path()).unwrap();
     let record = encode(&blocks()[0]);
-    for count in 1..=5 * niwaki_storage::MOST_WAITING_BATCHES {
+    for count in 1..=5 * niwaki_storage::MAX_PENDING_BATCHES {
         journal.block(&record).unwrap();
         journal.count_block();
         let mut held = 0;
@@ -144,7 +144,7 @@ fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
             Ok(())
         })
         .unwrap();
-        assert!(held >= count.min(niwaki_storage::MOST_WAITING_BATCHES + 1));
+        assert!(held >= count.min(niwaki_storage::MAX_PENDING_BATCHES + 1));
         assert!(fs::read_dir(folder.path()).unwrap().count() <= 2);
     }
 }

@@ -40,8 +40,11 @@ pub(super) fn of(point: G1Affine, scalar: U256) -> G1Affine {
     if point.is_zero() {
         return point;
     }
-    let (first, second) = halves(scalar);
-    let (first, second) = (digits(first), digits(second));
+    let ((first_negative, first), (second_negative, second)) = halves(scalar);
+    let (first, second) = (
+        digits(first_negative, first),
+        digits(second_negative, second),
+    );
     let multiples = odd_multiples([point.x.into(), point.y.into()]);
     let beta = Element::from(g1::Config::ENDO_COEFFS[0]);
     let images = multiples.map(|[x, y]| [x * beta, y]);
@@ -132,7 +135,7 @@ fn signed(number: U256) -> (bool, u128) {
 }
 
 /// Digits that are zero or odd and between -15 and 15, at least four zeros after each other one.
-fn digits((is_negative, mut size): (bool, u128)) -> [i8; DIGITS] {
+fn digits(is_negative: bool, mut size: u128) -> [i8; DIGITS] {
     let mut digits = [0; DIGITS];
     for place in &mut digits {
         if size == 0 {
@@ -155,8 +158,8 @@ fn digits((is_negative, mut size): (bool, u128)) -> [i8; DIGITS] {
 
 /// A point of affine coordinates, three times the point and so on, with one inverse for all of them.
 ///
-/// The formulas hold upon every curve `y^2 = x^3 + b`, so first upon the one on which twice the point is affine: where
-/// `z` is the last coordinate of twice the point, `(x, y)` becomes `(x * z^2, y * z^3)` there.
+/// The formulas hold on every curve `y^2 = x^3 + b`, so the multiples are computed on the one on which twice the
+/// point is affine: where `z` is the last coordinate of twice the point, `(x, y)` becomes `(x * z^2, y * z^3)` there.
 fn odd_multiples([x, y]: [Element; 2]) -> [[Element; 2]; MULTIPLES] {
     let z = Element::ONE;
     let mut twice = Point { x, y, z };
@@ -173,7 +176,7 @@ fn odd_multiples([x, y]: [Element; 2]) -> [[Element; 2]; MULTIPLES] {
         let next = Point::sum(Some(multiples[at - 1]), [twice.x, twice.y]);
         multiples[at] = next.unwrap_or(start);
     }
-    // Back upon the first curve, and products of all last coordinates before each one.
+    // Back on the first curve, and products of all last coordinates before each one.
     let (mut before, mut product) = ([z; MULTIPLES], z);
     for (before, multiple) in before.iter_mut().zip(&mut multiples) {
         *before = product;
@@ -202,7 +205,7 @@ mod tests {
         uint!(21888242871839275217838484774961031246154997185409878258781734729429964517155_U256);
 
     #[test]
-    fn halves_are_small_and_their_sum_is_the_number() {
+    fn both_halves_have_at_most_127_bits_and_sum_to_the_number() {
         let random = |n: u64| U256::from_be_bytes(keccak256(n.to_be_bytes()).0) % GROUP;
         let edges = [
             U256::ZERO,
@@ -228,7 +231,7 @@ mod tests {
         for n in 0..1_000_u64 {
             let size = U256::from_be_bytes(keccak256(n.to_be_bytes()).0).wrapping_to::<u128>() >> 1;
             let size = if n == 0 { u128::MAX >> 1 } else { size };
-            let digits = digits((n % 2 == 1, size));
+            let digits = digits(n % 2 == 1, size);
             let sum = digits.iter().rev().fold(U256::ZERO, |sum, digit| {
                 let digit = i64::from(*digit);
                 let digit = U256::from(digit.unsigned_abs());

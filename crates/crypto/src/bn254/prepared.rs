@@ -1,8 +1,8 @@
-//! Points of G2 in the form in which pairings take them.
+//! Points of G2, prepared for pairings: the lines of their Miller loops.
 //!
-//! Whether a point is of the group and the lines of its Miller loop depend on its bytes alone, so they are kept by
-//! them: up to 256 points of 20 kB each. There is a young and an old generation, and the old one is forgotten when
-//! the young one is full.
+//! Whether a point is in the group, and its lines, depend on its bytes alone, so they are cached by them, because the
+//! verifying keys of contracts recur: up to 256 points of 20 kB each. There is a young and an old generation, and the
+//! old one is dropped when the young one is full.
 
 use super::{Fq, Outcome, fq};
 use alloy_primitives::map::HashMap;
@@ -17,40 +17,40 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 /// Coefficients of a line: of `y`, of `x`, and by itself.
 pub(super) type Line = (Fq2, Fq2, Fq2);
 
-/// The lines of a point of the group that is not at infinity.
+/// The lines of a point of the group other than infinity.
 pub(super) struct Prepared {
     pub(super) lines: Vec<Line>,
 }
 
-/// Points of one generation.
+/// Points of one generation at most.
 const GENERATION: usize = 128;
 
 type Points = HashMap<[u8; 128], Arc<Prepared>>;
 
 #[derive(Default)]
-struct Kept {
+struct PointCache {
     young: Points,
     old: Points,
 }
 
-static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<PointCache>> = LazyLock::new(Mutex::default);
 
 /// A thread that panicked between two map operations leaves both maps usable.
-fn kept() -> std::sync::MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+fn cache() -> std::sync::MutexGuard<'static, PointCache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Kept {
+impl PointCache {
     fn get(&mut self, bytes: &[u8; 128]) -> Option<Arc<Prepared>> {
         if let Some(point) = self.young.get(bytes) {
             return Some(point.clone());
         }
         let point = self.old.remove(bytes)?;
-        self.keep(*bytes, point.clone());
+        self.insert(*bytes, point.clone());
         Some(point)
     }
 
-    fn keep(&mut self, bytes: [u8; 128], point: Arc<Prepared>) {
+    fn insert(&mut self, bytes: [u8; 128], point: Arc<Prepared>) {
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
@@ -58,9 +58,9 @@ impl Kept {
     }
 }
 
-/// Forgets all points.
+/// Drops all cached points.
 pub(crate) fn forget() {
-    *kept() = Kept::default();
+    *cache() = PointCache::default();
 }
 
 /// The lines of a point of 128 bytes; none for the point at infinity.
@@ -68,9 +68,9 @@ pub(super) fn prepared(bytes: &[u8]) -> Outcome<Option<Arc<Prepared>>> {
     let bytes: [u8; 128] = bytes
         .try_into()
         .map_err(|_| PrecompileHalt::Bn254PairLength)?;
-    let known = kept().get(&bytes);
-    if known.is_some() {
-        return Ok(known);
+    let cached = cache().get(&bytes);
+    if cached.is_some() {
+        return Ok(cached);
     }
     let point = g2_point(&bytes)?;
     if point.is_zero() {
@@ -78,7 +78,7 @@ pub(super) fn prepared(bytes: &[u8]) -> Outcome<Option<Arc<Prepared>>> {
     }
     let lines = G2Prepared::<Config>::from(point).ell_coeffs;
     let point = Arc::new(Prepared { lines });
-    kept().keep(bytes, point.clone());
+    cache().insert(bytes, point.clone());
     Ok(Some(point))
 }
 
@@ -100,7 +100,7 @@ fn g2_point(bytes: &[u8; 128]) -> Outcome<G2Affine> {
     }
 }
 
-/// For a point of the curve, by half of the doublings that arkworks takes.
+/// Whether a point of the curve is in the group, with half of the doublings that arkworks needs.
 ///
 /// Where `psi` is the twisted Frobenius and `u` the curve's parameter, a point is of the group if and only if
 /// `[u + 1] P + psi([u] P) + psi^2([u] P) = psi^3([2 u] P)`: El Housni, Guillevic and Piellard, "Co-factor clearing
@@ -130,18 +130,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_that_have_not_been_used_for_long_are_forgotten() {
-        let mut kept = Kept::default();
+    fn points_unused_for_a_generation_are_evicted() {
+        let mut cache = PointCache::default();
         let key = |n: u32| -> [u8; 128] {
             let bytes = n.to_be_bytes().repeat(32);
             bytes.try_into().expect("128 bytes")
         };
         for n in 0..1_000 {
-            kept.keep(key(n), Arc::new(Prepared { lines: vec![] }));
-            assert!(kept.young.len() + kept.old.len() <= 2 * GENERATION);
-            assert!(kept.get(&key(0)).is_some());
+            cache.insert(key(n), Arc::new(Prepared { lines: vec![] }));
+            assert!(cache.young.len() + cache.old.len() <= 2 * GENERATION);
+            assert!(cache.get(&key(0)).is_some());
         }
-        assert!(kept.get(&key(999)).is_some());
-        assert!(kept.get(&key(1)).is_none());
+        assert!(cache.get(&key(999)).is_some());
+        assert!(cache.get(&key(1)).is_none());
     }
 }

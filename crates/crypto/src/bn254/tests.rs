@@ -38,7 +38,7 @@ fn g1_inputs() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn sums_are_the_stock_librarys() {
+fn sums_equal_those_of_the_stock_library() {
     let points = g1_inputs();
     for a in &points {
         for b in &points {
@@ -48,7 +48,7 @@ fn sums_are_the_stock_librarys() {
 }
 
 #[test]
-fn multiples_are_the_stock_librarys() {
+fn multiples_equal_those_of_the_stock_library() {
     let mut scalars: Vec<U256> = (0..30).map(hash).collect();
     scalars.extend((0..40).map(U256::from));
     scalars.extend([
@@ -118,7 +118,7 @@ fn the_group_check_is_that_of_arkworks_for_points_of_every_kind_of_order() {
 }
 
 #[test]
-fn pairings_are_the_stock_librarys() {
+fn pairings_equal_those_of_the_stock_library() {
     let g1 = |n: u64| g1_bytes((G1Projective::generator() * Fr::from(n)).into_affine()).to_vec();
     let g2 = |n: u64| g2_bytes((G2Affine::generator() * Fr::from(n)).into_affine());
     let minus = g1_bytes((-(G1Projective::generator() * Fr::from(6))).into_affine()).to_vec();

@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn small_powers_are_the_other_librarys(base in number(80), exponent in number(40), modulus in number(72)) {
+    fn small_powers_equal_those_of_the_other_library(base in number(80), exponent in number(40), modulus in number(72)) {
         agrees(&base, &exponent, &modulus);
     }
 }
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn large_powers_are_the_other_librarys(base in number(1_100), exponent in number(6), modulus in number(1_060)) {
+    fn large_powers_equal_those_of_the_other_library(base in number(1_100), exponent in number(6), modulus in number(1_060)) {
         agrees(&base, &exponent, &modulus);
     }
 
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn edges_are_the_other_librarys() {
+fn edge_cases_equal_those_of_the_other_library() {
     let mut numbers = vec![
         vec![],
         vec![0],
@@ -127,7 +127,7 @@ fn edges_are_the_other_librarys() {
 }
 
 #[test]
-fn every_length_of_a_modulus_to_beyond_the_digits_is_right() {
+fn a_modulus_of_every_length_gives_the_right_power() {
     for limbs in 1..=140 {
         let mut modulus: Vec<u8> = (0..8 * limbs)
             .map(|n: u32| n.to_le_bytes()[0] | 0x81)

@@ -129,7 +129,7 @@ fn digits(number: U256, width: usize) -> [i16; DIGITS] {
 
 /// A point, three times the point and so on, with one inverse for all of them.
 ///
-/// Sums are the same upon every curve with the same `x^3`, so they are made first upon the one on which twice the
+/// Sums are the same on every curve with the same `x^3`, so they are computed on the one on which twice the
 /// point is affine: where `z` is the last coordinate of twice the point, `(x, y)` becomes `(x * z^2, y * z^3)` there.
 fn odd_multiples([x, y]: Affine, count: usize) -> Vec<Affine> {
     let z = Element::ONE;
@@ -147,7 +147,7 @@ fn odd_multiples([x, y]: Affine, count: usize) -> Vec<Affine> {
         last = Point::sum(Some(last), [twice.x, twice.y]).unwrap_or(last);
         multiples.push(last);
     }
-    // Back upon the first curve, and products of all last coordinates before each one.
+    // Back on the first curve, and products of all last coordinates before each one.
     let mut product = z;
     let before: Vec<Element> = multiples
         .iter_mut()
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_meet_double_or_vanish() {
+    fn equal_terms_are_doubled_and_opposite_ones_cancel() {
         let generator = GENERATOR.map(Element::of);
         let times = |a: u64, b: u64| affine(of(U256::from(a), U256::from(b), generator));
         for n in 0..40 {

@@ -1,4 +1,4 @@
-//! Verification beside the crate `p256`, on signatures that are right, wrong and at every edge.
+//! Verification compared with the crate `p256`, on valid and invalid signatures and at every edge.
 
 use super::*;
 use crate::provider::Stock;
@@ -74,9 +74,10 @@ fn both([first, second]: [U256; 2]) -> [u8; 64] {
     bytes
 }
 
-/// What both say, which must be the same.
+/// Whether the signature verifies; both libraries must agree.
 #[track_caller]
-fn says((hash, signature, key): &Case) -> bool {
+fn verifies(case: &Case) -> bool {
+    let (hash, signature, key) = case;
     let (signature, key) = (both(*signature), both(*key));
     let ours = is_signed(hash, &signature, &key);
     let theirs = Stock.secp256r1_verify_signature(hash, &signature, &key);
@@ -85,15 +86,15 @@ fn says((hash, signature, key): &Case) -> bool {
 }
 
 #[test]
-fn right_signatures_are_taken_and_changed_ones_are_not() {
+fn valid_signatures_verify_and_changed_ones_do_not() {
     for seed in 0..40 {
         let secret = number(1_000 + seed) % ORDER;
         let key = key_of(secret);
         for n in 0..50 {
             let case = signed(100 * seed + n, secret, key);
-            assert!(says(&case));
+            assert!(verifies(&case));
             let (hash, [r, s], [x, y]) = case;
-            assert!(says(&(hash, [r, ORDER - s], [x, y])));
+            assert!(verifies(&(hash, [r, ORDER - s], [x, y])));
             let bit = U256::from(1) << (number(n) % U256::from(256)).to::<usize>();
             let mut other = hash;
             other[usize::try_from(n % 32).expect("small")] ^= 1;
@@ -106,7 +107,7 @@ fn right_signatures_are_taken_and_changed_ones_are_not() {
                 (hash, [r, s], [x, FIELD - y]),
                 (hash, [s, r], [x, y]),
             ] {
-                assert!(!says(&changed));
+                assert!(!verifies(&changed));
             }
         }
     }
@@ -130,23 +131,23 @@ fn numbers_out_of_range_and_points_off_the_curve_are_refused() {
         U256::MAX,
     ];
     for edge in edges {
-        assert!(!says(&(hash, [edge, s], key)), "{edge}");
-        assert!(!says(&(hash, [r, edge], key)), "{edge}");
-        assert!(!says(&(hash, [r, s], [edge, y])), "{edge}");
-        assert!(!says(&(hash, [r, s], [x, edge])), "{edge}");
+        assert!(!verifies(&(hash, [edge, s], key)), "{edge}");
+        assert!(!verifies(&(hash, [r, edge], key)), "{edge}");
+        assert!(!verifies(&(hash, [r, s], [edge, y])), "{edge}");
+        assert!(!verifies(&(hash, [r, s], [x, edge])), "{edge}");
         for other in edges {
-            assert!(!says(&(hash, [edge, other], key)));
-            assert!(!says(&(hash, [r, s], [edge, other])));
+            assert!(!verifies(&(hash, [edge, other], key)));
+            assert!(!verifies(&(hash, [r, s], [edge, other])));
         }
     }
     // The same number modulo the order, or modulo the field's.
-    assert!(!says(&(hash, [r.wrapping_add(ORDER), s], key)));
-    assert!(!says(&(hash, [r, s.wrapping_add(ORDER)], key)));
+    assert!(!verifies(&(hash, [r.wrapping_add(ORDER), s], key)));
+    assert!(!verifies(&(hash, [r, s.wrapping_add(ORDER)], key)));
     let small = (0..)
         .map(U256::from)
         .find_map(|x| Some([x, root(right_side(x))?]));
     let [x, y] = small.expect("half of all numbers");
-    assert!(x + FIELD > x && !says(&(hash, [r, s], [x + FIELD, y])));
+    assert!(x + FIELD > x && !verifies(&(hash, [r, s], [x + FIELD, y])));
 }
 
 fn right_side(x: U256) -> U256 {
@@ -173,7 +174,7 @@ fn sums_at_infinity_are_refused_and_equal_terms_are_doubled() {
         let key = key_of(secret);
         let (r, s) = (number(seed + 7) % ORDER, number(seed + 8) % ORDER);
         let hash = (ORDER - r.mul_mod(secret, ORDER)) % ORDER;
-        assert!(!says(&(hash.to_be_bytes(), [r, s], key)));
+        assert!(!verifies(&(hash.to_be_bytes(), [r, s], key)));
 
         // The nonce is twice `u1`, where `u1 = hash / s` and `u2 * secret = r * secret / s` is the same.
         let nonce = number(seed + 9) % ORDER;
@@ -181,7 +182,7 @@ fn sums_at_infinity_are_refused_and_equal_terms_are_doubled() {
         let hash = r.mul_mod(secret, ORDER);
         let inverse = nonce.inv_mod(ORDER).expect("a prime");
         let s = hash.add_mod(hash, ORDER).mul_mod(inverse, ORDER);
-        assert!(says(&(hash.to_be_bytes(), [r, s], key)));
+        assert!(verifies(&(hash.to_be_bytes(), [r, s], key)));
     }
 }
 
@@ -201,7 +202,7 @@ fn hashes_of_zero_of_the_order_and_beyond_are_numbers_modulo_it() {
         let r = point(nonce, U256::ZERO, key)[0] % ORDER;
         let sum = (hash % ORDER).add_mod(r.mul_mod(secret, ORDER), ORDER);
         let s = sum.mul_mod(nonce.inv_mod(ORDER).expect("a prime"), ORDER);
-        assert!(says(&(hash.to_be_bytes(), [r, s], key)));
+        assert!(verifies(&(hash.to_be_bytes(), [r, s], key)));
     }
 }
 
@@ -222,8 +223,12 @@ fn a_first_coordinate_beyond_the_order_is_taken_modulo_it() {
         let [gx, gy] = key_of(t);
         let key = plain_sum([x, y], [gx, minus(U256::ZERO, gy)]).expect("not at infinity");
         let hash = r.mul_mod(t, ORDER);
-        assert!(says(&(hash.to_be_bytes(), [r, r], key)));
-        assert!(!says(&(hash.to_be_bytes(), [r + U256::from(1), r], key)));
+        assert!(verifies(&(hash.to_be_bytes(), [r, r], key)));
+        assert!(!verifies(&(
+            hash.to_be_bytes(),
+            [r + U256::from(1), r],
+            key
+        )));
         found += 1;
     }
     assert!(found > 15, "{found}");

@@ -1,9 +1,9 @@
-//! Results of precompiled contracts by their whole input, shared by all threads.
+//! A cache of results of precompiled contracts by their whole input, shared by all threads.
 //!
-//! What a contract gives depends on its input and nothing else, so a result is right on every chain
-//! and in every state, and is never taken back. A transaction that runs again, ahead of its turn, in a
-//! block after its simulation, pays for its curves once. Memory is bounded as for prepared code: each
-//! shard has a young and an old generation, and forgets the old one when the young one is full.
+//! A result depends on the input and nothing else, so it is correct on every chain and in every state and is never
+//! invalidated. A transaction that is executed several times (simulated, speculatively, in a block) computes its
+//! curves once. Memory is bounded: each shard has a young and an old generation, and drops the old one when the young
+//! one is full.
 
 use alloy_primitives::Bytes;
 use alloy_primitives::map::{DefaultHashBuilder, HashMap};
@@ -11,16 +11,16 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Which contract of which forks, and its input.
+/// The contract of a span of forks, and its input.
 type Key = (usize, Bytes);
 
-/// Shards, so that threads seldom wait for each other.
+/// Parts with a mutex of their own, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// Bytes of an entry beside its input and output.
+/// Bytes of an entry without its input and output.
 const ENTRY_BYTES: usize = 160;
 
-/// Bytes kept in all, unless [`set_precompile_result_bytes`] says otherwise.
+/// Bytes of all entries at most; [`set_precompile_result_bytes`] changes it.
 static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
 
 static HITS: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +41,7 @@ struct Shard {
     young_bytes: usize,
 }
 
-/// Bounds the memory that results of precompiled contracts take, bytes; zero keeps none.
+/// Bounds the memory of cached results of precompiled contracts, in bytes; zero caches none.
 pub fn set_precompile_result_bytes(bytes: usize) {
     BUDGET_BYTES.store(bytes, Ordering::Relaxed);
     if bytes == 0 {
@@ -49,7 +49,7 @@ pub fn set_precompile_result_bytes(bytes: usize) {
     }
 }
 
-/// Forgets all results, and the points that pairings keep.
+/// Drops all cached results, and the cached points of pairings.
 pub fn forget_precompile_results() {
     crate::bn254::forget();
     for shard in &RESULTS.shards {
@@ -57,15 +57,15 @@ pub fn forget_precompile_results() {
     }
 }
 
-/// How many results were found so far, and how many were not.
+/// How many lookups hit so far, and how many missed.
 pub fn precompile_result_look_ups() -> (u64, u64) {
     (HITS.load(Ordering::Relaxed), MISSES.load(Ordering::Relaxed))
 }
 
-/// The gas used and the output of `contract` for `input`, kept or made by `run`, which is asked if the
-/// gas does not do, too: then it knows the error. What can't be paid for, and inputs longer than any
-/// that the contract reads, are for the caller to keep away: looking costs time by their length.
-pub(super) fn kept_or<E>(
+/// The gas used and the output of `contract` for `input`, from the cache or from `run`. With too little gas for the
+/// cached result, `run` gives the error. The caller must not look up inputs that are longer than any that the
+/// contract reads, or that can't be paid for: a lookup hashes the whole input.
+pub(super) fn cached_or<E>(
     contract: usize,
     input: &[u8],
     gas_limit: u64,
@@ -76,18 +76,18 @@ pub(super) fn kept_or<E>(
         return run();
     }
     let key = (contract, Bytes::copy_from_slice(input));
-    // The low bits choose the place within a map.
+    // The low bits choose the bucket within a map.
     let at = (RESULTS.hasher.hash_one(&key) >> 32) as usize % SHARDS;
     let shard = &RESULTS.shards[at];
     let budget = budget / SHARDS / 2;
-    let kept = lock(shard).get(&key, budget);
-    if let Some(result) = kept.filter(|(used, _)| *used <= gas_limit) {
+    let cached = lock(shard).get(&key, budget);
+    if let Some(result) = cached.filter(|(used, _)| *used <= gas_limit) {
         HITS.fetch_add(1, Ordering::Relaxed);
         return Ok(result);
     }
     MISSES.fetch_add(1, Ordering::Relaxed);
     let result = run()?;
-    lock(shard).keep(key, result.clone(), budget);
+    lock(shard).insert(key, result.clone(), budget);
     Ok(result)
 }
 
@@ -102,11 +102,11 @@ impl Shard {
             return Some(result.clone());
         }
         let (key, result) = self.old.remove_entry(key)?;
-        self.keep(key, result.clone(), budget);
+        self.insert(key, result.clone(), budget);
         Some(result)
     }
 
-    fn keep(&mut self, key: Key, result: (u64, Bytes), budget: usize) {
+    fn insert(&mut self, key: Key, result: (u64, Bytes), budget: usize) {
         if self.young_bytes > budget {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
@@ -120,47 +120,50 @@ impl Shard {
 mod tests {
     use super::*;
 
-    type Ran = Result<(u64, Bytes), &'static str>;
+    type Outcome = Result<(u64, Bytes), &'static str>;
 
-    fn never() -> Ran {
-        panic!("it was kept");
+    fn never() -> Outcome {
+        panic!("it was cached");
     }
 
     #[test]
-    fn a_result_is_made_once_for_each_contract_and_input() {
-        let made = || -> Ran { Ok((100, Bytes::from_static(&[1]))) };
-        let other = || -> Ran { Ok((200, Bytes::from_static(&[2]))) };
-        assert_eq!(kept_or(901, b"input", 100, made), made());
-        assert_eq!(kept_or(901, b"input", 100, never), made());
-        assert_eq!(kept_or(902, b"input", 200, other), other());
-        assert_eq!(kept_or(901, b"inpus", 200, other), other());
-        assert_eq!(kept_or(901, b"input", 100, never), made());
+    fn a_result_is_computed_once_per_contract_and_input() {
+        let computed = || -> Outcome { Ok((100, Bytes::from_static(&[1]))) };
+        let other = || -> Outcome { Ok((200, Bytes::from_static(&[2]))) };
+        assert_eq!(cached_or(901, b"input", 100, computed), computed());
+        assert_eq!(cached_or(901, b"input", 100, never), computed());
+        assert_eq!(cached_or(902, b"input", 200, other), other());
+        assert_eq!(cached_or(901, b"inpus", 200, other), other());
+        assert_eq!(cached_or(901, b"input", 100, never), computed());
     }
 
     #[test]
-    fn too_little_gas_is_no_success_because_another_had_more() {
-        let made = || -> Ran { Ok((100, Bytes::new())) };
-        assert!(kept_or(903, b"gas", 100, made).is_ok());
-        assert_eq!(kept_or(903, b"gas", 99, || Err("gas")), Err("gas"));
-        assert!(kept_or(903, b"gas", 100, never).is_ok());
+    fn a_cached_result_with_too_little_gas_is_out_of_gas() {
+        let computed = || -> Outcome { Ok((100, Bytes::new())) };
+        assert!(cached_or(903, b"gas", 100, computed).is_ok());
+        assert_eq!(cached_or(903, b"gas", 99, || Err("gas")), Err("gas"));
+        assert!(cached_or(903, b"gas", 100, never).is_ok());
     }
 
     #[test]
-    fn failures_are_not_kept() {
-        assert_eq!(kept_or(904, b"bad", 100, || Err("point")), Err("point"));
-        assert_eq!(kept_or(904, b"bad", 100, || Err("again")), Err("again"));
+    fn failures_are_not_cached() {
+        assert_eq!(cached_or(904, b"bad", 100, || Err("point")), Err("point"));
+        assert_eq!(cached_or(904, b"bad", 100, || Err("again")), Err("again"));
     }
 
     #[test]
-    fn a_shard_forgets_what_has_not_been_used_for_long() {
+    fn a_shard_evicts_the_least_recently_used_generation() {
         let mut shard = Shard::default();
         let budget = 100_000;
         let key = |n: u32| (1, Bytes::from(n.to_be_bytes().repeat(100)));
         for n in 0..10_000 {
-            shard.keep(key(n), (1, Bytes::new()), budget);
+            shard.insert(key(n), (1, Bytes::new()), budget);
         }
-        let kept = shard.young.len() + shard.old.len();
-        assert!(kept * (400 + ENTRY_BYTES) <= 2 * (budget + 1000), "{kept}");
+        let cached = shard.young.len() + shard.old.len();
+        assert!(
+            cached * (400 + ENTRY_BYTES) <= 2 * (budget + 1000),
+            "{cached}"
+        );
         assert!(shard.get(&key(9_999), budget).is_some());
         assert!(shard.get(&key(0), budget).is_none());
         let oldest = shard.old.keys().next().cloned();

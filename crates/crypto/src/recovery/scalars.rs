@@ -1,9 +1,9 @@
-//! What is done with each signature's numbers before points are.
+//! The scalars of a recovery: from the numbers of a signature to the digits of its factors.
 //!
 //! A public key is `u1 * G + u2 * R`. Each of both factors is split in two of half the length, along
 //! the curve's endomorphism (Gallant, Lambert, Vanstone: Faster Point Multiplication on Elliptic
-//! Curves with Efficient Endomorphisms, 2001), and those are made odd, so that all digits of all of
-//! them are odd too and no addition may be left out.
+//! Curves with Efficient Endomorphisms, 2001), and those are made odd, so that all
+//! their digits are odd too and no addition is skipped.
 
 use alloy_primitives::{U256, U512, uint};
 use k256::Scalar;

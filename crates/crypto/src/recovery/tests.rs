@@ -35,22 +35,22 @@ fn signed(seed: u64) -> Signed {
 fn assert_right(signed: &[Signed], left: RangeInclusive<usize>) {
     let one = |s: &Signed| recover_signer(&s.hash, &s.r, &s.s, s.y_parity);
     let expected: Vec<_> = signed.iter().map(one).collect();
-    for form in Form::ALL.into_iter().filter(|form| form.is_available()) {
-        let signers = signers_by(form, signed);
+    for width in Width::ALL.into_iter().filter(|width| width.is_available()) {
+        let signers = signers_by(width, signed);
         let mut missing = 0;
         for (place, (signer, expected)) in signers.iter().zip(&expected).enumerate() {
             match signer {
-                Some(signer) => assert_eq!(Ok(*signer), *expected, "{form:?}, {place}"),
+                Some(signer) => assert_eq!(Ok(*signer), *expected, "{width:?}, {place}"),
                 None => missing += usize::from(expected.is_ok()),
             }
         }
-        assert!(left.contains(&missing), "{form:?}: {missing} left");
+        assert!(left.contains(&missing), "{width:?}: {missing} left");
     }
     assert_eq!(recover_signers(signed), expected);
 }
 
 #[test]
-fn any_number_of_signatures_give_their_signers_on_every_way() {
+fn any_number_of_signatures_recovers_at_every_width() {
     let all: Vec<_> = (0..40).map(signed).collect();
     for count in 0..all.len() {
         assert_right(&all[..count], 0..=0);
@@ -64,7 +64,7 @@ fn any_number_of_signatures_give_their_signers_on_every_way() {
 }
 
 #[test]
-fn what_nobody_signed_gives_whatever_the_library_gives() {
+fn random_signatures_recover_as_by_the_library() {
     let all = (0..600).map(|seed| Signed {
         hash: random(3 * seed).into(),
         r: random(3 * seed + 1),
@@ -137,7 +137,7 @@ fn multiples_of_the_generator_and_keys_at_infinity_are_as_by_the_library() {
 /// What is added for the generator is, at the first time, what has been added up for the signature's point,
 /// or its opposite.
 #[test]
-fn sums_that_lanes_can_not_make_are_left_to_the_library() {
+fn sums_that_lanes_cannot_compute_are_left_to_the_library() {
     let digit = |half: &scalars::Half, bits: usize, index: usize| {
         let (at, is_negative) = half.digit(bits, index);
         value((U256::from(2 * at + 1), is_negative))

@@ -1,10 +1,10 @@
 //! Public keys of several signatures at once, each in a lane of vector registers.
 //!
-//! Elements of the field are limbs that may be larger than their bits for a while: an element of magnitude
-//! `m` has limbs of at most `2 * m` times as much. Products are of magnitude 1, and the magnitudes of two
-//! factors are at most 6 here. Some limbs take as a factor only what is *narrow*. Points are Jacobian. What an
-//! addition can't do (a point with itself or with its opposite) leaves a point whose last coordinate is zero,
-//! and so are all that come of it: whoever sees that in the end does it another way.
+//! Elements of the field are limbs that may be larger than their bits for a while: an element of magnitude `m` has
+//! limbs of at most `2 * m` times as much. Products are of magnitude 1, and the magnitudes of two factors are at most
+//! 6 here. Some limbs take as a factor only what is *narrow*. Points are Jacobian. An addition that the formulas
+//! don't cover (a point with itself or with its opposite) gives a point whose last coordinate is zero, and so are all
+//! sums that follow from it: the caller checks for that at the end and uses the library.
 
 mod limbs26;
 mod limbs52;
@@ -349,7 +349,7 @@ macro_rules! width {
             /// The key of each lane: a Jacobian point, and whether there is one at all. `y` is a root of `y2`
             /// where that has one.
             #[target_feature(enable = $feature)]
-            fn add_up(tasks: &[Task; LANES], (x, y2): (Fe, Fe), y: Fe) -> (Point, [bool; LANES]) {
+            fn add_up(tasks: &[Task; LANES], x: Fe, y2: Fe, y: Fe) -> (Point, [bool; LANES]) {
                 let (is_on_curve, is_odd) = (square(&y).numbers(), y.numbers());
                 let y2 = y2.numbers();
                 let is_on_curve = std::array::from_fn(|lane| is_on_curve[lane] == y2[lane]);
@@ -400,8 +400,8 @@ macro_rules! width {
             pub(in crate::recovery) fn keys(tasks: &[[Task; LANES]]) -> Vec<[Key; LANES]> {
                 let mut sums: Vec<(Point, [bool; LANES])> = Vec::with_capacity(tasks.len());
                 let points: Vec<(Fe, Fe)> = tasks.iter().map(|tasks| x_and_y2(tasks)).collect();
-                for ((tasks, point), y) in tasks.iter().zip(&points).zip(roots(&points)) {
-                    sums.push(add_up(tasks, *point, y));
+                for ((tasks, (x, y2)), y) in tasks.iter().zip(&points).zip(roots(&points)) {
+                    sums.push(add_up(tasks, *x, *y2, y));
                 }
                 // One inversion for all of a lane, which must not be of zero.
                 let one = Fe::small(1);

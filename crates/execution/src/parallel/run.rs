@@ -177,7 +177,7 @@ impl Run<'_> {
     pub(super) fn call_for_help(&self) {
         match self.errands {
             // They may be at senders, which are not all that there is to do.
-            Some(_) => self.block.senders.hand_over(),
+            Some(_) => self.block.senders.leave_to_workers(),
             None => self.has_followers.store(true, Ordering::Relaxed),
         }
     }

@@ -57,7 +57,7 @@ impl Timeline {
     pub(super) fn note(&self, transaction: usize, step: Step, began: u64) {
         let span = Span {
             transaction,
-            thread: niwaki_threads::number().map_or(0, |index| index.saturating_add(1)),
+            thread: niwaki_threads::worker_index().map_or(0, |index| index.saturating_add(1)),
             step,
             began,
             ended: self.now(),

@@ -62,7 +62,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
     let synced = chain.sync();
     run.progress.finish();
     run.summary.elapsed = began.elapsed();
-    run.summary.caches = chain.cache_figures();
+    run.summary.caches = chain.cache_stats();
     println!("{}", run.summary);
     println!("head         {}", chain.head().id);
     match outcome {

@@ -70,7 +70,7 @@ impl Metrics {
             self.recorder.render()
         });
         let figures = Arc::clone(&render);
-        backend.operator().set_metrics(Box::new(move || figures()));
+        backend.operator().set_figures(Box::new(move || figures()));
         if flags.metrics_push_enabled == Some(true) {
             let gateway = Gateway {
                 host: flags.metrics_push_host.clone(),
@@ -161,7 +161,7 @@ fn float(value: &U256) -> f64 {
 }
 
 fn sample_state(chain: &Chain) {
-    let figures = chain.cache_figures();
+    let figures = chain.cache_stats();
     let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
     for (cache, HitRate { hits, misses }) in [
         ("accounts", figures.accounts),
@@ -189,7 +189,7 @@ fn sample_state(chain: &Chain) {
 
 fn sample_pool(backend: &Backend) {
     let pool = backend.pool();
-    let figures = pool.stats();
+    let figures = pool.figures();
     let all = figures.pending + figures.queued;
     set("besu_transaction_pool_transactions", all as u64);
     let price = pool.min_gas_price();

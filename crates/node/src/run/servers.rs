@@ -10,8 +10,8 @@ use super::tokens::TokenFlags;
 use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Access, Authentication, Backend, Dispatcher, ENGINE_EXTRA_METHODS, HostList, HttpOptions,
-    HttpServer, IpcServer, Limits, NAMESPACES, Origins, WorkerPools, yield_to_blocks,
+    Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
+    Lanes, Limits, NAMESPACES, Origins, Proof, yield_to_blocks,
 };
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +43,7 @@ impl Servers {
         options: &Options,
         data_path: &Path,
         backend: &Arc<Backend>,
-        worker_pools: &Arc<WorkerPools>,
+        lanes: &Arc<Lanes>,
         metrics: Option<Metrics>,
     ) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
@@ -63,7 +63,7 @@ impl Servers {
         let start = Start {
             options,
             backend,
-            worker_pools,
+            lanes,
             stopped,
         };
         // First the one that must not be refused once any other answers.
@@ -90,7 +90,7 @@ impl Servers {
 struct Start<'a> {
     options: &'a Options,
     backend: &'a Arc<Backend>,
-    worker_pools: &'a Arc<WorkerPools>,
+    lanes: &'a Arc<Lanes>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -106,7 +106,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.host_allowlist),
                 origins: Origins::new(&flags.rpc_http_cors_origins),
-                authentication: TokenFlags::from(&self.options.node.http_tokens).proof()?,
+                proof: TokenFlags::from(&self.options.node.http_tokens).proof()?,
             },
             tls: tls::of_http(&self.options.node.http_tls)?,
             compress: true,
@@ -140,7 +140,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&self.options.node.http.host_allowlist),
                 origins: Origins::Any,
-                authentication: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
+                proof: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
             },
             tls: tls::of_sockets(&self.options.node.socket_tls)?,
             compress: false,
@@ -216,11 +216,11 @@ impl Start<'_> {
                 warn!(
                     "The Engine API asks for no tokens: all who reach its port can drive this node"
                 );
-                Authentication::None
+                Proof::None
             }
             _ => {
                 let file = flags.engine_jwt_secret.as_deref();
-                Authentication::Secret(secret::load(file, data_path)?)
+                Proof::Secret(secret::load(file, data_path)?)
             }
         };
         let options = HttpOptions {
@@ -229,7 +229,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.engine_host_allowlist),
                 origins: Origins::These(Vec::new()),
-                authentication: proof,
+                proof,
             },
             tls: None,
             // A consensus client is near, and waits.
@@ -238,8 +238,7 @@ impl Start<'_> {
             max_body_bytes: ENGINE_BYTES,
             read_timeout: Duration::from_secs(30),
         };
-        let dispatcher =
-            self.dispatcher(&["ENGINE".to_owned()], &ENGINE_EXTRA_METHODS, self.limits())?;
+        let dispatcher = self.dispatcher(&["ENGINE".to_owned()], &BESIDE_ENGINE, self.limits())?;
         let place = (self.options.node.http.rpc_http_host, flags.engine_rpc_port);
         self.serve(
             runtime,
@@ -281,13 +280,9 @@ impl Start<'_> {
                 NAMESPACES.join(",").to_uppercase()
             ));
         }
-        let (backend, worker_pools) = (Arc::clone(self.backend), Arc::clone(self.worker_pools));
+        let (backend, lanes) = (Arc::clone(self.backend), Arc::clone(self.lanes));
         Ok(Arc::new(Dispatcher::new(
-            backend,
-            worker_pools,
-            &wanted,
-            also,
-            limits,
+            backend, lanes, &wanted, also, limits,
         )))
     }
 

@@ -3,8 +3,7 @@
 use crate::options::{HttpTokenFlags, SocketTokenFlags};
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Authentication, CONNECTION_METHODS, Login, TokenAlgorithm, TokenKey, Tokens, User, Users,
-    methods,
+    Login, OF_CONNECTIONS, Proof, TokenAlgorithm, TokenKey, Tokens, User, Users, methods,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -49,18 +48,17 @@ impl<'a> From<&'a SocketTokenFlags> for TokenFlags<'a> {
 
 impl TokenFlags<'_> {
     /// What callers must show, or which flag or file is wrong.
-    pub(super) fn proof(&self) -> Result<Authentication> {
+    pub(super) fn proof(&self) -> Result<Proof> {
         let prefix = self.prefix;
         let is_told = self.credentials_file.is_some() || self.public_key_file.is_some();
         if !self.enabled {
             if is_told || !self.open_methods.is_empty() {
                 warn!("{prefix}-authentication-enabled is missing: nobody is asked for a token");
             }
-            return Ok(Authentication::None);
+            return Ok(Proof::None);
         }
         let is_known = |name: &str| {
-            methods().any(|method| method.name == name)
-                || CONNECTION_METHODS.iter().any(|(known, _)| *known == name)
+            methods().any(|method| method.name == name) || OF_CONNECTIONS.contains(&name)
         };
         if let Some(unknown) = self.open_methods.iter().find(|name| !is_known(name)) {
             return Err(eyre!(
@@ -91,7 +89,7 @@ impl TokenFlags<'_> {
                 ));
             }
         };
-        Ok(Authentication::Tokens(Arc::new(tokens)))
+        Ok(Proof::Tokens(Arc::new(tokens)))
     }
 }
 

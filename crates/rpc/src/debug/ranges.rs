@@ -1,67 +1,70 @@
-//! The contents of a state: one account within a block, ranges of accounts and slots by their hashes.
+//! What a state holds: one account within a block, accounts and slots in the order of their hashes.
 //!
-//! Accounts and slots are stored under their hashes. So an account is shown by the hash of its address, as geth shows
-//! one whose preimage it lacks; the number of a slot is known only if the block itself has written it.
+//! The disk knows accounts and slots by their hashes. So an account is shown by the hash of its
+//! address, as geth shows one whose address it does not know; a slot's number is known where the
+//! block itself has written it.
 
 use crate::backend::State;
 use crate::json::Object;
 use crate::params::{BlockRef, Count, Params};
 use crate::trace::PastBlock;
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
 use niwaki_primitives::{Account, AccountDiff, Address, B256, Bytes, StateView, U256};
 use niwaki_trie::TrieAccount;
 use std::collections::BTreeMap;
 
-/// Most accounts of a response, as in geth.
-const MAX_ACCOUNTS: usize = 256;
+type Answer = Result<(), RpcError>;
 
-/// Most slots of a response.
-const MAX_SLOTS: usize = 4_096;
+/// Most accounts of an answer, as geth has it.
+const MOST_ACCOUNTS: usize = 256;
 
-/// Keys visited between two checks of the deadline.
-const KEYS_PER_CHECK: usize = 1_024;
+/// Most slots of an answer.
+const MOST_SLOTS: usize = 4_096;
 
-/// Checks the deadline now and then while keys are visited.
-struct DeadlineCheck<'p> {
+/// Keys that are visited between two looks at the time.
+const LOOK: usize = 1_024;
+
+/// Counts what is visited, and says when to stop.
+struct Watch<'p> {
     params: &'p Params<'p>,
     visited: usize,
-    timeout: Option<RpcError>,
+    late: Option<RpcError>,
 }
 
-impl<'p> DeadlineCheck<'p> {
+impl<'p> Watch<'p> {
     fn new(params: &'p Params<'p>) -> Self {
         Self {
             params,
             visited: 0,
-            timeout: None,
+            late: None,
         }
     }
 
-    fn should_continue(&mut self) -> bool {
+    fn goes_on(&mut self) -> bool {
         self.visited += 1;
-        if self.visited.is_multiple_of(KEYS_PER_CHECK) {
-            self.timeout = self.params.check_deadline().err();
+        if self.visited.is_multiple_of(LOOK) {
+            self.late = self.params.check_deadline().err();
         }
-        self.timeout.is_none()
+        self.late.is_none()
     }
 
-    fn end(self) -> RpcResult {
-        self.timeout.map_or(Ok(()), Err)
+    fn end(self) -> Answer {
+        self.late.map_or(Ok(()), Err)
     }
 }
 
 /// The state before a transaction of a block, or after its last one.
-struct StateInBlock {
+struct Within {
     /// The state before the block.
     state: State,
-    /// How the account in question differs from that state.
+    /// What the account that is asked for has become of since.
     change: Option<AccountDiff>,
     codes: Vec<(B256, Bytes)>,
 }
 
-impl StateInBlock {
-    /// Reads block and transaction index from the first two parameters, for the account at `address`.
+impl Within {
+    /// Of the block and the index that are the first two parameters, looking at `address`.
     fn read(backend: &Backend, params: &Params<'_>, address: &Address) -> Result<Self, RpcError> {
         let named: BlockRef = params.required(0)?;
         let Count(index) = params.required(1)?;
@@ -110,7 +113,7 @@ fn header(backend: &Backend, named: BlockRef) -> Result<StoredHeader, RpcError> 
     header.ok_or_else(|| RpcError::server("block not found"))
 }
 
-fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> RpcResult {
+fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> Answer {
     if index <= transactions as u64 {
         return Ok(());
     }
@@ -120,13 +123,13 @@ fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> RpcResu
     )))
 }
 
-/// Parameters: block, transaction index and address. The account before that transaction.
-pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+/// Block, index of a transaction and address: the account before that transaction.
+pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(2)?;
-    let in_block = StateInBlock::read(backend, params, &address)?;
-    let account = in_block.account(&address)?;
+    let within = Within::read(backend, params, &address)?;
+    let account = within.account(&address)?;
     let account = account.ok_or_else(|| RpcError::server("Account not found"))?;
-    let code = in_block.code(&account.code_hash)?;
+    let code = within.code(&account.code_hash)?;
     let mut object = Object::new(out);
     match code.is_empty() {
         true => object.string("code", "0x0"), // As Besu says it.
@@ -138,7 +141,7 @@ pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// A key of up to 32 bytes, padded with zeros on the left.
+/// Up to 32 bytes, zeros before shorter ones.
 fn key(params: &Params<'_>, index: usize) -> Result<B256, RpcError> {
     let bytes: Bytes = params.optional(index)?.unwrap_or_default();
     if bytes.len() > 32 {
@@ -150,27 +153,23 @@ fn key(params: &Params<'_>, index: usize) -> Result<B256, RpcError> {
     Ok(B256::left_padding_from(&bytes))
 }
 
-/// The requested count, from 1 to `most`; `most` if there is none.
+/// How many are wanted, within 1 and `most`.
 fn count(params: &Params<'_>, index: usize, most: usize) -> Result<usize, RpcError> {
-    let requested: Option<i64> = params.optional(index)?;
-    let requested = requested.and_then(|requested| usize::try_from(requested).ok());
-    Ok(requested
-        .filter(|requested| *requested > 0)
-        .map_or(most, |requested| requested.min(most)))
+    let wanted: Option<i64> = params.optional(index)?;
+    let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
+    Ok(wanted
+        .filter(|wanted| *wanted > 0)
+        .map_or(most, |wanted| wanted.min(most)))
 }
 
-/// Parameters: block, first hashed address, most accounts, whether codes are left out.
-pub(super) fn account_range(
-    backend: &Backend,
-    params: &Params<'_>,
-    out: &mut Vec<u8>,
-) -> RpcResult {
+/// Block, first hashed address, most accounts, whether codes are left out.
+pub(super) fn account_range(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let header = header(backend, params.required(0)?)?;
     let from = key(params, 1)?;
-    let most = count(params, 2, MAX_ACCOUNTS)?;
+    let most = count(params, 2, MOST_ACCOUNTS)?;
     let without_code = params.optional(3)?.unwrap_or(false);
     let state = backend.state_after(&header)?;
-    let mut check = DeadlineCheck::new(params);
+    let mut watch = Watch::new(params);
     let mut found: Vec<(B256, TrieAccount)> = Vec::new();
     let mut next = None;
     state.accounts_from(&from, &mut |key, account| {
@@ -180,9 +179,9 @@ pub(super) fn account_range(
                 false => next = Some(*key),
             }
         }
-        next.is_none() && check.should_continue()
+        next.is_none() && watch.goes_on()
     })?;
-    check.end()?;
+    watch.end()?;
 
     let mut object = Object::new(out);
     let root = niwaki_primitives::hex::encode(header.header.state_root);
@@ -207,18 +206,18 @@ pub(super) fn account_range(
     Ok(())
 }
 
-/// Parameters: block, transaction index, address, first hashed slot, most slots. The account's storage before that
-/// transaction.
+/// Block, index of a transaction, address, first hashed slot, most slots: the account's storage
+/// before that transaction.
 pub(super) fn storage_range_at(
     backend: &Backend,
     params: &Params<'_>,
     out: &mut Vec<u8>,
-) -> RpcResult {
+) -> Answer {
     let address: Address = params.required(2)?;
     let from = key(params, 3)?;
-    let most = count(params, 4, MAX_SLOTS)?;
-    let in_block = StateInBlock::read(backend, params, &address)?;
-    let slots = slots(&in_block, &address, &from, most, params)?;
+    let most = count(params, 4, MOST_SLOTS)?;
+    let within = Within::read(backend, params, &address)?;
+    let slots = slots(&within, &address, &from, (most, params))?;
 
     let mut object = Object::new(out);
     let mut storage = object.object("storage");
@@ -236,17 +235,16 @@ pub(super) fn storage_range_at(
 
 type Slots = BTreeMap<B256, (Option<U256>, U256)>;
 
-/// The first nonzero slots from `from` on: up to `most`, and one more to continue from. Their numbers are known if the
-/// block has written them.
+/// The first slots from `from` on that are not zero, one more than `most` of them if there are so
+/// many; their numbers are known if the block has written them.
 fn slots(
-    in_block: &StateInBlock,
+    within: &Within,
     address: &Address,
     from: &B256,
-    most: usize,
-    params: &Params<'_>,
+    (most, params): (usize, &Params<'_>),
 ) -> Result<Slots, RpcError> {
     let mut slots = Slots::new();
-    let change = in_block.change.as_ref();
+    let change = within.change.as_ref();
     let written = change.map_or(&[][..], |change| &change.slots);
     let written = written.iter().map(|(slot, values)| {
         let key = niwaki_crypto::keccak256(B256::from(*slot));
@@ -255,14 +253,14 @@ fn slots(
     let written: Slots = written.filter(|(key, _)| key >= from).collect();
     let is_gone = change.is_some_and(|change| change.storage_wiped || change.prior.is_none());
     if !is_gone {
-        let mut check = DeadlineCheck::new(params);
+        let mut watch = Watch::new(params);
         let key = niwaki_crypto::keccak256(address);
-        in_block.state.slots_from(&key, from, &mut |key, value| {
+        within.state.slots_from(&key, from, &mut |key, value| {
             let value = value.filter(|_| !written.contains_key(key));
             slots.extend(value.map(|value| (*key, (None, value))));
-            slots.len() <= most && check.should_continue()
+            slots.len() <= most && watch.goes_on()
         })?;
-        check.end()?;
+        watch.end()?;
     }
     slots.extend(
         written
@@ -278,7 +276,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn keys_of_up_to_32_bytes_are_padded_and_counts_are_bounded() {
+    fn keys_are_padded_and_counts_kept_within_their_bound() {
         let params = |json: &'static str| Params::new(Some(json), Instant::now()).unwrap();
         assert_eq!(key(&params("[\"0x01\"]"), 0), Ok(B256::with_last_byte(1)));
         assert_eq!(key(&params("[]"), 0), Ok(B256::ZERO));

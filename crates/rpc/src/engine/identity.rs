@@ -1,16 +1,18 @@
-//! What consensus and execution client tell each other about themselves.
+//! What both clients say of themselves.
 
 use crate::json::{self, Array, Object};
 use crate::params::Params;
-use crate::{Backend, RpcResult};
+use crate::{Backend, RpcError};
 use niwaki_primitives::{U256, hex};
 use serde_json::Value;
 
-/// The two letters of this client in client version lists.
+type Answer = Result<(), RpcError>;
+
+/// The letters by which others count this client.
 const CODE: &str = "NW";
 
-/// Every `engine` method but this one.
-pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+/// Every method of `engine` but this one.
+pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let mut list = Array::new(out);
     for method in super::METHODS {
         let is_one = method.namespace() == "engine" && method.name != "engine_exchangeCapabilities";
@@ -21,11 +23,7 @@ pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Rp
     Ok(())
 }
 
-pub(super) fn client_version(
-    backend: &Backend,
-    params: &Params<'_>,
-    out: &mut Vec<u8>,
-) -> RpcResult {
+pub(super) fn client_version(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     if let Some(client) = params.optional::<Value>(0)? {
         let of = |field: &str| client[field].as_str().unwrap_or("?");
         let (name, version) = (of("name"), of("version"));
@@ -40,12 +38,12 @@ pub(super) fn client_version(
     Ok(())
 }
 
-/// Deprecated since Cancun; some clients still call it.
+/// Deprecated since Cancun; some clients call it still.
 pub(super) fn transition_configuration(
     backend: &Backend,
     _: &Params<'_>,
     out: &mut Vec<u8>,
-) -> RpcResult {
+) -> Answer {
     let total = backend.chain().spec().terminal_total_difficulty;
     let mut object = Object::new(out);
     object.quantity("terminalTotalDifficulty", &total.unwrap_or(U256::MAX));

@@ -1,20 +1,22 @@
-//! Sending transactions.
+//! Transactions that come by JSON-RPC.
 
 use crate::json::{self, Array};
 use crate::params::Params;
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError};
 use niwaki_primitives::{B256, Bytes};
 use niwaki_txpool::{Incoming, Origin, PoolError};
 
-pub(super) fn raw(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+type Answer = Result<(), RpcError>;
+
+pub(super) fn raw(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let bytes: Bytes = params.required(0)?;
-    let hash = add_to_pool(backend, &bytes);
+    let hash = take_in(backend, &bytes);
     let hash = hash.map_err(|error| RpcError::server(error.to_string()))?;
     json::data(out, hash.as_slice());
     Ok(())
 }
 
-fn add_to_pool(backend: &Backend, bytes: &Bytes) -> Result<B256, PoolError> {
+fn take_in(backend: &Backend, bytes: &Bytes) -> Result<B256, PoolError> {
     let incoming = Incoming::decode(bytes)?;
     let hash = *incoming.tx.tx_hash();
     backend
@@ -23,15 +25,16 @@ fn add_to_pool(backend: &Backend, bytes: &Bytes) -> Result<B256, PoolError> {
     Ok(hash)
 }
 
-/// `debug_batchSendRawTransaction`: each parameter is a transaction; a refused one does not affect the others.
-pub(crate) fn many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+/// `debug_batchSendRawTransaction`: each parameter is a transaction; one that is refused does not
+/// keep the others out.
+pub(crate) fn many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let mut list = Array::new(out);
     for index in 0..params.len() {
         params.check_deadline()?;
         let added = params.required::<Bytes>(index);
         let added = added.map_err(|error| error.message);
         let added =
-            added.and_then(|bytes| add_to_pool(backend, &bytes).map_err(|error| error.to_string()));
+            added.and_then(|bytes| take_in(backend, &bytes).map_err(|error| error.to_string()));
         let mut object = list.object();
         object.decimal("index", index as u64);
         object.boolean("success", added.is_ok());
@@ -42,8 +45,8 @@ pub(crate) fn many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Methods that need a private key are refused: wallets keep keys, this node does not.
-pub(super) fn unsigned(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> RpcResult {
+/// Keys are for wallets to keep: whatever would need one is refused.
+pub(super) fn unsigned(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> Answer {
     Err(RpcError::server(
         "this node keeps no keys: sign the transaction and use eth_sendRawTransaction",
     ))

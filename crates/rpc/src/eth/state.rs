@@ -1,25 +1,27 @@
-//! `eth` methods for accounts, storage and proofs at a block.
+//! Accounts, slots and proofs after a block.
 
 use crate::backend::State;
 use crate::json::{self, Object};
 use crate::params::{BlockRef, BlockTag, Params, storage_key};
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError};
 use niwaki_primitives::{
     Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
 };
 use niwaki_trie::TrieAccount;
 use std::collections::BTreeMap;
 
-/// Most slots of one request.
-const MAX_SLOTS: usize = 1024;
+type Answer = Result<(), RpcError>;
 
-/// The block parameter at `index`; the head if it is left out.
+/// Most slots of one request.
+const MOST_SLOTS: usize = 1024;
+
+/// The block parameter at `index`; the head where it is left out.
 fn block_at(params: &Params<'_>, index: usize) -> Result<BlockRef, RpcError> {
     let latest = BlockRef::Tag(BlockTag::Latest);
     Ok(params.optional(index)?.unwrap_or(latest))
 }
 
-pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(0)?;
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let account = state.account(&address)?.unwrap_or_default();
@@ -27,8 +29,8 @@ pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// For `pending`, the sender's transactions in the pool count, up to the first gap.
-pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+/// `pending` counts the transactions that wait in the pool without a gap.
+pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(0)?;
     let block = block_at(params, 1)?;
     let (_, state) = backend.state(block)?;
@@ -44,7 +46,7 @@ pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(0)?;
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let account = state.account(&address)?.unwrap_or_default();
@@ -56,7 +58,7 @@ pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(0)?;
     let slot = storage_key(&params.required::<String>(1)?)?;
     let (_, state) = backend.state(block_at(params, 2)?)?;
@@ -66,23 +68,19 @@ pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u
 }
 
 /// Slots of several accounts: `{address: [slot...]}`.
-pub(super) fn storage_values(
-    backend: &Backend,
-    params: &Params<'_>,
-    out: &mut Vec<u8>,
-) -> RpcResult {
-    let requested: BTreeMap<Address, Vec<String>> = params.required(0)?;
-    let slots: usize = requested.values().map(Vec::len).sum();
+pub(super) fn storage_values(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let wanted: BTreeMap<Address, Vec<String>> = params.required(0)?;
+    let slots: usize = wanted.values().map(Vec::len).sum();
     if slots == 0 {
         return Err(RpcError::invalid_params("empty request"));
     }
-    if slots > MAX_SLOTS {
-        let message = format!("too many slots: {slots} (max {MAX_SLOTS})");
+    if slots > MOST_SLOTS {
+        let message = format!("too many slots: {slots} (max {MOST_SLOTS})");
         return Err(RpcError::invalid_params(message));
     }
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let mut object = Object::new(out);
-    for (address, slots) in requested {
+    for (address, slots) in wanted {
         let name = address.to_string().to_lowercase();
         let mut values = object.array(&name);
         for slot in slots {
@@ -94,11 +92,11 @@ pub(super) fn storage_values(
 }
 
 /// Spec: EIP-1186.
-pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let address: Address = params.required(0)?;
     let keys: Vec<String> = params.optional(1)?.unwrap_or_default();
-    if keys.len() > MAX_SLOTS {
-        let message = format!("too many keys: {} (max {MAX_SLOTS})", keys.len());
+    if keys.len() > MOST_SLOTS {
+        let message = format!("too many keys: {} (max {MOST_SLOTS})", keys.len());
         return Err(RpcError::invalid_params(message));
     }
     let slots = keys.iter().map(|key| storage_key(key));
@@ -126,7 +124,7 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let mut storage = object.array("storageProof");
     for (key, slot) in keys.iter().zip(&slots) {
         let mut entry = storage.object();
-        // In the form of the request: 32 bytes as DATA, a number as QUANTITY.
+        // As it was asked: a whole word stays one, a number stays a number.
         match key.len() {
             66 => entry.data("key", B256::from(slot.to_be_bytes::<32>()).as_slice()),
             _ => entry.quantity("key", slot),
@@ -155,7 +153,7 @@ fn trie_account(state: &State, address: &Address) -> Result<Option<TrieAccount>,
     }
 }
 
-/// The trie nodes that prove the account, or one of its slots.
+/// The nodes that prove the account, or one of its slots.
 fn prove(
     state: &State,
     address: &Address,

@@ -1,6 +1,6 @@
-//! The body of a response: whole, or in chunks as they are written.
+//! The body of an answer: whole, or in parts as they are made.
 
-use crate::response_stream::Chunk;
+use crate::outlet::Part;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
@@ -8,32 +8,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::Receiver;
 
-/// A streamed response broke off.
+/// An answer that ended before its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer could not be finished")]
 pub(crate) struct Unfinished;
 
-/// The body of an HTTP response.
+/// What is sent.
 #[derive(Debug)]
-pub(crate) enum ResponseBody {
+pub(crate) enum AnswerBody {
     /// All of it, of known length.
     Whole(Full<Bytes>),
-    /// The first chunk, and the channel of the others.
-    Stream {
-        /// `None` once it is sent.
+    /// A first part, and where the others come from until the last one has come.
+    Parts {
+        /// Taken once it is sent.
         first: Option<Bytes>,
         /// `None` after the last one.
-        rest: Option<Receiver<Chunk>>,
+        rest: Option<Receiver<Part>>,
     },
 }
 
-impl From<Full<Bytes>> for ResponseBody {
+impl From<Full<Bytes>> for AnswerBody {
     fn from(whole: Full<Bytes>) -> Self {
         Self::Whole(whole)
     }
 }
 
-impl Body for ResponseBody {
+impl Body for AnswerBody {
     type Data = Bytes;
     type Error = Unfinished;
 
@@ -46,7 +46,7 @@ impl Body for ResponseBody {
                 let frame = ready!(Pin::new(whole).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
             }
-            Self::Stream { first, rest } => (first, rest),
+            Self::Parts { first, rest } => (first, rest),
         };
         let data = |part: Vec<u8>| Poll::Ready(Some(Ok(Frame::data(Bytes::from(part)))));
         if let Some(first) = first.take() {
@@ -56,8 +56,8 @@ impl Body for ResponseBody {
             return Poll::Ready(None);
         };
         match ready!(receiver.poll_recv(cx)) {
-            Some(Chunk::More(part)) => data(part),
-            Some(Chunk::Last(part)) => {
+            Some(Part::More(part)) => data(part),
+            Some(Part::Last(part)) => {
                 *rest = None;
                 data(part)
             }
@@ -68,14 +68,14 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(whole) => whole.is_end_stream(),
-            Self::Stream { first, rest } => first.is_none() && rest.is_none(),
+            Self::Parts { first, rest } => first.is_none() && rest.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(whole) => whole.size_hint(),
-            Self::Stream { .. } => SizeHint::default(),
+            Self::Parts { .. } => SizeHint::default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server of one text page, rendered at each request.
+//! A page of text, made when it is asked for.
 
 use super::http::plain;
 use http_body_util::Full;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-/// Most connections at a time.
-const MAX_CONNECTIONS: usize = 32;
+/// Connections at a time.
+const CONNECTIONS: usize = 32;
 
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Serves the text of `page` at `path` until `stop` is true. When this returns, the address is bound; the caller must
-/// run the returned future.
+/// Serves what `page` makes at `path`, until `stop` is true. The address, which it gives, is bound
+/// when this returns; the rest is to be run.
 ///
 /// # Errors
-/// Errors of the system.
+/// As the system gives it.
 pub async fn serve_text(
     address: SocketAddr,
     path: &'static str,
@@ -33,7 +33,7 @@ pub async fn serve_text(
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     let serving = async move {
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let connections = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -48,8 +48,8 @@ pub async fn serve_text(
             tokio::spawn(async move {
                 let _permit = permit;
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let response = response(&request, path, &page);
-                    async move { Ok::<_, Infallible>(response) }
+                    let answer = answer(&request, path, &page);
+                    async move { Ok::<_, Infallible>(answer) }
                 });
                 let serving = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -62,17 +62,17 @@ pub async fn serve_text(
     Ok((bound, serving))
 }
 
-fn response(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
     }
     if request.uri().path() != path {
         return plain(StatusCode::NOT_FOUND, path);
     }
-    let mut response = plain(StatusCode::OK, &page());
-    response.headers_mut().insert(
+    let mut answer = plain(StatusCode::OK, &page());
+    answer.headers_mut().insert(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     );
-    response
+    answer
 }

@@ -1,13 +1,10 @@
-//! The block that simulated messages run in.
-//!
-//! A [`SimulatedBlock`] holds a header and an overlay over a state. [`SimulatedBlock::call`] executes a message and
-//! leaves the overlay unchanged; [`SimulatedBlock::commit`] applies a result, so that the next message sees it.
+//! The block that a simulation runs in.
 
-use super::bal_builder::BalBuilder;
-use super::deadline_tracer::DeadlineTracer;
-use super::error;
+use super::accesses::Accesses;
 use super::message::Message;
 use super::overrides::{BlockOverrides, StateOverrides};
+use super::refusal;
+use super::watched::Watched;
 use crate::backend::State;
 use crate::{Backend, Params, RpcError};
 use niwaki_crypto::Precompiled;
@@ -21,38 +18,38 @@ use niwaki_primitives::{
 use niwaki_rules::{ChainSpec, InvalidTransaction};
 use std::time::Instant;
 
-/// A block and the state that its next transaction runs on.
+/// A block and the state that its next transaction runs upon.
 #[derive(Debug)]
 pub(crate) struct SimulatedBlock<'v> {
     spec: &'v ChainSpec,
-    /// The header, as EVM code sees it.
+    /// As code sees it.
     pub(crate) header: Header,
     overlay: Overlay<'v>,
-    /// The blob base fee, if it does not follow from the header.
+    /// The price of blob gas, where it does not follow from the header.
     pub(crate) blob_base_fee: Option<u128>,
     moved: Vec<(Address, Option<Precompiled>)>,
     /// Gas and blob gas of the transactions so far.
     pub(crate) used: Used,
-    /// The number of their logs.
+    /// How many logs they have left.
     pub(crate) logs: usize,
-    /// The block access list so far, for a block of Amsterdam that has begun.
-    accesses: Option<BalBuilder>,
+    /// Its access list so far, where it is a block of Amsterdam and has begun.
+    accesses: Option<Accesses>,
 }
 
-/// The result of a simulated transaction.
+/// What a transaction came to.
 #[derive(Debug)]
-pub(crate) struct SimulationResult {
+pub(crate) struct Run {
     pub(crate) result: TransactionResult,
-    /// Why it failed, if it did.
+    /// Why its message failed, if it did.
     pub(crate) failure: Option<Failure>,
-    /// Its changes.
+    /// What it changed.
     pub(crate) diff: StateDiff,
-    /// Its part of the block access list, if there is one.
+    /// What it touched, where the block's access list is wanted.
     accesses: Option<BlockAccessList>,
 }
 
 impl<'v> SimulatedBlock<'v> {
-    /// The block of `header` on `state`, which is the state after block `base_number`.
+    /// The block of `header`, upon `state`, the state after the block `base_number`.
     pub(crate) fn new(
         spec: &'v ChainSpec,
         header: Header,
@@ -71,14 +68,13 @@ impl<'v> SimulatedBlock<'v> {
         }
     }
 
-    /// The block for a call on the state after the block of `header`, with overrides.
+    /// For a call upon the state after the block of `header`, as overridden.
     ///
     /// # Errors
     /// For overrides that contradict themselves.
     pub(crate) fn for_call(
         backend: &'v Backend,
-        header: &Header,
-        state: &'v State,
+        (header, state): (&Header, &'v State),
         overrides: &StateOverrides,
         block: &BlockOverrides,
     ) -> Result<Self, RpcError> {
@@ -103,7 +99,7 @@ impl<'v> SimulatedBlock<'v> {
         overrides.apply(self)
     }
 
-    /// Makes the system calls before the first transaction.
+    /// Does what a block does before its first transaction.
     ///
     /// # Errors
     /// A fault.
@@ -115,17 +111,17 @@ impl<'v> SimulatedBlock<'v> {
         drop(executor);
         self.overlay.apply(diff);
         self.accesses = part.map(|part| {
-            let mut accesses = BalBuilder::default();
+            let mut accesses = Accesses::default();
             accesses.add(part);
             accesses
         });
         Ok(())
     }
 
-    /// Executes the next transactions of a stored block without a tracer.
+    /// Runs the next transactions of a stored block, untraced.
     ///
     /// # Errors
-    /// A fault, or a timeout.
+    /// A fault, or that time ran out.
     pub(crate) fn replay_all<'t>(
         &mut self,
         transactions: impl Iterator<Item = (&'t TxEnvelope, Address)>,
@@ -138,7 +134,7 @@ impl<'v> SimulatedBlock<'v> {
             match executor.process_transaction(tx, sender, None) {
                 Ok(result) => logs += result.logs.len(),
                 Err(TransactionError::Invalid(reason)) => {
-                    return Err(RpcError::server(error::error_message(&reason, sender)));
+                    return Err(RpcError::server(refusal::words(&reason, sender)));
                 }
                 Err(TransactionError::Fault(fault)) => return Err(fault.into()),
             }
@@ -156,17 +152,17 @@ impl<'v> SimulatedBlock<'v> {
         self.spec
     }
 
-    /// The state, for changes.
+    /// The state, to change it.
     pub(crate) fn overlay(&mut self) -> &mut Overlay<'v> {
         &mut self.overlay
     }
 
-    /// The state that the next transaction runs on.
+    /// The state that the next transaction runs upon.
     pub(crate) fn state(&self) -> &Overlay<'v> {
         &self.overlay
     }
 
-    /// Moves on to the next block, with this header.
+    /// Leaves the block for the next one, whose header this is.
     pub(crate) fn next(&mut self, header: Header) {
         self.header = header;
         self.blob_base_fee = None;
@@ -209,25 +205,24 @@ impl<'v> SimulatedBlock<'v> {
         executor
     }
 
-    /// Executes a transaction with `run` and returns its result; the overlay stays unchanged.
+    /// Runs `tx` with `run`, and gives what came of it; the overlay stays as it is.
     fn run(
         &self,
         is_free: bool,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
+        (tracer, deadline): (&mut dyn Tracer, Instant),
         run: impl FnOnce(
             &mut Executor<'_>,
             &mut dyn Tracer,
         ) -> Result<TransactionResult, TransactionError>,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
         let mut executor = self.executor(is_free);
-        let mut watched = DeadlineTracer::new(tracer, deadline);
+        let mut watched = Watched::new(tracer, deadline);
         let result = match run(&mut executor, &mut watched) {
             Ok(result) => result,
             Err(TransactionError::Invalid(reason)) => return Ok(Err(reason)),
             Err(TransactionError::Fault(fault)) => return Err(fault.into()),
         };
-        if watched.is_timed_out {
+        if watched.is_late {
             return Err(RpcError::server("execution aborted (timeout)"));
         }
         let failure = watched.failure;
@@ -236,7 +231,7 @@ impl<'v> SimulatedBlock<'v> {
             Some(_) => executor.evm().world().take_access_list(),
             None => None,
         };
-        Ok(Ok(SimulationResult {
+        Ok(Ok(Run {
             result,
             failure,
             diff,
@@ -244,23 +239,22 @@ impl<'v> SimulatedBlock<'v> {
         }))
     }
 
-    /// Executes a message with this gas, as `eth_call` does: it is free if it names no price, its nonce is the
-    /// sender's, and all its gas may go into execution.
+    /// Runs a message with this gas as a call does: it pays nothing if it names no price, its
+    /// nonce is the sender's, and all its gas may go into execution.
     ///
     /// # Errors
-    /// A fault, or a timeout. The reason why the message is invalid is the inner error.
+    /// A fault, or that time ran out. What refuses the message is the inner error.
     pub(crate) fn call(
         &self,
         message: &Message,
         gas: u64,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
-        self.call_with(message, gas, true, tracer, deadline)
+        watch: (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.call_with((message, gas), true, watch)
     }
 
-    /// As [`SimulatedBlock::call`], but from Amsterdam on with the execution gas that a transaction would have
-    /// (EIP-8037).
+    /// As [`SimulatedBlock::call`], but from Amsterdam on with as much gas for execution as a
+    /// transaction would have (EIP-8037).
     ///
     /// # Errors
     /// As [`SimulatedBlock::call`].
@@ -268,24 +262,21 @@ impl<'v> SimulatedBlock<'v> {
         &self,
         message: &Message,
         gas: u64,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
-        self.call_with(message, gas, false, tracer, deadline)
+        watch: (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.call_with((message, gas), false, watch)
     }
 
     fn call_with(
         &self,
-        message: &Message,
-        gas: u64,
+        (message, gas): (&Message, u64),
         lifts_cap: bool,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
         let sender = message.sender();
         let nonce = self.overlay.account(&sender)?.unwrap_or_default().nonce;
-        let tx = message.transaction(nonce, gas, self.spec.chain_id, 0);
-        self.run(message.is_free(), tracer, deadline, |executor, tracer| {
+        let tx = message.transaction((nonce, gas), self.spec.chain_id, 0);
+        self.run(message.is_free(), (tracer, deadline), |executor, tracer| {
             if lifts_cap {
                 executor.lift_execution_cap();
             }
@@ -299,7 +290,7 @@ impl<'v> SimulatedBlock<'v> {
         })
     }
 
-    /// Executes an unsigned transaction of a simulated block.
+    /// Runs an unsigned transaction of a simulated block.
     ///
     /// # Errors
     /// As [`SimulatedBlock::call`].
@@ -308,10 +299,9 @@ impl<'v> SimulatedBlock<'v> {
         tx: &TxEnvelope,
         sender: Address,
         is_strict: bool,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
-        self.run(false, tracer, deadline, |executor, tracer| {
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        self.run(false, (tracer, deadline), |executor, tracer| {
             if !is_strict {
                 executor.lift_execution_cap();
             }
@@ -319,27 +309,26 @@ impl<'v> SimulatedBlock<'v> {
         })
     }
 
-    /// Executes a transaction of a stored block.
+    /// Runs a transaction that stands in a block.
     ///
     /// # Errors
-    /// As [`SimulatedBlock::call`]; an invalid transaction is an error too.
+    /// As [`SimulatedBlock::call`]; one that breaks the protocol is one too.
     pub(crate) fn replay(
         &self,
         tx: &TxEnvelope,
         sender: Address,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<SimulationResult, RpcError> {
-        let run = self.run(false, tracer, deadline, |executor, tracer| {
+        (tracer, deadline): (&mut dyn Tracer, Instant),
+    ) -> Result<Run, RpcError> {
+        let run = self.run(false, (tracer, deadline), |executor, tracer| {
             executor.process_transaction(tx, sender, Some(tracer))
         })?;
-        run.map_err(|reason| RpcError::server(error::error_message(&reason, sender)))
+        run.map_err(|reason| RpcError::server(refusal::words(&reason, sender)))
     }
 
-    /// Makes the system calls after the last transaction and applies withdrawals.
+    /// Does what a block does after its last transaction, whose receipts are `receipts`.
     ///
     /// # Errors
-    /// A fault, or a system contract that is missing or fails.
+    /// A fault, or that a system contract is missing or fails.
     pub(crate) fn finish(
         &mut self,
         body: &BlockBody,
@@ -361,8 +350,8 @@ impl<'v> SimulatedBlock<'v> {
         Ok(executed)
     }
 
-    /// Applies the changes of a transaction, for those after it.
-    pub(crate) fn commit(&mut self, run: &SimulationResult, blob_gas: u64) {
+    /// Keeps what a run has changed, for those after it.
+    pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
         self.overlay.apply(run.diff.clone());
         self.used.add(&run.result, blob_gas);
         self.logs += run.result.logs.len();

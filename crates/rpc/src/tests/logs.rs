@@ -1,11 +1,12 @@
-//! `eth_getLogs` with and without the index, on a chain longer than a section.
+//! `eth_getLogs` with and without the index, upon a chain that is longer than a section.
 
 use super::operating::{dev, send_to};
 use super::*;
 use niwaki_chain::SECTION_BLOCKS;
 use niwaki_primitives::{Address, Bytes, TxKind};
 
-/// Init code that emits a log with one topic.
+/// Emits a log with the topic that is the first byte of its call data, and is the code of nobody: it
+/// runs as init code.
 fn emits(topic: u8) -> Bytes {
     // PUSH1 topic, PUSH1 0, PUSH1 0, LOG1, STOP
     vec![0x60, topic, 0x60, 0, 0x60, 0, 0xa1, 0].into()
@@ -44,8 +45,8 @@ fn topic(byte: u8) -> String {
     format!("0x{byte:064x}")
 }
 
-/// The results of all kinds of filters.
-fn responses(rig: &Rig) -> Vec<Vec<Value>> {
+/// What all kinds of filters find.
+fn answers(rig: &Rig) -> Vec<Vec<Value>> {
     let all = logs(rig, json!({"fromBlock": "0x0", "toBlock": "latest"}));
     let address = all[all.len() / 2]["address"].clone();
     let nobody = Address::repeat_byte(9);
@@ -73,17 +74,17 @@ fn index(rig: &Rig) {
 }
 
 #[test]
-fn get_logs_returns_the_same_with_and_without_the_index_and_after_a_reorganization() {
+fn a_search_finds_the_same_with_and_without_the_index_and_after_a_reorganisation() {
     let rig = dev();
     let chain = rig.dispatcher.backend().chain();
     let mut nonce = 0;
     grow(&rig, &mut nonce, SECTION_BLOCKS + 100, 1);
-    let plain = responses(&rig);
+    let plain = answers(&rig);
     assert_eq!(plain[0].len(), 105);
     assert!(plain[1].len() > 15 && plain[3].len() == 1 && plain[5].is_empty());
     index(&rig);
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
-    assert_eq!(responses(&rig), plain);
+    assert_eq!(answers(&rig), plain);
 
     // Another branch, with other topics, from within the section on.
     let nonce_there = rig.result("eth_getTransactionCount", json!([sender(), "0xf80"]));
@@ -92,10 +93,10 @@ fn get_logs_returns_the_same_with_and_without_the_index_and_after_a_reorganizati
     let text = nonce_there.as_str().unwrap().trim_start_matches("0x");
     let mut nonce = u64::from_str_radix(text, 16).unwrap();
     grow(&rig, &mut nonce, SECTION_BLOCKS + 100, 2);
-    let plain = responses(&rig);
+    let plain = answers(&rig);
     index(&rig);
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
-    assert_eq!(responses(&rig), plain);
+    assert_eq!(answers(&rig), plain);
 }
 
 fn sender() -> &'static str {
@@ -103,7 +104,7 @@ fn sender() -> &'static str {
 }
 
 #[test]
-fn the_log_index_is_generated_repaired_and_removed() {
+fn the_index_is_made_made_anew_and_removed_as_an_operator_asks() {
     let rig = dev();
     let chain = rig.dispatcher.backend().chain();
     let mut nonce = 0;
@@ -132,8 +133,8 @@ fn the_log_index_is_generated_repaired_and_removed() {
 
     assert_eq!(ask("logsRepairCache", json!(["0x5"]))["Status"], "Started");
     assert!(chain.index_logs().unwrap());
-    let response = ask("logsRemoveCache", json!(["0x1001", "latest"]));
-    assert_eq!(response, json!({"Status": "Cache Removed"}));
+    let answer = ask("logsRemoveCache", json!(["0x1001", "latest"]));
+    assert_eq!(answer, json!({"Status": "Cache Removed"}));
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
     ask("logsRemoveCache", json!([]));
     assert_eq!(chain.log_index().unwrap().below(), 0);

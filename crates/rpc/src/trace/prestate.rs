@@ -13,7 +13,7 @@ use niwaki_rules::recover_authority;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Options of the tracer.
+/// What is shown.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PrestateOptions {
@@ -40,8 +40,7 @@ impl PrestateOptions {
 /// authorizations.
 pub(crate) fn touched_by(
     tx: &TxEnvelope,
-    sender: Address,
-    nonce: u64,
+    (sender, nonce): (Address, u64),
     coinbase: Address,
     state: &Overlay<'_>,
 ) -> Result<Touched, RpcError> {
@@ -97,9 +96,9 @@ fn delegate_of(state: &Overlay<'_>, address: &Address) -> Result<Option<Address>
     Ok(niwaki_evm::delegation(&state.code(&account.code_hash)?))
 }
 
-/// One account of the output.
+/// What is shown of one account.
 #[derive(Clone, Debug, Default)]
-struct ShownAccount {
+struct Shown {
     balance: Option<U256>,
     nonce: u64,
     code: Option<Bytes>,
@@ -108,7 +107,7 @@ struct ShownAccount {
     storage: BTreeMap<U256, U256>,
 }
 
-impl ShownAccount {
+impl Shown {
     fn of(
         state: &Overlay<'_>,
         address: &Address,
@@ -160,19 +159,18 @@ impl ShownAccount {
     }
 }
 
-/// Writes the accessed accounts: `before` is the state before the transaction, `diff` what it changed.
+/// Writes what was looked at: `before` is the state before the transaction, `diff` what it changed.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     mut touched: Touched,
-    before: &Overlay<'_>,
-    diff: &StateDiff,
+    (before, diff): (&Overlay<'_>, &StateDiff),
     options: &PrestateOptions,
 ) -> Result<(), RpcError> {
     add_delegates(&mut touched, before, diff)?;
     let mut pre = BTreeMap::new();
     let mut post = BTreeMap::new();
     for (address, slots) in &touched.accounts {
-        let (mut shown, is_empty) = ShownAccount::of(before, address, slots, options)?;
+        let (mut shown, is_empty) = Shown::of(before, address, slots, options)?;
         if options.diff_mode {
             let found = diff
                 .accounts
@@ -186,7 +184,7 @@ pub(crate) fn write(
                     .iter()
                     .map(|(slot, values)| (*slot, values.new))
                     .collect();
-                let Some(after) = difference(&mut shown, &new, &changed, diff, options) else {
+                let Some(after) = difference(&mut shown, &new, &changed, (diff, options)) else {
                     continue;
                 };
                 post.insert(*address, after);
@@ -206,7 +204,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, ShownAccount>) {
+fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, Shown>) {
     let mut object = Object::new(out);
     for (address, shown) in accounts {
         let name = hex::encode_prefixed(address);
@@ -214,15 +212,14 @@ fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, ShownAccount>) {
     }
 }
 
-/// The changed fields of an account after the transaction; removes unchanged slots from `before`.
+/// What of an account is different after; slots that are not go from what was before.
 fn difference(
-    before: &mut ShownAccount,
+    before: &mut Shown,
     new: &Account,
     changed: &BTreeMap<U256, U256>,
-    diff: &StateDiff,
-    options: &PrestateOptions,
-) -> Option<ShownAccount> {
-    let mut after = ShownAccount::default();
+    (diff, options): (&StateDiff, &PrestateOptions),
+) -> Option<Shown> {
+    let mut after = Shown::default();
     let mut is_changed = false;
     if before.balance != Some(new.balance) {
         after.balance = Some(new.balance);

@@ -1,10 +1,10 @@
-//! What is traced: a transaction in its block, or a message.
+//! What is traced: a transaction where it stands in its block, or a message.
 
-use super::flat::TraceLocation;
+use super::flat::TracePlace;
 use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::params::{BlockRef, BlockTag, Params};
-use crate::simulation::{self, Message, SimulatedBlock, SimulationResult};
+use crate::simulation::{self, Message, Run, SimulatedBlock};
 use crate::{Backend, RpcError};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, StateView, Transaction, TxEnvelope};
@@ -18,24 +18,23 @@ pub(super) enum Subject<'s> {
     Transaction {
         tx: &'s TxEnvelope,
         sender: Address,
-        location: Option<TraceLocation>,
+        place: Option<TracePlace>,
     },
     /// A message, with its gas.
     Message { message: &'s Message, gas: u64 },
 }
 
 impl Subject<'_> {
-    /// Executes it in `block`, which stays unchanged.
+    /// Runs it in `block`, which stays as it is.
     pub(super) fn run(
         &self,
         block: &SimulatedBlock<'_>,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<SimulationResult, RpcError> {
+        watch: (&mut dyn Tracer, Instant),
+    ) -> Result<Run, RpcError> {
         match self {
-            Self::Transaction { tx, sender, .. } => block.replay(tx, *sender, tracer, deadline),
+            Self::Transaction { tx, sender, .. } => block.replay(tx, *sender, watch),
             Self::Message { message, gas } => block
-                .call(message, *gas, tracer, deadline)?
+                .call(message, *gas, watch)?
                 .map_err(|reason| simulation::invalid(&reason, message.sender(), *gas)),
         }
     }
@@ -47,7 +46,7 @@ impl Subject<'_> {
             Self::Message { message, gas } => {
                 let account = block.state().account(&message.sender())?;
                 let nonce = account.unwrap_or_default().nonce;
-                Ok(message.transaction(nonce, *gas, block.spec().chain_id, 0))
+                Ok(message.transaction((nonce, *gas), block.spec().chain_id, 0))
             }
         }
     }
@@ -66,19 +65,19 @@ impl Subject<'_> {
         }
     }
 
-    pub(super) fn location(&self) -> Option<TraceLocation> {
+    pub(super) fn place(&self) -> Option<TracePlace> {
         match self {
-            Self::Transaction { location, .. } => *location,
+            Self::Transaction { place, .. } => *place,
             Self::Message { .. } => None,
         }
     }
 }
 
-/// A past block and its parent's state.
+/// A block that was, and the state before it.
 pub(crate) struct PastBlock {
     pub(crate) block: Arc<FullBlock>,
     pub(crate) parent: State,
-    /// Whether it is stored, so that its transactions have a location.
+    /// Whether the chain has it, so that its transactions have a place.
     is_stored: bool,
 }
 
@@ -122,7 +121,7 @@ impl PastBlock {
         Self::new(backend, block, true)
     }
 
-    /// The block before its first transaction.
+    /// Before its first transaction.
     pub(super) fn begin<'v>(
         &'v self,
         backend: &'v Backend,
@@ -130,30 +129,30 @@ impl PastBlock {
         let header = self.block.header.clone();
         let before = header.number.saturating_sub(1);
         let spec = backend.chain().spec();
-        let mut simulated = SimulatedBlock::new(spec, header, &self.parent, before);
-        simulated.begin()?;
-        Ok(simulated)
+        let mut begun = SimulatedBlock::new(spec, header, &self.parent, before);
+        begun.begin()?;
+        Ok(begun)
     }
 
-    /// The block before its transaction `index`.
+    /// Before its transaction `index`.
     pub(crate) fn before<'v>(
         &'v self,
         backend: &'v Backend,
         index: usize,
         params: &Params<'_>,
     ) -> Result<SimulatedBlock<'v>, RpcError> {
-        let mut simulated = self.begin(backend)?;
+        let mut begun = self.begin(backend)?;
         let transactions = self.block.body.transactions.iter();
         let pairs = transactions.zip(self.block.senders().iter().copied());
-        simulated.replay_all(pairs.take(index), params)?;
-        Ok(simulated)
+        begun.replay_all(pairs.take(index), params)?;
+        Ok(begun)
     }
 
     /// The transaction `index`.
     pub(super) fn subject(&self, index: usize) -> Result<Subject<'_>, RpcError> {
         let tx = self.block.body.transactions.get(index);
         let tx = tx.ok_or_else(|| RpcError::server("transaction not found"))?;
-        let location = TraceLocation {
+        let place = TracePlace {
             block: self.block.id,
             transaction: *tx.tx_hash(),
             index,
@@ -161,22 +160,22 @@ impl PastBlock {
         Ok(Subject::Transaction {
             tx,
             sender: self.block.sender(index),
-            location: self.is_stored.then_some(location),
+            place: self.is_stored.then_some(place),
         })
     }
 
-    /// Calls `trace` for every transaction, in order.
+    /// Traces every transaction in turn with `trace`.
     pub(super) fn each(
         &self,
         backend: &Backend,
         params: &Params<'_>,
-        mut trace: impl FnMut(&SimulatedBlock<'_>, &Subject<'_>) -> Result<SimulationResult, RpcError>,
+        mut trace: impl FnMut(&SimulatedBlock<'_>, &Subject<'_>) -> Result<Run, RpcError>,
     ) -> Result<(), RpcError> {
         let mut block = self.begin(backend)?;
         for (index, tx) in self.block.body.transactions.iter().enumerate() {
             params.check_deadline()?;
             let run = trace(&block, &self.subject(index)?)?;
-            block.commit(&run, blob_gas_of(tx));
+            block.keep(&run, blob_gas_of(tx));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Difficulty formulas against worked examples, and against the ethereum-tests if installed.
+//! Difficulty formulas against worked examples, and against the ethereum-tests where they are.
 
 use super::*;
 use alloy_primitives::B256;

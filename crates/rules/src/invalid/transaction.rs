@@ -1,9 +1,9 @@
-//! Why a transaction is invalid.
+//! Refusals of a transaction.
 
 use alloy_primitives::{Address, B256, U256};
 use niwaki_primitives::Fork;
 
-/// Why a transaction is invalid in a block.
+/// A transaction that no block of this fork may hold, or that this block can't take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTransaction {
@@ -181,7 +181,7 @@ fn cost_text(cost: &Option<U256>) -> String {
 }
 
 impl InvalidTransaction {
-    /// The execution-spec-tests name of this error, without `TransactionException.`.
+    /// The execution-spec-tests name of this refusal, without `TransactionException.`.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::TypeNotSupported { tx_type: 1, .. } => "TYPE_1_TX_PRE_FORK",

@@ -1,4 +1,4 @@
-//! An archive has every canonical state and its proofs, whatever branches were tried on the way.
+//! An archive has every canonical state and its proofs, whatever side branches were followed in between.
 
 use super::*;
 use crate::StateHead;
@@ -13,7 +13,7 @@ fn archive() -> StateOptions {
 
 /// Every value of a past state, and proofs of some.
 fn assert_past(world: &WorldState, past: StateHead, state: &MemoryState) {
-    let view = world.view_of_past(past).unwrap().unwrap();
+    let view = world.historical_view(past).unwrap().unwrap();
     assert_eq!(view.block(), past);
     for at in 0..61 {
         let address = address(at);
@@ -49,7 +49,7 @@ fn assert_past(world: &WorldState, past: StateHead, state: &MemoryState) {
 }
 
 #[test]
-fn every_past_state_is_there_with_its_proofs() {
+fn every_past_state_of_an_archive_reads_and_proves() {
     let mut rng = StdRng::seed_from_u64(900);
     let (world, mut state) = world(&mut rng, &archive());
     let mut past = vec![(world.head().unwrap(), state.clone())];
@@ -60,14 +60,14 @@ fn every_past_state_is_there_with_its_proofs() {
     for (head, state) in &past {
         assert_past(&world, *head, state);
     }
-    // What the options say no longer matters.
+    // The options do not matter any more.
     let world = WorldState::open(world.into_database(), &small_cache()).unwrap();
     assert!(world.is_archive());
     assert_past(&world, past[7].0, &past[7].1);
 }
 
 #[test]
-fn branches_that_were_left_leave_nothing_in_the_history() {
+fn history_has_no_rows_of_abandoned_branches() {
     for seed in 910..914 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -75,32 +75,32 @@ fn branches_that_were_left_leave_nothing_in_the_history() {
         let mut past = vec![(world.head().unwrap(), state.clone())];
         for fork in 1..9 {
             for _ in 0..rng.random_range(1..5) {
-                // One that is computed and not taken.
+                // A root that is computed and never committed.
                 let other = random_diff(&mut rng, &state);
                 world
-                    .prepare(&world.view_at_head().unwrap(), &other)
+                    .compute_root(&world.view_at_head().unwrap(), &other)
                     .unwrap();
                 advance(&mut rng, &world, &mut state, fork);
                 past.push((world.head().unwrap(), state.clone()));
             }
-            // Back some blocks: by a move, or by a block upon an older one.
+            // Back some blocks: by rolling, or by a block on top of an older one.
             let keep = rng.random_range(1..=past.len());
             let (head, older) = past[keep - 1].clone();
             past.truncate(keep);
             state = older;
             if rng.random() {
-                let moved = world.move_to(head.block, head.root, Batch::new(), false);
+                let moved = world.roll_to(head.block, head.root, Batch::new(), false);
                 assert!(moved.unwrap());
             } else {
                 let diff = random_diff(&mut rng, &state);
                 let view = world.view_at(head.block).unwrap().unwrap();
                 state.apply(&diff);
-                let prepared = prepared(&world, &view, &diff, &state);
+                let computed = computed(&world, &view, &diff, &state);
                 drop(view);
                 let next = block(head.block.number + 1, fork + 100);
-                let ids = (next, head.block.hash);
+                let (own, parent) = (next, head.block.hash);
                 world
-                    .commit(prepared, ids, canonical(&next), false)
+                    .commit(computed, own, parent, canonical(&next), false)
                     .unwrap();
                 past.push((world.head().unwrap(), state.clone()));
             }
@@ -133,7 +133,7 @@ fn without_an_archive_there_is_no_history() {
     let (world, mut state) = world(&mut rng, &small_cache());
     let genesis = world.head().unwrap();
     advance(&mut rng, &world, &mut state, 0);
-    assert!(world.view_of_past(genesis).unwrap().is_none());
+    assert!(world.historical_view(genesis).unwrap().is_none());
     assert_eq!(
         world.database().prefix(Segment::SlotHistory, &[]).count(),
         0
@@ -141,7 +141,7 @@ fn without_an_archive_there_is_no_history() {
 }
 
 #[test]
-fn a_row_of_the_history_that_is_damaged_is_named() {
+fn a_damaged_history_row_is_reported() {
     let mut rng = StdRng::seed_from_u64(930);
     let (world, mut state) = world(&mut rng, &archive());
     for _ in 0..10 {

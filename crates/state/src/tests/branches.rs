@@ -1,10 +1,10 @@
-//! Rolling back and forward, side branches, and the bound on how deep.
+//! Rolling back and forward, side branches, and how many blocks back they may begin.
 
 use super::*;
 use crate::TRIE_LOGS_KEPT;
 
 #[test]
-fn a_hundred_blocks_back_and_forth_give_the_same_bytes() {
+fn rolling_100_blocks_back_and_forth_gives_the_same_bytes() {
     for seed in 100..103 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -18,7 +18,7 @@ fn a_hundred_blocks_back_and_forth_give_the_same_bytes() {
             let (head, bytes, state) = &past[at];
             assert!(
                 world
-                    .move_to(head.block, head.root, Batch::new(), false)
+                    .roll_to(head.block, head.root, Batch::new(), false)
                     .unwrap()
             );
             assert_eq!(world.head(), Some(*head));
@@ -30,7 +30,7 @@ fn a_hundred_blocks_back_and_forth_give_the_same_bytes() {
 }
 
 #[test]
-fn any_recent_block_can_be_viewed_without_moving() {
+fn any_recent_block_can_be_viewed_without_moving_the_head() {
     let mut rng = StdRng::seed_from_u64(200);
     let (world, mut state) = world(&mut rng, &StateOptions::default());
     let mut past = vec![(world.head().unwrap().block, state.clone())];
@@ -45,8 +45,8 @@ fn any_recent_block_can_be_viewed_without_moving() {
     }
 }
 
-/// Executes a random block upon `parent` and keeps it beside.
-fn grow_beside(
+/// Stages a random block on top of `parent` as a side block.
+fn grow_side_chain(
     rng: &mut StdRng,
     world: &WorldState,
     parent: BlockId,
@@ -57,12 +57,12 @@ fn grow_beside(
     let view = world.view_at(parent).unwrap().unwrap();
     assert_same(&view, state);
     state.apply(&diff);
-    let prepared = prepared(world, &view, &diff, state);
+    let computed = computed(world, &view, &diff, state);
     let next = block(parent.number + 1, fork);
     let mut batch = Batch::new();
-    world.keep_beside(&view, &prepared, (next, parent.hash))(&mut batch);
+    world.stage_side_block(&view, &computed, next, parent.hash)(&mut batch);
     world.database().write(batch, false).unwrap();
-    (next, prepared.root())
+    (next, computed.root())
 }
 
 #[test]
@@ -82,25 +82,25 @@ fn side_branches_have_the_right_roots_and_can_become_the_head() {
         let main = world.head().unwrap();
         let mut root = B256::ZERO;
         for _ in 0..9 {
-            (side, root) = grow_beside(&mut rng, &world, side, &mut side_state, 1);
+            (side, root) = grow_side_chain(&mut rng, &world, side, &mut side_state, 1);
         }
         assert_eq!(world.head(), Some(main));
         assert_same(&world.view_at_head().unwrap(), &state);
 
-        // The branch becomes the head by its logs, and its next block by its commit.
-        assert!(world.move_to(side, root, Batch::new(), false).unwrap());
+        // The branch becomes canonical by its logs, its next block by a commit.
+        assert!(world.roll_to(side, root, Batch::new(), false).unwrap());
         assert_same(&world.view_at_head().unwrap(), &side_state);
         assert_clean(&world);
         let diff = random_diff(&mut rng, &state);
-        let prepared = {
+        let computed = {
             let view = world.view_at(main.block).unwrap().unwrap();
             assert_same(&view, &state);
             state.apply(&diff);
-            prepared(&world, &view, &diff, &state)
+            computed(&world, &view, &diff, &state)
         };
         let next = block(main.block.number + 1, 2);
         world
-            .commit(prepared, (next, main.block.hash), Batch::new(), true)
+            .commit(computed, next, main.block.hash, Batch::new(), true)
             .unwrap();
         assert_eq!(world.head().unwrap().root, oracle_root(&state));
         assert_same(&world.view_at_head().unwrap(), &state);
@@ -123,8 +123,8 @@ fn block_hashes_are_those_of_the_branch() {
     for _ in 0..3 {
         advance(&mut rng, &world, &mut state, 0);
     }
-    let (first, _) = grow_beside(&mut rng, &world, fork, &mut side_state, 1);
-    let (second, _) = grow_beside(&mut rng, &world, first, &mut side_state, 1);
+    let (first, _) = grow_side_chain(&mut rng, &world, fork, &mut side_state, 1);
+    let (second, _) = grow_side_chain(&mut rng, &world, first, &mut side_state, 1);
     let view = world.view_at(second).unwrap().unwrap();
     for (number, fork) in [(1, 0), (4, 0), (5, 1), (6, 1)] {
         assert_eq!(view.block_hash(number).unwrap(), block(number, fork).hash);
@@ -137,7 +137,7 @@ fn block_hashes_are_those_of_the_branch() {
 }
 
 #[test]
-fn logs_reach_as_deep_as_promised_and_no_deeper() {
+fn trie_logs_reach_512_blocks_back_and_not_much_further() {
     let mut rng = StdRng::seed_from_u64(500);
     let (world, mut state) = world(&mut rng, &StateOptions::default());
     let mut states = vec![state.clone()];
@@ -148,16 +148,16 @@ fn logs_reach_as_deep_as_promised_and_no_deeper() {
         diff.accounts.truncate(2);
         state.apply(&diff);
         states.push(state.clone());
-        let prepared = world
-            .prepare(&world.view_at_head().unwrap(), &diff)
+        let computed = world
+            .compute_root(&world.view_at_head().unwrap(), &diff)
             .unwrap();
         let next = block(number, 0);
         world
-            .commit(prepared, (next, head.block.hash), canonical(&next), false)
+            .commit(computed, next, head.block.hash, canonical(&next), false)
             .unwrap();
     }
     let kept = world.database().prefix(Segment::TrieLogs, &[]).count() as u64;
-    // They go 32 blocks' at a time.
+    // Logs are removed in steps of 32 blocks.
     let first = 64;
     assert_eq!(kept, last - first + 1);
     let deepest = last - TRIE_LOGS_KEPT;
@@ -168,7 +168,7 @@ fn logs_reach_as_deep_as_promised_and_no_deeper() {
     assert!(world.view_at(deeper).unwrap().is_none());
     assert!(
         !world
-            .move_to(deeper, B256::ZERO, Batch::new(), false)
+            .roll_to(deeper, B256::ZERO, Batch::new(), false)
             .unwrap()
     );
     assert!(
@@ -179,13 +179,13 @@ fn logs_reach_as_deep_as_promised_and_no_deeper() {
 }
 
 #[test]
-fn logs_that_do_not_lead_to_the_given_root_are_refused_and_nothing_written() {
+fn trie_logs_to_another_root_are_refused_and_nothing_is_written() {
     let mut rng = StdRng::seed_from_u64(600);
     let (world, mut state) = world(&mut rng, &small_cache());
     advance(&mut rng, &world, &mut state, 0);
     let (head, bytes) = (world.head(), dump(&world));
     let error = world
-        .move_to(block(0, 0), B256::ZERO, Batch::new(), false)
+        .roll_to(block(0, 0), B256::ZERO, Batch::new(), false)
         .unwrap_err();
     assert!(error.to_string().contains("state root"), "{error}");
     assert_eq!(world.head(), head);
@@ -193,7 +193,7 @@ fn logs_that_do_not_lead_to_the_given_root_are_refused_and_nothing_written() {
 }
 
 #[test]
-fn side_chains_grow_in_turn_while_the_head_moves_and_changes_sides() {
+fn side_chains_grow_while_the_head_moves_and_reorganises() {
     for seed in 310..318 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -207,10 +207,10 @@ fn side_chains_grow_in_turn_while_the_head_moves_and_changes_sides() {
         for round in 1..=120 {
             let at = rng.random_range(0..sides.len());
             match rng.random_range(0..12) {
-                // A block upon a side chain, or a fork of it one below.
+                // A block on top of a side chain, or on top of its parent.
                 0..=6 => {
                     let (parent, _, mut own) = sides[at].clone();
-                    let (tip, root) = grow_beside(&mut rng, &world, parent, &mut own, round);
+                    let (tip, root) = grow_side_chain(&mut rng, &world, parent, &mut own, round);
                     sides[at] = (tip, root, own);
                     if sides.len() < 12 && rng.random_range(0..4) == 0 {
                         sides.push(sides[at].clone());
@@ -220,7 +220,7 @@ fn side_chains_grow_in_turn_while_the_head_moves_and_changes_sides() {
                 _ => {
                     let old = world.head().unwrap();
                     let (tip, root, own) = sides[at].clone();
-                    assert!(world.move_to(tip, root, Batch::new(), false).unwrap());
+                    assert!(world.roll_to(tip, root, Batch::new(), false).unwrap());
                     sides[at] = (old.block, old.root, std::mem::replace(&mut state, own));
                 }
             }

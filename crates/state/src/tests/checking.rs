@@ -1,4 +1,4 @@
-//! Damage of every kind is found by the check and named.
+//! The check finds damage of every kind and names it.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn problems(world: &WorldState) -> Vec<Problem> {
     problems
 }
 
-/// Writes `batch` past the world, and gives what the check then says; the damage is undone.
+/// Writes `batch` directly to the database and returns what the check reports; the damage is undone.
 fn after(world: &WorldState, damage: &Batch, repair: &Batch) -> Vec<Problem> {
     world.database().write(damage.clone(), false).unwrap();
     let found = problems(world);
@@ -56,7 +56,7 @@ fn a_changed_missing_or_stray_row_of_any_segment_is_found() {
 }
 
 #[test]
-fn damage_is_named_by_segment_and_key() {
+fn damage_is_reported_with_segment_and_key() {
     let mut rng = StdRng::seed_from_u64(701);
     let (world, _) = world(&mut rng, &small_cache());
     let row = |segment| {
@@ -114,7 +114,7 @@ fn a_sample_finds_a_changed_value_or_node_and_nothing_in_a_clean_state() {
         assert_eq!(summary.problems, problems.len() as u64);
         (summary, problems)
     };
-    // So many draws leave none of a few accounts out.
+    // With this many draws each of the few accounts is drawn.
     let draws = 200 * state.accounts.len() as u64;
     let (summary, problems) = sampled(draws);
     assert_eq!((summary.accounts, problems), (draws, vec![]));
@@ -146,7 +146,7 @@ fn a_sample_of_no_account_is_empty() {
 }
 
 #[test]
-fn a_corrupt_row_is_a_fault_where_it_is_read_never_another_state() {
+fn a_corrupt_row_is_a_fault_when_read() {
     let mut rng = StdRng::seed_from_u64(702);
     let (world, state) = world(&mut rng, &small_cache());
     let root = world.head().unwrap().root;
@@ -159,13 +159,13 @@ fn a_corrupt_row_is_a_fault_where_it_is_read_never_another_state() {
     world.database().write(damage.clone(), false).unwrap();
     let view = world.view_at_head().unwrap();
     let diff = random_diff(&mut rng, &state);
-    let error = world.prepare(&view, &diff).unwrap_err();
+    let error = world.compute_root(&view, &diff).unwrap_err();
     assert!(error.to_string().contains("account_trie"), "{error}");
     assert_eq!(world.head().unwrap().root, root);
 }
 
 #[test]
-fn flat_rows_that_are_not_what_was_written_are_corrupt() {
+fn malformed_flat_rows_are_corrupt() {
     let mut rng = StdRng::seed_from_u64(703);
     let (world, state) = world(&mut rng, &small_cache());
     let (address, _) = state

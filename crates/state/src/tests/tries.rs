@@ -1,17 +1,17 @@
-//! The tries in memory go from state to state, whatever was computed upon them before.
+//! The trie cache moves between states, whatever root was computed before.
 
 use super::*;
-use crate::begun::LOT;
-use crate::changes::SlotChange;
-use crate::keys::Keys;
-use crate::root::hashed;
-use crate::tries::LEAST_ROW_BYTES;
+use crate::commit::hashed_diff::HashedSlotDiff;
+use crate::commit::hashed_keys::HashedKeys;
+use crate::commit::root::hash_diff;
+use crate::tries::incremental_root::BATCH;
+use crate::tries::trie_cache::MIN_ROW_BYTES;
 use niwaki_primitives::Fault;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
+fn any_of_several_computed_siblings_can_be_committed() {
     for seed in 800..806 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -24,14 +24,16 @@ fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
                 let diff = random_diff(&mut rng, &state);
                 let mut after = state.clone();
                 after.apply(&diff);
-                let prepared = prepared(&world, &view, &diff, &after);
-                siblings.push((prepared, after));
+                let computed = computed(&world, &view, &diff, &after);
+                siblings.push((computed, after));
             }
             let chosen = rng.random_range(0..siblings.len());
-            let (prepared, after) = siblings.swap_remove(chosen);
+            let (computed, after) = siblings.swap_remove(chosen);
             state = after;
-            let ids = (block(number, 0), head.block.hash);
-            world.commit(prepared, ids, Batch::new(), false).unwrap();
+            let (own, parent) = (block(number, 0), head.block.hash);
+            world
+                .commit(computed, own, parent, Batch::new(), false)
+                .unwrap();
             assert_eq!(world.head().unwrap().root, oracle_root(&state));
             assert_same(&world.view_at_head().unwrap(), &state);
             assert_clean(&world);
@@ -40,7 +42,7 @@ fn any_of_several_blocks_prepared_upon_one_head_can_be_committed() {
 }
 
 #[test]
-fn blocks_that_nothing_comes_of_hold_no_more_than_so_much_memory() {
+fn roots_without_a_commit_collect_less_than_2_mib_of_rows() {
     let mut rng = StdRng::seed_from_u64(805);
     let (world, mut state) = world(&mut rng, &small_cache());
     let (mut most, mut begun_again) = (0, 0);
@@ -48,7 +50,7 @@ fn blocks_that_nothing_comes_of_hold_no_more_than_so_much_memory() {
     for _ in 0..2_000 {
         let diff = random_diff(&mut rng, &state);
         world
-            .prepare(&world.view_at_head().unwrap(), &diff)
+            .compute_root(&world.view_at_head().unwrap(), &diff)
             .unwrap();
         let bytes = world.tries().rows().bytes();
         begun_again += usize::from(bytes < last);
@@ -58,7 +60,7 @@ fn blocks_that_nothing_comes_of_hold_no_more_than_so_much_memory() {
         begun_again > 0,
         "{most} bytes were too few to show anything"
     );
-    assert!(most < 2 * LEAST_ROW_BYTES, "{most} bytes");
+    assert!(most < 2 * MIN_ROW_BYTES, "{most} bytes");
     for _ in 0..3 {
         advance(&mut rng, &world, &mut state, 0);
     }
@@ -66,7 +68,7 @@ fn blocks_that_nothing_comes_of_hold_no_more_than_so_much_memory() {
 }
 
 #[test]
-fn a_block_is_prepared_upon_a_view_that_the_head_has_left_behind() {
+fn a_root_is_computed_on_a_view_3_blocks_behind_the_head() {
     let mut rng = StdRng::seed_from_u64(810);
     let (world, mut state) = world(&mut rng, &small_cache());
     let old_state = state.clone();
@@ -77,16 +79,16 @@ fn a_block_is_prepared_upon_a_view_that_the_head_has_left_behind() {
     let diff = random_diff(&mut rng, &old_state);
     let mut after = old_state;
     after.apply(&diff);
-    prepared(&world, &old, &diff, &after);
+    computed(&world, &old, &diff, &after);
     advance(&mut rng, &world, &mut state, 0);
     assert_clean(&world);
 }
 
 #[test]
-fn a_node_that_can_not_be_read_spoils_one_block_and_nothing_else() {
+fn a_corrupt_node_fails_one_root_and_not_the_next() {
     let mut rng = StdRng::seed_from_u64(820);
     let options = StateOptions {
-        // Nothing stays in memory for long.
+        // Every node is evicted soon.
         cache_bytes: 0,
         ..StateOptions::default()
     };
@@ -110,7 +112,7 @@ fn a_node_that_can_not_be_read_spoils_one_block_and_nothing_else() {
     let diff = random_diff(&mut rng, &state);
     {
         let view = reopened.view_at_head().unwrap();
-        let fault = reopened.prepare(&view, &diff).unwrap_err();
+        let fault = reopened.compute_root(&view, &diff).unwrap_err();
         assert!(matches!(fault, Fault::Corrupt { .. }), "{fault}");
     }
     reopened.database().write(repair, false).unwrap();
@@ -121,7 +123,7 @@ fn a_node_that_can_not_be_read_spoils_one_block_and_nothing_else() {
 }
 
 #[test]
-fn tries_in_memory_stay_within_their_bytes() {
+fn tries_in_memory_stay_within_twice_their_limit() {
     let mut rng = StdRng::seed_from_u64(830);
     let options = StateOptions {
         cache_bytes: 60_000,
@@ -131,17 +133,17 @@ fn tries_in_memory_stay_within_their_bytes() {
     let mut most = 0;
     for _ in 0..200 {
         advance(&mut rng, &world, &mut state, 0);
-        most = most.max(world.cache_figures().trie_bytes);
+        most = most.max(world.cache_stats().trie_bytes);
     }
     assert!((1..2 * 30_000).contains(&most), "{most} bytes");
-    let figures = world.cache_figures();
+    let stats = world.cache_stats();
     assert!(
-        figures.trie_nodes_read > 0 && figures.accounts.hits > 0,
-        "{figures:?}"
+        stats.trie_nodes_read > 0 && stats.accounts.hits > 0,
+        "{stats:?}"
     );
 }
 
-/// New values for these slots of these accounts.
+/// A diff that increments these slots of these accounts.
 fn written(world: &WorldState, accounts: &[u64], slots: &[u64]) -> StateDiff {
     let view = world.view_at_head().unwrap();
     let mut diff = StateDiff::default();
@@ -167,7 +169,7 @@ fn written(world: &WorldState, accounts: &[u64], slots: &[u64]) -> StateDiff {
 }
 
 #[test]
-fn blocks_that_bring_many_nodes_do_not_outrun_the_sweep() {
+fn blocks_with_many_nodes_do_not_outrun_eviction() {
     const LIMIT_BYTES: usize = 8 << 20;
     let options = StateOptions {
         cache_bytes: 2 * LIMIT_BYTES,
@@ -177,11 +179,11 @@ fn blocks_that_bring_many_nodes_do_not_outrun_the_sweep() {
     genesis(&world, &MemoryState::default());
     let commit = |diff: StateDiff| {
         let number = world.head().unwrap().block.number;
-        let prepared = world.prepare(&world.view_at_head().unwrap(), &diff);
+        let computed = world.compute_root(&world.view_at_head().unwrap(), &diff);
         let (own, parent) = (block(number + 1, 0), world.head().unwrap().block.hash);
         let batch = canonical(&own);
         world
-            .commit(prepared.unwrap(), (own, parent), batch, false)
+            .commit(computed.unwrap(), own, parent, batch, false)
             .unwrap();
     };
     let slots: Vec<u64> = (0..1500).collect();
@@ -196,15 +198,15 @@ fn blocks_that_bring_many_nodes_do_not_outrun_the_sweep() {
         let (accounts, slots): (Vec<_>, Vec<_>) =
             (accounts.into_iter().collect(), slots.into_iter().collect());
         commit(written(&world, &accounts, &slots));
-        most = most.max(world.cache_figures().trie_bytes);
+        most = most.max(world.cache_stats().trie_bytes);
     }
     let range = LIMIT_BYTES / 2..LIMIT_BYTES + LIMIT_BYTES / 2;
     assert!(range.contains(&most), "{most} bytes");
-    assert!(world.cache_figures().trie_nodes_read > 1000);
+    assert!(world.cache_stats().trie_nodes_read > 1000);
 }
 
 #[test]
-fn reading_ahead_changes_no_root() {
+fn a_prefetch_changes_no_root() {
     for cache_bytes in [0, 20_000, 1 << 20] {
         let mut rng = StdRng::seed_from_u64(840);
         let options = StateOptions {
@@ -217,12 +219,14 @@ fn reading_ahead_changes_no_root() {
             let mut view = world.view_at_head().unwrap();
             let diff = random_diff(&mut rng, &state);
             let ended = AtomicBool::new(false);
-            world.with_prefetch(&mut view, &ended, |view, _| assert_same(view, &state));
+            world.with_trie_prefetch(&mut view, &ended, |view, _| assert_same(view, &state));
             state.apply(&diff);
-            let prepared = prepared(&world, &view, &diff, &state);
+            let computed = computed(&world, &view, &diff, &state);
             drop(view);
-            let ids = (block(number, 0), head.block.hash);
-            world.commit(prepared, ids, Batch::new(), false).unwrap();
+            let (own, parent) = (block(number, 0), head.block.hash);
+            world
+                .commit(computed, own, parent, Batch::new(), false)
+                .unwrap();
         }
         assert_clean(&world);
     }
@@ -230,18 +234,18 @@ fn reading_ahead_changes_no_root() {
 
 #[test]
 #[should_panic(expected = "work fails")]
-fn a_panic_of_the_work_ends_the_reading_ahead() {
+fn a_panic_of_the_work_ends_the_prefetch() {
     let mut rng = StdRng::seed_from_u64(850);
     let (world, _) = world(&mut rng, &small_cache());
     let mut view = world.view_at_head().unwrap();
-    world.with_prefetch(&mut view, &AtomicBool::new(false), |view, _| {
+    world.with_trie_prefetch(&mut view, &AtomicBool::new(false), |view, _| {
         view.account(&address(1)).unwrap();
         panic!("work fails");
     });
 }
 
 #[test]
-fn caches_that_follow_behind_are_never_seen_to_be_behind() {
+fn views_never_see_a_cache_shard_that_is_behind() {
     let dir = tempfile::tempdir().unwrap();
     let database = Database::open(dir.path(), &Options::default()).unwrap();
     let world = WorldState::open(database, &StateOptions::default()).unwrap();
@@ -251,7 +255,7 @@ fn caches_that_follow_behind_are_never_seen_to_be_behind() {
     genesis(&world, &state);
     let mut rng = StdRng::seed_from_u64(3);
     for round in 1..60_u64 {
-        // Some blocks are small enough to be followed at once.
+        // Some blocks are small enough to update the caches at once.
         let (slots, before) = (rng.random_range(1..20), state.clone());
         let mut diff = StateDiff::default();
         for at in 0..40 {
@@ -280,10 +284,10 @@ fn caches_that_follow_behind_are_never_seen_to_be_behind() {
             diff.accounts.push((address(at), change));
         }
         let old = world.view_at_head().unwrap();
-        let prepared = world.prepare(&old, &diff).unwrap();
+        let computed = world.compute_root(&old, &diff).unwrap();
         let (own, parent) = (block(round, 0), block(round - 1, 0));
         world
-            .commit(prepared, (own, parent.hash), canonical(&own), false)
+            .commit(computed, own, parent.hash, canonical(&own), false)
             .unwrap();
         state.apply(&diff);
         let new = world.view_at_head().unwrap();
@@ -294,7 +298,7 @@ fn caches_that_follow_behind_are_never_seen_to_be_behind() {
 }
 
 #[test]
-fn keys_are_what_a_view_gives_whatever_was_known() {
+fn hashed_keys_do_not_depend_on_what_was_hashed_before() {
     let mut rng = StdRng::seed_from_u64(821);
     let (world, mut state) = world(&mut rng, &small_cache());
     let mut views = Vec::new();
@@ -302,17 +306,19 @@ fn keys_are_what_a_view_gives_whatever_was_known() {
         views.push((world.view_at_head().unwrap(), state.clone()));
         let (head, diff) = (world.head().unwrap(), random_diff(&mut rng, &state));
         state.apply(&diff);
-        let prepared = prepared(&world, &views[number - 1].0, &diff, &state);
-        let ids = (block(number as u64, 0), head.block.hash);
-        world.commit(prepared, ids, Batch::new(), false).unwrap();
+        let computed = computed(&world, &views[number - 1].0, &diff, &state);
+        let (own, parent) = (block(number as u64, 0), head.block.hash);
+        world
+            .commit(computed, own, parent, Batch::new(), false)
+            .unwrap();
     }
-    let mut known = Keys::default();
+    let mut known = HashedKeys::default();
     for _ in 0..200 {
         let (view, before) = &views[rng.random_range(0..views.len())];
         let diff = random_diff(&mut rng, before);
         let diff = part_of(&mut rng, &diff);
-        known = known.of(view, &diff).unwrap();
-        let each: Vec<_> = known.each().collect();
+        known = known.of_diff(view, &diff).unwrap();
+        let each: Vec<_> = known.iter().collect();
         assert_eq!(each.len(), diff.accounts.len());
         for ((address, change), (account, slots)) in diff.accounts.iter().zip(each) {
             let key = (account.address, account.key);
@@ -322,11 +328,11 @@ fn keys_are_what_a_view_gives_whatever_was_known() {
             let expected = expected.map(|(slot, _)| (*slot, keccak256(B256::from(*slot))));
             assert_eq!(slots, expected.collect::<Vec<_>>());
         }
-        // With what was known before it is what both list, or the newer alone upon another block.
-        let older = Keys::default()
-            .of(&views[0].0, &part_of(&mut rng, &diff))
+        // Merged keys are those of both lists, or the newer ones alone on another base.
+        let older = HashedKeys::default()
+            .of_diff(&views[0].0, &part_of(&mut rng, &diff))
             .unwrap();
-        let both = older.and(&known);
+        let both = older.merged_with(&known);
         let mut expected = list_of(&known);
         if view.block() == views[0].0.block() {
             for (address, slots) in list_of(&older) {
@@ -338,8 +344,8 @@ fn keys_are_what_a_view_gives_whatever_was_known() {
 }
 
 /// The hashes of slots by account.
-fn list_of(keys: &Keys) -> BTreeMap<Address, BTreeMap<U256, B256>> {
-    let each = keys.each();
+fn list_of(keys: &HashedKeys) -> BTreeMap<Address, BTreeMap<U256, B256>> {
+    let each = keys.iter();
     each.map(|(account, slots)| {
         assert_eq!(account.key, keccak256(account.address));
         assert!(slots.is_sorted_by(|a, b| a.0 < b.0));
@@ -348,7 +354,7 @@ fn list_of(keys: &Keys) -> BTreeMap<Address, BTreeMap<U256, B256>> {
     .collect()
 }
 
-/// Some of what `diff` changes, as if the rest came later.
+/// A random part of `diff`, as if the rest came later.
 fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
     let mut part = diff.clone();
     part.accounts.retain(|_| rng.random_range(0..3) > 0);
@@ -358,22 +364,27 @@ fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
     part
 }
 
-/// In how many lots the tries move to what `diff` makes of the state of `view`.
-fn lots_of(diff: &StateDiff, view: &View) -> usize {
-    let mut changes = hashed(view, diff, &Keys::default().of(view, diff).unwrap()).unwrap();
-    let mut lots = 0;
+/// In how many batches `diff` is applied on top of `view`.
+fn batches_of(diff: &StateDiff, view: &View) -> usize {
+    let mut changes = hash_diff(
+        view,
+        diff,
+        &HashedKeys::default().of_diff(view, diff).unwrap(),
+    )
+    .unwrap();
+    let mut batches = 0;
     while !changes.is_empty() {
         let left = changes.len();
-        let taken = changes.take_lot(LOT).len();
+        let taken = changes.take_batch(BATCH).len();
         assert!(taken > 0 && changes.len() + taken == left);
-        assert!(taken >= LOT || changes.is_empty());
-        lots += 1;
+        assert!(taken >= BATCH || changes.is_empty());
+        batches += 1;
     }
-    lots
+    batches
 }
 
-/// Begins a root with `part` and goes on as far as that goes; whether anything is left.
-fn go_on(world: &WorldState, view: &View, part: &StateDiff, is_over: &dyn Fn() -> bool) -> bool {
+/// Applies `part` to the tries until it is done or over; whether anything is left.
+fn apply(world: &WorldState, view: &View, part: &StateDiff, is_over: &dyn Fn() -> bool) -> bool {
     let mut begun = world.begin_root(view, part).unwrap();
     while world
         .go_on_with_root(view, &mut begun, false, is_over)
@@ -383,7 +394,7 @@ fn go_on(world: &WorldState, view: &View, part: &StateDiff, is_over: &dyn Fn() -
 }
 
 #[test]
-fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
+fn an_incremental_root_equals_the_root_computed_at_once() {
     for (seed, archive) in [(830, false), (831, true), (832, false)] {
         println!("seed {seed}");
         let options = StateOptions {
@@ -396,32 +407,32 @@ fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
         for _ in 0..40 {
             let diff = random_diff(&mut rng, &state);
             let view = begun.view_at_head().unwrap();
-            // What changes and changes back, and what stays.
+            // Changes that are undone later, and changes that stay.
             let parts = [
                 random_diff(&mut rng, &state),
                 part_of(&mut rng, &diff),
                 part_of(&mut rng, &diff),
             ];
             for part in &parts {
-                let (moves, lots) = (begun.tries().moves(), lots_of(part, &view));
-                // It may be over before any lot.
-                let most = rng.random_range(0..=lots + 1);
+                let (moves, batches) = (begun.tries().epoch(), batches_of(part, &view));
+                // It may be over before any batch.
+                let most = rng.random_range(0..=batches + 1);
                 let looks = Cell::new(0);
                 let is_over = || looks.replace(looks.get() + 1) >= most;
-                let is_left = go_on(&begun, &view, part, &is_over);
-                assert_eq!(is_left, most < lots);
-                assert_eq!(begun.tries().moves(), moves + lots.min(most) as u64);
+                let is_left = apply(&begun, &view, part, &is_over);
+                assert_eq!(is_left, most < batches);
+                assert_eq!(begun.tries().epoch(), moves + batches.min(most) as u64);
             }
             state.apply(&diff);
-            let early = prepared(&begun, &view, &diff, &state);
-            let late = prepared(&whole, &whole.view_at_head().unwrap(), &diff, &state);
-            assert_eq!(early.changes(), late.changes());
+            let early = computed(&begun, &view, &diff, &state);
+            let late = computed(&whole, &whole.view_at_head().unwrap(), &diff, &state);
+            assert_eq!(early.diff(), late.diff());
             let head = begun.head().unwrap().block;
             let next = block(head.number + 1, 0);
-            for (world, prepared) in [(&begun, early), (&whole, late)] {
-                let ids = (next, head.hash);
+            for (world, computed) in [(&begun, early), (&whole, late)] {
+                let (own, parent) = (next, head.hash);
                 world
-                    .commit(prepared, ids, canonical(&next), false)
+                    .commit(computed, own, parent, canonical(&next), false)
                     .unwrap();
             }
         }
@@ -431,53 +442,53 @@ fn a_root_that_was_begun_with_whatever_changes_is_the_same() {
 }
 
 #[test]
-fn a_root_is_not_begun_when_it_is_over_or_the_head_has_moved_or_rows_are_many() {
+fn an_incremental_root_stops_when_over_or_the_head_has_moved_or_near_a_reset() {
     let mut rng = StdRng::seed_from_u64(840);
     let (world, mut state) = world(&mut rng, &small_cache());
     let diff = random_diff(&mut rng, &state);
     let left_behind = world.view_at_head().unwrap();
-    let moves = |world: &WorldState| world.tries().moves();
+    let moves = |world: &WorldState| world.tries().epoch();
     let before = moves(&world);
-    go_on(&world, &left_behind, &diff, &|| true);
+    apply(&world, &left_behind, &diff, &|| true);
     assert_eq!(moves(&world), before);
     advance(&mut rng, &world, &mut state, 0);
     let before = moves(&world);
-    go_on(&world, &left_behind, &diff, &|| false);
+    apply(&world, &left_behind, &diff, &|| false);
     assert_eq!(moves(&world), before);
     let view = world.view_at_head().unwrap();
     let mut begun = 0;
     loop {
         let before = moves(&world);
-        go_on(&world, &view, &random_diff(&mut rng, &state), &|| false);
+        apply(&world, &view, &random_diff(&mut rng, &state), &|| false);
         if moves(&world) == before {
             break;
         }
         begun += 1;
     }
-    assert!(begun > 0 && !world.tries().has_strayed());
+    assert!(begun > 0 && !world.tries().needs_reset());
     advance(&mut rng, &world, &mut state, 0);
     assert_clean(&world);
 }
 
 #[test]
-fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
+fn the_diff_between_siblings_undoes_one_and_applies_the_other() {
     let mut rng = StdRng::seed_from_u64(820);
     let (world, state) = world(&mut rng, &small_cache());
     let view = world.view_at_head().unwrap();
     let hashed = |rng: &mut StdRng| {
         let diff = random_diff(rng, &state);
-        let keys = Keys::default().of(&view, &diff).unwrap();
-        hashed(&view, &diff, &keys).unwrap().without_same()
+        let keys = HashedKeys::default().of_diff(&view, &diff).unwrap();
+        hash_diff(&view, &diff, &keys).unwrap().without_unchanged()
     };
     for _ in 0..500 {
         let (from, to) = (hashed(&mut rng), hashed(&mut rng));
         let way = from.clone().inverted().then(to.clone());
-        assert_eq!(from.way_to(&to), way);
-        assert!(from.way_to(&from).is_empty());
-        // Of what is not listed the way on changes nothing.
+        assert_eq!(from.diff_to(&to), way);
+        assert!(from.diff_to(&from).is_empty());
+        // A partial diff changes nothing that it does not list.
         let (mut part, mut whole) = (to.clone(), to);
         part.accounts.retain(|_| rng.random_range(0..3) > 0);
-        let on = from.onward(&part);
+        let on = from.diff_to_part(&part);
         whole
             .accounts
             .retain(|account| part.account(&account.key).is_some());
@@ -494,7 +505,7 @@ fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
             let from = from.account(&account.key);
             let slots = from.iter().flat_map(|from| &from.slots);
             let kept = slots.filter(|slot| to.slot(&slot.key).is_none());
-            account.slots.extend(kept.map(|slot| SlotChange {
+            account.slots.extend(kept.map(|slot| HashedSlotDiff {
                 new: if to.new.is_some() {
                     slot.new
                 } else {
@@ -504,8 +515,8 @@ fn the_way_between_two_blocks_upon_one_goes_back_and_up() {
             }));
             account.slots.sort_by_key(|slot| slot.key);
         }
-        let mut both = [from.clone().then(on), whole.without_same()];
-        // Some slots are known by their hash in one of them only.
+        let mut both = [from.clone().then(on), whole.without_unchanged()];
+        // Some slots are known by their hash in one of the diffs only.
         let accounts = both.iter_mut().flat_map(|changes| &mut changes.accounts);
         let slots = accounts.flat_map(|account| &mut account.slots);
         slots.for_each(|slot| slot.slot = None);

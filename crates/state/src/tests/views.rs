@@ -1,7 +1,7 @@
-//! A view is a value: it goes to other threads, is cloned, and outlives the state it is of.
+//! A view is a value: it is sent to other threads, is cloned, and outlives its world state.
 
 use super::*;
-use crate::{PastView, StateHead};
+use crate::{HistoricalView, StateHead};
 use niwaki_storage::Snapshot;
 use std::sync::Barrier;
 use std::thread;
@@ -14,10 +14,10 @@ fn archive() -> StateOptions {
 }
 
 #[test]
-fn views_are_cloned_shared_and_sent_and_borrow_nothing() {
+fn views_are_clone_sync_send_and_static() {
     fn is_value<T: Clone + Send + Sync + 'static>() {}
     is_value::<View>();
-    is_value::<PastView>();
+    is_value::<HistoricalView>();
     is_value::<Snapshot>();
 }
 
@@ -36,7 +36,7 @@ fn views_on_threads_outlive_the_world_state() {
     }
     let head = world.view_at_head().unwrap();
     let beside = world.view_at(past[4].0.block).unwrap().unwrap();
-    let archived = world.view_of_past(past[2].0).unwrap().unwrap();
+    let archived = world.historical_view(past[2].0).unwrap().unwrap();
     let mut later = state.clone();
     for _ in 0..3 {
         advance(&mut rng, &world, &mut later, 1);
@@ -68,18 +68,18 @@ fn views_on_threads_outlive_the_world_state() {
 }
 
 #[test]
-fn a_clone_reads_the_same_whatever_is_committed_and_the_last_gives_the_snapshot_back() {
+fn clones_of_a_view_read_the_same_and_release_the_snapshot_at_the_last_drop() {
     let mut rng = StdRng::seed_from_u64(710);
     let (world, mut state) = world(&mut rng, &archive());
-    let living = || world.database().snapshots().unwrap();
+    let living = || world.database().live_snapshots().unwrap();
     let base = living();
     assert_eq!(base, 0);
     let mut views = Vec::new();
-    let mut past: Vec<(PastView, StateHead)> = Vec::new();
+    let mut past: Vec<(HistoricalView, StateHead)> = Vec::new();
     for round in 1..=10 {
         let view = world.view_at_head().unwrap();
         let head = world.head().unwrap();
-        past.push((world.view_of_past(head).unwrap().unwrap(), head));
+        past.push((world.historical_view(head).unwrap().unwrap(), head));
         views.push((view.clone(), view, state.clone()));
         assert_eq!(living(), 2 * round);
         advance(&mut rng, &world, &mut state, 0);
@@ -100,11 +100,11 @@ fn a_clone_reads_the_same_whatever_is_committed_and_the_last_gives_the_snapshot_
 }
 
 #[test]
-fn a_clone_of_a_view_that_tells_does_not_hold_up_who_listens() {
+fn a_clone_of_a_sending_view_does_not_keep_the_prefetcher_waiting() {
     let mut rng = StdRng::seed_from_u64(720);
     let (world, state) = world(&mut rng, &small_cache());
     let mut view = world.view_at_head().unwrap();
-    let clone = world.with_prefetch(&mut view, &AtomicBool::new(false), |view, _| {
+    let clone = world.with_trie_prefetch(&mut view, &AtomicBool::new(false), |view, _| {
         assert_same(view, &state);
         view.clone()
     });
@@ -113,10 +113,10 @@ fn a_clone_of_a_view_that_tells_does_not_hold_up_who_listens() {
 
 type Found<T> = Vec<(B256, T)>;
 
-/// What a visit gives that is there, at most `most` of it.
+/// The first `most` existing keys of a range, with their values.
 fn visited<T>(
     most: usize,
-    visit: impl FnOnce(&mut crate::Visit<'_, T>) -> Result<(), niwaki_primitives::Fault>,
+    visit: impl FnOnce(&mut crate::RangeVisitor<'_, T>) -> Result<(), niwaki_primitives::Fault>,
 ) -> Found<T> {
     let mut found = Found::new();
     let mut last = None;
@@ -132,7 +132,7 @@ fn visited<T>(
     found
 }
 
-/// Whoever goes through the state by the two visits finds it, from wherever they begin.
+/// Both ranges give the whole state, from any key on.
 fn assert_visited(
     state: &MemoryState,
     accounts: &dyn Fn(&B256, usize) -> Found<TrieAccount>,
@@ -165,7 +165,7 @@ fn assert_visited(
 }
 
 #[test]
-fn a_visit_goes_through_what_a_view_holds_at_the_head_beside_it_and_in_the_past() {
+fn ranges_of_head_side_block_and_historical_views_are_complete_and_ordered() {
     for seed in 730..734 {
         let mut rng = StdRng::seed_from_u64(seed);
         let (world, mut state) = world(&mut rng, &archive());
@@ -184,7 +184,7 @@ fn a_visit_goes_through_what_a_view_holds_at_the_head_beside_it_and_in_the_past(
         assert_view(&world.view_at_head().unwrap(), &state);
         for (head, state) in past {
             assert_view(&world.view_at(head.block).unwrap().unwrap(), &state);
-            let view = world.view_of_past(head).unwrap().unwrap();
+            let view = world.historical_view(head).unwrap().unwrap();
             assert_visited(
                 &state,
                 &|from, most| visited(most, |visit| view.accounts_from(from, visit)),

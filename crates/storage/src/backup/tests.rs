@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Batch, Options, Segment};
+use std::ops::Range;
 
 const OF: &str = "the chain 0x01";
 
@@ -9,9 +10,9 @@ fn open(path: &Path) -> Database {
     Database::open(path, &Options::default()).unwrap()
 }
 
-/// Writes rows `from..to`, of `bytes` each, to two segments.
-fn fill(database: &Database, (from, to): (u32, u32), bytes: usize) {
-    for at in from..to {
+/// Writes `rows`, of `bytes` each, to two segments.
+fn fill(database: &Database, rows: Range<u32>, bytes: usize) {
+    for at in rows {
         let mut batch = Batch::new();
         // Of each row its own bytes, so that nothing can stand for anything else.
         let value: Vec<u8> = (at..).flat_map(u32::to_be_bytes).take(bytes).collect();
@@ -52,11 +53,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change() {
+fn each_backup_restores_its_own_state_and_shares_unchanged_files() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
-    fill(&database, (0, 300), 2000);
+    fill(&database, 0..300, 2000);
     let first = database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
@@ -67,7 +68,7 @@ fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change(
     // As a backup that was cut short leaves it; it does not count as bytes that were there.
     let left = folder.join("backups/shared_checksum/999999_s0_1000000.sst");
     fs::write(&left, vec![0; 1_000_000]).unwrap();
-    fill(&database, (300, 301), 2000);
+    fill(&database, 300..301, 2000);
     let second = database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
@@ -77,7 +78,7 @@ fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change(
     assert!(second.added_bytes < first.added_bytes / 4, "{second:?}");
     assert!(second.added_bytes > 0 && !left.exists(), "{second:?}");
     // What is written after a backup is not in it.
-    fill(&database, (301, 302), 2000);
+    fill(&database, 301..302, 2000);
 
     for (id, expected) in [
         (Some(1), &at_first),
@@ -103,12 +104,12 @@ fn each_of_several_backups_is_restored_as_it_was_and_shares_what_did_not_change(
 }
 
 #[test]
-fn the_oldest_backups_go_when_only_some_are_to_be_kept() {
+fn keep_removes_the_oldest_backups() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
     for at in 0..4 {
-        fill(&database, (at, at + 1), 1000);
+        fill(&database, at..at + 1, 1000);
         let made = database
             .backup(&folder, OF, Some(2), &mut |_, _| true)
             .unwrap();
@@ -133,16 +134,16 @@ fn the_oldest_backups_go_when_only_some_are_to_be_kept() {
 }
 
 #[test]
-fn a_damaged_backup_is_refused_or_restored_as_it_was_whatever_file_and_byte() {
+fn a_backup_with_a_damaged_byte_is_refused_or_restores_correctly() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
-    fill(&database, (0, 20), 500);
+    fill(&database, 0..20, 500);
     database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
     let at_first = dump(&database);
-    fill(&database, (20, 40), 500);
+    fill(&database, 20..40, 500);
     database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
@@ -201,11 +202,11 @@ fn a_damaged_backup_is_refused_or_restored_as_it_was_whatever_file_and_byte() {
 }
 
 #[test]
-fn a_backup_or_a_restore_that_was_cut_short_leaves_the_older_ones_good() {
+fn an_interrupted_backup_or_restore_leaves_older_backups_intact() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
-    fill(&database, (0, 20), 500);
+    fill(&database, 0..20, 500);
     database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
@@ -225,7 +226,7 @@ fn a_backup_or_a_restore_that_was_cut_short_leaves_the_older_ones_good() {
     restore(&folder, &target, None, &mut |_, _| true).unwrap();
     assert!(dump(&open(&target)) == expected);
 
-    fill(&database, (20, 30), 500);
+    fill(&database, 20..30, 500);
     let made = database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
@@ -243,7 +244,7 @@ fn a_backup_or_a_restore_that_was_cut_short_leaves_the_older_ones_good() {
 }
 
 #[test]
-fn a_folder_of_something_else_is_refused_and_not_touched() {
+fn a_foreign_backup_folder_is_refused_and_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
@@ -279,13 +280,13 @@ fn a_folder_of_something_else_is_refused_and_not_touched() {
 }
 
 #[test]
-fn a_backup_made_while_batches_are_written_holds_whole_batches() {
+fn a_backup_during_writes_has_only_whole_batches() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
-    fill(&database, (0, 50), 500);
+    fill(&database, 0..50, 500);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| fill(&database, (50, 4000), 500));
+        let writer = scope.spawn(|| fill(&database, 50..4000, 500));
         while !writer.is_finished() {
             database
                 .backup(&folder, OF, Some(3), &mut |_, _| true)
@@ -311,12 +312,12 @@ fn a_backup_made_while_batches_are_written_holds_whole_batches() {
 }
 
 #[test]
-fn what_is_stopped_leaves_what_was_there_and_is_begun_anew() {
+fn a_stopped_backup_or_restore_changes_nothing_and_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
     let mut told = Vec::new();
-    for (id, rows) in [(1, (0, 300)), (2, (300, 301))] {
+    for (id, rows) in [(1, 0..300), (2, 300..301)] {
         fill(&database, rows, 2000);
         let error = database
             .backup(&folder, OF, None, &mut |_, _| false)

@@ -1,54 +1,53 @@
-//! A long call of the engine, watched from beside: it tells nobody how far it is, but the files that
-//! it makes do.
+//! Progress of a long copy by the engine, which reports none: the size of the folder that it fills is polled.
 
 use super::bytes_below;
-use crate::database::engine_fault;
+use crate::engine::engine_fault;
 use niwaki_primitives::Fault;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Told how many bytes of about how many are copied; `false` stops.
-pub type BackupReport<'a> = dyn FnMut(u64, u64) -> bool + 'a;
+/// Called with how many bytes of about how many are copied; `false` stops.
+pub type BackupProgress<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
-/// How often somebody looks.
-const EVERY: Duration = Duration::from_millis(200);
+/// Time between two looks at the folder.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A folder that fills.
-pub(super) struct Filling<'a> {
+/// A folder that a copy fills.
+pub(super) struct CopyWatch<'a> {
     pub(super) folder: &'a Path,
     /// Bytes that were there before.
     pub(super) before: u64,
-    /// Bytes that are to come.
+    /// Bytes that will be added.
     pub(super) of: u64,
 }
 
-impl Filling<'_> {
-    /// Does `work`, which fills the folder, on a thread of its own and tells `report` how far it is.
-    /// `None` if `report` wants no more: the engine can't be told to stop, so that thread goes on
-    /// until it has done or the process ends.
-    pub(super) fn watch<T: Send + 'static>(
+impl CopyWatch<'_> {
+    /// Runs `work`, which fills the folder, on a thread of its own and calls `report` with its progress. `None` if
+    /// `report` returns `false`: the engine can't be stopped, so the thread continues until it is done or the process
+    /// ends.
+    pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-        report: &mut BackupReport<'_>,
+        report: &mut BackupProgress<'_>,
     ) -> Result<Option<T>, Fault> {
         if !report(0, self.of) {
             return Ok(None);
         }
         let (done, outcome) = sync_channel(1);
         let copy = move || {
-            // Fails only when nobody waits any more.
+            // Fails only if the caller has returned.
             let _ = done.send(work());
         };
         let fault = |text: &str| engine_fault("copy", "all", text);
         let started = thread::Builder::new().name("backup".to_owned()).spawn(copy);
         started.map_err(|error| fault(&error.to_string()))?;
         loop {
-            match outcome.recv_timeout(EVERY) {
+            match outcome.recv_timeout(POLL_INTERVAL) {
                 Ok(outcome) => return Ok(Some(outcome)),
                 Err(RecvTimeoutError::Timeout) => {
-                    // A file may go while it is looked at; the next look sees the others.
+                    // A file may be removed while it is looked at; the next look is right again.
                     let bytes = bytes_below(self.folder).unwrap_or(self.before);
                     let copied = bytes.saturating_sub(self.before).min(self.of);
                     if !report(copied, self.of) {
@@ -69,10 +68,10 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_call_is_left_when_asked_and_its_files_tell_how_far_it_is() {
+    fn a_watched_call_reports_bytes_and_stops_on_request() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("old"), [0; 10]).unwrap();
-        let filling = Filling {
+        let watch = CopyWatch {
             folder: dir.path(),
             before: 10,
             of: 25,
@@ -84,7 +83,7 @@ mod tests {
             wait.recv()
         };
         let mut seen = Vec::new();
-        let left = filling.watch(work, &mut |done, of| {
+        let left = watch.run(work, &mut |done, of| {
             seen.push((done, of));
             // Until the file is there.
             done < 20
@@ -93,8 +92,8 @@ mod tests {
         assert_eq!(seen[0], (0, 25));
         assert_eq!(seen.last(), Some(&(20, 25)));
         drop(go_on);
-        assert_eq!(filling.watch(|| 7, &mut |_, _| true).unwrap(), Some(7));
-        assert_eq!(filling.watch(|| 7, &mut |_, _| false).unwrap(), None);
-        assert!(filling.watch(|| panic!("a bug"), &mut |_, _| true).is_err());
+        assert_eq!(watch.run(|| 7, &mut |_, _| true).unwrap(), Some(7));
+        assert_eq!(watch.run(|| 7, &mut |_, _| false).unwrap(), None);
+        assert!(watch.run(|| panic!("a bug"), &mut |_, _| true).is_err());
     }
 }

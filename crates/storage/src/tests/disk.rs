@@ -104,7 +104,7 @@ fn tear(random: &mut SmallRng, log: &Path, synced: u64) {
 }
 
 #[test]
-fn a_power_cut_at_any_moment_leaves_all_that_was_synced_and_only_whole_batches() {
+fn a_power_cut_keeps_all_synced_batches_and_only_whole_ones() {
     let rounds = std::env::var("NIWAKI_DISK_ROUNDS").map_or(300, |text| text.parse().unwrap());
     let seed = rand::rng().random();
     println!("seed {seed}, {rounds} rounds (NIWAKI_DISK_ROUNDS)");
@@ -161,7 +161,7 @@ fn a_power_cut_at_any_moment_leaves_all_that_was_synced_and_only_whole_batches()
 }
 
 #[test]
-fn a_log_cut_at_every_byte_of_its_last_records_leaves_the_whole_batches_before() {
+fn a_log_cut_at_any_byte_keeps_the_whole_batches_before_it() {
     let mut random = SmallRng::seed_from_u64(11);
     let dir = folder();
     let mut model = Model::new();
@@ -195,7 +195,7 @@ fn a_log_cut_at_every_byte_of_its_last_records_leaves_the_whole_batches_before()
 }
 
 #[test]
-fn a_log_with_any_byte_flipped_in_its_last_records_opens_at_a_whole_batch() {
+fn a_log_with_a_flipped_byte_opens_at_a_whole_batch() {
     let mut random = SmallRng::seed_from_u64(12);
     let dir = folder();
     let mut model = Model::new();

@@ -2,7 +2,7 @@
 //! new ones. Whatever it is told, a damaged table is never believed.
 
 use super::*;
-use crate::read::Asked;
+use crate::read::FillCachePolicy;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DB};
@@ -44,7 +44,7 @@ fn write_as_before(path: &Path) {
 }
 
 #[test]
-fn files_made_under_the_options_of_before_are_read_and_mixed_with_new_ones() {
+fn tables_written_under_older_options_are_read() {
     let dir = tempfile::tempdir().unwrap();
     write_as_before(dir.path());
     // Every second row anew, as files of their own.
@@ -90,7 +90,7 @@ fn table(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_changed_byte_in_a_table_is_told_or_changes_nothing() {
+fn a_flipped_byte_in_a_table_is_a_fault_or_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
     let mut batch = Batch::new();
@@ -134,16 +134,20 @@ fn a_changed_byte_in_a_table_is_told_or_changes_nothing() {
 }
 
 #[test]
-fn accounts_and_slots_are_kept_at_first_and_later_one_time_in_eight() {
-    let asked = Asked::new();
-    let kept = |segment, reads: u32| (0..reads).filter(|_| asked.is_to_keep(segment)).count();
+fn reads_of_accounts_fill_the_cache_16384_times_then_one_in_eight() {
+    let policy = FillCachePolicy::new();
+    let kept = |segment, reads: u32| {
+        (0..reads)
+            .filter(|_| policy.should_fill_cache(segment))
+            .count()
+    };
     assert_eq!(kept(Segment::Slots, 1 << 14), 1 << 14);
     let share = kept(Segment::Slots, 80_000);
     assert!((9_900..10_100).contains(&share), "{share} of 80000");
     // Every second, third and so on read too.
     for rhythm in 2..20 {
         let own = (0..80_000 * rhythm).filter(|at| {
-            let is_kept = asked.is_to_keep(Segment::Accounts);
+            let is_kept = policy.should_fill_cache(Segment::Accounts);
             at % rhythm == 0 && is_kept
         });
         let share = own.count();

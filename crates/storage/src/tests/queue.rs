@@ -1,7 +1,7 @@
 //! Writing behind is not seen: reads, snapshots and what a reopened database has are those of a map.
 
 use super::*;
-use crate::Later;
+use crate::DeferredRows;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn random_batch(rng: &mut StdRng, model: &mut Model) -> Batch {
     batch
 }
 
-fn rows(rows: crate::Rows<'_>) -> Model {
+fn rows(rows: crate::RowIter<'_>) -> Model {
     let row = |row: Result<crate::Row, _>| row.unwrap();
     rows.map(row)
         .map(|(key, value)| (key.into(), value.into()))
@@ -54,7 +54,7 @@ fn part(model: &Model, from: &[u8], to: Option<&[u8]>) -> Model {
 }
 
 #[test]
-fn whatever_is_written_is_read_at_once_and_after_opening_again() {
+fn writes_are_read_at_once_and_after_reopening() {
     for seed in 0..20 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -65,9 +65,9 @@ fn whatever_is_written_is_read_at_once_and_after_opening_again() {
             for _ in 0..40 {
                 let batch = random_batch(&mut rng, &mut model);
                 let more = random_batch(&mut rng, &mut model);
-                let later = Later::new(100, move |batch| batch.append(more));
+                let later = DeferredRows::new(100, move |batch| batch.append(more));
                 let durable = rng.random_range(0..20) == 0;
-                database.write_completed(batch, later, durable).unwrap();
+                database.write_deferred(batch, later, durable).unwrap();
                 if rng.random_range(0..10) == 0 {
                     database.flush().unwrap();
                 }
@@ -87,7 +87,7 @@ fn whatever_is_written_is_read_at_once_and_after_opening_again() {
 }
 
 #[test]
-fn a_snapshot_stands_still_while_batches_reach_the_engine() {
+fn a_snapshot_does_not_change_when_batches_reach_the_engine() {
     let mut rng = StdRng::seed_from_u64(1);
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
@@ -115,49 +115,49 @@ fn a_snapshot_stands_still_while_batches_reach_the_engine() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_writers_wait_for_it() {
+fn pending_batches_are_bounded_by_bytes_and_by_64() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         memory_budget_bytes: 16 << 20,
         ..Options::default()
     };
     let database = Database::open(dir.path(), &options).unwrap();
-    let (limit, value) = (options.waiting_bytes(), vec![7; 1 << 20]);
+    let (limit, value) = (options.max_pending_bytes(), vec![7; 1 << 20]);
     for round in 0..40_u8 {
         database.wait_for_room().unwrap();
         database
             .write(put(SEGMENT, &[round], &value), false)
             .unwrap();
-        assert!(database.waiting_bytes() <= limit + value.len() + 1);
+        assert!(database.pending_bytes() <= limit + value.len() + 1);
     }
     for round in 0..200_u8 {
         database
             .write(put(SEGMENT, &[round], b"small"), false)
             .unwrap();
-        assert!(database.waiting_batches() <= 64);
+        assert!(database.pending_batches() <= 64);
     }
     database.sync().unwrap();
     assert_eq!(
-        (database.waiting_bytes(), database.waiting_batches()),
+        (database.pending_bytes(), database.pending_batches()),
         (0, 0)
     );
     assert_eq!(rows(database.prefix(SEGMENT, &[])).len(), 200);
 }
 
 #[test]
-fn what_is_done_then_finds_the_batch_complete_and_is_done_once() {
+fn on_ready_runs_once_after_the_batch_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     for database in [open(dir.path()), Database::in_memory().unwrap()] {
         let done = Arc::new(AtomicUsize::new(0));
         // Too small to be made ready early, and large enough.
         for (count, bytes) in [(1, 10), (2, 1 << 20)] {
-            let later = Later::new(bytes, |batch| batch.put(SEGMENT, b"later", b"x"));
+            let later = DeferredRows::new(bytes, |batch| batch.put(SEGMENT, b"later", b"x"));
             let counter = Arc::clone(&done);
-            let later = later.then(move || {
+            let later = later.on_ready(move || {
                 counter.fetch_add(1, Ordering::SeqCst);
             });
             let first = put(SEGMENT, b"first", b"x");
-            database.write_completed(first, later, false).unwrap();
+            database.write_deferred(first, later, false).unwrap();
             assert_eq!(rows(database.prefix(SEGMENT, &[])).len(), 2);
             database.flush().unwrap();
             assert_eq!(done.load(Ordering::SeqCst), count);
@@ -174,7 +174,7 @@ fn of_round(round: u64, key: u64) -> Option<u64> {
 }
 
 #[test]
-fn old_snapshots_see_their_own_batches_while_new_ones_come_and_go() {
+fn snapshots_of_3_threads_see_their_own_round_of_600() {
     const ROUNDS: u64 = 600;
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
@@ -213,10 +213,10 @@ fn old_snapshots_see_their_own_batches_while_new_ones_come_and_go() {
             let bytes = |number: u64| number.to_be_bytes();
             let mut batch = put(Segment::Meta, &bytes(0), &bytes(round));
             batch.delete(SEGMENT, &bytes((round + 20) % 50));
-            let later = Later::new(16, move |batch| {
+            let later = DeferredRows::new(16, move |batch| {
                 batch.put(SEGMENT, &bytes(round % 50), &bytes(round));
             });
-            database.write_completed(batch, later, false).unwrap();
+            database.write_deferred(batch, later, false).unwrap();
             if round % 200 == 150 {
                 database.flush().unwrap();
             }

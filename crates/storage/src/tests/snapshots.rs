@@ -45,7 +45,7 @@ fn a_snapshot_outlives_its_database_on_another_thread() {
 }
 
 #[test]
-fn a_data_path_stays_in_use_until_its_last_snapshot_goes() {
+fn a_data_path_stays_in_use_until_its_last_snapshot_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let backups = tempfile::tempdir().unwrap();
     let database = open(dir.path());
@@ -73,10 +73,10 @@ fn a_data_path_stays_in_use_until_its_last_snapshot_goes() {
 }
 
 #[test]
-fn clones_are_one_snapshot_which_goes_with_the_last_of_them() {
+fn clones_count_as_one_snapshot_until_the_last_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     for database in [open(dir.path()), Database::in_memory().unwrap()] {
-        let living = || database.snapshots().unwrap();
+        let living = || database.live_snapshots().unwrap();
         assert_eq!(living(), 0);
         let first = database.snapshot();
         let clone = first.clone();
@@ -93,14 +93,14 @@ fn clones_are_one_snapshot_which_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn what_snapshots_keep_in_memory_is_bounded_however_many_live() {
+fn bytes_pinned_by_snapshots_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options {
         memory_budget_bytes: 16 << 20,
         ..Options::default()
     };
     let database = Database::open(dir.path(), &options).unwrap();
-    let (limit, value) = (options.waiting_bytes(), vec![7; 1 << 20]);
+    let (limit, value) = (options.max_pending_bytes(), vec![7; 1 << 20]);
     let mut snapshots = Vec::new();
     for round in 0..60_u8 {
         let mut batch = put(Segment::Slots, &[round], &value);

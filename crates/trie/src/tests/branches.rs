@@ -63,7 +63,7 @@ fn assert_is(branch: &Branch, children: &[NodeRef; 16], value: &[u8]) {
 
 proptest! {
     #[test]
-    fn any_changes_leave_the_row_of_what_is_there(
+    fn a_branch_row_encodes_its_children_after_any_changes(
         changes in prop::collection::vec((0..16_u8, reference()), 0..60),
         value in prop::collection::vec(any::<u8>(), 0..70),
         with_room in any::<bool>(),

@@ -1,6 +1,6 @@
 //! The published trie cases of `testdata`.
 
-use super::{Changes, Disk, How};
+use super::{Changes, Disk, Updater};
 use crate::{Extension, Node, NodeRef, Path, Trie};
 use alloy_primitives::{B256, hex, keccak256};
 use niwaki_primitives::EMPTY_ROOT_HASH;
@@ -28,7 +28,7 @@ fn pairs(case: &Value) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
 }
 
 /// Runs every case of a file, changes one by one and, where their order does not matter, also
-/// backwards and at once. Gives how many cases there were.
+/// backwards and at once. Gives updater many cases there were.
 fn run(file: &str, is_secure: bool, any_order: bool) -> usize {
     let cases: BTreeMap<String, Value> = serde_json::from_str(file).unwrap();
     for (name, case) in &cases {
@@ -63,7 +63,7 @@ fn root_after(steps: &[Changes]) -> B256 {
             |key: &Path, value: &Option<Vec<u8>>| value.is_some() || disk.leaves.contains_key(key);
         let step = step.iter().filter(|(k, v)| known(k, v));
         let step = step.map(|(k, v)| (*k, v.clone())).collect();
-        disk.update(&mut trie, &step, How::alone(true, 0));
+        disk.update(&mut trie, &step, Updater::single_threaded(true, 0));
     }
     trie.root()
 }
@@ -101,8 +101,8 @@ fn paths_order_keys_as_the_published_neighbours_say() {
         keys.sort_unstable();
         for test in case["tests"].as_array().unwrap() {
             let key = path(&test[0]);
-            let before = keys.iter().rev().find(|held| **held < key);
-            let after = keys.iter().find(|held| **held > key);
+            let before = keys.iter().rev().find(|cached| **cached < key);
+            let after = keys.iter().find(|cached| **cached > key);
             assert_eq!(
                 before.copied().unwrap_or(Path::EMPTY),
                 path(&test[1]),

@@ -98,7 +98,7 @@ fn look_up(
     });
     let none = time(&snapshot, Segment::Code, others.iter())?;
     let oldest = oldest.transpose()?;
-    Ok((database.waiting_batches() == batches).then_some((oldest, none)))
+    Ok((database.pending_batches() == batches).then_some((oldest, none)))
 }
 
 fn batch(keys: &[[u8; 64]]) -> Batch {

@@ -11,7 +11,7 @@ use super::Outcome;
 use crate::{big_state, big_state::BigState, peers};
 use eyre::{Context, Result, bail, ensure, eyre};
 use niwaki_primitives::{Address, B256, StateDiff, U256};
-use niwaki_state::{BlockId, LogRow, WorldState};
+use niwaki_state::{BlockId, TrieLog, WorldState};
 use niwaki_storage::Segment;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{BufRead, BufReader, Write};
@@ -130,8 +130,8 @@ impl GethState {
             let Some(row) = world.database().get(Segment::TrieLogs, &key)? else {
                 return Err(out_of_reach);
             };
-            let log = LogRow::decode(&row)?;
-            blocks.push((block.number, log.changes));
+            let log = TrieLog::decode(&row)?;
+            blocks.push((block.number, log.diff));
             block = BlockId {
                 number: block.number - 1,
                 hash: log.parent,

@@ -40,7 +40,7 @@ pub(super) fn begin<'a>(
     world: &'a WorldState,
     file: &mut ChunkReader,
 ) -> Result<(GenesisLoad<'a>, Option<Note>), Fault> {
-    if let Some(kept) = world.kept_load()?
+    if let Some(kept) = world.resumable_load()?
         && let Ok(note) = alloy_rlp::decode_exact::<Note>(&kept.note)
         && (note.file_bytes, note.first) == (file.done().1, file.place())
         && file.has(&note.place)?
@@ -51,7 +51,7 @@ pub(super) fn begin<'a>(
 }
 
 /// Keeps what is in the load, which is all rows up to where the file is read.
-pub(super) fn keep(
+pub(super) fn checkpoint(
     load: &mut GenesisLoad<'_>,
     file: &ChunkReader,
     first: Place,
@@ -67,7 +67,7 @@ pub(super) fn keep(
         order: *order,
         last: last.clone().into(),
     };
-    load.keep(alloy_rlp::encode(note).into())
+    load.checkpoint(alloy_rlp::encode(note).into())
 }
 
 /// Whether what was kept may be right although the import has ended with `error`.

@@ -1,4 +1,4 @@
-//! `eth_simulateV1`: executes blocks of unsigned calls, each block on top of the one before.
+//! `eth_simulateV1`: blocks of unsigned calls upon a state, each upon the one before.
 //!
 //! Spec: execution-apis `eth/execute.yaml`, and its notes on eth_simulateV1.
 
@@ -8,23 +8,25 @@ mod transfers;
 use crate::backend::State;
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::simulation::{BlockOverrides, Message, SimulatedBlock, StateOverrides};
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError};
 use niwaki_chain::StoredHeader;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fork, Header, U256};
 use niwaki_rules::ChainSpec;
 use process::{Simulation, write_block};
 use serde::Deserialize;
 
-/// Most blocks of one simulation, including those that fill gaps.
-const MAX_BLOCKS: u64 = 256;
+type Answer = Result<(), RpcError>;
 
-/// Seconds between blocks without an explicit time.
-const BLOCK_TIME_SECONDS: u64 = 12;
+/// Most blocks of one simulation, those that fill gaps included.
+const MOST_BLOCKS: u64 = 256;
+
+/// Seconds between blocks whose time is not given.
+const SECONDS: u64 = 12;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SimulatePayload {
-    block_state_calls: Vec<BlockStateCall>,
+struct Wanted {
+    block_state_calls: Vec<WantedBlock>,
     #[serde(default)]
     trace_transfers: bool,
     #[serde(default)]
@@ -33,26 +35,26 @@ struct SimulatePayload {
     return_full_transactions: bool,
 }
 
-/// One block of the request: overrides and calls.
+/// One block as the caller describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockStateCall {
+struct WantedBlock {
     block_overrides: Option<BlockOverrides>,
     state_overrides: Option<StateOverrides>,
     calls: Option<Vec<Message>>,
 }
 
-pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let payload: SimulatePayload = params.required(0)?;
+pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+    let wanted: Wanted = params.required(0)?;
     let latest = BlockRef::Tag(BlockTag::Latest);
     let (base, state) = backend.state(params.optional(1)?.unwrap_or(latest))?;
-    if payload.block_state_calls.is_empty() {
+    if wanted.block_state_calls.is_empty() {
         return Err(RpcError::invalid_params("empty input"));
     }
-    if payload.block_state_calls.len() as u64 > MAX_BLOCKS {
+    if wanted.block_state_calls.len() as u64 > MOST_BLOCKS {
         return Err(too_many_blocks());
     }
-    let blocks = in_order(payload.block_state_calls, &base.header)?;
+    let blocks = in_order(wanted.block_state_calls, &base.header)?;
 
     let spec = backend.chain().spec();
     let first = SimulatedBlock::new(spec, base.header.clone(), &state, base.id.number);
@@ -60,8 +62,8 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
         backend,
         state: &state,
         block: first,
-        is_strict: payload.validation,
-        traces_transfers: payload.trace_transfers,
+        is_strict: wanted.validation,
+        traces_transfers: wanted.trace_transfers,
         gas_left: backend.options.gas_cap,
         deadline: params.deadline,
     };
@@ -70,11 +72,11 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
     for block in blocks {
         params.check_deadline()?;
         let header = header(spec, &block.overrides(), &parent.1, &base.header)?;
-        let processed = simulation.process(block, header, &parent)?;
-        write_block(list.item(), &processed, payload.return_full_transactions);
-        parent = (processed.block.id.hash, processed.block.header.clone());
-        params.flush(list.buffer())?;
-        if list.unsent().len() > crate::trace::MAX_RESPONSE_BYTES {
+        let done = simulation.process(block, header, &parent)?;
+        write_block(list.item(), &done, wanted.return_full_transactions);
+        parent = (done.block.id.hash, done.block.header.clone());
+        params.flush(list.place())?;
+        if list.written().len() > crate::trace::MOST_ANSWER_BYTES {
             return Err(RpcError::limit(
                 "the simulated blocks are longer than an answer may be",
             ));
@@ -91,7 +93,7 @@ fn too_many_blocks() -> RpcError {
     RpcError::new(-38026, "too many blocks")
 }
 
-impl BlockStateCall {
+impl WantedBlock {
     fn overrides(&self) -> BlockOverrides {
         self.block_overrides.clone().unwrap_or_default()
     }
@@ -99,54 +101,54 @@ impl BlockStateCall {
     /// A block without calls.
     fn empty(number: u64, time: u64) -> Self {
         let mut block = Self::default();
-        block.set_number_and_time(number, time);
+        block.place(number, time);
         block
     }
 
-    fn set_number_and_time(&mut self, number: u64, time: u64) {
+    fn place(&mut self, number: u64, time: u64) {
         let overrides = self.block_overrides.get_or_insert_default();
         overrides.number = Some(U256::from(number));
         overrides.time = Some(Number(time));
     }
 }
 
-/// The blocks with their numbers and times, and empty blocks in the gaps between them.
-fn in_order(blocks: Vec<BlockStateCall>, base: &Header) -> Result<Vec<BlockStateCall>, RpcError> {
-    let mut ordered: Vec<BlockStateCall> = Vec::new();
+/// The blocks with numbers and times, and with empty ones in the gaps between them.
+fn in_order(blocks: Vec<WantedBlock>, base: &Header) -> Result<Vec<WantedBlock>, RpcError> {
+    let mut ordered: Vec<WantedBlock> = Vec::new();
     let (mut number, mut time) = (base.number, base.timestamp);
     for mut block in blocks {
         let overrides = block.overrides();
         let next = match overrides.number {
             None => number.saturating_add(1),
-            // A number beyond 64 bits is beyond the most blocks, too.
+            // One beyond 64 bits is beyond the most blocks too.
             Some(next) => u64::try_from(next).unwrap_or(u64::MAX),
         };
         if next <= number {
             let message = format!("block numbers must be in order: {next} <= {number}");
             return Err(RpcError::new(-38020, message));
         }
-        if next - base.number > MAX_BLOCKS {
+        if next - base.number > MOST_BLOCKS {
             return Err(too_many_blocks());
         }
         for gap in number + 1..next {
-            time = time.saturating_add(BLOCK_TIME_SECONDS);
-            ordered.push(BlockStateCall::empty(gap, time));
+            time = time.saturating_add(SECONDS);
+            ordered.push(WantedBlock::empty(gap, time));
         }
         let next_time = overrides
             .time
-            .map_or(time.saturating_add(BLOCK_TIME_SECONDS), |time| time.0);
+            .map_or(time.saturating_add(SECONDS), |time| time.0);
         if next_time <= time {
             let message = format!("block timestamps must be in order: {next_time} <= {time}");
             return Err(RpcError::new(-38021, message));
         }
         (number, time) = (next, next_time);
-        block.set_number_and_time(number, time);
+        block.place(number, time);
         ordered.push(block);
     }
     Ok(ordered)
 }
 
-/// The header of a block, as far as it does not depend on the parent's hash.
+/// The header of a block as far as it is known before its parent is.
 fn header(
     spec: &ChainSpec,
     overrides: &BlockOverrides,
@@ -168,13 +170,13 @@ fn header(
         header.parent_beacon_block_root = Some(overrides.beacon_root.unwrap_or_default());
     }
     if fork >= Fork::Amsterdam {
-        // A slot has at most one block, so each block has its own.
+        // A slot has one block at most, so each has one of its own.
         header.slot_number = Some(before.slot_number.unwrap_or(0).saturating_add(1));
     }
     Ok(header)
 }
 
-/// The view that the chain can compute state roots on; `None` for an archived state.
+/// The state as the chain can compute roots upon it.
 fn view_of(state: &State) -> Option<&niwaki_chain::ChainView> {
     match state {
         State::Recent(view) => Some(view),
@@ -186,7 +188,7 @@ fn view_of(state: &State) -> Option<&niwaki_chain::ChainView> {
 mod tests {
     use super::*;
 
-    fn block(json: &str) -> BlockStateCall {
+    fn block(json: &str) -> WantedBlock {
         serde_json::from_str(json).unwrap()
     }
 
@@ -205,17 +207,14 @@ mod tests {
             block("{\"blockOverrides\":{\"number\":\"0xe\"}}"),
         ];
         let ordered = in_order(blocks, &base()).unwrap();
-        let numbers_and_times: Vec<(u64, u64)> = ordered
+        let places: Vec<(u64, u64)> = ordered
             .iter()
             .map(|block| {
                 let overrides = block.overrides();
                 (overrides.number.unwrap().to(), overrides.time.unwrap().0)
             })
             .collect();
-        assert_eq!(
-            numbers_and_times,
-            [(11, 112), (12, 124), (13, 136), (14, 148)]
-        );
+        assert_eq!(places, [(11, 112), (12, 124), (13, 136), (14, 148)]);
     }
 
     #[test]

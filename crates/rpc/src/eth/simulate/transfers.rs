@@ -1,37 +1,37 @@
-//! Collects the logs of a simulated call, on request with a log for each transfer of ether.
+//! The logs of a simulated call, with transfers of ether among them if they are asked for.
 
 use niwaki_evm::{CallKind, Entered, Left, Tracer};
 use niwaki_primitives::{Address, B256, Bytes, Log, LogData, address, b256};
 
-/// The address that a transfer's log names as its emitter.
+/// Who seems to emit the log of a transfer.
 const EMITTER: Address = address!("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee");
 /// `Transfer(address,address,uint256)`.
 const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
-/// Collects the logs of calls that did not fail, each with its number in the block.
+/// Keeps the logs of calls that did not fail, each with its number in the block.
 #[derive(Debug)]
-pub(super) struct LogCollector {
+pub(super) struct Transfers {
     traces_transfers: bool,
     open: Vec<Vec<(Log, usize)>>,
-    collected: Vec<(Log, usize)>,
-    /// The number of the block's next log; a reverted log keeps its number.
+    kept: Vec<(Log, usize)>,
+    /// Number of the block's next log; one that is taken back keeps its number.
     next: usize,
 }
 
-impl LogCollector {
-    /// For a call after `next` logs of the block.
+impl Transfers {
+    /// For a call before which the block has emitted `next` logs.
     pub(super) fn new(traces_transfers: bool, next: usize) -> Self {
         Self {
             traces_transfers,
             open: Vec::new(),
-            collected: Vec::new(),
+            kept: Vec::new(),
             next,
         }
     }
 
     /// The logs, and the number of the next one.
     pub(super) fn into_logs(self) -> (Vec<(Log, usize)>, usize) {
-        (self.collected, self.next)
+        (self.kept, self.next)
     }
 
     fn add(&mut self, log: Log) {
@@ -43,7 +43,7 @@ impl LogCollector {
     }
 }
 
-impl Tracer for LogCollector {
+impl Tracer for Transfers {
     fn wants_steps(&self) -> bool {
         false
     }
@@ -72,7 +72,7 @@ impl Tracer for LogCollector {
         }
         match self.open.last_mut() {
             Some(caller) => caller.extend(logs),
-            None => self.collected = logs,
+            None => self.kept = logs,
         }
     }
 

@@ -1,9 +1,9 @@
-//! Files of keys and certificates: PEM or PKCS #12, distinguished by their contents.
+//! Keys and certificates as files hold them: PEM or PKCS #12, told apart by what is inside.
 
 use super::pkcs12;
 use crate::server::pem;
 
-/// The contents of a file of keys and certificates.
+/// What a file of keys and certificates holds.
 #[derive(Debug, Default)]
 pub struct KeyStore {
     /// Certificates in the order of the file, DER.
@@ -21,31 +21,31 @@ pub enum StoreError {
          -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12` converts it"
     )]
     Jks,
-    /// Encrypted, without a password.
+    /// Encrypted, and no password was given.
     #[error("it needs a password: give the file that holds it")]
     NoPassword,
-    /// The password is wrong, or the file was modified.
+    /// The wrong password, or a file that was changed.
     #[error("the password does not open it")]
     Password,
-    /// An unsupported scheme.
+    /// Written in a way that is not read here.
     #[error(
         "it has {0}, which is not read here: `openssl pkcs12 -in FILE -nodes -legacy | openssl \
          pkcs12 -export -out FILE.p12` writes it anew"
     )]
     Unknown(&'static str),
-    /// Malformed.
+    /// Not what it should be.
     #[error("it is neither PEM nor a whole PKCS #12 store")]
     Damaged,
 }
 
 impl KeyStore {
-    /// Reads a file; `password` is called only if something in it is encrypted.
+    /// Reads a file; the password is asked for only if something in it is encrypted.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn read(bytes: &[u8], password: Option<&str>) -> Result<Self, StoreError> {
         match bytes {
-            // The magic numbers of JKS and of its variant JCEKS.
+            // Java's mark, and that of its variant with stronger encryption.
             [0xfe, 0xed, 0xfe, 0xed, ..] | [0xce, 0xce, 0xce, 0xce, ..] => Err(StoreError::Jks),
             [0x30, ..] => {
                 let password = password.ok_or(StoreError::NoPassword)?;
@@ -81,7 +81,7 @@ impl KeyStore {
         }
     }
 
-    /// The contents of this file and another one.
+    /// What this file and another one hold.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.certificates.extend(other.certificates);

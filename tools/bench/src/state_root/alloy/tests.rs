@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 /// Commits `diff` and gives the root.
 fn ours(world: &WorldState, diff: &StateDiff) -> B256 {
     let view = world.view_at_head().unwrap();
-    let prepared = world.prepare(&view, diff).unwrap();
+    let prepared = world.compute_root(&view, diff).unwrap();
     drop(view);
     big_state::commit(world, prepared).unwrap();
     world.head().unwrap().root

@@ -1,0 +1,113 @@
+//! What is counted of calls and connections, under Besu's names where Besu has them.
+
+use crate::RpcError;
+use metrics::{counter, gauge, histogram};
+use niwaki_chain::Imported;
+use niwaki_execution::Shares;
+use std::time::Duration;
+
+/// Counts calls and connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures;
+
+/// Counts a connection for as long as it lives.
+#[derive(Debug)]
+pub struct Counted(&'static str);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        gauge!(self.0).decrement(1);
+    }
+}
+
+impl Figures {
+    /// A call was answered.
+    pub fn call(&self, method: &'static str, took: Duration, result: &Result<(), RpcError>) {
+        histogram!("besu_rpc_request_time", "methodName" => method).record(took);
+        if let Err(error) = result {
+            let code = error.code.to_string();
+            counter!("besu_rpc_errors_count_total", "rpcMethod" => method, "errorType" => code)
+                .increment(1);
+        }
+    }
+
+    /// A block was taken in.
+    pub fn block(&self, imported: &Imported) {
+        let timings = &imported.timings;
+        for (name, took) in [
+            ("niwaki_block_check_seconds", timings.check),
+            ("niwaki_block_recover_seconds", timings.recover),
+            ("niwaki_block_execute_seconds", timings.execute),
+            ("niwaki_block_root_seconds", timings.root),
+            ("niwaki_block_compare_seconds", timings.compare),
+            ("niwaki_block_commit_seconds", timings.commit),
+            ("niwaki_block_total_seconds", timings.total()),
+        ] {
+            histogram!(name).record(took);
+        }
+        let per_second = mgas_per_second(imported);
+        histogram!("niwaki_block_mgas_per_second").record(per_second);
+        let transactions = imported.transactions as u64;
+        counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
+        counter!("besu_blockchain_chain_head_transaction_count_counter_total")
+            .increment(transactions);
+        let Shares {
+            kept,
+            repeated,
+            in_turn,
+            failed,
+            ..
+        } = imported.shares;
+        counter!("besu_block_processing_parallelized_transactions_counter_total")
+            .increment(kept as u64);
+        counter!("besu_block_processing_conflicted_transactions_counter_total")
+            .increment(repeated as u64);
+        counter!("niwaki_block_transactions_in_turn_total").increment(in_turn as u64);
+        counter!("niwaki_block_ahead_failures_total").increment(failed as u64);
+        counter!("besu_bal_blocks_total").increment(u64::from(imported.listed));
+        counter!("niwaki_block_early_roots_total").increment(u64::from(imported.early_root));
+        counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_begun > 0));
+        histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
+        let ms = |took: Duration| took.as_secs_f64() * 1e3;
+        gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
+    }
+
+    /// A connection over HTTP was opened.
+    pub fn http_connection(&self) -> Counted {
+        Self::connection("besu_rpc_active_http_connection_count")
+    }
+
+    /// A connection became a WebSocket.
+    pub fn ws_connection(&self) -> Counted {
+        Self::connection("besu_rpc_active_ws_connection_count")
+    }
+
+    fn connection(name: &'static str) -> Counted {
+        gauge!(name).increment(1);
+        Counted(name)
+    }
+
+    /// A connection was closed because there were too many.
+    pub fn connection_refused(&self) {
+        counter!("niwaki_rpc_connections_refused_total").increment(1);
+    }
+
+    /// A request came without a good token, to a way in whose tokens name users.
+    pub fn token_refused(&self) {
+        counter!("niwaki_rpc_tokens_refused_total", "reason" => "token").increment(1);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count")]
+fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+pub(crate) fn mgas_per_second(imported: &Imported) -> f64 {
+    let seconds = imported.timings.total().as_secs_f64();
+    match seconds > 0.0 {
+        true => imported.gas_used as f64 / 1e6 / seconds,
+        false => 0.0,
+    }
+}

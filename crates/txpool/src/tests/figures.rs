@@ -1,0 +1,76 @@
+//! Figures and listings.
+
+use super::support::{Chain, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet};
+use crate::{DropReason, PoolConfig};
+use niwaki_primitives::{AccessList, AccessListItem, B256, TxEip1559, TxEnvelope};
+
+#[test]
+fn figures_add_up() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let tx = transfer(&wallet(0), 0, 1, 50);
+    chain.local(tx.clone()).expect("paid for");
+    chain.remote(transfer(&wallet(0), 5, 1, 50)).expect("waits");
+    chain
+        .remote(blob_tx(&wallet(1), 0, 9, &proven_sidecar(&[1], 1)))
+        .expect("paid for");
+    let figures = chain.pool.figures();
+    assert_eq!(
+        (figures.pending, figures.queued, figures.senders),
+        (2, 1, 2)
+    );
+    assert_eq!((figures.by_type, figures.local), ([0, 0, 2, 1, 0], 1));
+    assert_eq!((figures.added_local, figures.added_remote), (1, 2));
+    assert_eq!(figures.blobs.versioned_hashes, 1);
+    let sum: usize = chain.pool.all().iter().map(|tx| tx.bytes()).sum();
+    assert_eq!(figures.bytes, sum);
+    chain.mine(&[tx]);
+    let figures = chain.pool.figures();
+    assert_eq!((figures.pending, figures.queued, figures.local), (1, 1, 0));
+    assert_eq!(figures.removed.get(&DropReason::Included), Some(&1));
+}
+
+#[test]
+fn content_tells_what_can_be_taken_from_what_waits() {
+    let chain = Chain::new(PoolConfig::default());
+    for (n, nonce) in [(0, 0), (0, 1), (0, 9), (1, 4)] {
+        chain
+            .remote(transfer(&wallet(n), nonce, 1, 50))
+            .expect("paid for");
+    }
+    let content = chain.pool.content();
+    assert_eq!(content.len(), 2);
+    assert_eq!(content[&wallet(0).address].pending.len(), 2);
+    assert_eq!(content[&wallet(1).address].queued.len(), 1);
+    assert_eq!(chain.nonces(&wallet(0)), (vec![0, 1], vec![9]));
+    assert_eq!(chain.nonces(&wallet(7)), (vec![], vec![]));
+}
+
+#[test]
+fn everything_that_takes_memory_is_counted() {
+    let bytes = |change: &dyn Fn(&mut TxEip1559)| {
+        let chain = Chain::new(PoolConfig::default());
+        let mut tx = TxEip1559 {
+            gas_limit: 2_000_000,
+            ..dynamic(0)
+        };
+        change(&mut tx);
+        chain
+            .remote(TxEnvelope::from(signed(tx, &wallet(0))))
+            .expect("paid for");
+        chain.pool.figures().bytes
+    };
+    let plain = bytes(&|_| {});
+    assert!(plain > 640, "{plain}");
+    assert_eq!(
+        bytes(&|tx| tx.input = vec![0; 10_000].into()),
+        plain + 10_000
+    );
+    let listed = bytes(&|tx| {
+        let item = AccessListItem {
+            address: wallet(3).address,
+            storage_keys: vec![B256::ZERO; 100],
+        };
+        tx.access_list = AccessList(vec![item; 3]);
+    });
+    assert!(listed >= plain + 300 * 32 + 3 * 20, "{listed}");
+}
