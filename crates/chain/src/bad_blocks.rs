@@ -1,6 +1,6 @@
-//! The last blocks that broke the protocol, whole, for whoever wants to know why.
+//! The last blocks that broke the protocol, whole, for `debug_getBadBlocks`.
 //!
-//! They are kept in memory only, and few of them: anybody who may hand over blocks can fill it.
+//! They are kept in memory only, and few of them: any caller that may hand over blocks can fill it.
 
 use crate::Chain;
 use alloy_rlp::Encodable;

@@ -4,11 +4,10 @@
 //! and then those that do not fit are left out. The header is without a seal: a chain whose blocks
 //! need one from a signer is refused.
 
-use crate::import::body_roots;
-use crate::receipts::Receipts;
+use crate::import::{Receipts, body_roots};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError};
+use niwaki_execution::{ExecuteError, ExecutedBlock, Executor, TransactionError};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Encodable2718, Fault, Fork, Header, Receipt,
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
@@ -203,7 +202,7 @@ impl Chain {
     fn access_list_of(
         &self,
         block: &Block,
-        executed: &Executed,
+        executed: &ExecutedBlock,
     ) -> Result<Option<Bytes>, InvalidBlock> {
         let Some(list) = &executed.block_access_list else {
             return Ok(None);
@@ -344,7 +343,7 @@ impl Chain {
     }
 }
 
-fn fill_in(header: &mut Header, executed: &Executed, state_root: B256) {
+fn fill_in(header: &mut Header, executed: &ExecutedBlock, state_root: B256) {
     header.state_root = state_root;
     let receipts = Receipts::of(&executed.receipts);
     header.receipts_root = receipts.root();

@@ -1,7 +1,7 @@
 //! The whole database against itself: state, blocks, indices.
 
+use crate::import::Receipts;
 use crate::import::body_roots;
-use crate::receipts::Receipts;
 use crate::rows::missing;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransactionPlace};
@@ -59,7 +59,7 @@ impl Chain {
         count: u64,
         report: &mut dyn FnMut(Problem),
     ) -> Result<CheckSummary, Fault> {
-        // Whoever writes waits, so that head and state belong together.
+        // Writers wait, so that head and state belong together.
         let _writer = self.writer();
         let head = self.check_head()?;
         let problems = u64::from(head.is_some());
@@ -78,7 +78,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
     pub fn check(&self, report: &mut dyn FnMut(Problem)) -> Result<ChainCheck, Fault> {
-        // Whoever writes waits, so that head and state belong together.
+        // Writers wait, so that head and state belong together.
         let _writer = self.writer();
         let state = self.world().check(report)?;
         let mut check = Check {

@@ -2,7 +2,7 @@
 //! before, so that a chunk that was changed, moved, doubled or dropped is found.
 //!
 //! `niwaki-storage`'s FORMAT.md gives the bytes. A file appears under its name when it is whole; until
-//! then it has that name with `.part`, and whoever writes it may go on with what is whole of that.
+//! then it has that name with `.part`, and a later export goes on with the whole chunks of that.
 
 mod resume;
 
@@ -218,7 +218,7 @@ impl ChunkWriter {
     }
 
     /// Removes what was written.
-    pub(crate) fn abandon(self) -> Result<(), Fault> {
+    pub(crate) fn discard(self) -> Result<(), Fault> {
         fs::remove_file(&self.part).map_err(|error| fault("remove", &self.part, error))
     }
 

@@ -1,17 +1,16 @@
-//! What a consensus client drives: a verdict on each payload, the fork choice, and the blocks whose
-//! parents have not come yet.
+//! The chain as a consensus client drives it: a verdict on each payload, the fork choice, and blocks whose parents have not
+//! come yet.
 //!
-//! A verdict is about the block alone: a fault of this machine is an error and never makes a block
-//! invalid. What was found invalid stays so, with all that builds upon it, for as long as it is
-//! remembered; forgetting costs another look, nothing else.
+//! A verdict is about the block alone: a fault of this machine is an error and never makes a block invalid. A block that was
+//! found invalid stays so, with its descendants, for as long as it is remembered; one that was forgotten is validated again.
 //!
 //! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
 
-use crate::forkchoice::Marks;
-use crate::import::Note;
+use crate::forkchoice::SafeFinalized;
+use crate::import::WriteAhead;
 use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
-use crate::{Chain, ImportError, Imported, Known, SetHeadError};
+use crate::{Chain, ImportError, ImportRequest, Imported, PayloadHints, SetHeadError};
 use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
 use std::collections::{HashMap, VecDeque};
@@ -20,55 +19,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many invalid blocks are remembered.
-const INVALID_KEPT: usize = 512;
+const MAX_INVALID: usize = 512;
 
-/// How many blocks may wait for their parents, and their bytes.
-const WAITING_BLOCKS: usize = 256;
-const WAITING_BYTES: usize = 128 << 20;
+/// Blocks that may wait for their parents, and their bytes.
+const MAX_WAITING: usize = 256;
+const MAX_WAITING_BYTES: usize = 128 << 20;
 
-/// What is known of a payload.
+/// The status of a payload.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It is valid, and so are all before it. What was done, if it was not known before.
+    /// It is valid, as are its ancestors. The import, if it was not stored before.
     Valid(Option<Imported>),
-    /// It, or one before it, breaks the protocol.
-    Invalid(Refused),
-    /// Blocks between it and this chain are missing.
+    /// It, or an ancestor, breaks the protocol.
+    Invalid(RejectedBlock),
+    /// Ancestors are missing.
     Syncing,
-    /// Its ancestors are known, but their state is out of reach.
+    /// Its ancestors are stored, but their state is out of reach.
     Accepted,
 }
 
 /// Why a block is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The last valid block before it: zero if that is one of proof of work.
+pub struct RejectedBlock {
+    /// Its last valid ancestor: zero if that is a proof-of-work block.
     pub latest_valid: Option<B256>,
     /// The rule that is broken.
     pub reason: String,
 }
 
-/// A head that was chosen and can't be followed yet.
+/// A head that the consensus client chose and whose ancestors are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WantedHead {
+pub struct MissingHead {
     /// Its hash.
     pub hash: B256,
     /// Its number, if the block itself has come.
     pub number: Option<u64>,
 }
 
-/// What a consensus client chooses.
+/// A fork choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkChoice {
     /// The head.
     pub head: B256,
-    /// The safe block; zero to keep the one that was named before.
+    /// The safe block; zero to keep the last one.
     pub safe: B256,
-    /// The finalized block; zero to keep the one that was named before.
+    /// The finalized block; zero to keep the last one.
     pub finalized: B256,
 }
 
-/// Why a fork choice can't be followed although its head is valid.
+/// Why a fork choice was rejected although its head is valid.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ForkChoiceError {
     /// -38002: the safe or the finalized block is not in the chain of the head.
@@ -87,7 +86,7 @@ pub enum ForkChoiceError {
     Fault(#[from] Fault),
 }
 
-/// Blocks that can't be judged yet, by hash, oldest first.
+/// Blocks whose parents are missing, by hash, oldest first.
 #[derive(Debug, Default)]
 struct Waiting {
     blocks: HashMap<B256, (Block, usize)>,
@@ -103,7 +102,7 @@ impl Waiting {
         }
         self.order.push_back(hash);
         self.bytes += bytes;
-        while self.order.len() > WAITING_BLOCKS || self.bytes > WAITING_BYTES {
+        while self.order.len() > MAX_WAITING || self.bytes > MAX_WAITING_BYTES {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
@@ -126,16 +125,16 @@ impl Waiting {
 /// Invalid blocks by hash, oldest first.
 #[derive(Debug, Default)]
 struct Invalid {
-    blocks: HashMap<B256, Refused>,
+    blocks: HashMap<B256, RejectedBlock>,
     order: VecDeque<B256>,
 }
 
 impl Invalid {
-    fn put(&mut self, hash: B256, refused: Refused) {
-        if self.blocks.insert(hash, refused).is_none() {
+    fn put(&mut self, hash: B256, rejected: RejectedBlock) {
+        if self.blocks.insert(hash, rejected).is_none() {
             self.order.push_back(hash);
         }
-        while self.order.len() > INVALID_KEPT {
+        while self.order.len() > MAX_INVALID {
             if let Some(oldest) = self.order.pop_front() {
                 self.blocks.remove(&oldest);
             }
@@ -149,69 +148,71 @@ pub struct Consensus {
     chain: Arc<Chain>,
     waiting: Mutex<Waiting>,
     invalid: Mutex<Invalid>,
-    /// The head that was chosen last, if it could not be followed.
-    wanted: Mutex<Option<WantedHead>>,
-    /// Whether a fork choice was followed since this process began.
+    /// The head of the last fork choice, if its ancestors are missing.
+    missing_head: Mutex<Option<MissingHead>>,
+    /// Whether a fork choice was followed since the process started.
     has_followed: AtomicBool,
-    /// The last choice that was found to hang together.
-    chosen: Mutex<Option<ForkChoice>>,
+    /// The last fork choice that was found consistent.
+    last_choice: Mutex<Option<ForkChoice>>,
     journal: Option<Mutex<Journal>>,
 }
 
 impl Consensus {
-    /// Drives `chain`; what it answers is forgotten with the process as far as it has not reached the
-    /// disk.
+    /// Drives `chain` without a journal: what has not reached the disk is lost with the process.
     pub fn new(chain: Arc<Chain>) -> Self {
         Self {
             chain,
             waiting: Mutex::default(),
             invalid: Mutex::default(),
-            wanted: Mutex::default(),
+            missing_head: Mutex::default(),
             has_followed: AtomicBool::new(false),
-            chosen: Mutex::default(),
+            last_choice: Mutex::default(),
             journal: None,
         }
     }
 
-    /// Drives `chain`, and remembers in `folder` what it answers. First the blocks and the fork
-    /// choice that a process before this one has left there are taken in; how many blocks.
+    /// Drives `chain`, and keeps a journal of its answers in `folder`. Replays the journal that an earlier process has left
+    /// there first. Returns how many blocks that imported, too.
     ///
     /// # Errors
     /// A [`Fault`], of the chain or of the folder.
     pub fn with_journal(chain: Arc<Chain>, folder: &Path) -> Result<(Self, usize), Fault> {
         let mut this = Self::new(chain);
-        let taken = this.take_in_journal(folder)?;
+        let imported = this.replay_journal(folder)?;
         this.chain.sync()?;
         this.journal = Some(Mutex::new(Journal::begin(folder)?));
-        Ok((this, taken))
+        Ok((this, imported))
     }
 
-    fn take_in_journal(&self, folder: &Path) -> Result<usize, Fault> {
+    fn replay_journal(&self, folder: &Path) -> Result<usize, Fault> {
         let opened = self.chain.head().id.hash;
-        let mut taken = 0;
+        let mut imported = 0;
         Journal::read(folder, &mut |record| {
             let block = match record {
                 Record::Block(block) => block,
-                Record::Choice(choice) => return self.choose_again(choice, opened),
+                Record::Choice(choice) => return self.replay_choice(choice, opened),
             };
             let hash = block.header.hash_slow();
             if self.chain.header(&hash)?.is_some() {
                 return Ok(());
             }
-            match self.chain.import_payload(*block, hash, Known::default()) {
-                Ok(_) => taken += 1,
+            match self.chain.import(ImportRequest {
+                canonicalize: false,
+                ..ImportRequest::with_hash(*block, hash)
+            }) {
+                Ok(_) => imported += 1,
                 Err(ImportError::Fault(fault)) => return Err(fault),
-                // Another chain's, too long ago, or not what was written: it was valid once.
+                // Of another chain, too old, or damaged: it was valid once.
                 Err(_) => {}
             }
             Ok(())
         })?;
-        Ok(taken)
+        Ok(imported)
     }
 
-    /// Follows a choice of the journal if it leads forward from where the database was `opened`: where
-    /// that is ahead, or elsewhere by now, it is right.
-    fn choose_again(&self, choice: ForkChoice, opened: B256) -> Result<(), Fault> {
+    /// Follows a fork choice of the journal if it leads forward from the head that the database was `opened` with; otherwise the
+    /// database is right.
+    fn replay_choice(&self, choice: ForkChoice, opened: B256) -> Result<(), Fault> {
         let Some(head) = self.chain.header(&choice.head)? else {
             return Ok(());
         };
@@ -225,25 +226,30 @@ impl Consensus {
     }
 
     /// Writes to the journal, if there is one.
-    fn note(&self, write: impl FnOnce(&mut Journal) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn write_journal(
+        &self,
+        write: impl FnOnce(&mut Journal) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
         write(&mut journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The head that the consensus client chose last, if blocks up to it have not come.
-    pub fn wanted(&self) -> Option<WantedHead> {
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The head of the last fork choice, if its ancestors are missing.
+    pub fn missing_head(&self) -> Option<MissingHead> {
+        *self
+            .missing_head
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The height of [`Consensus::wanted`]; zero if even that is not known.
+    /// The number of [`Consensus::missing_head`]; zero if the block itself is missing.
     pub fn target(&self) -> Option<u64> {
-        self.wanted().map(|wanted| wanted.number.unwrap_or(0))
+        self.missing_head().map(|head| head.number.unwrap_or(0))
     }
 
-    /// Whether a fork choice was followed since this process began: until then nothing is known of
-    /// how old the head is.
+    /// Whether a fork choice was followed since the process started: until then the head may be old.
     pub fn has_followed(&self) -> bool {
         self.has_followed.load(Ordering::Relaxed)
     }
@@ -258,29 +264,33 @@ impl Consensus {
         &self.chain
     }
 
-    /// Judges a block, whose hash is `hash`, and stores it beside the canonical chain if it is
-    /// valid. What is `known` of it spares work.
+    /// Validates the block with this hash, and stores it as a side block if it is valid.
     ///
     /// # Errors
-    /// A [`Fault`]: nothing is known of the block.
-    pub fn new_payload(&self, block: Block, hash: B256, known: Known) -> Result<Verdict, Fault> {
-        if let Some(refused) = self.refused(&hash) {
-            return Ok(Verdict::Invalid(refused));
+    /// A [`Fault`]: whether the block is valid is not known.
+    pub fn new_payload(
+        &self,
+        block: Block,
+        hash: B256,
+        hints: PayloadHints,
+    ) -> Result<Verdict, Fault> {
+        if let Some(rejected) = self.rejected(&hash) {
+            return Ok(Verdict::Invalid(rejected));
         }
         if self.chain.header(&hash)?.is_some() {
             return Ok(Verdict::Valid(None));
         }
         let parent = block.header.parent_hash;
-        if let Some(refused) = self.refused(&parent) {
-            self.invalid().put(hash, refused.clone());
-            return Ok(Verdict::Invalid(refused));
+        if let Some(rejected) = self.rejected(&parent) {
+            self.invalid().put(hash, rejected.clone());
+            return Ok(Verdict::Invalid(rejected));
         }
         if self.chain.header(&parent)?.is_none() {
             match self.connect(&parent)? {
                 Some(Verdict::Valid(_)) => {}
-                Some(Verdict::Invalid(refused)) => {
-                    self.invalid().put(hash, refused.clone());
-                    return Ok(Verdict::Invalid(refused));
+                Some(Verdict::Invalid(rejected)) => {
+                    self.invalid().put(hash, rejected.clone());
+                    return Ok(Verdict::Invalid(rejected));
                 }
                 other => {
                     self.waiting().put(hash, block);
@@ -288,65 +298,68 @@ impl Consensus {
                 }
             }
         }
-        self.judge(block, hash, known)
+        self.import(block, hash, hints)
     }
 
-    /// Remembers that the block `hash` upon `parent` is invalid, whatever its execution would give.
+    /// Remembers that the block `hash`, a child of `parent`, is invalid by its form.
     ///
     /// # Errors
-    /// A [`Fault`]: nothing is known of the block.
-    pub fn refuse_payload(
+    /// A [`Fault`] of the storage.
+    pub fn reject_payload(
         &self,
         parent: B256,
         hash: B256,
         reason: &InvalidBlock,
     ) -> Result<Verdict, Fault> {
-        if let Some(refused) = self.refused(&hash).or_else(|| self.refused(&parent)) {
-            self.invalid().put(hash, refused.clone());
-            return Ok(Verdict::Invalid(refused));
+        if let Some(rejected) = self.rejected(&hash).or_else(|| self.rejected(&parent)) {
+            self.invalid().put(hash, rejected.clone());
+            return Ok(Verdict::Invalid(rejected));
         }
         if self.chain.header(&parent)?.is_none() {
             return Ok(Verdict::Syncing);
         }
-        self.refuse(parent, hash, reason)
+        self.reject(parent, hash, reason)
     }
 
-    /// Remembers that a block is invalid, whose parent is valid.
-    fn refuse(&self, parent: B256, hash: B256, reason: &InvalidBlock) -> Result<Verdict, Fault> {
+    /// Remembers that a block is invalid whose parent is valid.
+    fn reject(&self, parent: B256, hash: B256, reason: &InvalidBlock) -> Result<Verdict, Fault> {
         let is_stake = self.chain.header(&parent)?.is_some_and(|parent| {
             self.chain.spec().is_proof_of_stake(&parent.header)
                 || parent.id.hash == self.chain.genesis_hash()
         });
-        let refused = Refused {
+        let rejected = RejectedBlock {
             latest_valid: Some(if is_stake { parent } else { B256::ZERO }),
             reason: reason.to_string(),
         };
-        self.invalid().put(hash, refused.clone());
-        Ok(Verdict::Invalid(refused))
+        self.invalid().put(hash, rejected.clone());
+        Ok(Verdict::Invalid(rejected))
     }
 
-    /// Follows a fork choice. The head becomes the head only by [`Verdict::Valid`].
+    /// Follows a fork choice. The head changes only with [`Verdict::Valid`].
     ///
     /// # Errors
-    /// [`ForkChoiceError`]; then nothing changed, but for a fault of the journal, which comes after.
+    /// [`ForkChoiceError`]; then nothing changed, unless the journal failed, which is written last.
     pub fn fork_choice(&self, choice: ForkChoice) -> Result<Verdict, ForkChoiceError> {
         let verdict = self.choose(choice)?;
         let is_head = self.chain.head().id.hash == choice.head;
         if is_head && matches!(verdict, Verdict::Valid(_)) {
-            self.note(|journal| journal.choice(choice))?;
+            self.write_journal(|journal| journal.choice(choice))?;
         }
-        let wanted = match &verdict {
+        let missing_head = match &verdict {
             Verdict::Syncing | Verdict::Accepted => {
                 let waiting = self.waiting();
                 let chosen = waiting.blocks.get(&choice.head);
-                Some(WantedHead {
+                Some(MissingHead {
                     hash: choice.head,
                     number: chosen.map(|(block, _)| block.header.number),
                 })
             }
             Verdict::Valid(_) | Verdict::Invalid(_) => None,
         };
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        *self
+            .missing_head
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = missing_head;
         if matches!(verdict, Verdict::Valid(_)) {
             self.has_followed.store(true, Ordering::Relaxed);
         }
@@ -355,66 +368,67 @@ impl Consensus {
 
     fn choose(&self, choice: ForkChoice) -> Result<Verdict, ForkChoiceError> {
         let ForkChoice { head, .. } = choice;
-        if let Some(refused) = self.refused(&head) {
-            return Ok(Verdict::Invalid(refused));
+        if let Some(rejected) = self.rejected(&head) {
+            return Ok(Verdict::Invalid(rejected));
         }
         let mut stored = self.chain.header(&head)?;
         if stored.is_none() {
             match self.connect(&head)? {
                 Some(Verdict::Valid(_)) => stored = self.chain.header(&head)?,
-                Some(Verdict::Invalid(refused)) => return Ok(Verdict::Invalid(refused)),
+                Some(Verdict::Invalid(rejected)) => return Ok(Verdict::Invalid(rejected)),
                 _ => return Ok(Verdict::Syncing),
             }
         }
         let Some(stored) = stored else {
             return Ok(Verdict::Syncing);
         };
-        if let Some(refused) = self.not_terminal(&stored)? {
-            return Ok(Verdict::Invalid(refused));
+        if let Some(rejected) = self.not_terminal(&stored)? {
+            return Ok(Verdict::Invalid(rejected));
         }
         if self.is_behind_finalized(&stored)? {
             return Ok(Verdict::Valid(None));
         }
         self.check_ancestor("finalized", choice.finalized, &stored)?;
         self.check_ancestor("safe", choice.safe, &stored)?;
-        let before = *self.chain.marks();
-        let marks = Marks {
-            safe: self.named_or_kept(choice.safe, before.safe, &stored)?,
-            finalized: self.named_or_kept(choice.finalized, before.finalized, &stored)?,
+        let before = *self.chain.safe_finalized();
+        let finality = SafeFinalized {
+            safe: self.named_or_last(choice.safe, before.safe, &stored)?,
+            finalized: self.named_or_last(choice.finalized, before.finalized, &stored)?,
         };
-        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = Some(ForkChoice {
+        *self
+            .last_choice
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(ForkChoice {
             head,
-            safe: marks.safe,
-            finalized: marks.finalized,
+            safe: finality.safe,
+            finalized: finality.finalized,
         });
-        match self.chain.set_head_and_marks(&head, marks) {
+        match self.chain.set_head_and_finality(&head, finality) {
             Ok(()) => Ok(Verdict::Valid(None)),
             Err(SetHeadError::Fault(fault)) => Err(fault.into()),
             Err(error) => Err(ForkChoiceError::TooDeep(error)),
         }
     }
 
-    /// Makes a stored block the head, whatever the consensus client chose, and has that hold after a
-    /// crash too.
+    /// Makes a stored block the head, whatever the consensus client chose, so that it is the head after a crash, too.
     ///
     /// # Errors
-    /// [`SetHeadError`]; then nothing changed, but for a fault of the journal, which comes after.
+    /// [`SetHeadError`]; then nothing changed, unless the journal failed, which is written last.
     pub fn set_head(&self, hash: &B256) -> Result<(), SetHeadError> {
         self.chain.set_head(hash)?;
-        let marked = |block: Option<StoredHeader>| block.map_or(B256::ZERO, |block| block.id.hash);
+        let hash_of = |block: Option<StoredHeader>| block.map_or(B256::ZERO, |block| block.id.hash);
         let choice = ForkChoice {
             head: *hash,
-            safe: marked(self.chain.safe()?),
-            finalized: marked(self.chain.finalized()?),
+            safe: hash_of(self.chain.safe()?),
+            finalized: hash_of(self.chain.finalized()?),
         };
-        self.note(|journal| journal.choice(choice))?;
-        // At the next start a choice only leads forward.
+        self.write_journal(|journal| journal.choice(choice))?;
+        // The journal only leads forward, and this choice may lead back.
         self.chain.sync()?;
         Ok(())
     }
 
-    /// Whether the head is an ancestor of a block that is finalized already: then nothing is to be
-    /// done.
+    /// Whether the head is an ancestor of the finalized block: then the fork choice changes nothing.
     fn is_behind_finalized(&self, head: &StoredHeader) -> Result<bool, Fault> {
         if !self.chain.is_canonical(&head.id)? {
             return Ok(false);
@@ -423,8 +437,8 @@ impl Consensus {
         Ok(finalized.is_some_and(|finalized| head.id.number < finalized.id.number))
     }
 
-    /// Takes in the block `hash` with those of its ancestors that wait, if they lead to a block that
-    /// is stored; `None` if they do not.
+    /// Imports the waiting block `hash` with its waiting ancestors, if they lead to a stored block; `None` if they do
+    /// not.
     fn connect(&self, hash: &B256) -> Result<Option<Verdict>, Fault> {
         let mut path = Vec::new();
         let mut next = *hash;
@@ -443,9 +457,9 @@ impl Consensus {
             let Some(block) = self.waiting().take(&hash) else {
                 return Ok(None);
             };
-            let judged = self.judge(block, hash, Known::default())?;
-            let is_valid = matches!(judged, Verdict::Valid(_));
-            verdict = Some(judged);
+            let status = self.import(block, hash, PayloadHints::default())?;
+            let is_valid = matches!(status, Verdict::Valid(_));
+            verdict = Some(status);
             if !is_valid {
                 break;
             }
@@ -453,19 +467,29 @@ impl Consensus {
         Ok(verdict)
     }
 
-    /// Judges a block whose parent is stored.
-    fn judge(&self, block: Block, hash: B256, known: Known) -> Result<Verdict, Fault> {
+    /// Imports a block whose parent is stored.
+    fn import(&self, block: Block, hash: B256, hints: PayloadHints) -> Result<Verdict, Fault> {
         let parent = block.header.parent_hash;
-        let noted = OnceLock::new();
-        let note = |block: &Block| {
-            noted.get_or_init(|| self.note(|journal| journal.block(&journal::encode(block))));
+        let written = OnceLock::new();
+        let write_ahead = |block: &Block| {
+            let record = || journal::encode(block);
+            written.get_or_init(|| self.write_journal(|journal| journal.block(&record())));
         };
-        let note = self.journal.is_some().then_some(&note as Note<'_>);
-        match self.chain.import_noting((block, hash), known, note) {
+        let write_ahead = self
+            .journal
+            .is_some()
+            .then_some(&write_ahead as WriteAhead<'_>);
+        let request = ImportRequest {
+            hints,
+            canonicalize: false,
+            write_ahead,
+            ..ImportRequest::with_hash(block, hash)
+        };
+        match self.chain.import(request) {
             Ok(imported) => {
-                if let Some(noted) = noted.into_inner() {
-                    noted?;
-                    self.note(|journal| {
+                if let Some(written) = written.into_inner() {
+                    written?;
+                    self.write_journal(|journal| {
                         journal.count_block();
                         Ok(())
                     })?;
@@ -475,57 +499,64 @@ impl Consensus {
             Err(ImportError::Fault(fault)) => Err(fault),
             Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),
             Err(ImportError::OutOfReach { .. }) => Ok(Verdict::Accepted),
-            Err(ImportError::Invalid { reason, .. }) => self.refuse(parent, hash, &reason),
+            Err(ImportError::Invalid { reason, .. }) => self.reject(parent, hash, &reason),
         }
     }
 
-    /// A block of proof of work can only be the head if proof of stake may begin upon it.
-    fn not_terminal(&self, head: &StoredHeader) -> Result<Option<Refused>, Fault> {
+    /// A proof-of-work block can only be the head if its total difficulty is terminal.
+    fn not_terminal(&self, head: &StoredHeader) -> Result<Option<RejectedBlock>, Fault> {
         let spec = self.chain.spec();
         let is_terminal = spec.is_proof_of_stake(&head.header)
             || spec.is_terminal(head.total_difficulty)
             || spec.terminal_total_difficulty.is_none();
-        Ok((!is_terminal).then(|| Refused {
+        Ok((!is_terminal).then(|| RejectedBlock {
             latest_valid: Some(B256::ZERO),
             reason: "the head is a block of proof of work below the terminal total difficulty"
                 .to_owned(),
         }))
     }
 
-    /// A marked block must be the head or one before it.
+    /// The safe and the finalized block must be the head or an ancestor of it.
     fn check_ancestor(
         &self,
         what: &'static str,
         hash: B256,
         head: &StoredHeader,
     ) -> Result<(), ForkChoiceError> {
-        if hash.is_zero() || self.is_known_below(hash, head) || self.chain.leads_to(hash, head)? {
+        if hash.is_zero()
+            || self.was_ancestor_of_parent(hash, head)
+            || self.chain.is_ancestor(hash, head)?
+        {
             return Ok(());
         }
         Err(ForkChoiceError::Inconsistent { what, hash })
     }
 
-    /// The block that a fork choice marks safe or finalized: the one it names or, for zero, the one
-    /// marked before, for as long as that is the head or one before it. A consensus client that was
-    /// just started names none; go-ethereum's `eth/catalyst` keeps the last ones too.
-    fn named_or_kept(&self, named: B256, kept: B256, head: &StoredHeader) -> Result<B256, Fault> {
-        if !named.is_zero() || kept.is_zero() {
+    /// The safe or finalized block of a fork choice: the one it names or, for zero, the last one as long as that is the head or
+    /// an ancestor of it. A consensus client that was just started names none.
+    ///
+    /// Spec: execution-apis leaves zero open; go-ethereum's `eth/catalyst` keeps the last ones, too.
+    fn named_or_last(&self, named: B256, last: B256, head: &StoredHeader) -> Result<B256, Fault> {
+        if !named.is_zero() || last.is_zero() {
             return Ok(named);
         }
-        let holds = self.is_known_below(kept, head) || self.chain.leads_to(kept, head)?;
-        Ok(if holds { kept } else { B256::ZERO })
+        let holds =
+            self.was_ancestor_of_parent(last, head) || self.chain.is_ancestor(last, head)?;
+        Ok(if holds { last } else { B256::ZERO })
     }
 
-    /// Whether a marked block is one that the parent of `head` was chosen with.
-    fn is_known_below(&self, hash: B256, head: &StoredHeader) -> bool {
-        let chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        chosen.is_some_and(|chosen| {
-            chosen.head == head.header.parent_hash
-                && (hash == chosen.safe || hash == chosen.finalized)
+    /// Whether the last fork choice named the parent of `head`, with this block as safe or finalized.
+    fn was_ancestor_of_parent(&self, hash: B256, head: &StoredHeader) -> bool {
+        let last = self
+            .last_choice
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| {
+            last.head == head.header.parent_hash && (hash == last.safe || hash == last.finalized)
         })
     }
 
-    fn refused(&self, hash: &B256) -> Option<Refused> {
+    fn rejected(&self, hash: &B256) -> Option<RejectedBlock> {
         self.invalid().blocks.get(hash).cloned()
     }
 

@@ -1,8 +1,9 @@
 //! Which block is the head, and what changes when another one becomes it; which blocks are safe and
 //! final.
 
+use crate::chain::SideBlock;
 use crate::events::HeadChange;
-use crate::indices::{abandon, adopt};
+use crate::indices::{index_canonical, unindex_canonical};
 use crate::rows::{corrupt, missing};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
@@ -25,24 +26,24 @@ pub enum SetHeadError {
 }
 
 /// The row of `meta` with the hashes of the safe and the finalized block.
-const MARKS: &[u8] = b"safe and finalized";
+const SAFE_FINALIZED: &[u8] = b"safe and finalized";
 
 /// The safe and the finalized block; zero where there is none yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct SafeFinalized {
     pub(crate) safe: B256,
     pub(crate) finalized: B256,
 }
 
-impl Marks {
+impl SafeFinalized {
     pub(crate) fn read(database: &Database) -> Result<Self, Fault> {
-        let Some(row) = database.get(Segment::Meta, MARKS)? else {
+        let Some(row) = database.get(Segment::Meta, SAFE_FINALIZED)? else {
             return Ok(Self::default());
         };
         let (safe, finalized) = row
             .split_at_checked(32)
             .filter(|(_, finalized)| finalized.len() == 32)
-            .ok_or_else(|| corrupt(Segment::Meta, MARKS, "two hashes have 64 bytes"))?;
+            .ok_or_else(|| corrupt(Segment::Meta, SAFE_FINALIZED, "two hashes have 64 bytes"))?;
         Ok(Self {
             safe: B256::from_slice(safe),
             finalized: B256::from_slice(finalized),
@@ -51,17 +52,17 @@ impl Marks {
 
     fn write(&self, batch: &mut Batch) {
         let row = [self.safe.as_slice(), self.finalized.as_slice()].concat();
-        batch.put(Segment::Meta, MARKS, &row);
+        batch.put(Segment::Meta, SAFE_FINALIZED, &row);
     }
 }
 
-/// How the canonical chain comes from one head to another: what it loses, highest first, and what it
-/// gains, lowest first.
+/// The way of the canonical chain from one head to another: the blocks it loses, highest first, and those it gains, lowest
+/// first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Route {
+pub(crate) struct ReorgPath {
     pub(crate) removed: Vec<BlockId>,
     pub(crate) added: Vec<BlockId>,
-    /// The accounts that the one block that was added changes, if it is one and they are known.
+    /// The accounts that the added block changes, if it is a single one and they are known.
     pub(crate) changed: Option<Arc<[Address]>>,
 }
 
@@ -71,7 +72,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn safe(&self) -> Result<Option<StoredHeader>, Fault> {
-        let hash = self.marks().safe;
+        let hash = self.safe_finalized().safe;
         self.header(&hash)
     }
 
@@ -80,60 +81,68 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn finalized(&self) -> Result<Option<StoredHeader>, Fault> {
-        let hash = self.marks().finalized;
+        let hash = self.safe_finalized().finalized;
         self.header(&hash)
     }
 
-    /// Makes the stored block `hash` the head, and marks the safe and the finalized block.
+    /// Makes the stored block `hash` the head, and sets the safe and the finalized block.
     ///
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
-    pub(crate) fn set_head_and_marks(&self, hash: &B256, marks: Marks) -> Result<(), SetHeadError> {
-        let _handling = self.handling();
+    pub(crate) fn set_head_and_finality(
+        &self,
+        hash: &B256,
+        finality: SafeFinalized,
+    ) -> Result<(), SetHeadError> {
+        let _guard = self.begin_import();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
-        self.lead_and_mark(block, marks)
+        self.make_canonical_with_finality(block, finality)
     }
 
-    /// Makes the stored `block` the head together with its marks, under the writer's lock.
-    fn lead_and_mark(&self, block: StoredHeader, marks: Marks) -> Result<(), SetHeadError> {
+    /// Makes the stored `block` the head, and sets the safe and the finalized block. The caller holds the writer's lock.
+    fn make_canonical_with_finality(
+        &self,
+        block: StoredHeader,
+        finality: SafeFinalized,
+    ) -> Result<(), SetHeadError> {
         let mut batch = Batch::new();
-        let changed = *self.marks() != marks;
+        let changed = *self.safe_finalized() != finality;
         if changed {
-            marks.write(&mut batch);
+            finality.write(&mut batch);
         }
         if block.id != self.head().id {
-            self.lead_with(block, batch)?;
+            self.make_canonical_with(block, batch)?;
         } else if changed {
             self.database().write(batch, false)?;
         }
-        *self.marks() = marks;
+        *self.safe_finalized() = finality;
         Ok(())
     }
 
-    /// Makes the stored block with this hash the head, wherever it stands: forward, back, or on
+    /// Makes the stored block with this hash the head, wherever it is: forward, back, or on
     /// another branch. One atomic write. What was canonical above the common ancestor stays
-    /// stored. A safe or finalized block that is not the head or one before it is neither any longer.
+    /// stored. A safe or finalized block that is not the head or an ancestor of it is forgotten.
     ///
     /// # Errors
     /// [`SetHeadError`]; then nothing changed.
     pub fn set_head(&self, hash: &B256) -> Result<(), SetHeadError> {
-        let _handling = self.handling();
+        let _guard = self.begin_import();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
-        let mut marks = *self.marks();
-        for mark in [&mut marks.safe, &mut marks.finalized] {
-            if !mark.is_zero() && !self.leads_to(*mark, &block)? {
-                *mark = B256::ZERO;
+        let mut finality = *self.safe_finalized();
+        for hash in [&mut finality.safe, &mut finality.finalized] {
+            if !hash.is_zero() && !self.is_ancestor(*hash, &block)? {
+                *hash = B256::ZERO;
             }
         }
-        self.lead_and_mark(block, marks)
+        self.make_canonical_with_finality(block, finality)
     }
 
     /// Whether the block `hash` is stored, and is `head` or one before it.
     ///
     /// Cost: a read for each block from `head` down to the canonical chain.
-    pub(crate) fn leads_to(&self, hash: B256, head: &StoredHeader) -> Result<bool, Fault> {
+    pub(crate) fn is_ancestor(&self, hash: B256, head: &StoredHeader) -> Result<bool, Fault> {
         if hash == head.id.hash {
             return Ok(true);
         }
@@ -154,28 +163,32 @@ impl Chain {
         Ok(block.id.hash == hash)
     }
 
-    /// Makes the stored `block` the head, for whoever holds the writer's lock.
-    pub(crate) fn lead(&self, block: StoredHeader) -> Result<(), SetHeadError> {
+    /// Makes the stored `block` the head. The caller holds the writer's lock.
+    pub(crate) fn make_canonical(&self, block: StoredHeader) -> Result<(), SetHeadError> {
         if block.id == self.head().id {
             return Ok(());
         }
-        self.lead_with(block, Batch::new())
+        self.make_canonical_with(block, Batch::new())
     }
 
     /// Makes the stored `block` the head, together with what `batch` holds.
-    fn lead_with(&self, block: StoredHeader, mut batch: Batch) -> Result<(), SetHeadError> {
-        let mut route = self.reroute(&block, &mut batch)?;
-        let pending = self.pending().take().filter(|(side, prepared, _)| {
-            side.id == block.id && self.world().is_committable(prepared)
-        });
-        match pending {
-            Some((StoredHeader { id, .. }, prepared, changed)) => {
-                // What was prepared is upon the head as it was.
-                route.changed =
-                    (route.removed.is_empty() && route.added == [id]).then_some(changed);
-                let (own, parent_hash) = (id, block.header.parent_hash);
-                self.world()
-                    .commit(prepared, own, parent_hash, batch, false)?;
+    fn make_canonical_with(
+        &self,
+        block: StoredHeader,
+        mut batch: Batch,
+    ) -> Result<(), SetHeadError> {
+        let mut path = self.reorg_to(&block, &mut batch)?;
+        let is_current = |side: &SideBlock| {
+            side.header.id == block.id && self.world().is_committable(&side.root)
+        };
+        let side_block = self.side_block().take().filter(is_current);
+        match side_block {
+            Some(SideBlock { root, changed, .. }) => {
+                // Its root was computed on top of the head as it was.
+                let is_next = path.removed.is_empty() && path.added == [block.id];
+                path.changed = is_next.then_some(changed);
+                let parent = block.header.parent_hash;
+                self.world().commit(root, block.id, parent, batch, false)?;
             }
             None => {
                 let root = block.header.state_root;
@@ -184,7 +197,7 @@ impl Chain {
                 }
             }
         }
-        self.put_head(block, route);
+        self.put_head(block, path);
         Ok(())
     }
 
@@ -202,57 +215,60 @@ impl Chain {
         }
     }
 
-    /// Adds to `batch` what the canonical indices lose and gain when they come to end in the
-    /// stored block `tip`, and says which blocks those are.
-    pub(crate) fn reroute(&self, tip: &StoredHeader, batch: &mut Batch) -> Result<Route, Fault> {
-        let mut adopted = Vec::new();
+    /// Adds to `batch` what the canonical indices lose and gain when the canonical chain comes to end in the stored block
+    /// `tip`. Returns the blocks.
+    pub(crate) fn reorg_to(
+        &self,
+        tip: &StoredHeader,
+        batch: &mut Batch,
+    ) -> Result<ReorgPath, Fault> {
+        let mut added = Vec::new();
         let mut removed = Vec::new();
         let mut ancestor = tip.clone();
         while !self.is_canonical(&ancestor.id)? {
             let parent = self.parent_of(&ancestor)?;
-            adopted.push(ancestor.id);
+            added.push(ancestor.id);
             ancestor = parent.ok_or_else(|| missing(Segment::Canonical, &0_u64.to_be_bytes()))?;
         }
         for number in ancestor.id.number + 1..=self.head().id.number {
             if let Some(hash) = self.canonical_hash(number)? {
                 let id = BlockId { number, hash };
-                self.with_body(&id, |body| abandon(&id, body, batch))?;
+                self.with_body(&id, |body| unindex_canonical(&id, body, batch))?;
                 removed.push(id);
             }
         }
         if !removed.is_empty() {
             self.strike_logs(ancestor.id.number.saturating_add(1), batch)?;
         }
-        for id in &adopted {
-            self.with_body(id, |body| adopt(id, body, batch))?;
+        for id in &added {
+            self.with_body(id, |body| index_canonical(id, body, batch))?;
         }
         removed.reverse();
-        adopted.reverse();
-        Ok(Route {
+        added.reverse();
+        Ok(ReorgPath {
             removed,
-            added: adopted,
+            added,
             changed: None,
         })
     }
 
-    /// Does `work` with the body of a stored block, which is read only if the block is none of those that were
-    /// taken in last.
+    /// Calls `work` with the body of a stored block, which is read from the disk only if the block is not a recent one.
     fn with_body(&self, id: &BlockId, work: impl FnOnce(&BlockBody)) -> Result<(), Fault> {
-        match self.recently_imported(&id.hash) {
+        match self.recent_block(&id.hash) {
             Some(recent) => work(&recent.block.body),
             None => work(&self.read_body(id)?),
         }
         Ok(())
     }
 
-    /// Puts `head` in force and tells who listens; `route` is how the canonical chain came there.
-    pub(crate) fn put_head(&self, head: StoredHeader, route: Route) {
+    /// Replaces the head and notifies the listeners; `path` is how the canonical chain came there.
+    pub(crate) fn put_head(&self, head: StoredHeader, path: ReorgPath) {
         self.replace_head(head.clone());
-        let Route {
+        let ReorgPath {
             removed,
             added,
             changed,
-        } = route;
+        } = path;
         self.tell(&HeadChange {
             head,
             removed,

@@ -6,8 +6,9 @@
 //! disguised change of it could do is to go unnoticed. The rest, which holds the forks, is compared
 //! in full at every start.
 
+use crate::Chain;
 use crate::open::{
-    Begun, Chain, GenesisBlock, OpenError, begin, check_genesis, check_hash, check_rules,
+    GenesisBlock, LoadedGenesis, OpenError, begin, check_genesis, check_hash, check_rules,
     genesis_header, stored_genesis,
 };
 use alloy_primitives::keccak256;
@@ -142,7 +143,7 @@ impl Chain {
                 world.database().write(batch, false)?;
                 spec
             }
-            (None, Some(small)) => source.begin_small(&world, small)?,
+            (None, Some((head, genesis))) => source.begin_small(&world, head, genesis)?,
             (None, None) => source.begin_large(&world, report)?,
         };
         Ok(Self::open_world(world, spec)?.with_rule_changes(changes))
@@ -198,7 +199,8 @@ impl<'a> Source<'a> {
     fn begin_small(
         &mut self,
         world: &WorldState,
-        (head, genesis): (GenesisHead, Genesis),
+        head: GenesisHead,
+        genesis: Genesis,
     ) -> Result<Arc<ChainSpec>, OpenError> {
         let batch = self.identity_batch(&head)?;
         let block = GenesisBlock::from(&genesis);
@@ -215,7 +217,7 @@ impl<'a> Source<'a> {
     ) -> Result<Arc<ChainSpec>, OpenError> {
         let (head, header, hash) = self.rooted(world.begin_genesis()?, report)?;
         let batch = self.identity_batch(&head)?;
-        Begun { header, hash }.write(world, batch)?;
+        LoadedGenesis { header, hash }.write(world, batch)?;
         Ok(Arc::new(head.spec))
     }
 

@@ -54,7 +54,7 @@ fn decode_place(row: &[u8]) -> Option<TransactionPlace> {
 }
 
 /// Adds a block to the canonical indices.
-pub(crate) fn adopt(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
+pub(crate) fn index_canonical(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
     let number = block.number.to_be_bytes();
     batch.put(Segment::Canonical, &number, block.hash.as_slice());
     for (index, tx) in (0_u32..).zip(&body.transactions) {
@@ -64,7 +64,7 @@ pub(crate) fn adopt(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
 }
 
 /// Takes a block out of the canonical indices.
-pub(crate) fn abandon(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
+pub(crate) fn unindex_canonical(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
     batch.delete(Segment::Canonical, &block.number.to_be_bytes());
     for tx in &body.transactions {
         batch.delete(Segment::Transactions, tx.tx_hash().as_slice());

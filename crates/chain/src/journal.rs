@@ -1,15 +1,14 @@
-//! What a consensus client was told, kept for a process that dies.
+//! A write-ahead log of what a consensus client was answered, for a process that dies.
 //!
-//! Blocks reach the database behind the answer. A consensus client does not send again what was
-//! called valid, so a node that forgets its last block can't go on without peers. Each valid block
-//! and each fork choice is therefore appended to a file before it is answered. A block may be there before
-//! it is known to be valid. When the process dies the system still writes the file; when the machine does,
-//! its end may be lost.
+//! Blocks reach the database after the answer. A consensus client does not send again what was answered VALID, so a node that
+//! forgets its last block can't go on without peers. Each valid block and each fork choice is therefore appended to a
+//! file before it is answered; a block may be there before it is known to be valid. When the process dies the operating system
+//! still writes the file; when the machine dies, its end may be lost.
 //!
 //! Format: [`MAGIC`], then records: kind (1 byte), length (4 bytes, little-endian), body. A block is its
 //! RLP; a fork choice is the hashes of head, safe and finalized block. There are no checksums: a
-//! block is judged again like any other, and a choice counts only if its blocks are known. Reading
-//! ends at the first record that is none.
+//! block is validated again like any other, and a fork choice counts only if its blocks are stored. Reading
+//! ends at the first record that can't be decoded.
 
 use crate::ForkChoice;
 use alloy_rlp::{Decodable, Encodable};
@@ -32,7 +31,7 @@ const RECORD_BYTES: usize = 64 << 20;
 const BLOCK: u8 = b'B';
 const CHOICE: u8 = b'F';
 
-/// One thing that was answered.
+/// One answer.
 pub(crate) enum Record {
     Block(Box<Block>),
     Choice(ForkChoice),
@@ -52,7 +51,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Gives what the files of `folder` hold to `each`, oldest first.
+    /// Calls `each` with the records of the files in `folder`, oldest first.
     pub(crate) fn read(
         folder: &Path,
         each: &mut dyn FnMut(Record) -> Result<(), Fault>,
@@ -72,7 +71,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes what is there, and begins anew.
+    /// Removes the files of `folder` and begins an empty one.
     pub(crate) fn begin(folder: &Path) -> Result<Self, Fault> {
         fs::create_dir_all(folder).map_err(|error| fault("create", folder, error))?;
         let old = numbers(folder)?;
@@ -96,7 +95,7 @@ impl Journal {
             let (old, next) = (self.number.checked_sub(1), self.number.saturating_add(1));
             self.file = create(&self.folder, next)?;
             (self.number, self.blocks, self.bytes) = (next, 0, MAGIC.len() as u64);
-            // One that stays goes at the next start.
+            // A file that can't be removed is removed at the next start.
             let _ = old.map(|old| remove(&self.folder, old));
         }
         self.append(record)
@@ -122,7 +121,7 @@ impl Journal {
 
     fn append(&mut self, record: &[u8]) -> Result<(), Fault> {
         if let Err(error) = self.file.write_all(record) {
-            // Reading ends at half a record: the next one takes its place.
+            // Reading ends at half a record, so the next record must overwrite it.
             let _ = self.cut();
             return Err(fault("write", &path(&self.folder, self.number), error));
         }
@@ -238,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_after_a_record_that_could_not_be_written_whole_is_read() {
+    fn a_record_after_a_torn_one_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::begin(folder.path()).unwrap();
         let choice = |byte| ForkChoice {

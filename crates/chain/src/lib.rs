@@ -1,40 +1,35 @@
 //! The chain: the only writer of blocks and state.
 //!
-//! Takes blocks, checks and executes them upon the state after their parent, and writes each as
-//! one batch: header, body, receipts, indices, flat values, trie rows, trie log, head. Whatever
-//! the process dies of, the chain opens again at the last whole block.
+//! It imports blocks and writes each as one batch: header, body, receipts, indices, flat values, trie rows, trie log, head.
+//! Whatever the process dies of, the chain opens again at the last whole block.
 //!
-//! | file | what |
+//! | file | what it is |
 //! |---|---|
-//! | `open` | opening, and the genesis block |
-//! | `genesis_file` | beginning from a file of any size, and knowing it again |
-//! | `import` | one block, from bytes already decoded to head |
-//! | `build` | a block made here, from a template |
-//! | `ahead` | senders recovered while the blocks before are still executed |
-//! | `known` | what comes with a block |
-//! | `tree` | blocks by number and hash, ancestors |
-//! | `forkchoice` | which block is the head, which are safe and final |
-//! | `consensus` | what a consensus client drives: verdicts, fork choice, blocks without parents |
-//! | `events` | who is told that the head moved |
-//! | `receipts` | their trie and bloom, made as they come |
-//! | `persist` | what of a block goes into the batch |
-//! | `indices` | canonical numbers and transactions |
-//! | `warm` | what the next block may take, run before it comes |
-//! | `bad_blocks` | the last ones that were refused |
-//! | `recent` | those taken in last, with their senders |
+//! | `chain`, `open` | the chain, and how it is opened |
+//! | `genesis_file` | a genesis file of any size, loaded once |
+//! | `import` | one block: validated, executed, committed |
+//! | `threads`, `tuning` | on how many threads, from which sizes on |
+//! | `sender_stream` | senders of a stream of blocks, recovered in parallel |
+//! | `build` | a new block, from a template |
+//! | `consensus`, `payload` | the chain as a consensus client drives it |
+//! | `journal` | what a consensus client was answered, for a process that dies |
+//! | `forkchoice` | the head, reorganisations, the safe and the finalized block |
+//! | `tree`, `view`, `transfer` | blocks by number and hash, states, single rows |
+//! | `events` | listeners to moves of the head |
+//! | `prewarm` | pooled transactions executed before the next block comes |
+//! | `persist`, `rows`, `indices` | what is written of a block, and its bytes |
+//! | `bad_blocks`, `recent_blocks` | the last invalid blocks, the last imported ones |
 //! | `log_index` | which blocks may hold a log |
-//! | `check` | the whole database against itself |
-//! | `repair` | what a check finds, made anew from what is right |
-//! | `trie_logs` | trie logs counted, pruned, taken out and put back |
-//! | `state_file` | the state of the head as a file, out and in |
-//! | `chunks` | the form of such files |
-//! | `rows` | the byte forms |
+//! | `check`, `repair` | the whole database against itself, and what can be computed again |
+//! | `trie_logs` | counted, pruned, exported, imported |
+//! | `state_file`, `chunks` | the state of the head as a file |
+//! | `backup` | copies of the database |
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod backup;
 mod bad_blocks;
 mod build;
+mod chain;
 mod check;
 mod chunks;
 mod consensus;
@@ -44,32 +39,34 @@ mod genesis_file;
 mod import;
 mod indices;
 mod journal;
-mod known;
 mod log_index;
 mod open;
 mod payload;
 mod persist;
-mod receipts;
-mod recent;
+mod prewarm;
+mod recent_blocks;
 mod repair;
 mod rows;
+mod sender_stream;
 mod state_file;
+mod threads;
 mod transfer;
 mod tree;
 mod trie_logs;
+mod tuning;
 mod view;
-mod warm;
 
-pub use ahead::{BlockAhead, recover_ahead};
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
+pub use chain::{Chain, StorageFigures, nanoseconds};
 pub use check::ChainCheck;
-pub use consensus::{Consensus, ForkChoice, ForkChoiceError, Refused, Verdict, WantedHead};
+pub use consensus::{Consensus, ForkChoice, ForkChoiceError, MissingHead, RejectedBlock, Verdict};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
-pub use import::{ImportError, ImportStatus, Imported, Timings};
+pub use import::{
+    ImportError, ImportRequest, ImportStatus, Imported, PayloadHints, Receipts, Timings, WriteAhead,
+};
 pub use indices::TransactionPlace;
-pub use known::Known;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
     BlockId, CacheStats, CheckSummary, GenesisAccount, HistoricalView, HitRate, Problem,
@@ -78,15 +75,15 @@ pub use niwaki_state::{
 pub use niwaki_storage::{
     BackupError, BackupProgress, NewBackup, Options as StorageOptions, SyncPolicy,
 };
-pub use open::{Chain, ChainConfig, GenesisBlock, OpenError, StorageFigures, nanoseconds};
-pub use receipts::Receipts;
+pub use open::{ChainConfig, GenesisBlock, OpenError};
+pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
+pub use sender_stream::{StreamedBlock, recover_stream};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;
 pub use tree::StoredHeader;
 pub use trie_logs::{PrunedTrieLogs, TrieLogChoice, TrieLogCount, TrieLogReport};
 pub use view::ChainView;
-pub use warm::WarmedUp;
 
 #[cfg(test)]
 mod tests;

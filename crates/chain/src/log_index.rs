@@ -1,8 +1,8 @@
 //! The index of logs: the blooms of canonical headers, turned around, so that a search reads a few
 //! short rows for 4,096 blocks instead of their headers.
 //!
-//! It follows from the headers alone, and is made behind the head, a section at a time, by whoever
-//! calls [`Chain::index_logs`]. What a reorganisation takes back is struck from it with the same
+//! It follows from the headers alone, and is made behind the head, a section at a time, by the thread
+//! that calls [`Chain::index_logs`]. What a reorganisation takes back is struck from it with the same
 //! write. Where it ends, headers are read.
 
 use crate::Chain;
@@ -166,7 +166,7 @@ impl LogIndex {
     }
 }
 
-/// Whoever makes or removes the index, one at a time, and how far it is to go.
+/// Which thread makes or removes the index, one at a time, and how far the index is to go.
 #[derive(Debug, Default)]
 pub(crate) struct LogIndexing {
     maker: Mutex<()>,
@@ -215,8 +215,7 @@ impl Chain {
         })
     }
 
-    /// Has blocks below `number` indexed from now on, and none above; whoever calls
-    /// [`Chain::index_logs`] does it.
+    /// Has [`Chain::index_logs`] index blocks below `number` from now on, and none above.
     pub fn want_log_index(&self, number: u64) {
         self.log_indexing().wanted.store(number, Ordering::Relaxed);
     }

@@ -8,12 +8,9 @@ use niwaki_rules::{
 use niwaki_threads::WorkerPool;
 use niwaki_trie::ordered_root;
 
-/// Fewer transactions are decoded before a thread would have been woken for it.
-const MANY: usize = if cfg!(test) { 2 } else { 128 };
-
 impl Chain {
-    /// Turns a payload into a block and the block's hash: its transactions are decoded on another thread while
-    /// their root is made on this one, if they are many and there is a processor for it.
+    /// Turns a payload into a block and the block's hash. If there are many transactions and a processor for it, another
+    /// thread decodes them while the calling thread computes their root.
     ///
     /// # Errors
     /// As [`decode_payload`].
@@ -22,8 +19,8 @@ impl Chain {
         version: PayloadVersion,
         input: PayloadInput,
     ) -> Result<Payload, PayloadError> {
-        let are_many = input.payload.as_v1().transactions.len() >= MANY;
-        let is_shared = are_many && self.sender_threads() > 1;
+        let transactions = input.payload.as_v1().transactions.len();
+        let is_shared = transactions >= self.tuning().min_payload_txs && self.sender_threads() > 1;
         let crew = is_shared.then(|| WorkerPool::named("payload", 1)).flatten();
         let root =
             |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));

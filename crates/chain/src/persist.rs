@@ -1,14 +1,14 @@
-//! What of a block goes into the batch beside its state.
+//! The rows of a block other than its state.
 
 use crate::rows::{block_key, encode_header, encode_receipts};
 use crate::tree::StoredHeader;
 use alloy_rlp::Encodable;
-use niwaki_execution::Executed;
+use niwaki_execution::ExecutedBlock;
 use niwaki_primitives::{BlockBody, Bytes, Receipt, RecoveredBlock};
 use niwaki_storage::{Batch, Segment};
 use std::sync::Arc;
 
-/// Adds header, body, receipts, block access list and the way from hash to number.
+/// Adds header, body, receipts, block access list, and the index from hash to number.
 pub(crate) fn add_block(
     block: &StoredHeader,
     body: &BlockBody,
@@ -38,7 +38,7 @@ pub(crate) fn add_block(
 pub(crate) struct BlockRows {
     pub(crate) header: StoredHeader,
     pub(crate) block: Arc<RecoveredBlock>,
-    pub(crate) executed: Executed,
+    pub(crate) executed: ExecutedBlock,
     pub(crate) access_list: Option<Bytes>,
 }
 
@@ -55,7 +55,7 @@ impl BlockRows {
         );
     }
 
-    /// About how many bytes they are.
+    /// Their size in bytes, estimated.
     pub(crate) fn bytes(&self) -> usize {
         const RECEIPT_BYTES: usize = 20;
         const LOG_BYTES: usize = 30;

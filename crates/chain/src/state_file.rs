@@ -1,9 +1,9 @@
-//! The state of the head as a file that any node can take in and hold against a header.
+//! The state of the head as a file that any node can import and verify against a header.
 //!
 //! Out goes what a node needs to go on from the head: flat accounts and slots in the order of their
 //! keys, codes, the genesis block, and the last 256 canonical blocks, whose hashes a block may ask
-//! for. No trie: whoever takes the file in makes it anew, and so learns whether the state is that of
-//! the head's header.
+//! for. No trie: the import computes it again, and so learns whether the state is that of the head's
+//! header.
 
 mod import;
 
@@ -73,13 +73,14 @@ impl Chain {
         to: &Path,
         report: &mut StateReport<'_>,
     ) -> Result<StateExported, TransferError> {
-        self.export_state_with((BLOCKS, CHUNK_BYTES), to, report)
+        self.export_state_with(BLOCKS, CHUNK_BYTES, to, report)
     }
 
     /// With the last `blocks` blocks, in chunks of `chunk_bytes`.
     pub(crate) fn export_state_with(
         &self,
-        (blocks, chunk_bytes): (u64, usize),
+        blocks: u64,
+        chunk_bytes: usize,
         to: &Path,
         report: &mut StateReport<'_>,
     ) -> Result<StateExported, TransferError> {
@@ -102,7 +103,7 @@ impl Chain {
             kept: 0,
         };
         let written = tell(left, report)
-            .and_then(|()| self.write_blocks(&snapshot, (exported.head, blocks), &mut out))
+            .and_then(|()| self.write_blocks(&snapshot, exported.head, blocks, &mut out))
             .and_then(|()| write_rows(&snapshot, &mut exported, &mut out, report));
         match written {
             Ok(()) => {
@@ -119,7 +120,7 @@ impl Chain {
             }
             // What is wrong with the database may be in what was written.
             Err(error) => {
-                out.abandon()?;
+                out.discard()?;
                 Err(error)
             }
         }
@@ -129,7 +130,8 @@ impl Chain {
     fn write_blocks(
         &self,
         snapshot: &Snapshot,
-        (head, blocks): (BlockId, u64),
+        head: BlockId,
+        blocks: u64,
         out: &mut ChunkWriter,
     ) -> Result<(), TransferError> {
         // Blocks may have come since.

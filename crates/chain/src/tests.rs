@@ -1,8 +1,9 @@
 //! Import, resume, refusal, reorganisation, damage: on the execution-apis chain and on fixtures.
 
+use crate::tuning::Tuning;
 use crate::{
-    Chain, ChainConfig, GenesisBlock, ImportError, ImportStatus, Imported, OpenError, SetHeadError,
-    StateOptions, StorageOptions,
+    Chain, ChainConfig, GenesisBlock, ImportError, ImportRequest, ImportStatus, Imported,
+    OpenError, PayloadHints, SetHeadError, StateOptions, StorageOptions,
 };
 use alloy_primitives::{B256, U256, b256};
 use alloy_rlp::Decodable;
@@ -13,22 +14,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod access_list;
+mod bal;
 mod checking;
 mod consensus;
 mod crash;
 mod fixtures;
+mod incremental_root;
 mod journal;
 mod kept_import;
-mod listed;
 mod log_index;
 mod payload;
+mod prewarm;
 mod repairing;
 mod resuming;
-mod root_begun;
 mod senders;
 mod state_file;
 mod trie_logs;
-mod warming;
 mod witness;
 
 const HEAD: B256 = b256!("d226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7");
@@ -60,12 +61,49 @@ fn config(path: Option<&Path>, genesis: &Genesis) -> ChainConfig {
     }
 }
 
+/// Small blocks take every way of large ones.
+const EAGER: Tuning = Tuning {
+    clock: None,
+    receipt_batch: 2,
+    min_payload_txs: 2,
+    waits_for_tasks: true,
+};
+
+fn open_eager(config: ChainConfig) -> Chain {
+    let mut chain = Chain::open(config).unwrap();
+    chain.tuning = EAGER;
+    chain
+}
+
 fn open(path: Option<&Path>) -> Chain {
-    Chain::open(config(path, &genesis())).unwrap()
+    open_eager(config(path, &genesis()))
 }
 
 fn import(chain: &Chain, block: &Block) -> Imported {
     chain.import(block.clone()).unwrap()
+}
+
+/// Imports a block that does not become the head.
+fn import_side(chain: &Chain, block: Block) -> Imported {
+    let request = ImportRequest {
+        canonicalize: false,
+        ..block.into()
+    };
+    chain.import(request).unwrap()
+}
+
+/// Imports a block as a payload with `hints`.
+fn import_payload(
+    chain: &Chain,
+    block: Block,
+    hash: B256,
+    hints: PayloadHints,
+) -> Result<Imported, ImportError> {
+    chain.import(ImportRequest {
+        hints,
+        canonicalize: false,
+        ..ImportRequest::with_hash(block, hash)
+    })
 }
 
 fn import_all(chain: &Chain, blocks: &[Block]) {
@@ -140,7 +178,7 @@ fn an_import_that_stopped_goes_on_where_it_was() {
     for (at, block) in blocks.iter().enumerate() {
         let status = import(&chain, block).status;
         let expected = if at < 20 {
-            ImportStatus::Known
+            ImportStatus::AlreadyStored
         } else {
             ImportStatus::Canonical
         };
@@ -270,7 +308,7 @@ fn known_blocks_lead_again_after_the_head_was_set_back() {
     chain.set_head(&blocks[19].header.hash_slow()).unwrap();
     for (number, block) in (1..).zip(&blocks) {
         let expected = if number <= 20 {
-            ImportStatus::Known
+            ImportStatus::AlreadyStored
         } else {
             ImportStatus::Canonical
         };
@@ -286,7 +324,7 @@ fn a_block_taken_in_beside_waits_for_the_head_to_be_set() {
     let blocks = blocks();
     let genesis = chain.head().id;
     for block in &blocks {
-        let imported = chain.import_beside(block.clone()).unwrap();
+        let imported = import_side(&chain, block.clone());
         assert_eq!(imported.status, ImportStatus::Side);
     }
     assert_eq!(chain.head().id, genesis);

@@ -78,10 +78,10 @@ pub enum TransferError {
         "there is no trie log of block {0}; 'niwaki storage trie-log count' says what is there"
     )]
     NoLog(B256),
-    /// Nothing lies in the range.
+    /// The range is empty.
     #[error("there are no trie logs of the blocks asked for")]
     Nothing,
-    /// Whoever was told of the progress asked to stop.
+    /// The caller asked to stop.
     #[error("stopped on request")]
     Stopped,
     /// The chain did not open.

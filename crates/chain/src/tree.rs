@@ -1,12 +1,15 @@
 //! Blocks that are stored, canonical or not, by number and hash.
 
 use crate::Chain;
-use crate::open::FIRST_BLOCK;
 use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
 use niwaki_primitives::{B256, Block, BlockBody, Bytes, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
 use niwaki_state::BlockId;
 use niwaki_storage::{Database, Segment};
+
+/// The row of `meta` that gives the lowest canonical block above the genesis block that is stored,
+/// where that is not the first one.
+pub(crate) const FIRST_BLOCK: &[u8] = b"first block";
 
 /// A header with what its row says beside.
 #[derive(Clone, Debug, PartialEq, Eq)]

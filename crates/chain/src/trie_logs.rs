@@ -136,7 +136,7 @@ impl Chain {
                 Ok(count)
             }
             Err(error) => {
-                out.abandon()?;
+                out.discard()?;
                 Err(error)
             }
         }

@@ -41,7 +41,8 @@ pub(crate) fn set_delegations(
 pub(crate) fn delegate(
     world: &mut World<'_>,
     authorizations: &[SignedAuthorization],
-    (chain_id, prices): (u64, &StatePrices),
+    chain_id: u64,
+    prices: &StatePrices,
     message: &mut Message,
 ) -> Result<Option<u64>, Fault> {
     let given = i64::try_from(message.gas).unwrap_or(i64::MAX);

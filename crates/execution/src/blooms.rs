@@ -48,7 +48,7 @@ mod tests {
     use niwaki_primitives::{Address, B256, Log, LogData};
     use proptest::prelude::*;
 
-    fn log((address, topics): (u8, Vec<u8>)) -> Log {
+    fn log(address: u8, topics: Vec<u8>) -> Log {
         let topics = topics.into_iter().map(B256::repeat_byte).collect();
         Log {
             address: Address::repeat_byte(address),
@@ -62,7 +62,10 @@ mod tests {
             status: Some(true),
             post_state: None,
             cumulative_gas_used: 0,
-            logs: logs.into_iter().map(log).collect(),
+            logs: logs
+                .into_iter()
+                .map(|(address, topics)| log(address, topics))
+                .collect(),
         }
     }
 

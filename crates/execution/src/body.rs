@@ -1,9 +1,11 @@
-//! One block.
+//! One block, executed one transaction after the other, in the order of the specification.
+//!
+//! [`apply_body`] is the oracle: whatever executes a block faster must give the same [`ExecutedBlock`], byte for byte.
 
 use crate::{
     dao,
     executor::{ExecuteError, Executor},
-    meanwhile::{Meanwhile, PostState},
+    observer::{BlockObserver, Observed},
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
@@ -12,9 +14,9 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{BlockReward, ChainSpec, InvalidBlock, ommer_reward, recover_senders};
 
-/// What executing a block gave.
+/// The result of executing a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecutedBlock {
     /// What changed.
     pub diff: StateDiff,
     /// One receipt per transaction.
@@ -33,7 +35,7 @@ pub struct Executed {
 /// Recovers the senders of all transactions.
 ///
 /// # Errors
-/// [`InvalidBlock::Transaction`] with the first transaction that nobody signed.
+/// [`InvalidBlock::Transaction`] with the first transaction whose signature is not valid.
 pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, InvalidBlock> {
     let senders = recover_senders(&block.body.transactions)
         .enumerate()
@@ -46,10 +48,9 @@ pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, Invalid
     })
 }
 
-/// Executes the body of a block upon the state after its parent.
+/// Executes the body of a block on top of the state after its parent.
 ///
-/// The header is trusted here; what it claims about the result is compared by the caller.
-/// `post_state` is only asked before Byzantium.
+/// The header is trusted here: the caller compares what it claims with the result.
 ///
 /// # Errors
 /// [`ExecuteError::Invalid`] if a transaction or a system contract breaks the protocol,
@@ -60,13 +61,13 @@ pub fn apply_body(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     view: &dyn StateView,
-    post_state: PostState<'_>,
-) -> Result<Executed, ExecuteError> {
-    Executor::new(spec, &block.block.header, view).apply_body(spec, block, post_state)
+    observer: &mut dyn BlockObserver,
+) -> Result<ExecutedBlock, ExecuteError> {
+    Executor::new(spec, &block.block.header, view).apply_body(spec, block, observer)
 }
 
 impl Executor<'_> {
-    /// As the function [`apply_body`], on a machine that the caller has set up for this block.
+    /// As the function [`apply_body`], on an executor that the caller has set up for this block.
     ///
     /// # Errors
     /// As [`apply_body`].
@@ -74,10 +75,10 @@ impl Executor<'_> {
         mut self,
         spec: &ChainSpec,
         block: &RecoveredBlock,
-        post_state: PostState<'_>,
-    ) -> Result<Executed, ExecuteError> {
+        observer: &mut dyn BlockObserver,
+    ) -> Result<ExecutedBlock, ExecuteError> {
         self.begin_block(spec, &block.block.header)?;
-        let receipts = self.process_transactions(block, &mut Meanwhile::new(post_state))?;
+        let receipts = self.process_transactions(block, &mut Observed::new(observer))?;
         self.finish_block(spec, &block.block.header, &block.block.body, receipts)
     }
 
@@ -106,8 +107,8 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// What happens after the last transaction, whose receipts are `receipts`: withdrawals, rewards
-    /// and requests. Of `body` only ommers and withdrawals are looked at.
+    /// What happens after the last transaction: withdrawals, rewards and requests. Of `body` only ommers and withdrawals are
+    /// read.
     ///
     /// # Errors
     /// As [`apply_body`].
@@ -117,16 +118,17 @@ impl Executor<'_> {
         header: &Header,
         body: &BlockBody,
         receipts: Vec<Receipt>,
-    ) -> Result<Executed, ExecuteError> {
-        let requests = self.end_block(spec, (header, body), &receipts)?;
+    ) -> Result<ExecutedBlock, ExecuteError> {
+        let requests = self.end_block(spec, header, body, &receipts)?;
         Ok(self.executed(receipts, requests))
     }
 
-    /// Withdrawals, rewards, and requests, which it gives.
+    /// Withdrawals, rewards and requests. Returns the requests.
     pub(crate) fn end_block(
         &mut self,
         spec: &ChainSpec,
-        (header, body): (&Header, &BlockBody),
+        header: &Header,
+        body: &BlockBody,
         receipts: &[Receipt],
     ) -> Result<Vec<Bytes>, ExecuteError> {
         if let Some(withdrawals) = &body.withdrawals {
@@ -139,13 +141,17 @@ impl Executor<'_> {
         }
     }
 
-    /// What has come of a block that has ended.
-    pub(crate) fn executed(&mut self, receipts: Vec<Receipt>, requests: Vec<Bytes>) -> Executed {
+    /// The result of a block whose last step is done.
+    pub(crate) fn executed(
+        &mut self,
+        receipts: Vec<Receipt>,
+        requests: Vec<Bytes>,
+    ) -> ExecutedBlock {
         let world = self.evm.world();
         world.close_access_index();
         let block_access_list = world.take_access_list();
 
-        Executed {
+        ExecutedBlock {
             diff: self.diff(),
             receipts,
             requests,
@@ -158,7 +164,7 @@ impl Executor<'_> {
     pub(crate) fn process_transactions(
         &mut self,
         block: &RecoveredBlock,
-        meanwhile: &mut Meanwhile<'_>,
+        observed: &mut Observed<'_>,
     ) -> Result<Vec<Receipt>, ExecuteError> {
         let transactions = &block.block.body.transactions;
         let mut receipts = Vec::with_capacity(transactions.len());
@@ -171,16 +177,16 @@ impl Executor<'_> {
             let post_state = if self.rules.fork >= Fork::Byzantium {
                 None
             } else {
-                Some((meanwhile.post_state)(&self.diff())?)
+                Some(observed.observer.intermediate_root(&self.diff())?)
             };
             receipts.push(self.receipt(tx.ty(), result, post_state));
-            meanwhile.look(self, &block.block.header, &receipts);
+            observed.committed(self, &block.block.header, &receipts);
         }
         Ok(receipts)
     }
 
-    /// The receipt of the transaction that was processed last, of type `tx_type`; `post_state` is the
-    /// state root after it, before Byzantium.
+    /// The receipt of the transaction that was committed last, of type `tx_type`; `post_state` is the state root after it,
+    /// before Byzantium.
     pub fn receipt(
         &self,
         tx_type: u8,
@@ -231,7 +237,7 @@ impl Executor<'_> {
     }
 }
 
-/// What a transaction that was not run says of its block.
+/// The error of a block whose transaction at `index` can't be executed.
 pub(crate) fn at_index(index: usize, error: TransactionError) -> ExecuteError {
     match error {
         TransactionError::Fault(fault) => fault.into(),

@@ -1,4 +1,4 @@
-//! The machine of one block: rules, gas counters, and the EVM with its world.
+//! The executor of one block: its rules, its gas counters, and the EVM with its world state.
 
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
@@ -11,12 +11,12 @@ pub enum ExecuteError {
     /// The block breaks the protocol.
     #[error(transparent)]
     Invalid(#[from] InvalidBlock),
-    /// The machine failed; nothing is known of the block.
+    /// The machine failed; whether the block is valid is not known.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
 
-/// Runs the parts of one block in order upon the state after its parent.
+/// Executes the parts of one block in order, on top of the state after its parent.
 #[derive(Debug)]
 pub struct Executor<'v> {
     pub(crate) evm: Evm<'v>,
@@ -62,14 +62,14 @@ impl Used {
 }
 
 impl<'v> Executor<'v> {
-    /// A machine for the block of `header`.
+    /// An executor for the block of `header`.
     pub fn new(spec: &ChainSpec, header: &Header, view: &'v dyn StateView) -> Self {
         let fork = spec.fork_of(header);
         Self::with_table(spec, header, view, Table::of(fork))
     }
 
-    /// As [`Executor::new`], with opcodes, prices and precompiled contracts of the chain's own. What is
-    /// checked of blocks and transactions is by the fork. A `contractSizeLimit` of the chain wins over the table's.
+    /// As [`Executor::new`], with opcodes, gas and precompiles of the chain's own. Blocks and transactions are checked by
+    /// the fork's rules. A `contractSizeLimit` of the chain wins over the table's.
     pub fn with_table(
         spec: &ChainSpec,
         header: &Header,

@@ -1,18 +1,32 @@
-//! One transaction, one block.
+//! Execution of transactions and blocks.
 //!
-//! [`apply_body`] takes a block with its senders, as far as they are known, and the state after its parent,
-//! and gives what the block changed, its receipts and its requests. It is the reference: whatever runs
-//! faster must give the same bytes. It computes no root (the trie's work), checks no header (the
-//! rules' work), and knows no clock, file or log.
+//! [`apply_body`] executes a block one transaction after the other and is the oracle; [`BlockExecution`] executes it on several
+//! threads and gives the same bytes. Neither computes a state root (`trie`), checks a header (`rules`), or knows a clock, a file or a
+//! log.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `body` | a block, in the order of the specification |
+//! | `block_execution` | a block, the way the caller asks for |
+//! | `parallel` | transactions on several threads |
+//! | `observer` | what a caller does while a block is executed |
+//! | `executor` | rules, gas counters and EVM of one block |
+//! | `transaction`, `authorization` | one transaction, its delegations (EIP-7702) |
+//! | `system`, `requests`, `dao` | system calls, EIP-7685 requests, the DAO fork |
+//! | `senders` | recovery of senders in the background |
+//! | `bal_diff` | the state diff that a block access list claims |
+//! | `blooms` | blooms of receipts |
+//! | `simulate`, `overlay` | unsigned transactions, and states with overrides |
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod authorization;
+mod bal_diff;
+mod block_execution;
 mod blooms;
 mod body;
 mod dao;
 mod executor;
-mod list_diff;
-mod meanwhile;
+mod observer;
 mod overlay;
 mod parallel;
 mod requests;
@@ -21,15 +35,13 @@ mod simulate;
 mod system;
 mod transaction;
 
+pub use bal_diff::bal_state_diff;
+pub use block_execution::BlockExecution;
 pub use blooms::{logs_bloom, receipt_blooms};
-pub use body::{Executed, apply_body, recover_block};
+pub use body::{ExecutedBlock, apply_body, recover_block};
 pub use executor::{ExecuteError, Executor, Used, block_env};
-pub use list_diff::diff_of_access_list;
-pub use meanwhile::{Errands, Meanwhile, OnTheWay, PostState, SoFar};
+pub use observer::{BlockObserver, BlockProgress, IdleWork};
 pub use overlay::Overlay;
-pub use parallel::{
-    Dependences, Parallelism, Shares, Span, Step, apply_body_on, apply_body_then, apply_body_with,
-    dependences_of, figures, process_transactions_with,
-};
-pub use senders::{Recovering, recover_beside};
+pub use parallel::{Parallelism, Span, Step, TxDependencies, TxStats, tuning, tx_dependencies};
+pub use senders::{SenderRecovery, recover_in_background};
 pub use transaction::{TransactionError, TransactionResult};

@@ -1,5 +1,5 @@
-//! A state with changes laid upon it that no block has made: overrides, and what simulated
-//! transactions leave for those after them.
+//! A state with changes on top that no block has made: overrides, and what simulated transactions leave for those after
+//! them.
 //!
 //! It is a [`StateView`] itself, and knows what differs from the state below as a [`StateDiff`].
 
@@ -8,7 +8,7 @@ use niwaki_primitives::{
 };
 use std::collections::BTreeMap;
 
-/// A state and what has been changed upon it.
+/// A state and what was changed on top of it.
 pub struct Overlay<'v> {
     base: &'v dyn StateView,
     /// Number of the block whose state the base is; later hashes are unknown to it.
@@ -28,7 +28,7 @@ struct Changed {
 }
 
 impl<'v> Overlay<'v> {
-    /// Nothing upon the state after block `base_number`.
+    /// No changes on top of the state after block `base_number`.
     pub fn new(base: &'v dyn StateView, base_number: u64) -> Self {
         Self {
             base,
@@ -44,7 +44,7 @@ impl<'v> Overlay<'v> {
         self.hashes.insert(number, hash);
     }
 
-    /// Lays what a run upon this overlay has changed upon it.
+    /// Applies what an execution on top of this overlay has changed.
     pub fn apply(&mut self, diff: StateDiff) {
         for (address, change) in diff.accounts {
             let entry = self.accounts.entry(address).or_insert_with(|| Changed {
@@ -204,7 +204,7 @@ impl StateView for Overlay<'_> {
         }
     }
 
-    /// Zero for a block that nobody has made.
+    /// Zero for a block that does not exist.
     fn block_hash(&self, number: u64) -> Result<B256, Fault> {
         match self.hashes.get(&number) {
             Some(hash) => Ok(*hash),

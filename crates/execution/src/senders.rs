@@ -1,98 +1,88 @@
-//! Senders of a block's transactions, recovered beside its execution.
+//! Recovery of a block's senders in the background of its execution.
 //!
-//! Threads that have nothing else to do recover them in the order of the block. Whoever needs one that is
-//! not there yet recovers one itself: nobody waits for those threads, or for their being there.
+//! Threads of the worker pool recover them in batches, in the order of the block. A thread that needs a sender which is not
+//! there yet recovers it itself: no thread ever waits for another's recovery.
 
 use crate::executor::{ExecuteError, Executor};
-use crate::parallel::crew;
+use crate::parallel::worker_pool;
 use niwaki_primitives::{Address, RecoveredBlock};
 use niwaki_rules::{InvalidBlock, reason_without_sender, recover_sender, recover_senders};
 use std::sync::Arc;
 
-/// So many senders are recovered together: a multiple of the lanes, half a millisecond at most.
-const LOT: usize = 16;
+/// Senders recovered together: a multiple of the SIMD lanes, half a millisecond at most.
+const BATCH: usize = 16;
 
-/// A thread is woken for each lot and half of one: who executes recovers the first lot in any case.
-const LEAST_FOR_HELP: usize = LOT / 2;
+/// A worker is woken for each batch beyond half of one: the commit thread recovers the first batch in any case.
+const MIN_FOR_WORKER: usize = BATCH / 2;
 
-/// Others recover senders of a block until this is dropped.
+/// Stops the background recovery of a block's senders when dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Recovering(Arc<RecoveredBlock>);
+pub struct SenderRecovery(Arc<RecoveredBlock>);
 
-impl Drop for Recovering {
+impl Drop for SenderRecovery {
     fn drop(&mut self) {
         self.0.senders.stop();
     }
 }
 
-/// Has up to `threads` threads, the one that asks included, recover the senders of a block that are not
-/// known, where those are enough to be worth it. At once; nothing waits for them.
-pub fn recover_beside(block: &Arc<RecoveredBlock>, threads: usize) -> Recovering {
-    let helpers = threads.saturating_sub(1);
-    let missing = block.senders.missing().saturating_sub(LEAST_FOR_HELP);
-    let wanted = helpers.min(missing.checked_div(LOT).unwrap_or_default());
+/// Starts recovering the missing senders of a block on up to `threads` threads, the caller's included, where they are enough to
+/// be worth it. Returns at once.
+pub fn recover_in_background(block: &Arc<RecoveredBlock>, threads: usize) -> SenderRecovery {
+    let workers = threads.saturating_sub(1);
+    let missing = block.senders.missing().saturating_sub(MIN_FOR_WORKER);
+    let wanted = workers.min(missing.checked_div(BATCH).unwrap_or_default());
     if wanted > 0
-        && let Some(crew) = crew(helpers)
+        && let Some(pool) = worker_pool(workers)
     {
         let block = Arc::clone(block);
-        crew.spawn_many(wanted, move || {
-            while !block.senders.is_left_to_workers() && recover_next(&block) {}
+        pool.spawn_many(wanted, move || {
+            while !block.senders.is_left_to_workers() && recover_next_batch(&block) {}
         });
     }
-    Recovering(Arc::clone(block))
+    SenderRecovery(Arc::clone(block))
 }
 
-/// Recovers the next senders that nobody has taken, and makes them known; whether there were any.
-pub(crate) fn recover_next(block: &RecoveredBlock) -> bool {
+/// Recovers the next batch of senders that no thread has taken. Returns whether there was any.
+pub(crate) fn recover_next_batch(block: &RecoveredBlock) -> bool {
     let next = std::iter::from_fn(|| block.senders.claim_next());
-    let lot: Vec<usize> = next.take(LOT).collect();
+    let batch: Vec<usize> = next.take(BATCH).collect();
     let transactions = &block.block.body.transactions;
-    let senders = recover_senders(lot.iter().map(|index| &transactions[*index]));
-    for (index, sender) in lot.iter().zip(senders) {
+    let senders = recover_senders(batch.iter().map(|index| &transactions[*index]));
+    for (index, sender) in batch.iter().zip(senders) {
         if let Ok(sender) = sender {
             block.senders.put(*index, sender);
         }
     }
-    !lot.is_empty()
+    !batch.is_empty()
 }
 
-/// Recovers a sender and makes it known; `None` if nobody has signed the transaction.
-fn recover(block: &RecoveredBlock, index: usize) -> Option<Address> {
-    let sender = recover_sender(block.block.body.transactions.get(index)?).ok()?;
-    block.senders.put(index, sender);
-    Some(sender)
-}
-
-/// The sender of a transaction before its turn.
-pub(crate) fn sender_ahead(block: &RecoveredBlock, index: usize) -> Option<Address> {
-    let known = block.senders.get(index);
-    known.or_else(|| recover(block, index))
-}
-
-/// The sender of the transaction whose turn it is.
-fn sender_in_turn(block: &RecoveredBlock, index: usize) -> Option<Address> {
-    let senders = &block.senders;
-    let work = || {
-        // Another thread may be at it: meanwhile the next that nobody has, of which this one is the first if not.
-        recover_next(block);
-        sender_ahead(block, index)
-    };
-    let known = senders.get(index);
-    known.or_else(|| senders.blocking(work))
+/// The sender of a transaction, recovered by the calling thread if need be; `None` if the signature is not valid.
+pub(crate) fn sender_of(block: &RecoveredBlock, index: usize) -> Option<Address> {
+    block.senders.get(index).or_else(|| {
+        let sender = recover_sender(block.block.body.transactions.get(index)?).ok()?;
+        block.senders.put(index, sender);
+        Some(sender)
+    })
 }
 
 impl Executor<'_> {
-    /// The sender of the transaction at `index`, whose turn it is.
+    /// The sender of the transaction at `index`, the next to be committed.
     ///
     /// # Errors
-    /// [`InvalidBlock::Transaction`] if there is none: with that or with what the specification asks first.
+    /// [`InvalidBlock::Transaction`] if there is none: with that, or with what the specification checks before.
     pub(crate) fn sender(
         &mut self,
         block: &RecoveredBlock,
         index: usize,
     ) -> Result<Address, ExecuteError> {
-        if let Some(sender) = sender_in_turn(block, index) {
+        let recover = || {
+            // A whole batch: it begins with this one, or another thread has this one and the batch is needed next.
+            recover_next_batch(block);
+            sender_of(block, index)
+        };
+        let senders = &block.senders;
+        if let Some(sender) = senders.get(index).or_else(|| senders.blocking(recover)) {
             return Ok(sender);
         }
         let tx = &block.block.body.transactions[index];

@@ -1,6 +1,6 @@
-//! Transactions that nobody has signed: calls, estimates and simulated blocks.
+//! Unsigned transactions: calls, estimates and simulated blocks.
 //!
-//! They run as those of a block do; only what is checked before differs.
+//! They are executed as those of a block are; only the checks before differ.
 
 use crate::executor::{Executor, Used};
 use crate::transaction::{TransactionError, TransactionResult};
@@ -11,7 +11,7 @@ use niwaki_rules::{
 };
 
 impl<'v> Executor<'v> {
-    /// As [`Executor::new`], after transactions that have used so much.
+    /// As [`Executor::new`], after transactions that have used `used`.
     pub fn resumed(spec: &ChainSpec, header: &Header, view: &'v dyn StateView, used: Used) -> Self {
         let mut executor = Self::new(spec, header, view);
         executor.used = used;
@@ -24,9 +24,9 @@ impl<'v> Executor<'v> {
         self.evm.set_blob_base_fee(fee);
     }
 
-    /// Runs a transaction that nobody has signed. Signature and code of the sender are not looked
-    /// at, and the limits of the block are the caller's to check. Unless it `is_strict`, neither is
-    /// the nonce, and a transaction without any price pays nothing, whatever the base fee.
+    /// Executes an unsigned transaction. Signature and code of the sender are not checked, and the limits of the block are the
+    /// caller's to check. Unless it `is_strict`, the nonce is not checked either, and a transaction without a gas price pays
+    /// nothing, whatever the base fee.
     ///
     /// # Errors
     /// As [`Executor::process_transaction`].
@@ -59,7 +59,7 @@ impl<'v> Executor<'v> {
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;
         let price = effective_gas_price(tx, self.rules.base_fee).min(tx.max_fee_per_gas());
-        self.finish_transaction(tx, sender, (gas, price), tracer)
+        self.finish_transaction(tx, sender, gas, price, tracer)
             .map_err(TransactionError::Fault)
     }
 }

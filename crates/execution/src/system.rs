@@ -15,12 +15,12 @@ const SYSTEM_GAS: u64 = 30_000_000;
 const SYSTEM_SLOTS: i64 = 16;
 
 impl Executor<'_> {
-    /// Stores the root of the parent beacon block (EIP-4788). A failure is nobody's fault.
+    /// Stores the root of the parent beacon block (EIP-4788). A failure does not make the block invalid.
     pub(crate) fn store_beacon_root(&mut self, root: B256) -> Result<(), Fault> {
         self.system_call(BEACON_ROOTS, root.0.into()).map(drop)
     }
 
-    /// Stores the hash of the parent (EIP-2935). A failure is nobody's fault.
+    /// Stores the hash of the parent (EIP-2935). A failure does not make the block invalid.
     pub(crate) fn store_parent_hash(&mut self, hash: B256) -> Result<(), Fault> {
         self.system_call(HISTORY_STORAGE, hash.0.into()).map(drop)
     }

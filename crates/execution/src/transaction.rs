@@ -62,7 +62,7 @@ impl Executor<'_> {
     ) -> Result<TransactionResult, TransactionError> {
         let gas = self.check(tx, sender)?;
         let price = effective_gas_price(tx, self.rules.base_fee);
-        let result = self.finish_transaction(tx, sender, (gas, price), tracer)?;
+        let result = self.finish_transaction(tx, sender, gas, price, tracer)?;
         Ok(result)
     }
 
@@ -84,10 +84,11 @@ impl Executor<'_> {
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
-        (gas, price): (IntrinsicGas, u128),
+        gas: IntrinsicGas,
+        price: u128,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, Fault> {
-        let mut result = self.run_and_pay(tx, sender, (gas, price), tracer)?;
+        let mut result = self.run_and_pay(tx, sender, gas, price, tracer)?;
         result.logs = self.end_transaction(&result, blob_gas_of(tx));
         Ok(result)
     }
@@ -107,10 +108,11 @@ impl Executor<'_> {
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
-        (gas, price): (IntrinsicGas, u128),
+        gas: IntrinsicGas,
+        price: u128,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<TransactionResult, Fault> {
-        let outcome = self.run_transaction(tx, sender, (gas, price), tracer)?;
+        let outcome = self.run_transaction(tx, sender, gas, price, tracer)?;
         let unspent = outcome.gas_left.saturating_add(outcome.reservoir);
         let before_refund = tx.gas_limit().saturating_sub(unspent);
         let refund = self.evm.world().refund();
@@ -172,7 +174,8 @@ impl Executor<'_> {
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
-        (gas, price): (IntrinsicGas, u128),
+        gas: IntrinsicGas,
+        price: u128,
         tracer: Option<&mut dyn Tracer>,
     ) -> Result<Outcome, Fault> {
         let blob_fee =
@@ -187,7 +190,7 @@ impl Executor<'_> {
         let coinbase = self.evm.block().coinbase;
         let world = self.evm.world();
         let payer = world.load(&sender)?;
-        // That of the transaction, unless it is a simulated one whose nonce nobody looks at.
+        // The nonce of the transaction, unless it is a simulated one, whose nonce is not checked.
         let nonce = world.nonce(payer);
         world.set_nonce(payer, nonce.wrapping_add(1));
         world.pay(payer, fee.saturating_add(blob_fee));
@@ -240,7 +243,7 @@ impl Executor<'_> {
         let world = self.evm.world();
         let checkpoint = world.checkpoint();
         let paid = match authorizations {
-            Some(list) => delegate(world, list, (chain_id, &prices), &mut message)?,
+            Some(list) => delegate(world, list, chain_id, &prices, &mut message)?,
             None => Some(0),
         };
         let mut outcome = match paid {

@@ -1,8 +1,8 @@
-//! Blocks whose senders come beside the execution, or late, or never: they give what they give with all senders
-//! known, and what is refused is refused for what the specification finds first.
+//! Blocks whose senders are recovered in the background, late or never: they give what they give with all senders known, and an
+//! invalid block has the error that the specification finds first.
 
 use niwaki_execution::{
-    ExecuteError, Parallelism, apply_body, apply_body_on, recover_beside, recover_block,
+    BlockExecution, ExecuteError, Parallelism, apply_body, recover_block, recover_in_background,
 };
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, Senders,
@@ -90,14 +90,11 @@ fn block() -> Block {
     Block::new(header, body)
 }
 
-type Outcome = Result<niwaki_execution::Executed, String>;
+type Outcome = Result<niwaki_execution::ExecutedBlock, String>;
 
-/// With the threads that recover and those that execute, and whether all runs ahead first.
-fn run(
-    block: &Block,
-    senders: Senders,
-    (beside, threads, all_ahead): (usize, usize, bool),
-) -> Outcome {
+/// Executes a block on so many threads that recover senders and that execute, and maybe all speculatively first.
+fn run(block: &Block, senders: Senders, way: (usize, usize, bool)) -> Outcome {
+    let (recovering, threads, speculate_all) = way;
     let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
     let block = Arc::new(RecoveredBlock {
         block: block.clone(),
@@ -105,11 +102,15 @@ fn run(
         senders,
     });
     let parallelism = Parallelism {
-        all_ahead,
+        speculate_all,
         ..Parallelism::of(threads)
     };
-    let _recovering = recover_beside(&block, beside);
-    let ran = apply_body_on(parallelism, &spec, &block, &state, &mut |_| Ok(B256::ZERO));
+    let _recovering = recover_in_background(&block, recovering);
+    let ran = BlockExecution {
+        parallelism,
+        ..BlockExecution::new(&spec, &block, &state)
+    }
+    .run(&mut |_: &_| Ok(B256::ZERO));
     ran.map(|(executed, _)| executed).map_err(why)
 }
 
@@ -120,12 +121,12 @@ fn why(error: ExecuteError) -> String {
 fn ways() -> impl Iterator<Item = (usize, usize, bool)> {
     let threads = [(1, false), (1, true), (2, false), (3, false), (3, true)];
     let ways = (1..=3).flat_map(move |beside| threads.map(|(threads, all)| (beside, threads, all)));
-    // What depends on who comes first comes out one way or the other.
+    // Races end one way or the other.
     ways.flat_map(|way| [way; 3])
 }
 
 #[test]
-fn a_block_gives_the_same_whoever_recovers_its_senders() {
+fn a_block_gives_the_same_result_on_whatever_thread_its_senders_are_recovered() {
     let block = block();
     let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
     let recovered = recover_block(block.clone(), B256::ZERO).unwrap();
@@ -138,7 +139,7 @@ fn a_block_gives_the_same_whoever_recovers_its_senders() {
             .map(|at| all[at].filter(|_| at % 3 == 0))
             .collect(),
     ];
-    let serial = apply_body(&spec, &recovered, &state, &mut |_| Ok(B256::ZERO)).map_err(why);
+    let serial = apply_body(&spec, &recovered, &state, &mut |_: &_| Ok(B256::ZERO)).map_err(why);
     assert_eq!(
         serial.as_ref().map(|executed| executed.receipts.len()),
         Ok(TRANSACTIONS)
@@ -166,7 +167,7 @@ fn of_transaction(index: usize, reason: InvalidTransaction) -> String {
 }
 
 #[test]
-fn the_first_transaction_that_nobody_signed_is_named() {
+fn the_error_names_the_first_transaction_without_a_valid_signature() {
     for index in [0, TRANSACTIONS / 2, TRANSACTIONS - 1] {
         let mut block = block();
         let transactions = &mut block.body.transactions;
@@ -178,7 +179,7 @@ fn the_first_transaction_that_nobody_signed_is_named() {
 }
 
 #[test]
-fn a_block_is_refused_for_its_first_bad_transaction_whatever_is_wrong_with_it() {
+fn the_error_is_that_of_the_first_invalid_transaction() {
     let wrong_nonce = |index| {
         let (got, expected) = (77, (index / KEYS) as u64);
         of_transaction(index, InvalidTransaction::NonceTooHigh { got, expected })
@@ -200,7 +201,7 @@ fn a_block_is_refused_for_its_first_bad_transaction_whatever_is_wrong_with_it() 
 /// Spec: execution-specs `cancun/fork.py`, `process_transaction`: `validate_transaction`, then in
 /// `check_transaction` first the room that is left, and then `recover_sender`.
 #[test]
-fn of_a_transaction_that_nobody_signed_what_is_asked_first_is_told_first() {
+fn an_invalid_signature_is_reported_after_the_gas_limit_and_before_the_fee() {
     let index = 40;
     let mut block = block();
     let gas_limit = 60_000_001;
@@ -211,7 +212,7 @@ fn of_a_transaction_that_nobody_signed_what_is_asked_first_is_told_first() {
         "{reason}"
     );
 
-    // The fee is asked for afterwards.
+    // The fee is checked after the signature.
     block.body.transactions[index] = unsigned(TxEip1559 {
         max_fee_per_gas: 0,
         ..tx(0)

@@ -13,7 +13,7 @@ use crate::payloads::{BuildLimits, Payloads};
 use crate::subscriptions::Events;
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
-    RangeVisitor, StateHead, StoredHeader, WantedHead,
+    MissingHead, RangeVisitor, StateHead, StoredHeader,
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Header, StateView, U256};
 use niwaki_trie::TrieAccount;
@@ -81,7 +81,7 @@ pub enum SyncStatus {
     /// A consensus client is to choose the head, and has chosen none that is here since this node began.
     Unknown,
     /// Blocks up to the chosen head are missing.
-    Behind(WantedHead),
+    Behind(MissingHead),
     /// It is.
     Current,
 }
@@ -476,7 +476,7 @@ impl Backend {
 
     /// Whether the head is known to be current.
     pub fn sync_status(&self) -> SyncStatus {
-        match self.consensus.wanted() {
+        match self.consensus.missing_head() {
             Some(wanted) => SyncStatus::Behind(wanted),
             None if self.options.is_driven && !self.consensus.has_followed() => SyncStatus::Unknown,
             None => SyncStatus::Current,
@@ -523,10 +523,10 @@ impl Backend {
             SyncStatus::Unknown => Err(format!(
                 "at block {head}, no consensus client has chosen a head yet"
             )),
-            SyncStatus::Behind(WantedHead { number: None, hash }) => Err(format!(
+            SyncStatus::Behind(MissingHead { number: None, hash }) => Err(format!(
                 "at block {head}, the chosen head {hash} is not known yet"
             )),
-            SyncStatus::Behind(WantedHead {
+            SyncStatus::Behind(MissingHead {
                 number: Some(target),
                 ..
             }) if target.saturating_sub(head) > most_behind => Err(format!(

@@ -111,7 +111,7 @@ impl RecentBlocks {
         if let Some(block) = self.kept_block(hash) {
             return Ok(Some(block));
         }
-        let block = match chain.recently_imported(hash) {
+        let block = match chain.recent_block(hash) {
             Some(recent) => FullBlock::recovered(&recent),
             None => match chain.block(hash)? {
                 Some(block) => FullBlock::new(block, *hash),

@@ -3,7 +3,7 @@
 use crate::RpcError;
 use metrics::{counter, gauge, histogram};
 use niwaki_chain::Imported;
-use niwaki_execution::Shares;
+use niwaki_execution::TxStats;
 use std::time::Duration;
 
 /// Counts calls and connections.
@@ -51,22 +51,22 @@ impl Figures {
         counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
         counter!("besu_blockchain_chain_head_transaction_count_counter_total")
             .increment(transactions);
-        let Shares {
-            kept,
-            repeated,
-            in_turn,
-            failed,
+        let TxStats {
+            validated,
+            reexecuted,
+            sequential,
+            panicked,
             ..
-        } = imported.shares;
+        } = imported.tx_stats;
         counter!("besu_block_processing_parallelized_transactions_counter_total")
-            .increment(kept as u64);
+            .increment(validated as u64);
         counter!("besu_block_processing_conflicted_transactions_counter_total")
-            .increment(repeated as u64);
-        counter!("niwaki_block_transactions_in_turn_total").increment(in_turn as u64);
-        counter!("niwaki_block_ahead_failures_total").increment(failed as u64);
-        counter!("besu_bal_blocks_total").increment(u64::from(imported.listed));
-        counter!("niwaki_block_early_roots_total").increment(u64::from(imported.early_root));
-        counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_begun > 0));
+            .increment(reexecuted as u64);
+        counter!("niwaki_block_transactions_in_turn_total").increment(sequential as u64);
+        counter!("niwaki_block_ahead_failures_total").increment(panicked as u64);
+        counter!("besu_bal_blocks_total").increment(u64::from(imported.has_bal));
+        counter!("niwaki_block_early_roots_total").increment(u64::from(imported.has_bal_root));
+        counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_flushes > 0));
         histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
         gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());

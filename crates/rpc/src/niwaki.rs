@@ -26,7 +26,7 @@ pub(crate) struct BlockFigures(Mutex<VecDeque<Imported>>);
 impl BlockFigures {
     pub(crate) fn put(&self, imported: Imported) {
         // Of what was known nothing was done.
-        if imported.status == ImportStatus::Known {
+        if imported.status == ImportStatus::AlreadyStored {
             return;
         }
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,12 +63,12 @@ fn write(block: &Imported, mut object: Object<'_>) {
     object.number("number", block.id.number);
     object.data("hash", block.id.hash.as_slice());
     object.number("gasUsed", block.gas_used);
-    let shares = &block.shares;
+    let stats = &block.tx_stats;
     for (name, transactions) in [
         ("transactions", block.transactions),
-        ("ahead", shares.kept),
-        ("again", shares.repeated),
-        ("inTurn", shares.in_turn),
+        ("ahead", stats.validated),
+        ("again", stats.reexecuted),
+        ("inTurn", stats.sequential),
     ] {
         object.decimal(name, transactions as u64);
     }
@@ -89,16 +89,16 @@ fn write(block: &Imported, mut object: Object<'_>) {
     object.decimal("hits", block.reads.hits);
     object.decimal("misses", block.reads.misses);
     object.decimal("waiting", block.waiting_batches as u64);
-    object.boolean("listed", block.listed);
-    object.boolean("earlyRoot", block.early_root);
-    object.decimal("rootBegun", u64::from(block.root_begun));
+    object.boolean("listed", block.has_bal);
+    object.boolean("earlyRoot", block.has_bal_root);
+    object.decimal("rootBegun", u64::from(block.root_flushes));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use niwaki_chain::{BlockId, HitRate, Timings};
-    use niwaki_execution::Shares;
+    use niwaki_execution::TxStats;
 
     fn imported(number: u64) -> Imported {
         Imported {
@@ -109,15 +109,15 @@ mod tests {
             status: ImportStatus::Side,
             gas_used: 30,
             transactions: 5,
-            shares: Shares {
-                kept: 2,
-                repeated: 1,
-                in_turn: 2,
-                ..Shares::default()
+            tx_stats: TxStats {
+                validated: 2,
+                reexecuted: 1,
+                sequential: 2,
+                ..TxStats::default()
             },
-            early_root: true,
-            root_begun: 3,
-            listed: true,
+            has_bal_root: true,
+            root_flushes: 3,
+            has_bal: true,
             reads: HitRate::default(),
             waiting_batches: 3,
             timings: Timings {
@@ -135,7 +135,7 @@ mod tests {
             figures.put(imported(number));
         }
         figures.put(Imported {
-            status: ImportStatus::Known,
+            status: ImportStatus::AlreadyStored,
             ..imported(9)
         });
         let found = figures.get(&B256::with_last_byte(7)).map(|block| block.id);

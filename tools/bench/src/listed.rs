@@ -11,7 +11,7 @@ use crate::stats::Spread;
 use eyre::{Result, bail, ensure};
 use niwaki_chain::{
     BlockTemplate, BuiltBlock, Candidate, Chain, ChainConfig, Consensus, ForkChoice, GenesisBlock,
-    Known, StateOptions, StorageOptions, Verdict,
+    PayloadHints, StateOptions, StorageOptions, Verdict,
 };
 use niwaki_primitives::{
     Address, B256, BlockAccessList, SignableTransaction, Signature, TxEip1559, TxKind, U256,
@@ -274,10 +274,10 @@ impl Judge {
             }
         };
         let (block, hash) = (made.built.block.clone(), made.built.hash);
-        let known = Known {
+        let known = PayloadHints {
             senders: made.senders.iter().copied().map(Some).collect(),
             access_list: self.with_list.then(|| made.list.clone()),
-            ..Known::default()
+            ..PayloadHints::default()
         };
         let clock = Instant::now();
         let verdict = consensus.new_payload(block, hash, known)?;
@@ -353,7 +353,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for number in 0..options.blocks {
         let chain = builder.chain();
         let made = make(chain, options, number as u64, &mut random)?;
-        chain.import_recovered(niwaki_primitives::RecoveredBlock {
+        chain.import(niwaki_primitives::RecoveredBlock {
             block: made.built.block.clone(),
             hash: made.built.hash,
             senders: made.senders.clone().into(),

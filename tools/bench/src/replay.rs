@@ -14,8 +14,8 @@ use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executor, Meanwhile, Parallelism, Shares, apply_body, apply_body_with,
-    process_transactions_with, receipt_blooms, recover_beside, recover_block,
+    BlockExecution, ExecuteError, Executor, Parallelism, TxStats, apply_body, receipt_blooms,
+    recover_block, recover_in_background,
 };
 use niwaki_primitives::{
     B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// Runs every transaction ahead before the first one counts: what would be kept if there were more
     /// threads than transactions.
     #[arg(long)]
-    all_ahead: bool,
+    speculate_all: bool,
     /// Writes what each thread did in the last run of each block, and when, here as JSON.
     #[arg(long)]
     timeline: Option<PathBuf>,
@@ -141,7 +141,7 @@ impl Options {
             repeat,
             only: None,
             threads: 1,
-            all_ahead: false,
+            speculate_all: false,
             timeline: None,
             list: false,
             recover: None,
@@ -278,7 +278,7 @@ struct Runs {
     with_unfused: bool,
     unfused_times: Vec<f64>,
     times: Vec<f64>,
-    shares: Shares,
+    stats: TxStats,
     checked: Vec<&'static str>,
 }
 
@@ -293,7 +293,9 @@ impl Runs {
             let block = Arc::new(block);
             forget_precompile_results();
             let start = Instant::now();
-            let _recovering = self.recover.map(|threads| recover_beside(&block, threads));
+            let _recovering = self
+                .recover
+                .map(|threads| recover_in_background(&block, threads));
             let result = run(&block);
             (result, start.elapsed().as_secs_f64() * 1e3)
         };
@@ -348,9 +350,9 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
     let mut runs = Runs {
         repeat: options.repeat.max(1),
         parallelism: Parallelism {
-            all_ahead: options.all_ahead,
+            speculate_all: options.speculate_all,
             clock: Some(nanoseconds),
-            notes_spans: options.timeline.is_some(),
+            record_spans: options.timeline.is_some(),
             ..Parallelism::of(options.threads)
         },
         with_list: options.list,
@@ -360,7 +362,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         with_unfused: options.unfused,
         unfused_times: Vec::new(),
         times: Vec::new(),
-        shares: Shares::default(),
+        stats: TxStats::default(),
         checked: Vec::new(),
     };
     let mut error = None;
@@ -394,13 +396,13 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
     let execute_ms = median(&runs.times);
     let revm = runs.beside(&runs.revm_times);
     let unfused = runs.beside(&runs.unfused_times);
-    let Shares {
-        kept,
-        repeated,
-        in_turn,
+    let TxStats {
+        validated,
+        reexecuted,
+        sequential,
         spans,
         ..
-    } = runs.shares;
+    } = runs.stats;
     let mgas_per_s = gas as f64 / 1e3 / execute_ms.max(1e-9);
     let timeline = Timeline {
         name: entry.name.clone(),
@@ -415,7 +417,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         mgas_per_s,
         revm,
         unfused,
-        shares: [kept, repeated, in_turn],
+        shares: [validated, reexecuted, sequential],
         checked: runs.checked,
         error,
     };
@@ -447,15 +449,19 @@ fn whole_block(
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
         let result = runs.timed(block, |block| {
-            let meanwhile = Meanwhile::new(&mut post_state);
-            let ran = apply_body_with(parallelism, spec, (block, list), &warm, meanwhile)?;
+            let execution = BlockExecution {
+                bal: list,
+                parallelism,
+                ..BlockExecution::new(spec, block, &warm)
+            };
+            let ran = execution.run(&mut post_state)?;
             // As with revm, whose time has them too.
             black_box(receipt_blooms(&ran.0.receipts));
             Ok(ran)
         });
         executed = Some(match result {
-            Ok((executed, shares)) => {
-                runs.shares = shares;
+            Ok((executed, stats)) => {
+                runs.stats = stats;
                 executed
             }
             Err(ExecuteError::Invalid(reason)) => bail!("refused as invalid: {reason}"),
@@ -531,8 +537,13 @@ fn only_transactions(
         .flatten();
     let (parallelism, list) = (runs.parallelism, list.as_deref());
     for _ in 0..runs.repeat {
-        (receipts, runs.shares, _) = runs.timed(block, |block| {
-            process_transactions_with(parallelism, spec, (block, list), state)
+        (receipts, _, runs.stats) = runs.timed(block, |block| {
+            BlockExecution {
+                bal: list,
+                parallelism,
+                ..BlockExecution::new(spec, block, state)
+            }
+            .run_transactions()
         })?;
         runs.timed_on_revm(&mut contender);
     }

@@ -6,8 +6,7 @@
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_with, logs_bloom,
-    recover_block,
+    BlockExecution, ExecuteError, ExecutedBlock, Executor, Parallelism, logs_bloom, recover_block,
 };
 use niwaki_primitives::{
     AccountChanges, B256, Block, Bytes, Encodable2718, Fork, Header, Receipt, StateDiff, U256,
@@ -180,13 +179,12 @@ impl PlainChain {
         };
         let executed = match self.parallelism {
             Some(parallelism) => {
-                apply_body_with(
+                BlockExecution {
+                    bal: list,
                     parallelism,
-                    &self.spec,
-                    (&recovered, list),
-                    &*before,
-                    Meanwhile::new(&mut post_state),
-                )?
+                    ..BlockExecution::new(&self.spec, &recovered, &*before)
+                }
+                .run(&mut post_state)?
                 .0
             }
             None => {
@@ -278,7 +276,7 @@ impl PlainChain {
 /// What the header claims about execution.
 fn check_executed(
     header: &Header,
-    executed: &Executed,
+    executed: &ExecutedBlock,
     state_root: B256,
 ) -> Result<(), InvalidBlock> {
     if executed.gas_used != header.gas_used {

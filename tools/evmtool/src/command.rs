@@ -171,14 +171,14 @@ struct BlockOptions {
     tx_threads: Option<usize>,
     /// Runs every transaction of a block ahead before the first one counts.
     #[arg(long)]
-    all_ahead: bool,
+    speculate_all: bool,
 }
 
 impl BlockOptions {
     fn parallelism(&self) -> Option<Parallelism> {
-        let wanted = self.all_ahead || self.tx_threads.is_some();
+        let wanted = self.speculate_all || self.tx_threads.is_some();
         wanted.then(|| Parallelism {
-            all_ahead: self.all_ahead,
+            speculate_all: self.speculate_all,
             ..Parallelism::of(self.tx_threads.unwrap_or(1).max(1))
         })
     }

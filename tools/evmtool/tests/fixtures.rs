@@ -69,9 +69,9 @@ fn run_all(path: &Path, suite: Suite) -> Tally {
 /// Each dispatch; and for blocks their transactions ahead of their turn, all of them, and some on three
 /// threads.
 fn ways(suite: Suite) -> Vec<Selection> {
-    let ahead = |threads, all_ahead| Selection {
+    let ahead = |threads, speculate_all| Selection {
         parallelism: Some(Parallelism {
-            all_ahead,
+            speculate_all,
             ..Parallelism::of(threads)
         }),
         ..Selection::default()

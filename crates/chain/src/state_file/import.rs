@@ -1,10 +1,10 @@
-//! An exported state taken into an empty data path.
+//! An exported state imported into an empty data path.
 //!
-//! One pass over the file: its blocks are held against their headers, its accounts and slots go
+//! One pass over the file: its blocks are checked against their headers, its accounts and slots go
 //! through the loader that a large genesis goes through, which makes the tries. The head is written
 //! last and only if their root is that of the head's header; until then the data path counts as
-//! being loaded. What was read is kept as it goes, so that an import that was cut short can go on;
-//! whoever else opens the data path next sweeps it.
+//! being loaded. What was read is kept meanwhile, so that an import that was cut short can go on; any other command that
+//! opens the data path removes it.
 
 mod kept;
 
@@ -12,9 +12,10 @@ use super::block_of;
 use crate::check::{holds_body, holds_receipts};
 use crate::chunks::{About, Chunk, ChunkReader, FileKind};
 use crate::genesis_file::{Loading, LoadingReport, agree_with_file};
-use crate::indices::adopt;
-use crate::open::{FIRST_BLOCK, GENESIS, GenesisBlock, check_genesis};
+use crate::indices::index_canonical;
+use crate::open::{GENESIS, GenesisBlock, check_genesis};
 use crate::rows::{decode_header, decode_receipts};
+use crate::tree::FIRST_BLOCK;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransferError};
 use niwaki_primitives::{Block, BlockBody};
@@ -332,7 +333,7 @@ impl Blocks {
             let number = stored.id.number.to_be_bytes();
             self.batch
                 .put(Segment::Numbers, stored.id.hash.as_slice(), &number);
-            adopt(&stored.id, body, &mut self.batch);
+            index_canonical(&stored.id, body, &mut self.batch);
         }
         if let Some(first) = self.headers.keys().nth(1) {
             self.batch

@@ -23,7 +23,7 @@ fn genesis_with(time: u64, gas_limit: &str) -> Genesis {
 }
 
 fn open_at(path: Option<&Path>, time: u64) -> Chain {
-    Chain::open(config(path, &genesis_at(time))).unwrap()
+    open_eager(config(path, &genesis_at(time)))
 }
 
 pub(super) fn template(parent: &Header, timestamp: u64) -> BlockTemplate {
@@ -149,7 +149,7 @@ fn a_header_with_the_hash_of_another_list_is_refused() {
 fn a_block_too_small_for_its_own_list_is_neither_built_nor_taken() {
     // The system contracts alone are 6 accounts and 19 slots.
     let genesis = genesis_with(AMSTERDAM, "0x9c40");
-    let chain = Chain::open(config(None, &genesis)).unwrap();
+    let chain = open_eager(config(None, &genesis));
     let head = chain.head().header;
     let error = chain.build(template(&head, AMSTERDAM), vec![]).unwrap_err();
     let BuildError::Invalid(reason) = &error else {

@@ -86,7 +86,7 @@ fn an_index_that_leads_astray_is_found() {
 fn a_past_state_that_an_archive_has_lost_is_found() {
     let mut config = config(None, &genesis());
     config.state.archive = true;
-    let chain = Chain::open(config).unwrap();
+    let chain = open_eager(config);
     import_all(&chain, &blocks());
     assert_clean(&chain);
     let history = Segment::AccountTrieHistory;

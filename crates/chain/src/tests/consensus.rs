@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, Known,
+    BlockTemplate, Candidate, Consensus, ForkChoice, ForkChoiceError, HeadChange, PayloadHints,
     StoredHeader, Verdict,
 };
 use niwaki_rules::recover_sender;
@@ -18,11 +18,11 @@ pub(super) fn hash(block: &Block) -> B256 {
 
 pub(super) fn new_payload(consensus: &Consensus, block: &Block) -> Verdict {
     consensus
-        .new_payload(block.clone(), hash(block), Known::default())
+        .new_payload(block.clone(), hash(block), PayloadHints::default())
         .unwrap()
 }
 
-/// Marks the head alone.
+/// Sets the head alone.
 pub(super) fn choose(consensus: &Consensus, head: B256) -> Result<Verdict, ForkChoiceError> {
     consensus.fork_choice(ForkChoice {
         head,

@@ -1,7 +1,7 @@
 //! A process that dies: a chain in memory forgets everything, its journal nothing.
 
+use super::bal::{blocks_and_rows, hints, open_with_contracts};
 use super::consensus::{choose, empty_upon, hash, new_payload};
-use super::listed::{blocks_and_rows, known, open_with_contracts};
 use super::*;
 use crate::journal::{Journal, Record, encode};
 use crate::{Consensus, ForkChoice, Verdict};
@@ -110,7 +110,7 @@ fn a_database_that_is_ahead_or_of_another_chain_is_left_alone() {
     let mut other: serde_json::Value = serde_json::from_str(text).unwrap();
     other["extraData"] = "0x07".into();
     let other = Genesis::from_json(&other.to_string()).unwrap();
-    let chain = Chain::open(config(None, &other)).unwrap();
+    let chain = open_eager(config(None, &other));
     let (consensus, taken) = Consensus::with_journal(Arc::new(chain), folder.path()).unwrap();
     assert_eq!((taken, consensus.chain().head().id.number), (0, 0));
 }
@@ -170,7 +170,7 @@ fn a_block_is_noted_beside_its_roots_whatever_they_are() {
         wrong.header.state_root = B256::repeat_byte(1);
         for (block, is_right) in [(wrong, false), (built.block.clone(), true)] {
             judged.push(hash(&block));
-            let verdict = consensus.new_payload(block.clone(), hash(&block), known(senders, None));
+            let verdict = consensus.new_payload(block.clone(), hash(&block), hints(senders, None));
             assert_eq!(matches!(verdict, Ok(Verdict::Valid(Some(_)))), is_right);
         }
     }

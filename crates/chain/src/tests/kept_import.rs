@@ -41,7 +41,7 @@ impl Place {
     }
 
     fn export(&self, chain: &Chain, to: &Path, chunk_bytes: usize) {
-        let exported = chain.export_state_with((5, chunk_bytes), to, &mut |_| true);
+        let exported = chain.export_state_with(5, chunk_bytes, to, &mut |_| true);
         exported.unwrap();
     }
 
@@ -232,7 +232,7 @@ fn a_changed_byte_in_a_run_is_found_and_then_the_import_begins_anew() {
 }
 
 #[test]
-fn whoever_opens_the_data_path_otherwise_sweeps_what_was_kept() {
+fn opening_the_data_path_removes_what_an_unfinished_import_kept() {
     let place = Place::new();
     place.cut_short("data");
     let chain = open(Some(&place.path("data")));

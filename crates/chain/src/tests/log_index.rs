@@ -94,7 +94,7 @@ fn the_index_answers_as_the_headers_do_whatever_is_taken_back() {
         let mut rng = StdRng::seed_from_u64(seed);
         let chain = open(None);
         put_headers(&chain, &mut rng, 1..=2 * SECTION_BLOCKS + 62);
-        assert_eq!(index_all(&chain), 0, "nobody wants it");
+        assert_eq!(index_all(&chain), 0, "it was not requested");
         chain.want_log_index(u64::MAX);
         assert_eq!(
             index_all(&chain),

@@ -20,7 +20,7 @@ fn input(built: &BuiltBlock) -> PayloadInput {
 /// The same on one thread and on two.
 fn decode(input: &PayloadInput) -> Result<Payload, PayloadError> {
     let [one, two] = [1, 2]
-        .map(|beside| open_funded((beside, 1)).decode_payload(PayloadVersion::V4, input.clone()));
+        .map(|beside| open_funded(beside, 1).decode_payload(PayloadVersion::V4, input.clone()));
     assert_eq!(one, two);
     one
 }

@@ -24,7 +24,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let (chain, _) = exported(dir.path(), 5);
         let file = dir.path().join("whole");
-        let exported = chain.export_state_with(SHAPE, &file, &mut |_| true);
+        let exported = chain.export_state_with(SHAPE.0, SHAPE.1, &file, &mut |_| true);
         assert_eq!(exported.unwrap().kept, 0);
         Self {
             chain,
@@ -40,7 +40,7 @@ impl Place {
         let mut left = None;
         let exported = self
             .chain
-            .export_state_with(SHAPE, &self.to, &mut |exporting| {
+            .export_state_with(SHAPE.0, SHAPE.1, &self.to, &mut |exporting| {
                 if !matches!(exporting, Exporting::Writing(..)) {
                     assert_eq!(left.replace(exporting), None);
                 }
@@ -80,10 +80,12 @@ fn an_export_stopped_at_any_report_goes_on_to_the_same_bytes() {
     let (mut stops, mut kept) = (0, 0);
     loop {
         let mut seen = 0;
-        let result = place.chain.export_state_with(SHAPE, &place.to, &mut |_| {
-            seen += 1;
-            seen <= stops
-        });
+        let result = place
+            .chain
+            .export_state_with(SHAPE.0, SHAPE.1, &place.to, &mut |_| {
+                seen += 1;
+                seen <= stops
+            });
         // Goes on with what the one before has left, and comes further by a report.
         match result {
             Err(TransferError::Stopped) => assert!(!place.to.exists()),
@@ -151,7 +153,7 @@ fn what_was_left_by_another_export_is_used_as_far_as_it_is_the_same() {
     let other = |shape: (u64, usize), chain: &Chain| {
         let file = place.to.with_file_name("other");
         chain
-            .export_state_with(shape, &file, &mut |_| true)
+            .export_state_with(shape.0, shape.1, &file, &mut |_| true)
             .unwrap();
         let bytes = fs::read(&file).unwrap();
         fs::remove_file(&file).unwrap();
@@ -188,7 +190,11 @@ fn codes_that_came_since_the_interruption_are_in_the_file() {
     }
     place.chain.database().write(batch, false).unwrap();
     let fresh = place.to.with_file_name("fresh");
-    let export = |to: &Path| place.chain.export_state_with(SHAPE, to, &mut |_| true);
+    let export = |to: &Path| {
+        place
+            .chain
+            .export_state_with(SHAPE.0, SHAPE.1, to, &mut |_| true)
+    };
     export(&fresh).unwrap();
     fs::write(&place.part, &place.whole).unwrap();
     let kept = export(&place.to).unwrap().kept;
@@ -207,7 +213,7 @@ fn a_damaged_database_leaves_nothing_to_go_on_with() {
     fs::write(&place.part, &place.whole[..2000]).unwrap();
     let error = place
         .chain
-        .export_state_with(SHAPE, &place.to, &mut |_| true);
+        .export_state_with(SHAPE.0, SHAPE.1, &place.to, &mut |_| true);
     assert!(error.unwrap_err().to_string().contains("missing value"));
     assert!(!place.to.exists() && !place.part.exists());
 }

@@ -3,7 +3,7 @@
 use super::access_list::{AMSTERDAM, template};
 use super::*;
 use crate::import::body_roots;
-use crate::{BuiltBlock, Known};
+use crate::{BuiltBlock, PayloadHints};
 use niwaki_primitives::{Address, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind};
 use niwaki_rules::{InvalidTransaction, recover_sender};
 use niwaki_testkit::Key;
@@ -23,7 +23,7 @@ fn key(number: usize) -> Key {
     Key::new(U256::from(0x5e4d + number).into())
 }
 
-pub(super) fn open_funded((beside, threads): (usize, usize)) -> Chain {
+pub(super) fn open_funded(recovering: usize, threads: usize) -> Chain {
     let text = include_str!("../../../../testdata/amsterdam/genesis.json");
     let mut genesis: serde_json::Value = serde_json::from_str(text).unwrap();
     genesis["config"]["amsterdamTime"] = AMSTERDAM.into();
@@ -34,8 +34,8 @@ pub(super) fn open_funded((beside, threads): (usize, usize)) -> Chain {
     let (address, code) = COUNT;
     genesis["alloc"][address.to_string()] = json!({"balance": "0x0", "nonce": "0x1", "code": code});
     let genesis = Genesis::from_json(&genesis.to_string()).unwrap();
-    let chain = Chain::open(config(None, &genesis)).unwrap();
-    chain.set_sender_threads(beside);
+    let chain = open_eager(config(None, &genesis));
+    chain.set_sender_threads(recovering);
     chain.set_transaction_threads(threads);
     chain
 }
@@ -58,7 +58,7 @@ fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
 
 /// A block upon the genesis block, and who sent its transactions.
 pub(super) fn build(timestamp: u64) -> (BuiltBlock, Vec<Option<Address>>) {
-    let chain = open_funded((1, 1));
+    let chain = open_funded(1, 1);
     let transactions = (0..TRANSACTIONS).map(|at| signed(at % KEYS, tx((at / KEYS) as u64)));
     let transactions: Vec<_> = transactions.collect();
     let senders = transactions.iter().map(|tx| recover_sender(tx).ok());
@@ -67,7 +67,7 @@ pub(super) fn build(timestamp: u64) -> (BuiltBlock, Vec<Option<Address>>) {
     (chain.build(template, transactions).unwrap(), senders)
 }
 
-fn known(senders: &[Option<Address>]) -> Known {
+fn known(senders: &[Option<Address>]) -> PayloadHints {
     senders.to_vec().into()
 }
 
@@ -77,7 +77,7 @@ pub(super) fn rows(chain: &Chain) -> Vec<(Segment, niwaki_storage::Row)> {
 }
 
 #[test]
-fn a_block_leaves_the_same_whoever_recovers_its_senders() {
+fn a_block_leaves_the_same_rows_whichever_thread_recovers_its_senders() {
     for timestamp in [AMSTERDAM - 12, AMSTERDAM] {
         let (built, senders) = build(timestamp);
         let some = senders.iter().enumerate();
@@ -86,15 +86,15 @@ fn a_block_leaves_the_same_whoever_recovers_its_senders() {
         let mut all_rows = Vec::new();
         for way in WAYS {
             for part in parts {
-                let chain = open_funded(way);
+                let chain = open_funded(way.0, way.1);
                 let (block, hash) = (built.block.clone(), built.hash);
-                let imported = chain.import_payload(block, hash, known(part)).unwrap();
+                let imported = import_payload(&chain, block, hash, known(part)).unwrap();
                 let is_known = part.len() == TRANSACTIONS && part == senders;
                 if is_known || way.0 == 1 {
                     let recover = imported.timings.recover;
                     assert_eq!(recover == Duration::ZERO, is_known, "{way:?}");
                 }
-                let kept = chain.recently_imported(&built.hash).unwrap();
+                let kept = chain.recent_block(&built.hash).unwrap();
                 assert_eq!(kept.block, built.block);
                 assert!(kept.senders.known().map(Some).eq(senders.iter().copied()));
                 chain.set_head(&built.hash).unwrap();
@@ -113,15 +113,20 @@ fn senders_that_are_known_are_believed() {
     let (built, mut senders) = build(AMSTERDAM);
     senders[7] = Some(Address::repeat_byte(7));
     for way in WAYS {
-        let chain = open_funded(way);
-        let taken = chain.import_payload(built.block.clone(), built.hash, known(&senders[..8]));
+        let chain = open_funded(way.0, way.1);
+        let taken = import_payload(
+            &chain,
+            built.block.clone(),
+            built.hash,
+            known(&senders[..8]),
+        );
         let reason = taken.unwrap_err().to_string();
         // That account has sent nothing yet.
         assert!(
             reason.contains("transaction 7") && reason.contains("nonce"),
             "{reason}"
         );
-        assert!(chain.recently_imported(&built.hash).is_none());
+        assert!(chain.recent_block(&built.hash).is_none());
     }
 }
 
@@ -139,11 +144,11 @@ fn unsigned(tx: TxEip1559) -> TxEnvelope {
 }
 
 #[test]
-fn a_block_with_a_transaction_that_nobody_signed_leaves_nothing() {
+fn a_block_with_an_invalid_signature_leaves_no_row() {
     for timestamp in [AMSTERDAM - 12, AMSTERDAM] {
         let (built, _) = build(timestamp);
         for way in WAYS {
-            let chain = open_funded(way);
+            let chain = open_funded(way.0, way.1);
             let before = rows(&chain);
             for index in [0, TRANSACTIONS / 2, TRANSACTIONS - 1] {
                 let bad = with(built.block.clone(), index, unsigned(tx(0)));

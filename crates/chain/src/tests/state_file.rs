@@ -28,7 +28,7 @@ pub(super) fn exported(folder: &Path, blocks: u64) -> (Chain, PathBuf) {
     let chain = open(None);
     import_all(&chain, &self::blocks()[..40]);
     let file = folder.join(format!("state-{blocks}"));
-    let exported = chain.export_state_with((blocks, CHUNK_BYTES), &file, &mut |_| true);
+    let exported = chain.export_state_with(blocks, CHUNK_BYTES, &file, &mut |_| true);
     assert_eq!(exported.unwrap().head.number, 40);
     (chain, file)
 }
@@ -276,7 +276,7 @@ fn a_state_without_accounts_and_one_of_the_genesis_block_alone_come_through() {
     let mut empty = genesis();
     empty.alloc.clear();
     for (at, genesis) in [empty, genesis()].into_iter().enumerate() {
-        let chain = Chain::open(config(None, &genesis)).unwrap();
+        let chain = open_eager(config(None, &genesis));
         let file = dir.path().join(format!("state-{at}"));
         chain.export_state(&file, &mut |_| true).unwrap();
         let mut import = import_of(&dir.path().join(format!("data-{at}")), &file);

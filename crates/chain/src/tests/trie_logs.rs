@@ -31,7 +31,7 @@ fn logs_are_told_apart_and_only_canonical_ones_within_reach_survive_a_pruning() 
     let (chain, blocks) = (open(None), blocks());
     import_all(&chain, &blocks);
     let side = empty_upon(&chain, blocks[52].header.hash_slow(), 7);
-    chain.import_beside(side).unwrap();
+    import_side(&chain, side);
     let mut batch = Batch::new();
     let orphan = [&9_u64.to_be_bytes()[..], &[9; 32]].concat();
     batch.put(Segment::TrieLogs, &orphan, b"some log");
@@ -158,7 +158,7 @@ fn logs_that_can_not_be_those_of_their_blocks_are_refused_and_none_is_written() 
     assert!(error.to_string().contains("not stored"), "{error}");
     let mut other = genesis();
     other.alloc.values_mut().next().unwrap().balance += U256::ONE;
-    let other = Chain::open(config(None, &other)).unwrap();
+    let other = open_eager(config(None, &other));
     let error = refused(&other, &file);
     assert!(matches!(error, TransferError::OtherChain { .. }), "{error}");
 }

@@ -1,30 +1,30 @@
-//! What threads share, how they wait and the figures of that, by the names that `places` and `log` use: their
-//! tests put those of a model in their place.
+//! What the commit thread and the workers share, how they wait, and the constants of that, by the names that `tx_slots` and
+//! `append_log` use: `tests/interleavings.rs` replaces this module by loom's types and small constants.
 
 pub(super) use std::sync::Mutex;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(super) use std::thread::{Thread, park, yield_now};
 
-/// So many places may be taken ahead of the one whose turn it is: what waits is held in memory.
-pub const WINDOW: usize = 64;
+/// Workers claim slots at most this far ahead of the commit thread: results that wait are held in memory.
+pub const SPECULATION_WINDOW: usize = 64;
 
-/// Places that are left to the counting thread, when it has caught up with those ahead: a transaction that
-/// runs in its turn costs less, and meanwhile others get ahead of it again.
-pub const LEAP: usize = 6;
+/// Workers that were overtaken start this far ahead of the commit thread: executing a transaction sequentially costs
+/// less, and meanwhile the workers get ahead again.
+pub const HEAD_START: usize = 6;
 
-/// So many items of a log are copied while others can't add to it.
-pub(super) const AT_A_TIME: usize = 256;
+/// Items of an append log that are copied while its writer is locked out.
+pub(super) const COPY_BATCH: usize = 256;
 
-/// So often a thread looks whether another is done before it does something else.
+/// How often a thread polls for another's result before it does something else.
 const SPINS: u32 = 200;
 
-/// How often a thread has looked.
+/// Counts polls.
 #[derive(Default)]
-pub(super) struct LookAgain(u32);
+pub(super) struct SpinCounter(u32);
 
-impl LookAgain {
-    /// Whether it should do nothing but look again.
-    pub(super) fn soon(&mut self) -> bool {
+impl SpinCounter {
+    /// Whether the thread should poll again at once.
+    pub(super) fn should_spin(&mut self) -> bool {
         self.0 = self.0.saturating_add(1);
         std::hint::spin_loop();
         self.0 < SPINS

@@ -1,38 +1,38 @@
-//! What each thread did, and when.
+//! What each thread did with each transaction, and when: for measurements.
 
 use std::sync::{Mutex, PoisonError};
 
-/// What was done with a transaction for a while.
+/// One step of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Index of the transaction in its block.
     pub transaction: usize,
-    /// The thread: zero commits, the others run ahead.
+    /// 0 is the commit thread, the others are workers.
     pub thread: usize,
     /// What the thread did.
     pub step: Step,
-    /// Nanoseconds since the first transaction was begun.
+    /// Begin, ns since the first transaction began.
     pub began: u64,
-    /// The same.
+    /// End, ns since the first transaction began.
     pub ended: u64,
 }
 
 /// What is done with a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
-    /// It runs ahead of its turn.
-    Ahead,
-    /// It is its turn, and another thread is at it.
+    /// A worker executes it speculatively.
+    Speculate,
+    /// The commit thread waits for a worker that executes it.
     Wait,
-    /// It has run ahead: what it has read is compared, and it counts if that holds.
-    Adopt,
-    /// It runs when it is its turn.
-    InTurn,
-    /// It runs when it is its turn, and ran ahead for nothing.
-    Again,
+    /// The commit thread validates what it read, and applies what it wrote if that is valid.
+    Validate,
+    /// The commit thread executes it; no worker has claimed it.
+    Sequential,
+    /// The commit thread executes it again, because the speculative result is not valid.
+    Reexecute,
 }
 
-/// Spans of all threads.
+/// The spans of all threads.
 pub(super) struct Timeline {
     clock: fn() -> u64,
     start: u64,
@@ -48,13 +48,13 @@ impl Timeline {
         }
     }
 
-    /// Nanoseconds since the first transaction was begun.
+    /// Nanoseconds since the first transaction began.
     pub(super) fn now(&self) -> u64 {
         (self.clock)().saturating_sub(self.start)
     }
 
-    /// Notes what the calling thread has done since `began`.
-    pub(super) fn note(&self, transaction: usize, step: Step, began: u64) {
+    /// Records what the calling thread has done since `began`.
+    pub(super) fn record(&self, transaction: usize, step: Step, began: u64) {
         let span = Span {
             transaction,
             thread: niwaki_threads::worker_index().map_or(0, |index| index.saturating_add(1)),
@@ -66,7 +66,7 @@ impl Timeline {
         spans.push(span);
     }
 
-    /// All spans, in the order in which they began.
+    /// All spans, by their begin.
     pub(super) fn into_spans(self) -> Vec<Span> {
         let spans = self.spans.into_inner();
         let mut spans = spans.unwrap_or_else(PoisonError::into_inner);

@@ -260,7 +260,7 @@ impl Scene {
             senders: senders.into(),
         };
         let spec = ChainSpec::single(CHAIN_ID, Fork::Amsterdam);
-        let executed = apply_body(&spec, &block, &self.state, &mut |_| Ok(B256::ZERO))?;
+        let executed = apply_body(&spec, &block, &self.state, &mut |_: &_| Ok(B256::ZERO))?;
         let mut state = self.state.clone();
         state.apply(&executed.diff);
         let list = executed.block_access_list.unwrap();

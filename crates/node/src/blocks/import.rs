@@ -9,7 +9,7 @@ use crate::progress::{Done, Progress};
 use crate::stop::Stop;
 use crate::summary::Summary;
 use eyre::{Report, Result, ensure, eyre};
-use niwaki_chain::{Chain, ImportError, Imported, recover_ahead};
+use niwaki_chain::{Chain, ImportError, Imported, recover_stream};
 use niwaki_primitives::Header;
 use niwaki_rules::SealKind;
 use std::path::PathBuf;
@@ -139,13 +139,13 @@ impl Run {
                 decoded
             });
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut ahead = recover_ahead(blocks, workers);
+        let mut stream = recover_stream(blocks, workers);
         let mut clock = Instant::now();
         while !self.stop.is_asked()
-            && let Some(block) = ahead.next()
+            && let Some(block) = stream.next()
         {
             self.summary.wait += clock.elapsed();
-            let imported = self.chain.import_ahead(block?);
+            let imported = self.chain.import(block?);
             self.count(imported)?;
             clock = Instant::now();
         }

@@ -156,7 +156,7 @@ impl Following {
     /// A block with its senders: as it was taken in, or else from its rows, and those of the pool where it
     /// knows them.
     fn recovered(&self, id: &BlockId) -> Result<Arc<RecoveredBlock>, Fault> {
-        if let Some(block) = self.chain.recently_imported(&id.hash) {
+        if let Some(block) = self.chain.recent_block(&id.hash) {
             return Ok(block);
         }
         let block = self.chain.block(&id.hash)?.unwrap_or_default();

@@ -6,7 +6,7 @@
 
 use eyre::{Result, WrapErr};
 use metrics::counter;
-use niwaki_chain::{BlockTemplate, BuildError, Candidate, Chain, WarmedUp};
+use niwaki_chain::{BlockTemplate, BuildError, Candidate, Chain, Prewarmed};
 use niwaki_primitives::B256;
 use niwaki_rpc::yield_to_blocks;
 use niwaki_txpool::Pool;
@@ -68,7 +68,7 @@ impl Drop for Warmer {
     }
 }
 
-fn count(warmed: WarmedUp) -> Duration {
+fn count(warmed: Prewarmed) -> Duration {
     counter!("niwaki_pool_warming_transactions_total").increment(warmed.transactions);
     counter!("niwaki_pool_warming_gas_total").increment(warmed.gas);
     LOOK
@@ -104,7 +104,7 @@ impl Warming {
 
     /// Runs what the pool has got since the last look, or all of it if the head is a new one, until told
     /// to `stop`.
-    fn look(&mut self, stop: &AtomicBool) -> Result<WarmedUp, BuildError> {
+    fn look(&mut self, stop: &AtomicBool) -> Result<Prewarmed, BuildError> {
         let head = self.chain.head();
         if head.id.hash != self.head {
             self.head = head.id.hash;
@@ -116,7 +116,7 @@ impl Warming {
         let most_gas = head.header.gas_limit.saturating_mul(MOST_BLOCKS);
         let left = most_gas.saturating_sub(self.gas);
         if added == self.added || left == 0 {
-            return Ok(WarmedUp::default());
+            return Ok(Prewarmed::default());
         }
         let header = self.chain.next_header(BlockTemplate {
             parent: self.head,
@@ -127,7 +127,7 @@ impl Warming {
         let (base_fee, blob_base_fee) = self.pool.next_fees();
         if header.base_fee_per_gas.is_some_and(|fee| fee != base_fee) {
             // The pool has not heard of this head yet: it would give what the last block has taken.
-            return Ok(WarmedUp::default());
+            return Ok(Prewarmed::default());
         }
         let seen = &mut self.seen;
         let mut candidates = self
@@ -139,7 +139,7 @@ impl Warming {
                 tx: pooled.tx.clone(),
                 sender: pooled.sender,
             });
-        let warmed = self.chain.warm_up(&header, &mut candidates, left)?;
+        let warmed = self.chain.prewarm(&header, &mut candidates, left)?;
         self.gas = self.gas.saturating_add(warmed.gas);
         self.added = added.filter(|_| !warmed.is_cut);
         Ok(warmed)

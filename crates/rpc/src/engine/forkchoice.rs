@@ -5,7 +5,9 @@ use crate::json::Object;
 use crate::params::{Number, Params};
 use crate::simulation::withdrawals;
 use crate::{Backend, RpcError};
-use niwaki_chain::{BlockTemplate, ForkChoice, ForkChoiceError, Refused, StoredHeader, Verdict};
+use niwaki_chain::{
+    BlockTemplate, ForkChoice, ForkChoiceError, RejectedBlock, StoredHeader, Verdict,
+};
 use niwaki_crypto::sha256;
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Fork, Withdrawal};
@@ -241,7 +243,7 @@ fn write_answer(out: &mut Vec<u8>, verdict: &Verdict, head: B256, id: Option<[u8
     let status = object.field("payloadStatus");
     match verdict {
         Verdict::Valid(_) => write_status(status, "VALID", Some(head), None),
-        Verdict::Invalid(Refused {
+        Verdict::Invalid(RejectedBlock {
             latest_valid,
             reason,
         }) => write_status(status, "INVALID", *latest_valid, Some(reason)),

@@ -10,7 +10,7 @@ use crate::payloads::Payload;
 use crate::server::JwtError;
 use crate::{Backend, RpcError};
 use metrics::counter;
-use niwaki_chain::{ForkChoice, ImportStatus, Imported, Refused, Verdict};
+use niwaki_chain::{ForkChoice, ImportStatus, Imported, RejectedBlock, Verdict};
 use niwaki_primitives::{B256, Header, U256};
 use niwaki_rules::GAS_PER_BLOB;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ impl EngineLog {
     }
 
     /// A payload breaks the protocol.
-    pub(super) fn invalid(&self, number: u64, hash: B256, refused: &Refused) {
+    pub(super) fn invalid(&self, number: u64, hash: B256, refused: &RejectedBlock) {
         if let Some(held_back) = self.invalid.admit(Instant::now()) {
             let latest_valid = refused.latest_valid.unwrap_or_default();
             warn!(
@@ -98,7 +98,7 @@ impl EngineLog {
         }
     }
 
-    fn invalid_head(&self, choice: &ForkChoice, refused: &Refused) {
+    fn invalid_head(&self, choice: &ForkChoice, refused: &RejectedBlock) {
         if let Some(held_back) = self.invalid.admit(Instant::now()) {
             warn!(
                 hash = %choice.head,
@@ -169,7 +169,7 @@ impl EngineLog {
 
 /// The line that says what is missing while the chosen head can't be followed.
 pub(crate) fn write_syncing(backend: &Backend) {
-    let Some(wanted) = backend.consensus.wanted() else {
+    let Some(wanted) = backend.consensus.missing_head() else {
         return;
     };
     let chosen = wanted
@@ -186,7 +186,7 @@ pub(crate) fn write_syncing(backend: &Backend) {
 
 /// The line of a block that was executed and is valid, and at DEBUG what its phases took.
 pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Imported) {
-    if imported.status == ImportStatus::Known {
+    if imported.status == ImportStatus::AlreadyStored {
         return;
     }
     let ms = |took: std::time::Duration| took.as_secs_f64() * 1e3;
@@ -206,13 +206,13 @@ pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Impo
         peers = backend.peer_count(),
         "Imported block"
     );
-    let (timings, shares) = (&imported.timings, &imported.shares);
+    let (timings, stats) = (&imported.timings, &imported.tx_stats);
     tracing::debug!(
         number = imported.id.number,
         hash = %imported.id.hash,
-        ahead = shares.kept,
-        again = shares.repeated,
-        in_turn = shares.in_turn,
+        ahead = stats.validated,
+        again = stats.reexecuted,
+        in_turn = stats.sequential,
         check = format_args!("{:.2}", ms(timings.check)),
         recover = format_args!("{:.2}", ms(timings.recover)),
         execute = format_args!("{:.2}", ms(timings.execute)),
@@ -222,9 +222,9 @@ pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Impo
         hits = imported.reads.hits,
         misses = imported.reads.misses,
         waiting = imported.waiting_batches,
-        listed = imported.listed,
-        early_root = imported.early_root,
-        root_begun = imported.root_begun,
+        listed = imported.has_bal,
+        early_root = imported.has_bal_root,
+        root_begun = imported.root_flushes,
         "Block phases"
     );
 }

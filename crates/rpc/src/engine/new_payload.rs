@@ -6,7 +6,7 @@ use crate::params::{Params, missing};
 use crate::reading::Reader;
 use crate::{Backend, RpcError};
 use alloy_rpc_types_engine::ExecutionPayload;
-use niwaki_chain::{Known, Refused, Verdict};
+use niwaki_chain::{PayloadHints, RejectedBlock, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion};
 use serde::Deserialize;
@@ -62,7 +62,7 @@ fn new_payload(
         // Nothing is known of what came before it.
         Err(PayloadError::Invalid(reason)) => {
             let reason = reason.to_string();
-            let refused = Refused {
+            let refused = RejectedBlock {
                 latest_valid: None,
                 reason,
             };
@@ -91,9 +91,9 @@ fn judge(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
     } = payload;
     if let Some(reason) = invalid {
         let parent = block.header.parent_hash;
-        return Ok(backend.consensus.refuse_payload(parent, hash, &reason)?);
+        return Ok(backend.consensus.reject_payload(parent, hash, &reason)?);
     }
-    let known = Known {
+    let known = PayloadHints {
         senders: known_senders(backend, &block),
         roots: Some(roots),
         access_list,

@@ -10,7 +10,7 @@ use crate::{Backend, Params, RpcError};
 use niwaki_crypto::Precompiled;
 use niwaki_evm::{Failure, Table, Tracer};
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Overlay, TransactionError, TransactionResult, Used,
+    ExecuteError, ExecutedBlock, Executor, Overlay, TransactionError, TransactionResult, Used,
 };
 use niwaki_primitives::{
     Address, BlockAccessList, BlockBody, Header, Receipt, StateDiff, StateView, TxEnvelope,
@@ -333,7 +333,7 @@ impl<'v> SimulatedBlock<'v> {
         &mut self,
         body: &BlockBody,
         receipts: Vec<Receipt>,
-    ) -> Result<Executed, RpcError> {
+    ) -> Result<ExecutedBlock, RpcError> {
         let finished = self
             .executor(false)
             .finish_block(self.spec, &self.header, body, receipts);

@@ -1,7 +1,7 @@
 //! What states and blocks hold, upon the 54 blocks of the execution-apis chain.
 
 use super::*;
-use niwaki_chain::Known;
+use niwaki_chain::PayloadHints;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::rlp::{Decodable, encode};
 use niwaki_primitives::{B256, Block};
@@ -198,14 +198,14 @@ fn a_block_that_breaks_the_protocol_is_kept_with_its_bytes() {
     let hash = bad.header.hash_slow();
     let consensus = &rig.dispatcher.backend().consensus;
     for _ in 0..2 {
-        let verdict = consensus.new_payload(bad.clone(), hash, Known::default());
+        let verdict = consensus.new_payload(bad.clone(), hash, PayloadHints::default());
         assert!(matches!(verdict, Ok(niwaki_chain::Verdict::Invalid(_))));
     }
     let mut child = bad.clone();
     child.header.parent_hash = hash;
     let child_hash = child.header.hash_slow();
     consensus
-        .new_payload(child, child_hash, Known::default())
+        .new_payload(child, child_hash, PayloadHints::default())
         .unwrap();
 
     let kept = rig.result("debug_getBadBlocks", json!([]));
@@ -298,7 +298,7 @@ fn a_block_is_traced_into_a_file_for_each_transaction() {
     bad.header.gas_used += 1;
     let hash = bad.header.hash_slow();
     let consensus = &rig.dispatcher.backend().consensus;
-    let verdict = consensus.new_payload(bad, hash, Known::default());
+    let verdict = consensus.new_payload(bad, hash, PayloadHints::default());
     assert!(matches!(verdict, Ok(niwaki_chain::Verdict::Invalid(_))));
     let traced = rig.result("debug_standardTraceBadBlockToFile", json!([hash]));
     assert_eq!(traced.as_array().unwrap().len(), paths.len());

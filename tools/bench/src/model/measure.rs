@@ -9,7 +9,7 @@ use eyre::{ContextCompat, Result, ensure};
 use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
-    Dependences, Parallelism, Span, Step, dependences_of, process_transactions_with, recover_block,
+    BlockExecution, Parallelism, Span, Step, TxDependencies, recover_block, tx_dependencies,
 };
 use niwaki_primitives::{
     AccountChanges, Address, Block, BlockBody, RecoveredBlock, StateView, Transaction,
@@ -54,7 +54,7 @@ pub(super) fn measure(entry: Entry, repeat: usize, wake: u64) -> Result<Measured
             let block = recover_block(*block, hash)?;
             // Walking the tries of a witness is no node's work: the first run reads.
             let reading = Reading::new(&state);
-            process_transactions_with(Parallelism::of(1), &spec, (&block, None), &reading)?;
+            BlockExecution::new(&spec, &block, &reading).run_transactions()?;
             of_block(&spec, &block, &reading.into_warm(), (repeat, wake))
         }
         Recorded::Transactions {
@@ -88,13 +88,13 @@ fn of_block(
         view,
         list: &list,
     };
-    let dependences = dependences_of(spec, (block, &list), view)?;
+    let dependencies = tx_dependencies(spec, block, &list, view)?;
     let mut real = [Vec::new(), Vec::new(), Vec::new()];
     let [mut in_turn, mut ahead, mut listed] = [(); 3].map(|()| Samples::default());
     let [mut beside, mut beside_listed] = [(); 2].map(|()| Samples::default());
-    let noted = |threads, all_ahead| Parallelism {
-        all_ahead,
-        notes_spans: true,
+    let noted = |threads, speculate_all| Parallelism {
+        speculate_all,
+        record_spans: true,
         clock: Some(nanoseconds),
         ..Parallelism::of(threads)
     };
@@ -115,7 +115,7 @@ fn of_block(
     let real = real.map(|times| median(&times));
     let (_, _, gas) = scene.run(Parallelism::of(1), false)?;
     let samples = [&in_turn, &ahead, &listed];
-    let mut alone = load(&scene, &dependences, samples, real[0]);
+    let mut alone = load(&scene, &dependencies, samples, real[0]);
     alone.wake = wake;
     for (job, gas) in alone.jobs.iter_mut().zip(gas) {
         job.gas_used = gas;
@@ -142,8 +142,12 @@ impl Scene<'_> {
         forget_precompile_results();
         let start = Instant::now();
         let list = has_list.then_some(self.list);
-        let (receipts, shares, _) =
-            process_transactions_with(parallelism, self.spec, (self.block, list), self.view)?;
+        let execution = BlockExecution {
+            bal: list,
+            parallelism,
+            ..BlockExecution::new(self.spec, self.block, self.view)
+        };
+        let (receipts, _, stats) = execution.run_transactions()?;
         let took = start.elapsed().as_nanos() as f64;
         let used = receipts.last().map_or(0, |last| last.cumulative_gas_used);
         let gas_used = self.block.block.header.gas_used;
@@ -156,7 +160,7 @@ impl Scene<'_> {
             let total = receipt.cumulative_gas_used;
             total.saturating_sub(std::mem::replace(&mut before, total))
         });
-        Ok((took, shares.spans, gas.collect()))
+        Ok((took, stats.spans, gas.collect()))
     }
 }
 
@@ -189,18 +193,18 @@ fn whole(nanoseconds: f64) -> u64 {
 /// The block without its list, each transaction by itself.
 fn load(
     scene: &Scene<'_>,
-    dependences: &[Dependences],
+    dependencies: &[TxDependencies],
     [in_turn, ahead, listed]: [&Samples; 3],
     real: f64,
 ) -> Load {
-    let in_turn = |index| in_turn.median(index, Step::InTurn).unwrap_or_default();
+    let in_turn = |index| in_turn.median(index, Step::Sequential).unwrap_or_default();
     // Ahead of what it must wait for, a transaction may do something else: its time then is that of the
     // run upon the list, as much longer as those that hold take without it.
     let (mut ahead_sum, mut listed_sum) = (0.0, 0.0);
-    for (index, own) in dependences.iter().enumerate() {
+    for (index, own) in dependencies.iter().enumerate() {
         if own.after == Some(0) {
-            ahead_sum += ahead.median(index, Step::Ahead).unwrap_or_default();
-            listed_sum += listed.median(index, Step::Ahead).unwrap_or_default();
+            ahead_sum += ahead.median(index, Step::Speculate).unwrap_or_default();
+            listed_sum += listed.median(index, Step::Speculate).unwrap_or_default();
         }
     }
     let over_listed = match listed_sum > 0.0 {
@@ -209,25 +213,25 @@ fn load(
     };
     let mut numbers: HashMap<Address, usize> = HashMap::new();
     let transactions = &scene.block.block.body.transactions;
-    let jobs = transactions.iter().zip(dependences).enumerate();
+    let jobs = transactions.iter().zip(dependencies).enumerate();
     let jobs: Vec<Job> = jobs
         .map(|(index, (tx, own))| {
             let run = match own.after {
-                Some(0) => ahead.median(index, Step::Ahead),
+                Some(0) => ahead.median(index, Step::Speculate),
                 _ => listed
-                    .median(index, Step::Ahead)
+                    .median(index, Step::Speculate)
                     .map(|time| time * over_listed),
             };
             let fresh = in_turn(index);
-            let again = ahead.median(index, Step::Again);
+            let again = ahead.median(index, Step::Reexecute);
             let next = numbers.len();
             Job {
                 in_turn: whole(fresh),
                 ahead: whole(run.unwrap_or(fresh)),
-                adopt: whole(ahead.median(index, Step::Adopt).unwrap_or_default()),
+                adopt: whole(ahead.median(index, Step::Validate).unwrap_or_default()),
                 again: whole(again.unwrap_or(fresh)),
                 after: own.after,
-                upon: own.upon.clone(),
+                upon: own.writers.clone(),
                 to: tx.to().map(|to| *numbers.entry(to).or_insert(next)),
                 is_plain: tx.input().is_empty() && tx.to().is_some(),
                 gas_limit: tx.gas_limit(),
@@ -257,19 +261,19 @@ fn factor(load: &Load, beside: &Samples, step: Step, of: fn(&Job) -> u64) -> Opt
 }
 
 fn ahead_over_in_turn(alone: &Load, beside: &Samples) -> f64 {
-    factor(alone, beside, Step::Ahead, |job| job.in_turn).unwrap_or_default()
+    factor(alone, beside, Step::Speculate, |job| job.in_turn).unwrap_or_default()
 }
 
 /// Threads beside each other are slower than one by itself: values go from core to core, what counts is told
 /// to the others, and they share memory. Makes each kind of work so much slower as it was on two threads.
 fn as_slow_as(load: &mut Load, beside: &Samples) {
-    let ahead = factor(load, beside, Step::Ahead, |job| job.ahead);
+    let ahead = factor(load, beside, Step::Speculate, |job| job.ahead);
     // A block that nobody helped with runs as on one thread.
     let Some(ahead) = ahead else { return };
     let of = |step, time| factor(load, beside, step, time).unwrap_or(1.0);
-    let in_turn = of(Step::InTurn, |job| job.in_turn);
-    let adopt = of(Step::Adopt, |job| job.adopt);
-    let again = of(Step::Again, |job| job.again);
+    let in_turn = of(Step::Sequential, |job| job.in_turn);
+    let adopt = of(Step::Validate, |job| job.adopt);
+    let again = of(Step::Reexecute, |job| job.again);
     for job in &mut load.jobs {
         for (time, factor) in [
             (&mut job.ahead, ahead),
@@ -288,9 +292,9 @@ fn with_list(plain: &Load, listed: &Samples) -> Load {
     load.has_list = true;
     for (index, job) in load.jobs.iter_mut().enumerate() {
         let time = |step, other: u64| listed.median(index, step).map_or(other, whole);
-        job.ahead = time(Step::Ahead, job.ahead);
-        job.adopt = time(Step::Adopt, job.adopt);
-        job.again = time(Step::Again, job.again);
+        job.ahead = time(Step::Speculate, job.ahead);
+        job.adopt = time(Step::Validate, job.adopt);
+        job.again = time(Step::Reexecute, job.again);
     }
     load
 }

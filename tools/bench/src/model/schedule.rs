@@ -3,8 +3,9 @@
 //! In go what each transaction takes and waits for, out comes when the last one counts. It follows
 //! `parallel/run.rs` step by step, with its figures, and knows no transaction, no state and no clock.
 
-use niwaki_execution::figures::{
-    ALONE, HEAVY_GAS, LEAP, LEAST_REST, LEAST_WASTE, LOOK_GAS, PLAIN_GAS, WINDOW,
+use niwaki_execution::tuning::{
+    CLOCK_CHECK_GAS, HEAD_START, HEAVY_GAS, MIN_REMAINING_NS, MIN_SEQUENTIAL_NS, MIN_WASTE_GAS,
+    SPECULATION_WINDOW, TRANSFER_GAS,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -100,7 +101,7 @@ impl Load {
 }
 
 fn is_plain(job: &Job) -> bool {
-    job.gas_limit <= PLAIN_GAS || job.is_plain
+    job.gas_limit <= TRANSFER_GAS || job.is_plain
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -276,21 +277,22 @@ impl Simulation<'_> {
         if !holds {
             self.wasted_gas += job.gas_used;
             let gas = self.load.jobs.iter().map(|job| job.gas_used);
-            self.is_over |= self.wasted_gas > gas.sum::<u64>().max(LEAST_WASTE);
+            self.is_over |= self.wasted_gas > gas.sum::<u64>().max(MIN_WASTE_GAS);
         }
     }
 
     fn is_help_due(&mut self) -> bool {
-        if self.gas_used - self.gas_looked_at < LOOK_GAS {
+        if self.gas_used - self.gas_looked_at < CLOCK_CHECK_GAS {
             return false;
         }
         self.gas_looked_at = self.gas_used;
         let jobs = &self.load.jobs;
-        let plain = (jobs.len() - self.counted) as u64 * PLAIN_GAS;
+        let plain = (jobs.len() - self.counted) as u64 * TRANSFER_GAS;
         let gas = jobs.iter().map(|job| job.gas_used).sum::<u64>();
         let rest = gas.saturating_sub(self.gas_used + plain);
         let expected = u128::from(self.now) * u128::from(rest);
-        self.now >= ALONE && expected >= u128::from(LEAST_REST) * u128::from(self.gas_used)
+        self.now >= MIN_SEQUENTIAL_NS
+            && expected >= u128::from(MIN_REMAINING_NS) * u128::from(self.gas_used)
     }
 
     /// Gives idle threads something to do.
@@ -321,8 +323,8 @@ impl Simulation<'_> {
         if self.is_over {
             return None;
         }
-        let end = (self.counted + WINDOW).min(self.places.len());
-        let from = self.next.max(self.counted + LEAP);
+        let end = (self.counted + SPECULATION_WINDOW).min(self.places.len());
+        let from = self.next.max(self.counted + HEAD_START);
         let first = self.counted + 1;
         let index = self
             .first_worth_it(from..end)

@@ -14,10 +14,10 @@ pub(crate) struct Timeline {
 }
 
 const STEPS: [(Step, &str, &str); 5] = [
-    (Step::InTurn, "in turn", "#4c78a8"),
-    (Step::Ahead, "ahead", "#54a24b"),
-    (Step::Adopt, "adopt", "#eeca3b"),
-    (Step::Again, "again", "#e45756"),
+    (Step::Sequential, "in turn", "#4c78a8"),
+    (Step::Speculate, "ahead", "#54a24b"),
+    (Step::Validate, "adopt", "#eeca3b"),
+    (Step::Reexecute, "again", "#e45756"),
     (Step::Wait, "wait", "#d3d3d3"),
 ];
 
@@ -135,7 +135,7 @@ mod tests {
             began: began * 1_000,
             ended: (began + 10) * 1_000,
         };
-        let spans = vec![span(0, Step::Wait, 0), span(1, Step::Ahead, 10)];
+        let spans = vec![span(0, Step::Wait, 0), span(1, Step::Speculate, 10)];
         let timelines = [Timeline {
             name: "block".to_owned(),
             spans,

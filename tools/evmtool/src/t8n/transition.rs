@@ -5,7 +5,9 @@ use super::transactions::Signed;
 use super::{Failure, Rules};
 use niwaki_evm::Tracer;
 use niwaki_evm::tracers::{Eip3155, Eip3155End as End};
-use niwaki_execution::{ExecuteError, Executed, Executor, TransactionError, TransactionResult};
+use niwaki_execution::{
+    ExecuteError, ExecutedBlock, Executor, TransactionError, TransactionResult,
+};
 use niwaki_primitives::{
     Address, BlockBody, Fault, Fork, Header, Receipt, Transaction, TxEnvelope, Typed2718, U256,
     Withdrawal, Withdrawals,
@@ -41,7 +43,7 @@ pub(super) struct Ran {
     pub(super) taken: Vec<Taken>,
     /// Those that were not, by their places, and why.
     pub(super) rejected: Vec<(usize, String)>,
-    pub(super) executed: Executed,
+    pub(super) executed: ExecutedBlock,
     /// What no block could do, as Besu names it.
     pub(super) exception: Option<&'static str>,
 }

@@ -4,8 +4,7 @@ use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    ExecuteError, Executed, Executor, Meanwhile, Parallelism, apply_body_on, apply_body_with,
-    logs_bloom, receipt_blooms,
+    BlockExecution, ExecuteError, ExecutedBlock, Executor, Parallelism, logs_bloom, receipt_blooms,
 };
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
@@ -26,7 +25,7 @@ pub(crate) enum Way {
 
 /// The threads of those ways.
 const AHEAD: Parallelism = Parallelism {
-    all_ahead: true,
+    speculate_all: true,
     ..Parallelism::of(2)
 };
 
@@ -59,7 +58,7 @@ fn apply(
     case: &BlockCase,
     transactions: Vec<(TxEnvelope, Address)>,
     way: Way,
-) -> Result<Executed, ExecuteError> {
+) -> Result<ExecutedBlock, ExecuteError> {
     let (transactions, senders): (_, Vec<_>) = transactions.into_iter().unzip();
     let block = RecoveredBlock {
         block: Block {
@@ -82,22 +81,27 @@ fn apply(
             executor.apply_body(&spec, &block, post_state)
         }
         Way::Ahead => {
-            let (executed, _) = apply_body_on(AHEAD, &spec, &block, &case.state, post_state)?;
-            Ok(executed)
+            let execution = BlockExecution {
+                parallelism: AHEAD,
+                ..BlockExecution::new(&spec, &block, &case.state)
+            };
+            Ok(execution.run(post_state)?.0)
         }
         Way::Listed => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().world().record_access_list();
-            let in_turn = executor.apply_body(&spec, &block, post_state)?;
-            let block = (&block, in_turn.block_access_list.as_deref());
-            let meanwhile = Meanwhile::new(post_state);
-            let (executed, _) = apply_body_with(AHEAD, &spec, block, &case.state, meanwhile)?;
-            Ok(executed)
+            let sequential = executor.apply_body(&spec, &block, post_state)?;
+            let execution = BlockExecution {
+                bal: sequential.block_access_list.as_deref(),
+                parallelism: AHEAD,
+                ..BlockExecution::new(&spec, &block, &case.state)
+            };
+            Ok(execution.run(post_state)?.0)
         }
     }
 }
 
-fn done(case: &BlockCase, refused: Vec<usize>, executed: Executed) -> (Verdict, MemoryState) {
+fn done(case: &BlockCase, refused: Vec<usize>, executed: ExecutedBlock) -> (Verdict, MemoryState) {
     let mut state = case.state.clone();
     state.apply(&executed.diff);
     let list = executed.block_access_list.as_ref();

@@ -10,7 +10,7 @@ use crate::simulation::{self, BlockOverrides, Message, Run, SimulatedBlock};
 use crate::{Backend, RpcError};
 use niwaki_chain::Receipts;
 use niwaki_evm::Failure;
-use niwaki_execution::Executed;
+use niwaki_execution::ExecutedBlock;
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Encodable2718, Fork, Header, Log, Receipt, StateView,
     Transaction, TxEnvelope, Typed2718, Withdrawals, rlp,
@@ -186,7 +186,7 @@ impl Simulation<'_> {
     }
 }
 
-fn fill_roots(header: &mut Header, body: &BlockBody, executed: &Executed) {
+fn fill_roots(header: &mut Header, body: &BlockBody, executed: &ExecutedBlock) {
     header.transactions_root = ordered_root(&body.transactions, |tx, out| tx.encode_2718(out));
     header.withdrawals_root = body.withdrawals.as_ref().map(|list| {
         ordered_root(list, |withdrawal, out| {

@@ -81,7 +81,7 @@ fn calls_of_a_hot_contract_are_left_to_their_turn() {
     let outcome = simulate(&load, 16);
     assert!((100 * MS..=110 * MS).contains(&outcome.end), "{outcome:?}");
     // What was begun before the first was seen to fail: no more than the window holds.
-    assert!(outcome.repeated <= WINDOW / 2, "{outcome:?}");
+    assert!(outcome.repeated <= SPECULATION_WINDOW / 2, "{outcome:?}");
     assert!(outcome.kept > 80, "{outcome:?}");
 }
 

@@ -1,0 +1,242 @@
+//! The chain as the rest of the node holds it: its state, its head, and how blocks are executed.
+
+use crate::bad_blocks::BadBlocks;
+use crate::events::Listeners;
+use crate::forkchoice::SafeFinalized;
+use crate::log_index::LogIndexing;
+use crate::recent_blocks::RecentBlocks;
+use crate::threads::BlockThreads;
+use crate::tree::StoredHeader;
+use crate::tuning::Tuning;
+use niwaki_primitives::{Address, B256, Fault};
+use niwaki_rules::{ChainSpec, RuleChange};
+use niwaki_state::{CacheStats, ComputedRoot, WorldState};
+use niwaki_storage::{Database, Segment};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What a storage holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageFigures {
+    /// Batches on their way to the disk.
+    pub waiting_batches: usize,
+    /// Their bytes.
+    pub waiting_bytes: usize,
+    /// Bytes that snapshots keep in memory.
+    pub pinned_bytes: usize,
+    /// Bytes on the disk, by segment; a segment whose size can't be read is left out.
+    pub segments: Vec<(&'static str, u64)>,
+}
+
+/// A valid block that is stored and not the head. Making it the head does not compute its root again.
+pub(crate) struct SideBlock {
+    pub(crate) header: StoredHeader,
+    pub(crate) root: ComputedRoot,
+    /// The accounts that it changes.
+    pub(crate) changed: Arc<[Address]>,
+}
+
+/// The chain: blocks, state, head. One thread at a time writes; readers never wait for it.
+pub struct Chain {
+    pub(crate) spec: Arc<ChainSpec>,
+    pub(crate) world: WorldState,
+    pub(crate) genesis: B256,
+    pub(crate) head: Mutex<StoredHeader>,
+    writer: Mutex<()>,
+    /// The side block imported last.
+    side_block: Mutex<Option<SideBlock>>,
+    listeners: Listeners,
+    /// As the consensus client last said.
+    safe_finalized: Mutex<SafeFinalized>,
+    bad_blocks: Mutex<BadBlocks>,
+    recent_blocks: Mutex<RecentBlocks>,
+    log_indexing: LogIndexing,
+    /// Imports and fork choices in progress. Background work looks at it to make way, nothing else.
+    imports: AtomicUsize,
+    pub(crate) threads: BlockThreads,
+    pub(crate) tuning: Tuning,
+    /// What the given rules change about blocks that are stored, without breaking them.
+    rule_changes: Vec<RuleChange>,
+}
+
+/// While it lives, a block or a fork choice is being imported.
+pub(crate) struct ImportGuard<'a>(&'a AtomicUsize);
+
+impl Drop for ImportGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A monotonic clock: nanoseconds since the first call.
+pub fn nanoseconds() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Chain {
+    /// The chain of a state that has a genesis.
+    pub(crate) fn new(
+        spec: Arc<ChainSpec>,
+        world: WorldState,
+        genesis: B256,
+        head: StoredHeader,
+        safe_finalized: SafeFinalized,
+    ) -> Self {
+        Self {
+            spec,
+            world,
+            genesis,
+            head: Mutex::new(head),
+            writer: Mutex::new(()),
+            side_block: Mutex::new(None),
+            listeners: Listeners::default(),
+            safe_finalized: Mutex::new(safe_finalized),
+            bad_blocks: Mutex::default(),
+            recent_blocks: Mutex::default(),
+            log_indexing: LogIndexing::default(),
+            imports: AtomicUsize::new(0),
+            threads: BlockThreads::default(),
+            tuning: Tuning::default(),
+            rule_changes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_rule_changes(self, rule_changes: Vec<RuleChange>) -> Self {
+        Self {
+            rule_changes,
+            ..self
+        }
+    }
+
+    /// What the given rules change about blocks that are stored, without breaking them.
+    pub fn rule_changes(&self) -> &[RuleChange] {
+        &self.rule_changes
+    }
+
+    /// The rules of this chain.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// The hash of the genesis block.
+    pub fn genesis_hash(&self) -> B256 {
+        self.genesis
+    }
+
+    /// The head of the canonical chain.
+    pub fn head(&self) -> StoredHeader {
+        lock(&self.head).clone()
+    }
+
+    /// Returns when everything imported so far survives a power cut.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn sync(&self) -> Result<(), Fault> {
+        self.world.database().sync()
+    }
+
+    /// What the caches of the state hold, and their hits and misses.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.world.cache_stats()
+    }
+
+    /// What the storage holds, on the disk and on the way there.
+    pub fn storage_figures(&self) -> StorageFigures {
+        let database = self.database();
+        let sizes = Segment::ALL.into_iter().filter_map(|segment| {
+            let bytes = database.size_bytes(segment).ok()?;
+            Some((segment.name(), bytes))
+        });
+        StorageFigures {
+            waiting_batches: database.pending_batches(),
+            waiting_bytes: database.pending_bytes(),
+            pinned_bytes: database.pinned_bytes(),
+            segments: sizes.collect(),
+        }
+    }
+
+    pub(crate) fn world(&self) -> &WorldState {
+        &self.world
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.world.database()
+    }
+
+    /// The block with this hash, if it is the head or the side block imported last.
+    pub(crate) fn header_in_memory(&self, hash: &B256) -> Option<StoredHeader> {
+        let head = lock(&self.head);
+        if head.id.hash == *hash {
+            return Some(head.clone());
+        }
+        drop(head);
+        let side = self.side_block();
+        let header = &side.as_ref()?.header;
+        (header.id.hash == *hash).then(|| header.clone())
+    }
+
+    pub(crate) fn replace_head(&self, head: StoredHeader) {
+        *lock(&self.head) = head;
+    }
+
+    pub(crate) fn side_block(&self) -> MutexGuard<'_, Option<SideBlock>> {
+        lock(&self.side_block)
+    }
+
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    pub(crate) fn safe_finalized(&self) -> MutexGuard<'_, SafeFinalized> {
+        lock(&self.safe_finalized)
+    }
+
+    pub(crate) fn log_indexing(&self) -> &LogIndexing {
+        &self.log_indexing
+    }
+
+    pub(crate) fn recent_blocks(&self) -> MutexGuard<'_, RecentBlocks> {
+        lock(&self.recent_blocks)
+    }
+
+    pub(crate) fn bad_blocks(&self) -> MutexGuard<'_, BadBlocks> {
+        lock(&self.bad_blocks)
+    }
+
+    /// Held by the thread that writes.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, ()> {
+        lock(&self.writer)
+    }
+
+    /// Marks an import or a fork choice as in progress until the guard is dropped.
+    pub(crate) fn begin_import(&self) -> ImportGuard<'_> {
+        self.imports.fetch_add(1, Ordering::Relaxed);
+        ImportGuard(&self.imports)
+    }
+
+    /// Whether an import or a fork choice is in progress.
+    pub(crate) fn is_importing(&self) -> bool {
+        self.imports.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain")
+            .field("genesis", &self.genesis)
+            .field("head", &self.head().id)
+            .finish_non_exhaustive()
+    }
+}
