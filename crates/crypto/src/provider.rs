@@ -69,7 +69,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
         };
         #[cfg(target_arch = "x86_64")]
         if is_fast(SECP256K1) {
-            // Now, not in the first block.
+            // At start, not in the first block.
             crate::recovery::width();
         }
         if is_fast(P256) {
@@ -87,7 +87,7 @@ pub fn install(preference: Preference) -> Result<&'static [Backend], InstallErro
     }))
 }
 
-/// What is in force; decides as [`install`] with [`Preference::Auto`] if nothing did yet.
+/// The installed backends; installs [`Preference::Auto`] if [`install`] was not called yet.
 ///
 /// # Panics
 /// If even the pure implementations fail their self-test.
@@ -126,11 +126,11 @@ pub(crate) const MODEXP: &str = "modexp";
 pub(crate) const SHA256: &str = "sha256";
 
 thread_local! {
-    /// What this thread asks for at the moment; what is in force if that is automatic.
+    /// What this thread prefers at the moment; with `Auto`, what is installed.
     static PREFERENCE: Cell<Preference> = const { Cell::new(Preference::Auto) };
 }
 
-/// Does `work` with the fast library of each primitive or with the plain one, on this thread and whatever is in force.
+/// Runs `work` on this thread with the fast library of each primitive, or with the plain one, whatever is installed.
 pub(crate) fn with_preference<T>(library: Preference, work: impl FnOnce() -> T) -> T {
     struct Restored(Preference);
     impl Drop for Restored {
@@ -143,8 +143,8 @@ pub(crate) fn with_preference<T>(library: Preference, work: impl FnOnce() -> T) 
     work()
 }
 
-/// Whether the fast library is to be used where the choice that is in force says `chosen`.
-fn takes_fast(chosen: bool) -> bool {
+/// Whether to use the fast library of a primitive for which the installed choice is `chosen`.
+fn uses_fast(chosen: bool) -> bool {
     match PREFERENCE.get() {
         Preference::Auto => chosen,
         Preference::Native => true,
@@ -161,7 +161,7 @@ pub(crate) fn libraries(primitive: &str) -> [&'static str; 2] {
     [fast.name(), plain.name()]
 }
 
-/// The primitives of one choice; those without a second library here are the same in every choice.
+/// The installed choice of each primitive that has two libraries; the others have no choice.
 #[derive(Debug)]
 pub(crate) struct Provider {
     native_recovery: bool,
@@ -185,7 +185,7 @@ impl Provider {
     }
 }
 
-/// What the library of precompiles does by itself: with the feature `native`, blst.
+/// The defaults of the precompile library: with the feature `native`, blst.
 #[derive(Debug)]
 pub(crate) struct Stock;
 
@@ -198,7 +198,7 @@ impl Crypto for Provider {
         y_parity: u8,
         hash: &[u8; 32],
     ) -> Result<[u8; 32], PrecompileHalt> {
-        let recovered = if takes_fast(self.native_recovery) {
+        let recovered = if uses_fast(self.native_recovery) {
             native_ecrecover(signature, y_parity, hash)
         } else {
             pure_ecrecover(signature, y_parity, hash)
@@ -213,7 +213,7 @@ impl Crypto for Provider {
         commitment: &[u8; 48],
         proof: &[u8; 48],
     ) -> Result<(), PrecompileHalt> {
-        let verify = if takes_fast(self.native_kzg) {
+        let verify = if uses_fast(self.native_kzg) {
             native_kzg
         } else {
             pure_kzg
@@ -227,7 +227,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_g1_add(&self, a: &[u8], b: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
-        if takes_fast(self.own_bn254) {
+        if uses_fast(self.own_bn254) {
             bn254::g1_add(a, b)
         } else {
             Stock.bn254_g1_add(a, b)
@@ -235,7 +235,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_g1_mul(&self, point: &[u8], scalar: &[u8]) -> Result<[u8; 64], PrecompileHalt> {
-        if takes_fast(self.own_bn254) {
+        if uses_fast(self.own_bn254) {
             bn254::g1_mul(point, scalar)
         } else {
             Stock.bn254_g1_mul(point, scalar)
@@ -243,7 +243,7 @@ impl Crypto for Provider {
     }
 
     fn bn254_pairing_check(&self, pairs: &[(&[u8], &[u8])]) -> Result<bool, PrecompileHalt> {
-        if takes_fast(self.own_bn254) {
+        if uses_fast(self.own_bn254) {
             bn254::pairing_check(pairs)
         } else {
             Stock.bn254_pairing_check(pairs)
@@ -256,7 +256,7 @@ impl Crypto for Provider {
         exponent: &[u8],
         modulus: &[u8],
     ) -> Result<Vec<u8>, PrecompileHalt> {
-        if takes_fast(self.own_modexp) {
+        if uses_fast(self.own_modexp) {
             Ok(modexp(base, exponent, modulus))
         } else {
             Stock.modexp(base, exponent, modulus)
@@ -269,7 +269,7 @@ impl Crypto for Provider {
         signature: &[u8; 64],
         key: &[u8; 64],
     ) -> bool {
-        if takes_fast(self.own_p256) {
+        if uses_fast(self.own_p256) {
             p256::is_signed(hash, signature, key)
         } else {
             Stock.secp256r1_verify_signature(hash, signature, key)
@@ -277,7 +277,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_g1_add(&self, a: G1Point, b: G1Point) -> Result<[u8; 96], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_g1_add(a, b)
         } else {
             bls_pure::g1_add(a, b)
@@ -288,7 +288,7 @@ impl Crypto for Provider {
         &self,
         pairs: &mut dyn Iterator<Item = Result<G1PointScalar, PrecompileHalt>>,
     ) -> Result<[u8; 96], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_g1_msm(pairs)
         } else {
             bls_pure::g1_msm(pairs)
@@ -296,7 +296,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_g2_add(&self, a: G2Point, b: G2Point) -> Result<[u8; 192], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_g2_add(a, b)
         } else {
             bls_pure::g2_add(a, b)
@@ -307,7 +307,7 @@ impl Crypto for Provider {
         &self,
         pairs: &mut dyn Iterator<Item = Result<G2PointScalar, PrecompileHalt>>,
     ) -> Result<[u8; 192], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_g2_msm(pairs)
         } else {
             bls_pure::g2_msm(pairs)
@@ -318,7 +318,7 @@ impl Crypto for Provider {
         &self,
         pairs: &[(G1Point, G2Point)],
     ) -> Result<bool, PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_pairing_check(pairs)
         } else {
             bls_pure::pairing_check(pairs)
@@ -326,7 +326,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_fp_to_g1(&self, fp: &[u8; 48]) -> Result<[u8; 96], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_fp_to_g1(fp)
         } else {
             bls_pure::fp_to_g1(fp)
@@ -334,7 +334,7 @@ impl Crypto for Provider {
     }
 
     fn bls12_381_fp2_to_g2(&self, fp2: ([u8; 48], [u8; 48])) -> Result<[u8; 192], PrecompileHalt> {
-        if takes_fast(self.native_bls) {
+        if uses_fast(self.native_bls) {
             Stock.bls12_381_fp2_to_g2(fp2)
         } else {
             bls_pure::fp2_to_g2(&fp2)
@@ -368,7 +368,7 @@ fn native_ecrecover(signature: &[u8; 64], y_parity: u8, hash: &[u8; 32]) -> Opti
     pure_ecrecover(signature, y_parity, hash)
 }
 
-/// Verifying one opening takes a pairing and one point of the trusted setup, so none is loaded.
+/// Verifying one opening takes a pairing and one point of the trusted setup, so the setup is not loaded.
 #[cfg(feature = "native")]
 use kzg_point_evaluation::blst::verify_kzg_proof as native_kzg;
 
@@ -379,8 +379,7 @@ pub(crate) use kzg_point_evaluation::arkworks::verify_kzg_proof as pure_kzg;
 
 const NATIVE: bool = cfg!(feature = "native");
 
-/// Each primitive with its fast and its plain library, which is pure Rust; where they are the same, there is but
-/// one.
+/// Each primitive with its fast and its plain library, which is pure Rust; where they are the same, there is only one.
 const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
     (
         SECP256K1,
@@ -404,7 +403,7 @@ const LIBRARIES: [(&str, [Library; 2], SelfTest); 8] = [
     ("keccak256", [Rust("keccak-asm"); 2], self_test::keccak256),
 ];
 
-/// A library by its name and by what it is written in.
+/// A library: the language it is written in, and its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Library {
     C(&'static str),

@@ -10,7 +10,7 @@ use std::ops::{Add, Mul, Sub};
 type Limbs = [u64; 4];
 
 const ORDER: Limbs = ark_bn254::FqConfig::MODULUS.0;
-/// What times the order is -1 modulo `2^64`.
+/// `-1 / order` modulo `2^64`.
 const INVERSE: u64 = <ark_bn254::FqConfig as MontConfig<4>>::INV;
 const TWICE: Limbs = doubled(ORDER);
 /// One.

@@ -24,7 +24,7 @@ const G2: U256 = 0x2d91d232ec7e0b3d7_U256;
 const WIDTH: usize = 5;
 /// The odd multiples 1, 3 and so on to 15.
 const MULTIPLES: usize = 1 << (WIDTH - 2);
-/// Of numbers of 127 bits, with a carry.
+/// Digits of a number of 127 bits, with a carry.
 const DIGITS: usize = 128;
 
 /// Jacobian coordinates of a point that is not at infinity, where `z` is not zero.
@@ -110,8 +110,8 @@ impl Point {
     }
 }
 
-/// Two numbers by sign and size, the second to be taken times LAMBDA. The quotients by which the basis is taken away
-/// are rounded down, and any would do but for the size.
+/// Two numbers by sign and size with `first + LAMBDA * second = scalar`. The quotients by which the basis vectors are
+/// subtracted are rounded down; other quotients would be correct too, but give larger numbers.
 fn halves(scalar: U256) -> ((bool, u128), (bool, u128)) {
     let quotient = |factor: U256| -> U256 {
         let product = scalar.widening_mul::<256, 4, 512, 8>(factor);
@@ -134,7 +134,7 @@ fn signed(number: U256) -> (bool, u128) {
     (is_negative, size.to::<u128>())
 }
 
-/// Digits that are zero or odd and between -15 and 15, at least four zeros after each other one.
+/// Digits that are zero or odd and between -15 and 15, with at least four zeros after each nonzero one.
 fn digits(is_negative: bool, mut size: u128) -> [i8; DIGITS] {
     let mut digits = [0; DIGITS];
     for place in &mut digits {

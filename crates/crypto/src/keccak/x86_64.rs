@@ -31,10 +31,10 @@ const ROUND_CONSTANTS: [u64; ROUNDS] = [
     0x8000_0000_8000_8008,
 ];
 
-/// A message that a lane is in the middle of.
+/// The message that a lane is hashing.
 #[derive(Clone, Copy)]
 struct Lane<'a> {
-    /// What is not yet absorbed: its last block is what is shorter than one.
+    /// The bytes that are not absorbed yet; the last block is shorter than a whole one.
     rest: &'a [u8],
     /// Where its hash goes.
     index: usize,
@@ -71,7 +71,7 @@ impl<'a> Lane<'a> {
 /// Words of a block.
 const WORDS: usize = RATE_BYTES / 8;
 
-/// What the last byte of the last block is changed by; the first after the message is a 1.
+/// Padding: xored into the last byte of the last block; the byte after the message is a 1.
 const LAST: u8 = 0x80;
 
 /// One module for each width. `$rol` is a rotation by a constant, `$xor3` the sum of three,
@@ -90,7 +90,7 @@ macro_rules! width {
 
             const LANES: usize = $lanes;
 
-            /// Hashes every message into its place.
+            /// Hashes every message into `hashes`, in order.
             #[target_feature(enable = $feature)]
             pub(in crate::keccak) fn hash(messages: &[&[u8]], hashes: &mut [B256]) {
                 let mut waiting = messages.iter().enumerate();
@@ -224,7 +224,7 @@ width!(
 
 use std::arch::x86_64::{__m256i, __m512i};
 
-/// Word for word a vector of those of each lane's next block.
+/// For each word of a block, the vector of that word of each lane's next block.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn words4(lanes: &[Lane<'_>; 4]) -> [__m256i; WORDS] {
@@ -257,14 +257,14 @@ fn words4(lanes: &[Lane<'_>; 4]) -> [__m256i; WORDS] {
     words
 }
 
-/// So many bytes of a block, from the word at `at` on.
+/// `BYTES` bytes of a block, from the word at `at` on.
 #[inline(always)]
 fn bytes<const BYTES: usize>(block: &[u8; RATE_BYTES], at: usize) -> &[u8; BYTES] {
     let bytes = block[8 * at..].first_chunk();
     bytes.expect("that is within a block")
 }
 
-/// Word for word a vector of those of each lane's next block.
+/// For each word of a block, the vector of that word of each lane's next block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn words8(lanes: &[Lane<'_>; 8]) -> [__m512i; WORDS] {

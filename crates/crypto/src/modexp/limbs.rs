@@ -1,6 +1,6 @@
 //! Numbers as limbs of 64 bits, the least first.
 
-/// Without zeros at the top.
+/// The limbs of big-endian bytes, without zeros at the top.
 pub(super) fn of_bytes(bytes: &[u8]) -> Vec<u64> {
     let mut limbs: Vec<u64> = bytes.rchunks(8).map(limb).collect();
     trim(&mut limbs);
@@ -13,7 +13,7 @@ fn limb(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(all)
 }
 
-/// In `length` bytes, which are enough.
+/// The big-endian bytes of `limbs`, `length` of them, which must be enough.
 pub(super) fn bytes(limbs: &[u64], length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     for (bytes, limb) in bytes.rchunks_mut(8).zip(limbs) {
@@ -28,7 +28,7 @@ fn trim(limbs: &mut Vec<u64>) {
     }
 }
 
-/// Of a number over zero.
+/// The trailing zero bits of a number that is not zero.
 pub(super) fn trailing_zeros(limbs: &[u64]) -> usize {
     let zeros = limbs.iter().take_while(|limb| **limb == 0).count();
     64 * zeros
@@ -37,7 +37,7 @@ pub(super) fn trailing_zeros(limbs: &[u64]) -> usize {
             .map_or(0, |limb| limb.trailing_zeros() as usize)
 }
 
-/// Without zeros at the top.
+/// `limbs >> bits`, without zeros at the top.
 pub(super) fn shifted_right(limbs: &[u64], bits: usize) -> Vec<u64> {
     let (whole, part) = (&limbs[bits / 64..], bits % 64);
     let above = whole.iter().skip(1).chain(&[0]);
@@ -50,7 +50,7 @@ pub(super) fn shifted_right(limbs: &[u64], bits: usize) -> Vec<u64> {
     limbs
 }
 
-/// `a -= b` for as many limbs as `a` has, the borrow lost.
+/// `a -= b` in the limbs of `a`; the last borrow is dropped.
 pub(super) fn subtract(a: &mut [u64], b: &[u64]) {
     let mut borrow = false;
     for (a, b) in a.iter_mut().zip(b) {
@@ -58,7 +58,7 @@ pub(super) fn subtract(a: &mut [u64], b: &[u64]) {
     }
 }
 
-/// `sum += a * b`, the limb above returned; `sum` has as many limbs as `a`.
+/// `sum += a * b`, returns the limb above; `sum` has as many limbs as `a`.
 #[inline]
 pub(super) fn add_multiple(sum: &mut [u64], a: &[u64], b: u64) -> u64 {
     let mut carry = 0;
@@ -68,8 +68,8 @@ pub(super) fn add_multiple(sum: &mut [u64], a: &[u64], b: u64) -> u64 {
     carry
 }
 
-/// `sum += a * (b[0] + b[1] * 2^64)`, the two limbs above returned; `sum` has as many limbs as `a`. Two rows at
-/// once are two chains of carries that don't wait for each other.
+/// `sum += a * (b[0] + b[1] * 2^64)`, returns the two limbs above; `sum` has as many limbs as `a`. Two rows at
+/// once are two independent chains of carries.
 #[inline]
 pub(super) fn add_multiple_2(sum: &mut [u64], a: &[u64], b: [u64; 2]) -> [u64; 2] {
     let (mut low, mut high, mut before) = (0, 0, 0_u64);
@@ -83,7 +83,7 @@ pub(super) fn add_multiple_2(sum: &mut [u64], a: &[u64], b: [u64; 2]) -> [u64; 2
     [low, high]
 }
 
-/// Adds `carries` at the bottom of `sum`; what goes beyond its top is lost.
+/// Adds `carries` at the bottom of `sum`; a carry beyond its top is dropped.
 #[inline]
 pub(super) fn add_at(sum: &mut [u64], carries: [u64; 2]) {
     let [low, high] = carries;
@@ -99,7 +99,7 @@ pub(super) fn add_at(sum: &mut [u64], carries: [u64; 2]) {
     }
 }
 
-/// `sum += a * b`; what goes beyond the top of `sum` is lost.
+/// `sum += a * b`; limbs beyond the top of `sum` are dropped.
 pub(super) fn add_product(sum: &mut [u64], a: &[u64], b: &[u64]) {
     for (at, pair) in b.chunks(2).enumerate() {
         let Some(sum) = sum.get_mut(2 * at..) else {
@@ -180,7 +180,7 @@ pub(super) fn remainder(number: &[u64], shift: usize, modulus: &[u64]) -> Vec<u6
     rest
 }
 
-/// In `length` limbs.
+/// `limbs << bits` in `length` limbs.
 fn shifted_left(limbs: &[u64], bits: usize, length: usize) -> Vec<u64> {
     let (whole, part) = (bits / 64, bits % 64);
     let mut shifted = vec![0; length];
@@ -218,7 +218,7 @@ fn high(number: u128) -> u64 {
     low(number >> 64)
 }
 
-/// Leaves the remainder in the low limbs of `rest`. The divisor's top bit is set, and it has two limbs or more.
+/// Leaves the remainder of `rest` in its low limbs. The divisor's top bit is set, and it has two limbs or more.
 ///
 /// Knuth's algorithm D; quotients by the reciprocal of the two top limbs as in Moeller and Granlund, "Improved
 /// division by invariant integers".
@@ -226,7 +226,7 @@ fn divide(rest: &mut [u64], divisor: &[u64]) {
     let length = divisor.len();
     let top = [divisor[length - 2], divisor[length - 1]];
     let reciprocal = reciprocal(top);
-    // As the top limb of `rest` holds but bits shifted out of the one below, the first quotient may be one.
+    // The top limb of `rest` has only bits shifted out of the one below, so the first quotient is at most one.
     if !rest[rest.len() - length..]
         .iter()
         .rev()
@@ -252,7 +252,7 @@ fn divide(rest: &mut [u64], divisor: &[u64]) {
     }
 }
 
-/// `a -= b * factor`, the borrow returned.
+/// `a -= b * factor`; returns the borrow.
 fn subtract_multiple(a: &mut [u64], b: &[u64], factor: u64) -> u64 {
     let mut borrow = 0;
     for (a, b) in a.iter_mut().zip(b) {

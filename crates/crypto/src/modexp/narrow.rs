@@ -3,10 +3,10 @@
 use super::limbs::remainder;
 use super::{Ring, reduce_once};
 
-/// Montgomery's form: a number times `2^(64 * N)`.
+/// An odd modulus of `N` limbs; numbers are in Montgomery form, times `2^(64 * N)`.
 struct Odd<const N: usize> {
     modulus: [u64; N],
-    /// What times the modulus is -1 modulo `2^64`.
+    /// `-1 / modulus` modulo `2^64`.
     inverse: u64,
 }
 
@@ -30,9 +30,9 @@ fn array<const N: usize>(limbs: &[u64]) -> [u64; N] {
     std::array::from_fn(|at| limbs[at])
 }
 
-/// What times the odd `limb` is -1 modulo `2^64`.
+/// `-1 / limb` modulo `2^64`, of an odd limb.
 pub(super) fn negative_inverse(limb: u64) -> u64 {
-    // Right modulo 2^5; each step doubles the bits.
+    // Correct modulo 2^5; each step doubles the bits.
     let mut inverse = limb.wrapping_mul(3) ^ 2;
     for _ in 0..4 {
         inverse = inverse.wrapping_mul(2_u64.wrapping_sub(limb.wrapping_mul(inverse)));

@@ -1,11 +1,12 @@
-//! Fermat's way to an inverse, the power by two less than a prime, for the primes that contracts use: nearly all
-//! calls on mainnet, as verifiers of proofs make them. An inverse takes a sixth of the time of the power.
+//! Inverses that are written as powers: the power by two less than a prime is the inverse (Fermat). Nearly all calls on
+//! mainnet are of this kind, from verifiers of proofs, modulo a few primes. An inverse takes a sixth of the time of
+//! the power.
 
 use super::limbs::remainder;
 use alloy_primitives::{U256, uint};
 
 uint! {
-/// Of these it is known that they are prime, which the answer rests on.
+/// Moduli that are known to be prime, on which the result depends.
 const PRIMES: [U256; 8] = [
     // bn254: scalars, coordinates.
     0x30644e72e131a029b85045b68181585d2833e84879b9709143e1f593f0000001_U256,

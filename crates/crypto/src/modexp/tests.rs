@@ -67,7 +67,7 @@ proptest! {
         agrees(&base, &exponent, &modulus);
     }
 
-    /// Which of the two is asked depends on the processor.
+    /// Which of the two is used depends on the CPU.
     #[test]
     fn limbs_and_digits_give_the_same(base in number(1_100), exponent in number(20), modulus in number(1_024)) {
         let modulus = limbs::of_bytes(&modulus);
@@ -136,7 +136,7 @@ fn a_modulus_of_every_length_gives_the_right_power() {
         agrees(&base, &[7, 1], &modulus);
         modulus[0] = 1;
         agrees(&base, &[7, 1], &modulus);
-        // The greatest factors that there are.
+        // The largest possible factors.
         agrees(&vec![0xff; modulus.len()], &[3], &vec![0xff; modulus.len()]);
         let mut below = vec![0xff; modulus.len()];
         *below.last_mut().unwrap() = 0xfe;

@@ -1,4 +1,4 @@
-//! Modulo a power of two.
+//! Arithmetic modulo a power of two.
 
 use super::limbs::{add_product, subtract};
 use std::cell::RefCell;
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 /// Numbers modulo `2^bits`.
 pub(super) struct Ring {
     bits: usize,
-    /// Room for a product.
+    /// Scratch space for a product.
     spare: RefCell<Vec<u64>>,
 }
 
@@ -67,11 +67,11 @@ impl Ring {
         self.cut(a);
     }
 
-    /// Of an odd number.
+    /// The inverse of an odd number.
     pub(super) fn inverse(&self, odd: &[u64]) -> Vec<u64> {
         let mut inverse = vec![super::narrow::negative_inverse(odd[0]).wrapping_neg()];
         let mut right = 64;
-        // `x * (2 - odd * x)` is right in twice the bits in which `x` is.
+        // `x * (2 - odd * x)` is correct in twice as many bits as `x`.
         while right < self.bits {
             right = (2 * right).min(self.bits);
             let ring = Self::new(right);

@@ -5,10 +5,10 @@ use super::narrow::negative_inverse;
 use super::{Ring, reduce_once};
 use std::cell::RefCell;
 
-/// Montgomery's form: a number times `2^64` to the modulus' number of limbs.
+/// An odd modulus of any length; numbers are in Montgomery form, times `2^64` to the modulus' number of limbs.
 struct Odd<'a> {
     modulus: &'a [u64],
-    /// What times the modulus is -1 modulo `2^64`.
+    /// `-1 / modulus` modulo `2^64`.
     inverse: u64,
     /// A product before it is reduced.
     product: RefCell<Vec<u64>>,
@@ -32,7 +32,7 @@ pub(super) fn power(base: &[u64], exponent: &[u8], modulus: &[u64]) -> Vec<u64> 
 }
 
 impl Odd<'_> {
-    /// `into = product / 2^(64 * length)`, the product clobbered.
+    /// `into = product / 2^(64 * length)`; `product` is overwritten.
     fn reduce(&self, into: &mut [u64], product: &mut [u64]) {
         let length = self.modulus.len();
         let modulus = self.modulus;

@@ -15,12 +15,12 @@ struct Vector([u64; 8]);
 /// Numbers of `K` vectors below twice the modulus, times `2^(52 * digits)`, which is at least four times the modulus.
 struct Odd<const K: usize> {
     modulus: [Vector; K],
-    /// What times the modulus is -1 modulo `2^52`.
+    /// `-1 / modulus` modulo `2^52`.
     inverse: u64,
     digits: usize,
 }
 
-/// As [`super::modulo_odd`]; nothing if the processor or the length are others.
+/// As [`super::modulo_odd`]; `None` if the CPU has no IFMA or the modulus is too long.
 pub(super) fn power(base: &[u64], exponent: &[u8], modulus: &[u64]) -> Option<Vec<u64>> {
     if !std::arch::is_x86_feature_detected!("avx512f")
         || !std::arch::is_x86_feature_detected!("avx512ifma")

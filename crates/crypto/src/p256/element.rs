@@ -20,7 +20,7 @@ const SQUARE: Limbs =
 const ONE: Limbs =
     uint!(0x00000000fffffffeffffffffffffffffffffffff000000000000000000000001_U256).into_limbs();
 
-/// Below the order.
+/// A field element, below the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element(Limbs);
 
@@ -28,7 +28,7 @@ impl Element {
     pub(super) const ZERO: Self = Self([0; 4]);
     pub(super) const ONE: Self = Self(ONE);
 
-    /// Of a number below the order.
+    /// The element of a number below the order.
     pub(super) fn of(number: U256) -> Self {
         Self(number.into_limbs()) * Self(SQUARE)
     }
@@ -51,7 +51,7 @@ impl Element {
         Self::ZERO - self
     }
 
-    /// Of zero it is zero.
+    /// The inverse; zero for zero.
     pub(super) fn inverse(self) -> Self {
         Self::of(self.number().inv_mod(FIELD).unwrap_or_default())
     }
@@ -60,7 +60,7 @@ impl Element {
     #[inline(always)]
     pub(super) fn square(self) -> Self {
         let [a, b, c, d] = self.0;
-        // What comes twice, from limb 1 on.
+        // The products that occur twice, from limb 1 on.
         let (s1, carry) = a.carrying_mul(b, 0);
         let (s2, carry) = a.carrying_mul(c, carry);
         let (s3, s4) = a.carrying_mul(d, carry);
@@ -118,10 +118,11 @@ impl Mul for Element {
     }
 }
 
-/// The lowest limb made zero by a multiple of the order and left out: three limbs, and what belongs into the fourth.
+/// One step of a reduction: adds a multiple of the order that makes the lowest limb zero and drops that limb. Returns
+/// three limbs and what is added to the fourth.
 #[inline(always)]
 fn step([t0, t1, t2, t3]: Limbs) -> ([u64; 3], u64) {
-    // Of `t0 * (2^96 - 1)` the -1 takes the limb away.
+    // The -1 in `t0 * (2^96 - 1)` cancels the limb.
     let (t1, carry) = t1.carrying_add(t0 << 32, false);
     let (t2, carry) = t2.carrying_add(t0 >> 32, carry);
     let (t3, high) = t0.carrying_mul_add(ORDER[3], t3, u64::from(carry));

@@ -18,7 +18,7 @@ pub(super) struct Point {
 /// Bits of a signed digit of the number that the key is multiplied by, and of that of the generator.
 const WIDTH: usize = 5;
 const LONG_WIDTH: usize = 10;
-/// Numbers of 256 bits, and a carry.
+/// Digits of a number of 256 bits, with a carry.
 const DIGITS: usize = 257;
 
 const GENERATOR: [U256; 2] = [
@@ -30,7 +30,7 @@ const GENERATOR: [U256; 2] = [
 static GENERATORS: LazyLock<Vec<Affine>> =
     LazyLock::new(|| odd_multiples(GENERATOR.map(Element::of), 1 << (LONG_WIDTH - 2)));
 
-/// Makes the multiples of the generator, so that no call has to.
+/// Computes the multiples of the generator, so that no call has to.
 pub(super) fn prepare() {
     LazyLock::force(&GENERATORS);
 }
@@ -98,7 +98,7 @@ impl Point {
     }
 }
 
-/// Digits that are zero or odd and of `width` bits with their sign, as many zeros less one after each other one.
+/// Digits that are zero or odd and of `width` bits with their sign, with `width - 1` zeros after each nonzero one.
 fn digits(number: U256, width: usize) -> [i16; DIGITS] {
     let limbs = number.as_limbs();
     let bits = |at: usize, count: usize| {

@@ -21,7 +21,7 @@ fn point(a: U256, b: U256, key: [U256; 2]) -> [U256; 2] {
     [x.number(), U256::ZERO]
 }
 
-/// The key of `secret`, by small steps upon the curve.
+/// The public key of `secret`, by double-and-add.
 fn key_of(secret: U256) -> [U256; 2] {
     let mut key: Option<[U256; 2]> = None;
     for bit in (0..secret.bit_len()).rev() {
@@ -160,8 +160,8 @@ fn root(square: U256) -> Option<U256> {
     (root.mul_mod(root, FIELD) == square).then_some(root)
 }
 
-/// A key and a signature for which the sum is any point that is wanted: with a key of known secret,
-/// `u1 + u2 * secret = 0` gives infinity, `u1 = u2 * secret` a doubling at the end.
+/// A key and a signature whose sum is any given point: with a known secret, `u1 + u2 * secret = 0` gives infinity,
+/// `u1 = u2 * secret` a doubling at the end.
 #[test]
 fn sums_at_infinity_are_refused_and_equal_terms_are_doubled() {
     for seed in 0..200 {

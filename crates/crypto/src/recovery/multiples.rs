@@ -6,7 +6,7 @@ use k256::elliptic_curve::BatchNormalize;
 use k256::elliptic_curve::sec1::ToEncodedPoint;
 use k256::{AffinePoint, ProjectivePoint, Scalar};
 
-/// Bits of a limb where there are so many; the last has four less.
+/// Bits of a limb when an element has this many; the last limb has four less.
 const fn bits(limbs: usize) -> usize {
     260 / limbs
 }
@@ -20,7 +20,7 @@ pub(super) const BETA: U256 =
 pub(super) const DIGIT: usize = 5;
 pub(super) const LONG_DIGIT: usize = 2 * DIGIT;
 pub(super) const DIGITS: usize = HALF_BITS / DIGIT;
-/// As many odd multiples.
+/// Odd multiples in a table.
 pub(super) const MULTIPLES: usize = 1 << (DIGIT - 1);
 const LONG_MULTIPLES: usize = 1 << (LONG_DIGIT - 1);
 
@@ -37,7 +37,7 @@ pub(super) fn limbs<const LIMBS: usize>(number: &U256) -> [u64; LIMBS] {
 /// 2^256 modulo the prime.
 const ABOVE: u64 = 0x1_0000_03d1;
 
-/// The number below the prime that limbs of less than 2^6 times what their bits hold stand for.
+/// The number below the prime that limbs represent, each less than 2^6 times the range of its bits.
 pub(super) fn number<const LIMBS: usize>(limbs: &[u64; LIMBS]) -> U256 {
     let bits = bits(LIMBS);
     let mask = (1 << bits) - 1;
@@ -48,7 +48,7 @@ pub(super) fn number<const LIMBS: usize>(limbs: &[u64; LIMBS]) -> U256 {
             t[i] &= mask;
         }
     };
-    // As many bits as each has, then below 2^256.
+    // Carries first, then a reduction below 2^256.
     for _ in 0..2 {
         carry(&mut t);
         let over = t[LIMBS - 1] >> (bits - 4);

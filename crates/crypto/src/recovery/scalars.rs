@@ -53,7 +53,7 @@ impl Half {
     }
 }
 
-/// So many bits, at most 16, of `number` from the one at `start` on.
+/// `bits` bits of `number`, at most 16, from bit `start` on.
 fn low_bits(number: &U256, start: usize, bits: usize) -> usize {
     let limbs = number.as_limbs();
     let (limb, shift) = (start / 64, start % 64);
@@ -89,7 +89,7 @@ pub(super) fn split(factor: U256) -> [Half; 2] {
         .wrapping_sub(c1.wrapping_mul(A1))
         .wrapping_sub(c2.wrapping_mul(A2));
     let mut second = c1.wrapping_mul(B1).wrapping_sub(c2.wrapping_mul(A1));
-    // Whatever is even becomes odd by one of the vectors, towards zero where that is told apart.
+    // An even half becomes odd by adding or subtracting one of the vectors, towards zero where that matters.
     if !first.bit(0) {
         (first, second) = match first.bit(255) {
             true => (first.wrapping_add(A1), second.wrapping_sub(B1)),
@@ -116,9 +116,9 @@ fn number(scalar: &Scalar) -> U256 {
     U256::from_be_bytes::<32>(scalar.to_bytes().into())
 }
 
-/// One by it, or zero.
+/// The inverse, or zero for zero.
 fn inverse(of: &Scalar) -> Scalar {
-    // By Euclid's way; the library's own hides how long it takes, and takes several times as long.
+    // Euclid's algorithm: the library's own inverse runs in constant time and takes several times as long.
     let quick = number(of).inv_mod(N).as_ref().and_then(scalar);
     let right = quick.filter(|inverse| inverse * of == Scalar::ONE);
     right.unwrap_or_else(|| of.invert().unwrap_or(Scalar::ZERO))

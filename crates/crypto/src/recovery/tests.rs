@@ -30,7 +30,7 @@ fn signed(seed: u64) -> Signed {
     }
 }
 
-/// Every way gives what the library gives, or leaves so many to that.
+/// Every width recovers what the library recovers, or leaves a number of signatures in `left` to it.
 #[track_caller]
 fn assert_right(signed: &[Signed], left: RangeInclusive<usize>) {
     let one = |s: &Signed| recover_signer(&s.hash, &s.r, &s.s, s.y_parity);

@@ -153,7 +153,7 @@ macro_rules! width {
                 all
             }
 
-            /// Squares each so many times: what is done with one waits for itself, not for the others.
+            /// Squares each element `times` times; the chains are independent, so their latencies overlap.
             #[target_feature(enable = $feature)]
             fn squared<const COUNT: usize>(a: &[Fe; COUNT], times: usize) -> [Fe; COUNT] {
                 let mut all = *a;
@@ -205,7 +205,7 @@ macro_rules! width {
                 roots
             }
 
-            /// One by `a`, or zero: `a` to the power of p - 2.
+            /// The inverse of `a`, or zero: `a` to the power of p - 2.
             #[target_feature(enable = $feature)]
             fn inverse(a: &Fe) -> Fe {
                 let a = &[*a];
@@ -333,7 +333,7 @@ macro_rules! width {
                 (Fe::of(&x), y.or_where($load(&mask), &y.opposite(1)).narrow())
             }
 
-            /// The first coordinate of each lane's point, and what the square of the second is.
+            /// The x coordinate of each lane's point, and the square of its y coordinate.
             #[target_feature(enable = $feature)]
             fn x_and_y2(tasks: &[Task; LANES]) -> (Fe, Fe) {
                 let mut x = [[0; LANES]; LIMBS];
