@@ -69,7 +69,7 @@ pub use maintenance::check::{CheckSummary, Problem};
 pub use maintenance::genesis::{GenesisAccount, genesis_root};
 pub use maintenance::load::{GenesisLoad, LoadError, LoadProgress, ResumableLoad};
 pub use maintenance::repair::{RepairError, RepairProgress, RepairSummary};
-pub use tries::incremental_root::BegunRoot;
+pub use tries::incremental_root::{IncrementalRoot, RootFinisher};
 pub use tries::prefetcher::TriePrefetcher;
 pub use views::cache::{CacheStats, HitRate};
 pub use views::historical::HistoricalView;

@@ -19,7 +19,6 @@
 use super::error::{ImportFailure, execute_error, fault};
 use super::tasks::bal_root::{BalRoot, BalRootTask, RootGate};
 use super::tasks::idle::ImportIdleWork;
-use super::tasks::incremental_root::IncrementalRoot;
 use super::tasks::journal::{WriteAhead, write_ahead_while};
 use super::tasks::receipt_root::{ReceiptRootBuilder, Receipts, Runner};
 use crate::Chain;
@@ -140,38 +139,29 @@ impl Chain {
     ) -> Result<ProcessedBlock, ImportFailure> {
         let (executed, tx_stats) = self.execute(block, bal, view)?;
         let receipts = ReceiptRootBuilder::default();
-        let processed = self.finish(view, executed, receipts, None, || ())?;
+        let root = |executed: &ExecutedBlock| self.world().compute_root(view, &executed.diff);
+        let processed = self.finish(executed, receipts, root)?;
         Ok(ProcessedBlock {
             tx_stats,
             ..processed
         })
     }
 
-    /// Computes the roots of a block that has been executed, from what the tasks have done; `before_root` is called when the final
-    /// root begins, if it is not the access list's. Statistics stay open.
+    /// Computes the roots of a block that has been executed: that of its receipts while `root` computes that of the state.
+    /// Statistics stay open.
     fn finish(
         &self,
-        view: &View,
         executed: ExecutedBlock,
         receipts: ReceiptRootBuilder,
-        bal_root: Option<BalRoot>,
-        before_root: impl FnOnce(),
+        root: impl FnOnce(&ExecutedBlock) -> Result<ComputedRoot, Fault>,
     ) -> Result<ProcessedBlock, ImportFailure> {
-        let bal_root = bal_root.filter(|bal_root| bal_root.diff == executed.diff);
-        let has_bal_root = bal_root.is_some();
-        let root = || match bal_root {
-            Some(bal_root) => Ok(bal_root.root),
-            None => self
-                .world()
-                .compute_root_when(view, &executed.diff, before_root),
-        };
-        let (receipts, root) = receipts.finish_while(&executed.receipts, root);
+        let (receipts, root) = receipts.finish_while(&executed.receipts, || root(&executed));
         Ok(ProcessedBlock {
             root: root.map_err(fault)?,
             executed,
             tx_stats: TxStats::default(),
             receipts,
-            has_bal_root,
+            has_bal_root: false,
             root_flushes: 0,
         })
     }
@@ -193,7 +183,9 @@ impl Chain {
             return self.execute_then_root(block, None, view);
         };
         let receipts = RefCell::new(ReceiptRootBuilder::new(self.tuning().receipt_batch));
-        let root = IncrementalRoot::new(self.world(), view);
+        let root = self.world().begin_root(view);
+        // A worker drains until this is used or, where the block is invalid, dropped.
+        let finisher = root.finisher();
         let idle = ImportIdleWork::new(&root, receipts.borrow().task(), reading);
         let processed = pool.scope(|scope| {
             let on_progress = |progress: BlockProgress<'_>| {
@@ -218,12 +210,10 @@ impl Chain {
                 idle_work: self.fills_processors().then_some(&idle as &dyn IdleWork),
                 ..self.execution(block, None, view)
             };
-            // A worker drains until this is dropped: with `finish`, at the latest, where the block is invalid.
-            let close = root.close_on_drop();
             let finish = |executed| {
                 let receipts = receipts.take();
-                let finish = || self.finish(view, executed, receipts, None, || drop(close));
-                write_ahead_while(block, write_ahead, finish)
+                let root = |executed: &ExecutedBlock| finisher.finish(&executed.diff);
+                write_ahead_while(block, write_ahead, || self.finish(executed, receipts, root))
             };
             execution.run_then(&mut self.observer(view, on_progress), finish)
         });
@@ -304,11 +294,17 @@ impl Chain {
         let (executed, tx_stats) = outcome.expect("it was executed").map_err(execute_error)?;
         // What fails or panics there fails in the final root too, or does not matter.
         let bal_root = bal_root.unwrap_or(Ok(None)).unwrap_or_else(|_: Fault| None);
-        let finish = || self.finish(view, executed, receipts, bal_root, || ());
+        let bal_root = bal_root.filter(|bal_root| bal_root.diff == executed.diff);
+        let has_bal_root = bal_root.is_some();
+        let root = |executed: &ExecutedBlock| match bal_root {
+            Some(BalRoot { root, .. }) => Ok(root),
+            None => self.world().compute_root(view, &executed.diff),
+        };
         let write_ahead = write_ahead.filter(|_| has_second_processor);
         Ok(ProcessedBlock {
             tx_stats,
-            ..write_ahead_while(block, write_ahead, finish)?
+            has_bal_root,
+            ..write_ahead_while(block, write_ahead, || self.finish(executed, receipts, root))?
         })
     }
 }

@@ -61,21 +61,7 @@ impl WorldState {
     /// A [`Fault`] of the storage; [`Fault::Missing`] if the head has moved so far since `view` was made that a
     /// trie log in between is not kept any more.
     pub fn compute_root(&self, view: &View, diff: &StateDiff) -> Result<ComputedRoot, Fault> {
-        self.compute_root_when(view, diff, || ())
-    }
-
-    /// The same, and calls `is_due` once the keys are hashed: until then other threads may apply parts to the tries.
-    ///
-    /// # Errors
-    /// As [`WorldState::compute_root`].
-    pub fn compute_root_when(
-        &self,
-        view: &View,
-        diff: &StateDiff,
-        is_due: impl FnOnce(),
-    ) -> Result<ComputedRoot, Fault> {
         let own = self.hash_diff(view, diff)?;
-        is_due();
         self.compute_with_tries(&mut self.tries(), view, own, diff)
     }
 

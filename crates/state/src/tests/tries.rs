@@ -4,7 +4,7 @@ use super::*;
 use crate::commit::hashed_diff::HashedSlotDiff;
 use crate::commit::hashed_keys::HashedKeys;
 use crate::commit::root::hash_diff;
-use crate::tries::incremental_root::BATCH;
+use crate::tries::incremental_root::IncrementalRoot;
 use crate::tries::trie_cache::MIN_ROW_BYTES;
 use niwaki_primitives::Fault;
 use std::cell::Cell;
@@ -364,6 +364,9 @@ fn part_of(rng: &mut StdRng, diff: &StateDiff) -> StateDiff {
     part
 }
 
+/// Accounts and slots that tests apply at once.
+const BATCH: usize = 8;
+
 /// In how many batches `diff` is applied on top of `view`.
 fn batches_of(diff: &StateDiff, view: &View) -> usize {
     let mut changes = hash_diff(
@@ -385,12 +388,42 @@ fn batches_of(diff: &StateDiff, view: &View) -> usize {
 
 /// Applies `part` to the tries until it is done or over; whether anything is left.
 fn apply(world: &WorldState, view: &View, part: &StateDiff, is_over: &dyn Fn() -> bool) -> bool {
-    let mut begun = world.begin_root(view, part).unwrap();
+    let mut rest = world.hash_part(view, part).unwrap();
     while world
-        .go_on_with_root(view, &mut begun, false, is_over)
+        .apply_to_tries(view, &mut rest, BATCH, is_over)
         .unwrap()
     {}
-    !begun.is_done()
+    !rest.is_empty()
+}
+
+#[test]
+fn an_incremental_root_applies_parts_until_it_is_finished_or_dropped() {
+    let mut rng = StdRng::seed_from_u64(845);
+    let (world, state) = world(&mut rng, &small_cache());
+    let view = world.view_at_head().unwrap();
+    let diff = random_diff(&mut rng, &state);
+    let expected = world.compute_root(&view, &diff).unwrap().root();
+
+    let session = IncrementalRoot::new(&world, &view, BATCH);
+    let finisher = session.finisher();
+    assert!(session.is_applied() && !session.apply_some());
+    session.push(part_of(&mut rng, &diff), false);
+    assert!(session.is_pending() && session.apply_some());
+    session.push(diff.clone(), true);
+    session.apply_all();
+    assert!(session.is_applied() && !session.is_closed());
+    assert_eq!(session.parts(), 2);
+    session.push(diff.clone(), true);
+    assert_eq!(finisher.finish(&diff).unwrap().root(), expected);
+    assert!(session.is_closed() && !session.is_pending() && !session.apply_some());
+
+    let session = IncrementalRoot::new(&world, &view, BATCH);
+    let finisher = session.finisher();
+    session.push(diff, false);
+    drop(finisher);
+    let epoch = world.tries().epoch();
+    session.apply_all();
+    assert_eq!((world.tries().epoch(), session.parts()), (epoch, 0));
 }
 
 #[test]

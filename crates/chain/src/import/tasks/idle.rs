@@ -1,10 +1,9 @@
 //! The tasks of a block as idle work of its workers, for blocks whose transactions run on all processors: there, a thread of their
 //! own would take a processor from the commit thread as often as from a worker.
 
-use super::incremental_root::IncrementalRoot;
 use super::receipt_root::{ReceiptRootTask, Runner};
 use niwaki_execution::{BlockProgress, IdleWork};
-use niwaki_state::TriePrefetcher;
+use niwaki_state::{IncrementalRoot, TriePrefetcher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
