@@ -16,7 +16,8 @@
 //!
 //! 1. [`WorldState::view_at`] gives the state of the parent, from which the block is executed.
 //! 2. [`WorldState::compute_root`] applies the block's [`StateDiff`](niwaki_primitives::StateDiff) to the
-//!    tries in memory and gives a [`ComputedRoot`]; nothing is written.
+//!    tries in memory and gives a [`ComputedRoot`]; nothing is written. With [`WorldState::begin_root`] the same is
+//!    done in parts while the block is still executed.
 //! 3. The caller compares the root with the header's.
 //! 4. [`WorldState::commit`] writes flat rows, trie rows, trie log and the caller's own rows as one atomic batch,
 //!    or [`WorldState::stage_side_block`] keeps the trie log only.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A group is written when it has 8 batches or 8 MiB, when its oldest batch is a second old, or when a caller
-//! waits in [`Queue::flush`]. While it has none to write, the writer completes and indexes large batches.
+//! waits for the engine or the disk. While it has none to write, the writer completes and indexes large batches.
 //!
 //! What holds: batches reach the engine in the order of `push`, each whole, so a crash loses only the
 //! newest ones. When too much is pending, `push` blocks. After the first failure nothing is accepted any more:
