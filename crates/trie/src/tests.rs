@@ -317,7 +317,7 @@ fn a_node_is_inserted_once_and_only_below_nodes_in_memory() {
     let key = *leaves.keys().next().unwrap();
     assert_eq!(trie.descend(&key, 0), PathEnd::NotCached(0, root));
     let node = disk.node(&None, &Path::EMPTY, &root).unwrap().unwrap();
-    // Nothing is there yet that it could hang on.
+    // The trie has no node yet that could be its parent.
     assert!(!trie.insert_node(&key, 2, node.clone()));
     assert_eq!(trie.bytes(), 0);
     assert!(trie.insert_node(&key, 0, node.clone()));

@@ -17,19 +17,19 @@ fn assert_past(world: &WorldState, past: StateHead, state: &MemoryState) {
     assert_eq!(view.block(), past);
     for at in 0..61 {
         let address = address(at);
-        let held = state.account(&address).unwrap();
+        let expected = state.account(&address).unwrap();
         assert_eq!(
             view.account(&address).unwrap(),
-            held,
+            expected,
             "{address} at {past:?}"
         );
         let has_storage = state.has_storage(&address).unwrap();
         assert_eq!(view.has_storage(&address).unwrap(), has_storage);
         for slot in (0..41).map(U256::from) {
-            let held = state.storage(&address, &slot).unwrap();
+            let expected = state.storage(&address, &slot).unwrap();
             assert_eq!(
                 view.storage(&address, &slot).unwrap(),
-                held,
+                expected,
                 "{address} {slot}"
             );
         }
@@ -42,9 +42,12 @@ fn assert_past(world: &WorldState, past: StateHead, state: &MemoryState) {
         let key = Path::of_hash(&keccak256(B256::from(slot)));
         let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
         let proof = view.prove_slot(&address, &slot).unwrap();
-        let held = state.storage(&address, &slot).unwrap();
+        let expected = state.storage(&address, &slot).unwrap();
         let proven = verify_proof(root, &key, &proof).unwrap();
-        assert_eq!(proven, (!held.is_zero()).then(|| encode_slot(&held)));
+        assert_eq!(
+            proven,
+            (!expected.is_zero()).then(|| encode_slot(&expected))
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use crate::tries::disk_trie::{DiskTrie, RowSource};
 use niwaki_primitives::Fault;
 
 /// Accounts of the diff, each before its slots.
-fn wanted(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {
+fn values_of(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {
     let accounts = diff.accounts.iter();
     let each = accounts.flat_map(|(address, change)| {
         let slots = change.slots.iter().map(|(slot, _)| Some(*slot));
@@ -63,18 +63,18 @@ fn cold() -> (WorldState, StateDiff, tempfile::TempDir) {
 fn prefetched_values_are_cache_hits() {
     let (world, diff, _dir) = cold();
     let view = world.view_at_head().unwrap();
-    let wanted = wanted(&diff);
-    view.prefetch_values(wanted.iter().copied(), &AtomicBool::new(true));
+    let values = values_of(&diff);
+    view.prefetch_values(values.iter().copied(), &AtomicBool::new(true));
     assert_eq!(
         misses(&world.cache_stats()),
         [0; 3],
         "it was to end at once"
     );
 
-    view.prefetch_values(wanted.iter().copied(), &AtomicBool::new(false));
+    view.prefetch_values(values.iter().copied(), &AtomicBool::new(false));
     let before = misses(&world.cache_stats());
     assert_eq!(before, [80, 80 * 20, 80]);
-    for (address, slot) in wanted.iter().copied() {
+    for (address, slot) in values.iter().copied() {
         match slot {
             Some(slot) => assert_ne!(view.storage(&address, &slot).unwrap(), U256::ZERO),
             None => {
@@ -90,12 +90,12 @@ fn prefetched_values_are_cache_hits() {
 fn value_prefetch_ends_where_most_values_are_cached() {
     let (world, diff, _dir) = cold();
     let view = world.view_at_head().unwrap();
-    let wanted = wanted(&diff);
-    view.prefetch_values(wanted[..400].iter().copied(), &AtomicBool::new(false));
+    let values = values_of(&diff);
+    view.prefetch_values(values[..400].iter().copied(), &AtomicBool::new(false));
     let before = misses(&world.cache_stats());
-    view.prefetch_values(wanted.iter().copied(), &AtomicBool::new(false));
+    view.prefetch_values(values.iter().copied(), &AtomicBool::new(false));
     assert_eq!(misses(&world.cache_stats()), before);
-    view.prefetch_values(wanted[400..].iter().copied(), &AtomicBool::new(false));
+    view.prefetch_values(values[400..].iter().copied(), &AtomicBool::new(false));
     assert_eq!(misses(&world.cache_stats()), [80, 80 * 20, 80]);
 }
 
@@ -104,7 +104,7 @@ fn a_root_reads_0_nodes_after_its_paths_were_prefetched() {
     let roots = [false, true].map(|ended| {
         let (world, diff, _dir) = cold();
         let view = world.view_at_head().unwrap();
-        let changed = wanted(&diff).into_iter();
+        let changed = values_of(&diff).into_iter();
         world.prefetch_trie_paths(&view, changed, &AtomicBool::new(ended));
         let before = world.cache_stats().trie_nodes_read;
         assert_eq!(before == 0, ended);
@@ -149,7 +149,7 @@ fn a_root_reads_0_leaves_after_absent_keys_were_prefetched() {
         let (world, diff, _dir) = cold();
         let diff = inserting(&diff);
         let view = world.view_at_head().unwrap();
-        let mut targets = view.prefetch_targets(&wanted(&diff));
+        let mut targets = view.prefetch_targets(&values_of(&diff));
         targets
             .iter_mut()
             .for_each(|targets| targets.is_absent = is_absent);
@@ -171,7 +171,7 @@ fn a_root_reads_0_leaves_after_absent_keys_were_prefetched() {
 fn a_row_with_a_wrong_hash_is_refused_by_a_prefetch() {
     let (world, diff, _dir) = cold();
     let view = world.view_at_head().unwrap();
-    let targets = view.prefetch_targets(&wanted(&diff));
+    let targets = view.prefetch_targets(&values_of(&diff));
     let mut batch = Batch::new();
     batch.put(Segment::AccountTrie, &[], &[0, 0, 0xc0]);
     world.database().write(batch, false).unwrap();

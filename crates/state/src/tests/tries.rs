@@ -447,14 +447,14 @@ fn an_incremental_root_equals_the_root_computed_at_once() {
                 part_of(&mut rng, &diff),
             ];
             for part in &parts {
-                let (moves, batches) = (begun.tries().epoch(), batches_of(part, &view));
+                let (epoch, batches) = (begun.tries().epoch(), batches_of(part, &view));
                 // It may be over before any batch.
                 let most = rng.random_range(0..=batches + 1);
                 let looks = Cell::new(0);
                 let is_over = || looks.replace(looks.get() + 1) >= most;
                 let is_left = apply(&begun, &view, part, &is_over);
                 assert_eq!(is_left, most < batches);
-                assert_eq!(begun.tries().epoch(), moves + batches.min(most) as u64);
+                assert_eq!(begun.tries().epoch(), epoch + batches.min(most) as u64);
             }
             state.apply(&diff);
             let early = computed(&begun, &view, &diff, &state);
@@ -480,20 +480,20 @@ fn an_incremental_root_stops_when_over_or_the_head_has_moved_or_near_a_reset() {
     let (world, mut state) = world(&mut rng, &small_cache());
     let diff = random_diff(&mut rng, &state);
     let left_behind = world.view_at_head().unwrap();
-    let moves = |world: &WorldState| world.tries().epoch();
-    let before = moves(&world);
+    let epoch = |world: &WorldState| world.tries().epoch();
+    let before = epoch(&world);
     apply(&world, &left_behind, &diff, &|| true);
-    assert_eq!(moves(&world), before);
+    assert_eq!(epoch(&world), before);
     advance(&mut rng, &world, &mut state, 0);
-    let before = moves(&world);
+    let before = epoch(&world);
     apply(&world, &left_behind, &diff, &|| false);
-    assert_eq!(moves(&world), before);
+    assert_eq!(epoch(&world), before);
     let view = world.view_at_head().unwrap();
     let mut begun = 0;
     loop {
-        let before = moves(&world);
+        let before = epoch(&world);
         apply(&world, &view, &random_diff(&mut rng, &state), &|| false);
-        if moves(&world) == before {
+        if epoch(&world) == before {
             break;
         }
         begun += 1;
@@ -515,8 +515,8 @@ fn the_diff_between_siblings_undoes_one_and_applies_the_other() {
     };
     for _ in 0..500 {
         let (from, to) = (hashed(&mut rng), hashed(&mut rng));
-        let way = from.clone().inverted().then(to.clone());
-        assert_eq!(from.diff_to(&to), way);
+        let diff = from.clone().inverted().then(to.clone());
+        assert_eq!(from.diff_to(&to), diff);
         assert!(from.diff_to(&from).is_empty());
         // A partial diff changes nothing that it does not list.
         let (mut part, mut whole) = (to.clone(), to);

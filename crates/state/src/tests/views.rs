@@ -35,7 +35,7 @@ fn views_on_threads_outlive_the_world_state() {
         advance(&mut rng, &world, &mut state, 0);
     }
     let head = world.view_at_head().unwrap();
-    let beside = world.view_at(past[4].0.block).unwrap().unwrap();
+    let side_block = world.view_at(past[4].0.block).unwrap().unwrap();
     let archived = world.historical_view(past[2].0).unwrap().unwrap();
     let mut later = state.clone();
     for _ in 0..3 {
@@ -53,10 +53,10 @@ fn views_on_threads_outlive_the_world_state() {
         }
         scope.spawn(move || {
             closed.wait();
-            assert_same(&beside, in_branch);
-            for (address, held) in &in_archive.accounts {
+            assert_same(&side_block, in_branch);
+            for (address, expected) in &in_archive.accounts {
                 let account = archived.account(address).unwrap().unwrap();
-                assert_eq!(account.balance, held.balance);
+                assert_eq!(account.balance, expected.balance);
             }
         });
         drop(world);
@@ -138,11 +138,14 @@ fn assert_visited(
     accounts: &dyn Fn(&B256, usize) -> Found<TrieAccount>,
     slots: &dyn Fn(&B256, &B256, usize) -> Found<U256>,
 ) {
-    let mut held: Vec<_> = state.accounts.iter().collect();
-    held.sort_by_key(|(address, _)| keccak256(address));
+    let mut expected: Vec<_> = state.accounts.iter().collect();
+    expected.sort_by_key(|(address, _)| keccak256(address));
     let all = accounts(&B256::ZERO, usize::MAX);
     let keys = |list: &[(B256, TrieAccount)]| list.iter().map(|(key, _)| *key).collect::<Vec<_>>();
-    let want: Vec<B256> = held.iter().map(|(address, _)| keccak256(address)).collect();
+    let want: Vec<B256> = expected
+        .iter()
+        .map(|(address, _)| keccak256(address))
+        .collect();
     assert_eq!(keys(&all), want);
     for at in [0, want.len() / 2, want.len() - 1] {
         assert_eq!(
@@ -151,10 +154,10 @@ fn assert_visited(
         );
     }
     assert!(accounts(&B256::repeat_byte(0xff), 1).is_empty());
-    for ((address, held), (key, account)) in held.into_iter().zip(all) {
+    for ((address, expected), (key, account)) in expected.into_iter().zip(all) {
         assert_eq!(Some(account.account()), state.account(address).unwrap());
         let slot = |(slot, value): (&U256, &U256)| (keccak256(B256::from(*slot)), *value);
-        let mut want: Vec<_> = held.storage.iter().map(slot).collect();
+        let mut want: Vec<_> = expected.storage.iter().map(slot).collect();
         want.sort_unstable();
         assert_eq!(slots(&key, &B256::ZERO, usize::MAX), want);
         if let Some((middle, _)) = want.get(want.len() / 2) {

@@ -316,7 +316,7 @@ fn a_stopped_backup_or_restore_changes_nothing_and_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let (data, folder) = (dir.path().join("data"), dir.path().join("backups"));
     let database = open(&data);
-    let mut told = Vec::new();
+    let mut totals = Vec::new();
     for (id, rows) in [(1, 0..300), (2, 300..301)] {
         fill(&database, rows, 2000);
         let error = database
@@ -332,11 +332,11 @@ fn a_stopped_backup_or_restore_changes_nothing_and_can_be_repeated() {
         assert_eq!((made.backup.id, made.kept.len()), (id, id as usize));
         let (done, of) = first.unwrap();
         assert_eq!(done, 0);
-        told.push(of);
+        totals.push(of);
     }
     // All of the first, and of the second only what the first has not.
-    assert!(told[0] > 600_000, "{told:?}");
-    assert!(0 < told[1] && told[1] < told[0] / 4, "{told:?}");
+    assert!(totals[0] > 600_000, "{totals:?}");
+    assert!(0 < totals[1] && totals[1] < totals[0] / 4, "{totals:?}");
 
     let target = dir.path().join("restored");
     let error = restore(&folder, &target, None, &mut |_, _| false).unwrap_err();

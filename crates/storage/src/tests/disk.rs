@@ -122,7 +122,7 @@ fn a_power_cut_keeps_all_synced_batches_and_only_whole_ones() {
             model = Model::new();
         }
         let database = Database::open(dir.path(), &options).unwrap();
-        // Some of these are so large that tables are made on the way.
+        // Some of these are so large that tables are written in between.
         let bytes = [60, 60, 60, 5_000, 5_000, 300_000][random.random_range(0..6)];
         let mut synced = (model.count(), newest_log(dir.path()));
         for _ in 0..random.random_range(1..20) {
@@ -216,7 +216,7 @@ fn a_log_with_a_flipped_byte_opens_at_a_whole_batch() {
             fs::create_dir_all(target.parent().unwrap()).unwrap();
             let mut bytes = bytes.clone();
             if *path == log {
-                // Of the type of a record, the bit that makes it one that the engine hangs on.
+                // The bit of a record's type that would make the engine loop for ever.
                 bytes[usize::try_from(at).unwrap()] ^= 4;
             }
             fs::write(target, bytes).unwrap();

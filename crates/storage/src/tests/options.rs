@@ -1,5 +1,5 @@
-//! What the engine is told may change: files written under other options are read, and mixed with
-//! new ones. Whatever it is told, a damaged table is never believed.
+//! Engine options may change: tables written under other options are read and mixed with new ones. Under all options
+//! the damage of a table is found.
 
 use super::*;
 use crate::read::FillCachePolicy;
@@ -47,7 +47,7 @@ fn write_as_before(path: &Path) {
 fn tables_written_under_older_options_are_read() {
     let dir = tempfile::tempdir().unwrap();
     write_as_before(dir.path());
-    // Every second row anew, as files of their own.
+    // Every second row again, as tables of their own.
     let database = open(dir.path());
     for segment in Segment::ALL {
         let mut batch = Batch::new();
@@ -104,7 +104,7 @@ fn a_flipped_byte_in_a_table_is_a_fault_or_changes_nothing() {
     let seed = rand::rng().random();
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut told = 0;
+    let mut faults = 0;
     for _ in 0..60 {
         let mut damaged = bytes.clone();
         let at = random.random_range(0..bytes.len());
@@ -114,7 +114,7 @@ fn a_flipped_byte_in_a_table_is_a_fault_or_changes_nothing() {
             Ok(database) => database,
             Err(error) => {
                 assert!(error.to_string().contains("damaged"), "byte {at}: {error}");
-                told += 1;
+                faults += 1;
                 continue;
             }
         };
@@ -127,10 +127,10 @@ fn a_flipped_byte_in_a_table_is_a_fault_or_changes_nothing() {
         }
         if let Some(fault) = fault {
             assert!(fault.to_string().contains("damaged"), "byte {at}: {fault}");
-            told += 1;
+            faults += 1;
         }
     }
-    assert!(told > 40, "only {told} of 60");
+    assert!(faults > 40, "only {faults} of 60");
 }
 
 #[test]

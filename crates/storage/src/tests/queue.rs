@@ -1,4 +1,4 @@
-//! Writing behind is not seen: reads, snapshots and what a reopened database has are those of a map.
+//! Write-behind is not observable: reads, snapshots and a reopened database equal a map.
 
 use super::*;
 use crate::DeferredRows;

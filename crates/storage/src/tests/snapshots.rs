@@ -107,7 +107,7 @@ fn bytes_pinned_by_snapshots_are_bounded() {
         batch.put(Segment::Meta, b"round", &[round]);
         database.write(batch, false).unwrap();
         snapshots.push(database.snapshot());
-        // What was just written may be on its way out of memory.
+        // A batch that was just written may still be in memory.
         let group = limit + value.len() + 100;
         let pinned = database.pinned_bytes();
         assert!(pinned <= 2 * limit + group, "{pinned} after {round}");

@@ -218,7 +218,7 @@ fn a_stopped_or_interrupted_load_is_removed_by_the_next() {
         assert!(matches!(stopped, Err(LoadError::Stopped)));
     }
     {
-        // All rows are there, but not in force; and a run that nobody has merged.
+        // All rows are written, but there is no head; and there is a run that was not merged.
         let world = world(Some(dir.path()));
         load(&world, &abandoned, 10_000, true).unwrap();
         let aside = world.database().create_staging_dir().unwrap().unwrap();
