@@ -13,9 +13,9 @@ use niwaki_primitives::{
     TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    GasRoom, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind, access_list_hash,
-    block_difficulty, check_access_list, effective_gas_price, encode_access_list, next_base_fee,
-    next_excess_blob_gas, recover_senders, requests_hash, toward_gas_limit,
+    GasAvailable, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind,
+    access_list_hash, block_difficulty, check_access_list, effective_gas_price, encode_access_list,
+    next_base_fee, next_excess_blob_gas, next_gas_limit, recover_senders, requests_hash,
 };
 use niwaki_state::View;
 
@@ -256,7 +256,7 @@ impl Chain {
             };
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
-            let GasRoom { execution, state } = executor.gas_room();
+            let GasAvailable { execution, state } = executor.gas_available();
             if execution.min(state) < least_gas {
                 break;
             }
@@ -306,7 +306,7 @@ impl Chain {
             false => parent.header.gas_limit,
         };
         let gas_limit = match template.target_gas_limit {
-            Some(target) => toward_gas_limit(before, target),
+            Some(target) => next_gas_limit(before, target),
             None => before,
         };
         let header = Header {

@@ -3,7 +3,7 @@
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
 use niwaki_primitives::{Fault, Fork, Header, StateDiff, StateView, U256};
-use niwaki_rules::{BlockRules, ChainSpec, GasRoom, InvalidBlock, TX_MAX_GAS_LIMIT};
+use niwaki_rules::{BlockRules, ChainSpec, GasAvailable, InvalidBlock, TX_MAX_GAS_LIMIT};
 
 /// Why a block has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ impl<'v> Executor<'v> {
     }
 
     /// What they have left of the block's gas limit.
-    pub fn gas_room(&mut self) -> GasRoom {
+    pub fn gas_available(&mut self) -> GasAvailable {
         let limit = self.evm.block().gas_limit;
         let Used {
             gas,
@@ -129,11 +129,11 @@ impl<'v> Executor<'v> {
             ..
         } = self.used;
         match self.rules.fork >= Fork::Amsterdam {
-            true => GasRoom {
+            true => GasAvailable {
                 execution: limit.saturating_sub(execution),
                 state: limit.saturating_sub(state),
             },
-            false => GasRoom::both(limit.saturating_sub(gas)),
+            false => GasAvailable::both(limit.saturating_sub(gas)),
         }
     }
 

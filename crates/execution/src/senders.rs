@@ -86,7 +86,7 @@ impl Executor<'_> {
             return Ok(sender);
         }
         let tx = &block.block.body.transactions[index];
-        let (room, blob_gas) = (self.gas_room(), self.blob_gas_available());
+        let (room, blob_gas) = (self.gas_available(), self.blob_gas_available());
         let reason = reason_without_sender(tx, &self.rules, room, blob_gas);
         Err(InvalidBlock::Transaction { index, reason }.into())
     }

@@ -7,7 +7,8 @@ use crate::transaction::{TransactionError, TransactionResult};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, Header, StateView, Transaction, TxEnvelope};
 use niwaki_rules::{
-    ChainSpec, InvalidTransaction, check_unsigned, effective_gas_price, upfront_cost,
+    ChainSpec, InvalidTransaction, SimulationLimits, check_unsigned, effective_gas_price,
+    upfront_cost,
 };
 
 impl<'v> Executor<'v> {
@@ -53,8 +54,11 @@ impl<'v> Executor<'v> {
         }
         let balance = world.balance(account);
         let cost = upfront_cost(tx);
-        let freedom = (!is_strict, self.execution_cap);
-        let gas = check_unsigned(tx, sender, &self.rules, freedom, || match cost {
+        let limits = SimulationLimits {
+            is_free_allowed: !is_strict,
+            execution_cap: self.execution_cap,
+        };
+        let gas = check_unsigned(tx, sender, &self.rules, limits, || match cost {
             Some(cost) if balance >= cost => Ok(()),
             _ => Err(InvalidTransaction::InsufficientFunds { balance, cost }),
         })?;

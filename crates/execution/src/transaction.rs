@@ -72,7 +72,7 @@ impl Executor<'_> {
         tx: &TxEnvelope,
         sender: Address,
     ) -> Result<IntrinsicGas, TransactionError> {
-        let room = self.gas_room();
+        let room = self.gas_available();
         let blob_gas = self.blob_gas_available();
         let gas = check_transaction(tx, sender, &self.rules, room, blob_gas)?;
         self.check_sender(tx, sender)?;

@@ -30,7 +30,7 @@ use follow::Follower;
 use log_index::LogIndexer;
 use niwaki_chain::{Chain, Consensus};
 use niwaki_primitives::Bytes;
-use niwaki_rpc::{ApiOptions, Backend, Identity, Lanes, yield_to_blocks};
+use niwaki_rpc::{ApiOptions, Backend, Identity, WorkerPools, yield_to_blocks};
 use niwaki_rules::{ChainSpec, Network};
 use niwaki_txpool::{Pool, PoolConfig, PoolMode};
 use pid::PidFile;
@@ -97,8 +97,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
         false => None,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let lanes = Arc::new(Lanes::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
-    let servers = Servers::start(options, &data_path, &backend, &lanes, metrics)?;
+    let worker_pools =
+        Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
+    let servers = Servers::start(options, &data_path, &backend, &worker_pools, metrics)?;
     let producer = match options.network {
         Some(Network::Dev) => Some(dev::Producer::start(&backend, node.miner.dev_period)?),
         _ => None,

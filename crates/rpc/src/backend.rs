@@ -1,12 +1,12 @@
-//! What the methods are asked of.
+//! What the methods work on: the chain, the pool, the operator's options, and the state at a block.
 
 use crate::RpcError;
 use crate::blocks::{FullBlock, RecentBlocks};
-use crate::choices::{Choices, Chosen};
+use crate::builder_settings::{BuilderSettings, SharedBuilderSettings};
 use crate::engine::{EngineLog, write_imported, write_syncing};
-use crate::figures::Figures;
 use crate::filters::Filters;
-use crate::niwaki::BlockFigures;
+use crate::metrics::RpcMetrics;
+use crate::niwaki::RecentBlockStats;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Payloads};
@@ -23,53 +23,53 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// What this program calls itself.
+/// The names and version of this program.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// `niwaki/v0.1.0-abcdef01/linux-x86_64/rustc1.95.0`.
     pub client_version: String,
     /// `v0.1.0`.
     pub version: String,
-    /// The first four bytes of the commit it was built from.
+    /// The first four bytes of the commit that it was built from.
     pub commit: [u8; 4],
 }
 
-/// What an operator may choose about the methods.
+/// Options of the methods.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// Most gas of a call that is only simulated.
+    /// Most gas of a simulated call.
     pub gas_cap: u64,
-    /// Most blocks that one search for logs may span; 0 for no bound.
+    /// Most blocks of one `eth_getLogs`; 0 for no bound.
     pub max_logs_range: u64,
-    /// Blocks that the price oracle looks at.
+    /// Blocks that the gas price oracle samples.
     pub gas_price_blocks: u64,
-    /// The percentile of their prices that it takes.
+    /// The percentile of their tips that it suggests.
     pub gas_price_percentile: f64,
-    /// Its most, wei.
+    /// The highest tip that it suggests, wei.
     pub gas_price_max: U256,
-    /// The gas limit that blocks made here go towards; `None` keeps the parent's.
+    /// The gas limit that blocks built here move towards; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
-    /// Extra data of blocks made here.
+    /// Extra data of blocks built here.
     pub extra_data: Bytes,
-    /// What a transaction without priority must tip to be taken into a block made here, wei a gas.
+    /// The least tip of a transaction without priority in a block built here, wei per gas.
     pub min_priority_fee: u128,
-    /// Whether a consensus client is to drive this node.
+    /// Whether a consensus client drives this node.
     pub is_driven: bool,
-    /// How long one block made here may take to be filled with transactions.
+    /// How long a block built here may be filled with transactions.
     pub fill_time: Duration,
-    /// Most blobs of a transaction that is taken into a block made here.
+    /// Most blobs of a transaction in a block built here.
     pub max_blobs_per_transaction: Option<usize>,
-    /// Most blobs of a block made here.
+    /// Most blobs of a block built here.
     pub max_blobs_per_block: Option<usize>,
-    /// What `net_version` says; `None` for the chain's own.
+    /// The result of `net_version`; `None` for the chain's own network id.
     pub network_id: Option<u64>,
-    /// How far above the least gas an estimate may be, as a share of itself.
+    /// How far `eth_estimateGas` may be above the least gas, as a fraction of the estimate.
     pub estimate_tolerance: f64,
     /// Most blocks of one `trace_filter`; 0 for no bound.
     pub max_trace_range: u64,
     /// Most filters at a time; 0 for no bound.
     pub max_filters: usize,
-    /// After how long a filter goes that no client asks.
+    /// How long a filter that is not polled is kept.
     pub filter_timeout: Duration,
     /// Most subscriptions at a time, of all connections together.
     pub max_subscriptions: usize,
@@ -78,16 +78,16 @@ pub struct ApiOptions {
 /// Whether the head is known to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncStatus {
-    /// A consensus client is to choose the head, and has chosen none that is here since this node began.
+    /// A consensus client drives this node and has chosen no head that is stored here since the start.
     Unknown,
     /// Blocks up to the chosen head are missing.
     Behind(MissingHead),
-    /// It is.
+    /// The head is the chosen one.
     Current,
 }
 
-/// After so long without a call of a consensus client, the head may be old.
-pub const LONGEST_SILENCE: Duration = Duration::from_secs(120);
+/// After this long without a call of the consensus client, the head may be stale.
+pub const MAX_CONSENSUS_SILENCE: Duration = Duration::from_secs(120);
 
 impl Default for ApiOptions {
     fn default() -> Self {
@@ -117,14 +117,14 @@ impl Default for ApiOptions {
 /// The state after a block.
 #[derive(Debug)]
 pub enum State {
-    /// Within reach of the head.
+    /// A block near the head, or on a side branch.
     Recent(ChainView),
-    /// In the archive.
+    /// An older canonical block, from the archive.
     Past(HistoricalView),
 }
 
 impl State {
-    /// Gives `visit` the accounts from a hashed address on; see [`ChainView::accounts_from`].
+    /// Calls `visit` for the accounts from a hashed address on; see [`ChainView::accounts_from`].
     pub(crate) fn accounts_from(
         &self,
         from: &B256,
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Gives `visit` the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
+    /// Calls `visit` for the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
     pub(crate) fn slots_from(
         &self,
         key: &B256,
@@ -179,7 +179,7 @@ impl StateView for State {
     }
 }
 
-/// Chain, pool and what lives beside them.
+/// Chain, pool, and everything else that the methods share.
 #[derive(Debug)]
 pub struct Backend {
     pub(crate) consensus: Arc<Consensus>,
@@ -187,33 +187,33 @@ pub struct Backend {
     pub(crate) payloads: Payloads,
     pub(crate) identity: Identity,
     pub(crate) options: ApiOptions,
-    /// What of the options may change.
-    pub(crate) chosen: Arc<Chosen>,
+    /// The options that may change while the node runs.
+    pub(crate) builder_settings: Arc<SharedBuilderSettings>,
     pub(crate) filters: Filters,
     pub(crate) events: Events,
-    /// A permit for each subscription that there may be.
-    pub(crate) subscription_room: Arc<Semaphore>,
+    /// One permit per subscription, of all connections.
+    pub(crate) subscription_permits: Arc<Semaphore>,
     recent: RecentBlocks,
-    pub(crate) block_figures: BlockFigures,
-    figures: Figures,
+    pub(crate) block_stats: RecentBlockStats,
+    metrics: RpcMetrics,
     operator: Operator,
-    /// The state after the head, so that not every call takes a snapshot of its own.
+    /// The state after the head, shared by calls so that each needs no snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
     ids: AtomicU64,
-    /// When the consensus client called last, or else when this node began.
-    consensus_heard: Mutex<Instant>,
+    /// When the consensus client called last, or when this node started.
+    last_consensus_call: Mutex<Instant>,
     pub(crate) engine_log: EngineLog,
 }
 
 impl Backend {
-    /// Everything the methods need.
+    /// A backend without filters, subscriptions or payloads yet.
     pub fn new(
         consensus: Arc<Consensus>,
         pool: Arc<Pool>,
         identity: Identity,
         options: ApiOptions,
     ) -> Self {
-        let chosen = Arc::new(Chosen::new(Choices {
+        let builder_settings = Arc::new(SharedBuilderSettings::new(BuilderSettings {
             extra_data: options.extra_data.clone(),
             target_gas_limit: options.target_gas_limit,
             min_priority_fee: options.min_priority_fee,
@@ -224,25 +224,30 @@ impl Backend {
             blobs_per_transaction: options.max_blobs_per_transaction.unwrap_or(usize::MAX),
             blobs_per_block: options.max_blobs_per_block.unwrap_or(usize::MAX),
         };
-        let payloads = Payloads::new(chain, Arc::clone(&pool), Arc::clone(&chosen), limits);
+        let payloads = Payloads::new(
+            chain,
+            Arc::clone(&pool),
+            Arc::clone(&builder_settings),
+            limits,
+        );
         let subscriptions = options.max_subscriptions.min(Semaphore::MAX_PERMITS);
         Self {
-            subscription_room: Arc::new(Semaphore::new(subscriptions)),
+            subscription_permits: Arc::new(Semaphore::new(subscriptions)),
             consensus,
             pool,
             payloads,
             identity,
             options,
-            chosen,
+            builder_settings,
             filters: Filters::default(),
             events: Events::default(),
             recent: RecentBlocks::default(),
-            block_figures: BlockFigures::default(),
-            figures: Figures,
+            block_stats: RecentBlockStats::default(),
+            metrics: RpcMetrics,
             operator: Operator::default(),
             head_state: Mutex::default(),
             ids: AtomicU64::new(first_id()),
-            consensus_heard: Mutex::new(Instant::now()),
+            last_consensus_call: Mutex::new(Instant::now()),
             engine_log: EngineLog::default(),
         }
     }
@@ -263,17 +268,17 @@ impl Backend {
         &self.pool
     }
 
-    /// What the operator's choices say of a block made here.
+    /// The operator's settings for a block built here.
     pub fn block_template(&self) -> BlockTemplate {
-        let chosen = self.chosen.read();
+        let settings = self.builder_settings.read();
         BlockTemplate {
-            extra_data: chosen.extra_data.clone(),
-            target_gas_limit: chosen.target_gas_limit,
+            extra_data: settings.extra_data.clone(),
+            target_gas_limit: settings.target_gas_limit,
             ..BlockTemplate::default()
         }
     }
 
-    /// Makes a block of the best that the pool has.
+    /// Builds a block from the best transactions of the pool.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -283,29 +288,29 @@ impl Backend {
             .map(|payload| payload.built)
     }
 
-    /// The height that this chain is behind, if it is.
+    /// The number of the head that this node is syncing to, if it is behind.
     pub fn target(&self) -> Option<u64> {
         self.consensus.target()
     }
 
-    /// What is counted.
-    pub fn figures(&self) -> &Figures {
-        &self.figures
+    /// The metrics.
+    pub fn metrics(&self) -> &RpcMetrics {
+        &self.metrics
     }
 
-    /// What the program around this server does for its operator.
+    /// The hooks of the program around this crate.
     pub fn operator(&self) -> &Operator {
         &self.operator
     }
 
-    /// Who is told of new blocks and transactions.
+    /// The channels of head changes and pool events.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// An identity for a filter or a subscription, hard to guess from the one before.
+    /// An id for a filter or a subscription, hard to guess from the one before.
     pub(crate) fn next_id(&self) -> String {
-        // A permutation of 64 bits (splitmix64): no identity comes twice.
+        // A permutation of 64 bits (splitmix64): no id comes twice.
         let mut bits = self.ids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -315,8 +320,8 @@ impl Backend {
     /// The header of the block that `tag` names; `None` if there is none.
     ///
     /// # Errors
-    /// A fault of the storage, as -32603; -32000 for `safe` and `finalized` while the consensus client has
-    /// named none: that is no block that is missing but one that is not known yet.
+    /// A fault of the storage, as -32603; -32000 for `safe` and `finalized` while the consensus client has named
+    /// none: such a block is not missing but not known yet.
     pub fn header_by_tag(&self, tag: BlockTag) -> Result<Option<StoredHeader>, RpcError> {
         let chain = self.chain();
         Ok(match tag {
@@ -379,9 +384,9 @@ impl Backend {
         Ok(self.recent.get(self.chain(), hash)?)
     }
 
-    /// The block with this hash, if it was asked for not long ago.
-    pub(crate) fn recent_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
-        self.recent.kept_block(hash)
+    /// The block with this hash, if it is cached.
+    pub(crate) fn cached_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
+        self.recent.cached(hash)
     }
 
     /// The state after the block that is named, and its header.
@@ -427,48 +432,48 @@ impl Backend {
         })
     }
 
-    /// The state after the head, if that is `header` still.
+    /// The state after the head, if `header` still is the head.
     fn head_state(&self, header: &StoredHeader) -> Result<Option<ChainView>, RpcError> {
-        let mut kept = self
+        let mut cached = self
             .head_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = kept.as_ref().filter(|view| view.block() == header.id) {
+        if let Some(view) = cached.as_ref().filter(|view| view.block() == header.id) {
             return Ok(Some(view.clone()));
         }
-        // The old one is let go first: it may pin what the storage would free.
-        *kept = None;
+        // The old view is dropped first: it may pin what the storage could free.
+        *cached = None;
         let view = self.chain().view_at_head()?;
-        *kept = Some(view.clone());
+        *cached = Some(view.clone());
         Ok(match view.block() == header.id {
             true => Some(view),
             false => self.chain().view_at(&header.id.hash)?,
         })
     }
 
-    /// Lets go of what belongs to a head that is none any more.
+    /// Drops the cached state of a former head.
     pub fn head_moved(&self) {
-        let mut kept = self
+        let mut cached = self
             .head_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let head = self.chain().head().id;
-        kept.take_if(|view| view.block() != head);
+        cached.take_if(|view| view.block() != head);
     }
 
-    /// The consensus client has spoken.
-    pub(crate) fn consensus_spoke(&self) {
+    /// Records that the consensus client has called.
+    pub(crate) fn record_consensus_call(&self) {
         let mut heard = self
-            .consensus_heard
+            .last_consensus_call
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *heard = Instant::now();
     }
 
-    /// For how long the consensus client has not called.
+    /// The time since the last call of the consensus client.
     pub fn consensus_silence(&self) -> Duration {
         let heard = self
-            .consensus_heard
+            .last_consensus_call
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         heard.elapsed()
@@ -483,14 +488,14 @@ impl Backend {
         }
     }
 
-    /// Counts a block that was executed and is valid, and writes its line.
+    /// Logs and counts a block that was executed and is valid.
     pub fn record_import(&self, header: &Header, imported: &Imported) {
         write_imported(self, header, imported);
-        self.figures.block(imported);
-        self.block_figures.put(imported.clone());
+        self.metrics.block(imported);
+        self.block_stats.put(imported.clone());
     }
 
-    /// Writes what is missing, if the chosen head can't be followed.
+    /// Logs which blocks are missing, if the chosen head can't be followed.
     pub fn log_syncing(&self) {
         write_syncing(self);
     }
@@ -500,11 +505,11 @@ impl Backend {
         0
     }
 
-    /// Whether this node can be asked, by the words of a query such as
-    /// `minPeers=1&maxBlocksBehind=2`. Peers do not count while there is no network.
+    /// Whether this node is ready to serve, by a query such as `minPeers=1&maxBlocksBehind=2`. Peers do not count while
+    /// there is no network.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it is not ready.
     pub fn readiness(&self, query: &str) -> Result<(), String> {
         let mut most_behind = 2;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -532,7 +537,7 @@ impl Backend {
             }) if target.saturating_sub(head) > most_behind => Err(format!(
                 "at block {head}, the chosen head is block {target}"
             )),
-            _ if self.options.is_driven && silence >= LONGEST_SILENCE => Err(format!(
+            _ if self.options.is_driven && silence >= MAX_CONSENSUS_SILENCE => Err(format!(
                 "no consensus client has called for {} s",
                 silence.as_secs()
             )),
@@ -541,7 +546,7 @@ impl Backend {
     }
 }
 
-/// In geth's words.
+/// The error of `safe` and `finalized` in geth's words.
 fn not_known(tag: &str) -> RpcError {
     RpcError::server(format!("{tag} block not found"))
 }

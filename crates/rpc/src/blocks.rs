@@ -1,4 +1,4 @@
-//! Blocks as they are asked for: decoded once, senders recovered once, and kept for a while.
+//! A cache of decoded blocks, with senders and receipts computed at most once.
 
 use niwaki_chain::{BlockId, Chain};
 use niwaki_primitives::rlp::Encodable;
@@ -7,11 +7,11 @@ use niwaki_rules::{recover_sender, recover_senders};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// How many blocks are kept, and how many bytes of them.
-const KEPT_BLOCKS: usize = 1024;
-const KEPT_BYTES: usize = 64 << 20;
+/// The most blocks in the cache, and the most bytes.
+const MAX_CACHED_BLOCKS: usize = 1024;
+const MAX_CACHED_BYTES: usize = 64 << 20;
 
-/// A block with what its rows do not say.
+/// A decoded block, whose senders and receipts are computed on demand.
 #[derive(Debug)]
 pub struct FullBlock {
     /// Number and hash.
@@ -44,7 +44,7 @@ impl FullBlock {
         }
     }
 
-    /// A block whose senders are known.
+    /// A recently imported block, with its senders if all are known.
     fn recovered(recent: &RecoveredBlock) -> Self {
         let block = Self::new(recent.block.clone(), recent.hash);
         if recent.senders.missing() == 0 {
@@ -53,7 +53,7 @@ impl FullBlock {
         block
     }
 
-    /// Who signed each transaction; zero where nobody did, which no stored block has.
+    /// The sender of each transaction; zero for an invalid signature, which no stored block has.
     pub fn senders(&self) -> &[Address] {
         self.senders.get_or_init(|| {
             let senders = recover_senders(&self.body.transactions);
@@ -61,13 +61,13 @@ impl FullBlock {
         })
     }
 
-    /// Says who sent each transaction of a block that nobody has signed.
+    /// Sets the senders of a simulated block, whose transactions are unsigned.
     pub(crate) fn set_senders(&self, senders: Vec<Address>) {
-        // Set once, before anybody asks.
+        // Set once, before the first use.
         let _ = self.senders.set(senders);
     }
 
-    /// Who signed transaction `index`, without recovering the others.
+    /// The sender of transaction `index`, without recovering all the others.
     pub fn sender(&self, index: usize) -> Address {
         if self.senders.get().is_none() && self.body.transactions.len() > 8 {
             let tx = self.body.transactions.get(index);
@@ -91,12 +91,12 @@ impl FullBlock {
     }
 }
 
-/// The blocks that were asked for last.
+/// The blocks that were requested last.
 #[derive(Debug, Default)]
-pub(crate) struct RecentBlocks(Mutex<Kept>);
+pub(crate) struct RecentBlocks(Mutex<BlockCache>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct BlockCache {
     blocks: HashMap<B256, Arc<FullBlock>>,
     order: VecDeque<B256>,
     bytes: usize,
@@ -108,7 +108,7 @@ impl RecentBlocks {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub(crate) fn get(&self, chain: &Chain, hash: &B256) -> Result<Option<Arc<FullBlock>>, Fault> {
-        if let Some(block) = self.kept_block(hash) {
+        if let Some(block) = self.cached(hash) {
             return Ok(Some(block));
         }
         let block = match chain.recent_block(hash) {
@@ -119,30 +119,30 @@ impl RecentBlocks {
             },
         };
         let block = Arc::new(block);
-        self.kept().put(&block);
+        self.cache().put(&block);
         Ok(Some(block))
     }
 
-    /// The block with this hash, if it is kept.
-    pub(crate) fn kept_block(&self, hash: &B256) -> Option<Arc<FullBlock>> {
-        self.kept().blocks.get(hash).map(Arc::clone)
+    /// The block with this hash, if it is cached.
+    pub(crate) fn cached(&self, hash: &B256) -> Option<Arc<FullBlock>> {
+        self.cache().blocks.get(hash).map(Arc::clone)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn cache(&self) -> std::sync::MutexGuard<'_, BlockCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl BlockCache {
     fn put(&mut self, block: &Arc<FullBlock>) {
         let hash = block.id.hash;
         if self.blocks.insert(hash, Arc::clone(block)).is_some() {
             return;
         }
         self.order.push_back(hash);
-        // In memory a block takes some times its bytes: the decoded form, senders, receipts.
+        // A block takes about four times its RLP in memory: decoded, with senders and receipts.
         self.bytes += 4 * block.bytes;
-        while self.order.len() > KEPT_BLOCKS || self.bytes > KEPT_BYTES {
+        while self.order.len() > MAX_CACHED_BLOCKS || self.bytes > MAX_CACHED_BYTES {
             let oldest = self.order.pop_front();
             let oldest = oldest.and_then(|oldest| self.blocks.remove(&oldest));
             let Some(oldest) = oldest else { return };

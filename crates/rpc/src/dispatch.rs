@@ -1,15 +1,24 @@
-//! From the bytes of a request to the bytes of its answer.
+//! Dispatch: from the bytes of a request to the bytes of its response.
 //!
-//! A request is read without copying: method, id and parameters are slices of the body. Cheap
-//! methods are answered by the thread that read the request, and so are calls, by as many of these threads
-//! as [`Lanes`] lets; the others wait for a worker of their [`Lane`], in a queue that is bounded. The
-//! requests of a batch are answered one after the other.
+//! The servers (HTTP, WebSocket, IPC) call [`Dispatcher::handle`] with a body. A request is parsed without copying:
+//! method, id and parameters are slices of the body. Who runs it follows from the row of its method in the tables
+//! ([`Method`]):
+//!
+//! ```text
+//! body -> parse -> permitted? -> subscription, rpc_modules, rpc.discover   answered here
+//!                             -> Lane::Inline                             run by the calling I/O thread
+//!                             -> Lane::Call, a slot is free               run by the calling I/O thread
+//!                             -> any other lane                           queued in WorkerPools
+//! ```
+//!
+//! The requests of a batch run one after the other, since one may depend on what the one before it did.
+//! Every request has a deadline, counted from its arrival; methods that run long check it.
 
 use crate::backend::Backend;
-use crate::lanes::Lanes;
 use crate::methods::{self, Lane, Method};
-use crate::outlet::{Outlet, Part};
+use crate::response_stream::{Chunk, ResponseStream};
 use crate::session::Session;
+use crate::worker_pools::WorkerPools;
 use crate::{Params, RpcError, json};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
@@ -21,16 +30,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// How much is served at once and at a time.
+/// What bounds the requests to one server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests in a batch.
+    /// Most requests of a batch.
     pub batch_requests: usize,
-    /// Bytes of all answers to a batch.
+    /// Most bytes of all responses to a batch.
     pub batch_bytes: usize,
     /// How long a call, or a batch of calls, may take.
     pub timeout: Duration,
-    /// Whether answers have line breaks and blanks for a person to read.
+    /// Whether responses are indented for a person to read.
     pub is_pretty: bool,
 }
 
@@ -45,11 +54,11 @@ impl Default for Limits {
     }
 }
 
-/// One way in: which methods it offers, and within what limits.
+/// The methods that one server offers, and its limits.
 #[derive(Debug)]
 pub struct Dispatcher {
     backend: Arc<Backend>,
-    lanes: Arc<Lanes>,
+    worker_pools: Arc<WorkerPools>,
     methods: HashMap<&'static str, &'static Method>,
     limits: Limits,
 }
@@ -62,7 +71,7 @@ struct Request<'a> {
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    /// Absent in a notification; null is an identity like any other.
+    /// Absent in a notification; null is an id like any other.
     #[serde(borrow, default, deserialize_with = "even_null")]
     id: Option<&'a RawValue>,
 }
@@ -71,37 +80,58 @@ fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(raw: D) -> Result<Option<&'a Raw
     <&RawValue>::deserialize(raw).map(Some)
 }
 
-/// Where an answer comes from.
-enum Answer {
+/// A response, or where it comes from.
+enum PendingResponse {
     Ready(Vec<u8>),
-    Later(oneshot::Receiver<Vec<u8>>),
-    Parts(mpsc::Receiver<Part>),
-    /// A refusal of a caller who may not call this.
+    /// From a worker, as a whole.
+    Queued(oneshot::Receiver<Vec<u8>>),
+    /// From a worker, in chunks.
+    Stream(mpsc::Receiver<Chunk>),
+    /// An error: the caller may not call this method.
     Unauthorized(Vec<u8>),
+    /// A notification gets none.
     None,
 }
 
-/// An answer that need not be whole.
-pub(crate) enum InParts {
-    /// It is; `None` where only notifications were sent.
+/// What [`Dispatcher::handle_streaming`] gives.
+pub(crate) enum RpcResponse {
+    /// The response; `None` if the body held notifications only.
     Whole(Option<Vec<u8>>),
-    /// A first part, and where the others come from.
-    Parts(Vec<u8>, mpsc::Receiver<Part>),
-    /// The refusal of a single request whose caller may not call this.
+    /// The first chunk, and the channel of the others.
+    Stream(Vec<u8>, mpsc::Receiver<Chunk>),
+    /// The error for a single request whose caller may not call its method.
     Unauthorized(Vec<u8>),
 }
 
-/// How a worker gives its answer.
-enum Reply {
+/// How a worker returns its response.
+enum ResponseSender {
     Whole(oneshot::Sender<Vec<u8>>),
-    Parts(Outlet),
+    Stream(ResponseStream),
+}
+
+/// A call to run.
+struct Call<'a> {
+    method: &'static Method,
+    id: Option<&'a str>,
+    params: Option<&'a str>,
+    deadline: Instant,
+    /// Where the response may go while it is written.
+    stream: Option<&'a ResponseStream>,
+}
+
+/// A call that waits for a worker; id and parameters are slices of the request's body.
+struct QueuedCall {
+    method: &'static Method,
+    id: Option<Bytes>,
+    params: Option<Bytes>,
+    deadline: Instant,
 }
 
 impl Dispatcher {
-    /// A way in to the methods of `namespaces`, and to those of `also` by name.
+    /// Offers the methods of `namespaces`, and those that `also` names.
     pub fn new(
         backend: Arc<Backend>,
-        lanes: Arc<Lanes>,
+        worker_pools: Arc<WorkerPools>,
         namespaces: &BTreeSet<String>,
         also: &[&str],
         limits: Limits,
@@ -112,13 +142,13 @@ impl Dispatcher {
             .collect();
         Self {
             backend,
-            lanes,
+            worker_pools,
             methods,
             limits,
         }
     }
 
-    /// What the methods are asked of.
+    /// What the methods work on.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
@@ -131,7 +161,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// The answer to `rpc_modules`: the namespaces that are offered here.
+    /// The result of `rpc_modules`: the namespaces that are offered here.
     fn modules(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut object = json::Object::new(&mut out);
@@ -142,13 +172,13 @@ impl Dispatcher {
         out
     }
 
-    /// The answer to `rpc.discover`: the methods that are offered here.
+    /// The result of `rpc.discover`: the methods that are offered here.
     fn discover(&self) -> Vec<u8> {
-        let mut names: Vec<&str> = self.methods.keys().copied().collect();
-        names.sort_unstable();
+        let mut methods: Vec<&Method> = self.methods.values().copied().collect();
+        methods.sort_unstable_by_key(|method| method.name);
         let mut out = Vec::new();
         let version = self.backend.identity.version.as_str();
-        crate::discover::write(&mut out, &names, ("Niwaki JSON-RPC", version));
+        crate::discover::write(&mut out, &methods, "Niwaki JSON-RPC", version);
         out
     }
 
@@ -157,73 +187,83 @@ impl Dispatcher {
         self.methods.contains_key(name)
     }
 
-    /// Answers a request or a batch; `None` where only notifications were sent.
-    pub async fn answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
-        let answer = self.plain_answer(body, session).await;
-        self.laid_out(answer)
+    /// Handles a request or a batch; `None` if the body held notifications only.
+    pub async fn handle(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
+        let response = self.handle_unformatted(body, session).await;
+        self.format(response)
     }
 
-    /// The answer as it is sent.
-    fn laid_out(&self, answer: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    /// Indents a response if the server does so.
+    fn format(&self, response: Option<Vec<u8>>) -> Option<Vec<u8>> {
         match self.limits.is_pretty {
-            true => answer.map(|answer| crate::pretty::indented(&answer)),
-            false => answer,
+            true => response.map(|response| crate::pretty::indented(&response)),
+            false => response,
         }
     }
 
-    async fn plain_answer(self: &Arc<Self>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
-        self.lanes.give_way().await;
+    async fn handle_unformatted(
+        self: &Arc<Self>,
+        body: Bytes,
+        session: &Session,
+    ) -> Option<Vec<u8>> {
+        self.worker_pools.wait_for_block().await;
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         match first {
-            Some(b'[') => self.answer_batch(&body, session).await,
+            Some(b'[') => self.handle_batch(&body, session).await,
             _ => {
                 let Ok(text) = std::str::from_utf8(&body) else {
-                    return Some(refusal(None, &RpcError::parse("the body is not UTF-8")));
+                    return Some(error_response(
+                        None,
+                        &RpcError::parse("the body is not UTF-8"),
+                    ));
                 };
                 let deadline = Instant::now() + self.limits.timeout;
-                finished(self.begin(&body, text, session, deadline, false)).await
+                wait(self.start(&body, text, session, deadline, false)).await
             }
         }
     }
 
-    /// As [`Dispatcher::answer`], for a way in that can send a long answer while it is made.
-    pub(crate) async fn answer_in_parts(
+    /// As [`Dispatcher::handle`], for a server that can send a long response while it is written.
+    pub(crate) async fn handle_streaming(
         self: &Arc<Self>,
         body: Bytes,
         session: &Session,
-    ) -> InParts {
+    ) -> RpcResponse {
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         let text = std::str::from_utf8(&body)
             .ok()
             .filter(|_| first != Some(&b'['));
         let Some(text) = text else {
-            return InParts::Whole(self.answer(body, session).await);
+            return RpcResponse::Whole(self.handle(body, session).await);
         };
-        self.lanes.give_way().await;
+        self.worker_pools.wait_for_block().await;
         let deadline = Instant::now() + self.limits.timeout;
-        let in_parts = !self.limits.is_pretty;
-        let mut parts = match self.begin(&body, text, session, deadline, in_parts) {
-            Answer::Parts(parts) => parts,
-            Answer::Unauthorized(refusal) => return InParts::Unauthorized(refusal),
-            answer => return InParts::Whole(self.laid_out(finished(answer).await)),
+        let can_stream = !self.limits.is_pretty;
+        let mut chunks = match self.start(&body, text, session, deadline, can_stream) {
+            PendingResponse::Stream(chunks) => chunks,
+            PendingResponse::Unauthorized(error) => return RpcResponse::Unauthorized(error),
+            response => return RpcResponse::Whole(self.format(wait(response).await)),
         };
-        match parts.recv().await {
-            Some(Part::More(first)) => InParts::Parts(first, parts),
-            Some(Part::Last(whole)) => InParts::Whole(Some(whole)),
-            None => InParts::Whole(Some(stopping())),
+        match chunks.recv().await {
+            Some(Chunk::More(first)) => RpcResponse::Stream(first, chunks),
+            Some(Chunk::Last(whole)) => RpcResponse::Whole(Some(whole)),
+            None => RpcResponse::Whole(Some(stopping())),
         }
     }
 
-    async fn answer_batch(self: &Arc<Self>, body: &Bytes, session: &Session) -> Option<Vec<u8>> {
+    async fn handle_batch(self: &Arc<Self>, body: &Bytes, session: &Session) -> Option<Vec<u8>> {
         let requests: Vec<&RawValue> = match serde_json::from_slice(body) {
             Ok(requests) => requests,
             Err(error) => {
                 let error = RpcError::parse(format!("parse error: {error}"));
-                return Some(refusal(None, &error));
+                return Some(error_response(None, &error));
             }
         };
         if requests.is_empty() {
-            return Some(refusal(None, &RpcError::invalid_request("empty batch")));
+            return Some(error_response(
+                None,
+                &RpcError::invalid_request("empty batch"),
+            ));
         }
         if requests.len() > self.limits.batch_requests {
             let message = format!(
@@ -231,28 +271,28 @@ impl Dispatcher {
                 requests.len(),
                 self.limits.batch_requests
             );
-            return Some(refusal(None, &RpcError::invalid_request(message)));
+            return Some(error_response(None, &RpcError::invalid_request(message)));
         }
-        // One after the other: a request may count on what the one before it did.
+        // One after the other: a request may depend on what the one before it did.
         let deadline = Instant::now() + self.limits.timeout;
         let mut out = vec![b'['];
         for request in requests {
-            let answer = self.begin(body, request.get(), session, deadline, false);
-            // What is answered at once must not keep the thread from other connections.
+            let response = self.start(body, request.get(), session, deadline, false);
+            // A batch of inline calls must not keep the thread from other connections.
             tokio::task::yield_now().await;
-            let Some(answer) = finished(answer).await else {
+            let Some(response) = wait(response).await else {
                 continue;
             };
             if out.len() > 1 {
                 out.push(b',');
             }
-            out.extend_from_slice(&answer);
+            out.extend_from_slice(&response);
             if out.len() > self.limits.batch_bytes {
                 let message = format!(
                     "the answers are longer than {} bytes; ask for fewer at once",
                     self.limits.batch_bytes
                 );
-                return Some(refusal(None, &RpcError::limit(message)));
+                return Some(error_response(None, &RpcError::limit(message)));
             }
         }
         if out.len() == 1 {
@@ -262,124 +302,126 @@ impl Dispatcher {
         Some(out)
     }
 
-    /// Begins to answer the request `text`, which is a part of `body`; in parts, if that may be
-    /// and the method is one of long answers.
-    fn begin(
+    /// Runs or queues the request `text`, a slice of `body`. With `can_stream` a worker of the lane `Heavy`
+    /// returns its response in chunks.
+    fn start(
         self: &Arc<Self>,
         body: &Bytes,
         text: &str,
         session: &Session,
         deadline: Instant,
-        in_parts: bool,
-    ) -> Answer {
-        let request: Request<'_> = match serde_json::from_str(text) {
+        can_stream: bool,
+    ) -> PendingResponse {
+        let request = match parse(text) {
             Ok(request) => request,
-            Err(error) if error.is_data() => {
-                let error = RpcError::invalid_request("invalid request");
-                return Answer::Ready(refusal(None, &error));
-            }
-            Err(error) => {
-                let error = RpcError::parse(format!("parse error: {error}"));
-                return Answer::Ready(refusal(None, &error));
-            }
+            Err(error) => return PendingResponse::Ready(error_response(None, &error)),
         };
         let id = request.id.map(RawValue::get);
-        if id.is_some_and(|id| id.starts_with(['{', '['])) {
-            let error = RpcError::invalid_request("the id must be a string, a number or null");
-            return Answer::Ready(refusal(None, &error));
-        }
         let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
-            return Answer::Ready(refusal(id, &RpcError::invalid_request("invalid request")));
+            return PendingResponse::Ready(error_response(
+                id,
+                &RpcError::invalid_request("invalid request"),
+            ));
         };
-        // Whatever the name: what is added below is closed until somebody opens it.
+        // Checked before the name: a method that is added below is closed until an operator opens it.
         if !session.permits(&method) {
-            let refused = || Answer::Unauthorized(refusal(id, &RpcError::unauthorized()));
-            return id.map_or(Answer::None, |_| refused());
+            let refused =
+                || PendingResponse::Unauthorized(error_response(id, &RpcError::unauthorized()));
+            return id.map_or(PendingResponse::None, |_| refused());
         }
         let params = request.params.map(RawValue::get);
-        if let Some(answer) = session.answer(self, &method, params, deadline) {
-            return match id {
-                Some(_) => Answer::Ready(envelope(id, answer)),
-                None => Answer::None,
-            };
-        }
-        let own = match &*method {
-            "rpc_modules" => Some(Self::modules as fn(&Self) -> Vec<u8>),
-            "rpc.discover" => Some(Self::discover as _),
-            _ => None,
+        let respond = |result| match id {
+            Some(_) => PendingResponse::Ready(response(id, result)),
+            None => PendingResponse::None,
         };
-        if let Some(own) = own {
-            return match id {
-                Some(_) => Answer::Ready(envelope(id, Ok(own(self)))),
-                None => Answer::None,
-            };
+        if let Some(result) = session.handle(self, &method, params, deadline) {
+            return respond(result);
         }
         let Some(&found) = self.methods.get(&*method) else {
-            return match id {
-                Some(_) => Answer::Ready(refusal(id, &RpcError::method_not_found(&method))),
-                None => Answer::None,
-            };
+            return respond(match &*method {
+                "rpc_modules" => Ok(self.modules()),
+                "rpc.discover" => Ok(self.discover()),
+                _ => Err(RpcError::method_not_found(&method)),
+            });
         };
         if id.is_none() {
-            return Answer::None; // A notification asks for nothing that these methods do.
+            return PendingResponse::None; // These methods do nothing but respond.
         }
         let lane = found.lane_of(params);
-        let place = self.lanes.run_by_reader(lane, params.map_or(0, str::len));
-        if lane == Lane::Inline || place.is_some() {
-            let answer = run(&self.backend, found, (id, params), deadline, None);
-            return answer.map_or(Answer::None, Answer::Ready);
+        let bytes = params.map_or(0, str::len);
+        let slot = self.worker_pools.try_on_io_thread(lane, bytes);
+        if lane == Lane::Inline || slot.is_some() {
+            let call = Call {
+                method: found,
+                id,
+                params,
+                deadline,
+                stream: None,
+            };
+            let response = call.run(&self.backend);
+            return response.map_or(PendingResponse::None, PendingResponse::Ready);
         }
-        let part = |text: &str| body.slice_ref(text.as_bytes());
-        let asked = (id.map(part), params.map(part));
-        let in_parts = in_parts && lane == Lane::Heavy;
-        self.later((found, lane), asked, deadline, in_parts)
+        let slice = |text: &str| body.slice_ref(text.as_bytes());
+        let call = QueuedCall {
+            method: found,
+            id: id.map(slice),
+            params: params.map(slice),
+            deadline,
+        };
+        self.enqueue(call, lane, can_stream && lane == Lane::Heavy)
     }
 
-    /// Has a worker of `lane` answer.
-    fn later(
-        &self,
-        (method, lane): (&'static Method, Lane),
-        (id, params): (Option<Bytes>, Option<Bytes>),
-        deadline: Instant,
-        in_parts: bool,
-    ) -> Answer {
-        let (reply, answer) = if in_parts {
-            let (outlet, parts) = Outlet::new();
-            (Reply::Parts(outlet), Answer::Parts(parts))
+    /// Has a worker of `lane` run `call`.
+    fn enqueue(&self, call: QueuedCall, lane: Lane, is_streamed: bool) -> PendingResponse {
+        let (reply, response) = if is_streamed {
+            let (stream, chunks) = ResponseStream::new();
+            (
+                ResponseSender::Stream(stream),
+                PendingResponse::Stream(chunks),
+            )
         } else {
             let (sender, receiver) = oneshot::channel();
-            (Reply::Whole(sender), Answer::Later(receiver))
+            (
+                ResponseSender::Whole(sender),
+                PendingResponse::Queued(receiver),
+            )
         };
+        let (name, id) = (call.method.name, call.id.clone());
         let backend = Arc::clone(&self.backend);
-        let refused = id.clone();
         let job = move || {
-            let (id, params) = (id.as_deref().map(text), params.as_deref().map(text));
-            let outlet = match &reply {
-                Reply::Parts(outlet) => Some(outlet),
-                Reply::Whole(_) => None,
-            };
-            let answer = if reply.is_closed() {
-                return; // Nobody waits any more.
-            } else if Instant::now() > deadline {
-                let error = RpcError::limit("timed out while waiting for a worker; try again");
-                Some(refusal(id, &error))
-            } else {
-                run(&backend, method, (id, params), deadline, outlet)
-            };
-            if let Some(answer) = answer {
-                reply.send(answer, deadline);
+            if !reply.is_closed() {
+                let response = call.run(&backend, reply.stream());
+                if let Some(response) = response {
+                    reply.send(response, call.deadline);
+                }
             }
         };
-        if self.lanes.run(lane, Box::new(job)) {
-            return answer;
+        if self.worker_pools.run(lane, Box::new(job)) {
+            return response;
         }
-        let message = format!("too many calls like {} are waiting; try again", method.name);
-        let refused = refused.as_deref().map(text);
-        Answer::Ready(refusal(refused, &RpcError::limit(message)))
+        let message = format!("too many calls like {name} are waiting; try again");
+        let id = id.as_deref().map(text);
+        PendingResponse::Ready(error_response(id, &RpcError::limit(message)))
     }
 }
 
-/// The text of a part of a body that was text as a whole.
+fn parse(text: &str) -> Result<Request<'_>, RpcError> {
+    let request: Request<'_> = match serde_json::from_str(text) {
+        Ok(request) => request,
+        Err(error) if error.is_data() => {
+            return Err(RpcError::invalid_request("invalid request"));
+        }
+        Err(error) => return Err(RpcError::parse(format!("parse error: {error}"))),
+    };
+    let id = request.id.map(RawValue::get);
+    if id.is_some_and(|id| id.starts_with(['{', '['])) {
+        let message = "the id must be a string, a number or null";
+        return Err(RpcError::invalid_request(message));
+    }
+    Ok(request)
+}
+
+/// A slice of a body that was UTF-8 as a whole.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or("null")
 }
@@ -388,78 +430,102 @@ fn is_version_2(version: &Option<Cow<'_, str>>) -> bool {
     version.as_deref() == Some("2.0")
 }
 
-impl Reply {
+impl ResponseSender {
     fn is_closed(&self) -> bool {
         match self {
             Self::Whole(sender) => sender.is_closed(),
-            Self::Parts(outlet) => outlet.is_closed(),
+            Self::Stream(stream) => stream.is_closed(),
         }
     }
 
-    /// Gives the end of the answer; whoever asked may have gone.
-    fn send(self, answer: Vec<u8>, deadline: Instant) {
+    fn stream(&self) -> Option<&ResponseStream> {
         match self {
-            Self::Whole(sender) => drop(sender.send(answer)),
-            Self::Parts(outlet) => drop(outlet.finish(answer, deadline)),
+            Self::Whole(_) => None,
+            Self::Stream(stream) => Some(stream),
+        }
+    }
+
+    /// Sends the response, or the end of it; the client may have gone.
+    fn send(self, response: Vec<u8>, deadline: Instant) {
+        match self {
+            Self::Whole(sender) => drop(sender.send(response)),
+            Self::Stream(stream) => drop(stream.finish(response, deadline)),
         }
     }
 }
 
 fn stopping() -> Vec<u8> {
-    refusal(None, &RpcError::internal("the server is stopping"))
+    error_response(None, &RpcError::internal("the server is stopping"))
 }
 
-/// The answer as a whole; nothing for a notification.
-async fn finished(answer: Answer) -> Option<Vec<u8>> {
-    match answer {
-        Answer::Ready(answer) | Answer::Unauthorized(answer) => Some(answer),
-        Answer::Later(task) => Some(task.await.unwrap_or_else(|_| stopping())),
-        // Only [`Dispatcher::answer_in_parts`] asks for such a one, and takes it.
-        Answer::Parts(_) | Answer::None => None,
-    }
-}
-
-/// Runs `method` and wraps what it gives, or the end of it where `outlet` has the rest; nothing if
-/// it failed after that. A panic of ours is an error to this caller and to nobody else.
-fn run(
-    backend: &Backend,
-    method: &Method,
-    (id, params): (Option<&str>, Option<&str>),
-    deadline: Instant,
-    outlet: Option<&Outlet>,
-) -> Option<Vec<u8>> {
-    let began = Instant::now();
-    let mut out = Vec::with_capacity(256);
-    open(&mut out, id);
-    out.extend_from_slice(b"\"result\":");
-    let is_engine = method.namespace() == "engine";
-    if is_engine {
-        backend.consensus_spoke();
-    }
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut params = Params::new(params, deadline)?;
-        params.outlet = outlet;
-        (method.run)(backend, &params, &mut out)
-    }));
-    let result = result.unwrap_or_else(|_| {
-        tracing::error!(method = method.name, "A method panicked");
-        Err(RpcError::internal("method handler crashed"))
-    });
-    backend
-        .figures()
-        .call(method.name, began.elapsed(), &result);
-    if let Err(error) = &result
-        && is_engine
-    {
-        backend.engine_log.failed(method.name, error);
-    }
-    match result {
-        Ok(()) => {
-            out.push(b'}');
-            Some(out)
+/// The response as a whole; nothing for a notification.
+async fn wait(response: PendingResponse) -> Option<Vec<u8>> {
+    match response {
+        PendingResponse::Ready(response) | PendingResponse::Unauthorized(response) => {
+            Some(response)
         }
-        Err(_) if outlet.is_some_and(Outlet::has_begun) => None,
-        Err(error) => Some(refusal(id, &error)),
+        PendingResponse::Queued(response) => Some(response.await.unwrap_or_else(|_| stopping())),
+        // Only [`Dispatcher::handle_streaming`] requests a stream, and reads it itself.
+        PendingResponse::Stream(_) | PendingResponse::None => None,
+    }
+}
+
+impl QueuedCall {
+    /// Runs the call on a worker; see [`Call::run`]. One that has waited beyond its deadline is refused.
+    fn run(&self, backend: &Backend, stream: Option<&ResponseStream>) -> Option<Vec<u8>> {
+        let id = self.id.as_deref().map(text);
+        if Instant::now() > self.deadline {
+            let error = RpcError::limit("timed out while waiting for a worker; try again");
+            return Some(error_response(id, &error));
+        }
+        let call = Call {
+            method: self.method,
+            id,
+            params: self.params.as_deref().map(text),
+            deadline: self.deadline,
+            stream,
+        };
+        call.run(backend)
+    }
+}
+
+impl Call<'_> {
+    /// Runs the method and returns the response, or the end of it if the rest went to `stream`; `None` if the method
+    /// failed after that. A panic of a method is an error to its caller only.
+    fn run(self, backend: &Backend) -> Option<Vec<u8>> {
+        let (method, began) = (self.method, Instant::now());
+        let mut out = Vec::with_capacity(256);
+        open(&mut out, self.id);
+        out.extend_from_slice(b"\"result\":");
+        let is_engine = method.namespace() == "engine";
+        if is_engine {
+            backend.record_consensus_call();
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut params = Params::new(self.params, self.deadline)?;
+            params.stream = self.stream;
+            (method.run)(backend, &params, &mut out)
+        }));
+        let result = result.unwrap_or_else(|_| {
+            tracing::error!(method = method.name, "A method panicked");
+            Err(RpcError::internal("method handler crashed"))
+        });
+        backend
+            .metrics()
+            .call(method.name, began.elapsed(), &result);
+        if let Err(error) = &result
+            && is_engine
+        {
+            backend.engine_log.failed(method.name, error);
+        }
+        match result {
+            Ok(()) => {
+                out.push(b'}');
+                Some(out)
+            }
+            Err(_) if self.stream.is_some_and(ResponseStream::has_started) => None,
+            Err(error) => Some(error_response(self.id, &error)),
+        }
     }
 }
 
@@ -469,10 +535,10 @@ fn open(out: &mut Vec<u8>, id: Option<&str>) {
     out.push(b',');
 }
 
-/// The envelope of `answer`, a result that is JSON already or an error.
-pub(crate) fn envelope(id: Option<&str>, answer: Result<Vec<u8>, RpcError>) -> Vec<u8> {
-    match answer {
-        Err(error) => refusal(id, &error),
+/// The response with a result that is JSON already, or with an error.
+pub(crate) fn response(id: Option<&str>, result: Result<Vec<u8>, RpcError>) -> Vec<u8> {
+    match result {
+        Err(error) => error_response(id, &error),
         Ok(result) => {
             let mut out = Vec::with_capacity(result.len() + 48);
             open(&mut out, id);
@@ -484,8 +550,8 @@ pub(crate) fn envelope(id: Option<&str>, answer: Result<Vec<u8>, RpcError>) -> V
     }
 }
 
-/// The answer that refuses.
-pub(crate) fn refusal(id: Option<&str>, error: &RpcError) -> Vec<u8> {
+/// The response with an error.
+pub(crate) fn error_response(id: Option<&str>, error: &RpcError) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     open(&mut out, id);
     write_error(&mut out, error);

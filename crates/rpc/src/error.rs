@@ -1,13 +1,16 @@
-//! What a JSON-RPC call is refused with.
+//! JSON-RPC errors.
 
 use niwaki_primitives::Fault;
 use std::fmt::Write;
+
+/// What a method returns: nothing, since it writes its result to a buffer, or an error.
+pub(crate) type RpcResult = Result<(), RpcError>;
 
 /// A JSON-RPC error object: code, message and, for a revert, the data returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// The code; below -32000 those of JSON-RPC, -38000 and on the Engine API's, 3 a revert.
+    /// The code: from -32000 down JSON-RPC's, from -38000 down the Engine API's, 3 for a revert.
     pub code: i64,
     /// One sentence. Clients match on many of them, so they are worded as geth words them.
     pub message: String,
@@ -35,7 +38,7 @@ impl RpcError {
         Self::new(-32600, message)
     }
 
-    /// -32601: no such method here.
+    /// -32601: the method is not offered.
     pub fn method_not_found(method: &str) -> Self {
         let method: String = method.chars().take(100).collect();
         Self::new(
@@ -44,17 +47,17 @@ impl RpcError {
         )
     }
 
-    /// -32602: parameters that the method does not take.
+    /// -32602: the method does not take these parameters.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(-32602, message)
     }
 
-    /// -32603: a failure of ours.
+    /// -32603: a failure of this node.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(-32603, message)
     }
 
-    /// -32000: what fits nowhere else.
+    /// -32000: any other error.
     pub fn server(message: impl Into<String>) -> Self {
         Self::new(-32000, message)
     }
@@ -84,7 +87,7 @@ impl RpcError {
 }
 
 impl From<Fault> for RpcError {
-    /// A fault says nothing about what was asked, only that this node can't answer.
+    /// A fault says nothing about the request, only that this node can't answer it.
     fn from(fault: Fault) -> Self {
         tracing::error!(%fault, "A request met a fault of the machine");
         Self::internal(format!("this node can't read its data: {fault}"))

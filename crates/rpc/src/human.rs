@@ -1,6 +1,6 @@
-//! Values as a person reads them in the log: short hashes, ages, gas, wei, dates.
+//! Human-readable values for the log: short hashes, ages, gas, wei, dates.
 //!
-//! Each is a wrapper with a `Display`, so that a line that is not written costs nothing.
+//! Each is a wrapper with a `Display`, so that a line that is not logged costs nothing.
 
 use niwaki_primitives::{B256, U256};
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Display for ShortHash {
     }
 }
 
-/// A time of so many milliseconds: `1.2s`, `3m12s`, `2h05m`, `5d04h`.
+/// A duration in milliseconds: `1.2s`, `3m12s`, `2h05m`, `5d04h`.
 #[derive(Clone, Copy, Debug)]
 pub struct Age(pub u64);
 
@@ -48,7 +48,7 @@ impl fmt::Display for Age {
     }
 }
 
-/// So much gas: `21000`, `950k`, `30.1M`.
+/// An amount of gas: `21000`, `950k`, `30.1M`.
 #[derive(Clone, Copy, Debug)]
 pub struct Gas(pub u64);
 
@@ -62,7 +62,7 @@ impl fmt::Display for Gas {
     }
 }
 
-/// A part of a whole: `50%`; of nothing, `0%`.
+/// A part of a total: `50%`; of a total of zero, `0%`.
 #[derive(Clone, Copy, Debug)]
 pub struct Percent(pub u64, pub u64);
 
@@ -73,7 +73,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// So many wei, in the unit in which they read best: `7 wei`, `1.234 gwei`, `0.012 ETH`.
+/// An amount of wei in a suitable unit: `7 wei`, `1.234 gwei`, `0.012 ETH`.
 #[derive(Clone, Copy, Debug)]
 pub struct Wei(pub U256);
 
@@ -113,8 +113,8 @@ impl fmt::Display for Utc {
     }
 }
 
-/// Year, month and day of so many days since 1970-01-01, by the Gregorian calendar: years begin in
-/// March, so that the leap day is the last of its year, and 400 years have 146,097 days.
+/// Year, month and day of a number of days since 1970-01-01, in the Gregorian calendar. Years begin in March, so that
+/// the leap day is the last of its year, and 400 years have 146,097 days.
 const fn date_of(days: u64) -> (u64, u64, u64) {
     let days = days.saturating_add(719_468);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn wei_are_told_in_the_unit_that_reads_best() {
+    fn wei_are_shown_as_wei_gwei_or_eth() {
         for (wei, text) in [
             (0_u128, "0 wei"),
             (7, "7 wei"),

@@ -1,8 +1,13 @@
-//! JSON as it is written: straight into bytes, by the shapes of Ethereum's JSON-RPC.
+//! Writes JSON straight into bytes, in the formats of Ethereum's JSON-RPC.
 //!
-//! Answers are most of what this server does, and nearly all of them are hexadecimal, so they are
-//! written without a tree of values in between. An [`Object`] or [`Array`] closes itself when it
-//! is dropped.
+//! Responses are most of the work of this server, and nearly all of them are hexadecimal, so they are written without a
+//! tree of values in between. An [`Object`] or [`Array`] closes itself when it is dropped.
+//!
+//! ```text
+//! let mut object = Object::new(out);      // {
+//! object.number("gasUsed", 21_000);       // "gasUsed":"0x5208"
+//! drop(object);                           // }
+//! ```
 
 use niwaki_primitives::U256;
 
@@ -16,7 +21,7 @@ pub(crate) struct Object<'o> {
 }
 
 impl<'o> Object<'o> {
-    /// Begins an object.
+    /// Opens an object.
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self {
@@ -25,7 +30,7 @@ impl<'o> Object<'o> {
         }
     }
 
-    /// Writes a name, after which its value is to be written to what this gives.
+    /// Writes a name; the caller writes its value to the returned buffer.
     pub(crate) fn field(&mut self, name: &str) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -107,7 +112,7 @@ pub(crate) struct Array<'o> {
 }
 
 impl<'o> Array<'o> {
-    /// Begins an array.
+    /// Opens an array.
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'[');
         Self {
@@ -116,7 +121,7 @@ impl<'o> Array<'o> {
         }
     }
 
-    /// Where the next item is to be written.
+    /// Starts the next item; the caller writes it to the returned buffer.
     pub(crate) fn item(&mut self) -> &mut Vec<u8> {
         if !self.is_empty {
             self.out.push(b',');
@@ -125,13 +130,13 @@ impl<'o> Array<'o> {
         self.out
     }
 
-    /// Where it is written, to send on what is there; not to write to.
-    pub(crate) fn place(&mut self) -> &mut Vec<u8> {
+    /// The buffer, to send what it holds; not to write to.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// What has been written to the same place, and not been sent on.
-    pub(crate) fn written(&self) -> &[u8] {
+    /// What the buffer holds: everything that was not sent yet.
+    pub(crate) fn unsent(&self) -> &[u8] {
         self.out
     }
 

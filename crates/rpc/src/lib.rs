@@ -1,85 +1,95 @@
 //! JSON-RPC and the Engine API over HTTP, WebSocket and IPC.
 //!
-//! A request comes in through `server`, is read and given a place to run by `dispatch`, and is
-//! answered by the function of its row in the tables of methods, which writes JSON straight into
-//! the answer. This room knows chain and pool, and nothing of peers.
+//! A request arrives in `server`. `dispatch` parses it and finds who runs it: the I/O thread that read it, or a worker
+//! of its lane. The function in the row of its method then writes the result as JSON straight into the response. This
+//! crate knows the chain and the transaction pool, and nothing of peers.
 //!
-//! | file | what |
+//! ```text
+//! server -> dispatch -> methods (one row each) -> eth, engine, debug, trace, txpool, ... -> Backend: chain, pool
+//!              |                                                   |
+//!           worker_pools, block_priority                        json -> response_stream
+//! ```
+//!
+//! | file | what it is |
 //! |---|---|
-//! | `server` | HTTP, WebSocket, IPC: sockets, limits, who may ask |
-//! | `dispatch` | from the bytes of a request to those of its answer |
-//! | `lanes` | workers, so that what is slow delays nothing else |
-//! | `outlet` | where a long answer goes while it is being made |
-//! | `methods` | every method: name, lane, function |
-//! | `discover` | the methods as an OpenRPC document |
-//! | `params`, `reading`, `quantity` | what comes in: parameters, JSON, numbers |
-//! | `json` | what goes out |
-//! | `backend` | what the methods are asked of |
-//! | `operator` | what the program around does for them |
-//! | `blocks` | blocks that were asked for lately |
-//! | `log_index` | the index of logs made and removed |
-//! | `choices` | what the operator chooses of blocks made here |
-//! | `eth`, `debug`, `txpool`, `miner`, `niwaki`, `node` | the methods, by namespace |
-//! | `simulation` | runs of what nobody has signed: calls, overrides, simulated blocks |
-//! | `trace` | transactions run again and watched: `debug_trace*`, `trace_*` |
-//! | `engine`, `payloads` | what a consensus client drives, and the blocks made for it |
-//! | `filters`, `subscriptions`, `session` | news: on request, as it comes, and for whom |
-//! | `figures` | what is counted |
-//! | `human`, `log_limit` | values as the log has them; lines that would repeat themselves held back |
+//! | `server` | HTTP, WebSocket and IPC: sockets, limits, TLS, tokens |
+//! | `dispatch` | from the bytes of a request to the bytes of its response |
+//! | `methods` | the row of a method: name, parameters, lane, function |
+//! | `worker_pools` | worker threads and a bounded queue for each lane, so that a slow call never delays a fast one |
+//! | `block_priority` | requests wait while a block is handled, on machines with few processors |
+//! | `response_stream` | long responses, sent in chunks while their method runs |
+//! | `discover` | the methods as an OpenRPC document (`rpc.discover`) |
+//! | `params`, `json_reader`, `quantity` | reading: parameters, JSON by the rules of all clients, numbers |
+//! | `json`, `pretty`, `human` | writing: JSON, indented JSON, values for the log |
+//! | `backend` | what the methods work on: chain, pool, options, states by block |
+//! | `operator` | hooks of the program around this crate: metrics, log levels, dev mode |
+//! | `blocks` | cache of decoded blocks with senders and receipts |
+//! | `eth`, `debug`, `log_index`, `miner`, `niwaki`, `node`, `txpool` | the methods by namespace; `node`: `net`, `web3`, `admin` |
+//! | `simulation` | executing unsigned messages: calls, overrides, simulated blocks |
+//! | `trace` | re-executing transactions under a tracer: `debug_trace*`, `trace_*` |
+//! | `engine`, `payloads` | the Engine API, and the builder of payloads |
+//! | `builder_settings` | what `miner_*` may change for the builder |
+//! | `subscriptions`, `filters`, `session` | notifications, polled filters, the state of a connection |
+//! | `metrics` | counters of calls, connections and blocks |
+//! | `log_limit` | holds back repeated lines of the log |
+//! | `error` | JSON-RPC errors |
 #![forbid(unsafe_code)]
 
 mod backend;
+mod block_priority;
 mod blocks;
-mod choices;
+mod builder_settings;
 mod debug;
 mod discover;
 mod dispatch;
 mod engine;
 mod error;
 mod eth;
-mod figures;
 mod filters;
 pub mod human;
 mod json;
-mod lanes;
+mod json_reader;
 mod log_index;
 mod log_limit;
 mod methods;
+mod metrics;
 mod miner;
 mod niwaki;
 mod node;
 mod operator;
-mod outlet;
 mod params;
 mod payloads;
-mod precedence;
 mod pretty;
 mod quantity;
-mod reading;
+mod response_stream;
 mod server;
 mod session;
 mod simulation;
 mod subscriptions;
 mod trace;
 mod txpool;
+mod worker_pools;
 
 #[cfg(test)]
 mod tests;
 
-pub use backend::{ApiOptions, Backend, Identity, LONGEST_SILENCE, State, SyncStatus};
+pub use self::metrics::RpcMetrics;
+pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, State, SyncStatus};
+pub use block_priority::yield_to_blocks;
 pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
-pub use figures::Figures;
-pub use lanes::Lanes;
-pub use methods::{BESIDE_ENGINE, Lane, Method, NAMESPACES, OF_CONNECTIONS, all as methods};
-pub use operator::{FiguresSource, LogLevel, LogSwitch, Operator};
+pub(crate) use error::RpcResult;
+pub use methods::{
+    CONNECTION_METHODS, ENGINE_EXTRA_METHODS, Lane, Method, NAMESPACES, all as methods,
+};
+pub use operator::{LogLevel, LogSwitch, MetricsSource, Operator};
 pub use params::{BlockRef, BlockTag, Params};
-pub use precedence::yield_to_blocks;
 pub use server::{
-    Access, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer, JwtError, JwtSecret,
-    KeyStore, Login, Origins, PasswordError, Proof, StoreError, Tls, TlsOptions, TokenAlgorithm,
-    TokenError, TokenKey, Tokens, User, Users, hash_password, serve_text,
+    Access, Authentication, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer,
+    JwtError, JwtSecret, KeyStore, Login, Origins, PasswordError, StoreError, Tls, TlsOptions,
+    TokenAlgorithm, TokenError, TokenKey, Tokens, User, Users, hash_password, serve_text,
 };
 pub use session::Session;
 pub use subscriptions::Events;
+pub use worker_pools::WorkerPools;

@@ -1,21 +1,18 @@
-//! The methods by which an operator has the index of logs made, made anew or removed, under Besu's
-//! names.
+//! The methods that generate, repair and remove the log index, under Besu's names.
 //!
-//! The index has no holes: what is made is made from the first block on, and what is removed is
-//! removed up to its end.
+//! The index has no gaps: it is generated from the first block on, and removed from a block up to its end.
 
 use crate::json::Object;
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockTag, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::SECTION_BLOCKS;
 
-type Answer = Result<(), RpcError>;
-
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row("admin_generateLogBloomCache", Lane::Call, generate),
-    row("admin_logsRemoveCache", Lane::Long, remove),
-    row("admin_logsRepairCache", Lane::Call, repair),
+    row("admin_generateLogBloomCache", "startBlock? stopBlock?", Lane::Call, generate),
+    row("admin_logsRemoveCache", "startBlock? stopBlock?", Lane::Long, remove),
+    row("admin_logsRepairCache", "block?", Lane::Call, repair),
 ];
 
 /// The number of the block that a parameter names; `None` for the latest.
@@ -31,7 +28,7 @@ fn number(backend: &Backend, tag: BlockTag) -> Result<Option<u64>, RpcError> {
     }
 }
 
-/// The number of a block that must be stored.
+/// The number of a block, which must be stored.
 fn stored(backend: &Backend, tag: BlockTag) -> Result<u64, RpcError> {
     let head = backend.chain().head().id.number;
     let number = number(backend, tag)?.unwrap_or(head);
@@ -41,30 +38,30 @@ fn stored(backend: &Backend, tag: BlockTag) -> Result<u64, RpcError> {
     }
 }
 
-/// Where the section ends that `number` is in; the end of all for the latest block.
+/// The end of the section of `number`; the end of all sections for the latest block.
 fn end_of_section(number: Option<u64>) -> u64 {
     number.map_or(u64::MAX, |number| {
         (number - number % SECTION_BLOCKS).saturating_add(SECTION_BLOCKS)
     })
 }
 
-/// Has blocks up to `number` indexed, besides those that are to be anyway.
-fn want(backend: &Backend, number: Option<u64>) -> Result<(), RpcError> {
-    let wanted = backend.chain().log_index_state()?.wanted;
+/// Requests that blocks up to `number` are indexed, in addition to those requested before.
+fn request(backend: &Backend, number: Option<u64>) -> Result<(), RpcError> {
+    let requested = backend.chain().log_index_state()?.wanted;
     backend
         .chain()
-        .want_log_index(wanted.max(end_of_section(number)));
+        .want_log_index(requested.max(end_of_section(number)));
     Ok(())
 }
 
-/// From the block that is the first parameter to the one that is the second.
-fn generate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Generates the index from the block of the first parameter to that of the second.
+fn generate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let from = params.optional(0)?.unwrap_or(BlockTag::Earliest);
     let from = number(backend, from)?.unwrap_or(u64::MAX);
     let to = number(backend, params.optional(1)?.unwrap_or(BlockTag::Latest))?;
     let is_accepted = from < to.unwrap_or(u64::MAX);
     if is_accepted {
-        want(backend, to)?;
+        request(backend, to)?;
     }
     let state = backend.chain().log_index_state()?;
     let mut object = Object::new(out);
@@ -79,15 +76,15 @@ fn generate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer
     Ok(())
 }
 
-/// Makes the index anew, up to a block at least.
-fn repair(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Generates the index from scratch, at least up to a block.
+fn repair(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let to: Option<BlockTag> = params.optional(0)?;
     let to = to.map(|to| stored(backend, to)).transpose()?;
     let was_behind = backend.chain().log_index_state()?.is_behind;
     if !was_behind {
         backend.chain().strike_log_index(0)?;
     }
-    want(backend, to)?;
+    request(backend, to)?;
     let status = match was_behind {
         true => "Already running",
         false => "Started",
@@ -96,9 +93,8 @@ fn repair(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     Ok(())
 }
 
-/// Removes the index from the section of a block on. It is made again when that is asked for, or
-/// after the next start.
-fn remove(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Removes the index from the section of a block on. It is generated again on request, or after the next start.
+fn remove(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let from = stored(backend, params.optional(0)?.unwrap_or(BlockTag::Earliest))?;
     let to = stored(backend, params.optional(1)?.unwrap_or(BlockTag::Latest))?;
     if to < from {

@@ -1,34 +1,34 @@
-//! Keeps a line of the log from filling it: one in ten seconds is written, the others are counted.
+//! Rate limit of log lines: one line per ten seconds is written, the others are counted.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The least time between two lines of one kind.
-const EVERY: Duration = Duration::from_secs(10);
+const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Says which lines of one kind are written.
+/// Decides which lines of one kind are state.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimit(Mutex<Written>);
+pub(crate) struct LogLimit(Mutex<LimitState>);
 
 #[derive(Debug, Default)]
-struct Written {
+struct LimitState {
     last: Option<Instant>,
     held_back: u64,
 }
 
 impl LogLimit {
-    /// Whether a line may be written at `now`, and then how many were held back since the one before.
+    /// If a line may be written at `now`, the number of lines held back since the last one.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_early = written
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = state
             .last
-            .is_some_and(|last| now.saturating_duration_since(last) < EVERY);
+            .is_some_and(|last| now.saturating_duration_since(last) < MIN_INTERVAL);
         if is_early {
-            written.held_back = written.held_back.saturating_add(1);
+            state.held_back = state.held_back.saturating_add(1);
             return None;
         }
-        written.last = Some(now);
-        Some(std::mem::take(&mut written.held_back))
+        state.last = Some(now);
+        Some(std::mem::take(&mut state.held_back))
     }
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_in_ten_seconds_is_written_and_tells_how_many_were_not() {
+    fn one_line_per_10_s_is_written_with_the_count_of_the_others() {
         let (limit, start) = (LogLimit::default(), Instant::now());
         let at = |seconds| limit.admit(start + Duration::from_secs(seconds));
         assert_eq!(at(0), Some(0));

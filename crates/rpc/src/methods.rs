@@ -1,31 +1,39 @@
-//! Every method this server knows: one row each.
+//! Every JSON-RPC method of this server, one row each.
+//!
+//! To add a method, add a [`row`] to the table of its namespace (`METHODS` in `eth/mod.rs`, `engine/mod.rs`, ...) and
+//! write its handler. The row is the only entry: dispatch, lanes, `rpc.discover` and `rpc_modules` read it.
+//!
+//! ```text
+//! row("eth_getCode", "address block?", Lane::Inline, state::code),
+//! //   name          parameters        who runs it   handler
+//! ```
 
-use crate::{Backend, Params, RpcError};
+use crate::{Backend, Params, RpcResult};
 
-/// What a method is called with, and where it writes its result.
-pub(crate) type Handler = fn(&Backend, &Params<'_>, &mut Vec<u8>) -> Result<(), RpcError>;
+/// The function of a method: it reads its parameters and appends its result to the buffer, as JSON.
+pub(crate) type Handler = fn(&Backend, &Params<'_>, &mut Vec<u8>) -> RpcResult;
 
-/// What a call costs, and so where it runs. Each lane but [`Lane::Inline`] has workers and a queue
-/// of its own, so that what is slow never delays what is not.
+/// What a call costs, and so who runs it. Each lane but [`Lane::Inline`] has its own workers and queue
+/// ([`WorkerPools`](crate::WorkerPools)), so that a slow call never delays a fast one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Microseconds: answered by the thread that read it.
+    /// Microseconds: run by the I/O thread that read the request.
     Inline,
-    /// Runs code, or reads many rows; most are short.
+    /// Runs EVM code, or reads many rows; mostly short.
     Call,
-    /// Reads or runs many blocks: logs, traces.
+    /// Reads or executes many blocks: logs, traces.
     Heavy,
-    /// Changes the chain: one at a time, in the order of arrival.
+    /// Changes the chain: one call at a time, in the order of arrival.
     Engine,
-    /// What a consensus client waits for while a block may be executed: payloads, blobs.
+    /// Payloads and blobs: a consensus client waits for them while a block may be executing.
     Payload,
     /// Minutes of the disk's time: backups.
     Long,
 }
 
 impl Lane {
-    /// Every lane that has a queue.
-    pub const QUEUED: [Self; 5] = [
+    /// Every lane that has a worker pool.
+    pub const POOLED: [Self; 5] = [
         Self::Call,
         Self::Heavy,
         Self::Engine,
@@ -39,11 +47,14 @@ impl Lane {
 pub struct Method {
     /// Its name, namespace first.
     pub name: &'static str,
-    /// Where it runs.
+    /// The names of its parameters in order, separated by blanks; one that may be left out ends with `?`, one that
+    /// stands for any number with `*`.
+    pub params: &'static str,
+    /// Who runs it.
     pub lane: Lane,
-    /// Which parameters of a heavy one make it a short call.
+    /// Which parameters make a call of a heavy method a short one, for the lane [`Lane::Call`].
     pub is_short: Option<fn(&str) -> bool>,
-    /// What it does.
+    /// Its function.
     pub run: Handler,
 }
 
@@ -53,7 +64,7 @@ impl Method {
         self.name.split('_').next().unwrap_or(self.name)
     }
 
-    /// Where a call with these parameters runs.
+    /// The lane of a call with these parameters.
     pub(crate) fn lane_of(&self, params: Option<&str>) -> Lane {
         match (self.is_short, params) {
             (Some(is_short), Some(params)) if is_short(params) => Lane::Call,
@@ -61,24 +72,30 @@ impl Method {
         }
     }
 
-    /// The same one, as a short call where `is_short` says so of its parameters.
+    /// The same row, whose calls are short if `is_short` holds for their parameters.
     pub(crate) const fn short_if(mut self, is_short: fn(&str) -> bool) -> Self {
         self.is_short = Some(is_short);
         self
     }
 }
 
-/// A row.
-pub(crate) const fn row(name: &'static str, lane: Lane, run: Handler) -> Method {
+/// A row of a method table: name, parameters ([`Method::params`]), lane and function.
+pub(crate) const fn row(
+    name: &'static str,
+    params: &'static str,
+    lane: Lane,
+    run: Handler,
+) -> Method {
     Method {
         name,
+        params,
         lane,
         is_short: None,
         run,
     }
 }
 
-/// Every method but those of subscriptions, which belong to a connection.
+/// Every method but those of [`CONNECTION_METHODS`].
 pub fn all() -> impl Iterator<Item = &'static Method> {
     [
         crate::eth::METHODS,
@@ -96,24 +113,25 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
     .flatten()
 }
 
-/// The methods that are about a connection, or about the server itself.
-pub const OF_CONNECTIONS: [&str; 4] = [
-    "eth_subscribe",
-    "eth_unsubscribe",
-    "rpc.discover",
-    "rpc_modules",
+/// The methods about a connection, or about the server itself; sessions and the
+/// dispatcher answer them. Name and parameters, as in a [`Method`].
+pub const CONNECTION_METHODS: [(&str, &str); 4] = [
+    ("eth_subscribe", "subscription details?"),
+    ("eth_unsubscribe", "subscriptionId"),
+    ("rpc.discover", ""),
+    ("rpc_modules", ""),
 ];
 
-/// The namespaces that there are.
+/// Every namespace.
 pub const NAMESPACES: [&str; 11] = [
     "admin", "debug", "engine", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool",
     "web3",
 ];
 
-/// What a consensus client may ask beside the Engine API.
+/// The `eth` methods that the Engine API's port offers too.
 ///
-/// Spec: execution-apis `engine/common.md`; Prysm and Lodestar ask for eth_getCode too.
-pub const BESIDE_ENGINE: [&str; 9] = [
+/// Spec: execution-apis `engine/common.md`; Prysm and Lodestar call eth_getCode as well.
+pub const ENGINE_EXTRA_METHODS: [&str; 9] = [
     "eth_blockNumber",
     "eth_call",
     "eth_chainId",
@@ -137,14 +155,13 @@ mod tests {
             assert!(seen.insert(method.name), "{} twice", method.name);
             assert!(NAMESPACES.contains(&method.namespace()), "{}", method.name);
         }
-        // eth_call comes with simulation.
-        for name in BESIDE_ENGINE.into_iter().filter(|name| *name != "eth_call") {
+        for name in ENGINE_EXTRA_METHODS {
             assert!(seen.contains(name), "{name}");
         }
     }
 
     #[test]
-    fn what_changes_the_chain_runs_in_order_and_what_is_waited_for_does_not_queue_behind_it() {
+    fn only_new_payload_and_forkchoice_updated_run_in_the_engine_lane() {
         for method in all().filter(|method| method.namespace() == "engine") {
             let changes = method.name.starts_with("engine_newPayload")
                 || method.name.starts_with("engine_forkchoiceUpdated");

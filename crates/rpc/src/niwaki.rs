@@ -1,4 +1,4 @@
-//! The namespace `niwaki`: what no other client has.
+//! The namespace `niwaki`: methods that no other client has.
 
 use crate::json::Object;
 use crate::methods::{Lane, Method, row};
@@ -10,27 +10,26 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub(crate) const METHODS: &[Method] = &[row(
-    "niwaki_getBlockFigures",
-    Lane::Inline,
-    get_block_figures,
-)];
+#[rustfmt::skip]
+pub(crate) const METHODS: &[Method] = &[
+    row("niwaki_getBlockFigures", "block", Lane::Inline, block_stats),
+];
 
-/// Blocks whose figures are kept.
-const KEPT: usize = 1024;
+/// Blocks whose statistics are kept.
+const MAX_BLOCKS: usize = 1024;
 
-/// What the last blocks that the consensus client sent have cost, oldest first.
+/// The statistics of the last blocks that the consensus client sent, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct BlockFigures(Mutex<VecDeque<Imported>>);
+pub(crate) struct RecentBlockStats(Mutex<VecDeque<Imported>>);
 
-impl BlockFigures {
+impl RecentBlockStats {
     pub(crate) fn put(&self, imported: Imported) {
-        // Of what was known nothing was done.
+        // A known block was not executed again.
         if imported.status == ImportStatus::AlreadyStored {
             return;
         }
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.len() == KEPT {
+        if blocks.len() == MAX_BLOCKS {
             blocks.pop_front();
         }
         blocks.push_back(imported);
@@ -43,16 +42,12 @@ impl BlockFigures {
     }
 }
 
-/// What a block has cost, in microseconds; null if it was not among the last that came.
-fn get_block_figures(
-    backend: &Backend,
-    params: &Params<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), RpcError> {
+/// The statistics of a block, times in microseconds; null if it is not among the last blocks.
+fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Result<(), RpcError> {
     let header = backend.header_by_ref(params.required::<BlockRef>(0)?)?;
-    let figures = header.and_then(|header| backend.block_figures.get(&header.id.hash));
-    match figures {
-        Some(figures) => write(&figures, Object::new(out)),
+    let stats = header.and_then(|header| backend.block_stats.get(&header.id.hash));
+    match stats {
+        Some(stats) => write(&stats, Object::new(out)),
         None => out.extend_from_slice(b"null"),
     }
     Ok(())
@@ -129,19 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_each_hash_is_found_and_no_more_are_kept() {
-        let figures = BlockFigures::default();
+    fn the_last_1024_blocks_are_kept_and_the_newest_of_a_hash_is_found() {
+        let stats = RecentBlockStats::default();
         for number in 0..2_000 {
-            figures.put(imported(number));
+            stats.put(imported(number));
         }
-        figures.put(Imported {
+        stats.put(Imported {
             status: ImportStatus::AlreadyStored,
             ..imported(9)
         });
-        let found = figures.get(&B256::with_last_byte(7)).map(|block| block.id);
+        let found = stats.get(&B256::with_last_byte(7)).map(|block| block.id);
         assert_eq!(found.map(|id| id.number), Some(7 * 256 + 7));
-        assert_eq!(figures.0.lock().unwrap().len(), KEPT);
-        assert!(figures.get(&B256::repeat_byte(1)).is_none());
+        assert_eq!(stats.0.lock().unwrap().len(), MAX_BLOCKS);
+        assert!(stats.get(&B256::repeat_byte(1)).is_none());
     }
 
     #[test]

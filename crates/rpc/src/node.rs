@@ -1,27 +1,26 @@
-//! The namespaces about this node rather than the chain: `net`, `web3`, `admin`.
+//! The namespaces about this node: `net`, `web3`, `admin`.
 
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::Params;
-use crate::{Backend, LogLevel, RpcError};
+use crate::{Backend, LogLevel, RpcError, RpcResult};
 use niwaki_primitives::Bytes;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-type Answer = Result<(), RpcError>;
-
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row("admin_backup", Lane::Long, backup),
-    row("admin_changeLogLevel", Lane::Call, change_log_level),
-    row("admin_nodeInfo", Lane::Inline, node_info),
-    row("admin_peers", Lane::Inline, peers),
-    row("net_enode", Lane::Inline, enode),
-    row("net_listening", Lane::Inline, listening),
-    row("net_peerCount", Lane::Inline, peer_count),
-    row("net_services", Lane::Inline, services),
-    row("net_version", Lane::Inline, network_id),
-    row("web3_clientVersion", Lane::Inline, client_version),
-    row("web3_sha3", Lane::Inline, sha3),
+    row("admin_backup", "folder keep?", Lane::Long, backup),
+    row("admin_changeLogLevel", "level targets?", Lane::Call, change_log_level),
+    row("admin_nodeInfo", "", Lane::Inline, node_info),
+    row("admin_peers", "", Lane::Inline, peers),
+    row("net_enode", "", Lane::Inline, enode),
+    row("net_listening", "", Lane::Inline, listening),
+    row("net_peerCount", "", Lane::Inline, peer_count),
+    row("net_services", "", Lane::Inline, services),
+    row("net_version", "", Lane::Inline, network_id),
+    row("web3_clientVersion", "", Lane::Inline, client_version),
+    row("web3_sha3", "data", Lane::Inline, sha3),
 ];
 
 /// Seconds since 1970.
@@ -30,25 +29,25 @@ pub(crate) fn now() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
-fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::string(out, &backend.network_id().to_string());
     Ok(())
 }
 
-fn listening(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn listening(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     out.extend_from_slice(b"false");
     Ok(())
 }
 
-/// Without a network there is no name that peers could find this node by.
-fn enode(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> Answer {
+/// There is no enode without a P2P network.
+fn enode(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> RpcResult {
     Err(RpcError::server(
         "P2P has been disabled. This functionality is not available",
     ))
 }
 
-/// What listens, and where.
-fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// The services that listen, with their addresses.
+fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mut object = Object::new(out);
     for (service, address) in backend.operator().services() {
         let mut service = object.object(service);
@@ -58,28 +57,28 @@ fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     Ok(())
 }
 
-fn peer_count(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn peer_count(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::number(out, backend.peer_count());
     Ok(())
 }
 
-fn peers(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn peers(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     out.extend_from_slice(b"[]");
     Ok(())
 }
 
-fn client_version(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn client_version(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::string(out, &backend.identity.client_version);
     Ok(())
 }
 
-fn sha3(_: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn sha3(_: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
     json::data(out, niwaki_crypto::keccak256(&bytes).as_slice());
     Ok(())
 }
 
-fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     let head = chain.head();
     let mut object = Object::new(out);
@@ -95,8 +94,8 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     Ok(())
 }
 
-/// A level, and the targets that it is for: modules such as `niwaki_rpc`; all, if there is no list.
-fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Parameters: a level and its targets, modules such as `niwaki_rpc`; all targets if there is no list.
+fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let name: String = params.required(0)?;
     let level = LogLevel::named(&name).ok_or_else(|| {
         let name: String = name.chars().take(50).collect();
@@ -106,7 +105,7 @@ fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
         ))
     })?;
     let targets: Option<Vec<String>> = params.optional(1)?;
-    // Besu's: a list that is empty names nothing to change.
+    // As in Besu, an empty list changes nothing.
     if targets.as_ref().is_none_or(|targets| !targets.is_empty()) {
         backend
             .operator()
@@ -116,9 +115,9 @@ fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Adds a backup of the database to a folder of this machine, and keeps only the latest few if a
-/// number is given; blocks go on meanwhile.
-fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Adds a backup of the database to a folder of this machine, and keeps only the latest `keep` if given. Block import
+/// continues meanwhile.
+fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let folder: PathBuf = params.required(0)?;
     if !folder.is_absolute() {
         let message = format!("{} must be an absolute path", folder.display());

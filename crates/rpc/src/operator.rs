@@ -1,8 +1,7 @@
-//! What the program around the server does for the methods that are its operator's: figures, the
-//! level of its log, whether it makes blocks, where it listens and writes.
+//! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
+//! own, listening addresses, the folder for traces.
 //!
-//! Each is handed over once, when it is there; until then, and in a program that has none of it,
-//! the methods say so.
+//! The program sets each hook once. A method whose hook is not set says so in its error.
 
 use crate::RpcError;
 use std::collections::BTreeMap;
@@ -12,25 +11,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Gives all figures in Prometheus' text form.
-pub type FiguresSource = Box<dyn Fn() -> String + Send + Sync>;
+/// Returns all metrics in Prometheus' text form.
+pub type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
-/// Changes from which level on is logged, of these targets, or of all if there are none; the error
-/// says in words why not.
+/// Changes the log level of these targets, or of all if there are none; the error says why it can't.
 pub type LogSwitch = Box<dyn Fn(LogLevel, &[String]) -> Result<(), String> + Send + Sync>;
 
-/// The least important thing that is logged.
+/// The lowest level that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What may go wrong.
+    /// Warnings.
     Warn,
-    /// What an operator wants to know.
+    /// Information for operators.
     Info,
-    /// What a developer wants to know.
+    /// Information for developers.
     Debug,
     /// Everything.
     Trace,
@@ -51,12 +49,12 @@ impl LogLevel {
     }
 }
 
-/// See the module.
+/// The hooks; see the module.
 #[derive(Default)]
 pub struct Operator {
-    figures: OnceLock<FiguresSource>,
+    metrics: OnceLock<MetricsSource>,
     log_switch: OnceLock<LogSwitch>,
-    /// Whether blocks are made here of their own accord; absent where they never are.
+    /// Whether this node builds blocks on its own now; unset if it never does.
     makes_blocks: OnceLock<AtomicBool>,
     traces: OnceLock<PathBuf>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
@@ -69,41 +67,41 @@ impl fmt::Debug for Operator {
 }
 
 impl Operator {
-    /// Says where figures come from.
-    pub fn set_figures(&self, source: FiguresSource) {
-        let _ = self.figures.set(source); // The first one stays.
+    /// Sets the source of metrics.
+    pub fn set_metrics(&self, source: MetricsSource) {
+        let _ = self.metrics.set(source); // The first one wins.
     }
 
-    /// Says how the level of the log is changed.
+    /// Sets how the log level is changed.
     pub fn set_log_switch(&self, switch: LogSwitch) {
-        let _ = self.log_switch.set(switch); // The first one stays.
+        let _ = self.log_switch.set(switch); // The first one wins.
     }
 
-    /// Says that blocks are made here without being asked for, and whether they are by now.
+    /// Declares that this node builds blocks on its own, and whether it does so now.
     pub fn set_makes_blocks(&self, makes: bool) {
         let known = self.makes_blocks.get_or_init(|| AtomicBool::new(makes));
         known.store(makes, Ordering::Relaxed);
     }
 
-    /// Says where traces may be written to.
+    /// Sets the folder for traces.
     pub fn set_traces_folder(&self, folder: PathBuf) {
-        let _ = self.traces.set(folder); // The first one stays.
+        let _ = self.traces.set(folder); // The first one wins.
     }
 
-    /// Says that `service` listens on `address`.
+    /// Records that `service` listens on `address`.
     pub fn add_service(&self, service: &'static str, address: SocketAddr) {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         services.insert(service, address);
     }
 
-    /// Whether blocks are made here without being asked for.
+    /// Whether this node builds blocks on its own now.
     pub fn makes_blocks(&self) -> bool {
         let makes = self.makes_blocks.get();
         makes.is_some_and(|makes| makes.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn figures(&self) -> Option<String> {
-        self.figures.get().map(|source| source())
+    pub(crate) fn metrics(&self) -> Option<String> {
+        self.metrics.get().map(|source| source())
     }
 
     pub(crate) fn traces_folder(&self) -> Option<&Path> {
@@ -117,10 +115,10 @@ impl Operator {
             .clone()
     }
 
-    /// Starts or stops the making of blocks.
+    /// Starts or stops building blocks.
     ///
     /// # Errors
-    /// -32000 where blocks are never made without being asked for.
+    /// -32000 if this node never builds blocks on its own.
     pub(crate) fn make_blocks(&self, make: bool) -> Result<(), RpcError> {
         let makes = self.makes_blocks.get().ok_or_else(|| {
             RpcError::server(

@@ -1,11 +1,11 @@
 //! The parameters of a call, read one by one.
 //!
-//! The words of a refusal are geth's, since clients match on them.
+//! Error messages are geth's, since clients match on them.
 
 use crate::RpcError;
-use crate::outlet::Outlet;
+use crate::json_reader::{self, Reader};
 use crate::quantity;
-use crate::reading::{self, Reader};
+use crate::response_stream::ResponseStream;
 use niwaki_primitives::{B256, U256};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -23,8 +23,8 @@ pub struct Params<'a> {
     values: Vec<&'a RawValue>,
     /// When the caller stops waiting.
     pub deadline: Instant,
-    /// Where the answer may go while it is being made.
-    pub(crate) outlet: Option<&'a Outlet>,
+    /// Where the response goes while it is written, if the client takes it in chunks.
+    pub(crate) stream: Option<&'a ResponseStream>,
 }
 
 impl<'a> Params<'a> {
@@ -41,7 +41,7 @@ impl<'a> Params<'a> {
         Ok(Self {
             values,
             deadline,
-            outlet: None,
+            stream: None,
         })
     }
 
@@ -83,7 +83,7 @@ impl<'a> Params<'a> {
     ) -> Result<Option<T>, RpcError> {
         let read = self
             .raw(index)
-            .map(|raw| reading::read_with(raw, quantities));
+            .map(|raw| json_reader::read_with(raw, quantities));
         read.transpose().map_err(|error| {
             RpcError::invalid_params(format!("invalid argument {index}: {}", plain(&error)))
         })
@@ -123,18 +123,18 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// Sends on what `out` holds, if that is much and the caller's way in takes parts.
+    /// Sends what `out` holds as a chunk, if it has the size of one and the client takes chunks.
     ///
     /// # Errors
-    /// -32000 if nobody reads it.
+    /// -32000 if the client has gone or reads too slowly.
     pub(crate) fn flush(&self, out: &mut Vec<u8>) -> Result<(), RpcError> {
-        match self.outlet {
-            Some(outlet) => outlet.flush(out, self.deadline),
+        match self.stream {
+            Some(stream) => stream.flush(out, self.deadline),
             None => Ok(()),
         }
     }
 
-    /// Refuses to go on after the caller has stopped waiting.
+    /// Fails once the caller has stopped waiting.
     ///
     /// # Errors
     /// -32000.
@@ -146,12 +146,12 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The refusal of a call without the parameter `index`.
+/// The error for a call without the parameter `index`.
 pub(crate) fn missing(index: usize) -> RpcError {
     RpcError::invalid_params(format!("missing value for required argument {index}"))
 }
 
-/// What is wrong, without the place in a text that the caller has never seen as such.
+/// The error's message without line and column: the caller has never seen the text that they refer to.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -169,11 +169,11 @@ pub enum BlockTag {
     Earliest,
     /// The head.
     Latest,
-    /// What would come upon the head.
+    /// The block that would follow the head; answered as the head.
     Pending,
-    /// The last one that the consensus client calls safe.
+    /// The newest block that the consensus client calls safe.
     Safe,
-    /// The last one that the consensus client calls finalized.
+    /// The newest block that the consensus client calls finalized.
     Finalized,
 }
 
@@ -235,7 +235,7 @@ impl<'de> Visitor<'de> for BlockRefVisitor {
         parse_tag(text).map(BlockRef::Tag).map_err(E::custom)
     }
 
-    /// EIP-1898. A key that is not known could have meant another block.
+    /// EIP-1898. An unknown key is refused: it could have meant another block.
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BlockRef, A::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_keys_are_short_or_long_and_never_more_than_a_word() {
+    fn storage_keys_have_up_to_32_bytes() {
         assert_eq!(storage_key("0x1"), Ok(U256::from(1)));
         assert_eq!(storage_key(&format!("0x{:064x}", 5)), Ok(U256::from(5)));
         for key in ["0xasdf", "", "0x", &format!("0x{:065x}", 1)] {

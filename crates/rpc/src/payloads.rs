@@ -1,12 +1,24 @@
-//! Blocks that are being made for the consensus client: built at once, improved until asked for.
+//! Payload building: blocks for the consensus client, built at once and improved until they are fetched.
 //!
-//! Each has a thread of its own: first an empty block, so that there is always something to give;
-//! then one of the best that the pool has; then again and again, for as long as the pool may have
-//! something better. Asking for a payload ends that: a block that is being filled is closed with
-//! what is in it.
+//! `engine_forkchoiceUpdated` with payload attributes starts a job; `engine_getPayload` fetches its best block.
+//! Each job has a thread of its own, which
+//!
+//! 1. builds an empty block, so that there is always something to return;
+//! 2. fills a block with the best transactions of the pool;
+//! 3. fills another one every 500 ms, if the pool has changed, and keeps the block with the higher value.
+//!
+//! ```text
+//! forkchoiceUpdated                                getPayload (waits up to 0.8 s for the first filled block)
+//!   |                                                 |
+//!   empty | fill ------- | pause | fill ------- | fill|-- closed with what is in it
+//! ```
+//!
+//! Fetching a payload ends its job, and so do 12 s, or a newer job: a consensus client wants one payload at a time.
+//! What must hold: a block is built on the parent of the attributes, and every blob transaction in it has its sidecar,
+//! since without it the block could not be published.
 
 use crate::RpcError;
-use crate::choices::{Chosen, Floor};
+use crate::builder_settings::{PriceFloor, SharedBuilderSettings};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Candidate, Chain};
 use niwaki_primitives::{B256, Transaction, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
@@ -18,23 +30,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many payloads are kept.
-const KEPT: usize = 8;
+/// Payloads that can be fetched; the oldest go.
+const MAX_PAYLOADS: usize = 8;
 
-/// The least time between two improvements of a payload.
-const REPEAT: Duration = Duration::from_millis(500);
+/// The least time between the starts of two attempts to improve a payload.
+const REBUILD_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a payload is improved at most: a slot of mainnet.
-const IMPROVED_FOR: Duration = Duration::from_secs(12);
+const MAX_BUILD_TIME: Duration = Duration::from_secs(12);
 
-/// How long it may be filled in any case, even if it is asked for at once: less than is waited.
-const FILLED_AT_LEAST: Duration = Duration::from_millis(200);
+/// How long a block may be filled even if it is fetched at once. Less than [`MAX_GET_WAIT`].
+const MIN_FILL_TIME: Duration = Duration::from_millis(200);
 
-/// How long whoever asks is kept waiting for a first block with transactions.
-const WAIT: Duration = Duration::from_millis(800);
+/// How long `engine_getPayload` waits for the first block with transactions.
+const MAX_GET_WAIT: Duration = Duration::from_millis(800);
 
-/// After so many transactions in a row that do not fit, a block is full.
-const MISFITS: usize = 256;
+/// A block is full after this many transactions in a row that do not fit.
+const MAX_MISFITS: usize = 256;
 
 /// A payload, with the blobs of its transactions.
 #[derive(Clone)]
@@ -57,7 +69,7 @@ impl fmt::Debug for Payload {
 #[derive(Debug, Default)]
 struct Progress {
     best: Option<Arc<Payload>>,
-    /// Whether the pool has been asked, so that `best` is not the empty block of the beginning.
+    /// Whether a block was filled from the pool, so that `best` is more than the first empty block.
     is_filled: bool,
     error: Option<BuildError>,
     is_over: bool,
@@ -66,10 +78,10 @@ struct Progress {
 #[derive(Debug, Default)]
 struct Job {
     progress: Mutex<Progress>,
-    moved: Condvar,
-    /// Whether somebody has asked, so that building is to end.
-    is_asked: AtomicBool,
-    /// Whether another payload is wanted by now: this one stays as it is once it has been filled.
+    changed: Condvar,
+    /// Whether the consensus client has fetched the payload: building ends.
+    is_requested: AtomicBool,
+    /// Whether a newer job has started: this payload is not improved any more once it is filled.
     is_superseded: AtomicBool,
 }
 
@@ -78,8 +90,8 @@ impl Job {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_asked(&self) -> bool {
-        self.is_asked.load(Ordering::Relaxed)
+    fn is_requested(&self) -> bool {
+        self.is_requested.load(Ordering::Relaxed)
     }
 
     fn publish(&self, payload: Payload, is_filled: bool) {
@@ -93,25 +105,25 @@ impl Job {
             progress.best = Some(Arc::new(payload));
         }
         progress.is_filled |= is_filled;
-        self.moved.notify_all();
+        self.changed.notify_all();
     }
 
     fn end(&self, error: Option<BuildError>) {
         let mut progress = self.progress();
         progress.error = error;
         progress.is_over = true;
-        self.moved.notify_all();
+        self.changed.notify_all();
     }
 }
 
-/// The payloads that are being made, and those that were made last.
+/// The payloads that are being built, and the last ones that were.
 #[derive(Debug)]
 pub(crate) struct Payloads {
     builder: Builder,
     jobs: Mutex<VecDeque<([u8; 8], Arc<Job>)>>,
 }
 
-/// What an operator bounds of the building of a block.
+/// The operator's limits on the blocks that are built here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildLimits {
     /// How long one block may take to be filled.
@@ -124,7 +136,7 @@ pub(crate) struct BuildLimits {
 struct Builder {
     chain: Arc<Chain>,
     pool: Arc<Pool>,
-    chosen: Arc<Chosen>,
+    settings: Arc<SharedBuilderSettings>,
     limits: BuildLimits,
 }
 
@@ -132,25 +144,25 @@ impl Payloads {
     pub(crate) fn new(
         chain: Arc<Chain>,
         pool: Arc<Pool>,
-        chosen: Arc<Chosen>,
+        settings: Arc<SharedBuilderSettings>,
         limits: BuildLimits,
     ) -> Self {
         Self {
             builder: Builder {
                 chain,
                 pool,
-                chosen,
+                settings,
                 limits,
             },
             jobs: Mutex::default(),
         }
     }
 
-    /// Begins to make a payload, unless that with this identity is made already.
+    /// Starts to build a payload, unless there is one with this id already.
     ///
     /// # Errors
-    /// -32603 if the system gives no thread.
-    pub(crate) fn begin(&self, id: [u8; 8], template: BlockTemplate) -> Result<(), RpcError> {
+    /// -32603 if the system can't start a thread.
+    pub(crate) fn start(&self, id: [u8; 8], template: BlockTemplate) -> Result<(), RpcError> {
         let mut jobs = self.jobs();
         if jobs.iter().any(|(known, _)| *known == id) {
             return Ok(());
@@ -161,25 +173,25 @@ impl Payloads {
             .name("payload".to_owned())
             .spawn(move || worker.end(builder.improve(&template, &worker).err()))
             .map_err(|error| RpcError::internal(format!("no thread to build with: {error}")))?;
-        // A consensus client wants one payload at a time; improving the others would only take the
-        // processor from blocks.
+        // A consensus client wants one payload at a time; improving the others would only take processor time
+        // from blocks.
         for (_, other) in jobs.iter() {
             other.is_superseded.store(true, Ordering::Relaxed);
-            other.moved.notify_all();
+            other.changed.notify_all();
         }
         jobs.push_back((id, job));
-        while jobs.len() > KEPT {
+        while jobs.len() > MAX_PAYLOADS {
             if let Some((_, old)) = jobs.pop_front() {
-                old.is_asked.store(true, Ordering::Relaxed);
+                old.is_requested.store(true, Ordering::Relaxed);
             }
         }
         Ok(())
     }
 
-    /// The best of the payload so far; ends its building.
+    /// The best block of a payload so far. Ends its job.
     ///
     /// # Errors
-    /// -38001 if there is none with this identity; -32000 if it could not be built.
+    /// -38001 if there is none with this id; -32000 if it could not be built.
     pub(crate) fn get(&self, id: [u8; 8]) -> Result<Arc<Payload>, RpcError> {
         let job = {
             let jobs = self.jobs();
@@ -187,13 +199,13 @@ impl Payloads {
             let job = job.map(|(_, job)| Arc::clone(job));
             job.ok_or_else(|| RpcError::new(-38001, "Unknown payload"))?
         };
-        job.is_asked.store(true, Ordering::Relaxed);
-        job.moved.notify_all();
+        job.is_requested.store(true, Ordering::Relaxed);
+        job.changed.notify_all();
         let progress = job.progress();
         let waits = |progress: &mut Progress| !progress.is_filled && !progress.is_over;
         let (progress, _) = job
-            .moved
-            .wait_timeout_while(progress, WAIT, waits)
+            .changed
+            .wait_timeout_while(progress, MAX_GET_WAIT, waits)
             .unwrap_or_else(PoisonError::into_inner);
         match (&progress.best, &progress.error) {
             (Some(best), _) => Ok(Arc::clone(best)),
@@ -202,7 +214,7 @@ impl Payloads {
         }
     }
 
-    /// Makes one block of what the pool has, here and now.
+    /// Builds one block from the pool on the calling thread.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -216,6 +228,7 @@ impl Payloads {
 }
 
 impl Builder {
+    /// The body of a job's thread: builds an empty block, then better ones.
     fn improve(&self, template: &BlockTemplate, job: &Job) -> Result<(), BuildError> {
         let began = Instant::now();
         let empty = self.chain.build(template.clone(), Vec::new())?;
@@ -229,90 +242,90 @@ impl Builder {
             false,
         );
         let mut seen = None;
-        while began.elapsed() < IMPROVED_FOR {
+        while began.elapsed() < MAX_BUILD_TIME {
             let round = Instant::now();
-            let ends = || {
-                let most = match job.is_asked() {
-                    true => FILLED_AT_LEAST,
+            let should_end = || {
+                let most = match job.is_requested() {
+                    true => MIN_FILL_TIME,
                     false => self.limits.fill_time,
                 };
                 round.elapsed() > most
             };
-            // Of the same transactions the same block would come.
-            let moved = self.moved();
-            if seen.replace(moved) != Some(moved) {
-                job.publish(self.fill(template.clone(), &ends)?, true);
+            // The same transactions would give the same block.
+            let version = self.pool_version();
+            if seen.replace(version) != Some(version) {
+                job.publish(self.fill(template.clone(), &should_end)?, true);
             }
-            // Asked for, or time for another look at the pool.
-            let rest = REPEAT.saturating_sub(round.elapsed());
-            let is_wanted = || !job.is_asked() && !job.is_superseded.load(Ordering::Relaxed);
+            // Woken when the payload is fetched or superseded, else when it is time to look at the pool again.
+            let pause = REBUILD_INTERVAL.saturating_sub(round.elapsed());
+            let is_improved = || !job.is_requested() && !job.is_superseded.load(Ordering::Relaxed);
             let progress = job.progress();
             let waited = job
-                .moved
-                .wait_timeout_while(progress, rest, |_| is_wanted());
+                .changed
+                .wait_timeout_while(progress, pause, |_| is_improved());
             drop(waited);
-            if !is_wanted() {
+            if !is_improved() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// How many transactions have come into the pool and left it so far, how many blocks could take
-    /// now, and what they must pay: the same while nothing happens to it.
-    fn moved(&self) -> (u64, u64, usize, Floor) {
-        let figures = self.pool.figures();
-        let added = figures.added_local.saturating_add(figures.added_remote);
-        let removed = figures.removed.values().sum();
-        (added, removed, figures.pending, self.floor())
+    /// A value that changes whenever the pool, or what its transactions must pay, changes: transactions added,
+    /// removed, pending, and the price floor.
+    fn pool_version(&self) -> (u64, u64, usize, PriceFloor) {
+        let stats = self.pool.stats();
+        let added = stats.added_local.saturating_add(stats.added_remote);
+        let removed = stats.removed.values().sum();
+        (added, removed, stats.pending, self.floor())
     }
 
-    /// What the operator asks of transactions without priority.
-    fn floor(&self) -> Floor {
-        Floor {
+    /// What a transaction without priority must pay.
+    fn floor(&self) -> PriceFloor {
+        PriceFloor {
             gas_price: self.pool.min_gas_price(),
-            priority_fee: self.chosen.read().min_priority_fee,
+            priority_fee: self.settings.read().min_priority_fee,
         }
     }
 
-    /// One block of the best that the pool has, until it is full or `ends`.
+    /// Builds one block from the best transactions of the pool, until it is full or `should_end` holds.
     fn fill(
         &self,
         template: BlockTemplate,
-        ends: &dyn Fn() -> bool,
+        should_end: &dyn Fn() -> bool,
     ) -> Result<Payload, BuildError> {
         let began = Instant::now();
         let header = self.chain.next_header(template.clone())?;
         let rules = niwaki_rules::BlockRules::new(self.chain.spec(), &header);
         let base_fee = header.base_fee_per_gas.unwrap_or(0);
-        // What the pool says of its transactions holds upon the head only.
-        let is_upon_head = self.chain.head().id.hash == template.parent;
+        // The pool has checked its transactions on top of the head only.
+        let is_on_head = self.chain.head().id.hash == template.parent;
         let mut best = self.pool.best(base_fee, rules.blob_base_fee);
         let floor = self.floor();
         let mut sidecars: HashMap<B256, Arc<Sidecar>> = HashMap::new();
         let mut last = None;
         let mut misfits = 0;
-        let mut blobs = Blobs::new(self.limits);
+        let mut blobs = BlobBudget::new(self.limits);
         let mut next = |refused: Option<&InvalidTransaction>| {
-            blobs.was_taken(refused.is_none());
+            blobs.settle(refused.is_none());
             match (refused, last) {
-                // The pool has not heard of the head yet; the next nonce may be right.
+                // The pool does not know the new head yet; the sender's next nonce may be right.
                 (Some(InvalidTransaction::NonceTooLow { .. }), _) | (None, _) => misfits = 0,
                 (Some(reason), Some(hash)) => {
                     best.skip_sender_of(&hash);
                     misfits += 1;
-                    if is_upon_head && is_final(reason) {
+                    if is_on_head && is_final(reason) {
                         self.pool.remove_invalid(&hash);
                     }
                 }
                 (Some(_), None) => {}
             }
-            if misfits > MISFITS || ends() {
+            if misfits > MAX_MISFITS || should_end() {
                 return None;
             }
             let pooled = loop {
                 let pooled = best.next()?;
-                let pays = pooled.priority || floor.takes(&pooled.tx, base_fee);
+                let pays = pooled.priority || floor.is_met_by(&pooled.tx, base_fee);
                 if !pays || !blobs.offer(&pooled.tx) {
                     best.skip_sender_of(&pooled.hash);
                     continue;
@@ -320,7 +333,7 @@ impl Builder {
                 if !matches!(pooled.tx, TxEnvelope::Eip4844(_)) {
                     break pooled;
                 }
-                // Without its blobs a transaction can't be published.
+                // A block with a blob transaction can't be published without its blobs.
                 if let Some(sidecar) = self.pool.sidecar(&pooled.hash) {
                     sidecars.insert(pooled.hash, sidecar);
                     break pooled;
@@ -334,12 +347,8 @@ impl Builder {
             })
         };
         let built = self.chain.build_best(template, &mut next)?;
-        let hashes = built
-            .block
-            .body
-            .transactions
-            .iter()
-            .map(TxEnvelope::tx_hash);
+        let transactions = built.block.body.transactions.iter();
+        let hashes = transactions.map(TxEnvelope::tx_hash);
         let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
         Ok(Payload {
             built,
@@ -349,43 +358,43 @@ impl Builder {
     }
 }
 
-/// The blobs of a block that is being filled, within what the operator allows.
-struct Blobs {
+/// The blobs of a block that is being filled, and the operator's limits on them.
+struct BlobBudget {
     limits: BuildLimits,
-    taken: usize,
+    included: usize,
     offered: usize,
 }
 
-impl Blobs {
+impl BlobBudget {
     fn new(limits: BuildLimits) -> Self {
         Self {
             limits,
-            taken: 0,
+            included: 0,
             offered: 0,
         }
     }
 
-    /// Whether the transaction that was offered last is in the block.
-    fn was_taken(&mut self, is_taken: bool) {
+    /// Records whether the transaction that was offered last was included.
+    fn settle(&mut self, is_included: bool) {
         let offered = std::mem::take(&mut self.offered);
-        if is_taken {
-            self.taken = self.taken.saturating_add(offered);
+        if is_included {
+            self.included = self.included.saturating_add(offered);
         }
     }
 
-    /// Whether `tx` may be offered to the block.
+    /// Whether the limits allow `tx`; if so, it is the one offered last.
     fn offer(&mut self, tx: &TxEnvelope) -> bool {
         let blobs = tx.blob_versioned_hashes().map_or(0, <[B256]>::len);
         let fits = blobs <= self.limits.blobs_per_transaction
-            && self.taken.saturating_add(blobs) <= self.limits.blobs_per_block;
+            && self.included.saturating_add(blobs) <= self.limits.blobs_per_block;
         let may = blobs == 0 || fits;
         self.offered = if may { blobs } else { 0 };
         may
     }
 }
 
-/// Whether a transaction was refused for what it is, not for the room that was left or for what came
-/// before it in the block.
+/// Whether a transaction was refused for a reason that no later block removes, rather than for the gas that was left or
+/// for the transactions before it.
 fn is_final(reason: &InvalidTransaction) -> bool {
     matches!(
         reason,
@@ -418,21 +427,21 @@ mod tests {
     }
 
     #[test]
-    fn a_block_takes_no_more_blobs_than_its_operator_allows() {
-        let mut blobs = Blobs::new(BuildLimits {
+    fn limits_of_4_blobs_per_transaction_and_6_per_block_are_kept() {
+        let mut blobs = BlobBudget::new(BuildLimits {
             fill_time: Duration::from_secs(1),
             blobs_per_transaction: 4,
             blobs_per_block: 6,
         });
         assert!(!blobs.offer(&with_blobs(5)));
         assert!(blobs.offer(&with_blobs(4)));
-        // One that did not get in leaves the room to others.
-        blobs.was_taken(false);
+        // One that was not included leaves its blobs to others.
+        blobs.settle(false);
         assert!(blobs.offer(&with_blobs(4)));
-        blobs.was_taken(true);
+        blobs.settle(true);
         assert!(!blobs.offer(&with_blobs(3)));
         assert!(blobs.offer(&with_blobs(2)));
-        blobs.was_taken(true);
+        blobs.settle(true);
         assert!(!blobs.offer(&with_blobs(1)));
         let signature = Signature::new(U256::from(1), U256::from(1), false);
         let plain = Signed::new_unhashed(TxLegacy::default(), signature);

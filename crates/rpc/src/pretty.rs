@@ -1,9 +1,8 @@
-//! JSON that a person reads: line breaks and blanks between what stands there already.
+//! Indents JSON for a person to read.
 //!
-//! Goes in: JSON without white space outside of strings. Comes out: the same values, in the same
-//! order and the same words.
+//! In: JSON without white space outside of strings. Out: the same values, in the same order.
 
-/// `json` with a member or an element on each line, two blanks deeper than what it is in.
+/// `json` with a member or an element on each line, indented by two blanks per level.
 pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len().saturating_mul(2));
     let mut depth = 0_usize;
@@ -39,7 +38,7 @@ pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Copies the rest of a string, over its closing quote.
+/// Copies the rest of a string, including its closing quote.
 fn copy_string(bytes: &mut impl Iterator<Item = u8>, out: &mut Vec<u8>) {
     while let Some(byte) = bytes.next() {
         out.push(byte);
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_stand_on_lines_of_their_own_and_strings_stay_as_they_are() {
+    fn each_member_is_on_its_own_line_and_strings_are_unchanged() {
         let json = br#"{"a":[1,{"b":"x,\"{:}\\"},[]],"c":{},"d":null}"#;
         let text = String::from_utf8(indented(json)).unwrap();
         let right = "{\n  \"a\" : [\n    1,\n    {\n      \"b\" : \"x,\\\"{:}\\\\\"\n    },\n    []\n  \

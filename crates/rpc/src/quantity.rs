@@ -1,9 +1,9 @@
-//! Numbers as the execution APIs write them: a QUANTITY is a string, `0x` and hexadecimal digits
-//! without leading zeros, `0x0` for zero. Anything else is refused.
+//! QUANTITY, the number format of the execution APIs: a string of `0x` and hexadecimal digits without leading zeros,
+//! `0x0` for zero. Anything else is refused.
 //!
-//! The one parser of this crate; what reads numbers by itself (`from_str_radix`, the integers of
-//! `alloy`) takes signs, underscores, decimals and other radixes too. Digits may be upper case and the
-//! prefix `0X`, as geth takes them. The words of a refusal are geth's, since clients match on them.
+//! This is the only parser of numbers in this crate: others (`from_str_radix`, the integers of `alloy`) accept signs,
+//! underscores, decimals and other radixes. Digits may be upper case and the prefix `0X`, as in geth. Error messages
+//! are geth's, since clients match on them.
 
 use niwaki_primitives::U256;
 use serde::de::{Error, Unexpected, Visitor};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The digits of a QUANTITY, checked.
+/// The checked digits of a QUANTITY.
 ///
 /// # Errors
 /// What is wrong with `text`.
@@ -84,7 +84,7 @@ pub(crate) fn optional<'de, D: Deserializer<'de>>(
     Ok(read.map(|Quantity(value)| value))
 }
 
-/// A QUANTITY of up to 64 bits or a JSON number, where Besu's own requests have one.
+/// A QUANTITY of up to 64 bits or a JSON number, which Besu's own requests use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Integer(pub(crate) u64);
 
@@ -96,8 +96,8 @@ impl<'de> Deserialize<'de> for Integer {
     }
 }
 
-/// How many, where geth, Besu or Parity take more than a QUANTITY: a JSON number and decimal digits in
-/// a string are taken too.
+/// A count, for which geth, Besu or Parity accept more than a QUANTITY: also a JSON number, or decimal digits in a
+/// string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// Of a QUANTITY or a JSON number, and of decimal digits in a string if those are taken.
+/// Accepts a QUANTITY or a JSON number, and with `takes_digits` decimal digits in a string.
 struct CountVisitor {
     takes_digits: bool,
 }

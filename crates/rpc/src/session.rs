@@ -1,8 +1,8 @@
-//! What belongs to one connection: its subscriptions, and what its caller may do.
+//! The state of one connection: its subscriptions, and its caller.
 
 use crate::dispatch::Dispatcher;
 use crate::server::Caller;
-use crate::subscriptions::{self, Wanted};
+use crate::subscriptions::{self, SubscriptionKind};
 use crate::{Params, RpcError};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,19 +11,19 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
 
 /// Most subscriptions of one connection.
-const MOST: usize = 256;
+const MAX_SUBSCRIPTIONS: usize = 256;
 
-/// A connection. One over HTTP has no way to be told anything later, and so no subscriptions.
+/// A connection. One over HTTP can't receive notifications and so has no subscriptions.
 #[derive(Debug, Default)]
 pub struct Session {
     notify: Option<Sender<Vec<u8>>>,
     subscriptions: Mutex<HashMap<String, AbortHandle>>,
-    /// Nobody is asked who they are where there is none.
+    /// `None` if the server asks for no token.
     caller: Option<Caller>,
 }
 
 impl Session {
-    /// A connection that can be told of events, through `notify`.
+    /// A connection that receives notifications through `notify`.
     pub fn with_events(notify: Sender<Vec<u8>>) -> Self {
         Self {
             notify: Some(notify),
@@ -32,9 +32,9 @@ impl Session {
         }
     }
 
-    /// The connection of a caller whose token was looked at.
+    /// The connection of a caller whose token was checked.
     #[must_use]
-    pub fn of(mut self, caller: Option<Caller>) -> Self {
+    pub fn with_caller(mut self, caller: Option<Caller>) -> Self {
         self.caller = caller;
         self
     }
@@ -44,8 +44,8 @@ impl Session {
         self.caller.as_ref().is_none_or(|caller| caller.may(method))
     }
 
-    /// The answer to a call that is about the connection; `None` for all others.
-    pub(crate) fn answer(
+    /// The result of a call that is about the connection; `None` for all other calls.
+    pub(crate) fn handle(
         &self,
         dispatcher: &Dispatcher,
         method: &str,
@@ -77,26 +77,26 @@ impl Session {
         params: &Params<'_>,
         notify: &Sender<Vec<u8>>,
     ) -> Result<Vec<u8>, RpcError> {
-        let wanted = Wanted::read(params)?;
+        let kind = SubscriptionKind::read(params)?;
         let mut subscriptions = self
             .subscriptions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         subscriptions.retain(|_, task| !task.is_finished());
-        if subscriptions.len() >= MOST {
-            let message = format!("at most {MOST} subscriptions for one connection");
+        if subscriptions.len() >= MAX_SUBSCRIPTIONS {
+            let message = format!("at most {MAX_SUBSCRIPTIONS} subscriptions for one connection");
             return Err(RpcError::limit(message));
         }
         let backend = dispatcher.backend().clone();
-        let Ok(permit) = Arc::clone(&backend.subscription_room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&backend.subscription_permits).try_acquire_owned() else {
             let most = backend.options.max_subscriptions;
             let message = format!("{most} subscriptions of all connections are in use");
             return Err(RpcError::limit(message));
         };
         let id = backend.next_id();
-        let following = subscriptions::follow(backend, wanted, id.clone(), notify.clone());
+        let subscription = subscriptions::run(backend, kind, id.clone(), notify.clone());
         let task = tokio::spawn(async move {
-            following.await;
+            subscription.await;
             drop(permit);
         });
         subscriptions.insert(id.clone(), task.abort_handle());

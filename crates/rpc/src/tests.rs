@@ -1,8 +1,7 @@
-//! The dispatcher upon a chain in memory: whatever comes in, an answer goes out that is JSON, and
-//! the next call is answered as if nothing had been.
+//! The dispatcher on a chain in memory: any input gets a JSON response, and the next call works as before.
 
 use crate::{
-    ApiOptions, Backend, Dispatcher, Identity, Lanes, Limits, NAMESPACES, Session, methods,
+    ApiOptions, Backend, Dispatcher, Identity, Limits, NAMESPACES, Session, WorkerPools, methods,
 };
 use bytes::Bytes;
 use niwaki_chain::{Chain, ChainConfig, Consensus, GenesisBlock, StateOptions, StorageOptions};
@@ -32,7 +31,7 @@ struct Rig {
     runtime: Runtime,
 }
 
-/// A way in to every namespace, upon `chain`, with a pool of `config`.
+/// A dispatcher of every namespace on `chain`, with a pool of `config`.
 fn rig(chain: Chain, config: PoolConfig) -> Rig {
     let chain = Arc::new(chain);
     let view = Arc::new(chain.view_at_head().unwrap());
@@ -52,8 +51,8 @@ fn rig(chain: Chain, config: PoolConfig) -> Rig {
         ..Limits::default()
     };
     let namespaces = NAMESPACES.map(str::to_owned).into();
-    let lanes = Arc::new(Lanes::new(2).unwrap());
-    let dispatcher = Dispatcher::new(Arc::new(backend), lanes, &namespaces, &[], limits);
+    let worker_pools = Arc::new(WorkerPools::new(2).unwrap());
+    let dispatcher = Dispatcher::new(Arc::new(backend), worker_pools, &namespaces, &[], limits);
     Rig {
         dispatcher: Arc::new(dispatcher),
         runtime: tokio::runtime::Builder::new_multi_thread()
@@ -83,36 +82,36 @@ impl Rig {
         let body = Bytes::copy_from_slice(body);
         let session = Session::default();
         self.runtime
-            .block_on(self.dispatcher.answer(body, &session))
+            .block_on(self.dispatcher.handle(body, &session))
     }
 
-    /// Asks `method`, and gives the whole answer.
-    fn answer(&self, method: &str, params: Value) -> Value {
+    /// Calls `method` and returns the whole response.
+    fn response(&self, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let answer = self.send(body.to_string().as_bytes()).expect("an id asks");
-        serde_json::from_slice(&answer).expect("JSON")
+        let response = self.send(body.to_string().as_bytes()).expect("an id asks");
+        serde_json::from_slice(&response).expect("JSON")
     }
 
-    /// Asks `method`, which must be answered.
+    /// Calls `method`, which must succeed, and returns its result.
     #[track_caller]
     fn result(&self, method: &str, params: Value) -> Value {
-        let answer = self.answer(method, params);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
+        let response = self.response(method, params);
+        assert!(response.get("error").is_none(), "{method}: {response}");
+        response["result"].clone()
     }
 
-    /// Asks `method`, which must be refused: the code and the words.
+    /// Calls `method`, which must fail, and returns code and message.
     #[track_caller]
     fn refusal(&self, method: &str, params: Value) -> (i64, String) {
-        let answer = self.answer(method, params);
-        let error = &answer["error"];
-        assert!(error.is_object(), "{method}: {answer}");
+        let response = self.response(method, params);
+        let error = &response["error"];
+        assert!(error.is_object(), "{method}: {response}");
         let words = error["message"].as_str().unwrap().to_owned();
         (error["code"].as_i64().unwrap(), words)
     }
 }
 
-/// One for all cases: nothing that is asked here changes it.
+/// One rig for all cases: no call here changes it.
 static RIG: LazyLock<Rig> = LazyLock::new(|| {
     let genesis = Network::Dev.genesis();
     rig(chain_of(&genesis), PoolConfig::default())
@@ -150,16 +149,16 @@ fn a_request_of_a_batch_sees_what_those_before_it_did() {
             ]
         });
         let batch = Value::from(pairs.collect::<Vec<_>>());
-        let answers = ask(batch.to_string().as_bytes()).unwrap();
-        let answers: Vec<Value> = serde_json::from_slice(&answers).unwrap();
-        for (nonce, answers) in (nonce..).zip(answers.chunks(2)) {
+        let responses = ask(batch.to_string().as_bytes()).unwrap();
+        let responses: Vec<Value> = serde_json::from_slice(&responses).unwrap();
+        for (nonce, responses) in (nonce..).zip(responses.chunks(2)) {
             let want = format!("{:#x}", nonce + 1);
-            assert_eq!(answers[1]["result"], want, "{answers:?}");
+            assert_eq!(responses[1]["result"], want, "{responses:?}");
         }
     }
 }
 
-fn is_answer(value: &Value) -> bool {
+fn is_response(value: &Value) -> bool {
     let has = |name: &str| value.get(name).is_some();
     value["jsonrpc"] == "2.0" && has("id") && has("result") != has("error")
 }
@@ -204,10 +203,10 @@ proptest! {
     #[test]
     fn any_call_of_any_method_is_answered(method in method(), params in value(), id in value()) {
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        let answer = ask(body.to_string().as_bytes()).expect("an id asks for an answer");
-        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
-        prop_assert!(is_answer(&answer), "{answer}");
-        prop_assert!(answer["error"]["message"] != "method handler crashed", "{body}");
+        let response = ask(body.to_string().as_bytes()).expect("an id asks for a response");
+        let response: Value = serde_json::from_slice(&response).expect("JSON");
+        prop_assert!(is_response(&response), "{response}");
+        prop_assert!(response["error"]["message"] != "method handler crashed", "{body}");
     }
 
     #[test]
@@ -216,16 +215,16 @@ proptest! {
         params in proptest::collection::vec(value(), 0..4),
     ) {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let answer = ask(body.to_string().as_bytes()).expect("an id asks for an answer");
-        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
-        prop_assert!(is_answer(&answer), "{answer}");
-        prop_assert!(answer["error"]["message"] != "method handler crashed", "{body}");
+        let response = ask(body.to_string().as_bytes()).expect("an id asks for a response");
+        let response: Value = serde_json::from_slice(&response).expect("JSON");
+        prop_assert!(is_response(&response), "{response}");
+        prop_assert!(response["error"]["message"] != "method handler crashed", "{body}");
     }
 
     #[test]
     fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        if let Some(answer) = ask(&bytes) {
-            let _: Value = serde_json::from_slice(&answer).expect("JSON");
+        if let Some(response) = ask(&bytes) {
+            let _: Value = serde_json::from_slice(&response).expect("JSON");
         }
     }
 
@@ -239,11 +238,11 @@ proptest! {
             let index = index.index(bytes.len());
             bytes[index] = byte;
         }
-        if let Some(answer) = ask(&bytes) {
-            let _: Value = serde_json::from_slice(&answer).expect("JSON");
+        if let Some(response) = ask(&bytes) {
+            let _: Value = serde_json::from_slice(&response).expect("JSON");
         }
-        let answer = ask(good).expect("as if nothing had been");
-        let answers: Vec<Value> = serde_json::from_slice(&answer).expect("JSON");
-        prop_assert!(answers[0]["result"].is_string(), "{answers:?}");
+        let response = ask(good).expect("as if nothing had been");
+        let responses: Vec<Value> = serde_json::from_slice(&response).expect("JSON");
+        prop_assert!(responses[0]["result"].is_string(), "{responses:?}");
     }
 }

@@ -1,31 +1,30 @@
 //! The namespace `txpool`.
 
-use crate::eth::answers::{self, Place};
+use crate::eth::serialize::{self, TxLocation};
 use crate::json::{self, Array, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{Count, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{Address, Transaction};
 use niwaki_txpool::{Origin, PooledTransaction, SenderContent};
 use std::sync::Arc;
 
-type Answer = Result<(), RpcError>;
-
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row("txpool_besuPendingTransactions", Lane::Heavy, besu_pending),
-    row("txpool_besuStatistics", Lane::Call, besu_statistics),
-    row("txpool_besuTransactions", Lane::Heavy, besu_transactions),
-    row("txpool_content", Lane::Heavy, content),
-    row("txpool_contentFrom", Lane::Call, content_from),
-    row("txpool_inspect", Lane::Heavy, inspect),
-    row("txpool_status", Lane::Inline, status),
+    row("txpool_besuPendingTransactions", "limit? filters?", Lane::Heavy, besu_pending),
+    row("txpool_besuStatistics", "", Lane::Call, besu_statistics),
+    row("txpool_besuTransactions", "", Lane::Heavy, besu_transactions),
+    row("txpool_content", "", Lane::Heavy, content),
+    row("txpool_contentFrom", "address", Lane::Call, content_from),
+    row("txpool_inspect", "", Lane::Heavy, inspect),
+    row("txpool_status", "", Lane::Inline, status),
 ];
 
-fn status(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let figures = backend.pool.figures();
+fn status(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let stats = backend.pool.stats();
     let mut object = Object::new(out);
-    object.number("pending", figures.pending as u64);
-    object.number("queued", figures.queued as u64);
+    object.number("pending", stats.pending as u64);
+    object.number("queued", stats.queued as u64);
     Ok(())
 }
 
@@ -42,11 +41,11 @@ fn by_nonce(
     }
 }
 
-fn whole(out: &mut Vec<u8>, tx: &PooledTransaction) {
-    answers::transaction(out, &tx.tx, tx.sender, &Place::PENDING);
+fn full(out: &mut Vec<u8>, tx: &PooledTransaction) {
+    serialize::transaction(out, &tx.tx, tx.sender, &TxLocation::PENDING);
 }
 
-/// One line for people, as geth words it.
+/// A line of `txpool_inspect`, in geth's format.
 fn line(out: &mut Vec<u8>, tx: &PooledTransaction) {
     let to = match tx.tx.to() {
         Some(to) => to.to_string(),
@@ -61,8 +60,8 @@ fn line(out: &mut Vec<u8>, tx: &PooledTransaction) {
     json::string(out, &text);
 }
 
-/// Which transactions of a sender.
-type Part = fn(&SenderContent) -> &[Arc<PooledTransaction>];
+/// Pending or queued transactions of a sender.
+type Selection = fn(&SenderContent) -> &[Arc<PooledTransaction>];
 
 fn write_content(
     backend: &Backend,
@@ -70,7 +69,7 @@ fn write_content(
     write: fn(&mut Vec<u8>, &PooledTransaction),
 ) {
     let content = backend.pool.content();
-    let parts: [(&str, Part); 2] = [
+    let parts: [(&str, Selection); 2] = [
         ("pending", |content| &content.pending),
         ("queued", |content| &content.queued),
     ];
@@ -85,36 +84,36 @@ fn write_content(
     }
 }
 
-fn content(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    write_content(backend, out, whole);
+fn content(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    write_content(backend, out, full);
     Ok(())
 }
 
-fn inspect(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn inspect(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     write_content(backend, out, line);
     Ok(())
 }
 
-fn content_from(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn content_from(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let sender: Address = params.required(0)?;
     let content = backend.pool.content_of(&sender);
     let mut object = Object::new(out);
-    by_nonce(&mut object, "pending", &content.pending, whole);
-    by_nonce(&mut object, "queued", &content.queued, whole);
+    by_nonce(&mut object, "pending", &content.pending, full);
+    by_nonce(&mut object, "queued", &content.queued, full);
     Ok(())
 }
 
-fn besu_statistics(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let figures = backend.pool.figures();
-    let total = figures.pending + figures.queued;
+fn besu_statistics(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let stats = backend.pool.stats();
+    let total = stats.pending + stats.queued;
     let mut object = Object::new(out);
     object.decimal("maxSize", backend.pool.config().max_size as u64);
-    object.decimal("localCount", figures.local as u64);
-    object.decimal("remoteCount", total.saturating_sub(figures.local) as u64);
+    object.decimal("localCount", stats.local as u64);
+    object.decimal("remoteCount", total.saturating_sub(stats.local) as u64);
     Ok(())
 }
 
-fn besu_transactions(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn besu_transactions(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mut list = Array::new(out);
     for tx in backend.pool.all() {
         let mut object = list.object();
@@ -126,8 +125,8 @@ fn besu_transactions(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> An
     Ok(())
 }
 
-/// At most as many as are asked for. Besu's filters by field are not taken.
-fn besu_pending(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// At most the requested number. Besu's filters by field are not supported.
+fn besu_pending(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let Count(most) = params.optional(0)?.unwrap_or(Count(u64::MAX));
     if params.raw(1).is_some() {
         return Err(RpcError::invalid_params(
@@ -137,7 +136,7 @@ fn besu_pending(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut list = Array::new(out);
     for tx in backend.pool.all().iter().take(most) {
-        whole(list.item(), tx);
+        full(list.item(), tx);
     }
     Ok(())
 }

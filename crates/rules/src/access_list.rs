@@ -1,6 +1,6 @@
-//! Block access lists (EIP-7928): their bytes, and what holds for the list of any block.
+//! Block access lists (EIP-7928): encoding, and the checks that need no execution.
 //!
-//! Whether a list is that of its block is known after execution only, by its hash.
+//! Whether a list matches its block is known only after execution, by its hash.
 
 mod bounds;
 
@@ -10,20 +10,20 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{AccountChanges, BlockAccessList, Header};
 
-/// Gas of the limit for each account and each slot of a list.
+/// Gas of the block's limit that each account and each slot of a list counts for.
 ///
 /// Spec: EIP-7928, execution-specs `amsterdam/block_access_lists.py`.
 const ITEM_GAS: u64 = 2_000;
 
-/// Most bytes of a deployed code from Amsterdam on (EIP-7954), unless the chain has a limit of its own.
+/// Most bytes of deployed code from Amsterdam on (EIP-7954), unless the chain has its own limit.
 const MAX_CODE_BYTES: u64 = 65_536;
 
-/// The list of these bytes, of a block with this gas limit and so many transactions, or why it is too
-/// large to be one. Nothing of that size is kept meanwhile.
+/// Decodes the list of a block with this gas limit and number of transactions, or tells why it is too large for the
+/// block. A list that is too large is not built in memory.
 ///
 /// # Errors
 /// [`InvalidBlock::Encoding`] for anything but the RLP of one list.
-pub fn decode_access_list_of(
+pub fn decode_bounded_access_list(
     bytes: &[u8],
     gas_limit: u64,
     transactions: usize,
@@ -35,7 +35,7 @@ pub fn decode_access_list_of(
     }
 }
 
-/// The index of what comes after the last of so many transactions.
+/// The block access index after the last transaction.
 const fn last_index(transactions: usize) -> u64 {
     (transactions as u64).saturating_add(1)
 }
@@ -47,7 +47,7 @@ fn malformed(error: &alloy_rlp::Error) -> InvalidBlock {
     }
 }
 
-/// The list of these bytes, which may take 64 times their size for a moment.
+/// Decodes a list, which may take 64 times the size of its bytes in memory.
 ///
 /// # Errors
 /// [`InvalidBlock::Encoding`] for anything but the RLP of one list.
@@ -55,18 +55,18 @@ pub fn decode_access_list(bytes: &[u8]) -> Result<BlockAccessList, InvalidBlock>
     alloy_rlp::decode_exact(bytes).map_err(|error| malformed(&error))
 }
 
-/// The bytes of a list, whose hash is in the header.
+/// The RLP of a list.
 pub fn encode_access_list(list: &BlockAccessList) -> Bytes {
     alloy_rlp::encode(list).into()
 }
 
-/// The hash of a list of these bytes, as the header has it.
+/// The hash of a list's RLP, as in the header.
 pub fn access_list_hash(bytes: &Bytes) -> B256 {
     keccak256(bytes)
 }
 
-/// Checks that some block of the chain with this header and so many transactions could have the list: that
-/// everything is in order, and that it is not too long.
+/// Checks that a block with this header and number of transactions could have the list: that all its parts are in
+/// order, and that it is not too long.
 ///
 /// # Errors
 /// The first rule that the list breaks.
@@ -115,7 +115,7 @@ pub fn check_access_list(
     Ok(())
 }
 
-/// Changed slots ascend, so do read ones, and none is both.
+/// Changed slots ascend, read slots ascend, and no slot is in both.
 fn check_slots(account: &AccountChanges) -> Result<(), InvalidAccessList> {
     let address = account.address;
     let changed = account.storage_changes.iter().map(|change| change.slot);
@@ -147,13 +147,13 @@ fn check_slots(account: &AccountChanges) -> Result<(), InvalidAccessList> {
     Ok(())
 }
 
-/// The indices of every kind of change ascend up to the last one of the block.
+/// The indices of each kind of change ascend, up to the last index of the block.
 fn check_indices(account: &AccountChanges, max: u64) -> Result<(), InvalidAccessList> {
     let address = account.address;
     let ascend = |what, indices: &mut dyn Iterator<Item = u64>| {
         let mut before = None;
         for index in indices {
-            check_index((address, what), before, index, max)?;
+            check_index(address, what, before, index, max)?;
             before = Some(index);
         }
         Ok(())
@@ -177,9 +177,10 @@ fn check_indices(account: &AccountChanges, max: u64) -> Result<(), InvalidAccess
     ascend("code", &mut indices)
 }
 
-/// An index of an account's changes of a kind comes after the one before it, and is no higher than `max`.
+/// An index of an account's changes is higher than the one before it, and at most `max`.
 fn check_index(
-    (address, what): (Address, &'static str),
+    address: Address,
+    what: &'static str,
     before: Option<u64>,
     index: u64,
     max: u64,

@@ -1,9 +1,9 @@
-//! What a transaction must know of its block.
+//! The rules of a block for its transactions.
 
 use crate::chain_spec::{BlobParams, ChainSpec};
 use niwaki_primitives::{Fork, Header};
 
-/// The rules of one block, as far as its transactions are concerned.
+/// The rules of one block that apply to its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRules {
     /// The fork of the block.

@@ -1,4 +1,4 @@
-//! A body against its header.
+//! Checks a body against its header.
 
 use crate::block_rules::BlockRules;
 use crate::invalid::InvalidBody;
@@ -11,7 +11,7 @@ use niwaki_primitives::{Block, EMPTY_OMMER_ROOT_HASH, Fork, Header};
 /// Most bytes of a block's RLP from Osaka on: 10 MiB less 2 MiB for the beacon block (EIP-7934).
 pub const MAX_RLP_BLOCK_BYTES: usize = 8 << 20;
 
-/// Roots of the lists of a body, computed by the caller, who has a trie.
+/// Roots of the lists of a body, computed by the caller, since this crate has no trie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyRoots {
     /// Ordered root of the EIP-2718 encodings of the transactions.
@@ -20,8 +20,8 @@ pub struct BodyRoots {
     pub withdrawals: Option<B256>,
 }
 
-/// Checks that a body belongs to its header and has the parts that its fork asks for. The ommers
-/// of a proof-of-work block are then up to [`crate::check_ommers`].
+/// Checks that a body matches its header and has the parts that its fork requires. Ommers of a proof-of-work block are
+/// checked by [`crate::check_ommers`].
 ///
 /// # Errors
 /// The first rule that the body breaks.

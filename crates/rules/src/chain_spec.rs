@@ -8,10 +8,10 @@ use niwaki_primitives::{Fork, Header};
 /// Blob gas of one blob (EIP-4844).
 pub const GAS_PER_BLOB: u64 = 1 << 17;
 
-/// When a fork begins.
+/// When a fork activates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Not on this chain, as far as is known.
+    /// Not scheduled on this chain.
     #[default]
     Never,
     /// From this block number on.
@@ -68,7 +68,7 @@ impl BlobParams {
     }
 }
 
-/// Who may make a block, and how that shows in its header.
+/// The consensus engine: who may seal a block, and how its header shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealKind {
     /// Proof of work, until Paris if the chain has a terminal total difficulty.
@@ -87,19 +87,19 @@ pub enum SealKind {
     Ibft2,
     /// QBFT.
     Qbft,
-    /// No seal: difficulty and nonce are whatever the rules of the fork say.
+    /// No seal: difficulty and nonce follow from the rules of the fork.
     None,
 }
 
-/// What a block of a BFT chain pays and to whom, from one block on (Besu's `blockReward` and
+/// The rewards and the beneficiary of a BFT chain, from one block on (Besu's `blockReward` and
 /// `miningBeneficiary`, in `config.{qbft,ibft2}` and `config.transitions`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BftPayment {
-    /// The first block that it holds for.
+    /// The first block that it applies to.
     pub from_block: u64,
     /// Reward of a block, wei. Zero touches no account.
     pub reward: U256,
-    /// Who gets fees and rewards, and what COINBASE gives; `None` is the header's coinbase.
+    /// The recipient of fees and rewards, and the result of COINBASE; `None` for the header's coinbase.
     pub beneficiary: Option<Address>,
 }
 
@@ -108,7 +108,7 @@ pub struct BftPayment {
 pub struct DaoFork {
     /// The block of the change.
     pub block: u64,
-    /// Whether this chain made it; if not, it refuses the extra data of those that did.
+    /// Whether this chain applied it; if not, it refuses the extra data of chains that did.
     pub support: bool,
 }
 
@@ -125,7 +125,7 @@ pub struct ChainSpec {
     pub terminal_total_difficulty: Option<U256>,
     /// A block that only splits the fork id at the merge (EIP-3675).
     pub merge_netsplit_block: Option<u64>,
-    /// The DAO fork, where the chain knows of it.
+    /// The DAO fork, if the chain has it.
     pub dao_fork: Option<DaoFork>,
     /// Blob parameters given for each fork, indexed by `Fork as usize`.
     pub blob_schedule: [Option<BlobParams>; Fork::ALL.len()],
@@ -140,11 +140,11 @@ pub struct ChainSpec {
     /// Besu's `contractSizeLimit`, bytes: the longest code that can be deployed from Spurious Dragon
     /// on, at every fork. `None` is the fork's (EIP-170, EIP-7954). Init code has the fork's limit.
     pub contract_size_limit: Option<u64>,
-    /// What blocks of a BFT chain pay, ascending by their first block; empty on other chains.
+    /// The rewards of a BFT chain, ascending by their first block; empty on other chains.
     pub bft_payments: Vec<BftPayment>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
     pub zero_base_fee: bool,
-    /// Hash of the genesis block, where it is known beforehand.
+    /// Hash of the genesis block, if it is known beforehand.
     pub genesis_hash: Option<B256>,
 }
 
@@ -154,7 +154,7 @@ const WITHDRAWAL_REQUESTS: Address = address!("00000961ef480eb55e80d19ad83579a64
 const CONSOLIDATION_REQUESTS: Address = address!("0000bbddc7ce488642fb579f8b00f3a590007251");
 
 impl ChainSpec {
-    /// A chain of Frontier rules, without seal, on which nothing else is scheduled.
+    /// A chain with Frontier rules, without seal and without further forks.
     pub fn frontier(chain_id: u64) -> Self {
         let mut blob_schedule = [None; Fork::ALL.len()];
         blob_schedule[Fork::Cancun as usize] = Some(BlobParams::CANCUN);
@@ -194,7 +194,7 @@ impl ChainSpec {
         spec
     }
 
-    /// Begins `fork` at genesis, by whatever measure it has.
+    /// Activates `fork` at genesis: by block, time or total difficulty.
     pub fn activate_at_genesis(&mut self, fork: Fork) {
         let activation = match fork {
             Fork::Paris => {
@@ -213,17 +213,17 @@ impl ChainSpec {
         self.activations[fork as usize] = activation;
     }
 
-    /// Sets when `fork` begins.
+    /// Sets when `fork` activates.
     pub fn set(&mut self, fork: Fork, activation: Activation) {
         self.activations[fork as usize] = activation;
     }
 
-    /// When `fork` begins.
+    /// When `fork` activates.
     pub const fn activation(&self, fork: Fork) -> Activation {
         self.activations[fork as usize]
     }
 
-    /// The fork of a block: the latest one that has begun. `merged` is whether the parent had
+    /// The fork of a block: the latest one that is active. `merged` is whether the parent had
     /// reached the terminal total difficulty.
     pub fn fork_at(&self, number: u64, timestamp: u64, merged: bool) -> Fork {
         let begun = |fork: &Fork| match self.activation(*fork) {
@@ -241,8 +241,8 @@ impl ChainSpec {
 
     /// The fork of a block whose header has been checked, or is about to be.
     ///
-    /// A header of difficulty zero is one of proof of stake where the chain has a terminal total
-    /// difficulty at all; [`crate::check_header`] sees to it that it is not so too early.
+    /// On a chain with a terminal total difficulty, a header of difficulty zero is proof of stake;
+    /// [`crate::check_header`] checks that it does not appear too early.
     pub fn fork_of(&self, header: &Header) -> Fork {
         let merged = self
             .terminal_total_difficulty
@@ -250,7 +250,7 @@ impl ChainSpec {
         self.fork_at(header.number, header.timestamp, merged)
     }
 
-    /// Whether a child of a block with this total difficulty is one of proof of stake.
+    /// Whether a child of a block with this total difficulty is proof of stake.
     pub fn is_terminal(&self, total_difficulty: U256) -> bool {
         self.terminal_total_difficulty
             .is_some_and(|ttd| total_difficulty >= ttd)
@@ -274,8 +274,8 @@ impl ChainSpec {
         }
     }
 
-    /// The longest code that can be deployed in a block of `fork`, bytes, where the chain has a limit of
-    /// its own: from Spurious Dragon on, since there is none before (EIP-170).
+    /// The chain's own limit on deployed code in a block of `fork`, bytes, from Spurious Dragon on (EIP-170 introduced
+    /// the limit).
     pub fn max_code_bytes(&self, fork: Fork) -> Option<usize> {
         let limit = self
             .contract_size_limit
@@ -283,8 +283,7 @@ impl ChainSpec {
         Some(usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Who gets the fees and the reward of a block: the coinbase of its header, or the beneficiary
-    /// that a BFT chain names in its place.
+    /// The recipient of a block's fees and reward: the coinbase of its header, or the beneficiary of a BFT chain.
     pub fn beneficiary_of(&self, header: &Header) -> Address {
         self.bft_payment(header.number)
             .and_then(|payment| payment.beneficiary)
@@ -299,8 +298,8 @@ impl ChainSpec {
             .find(|payment| begun(payment))
     }
 
-    /// Blob parameters of a block of this timestamp: of the latest fork begun that has any;
-    /// `None` before Cancun.
+    /// Blob parameters of a block with this timestamp: those of the latest active fork that has any; `None` before
+    /// Cancun.
     pub fn blob_params_at(&self, timestamp: u64) -> Option<BlobParams> {
         let begun = |fork: &Fork| match self.activation(*fork) {
             Activation::Time(t) => timestamp >= t,

@@ -50,8 +50,8 @@ pub fn block_difficulty(fork: Fork, number: u64, timestamp: u64, parent: &Header
         }
     };
 
-    // The bomb is added before the floor is applied; two clients of old did it the other way
-    // round, which no chain of real difficulty can tell apart.
+    // The bomb is added before the floor is applied. Two old clients did it the other way round, which makes no
+    // difference at the difficulties of real chains.
     let periods = number.saturating_sub(bomb_delay_blocks(fork)) / BOMB_PERIOD_BLOCKS;
     let bomb = match periods.checked_sub(2) {
         Some(exponent) if exponent < 256 => {

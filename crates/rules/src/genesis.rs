@@ -76,7 +76,7 @@ pub enum GenesisError {
     Alloc(String),
 }
 
-/// A genesis but for its alloc: the chain's parameters and the fields of its first header.
+/// A genesis without its alloc: the chain's parameters and the fields of its first header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenesisHead {
     /// The chain's parameters.
@@ -87,8 +87,8 @@ pub struct GenesisHead {
 }
 
 impl GenesisHead {
-    /// Parses the text of a genesis file of which the bytes `alloc_bytes`, those of the alloc, were
-    /// replaced by `null`. An alloc that is there all the same is ignored.
+    /// Parses the text of a genesis file in which the alloc, the bytes `alloc_bytes`, was replaced by `null`. An alloc
+    /// that is there nevertheless is ignored.
     ///
     /// # Errors
     /// [`GenesisError`] naming the key that is malformed, missing or not supported.
@@ -110,12 +110,12 @@ impl GenesisHead {
         })
     }
 
-    /// The file without its alloc, in whose place stands `null`.
+    /// The file with `null` instead of its alloc.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where in the file the alloc stood; `None` if there is none.
+    /// The position of the alloc in the file; `None` if there is none.
     pub fn alloc_bytes(&self) -> Option<Range<u64>> {
         self.alloc_bytes.clone()
     }
@@ -140,9 +140,9 @@ pub struct Genesis {
 }
 
 impl Genesis {
-    /// Parses a genesis file in geth's or Besu's form. Keys may be in any letter case, and of what is
-    /// written twice the last one counts, as with both clients; keys that neither client gives a meaning to consensus are ignored. [`read_genesis`] does not hold the
-    /// alloc in memory.
+    /// Parses a genesis file in geth's or Besu's form. Keys may be in any letter case, and of duplicate keys the last
+    /// one counts, as in both clients; keys that change consensus in neither client are ignored. [`read_genesis`] does
+    /// not hold the alloc in memory.
     ///
     /// # Errors
     /// [`GenesisError`] naming the key that is malformed, missing or not supported.
@@ -166,7 +166,7 @@ impl Genesis {
         gathered.finish(outcome)
     }
 
-    /// A genesis of its two parts.
+    /// A genesis from its two parts.
     pub fn new(head: GenesisHead, alloc: BTreeMap<Address, GenesisAccount>) -> Self {
         Self {
             spec: head.spec,
@@ -189,8 +189,8 @@ impl Genesis {
     }
 }
 
-/// The fields of the genesis header. Those of forks that begin at genesis are there whether or
-/// not the file has them, with the values that both clients assume.
+/// The fields of the genesis header. Fields of forks that are active at genesis are present even if the file lacks
+/// them, with the defaults of both clients.
 fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisError> {
     let timestamp = root.u64("timestamp")?.unwrap_or(0);
     let number = root.u64("number")?.unwrap_or(0);
@@ -210,7 +210,7 @@ fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisEr
         Some(hash) => hash,
         None => root.b256("mixDigest")?.unwrap_or_default(),
     };
-    // A genesis header stands for itself: it is of Paris only if the chain begins merged.
+    // The genesis header is of Paris only if the chain starts merged.
     let merged = spec.terminal_total_difficulty == Some(U256::ZERO);
     let fork = spec.fork_at(number, timestamp, merged);
     let since = |f: Fork| fork >= f;

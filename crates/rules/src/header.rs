@@ -1,4 +1,4 @@
-//! A header against its parent.
+//! Checks a header against its parent.
 
 use crate::chain_spec::{ChainSpec, SealKind};
 use crate::difficulty::block_difficulty;
@@ -17,21 +17,20 @@ const DAO_EXTRA_DATA_BLOCKS: u64 = 10;
 const CLIQUE_VANITY_AND_SEAL_BYTES: usize = 97;
 const CLIQUE_SIGNER_BYTES: usize = 20;
 
-/// The parent of a header that is to be checked.
+/// The parent of a header to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
     /// Its header.
     pub header: &'a Header,
     /// Its hash.
     pub hash: B256,
-    /// Total difficulty up to and including it. Where that is not known, `None`: then a child of
-    /// difficulty zero is taken as one of proof of stake.
+    /// Total difficulty up to and including it. If it is unknown (`None`), a child of difficulty zero is taken as proof
+    /// of stake.
     pub total_difficulty: Option<U256>,
 }
 
-/// Checks a header against its parent, in the spec's order. The seal of a proof-of-work or
-/// proof-of-authority header is not verified here: a chain that is given to the client by its
-/// operator (a file, a consensus client, a checkpoint) is not one that a miner could forge.
+/// Checks a header against its parent, in the spec's order. The seal of a proof-of-work or proof-of-authority header is
+/// not verified: the operator supplies the chain (from a file, a consensus client, a checkpoint), not a miner.
 ///
 /// # Errors
 /// The first rule that the header breaks.
@@ -105,7 +104,7 @@ pub fn check_header(
     check_dao_extra_data(spec, header)
 }
 
-/// Each optional field must be there from its fork on, and not before.
+/// Each optional field must be present from its fork on, and not before.
 fn check_presence(header: &Header, fork: Fork) -> Result<(), InvalidHeader> {
     let fields = [
         (
@@ -196,11 +195,10 @@ fn check_gas_limit(header: &Header, parent: &Header) -> Result<(), InvalidHeader
     Ok(())
 }
 
-/// The gas limit of a child of a block with the limit `parent` that goes as far towards `target` as
-/// it may.
+/// The gas limit of a child of a block with the limit `parent`, moved as far towards `target` as allowed.
 ///
 /// Spec: execution-specs `frontier/fork.py`, `check_gas_limit`.
-pub fn toward_gas_limit(parent: u64, target: u64) -> u64 {
+pub fn next_gas_limit(parent: u64, target: u64) -> u64 {
     let step = (parent / GAS_LIMIT_ADJUSTMENT_FACTOR).saturating_sub(1);
     let target = target.clamp(GAS_LIMIT_MINIMUM, GAS_LIMIT_MAXIMUM);
     target.clamp(parent.saturating_sub(step), parent.saturating_add(step))
@@ -249,7 +247,7 @@ fn check_proof_of_stake_fields(header: &Header) -> Result<(), InvalidHeader> {
     Ok(())
 }
 
-/// Extra data and difficulty of a header that someone seals.
+/// Extra data and difficulty of a sealed header.
 fn check_sealed_fields(
     spec: &ChainSpec,
     header: &Header,

@@ -1,8 +1,8 @@
-//! Every way in which a block can break the protocol.
+//! All reasons why a block can be invalid.
 //!
-//! Five enums, one per stage or part. Each variant holds what was found and what the rule asks for, and
-//! `spec_name` gives the name that execution-spec-tests uses for it, without the class before the
-//! dot, so that a fixture's `expectException` can be compared with the reason of a refusal.
+//! Five enums, one per stage or part of a block. Each variant holds the value found and the value expected, and
+//! `spec_name` returns its name in execution-spec-tests without the class before the dot, for comparison with the
+//! `expectException` of a fixture.
 
 mod access_list;
 mod block;

@@ -1,9 +1,8 @@
 //! Lenient reading of genesis files.
 //!
-//! geth and Besu write the same things differently: keys in any letter case, numbers as JSON
-//! numbers, decimal strings or hex strings, and total difficulties beyond 64 bits as bare JSON
-//! numbers. So an object is a map from lower-case keys to the unparsed text of their values, and
-//! the reader says what it expects of each.
+//! geth and Besu write the same values differently: keys in any letter case, numbers as JSON numbers, decimal strings
+//! or hex strings, and total difficulties beyond 64 bits as bare JSON numbers. So an object is a map from lower-case
+//! keys to the unparsed text of their values, and the reader states the type that it expects.
 
 use crate::genesis::GenesisError;
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
@@ -43,8 +42,8 @@ impl<'de: 'a, 'a> Visitor<'de> for Members<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Parses the text of an object. `path` names it in errors. Of a key that stands there several
-    /// times, perhaps in different letter case, the last one counts, as with geth and Besu.
+    /// Parses the text of an object. `path` names it in errors. Of duplicate
+    /// keys, perhaps in different letter case, the last one counts, as in geth and Besu.
     pub(crate) fn parse(path: &str, text: &'a str) -> Result<Self, GenesisError> {
         let Members(members) = serde_json::from_str(text).map_err(|error| GenesisError::Json {
             at: at(path),
@@ -57,7 +56,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Whether the key is there and not null.
+    /// Whether the key is present and not null.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.raw(key).is_some()
     }
@@ -194,8 +193,8 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// The text of a JSON string without its quotes, or the text of anything else as it stands. None
-/// of the values read here need an escape.
+/// The text of a JSON string without its quotes, or of any other value unchanged. No value that is read here needs an
+/// escape.
 fn unquote(text: &str) -> &str {
     text.strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'))
@@ -243,8 +242,7 @@ pub(crate) fn parse_u256(text: &str) -> Result<U256, String> {
     U256::from_str_radix(text, 10).map_err(|_| "does not fit in 256 bits".to_owned())
 }
 
-/// An address with or without `0x`, in any letter case; one that is shorter has zeros before it, as
-/// with Besu.
+/// An address with or without `0x`, in any letter case; a shorter one is padded with zeros on the left, as in Besu.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     let digits = without_0x(text).unwrap_or(text);
     let word = padded(digits).filter(|_| !digits.is_empty());
@@ -257,7 +255,7 @@ pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Code in hex with or without `0x`; an odd digit at its beginning is a byte, as with Besu.
+/// Code in hex with or without `0x`; an odd digit at its beginning is a byte, as in Besu.
 pub(crate) fn parse_code(text: &str) -> Result<Bytes, String> {
     let digits = unquote(text);
     let digits = without_0x(digits).unwrap_or(digits);
@@ -336,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_that_stands_there_several_times_the_last_counts() {
+    fn the_last_of_duplicate_keys_counts() {
         let text = r#"{"mixHash": 1, "MIXHASH": 3, "mixhash": 2, "a": 1, "a": 2}"#;
         let object = Object::parse("", text).unwrap();
         assert_eq!(object.u64("mixHash"), Ok(Some(2)));

@@ -1,22 +1,23 @@
-//! The consensus rules, pure: what may be a block, a header, a transaction.
+//! The consensus rules as pure functions: which blocks, headers and transactions are valid.
 //!
-//! Everything here is a function of its arguments. There is no state, no file, no clock and no
-//! log; checks that need an account (nonce, balance, code) are named here, in
-//! [`InvalidTransaction`], and made by the execution crate.
+//! Everything here is a function of its arguments: no state, no file, no clock, no log. Checks that need an account
+//! (nonce, balance, code) are named here, in [`InvalidTransaction`], and made by the execution crate.
 //!
-//! | file | what |
+//! | file | what it is |
 //! |---|---|
-//! | `chain_spec` | fork activations, blob schedule, special addresses of one chain |
-//! | `networks` | the chains that are built in |
-//! | `genesis` | genesis files as geth and Besu write them |
-//! | `rule_changes` | what another configuration changes about blocks that are there |
+//! | `chain_spec` | the parameters of a chain: fork activations, blob schedule, special addresses |
+//! | `networks` | the built-in chains |
+//! | `genesis`, `json` | genesis files of geth and Besu, and their lenient JSON |
+//! | `rule_changes` | what a changed configuration means for existing blocks |
+//! | `fork_id` | fork identifiers (EIP-2124) |
 //! | `header`, `difficulty`, `fees` | a header against its parent |
-//! | `body`, `ommers` | a body against its header |
-//! | `access_list` | a block access list by itself |
+//! | `body`, `ommers` | a body against its header, ommers against ancestors |
+//! | `access_list` | block access lists, without execution |
 //! | `transaction`, `block_rules` | a transaction against its block |
-//! | `requests`, `rewards` | what a block pays and asks for |
+//! | `signer` | recovery of senders and authorities |
+//! | `requests`, `rewards` | the requests hash, block rewards |
 //! | `payload` | an Engine API payload into a block |
-//! | `invalid` | every refusal, named as the spec tests name it |
+//! | `invalid` | the reasons why a block is invalid, with their names in the spec tests |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -42,7 +43,7 @@ mod signer;
 mod transaction;
 
 pub use access_list::{
-    access_list_hash, check_access_list, decode_access_list, decode_access_list_of,
+    access_list_hash, check_access_list, decode_access_list, decode_bounded_access_list,
     encode_access_list,
 };
 pub use block_rules::BlockRules;
@@ -59,7 +60,7 @@ pub use genesis::{
     AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC, ReadError,
     decode_alloc, encode_alloc, read_genesis,
 };
-pub use header::{Parent, check_header, toward_gas_limit};
+pub use header::{Parent, check_header, next_gas_limit};
 pub use invalid::{
     InvalidAccessList, InvalidBlock, InvalidBody, InvalidHeader, InvalidTransaction,
 };
@@ -73,7 +74,7 @@ pub use rewards::{BlockReward, base_reward, ommer_reward};
 pub use rule_changes::{RuleChange, rule_changes};
 pub use signer::{recover_authority, recover_sender, recover_senders};
 pub use transaction::{
-    GasRoom, IntrinsicGas, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction, check_unsigned,
-    effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes, reason_without_sender,
-    upfront_cost,
+    GasAvailable, IntrinsicGas, SimulationLimits, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction,
+    check_unsigned, effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes,
+    reason_without_sender, upfront_cost,
 };

@@ -1,10 +1,10 @@
-//! The chains that are built in.
+//! The built-in chains.
 
 use crate::genesis::{Genesis, from_parts};
 use alloy_primitives::{Address, B256, address, b256};
 
-/// The funded accounts of [`Network::Dev`] and their secret keys, which everybody knows: Besu's
-/// development chain has the same.
+/// The funded accounts of [`Network::Dev`] and their private keys, which are public: Besu's development chain has the
+/// same.
 pub const DEV_ACCOUNTS: [(Address, B256); 3] = [
     (
         address!("fe3b557e8fb62b89f4916b721be55ceb828dbd73"),
@@ -20,7 +20,7 @@ pub const DEV_ACCOUNTS: [(Address, B256); 3] = [
     ),
 ];
 
-/// A chain that is built in.
+/// A built-in chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// Ethereum's main network.
@@ -31,7 +31,7 @@ pub enum Network {
     Hoodi,
     /// The former test network for staking.
     Holesky,
-    /// A chain on one machine, of Osaka's rules from its first block, with three funded accounts.
+    /// A chain on one machine, with Osaka's rules from genesis and three funded accounts.
     Dev,
 }
 

@@ -1,4 +1,4 @@
-//! The ommers of a proof-of-work block against its ancestors.
+//! Checks the ommers of a proof-of-work block against its ancestors.
 
 use crate::chain_spec::ChainSpec;
 use crate::header::{Parent, check_header};

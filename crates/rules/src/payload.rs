@@ -1,12 +1,11 @@
-//! An Engine API payload into a block.
+//! Decodes an Engine API payload into a block.
 //!
-//! What the consensus client sends is a header without its derived fields. This puts the header
-//! together again, decodes the transactions and compares the block's hash with the one that was
-//! given. Whether the fields are those of the method and the fork is checked first, because that
-//! is answered with a JSON-RPC error, never with a verdict on the block.
+//! A payload is a header without its derived fields. This module rebuilds the header, decodes the transactions and
+//! compares the block's hash with the one in the payload. The fields are checked against method version and fork first,
+//! because such an error is a JSON-RPC error, not an INVALID block.
 
 use crate::BodyRoots;
-use crate::access_list::{access_list_hash, check_access_list, decode_access_list_of};
+use crate::access_list::{access_list_hash, check_access_list, decode_bounded_access_list};
 use crate::chain_spec::ChainSpec;
 use crate::invalid::{InvalidAccessList, InvalidBlock};
 use crate::requests::requests_hash;
@@ -30,7 +29,7 @@ pub enum PayloadVersion {
 }
 
 impl PayloadVersion {
-    /// The version of this number, as in the name of the method.
+    /// The version with this number, as in the method's name.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::V1),
@@ -41,6 +40,17 @@ impl PayloadVersion {
             _ => None,
         }
     }
+
+    /// Whether the method takes payloads of `fork`. The newest version takes all later forks.
+    pub fn accepts(self, fork: Fork) -> bool {
+        match self {
+            Self::V1 => fork < Fork::Shanghai,
+            Self::V2 => fork < Fork::Cancun,
+            Self::V3 => (Fork::Cancun..Fork::Prague).contains(&fork),
+            Self::V4 => (Fork::Prague..Fork::Amsterdam).contains(&fork),
+            Self::V5 => fork >= Fork::Amsterdam,
+        }
+    }
 }
 
 /// The parameters of `engine_newPayload`, decoded from JSON and not yet checked.
@@ -48,11 +58,11 @@ impl PayloadVersion {
 pub struct PayloadInput {
     /// The payload, in the version that its fields make it.
     pub payload: ExecutionPayload,
-    /// Expected blob versioned hashes; `None` where the parameter is absent or null.
+    /// Expected blob versioned hashes; `None` if the parameter is absent or null.
     pub versioned_hashes: Option<Vec<B256>>,
-    /// Parent beacon block root; `None` where the parameter is absent or null.
+    /// Parent beacon block root; `None` if the parameter is absent or null.
     pub parent_beacon_block_root: Option<B256>,
-    /// Execution requests, type byte first; `None` where the parameter is absent or null.
+    /// Execution requests, type byte first; `None` if the parameter is absent or null.
     pub execution_requests: Option<Vec<Bytes>>,
 }
 
@@ -62,7 +72,7 @@ pub enum PayloadError {
     /// JSON-RPC error -32602: the parameters are not those of the method.
     #[error("invalid params: {0}")]
     InvalidParams(String),
-    /// JSON-RPC error -38005: the method is not the one for the fork of the payload.
+    /// JSON-RPC error -38005: the method does not take payloads of this fork.
     #[error("unsupported fork: {method} takes no payload of timestamp {timestamp}, that is {fork}")]
     UnsupportedFork {
         /// The method.
@@ -72,13 +82,13 @@ pub enum PayloadError {
         /// The fork at that timestamp.
         fork: Fork,
     },
-    /// The payload is well-formed, and no valid block.
+    /// The payload is well-formed, but the block is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidBlock),
 }
 
 impl PayloadError {
-    /// The JSON-RPC error code; `None` where the answer is a status INVALID instead.
+    /// The JSON-RPC error code; `None` if the response is the status INVALID instead.
     pub const fn code(&self) -> Option<i64> {
         match self {
             Self::InvalidParams(_) => Some(-32602),
@@ -88,24 +98,23 @@ impl PayloadError {
     }
 }
 
-/// A payload whose hash is right.
+/// A payload whose block hash is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// The block.
     pub block: Block,
     /// Its hash.
     pub hash: B256,
-    /// The roots of its body, which its header has.
+    /// The roots of its body, as in its header.
     pub roots: BodyRoots,
-    /// The block access list that it has brought, whose hash the header has; nobody has compared it with
-    /// what the block does.
+    /// Its block access list, whose hash is in the header; not compared with the execution of the block yet.
     pub access_list: Option<BlockAccessList>,
-    /// What makes it invalid already: a block access list that no block could have.
+    /// Why it is known to be invalid: an impossible block access list.
     pub invalid: Option<InvalidBlock>,
 }
 
-/// Turns a payload into a block and the block's hash. `ordered_root` gives the root of the trie
-/// that maps the RLP of an index to the value at that index.
+/// Turns a payload into a block with its hash. `ordered_root` returns the root of the trie that maps the RLP of an
+/// index to the value at that index.
 ///
 /// # Errors
 /// [`PayloadError::InvalidParams`] and [`PayloadError::UnsupportedFork`] for what the method does
@@ -125,7 +134,8 @@ pub fn decode_payload(
     })
 }
 
-/// As [`decode_payload`]. `both` decodes the transactions and makes their root, in any order or at the same time.
+/// As [`decode_payload`]. `both` must run its two arguments, which decode the transactions and compute their root, in
+/// any order or in parallel.
 ///
 /// # Errors
 /// As [`decode_payload`].
@@ -137,8 +147,8 @@ pub fn decode_payload_with(
     both: impl FnOnce(&mut (dyn FnMut() + Send), &mut dyn FnMut()),
 ) -> Result<Payload, PayloadError> {
     check_params(spec, version, &input)?;
-    let parts = Parts::of(input);
-    let encoded = &parts.v1.transactions;
+    let fields = PayloadFields::of(input);
+    let encoded = &fields.v1.transactions;
     let (mut transactions, mut root) = (Ok(Vec::new()), B256::ZERO);
     both(
         &mut || transactions = decode_transactions(encoded),
@@ -147,18 +157,18 @@ pub fn decode_payload_with(
         },
     );
     let transactions = transactions?;
-    if let Some(expected) = &parts.versioned_hashes {
+    if let Some(expected) = &fields.versioned_hashes {
         check_versioned_hashes(&transactions, expected)?;
     }
-    let access_list = match &parts.block_access_list {
+    let access_list = match &fields.block_access_list {
         Some(bytes) => {
-            let (gas_limit, transactions) = (parts.v1.gas_limit, transactions.len());
-            Some(decode_access_list_of(bytes, gas_limit, transactions)?)
+            let (gas_limit, transactions) = (fields.v1.gas_limit, transactions.len());
+            Some(decode_bounded_access_list(bytes, gas_limit, transactions)?)
         }
         None => None,
     };
 
-    let withdrawals = parts.withdrawals.as_ref().map(|list| {
+    let withdrawals = fields.withdrawals.as_ref().map(|list| {
         let encoded: Vec<Bytes> = list.iter().map(|w| alloy_rlp::encode(w).into()).collect();
         ordered_root(&encoded)
     });
@@ -166,12 +176,12 @@ pub fn decode_payload_with(
         transactions: root,
         withdrawals,
     };
-    let header = parts.header(roots)?;
+    let header = fields.header(roots)?;
     let got = header.hash_slow();
-    if got != parts.v1.block_hash {
+    if got != fields.v1.block_hash {
         return Err(PayloadError::Invalid(InvalidBlock::BlockHash {
             got,
-            expected: parts.v1.block_hash,
+            expected: fields.v1.block_hash,
         }));
     }
 
@@ -180,26 +190,26 @@ pub fn decode_payload_with(
         check_access_list(spec, &list, &header, transactions.len())?;
         Ok::<_, InvalidAccessList>(list)
     });
-    let (access_list, unlike) = match access_list.transpose() {
+    let (access_list, invalid) = match access_list.transpose() {
         Ok(list) => (list, None),
         Err(reason) => (None, Some(reason.into())),
     };
     let body = BlockBody {
         transactions,
         ommers: Vec::new(),
-        withdrawals: parts.withdrawals,
+        withdrawals: fields.withdrawals,
     };
     Ok(Payload {
         block: Block::new(header, body),
         hash: got,
         roots,
         access_list,
-        invalid: unlike,
+        invalid,
     })
 }
 
-/// The payload and its parameters, pulled apart once the versions agree.
-struct Parts {
+/// The fields of the payload and the other parameters, once their version is checked.
+struct PayloadFields {
     v1: ExecutionPayloadV1,
     withdrawals: Option<Withdrawals>,
     blob_gas_used: Option<u64>,
@@ -211,7 +221,7 @@ struct Parts {
     execution_requests: Option<Vec<Bytes>>,
 }
 
-impl Parts {
+impl PayloadFields {
     fn of(input: PayloadInput) -> Self {
         let (mut v2, mut v3, mut v4) = (None, None, None);
         let v1 = match input.payload {
@@ -281,7 +291,7 @@ impl Parts {
     }
 }
 
-/// The structure of the parameters first, then the window of forks, as execution-apis has it.
+/// Checks the fields of the parameters first, then the fork, in the order of execution-apis.
 fn check_params(
     spec: &ChainSpec,
     version: PayloadVersion,
@@ -320,14 +330,7 @@ fn check_params(
         _ => {}
     }
 
-    let window = match version {
-        PayloadVersion::V1 => Fork::Frontier..=Fork::Paris,
-        PayloadVersion::V2 => Fork::Frontier..=Fork::Shanghai,
-        PayloadVersion::V3 => Fork::Cancun..=Fork::Cancun,
-        PayloadVersion::V4 => Fork::Prague..=Fork::Bpo5,
-        PayloadVersion::V5 => Fork::Amsterdam..=Fork::Amsterdam,
-    };
-    if !window.contains(&fork) {
+    if !version.accepts(fork) {
         return Err(PayloadError::UnsupportedFork {
             method: format!("engine_newPayload{version:?}"),
             timestamp,
@@ -337,7 +340,7 @@ fn check_params(
     Ok(())
 }
 
-/// Each request has data, and types ascend strictly.
+/// Each request has data, and their types ascend strictly.
 ///
 /// Spec: execution-apis `engine/prague.md`, `engine_newPayloadV4`.
 fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
@@ -358,7 +361,8 @@ fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
     Ok(())
 }
 
-/// The transactions, which know their hashes. No other bytes decode to them, so that a root of these is theirs.
+/// Decodes the transactions with their hashes. The encoding is canonical, so the root of these bytes is the root of the
+/// transactions.
 fn decode_transactions(encoded: &[Bytes]) -> Result<Vec<TxEnvelope>, InvalidBlock> {
     let bytes: Vec<&[u8]> = encoded.iter().map(AsRef::as_ref).collect();
     let mut transactions = Vec::with_capacity(bytes.len());
@@ -392,20 +396,20 @@ fn check_versioned_hashes(
     transactions: &[TxEnvelope],
     expected: &[B256],
 ) -> Result<(), InvalidBlock> {
-    let held: Vec<B256> = transactions
+    let got: Vec<B256> = transactions
         .iter()
         .filter_map(|tx| tx.blob_versioned_hashes())
         .flatten()
         .copied()
         .collect();
-    if held == expected {
+    if got == expected {
         return Ok(());
     }
-    let reason = match held.iter().zip(expected).position(|(a, b)| a != b) {
+    let reason = match got.iter().zip(expected).position(|(a, b)| a != b) {
         Some(index) => format!("blob versioned hash {index} differs from the expected one"),
         None => format!(
             "the payload has {} blob versioned hashes, {} are expected",
-            held.len(),
+            got.len(),
             expected.len()
         ),
     };

@@ -3,8 +3,8 @@
 use alloy_primitives::{B256, Bytes};
 use niwaki_crypto::sha256;
 
-/// The hash of a block's requests: SHA-256 over the SHA-256 of each one that has data. Each
-/// request is its type byte followed by its data.
+/// The hash of a block's requests: SHA-256 over the SHA-256 of each one that has data. A request is a type byte
+/// followed by data.
 ///
 /// Spec: EIP-7685, execution-specs `prague/requests.py`, `compute_requests_hash`.
 pub fn requests_hash(requests: &[Bytes]) -> B256 {

@@ -1,5 +1,5 @@
-//! What a proof-of-work block pays. [`ChainSpec::base_reward`](crate::ChainSpec::base_reward) says what
-//! a block of a given chain pays.
+//! Rewards of proof-of-work blocks. [`ChainSpec::base_reward`](crate::ChainSpec::base_reward) has the base reward of a
+//! given chain.
 
 use alloy_primitives::U256;
 use niwaki_primitives::Fork;
@@ -7,9 +7,9 @@ use niwaki_primitives::Fork;
 /// The rewards of one block, wei.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockReward {
-    /// To the coinbase, the share for its ommers included.
+    /// To the coinbase, including its share for ommers.
     pub coinbase: U256,
-    /// The base reward, of which ommers get their part by [`ommer_reward`].
+    /// The base reward, from which [`ommer_reward`] computes that of ommers.
     pub base: U256,
 }
 
@@ -37,7 +37,7 @@ pub fn base_reward(fork: Fork) -> Option<U256> {
     Some(U256::from(ether.wrapping_mul(1_000_000_000_000_000_000)))
 }
 
-/// What the coinbase of an ommer gets when block `number` includes the ommer of `ommer_number`,
+/// The reward of an ommer's coinbase if block `number` includes the ommer with `ommer_number`,
 /// wei; zero beyond eight generations.
 ///
 /// Spec: execution-specs `frontier/fork.py`, `pay_rewards`.

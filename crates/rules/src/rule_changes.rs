@@ -1,9 +1,9 @@
-//! What another configuration of a chain changes about the blocks that it has.
+//! What a changed configuration of a chain means for the blocks that exist.
 //!
-//! Goes in: the parameters that the blocks were made by, those that are given now, and the head.
-//! Comes out: each difference that reaches back to the head or below. Forks that lie ahead may move
-//! as they like. What breaks the chain is what go-ethereum refuses, and what else would judge the
-//! blocks that are there differently; the rest is for the operator to know.
+//! In: the parameters that the blocks were made with, the parameters that are given now, and the head. Out: each
+//! difference that affects the head or blocks below it; future forks may change freely. A difference breaks the chain
+//! if go-ethereum refuses it, or if existing blocks would be validated differently; all others are reported to the
+//! operator.
 
 use crate::chain_spec::{Activation, ChainSpec};
 use crate::genesis::fork_key;
@@ -12,16 +12,16 @@ use niwaki_primitives::{Fork, Header};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A parameter that reaches back to blocks that are there.
+/// A changed parameter that affects existing blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleChange {
     /// Its key in a genesis file.
     pub key: String,
-    /// What it was when the blocks were made.
+    /// Its value when the blocks were made.
     pub was: String,
-    /// What it is now.
+    /// Its value now.
     pub is: String,
-    /// Whether blocks that are there, or the next one, break the rules that are given now.
+    /// Whether existing blocks, or the next one, break the rules that are given now.
     pub is_breaking: bool,
 }
 
@@ -45,18 +45,18 @@ pub fn rule_changes(
         let (was, is) = (stored.activation(fork), given.activation(fork));
         let has_begun = has_begun(was, head) || has_begun(is, head);
         if has_begun && !is_petersburg_with_constantinople(fork, stored, is) {
-            found.breaking(fork_key(fork), &Began(was), &Began(is));
+            found.breaking(fork_key(fork), &ActivationText(was), &ActivationText(is));
         }
     }
     let dao = |spec: &ChainSpec| spec.dao_fork.filter(|dao| dao.block <= head.number);
     let said = |spec: &ChainSpec| dao(spec).map(|dao| (dao.block, dao.support));
     if said(stored) != said(given) {
-        let block = |spec: &ChainSpec| Absent(spec.dao_fork.map(|dao| dao.block));
+        let block = |spec: &ChainSpec| OrAbsent(spec.dao_fork.map(|dao| dao.block));
         found.breaking("daoForkBlock", &block(stored), &block(given));
-        let support = |spec: &ChainSpec| Absent(spec.dao_fork.map(|dao| dao.support));
+        let support = |spec: &ChainSpec| OrAbsent(spec.dao_fork.map(|dao| dao.support));
         found.breaking("daoForkSupport", &support(stored), &support(given));
     }
-    let netsplit = |spec: &ChainSpec| Absent(spec.merge_netsplit_block);
+    let netsplit = |spec: &ChainSpec| OrAbsent(spec.merge_netsplit_block);
     if [stored, given]
         .iter()
         .any(|spec| reaches(spec.merge_netsplit_block, head.number))
@@ -67,7 +67,7 @@ pub fn rule_changes(
         .iter()
         .any(|spec| spec.is_terminal(total_difficulty))
     {
-        let ttd = |spec: &ChainSpec| Absent(spec.terminal_total_difficulty);
+        let ttd = |spec: &ChainSpec| OrAbsent(spec.terminal_total_difficulty);
         found.breaking("terminalTotalDifficulty", &ttd(stored), &ttd(given));
     }
     blob_schedule(stored, given, head, &mut found);
@@ -77,8 +77,8 @@ pub fn rule_changes(
     changes
 }
 
-/// Blob parameters of every time at which they may have changed. A file of go-ethereum's may leave
-/// out the entry of a fork that has those of the fork before, so they are compared by time.
+/// Compares blob parameters at every time at which they may have changed. A go-ethereum file may omit the entry of a
+/// fork that keeps the parameters, so they are compared by time, not by entry.
 fn blob_schedule(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Changes) {
     let times: BTreeSet<u64> = [stored, given]
         .iter()
@@ -89,23 +89,23 @@ fn blob_schedule(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &m
     for time in times {
         let (Some(was), Some(is)) = (stored.blob_params_at(time), given.blob_params_at(time))
         else {
-            // A fork that began or ended is told by its own key.
+            // A moved fork is reported by its own key.
             continue;
         };
         if was != is {
-            let told = |params: crate::BlobParams| {
+            let text = |params: crate::BlobParams| {
                 let (target, max) = (params.target, params.max);
                 format!("{target}/{max}/{}", params.update_fraction)
             };
-            found.breaking("blobSchedule", &told(was), &told(is));
+            found.breaking("blobSchedule", &text(was), &text(is));
             return;
         }
     }
 }
 
-/// What go-ethereum does not compare, and what blocks may or may not have made use of.
+/// Parameters that go-ethereum does not compare, and that existing blocks may or may not have used.
 fn others(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Changes) {
-    let limit = |spec: &ChainSpec| Absent(spec.contract_size_limit);
+    let limit = |spec: &ChainSpec| OrAbsent(spec.contract_size_limit);
     found.other("contractSizeLimit", &limit(stored), &limit(given));
     if stored.fork_of(head) >= Fork::London {
         let (was, is) = (stored.zero_base_fee, given.zero_base_fee);
@@ -128,8 +128,8 @@ fn others(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Chan
         }
     }
     if stored.seal != given.seal {
-        let told = |spec: &ChainSpec| format!("{:?}", spec.seal);
-        found.other("the seal of blocks", &told(stored), &told(given));
+        let text = |spec: &ChainSpec| format!("{:?}", spec.seal);
+        found.other("the seal of blocks", &text(stored), &text(given));
     }
 }
 
@@ -176,11 +176,11 @@ impl Changes {
     }
 }
 
-/// A value that may be absent.
+/// Displays a value that may be absent.
 #[derive(PartialEq)]
-struct Absent<T>(Option<T>);
+struct OrAbsent<T>(Option<T>);
 
-impl<T: fmt::Display> fmt::Display for Absent<T> {
+impl<T: fmt::Display> fmt::Display for OrAbsent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(value) => value.fmt(f),
@@ -189,11 +189,11 @@ impl<T: fmt::Display> fmt::Display for Absent<T> {
     }
 }
 
-/// When a fork begins.
+/// Displays when a fork activates.
 #[derive(PartialEq)]
-struct Began(Activation);
+struct ActivationText(Activation);
 
-impl fmt::Display for Began {
+impl fmt::Display for ActivationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Activation::Never => f.write_str("absent"),
@@ -221,8 +221,8 @@ mod tests {
         spec
     }
 
-    /// What `change` changes about a chain with a head of this number and time.
-    fn told(number: u64, timestamp: u64, change: impl FnOnce(&mut ChainSpec)) -> Vec<String> {
+    /// The reported changes if `change` is applied to a chain with a head of this number and time.
+    fn changes_of(number: u64, timestamp: u64, change: impl FnOnce(&mut ChainSpec)) -> Vec<String> {
         let stored = chain();
         let mut given = chain();
         change(&mut given);
@@ -234,36 +234,39 @@ mod tests {
         let total = U256::from(if number >= 10 { 500 } else { 499 });
         let changes = rule_changes(&stored, &given, &head, total);
         let mark = |breaks: bool| if breaks { "!" } else { "?" };
-        let told = changes
+        let lines = changes
             .iter()
             .map(|change| format!("{}{change}", mark(change.is_breaking)));
-        told.collect()
+        lines.collect()
     }
 
     #[test]
-    fn a_fork_that_has_begun_neither_moves_nor_goes_and_one_ahead_may() {
+    fn an_active_fork_can_not_change_and_a_future_one_can() {
         let london = |to: Activation| move |spec: &mut ChainSpec| spec.set(Fork::London, to);
-        assert_eq!(told(9, 0, london(Activation::Block(11))), [""; 0]);
-        assert_eq!(told(9, 0, london(Activation::Never)), [""; 0]);
+        assert_eq!(changes_of(9, 0, london(Activation::Block(11))), [""; 0]);
+        assert_eq!(changes_of(9, 0, london(Activation::Never)), [""; 0]);
         let moved = ["!londonBlock was 10 and is 11"];
-        assert_eq!(told(10, 0, london(Activation::Block(11))), moved);
+        assert_eq!(changes_of(10, 0, london(Activation::Block(11))), moved);
         let past = ["!londonBlock was 10 and is 9"];
-        assert_eq!(told(9, 0, london(Activation::Block(9))), past);
+        assert_eq!(changes_of(9, 0, london(Activation::Block(9))), past);
         let lost = ["!londonBlock was 10 and is absent"];
-        assert_eq!(told(10, 0, london(Activation::Never)), lost);
+        assert_eq!(changes_of(10, 0, london(Activation::Never)), lost);
     }
 
     #[test]
     fn forks_by_time_are_compared_with_the_time_of_the_head() {
         let shanghai = |to: Activation| move |spec: &mut ChainSpec| spec.set(Fork::Shanghai, to);
-        assert_eq!(told(9, 999, shanghai(Activation::Time(1001))), [""; 0]);
+        assert_eq!(
+            changes_of(9, 999, shanghai(Activation::Time(1001))),
+            [""; 0]
+        );
         let moved = ["!shanghaiTime was 1000 and is 1001"];
-        assert_eq!(told(9, 1000, shanghai(Activation::Time(1001))), moved);
-        let new = told(9, 5000, |spec| {
+        assert_eq!(changes_of(9, 1000, shanghai(Activation::Time(1001))), moved);
+        let new = changes_of(9, 5000, |spec| {
             spec.set(Fork::Osaka, Activation::Time(5000))
         });
         assert_eq!(new, ["!osakaTime was absent and is 5000"]);
-        let ahead = told(9, 5000, |spec| {
+        let ahead = changes_of(9, 5000, |spec| {
             spec.set(Fork::Osaka, Activation::Time(5001))
         });
         assert_eq!(ahead, [""; 0]);
@@ -272,23 +275,23 @@ mod tests {
     #[test]
     fn what_else_judges_blocks_that_are_there_is_breaking() {
         assert_eq!(
-            told(1, 1, |spec| spec.chain_id = 2),
+            changes_of(1, 1, |spec| spec.chain_id = 2),
             ["!chainId was 1 and is 2"]
         );
         let ttd = |spec: &mut ChainSpec| spec.terminal_total_difficulty = Some(U256::from(600));
-        assert_eq!(told(9, 1, ttd), [""; 0]);
+        assert_eq!(changes_of(9, 1, ttd), [""; 0]);
         assert_eq!(
-            told(10, 1, ttd),
+            changes_of(10, 1, ttd),
             ["!terminalTotalDifficulty was 500 and is 600"]
         );
         let blobs = |spec: &mut ChainSpec| {
             spec.blob_schedule[Fork::Cancun as usize] = Some(BlobParams::new(4, 6, 3_338_477));
         };
-        assert_eq!(told(9, 1999, blobs), [""; 0]);
+        assert_eq!(changes_of(9, 1999, blobs), [""; 0]);
         // Prague's own figures are those of the head; Cancun's were other blocks'.
         for time in [2000, 4000] {
             let changed = ["!blobSchedule was 3/6/3338477 and is 4/6/3338477"];
-            assert_eq!(told(9, time, blobs), changed);
+            assert_eq!(changes_of(9, time, blobs), changed);
         }
         let dao = |spec: &mut ChainSpec| {
             spec.dao_fork = Some(DaoFork {
@@ -296,26 +299,26 @@ mod tests {
                 support: false,
             });
         };
-        assert_eq!(told(6, 1, dao), [""; 0]);
-        assert_eq!(told(7, 1, dao).len(), 2);
+        assert_eq!(changes_of(6, 1, dao), [""; 0]);
+        assert_eq!(changes_of(7, 1, dao).len(), 2);
         let netsplit = |spec: &mut ChainSpec| spec.merge_netsplit_block = Some(5);
-        assert_eq!(told(4, 1, netsplit), [""; 0]);
+        assert_eq!(changes_of(4, 1, netsplit), [""; 0]);
         assert_eq!(
-            told(5, 1, netsplit),
+            changes_of(5, 1, netsplit),
             ["!mergeNetsplitBlock was absent and is 5"]
         );
     }
 
     #[test]
     fn what_blocks_may_not_have_used_is_told_and_breaks_nothing() {
-        let limit = told(1, 1, |spec| spec.contract_size_limit = Some(64));
+        let limit = changes_of(1, 1, |spec| spec.contract_size_limit = Some(64));
         assert_eq!(limit, ["?contractSizeLimit was absent and is 64"]);
         let deposits = |spec: &mut ChainSpec| spec.deposit_contract = Default::default();
-        assert_eq!(told(9, 2999, deposits), [""; 0]);
-        let told = told(9, 3000, deposits);
+        assert_eq!(changes_of(9, 2999, deposits), [""; 0]);
+        let changes = changes_of(9, 3000, deposits);
         assert!(
-            told[0].starts_with("?depositContractAddress was 0x0000"),
-            "{told:?}"
+            changes[0].starts_with("?depositContractAddress was 0x0000"),
+            "{changes:?}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Who signed what: the sender of a transaction, the authority of an authorization.
+//! Signature recovery: the sender of a transaction, the authority of an authorization.
 
 use crate::invalid::InvalidTransaction;
 use crate::transaction::SECP256K1_HALF_N;
@@ -9,7 +9,7 @@ use niwaki_primitives::{Address, B256, SignedAuthorization, TxEnvelope};
 /// The sender of a transaction. About 30 us.
 ///
 /// # Errors
-/// [`InvalidTransaction::SignatureRecovery`] if no key made the signature.
+/// [`InvalidTransaction::SignatureRecovery`] if the signature recovers to no key.
 pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
     let signature = tx.signature();
     recover_signer(
@@ -21,12 +21,11 @@ pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
     .map_err(|_| InvalidTransaction::SignatureRecovery)
 }
 
-/// So many senders are recovered together. More gain little, and after one that nobody signed the rest of them
-/// is work for nothing.
+/// Senders per batch. Larger batches gain little, and after an invalid signature the rest of a batch is wasted work.
 const LOT: usize = 64;
 
-/// The senders of `transactions`: what [`recover_sender`] says of each, in their order, recovered in lots as
-/// they are asked for. Where there are a dozen or more, each takes less than two thirds of that.
+/// The senders of `transactions` in order, as [`recover_sender`] gives them, recovered in batches as the iterator
+/// advances. With a dozen transactions or more, each takes less than two thirds of the time.
 pub fn recover_senders<'a>(
     transactions: impl IntoIterator<Item = &'a TxEnvelope>,
 ) -> impl Iterator<Item = Result<Address, InvalidTransaction>> {
@@ -57,7 +56,7 @@ fn recover_lot(transactions: &[&TxEnvelope]) -> Vec<Result<Address, InvalidTrans
     senders.collect()
 }
 
-/// What the sender of a transaction has signed the hash of.
+/// The signing hash and the signature of a transaction.
 fn signed_payload(tx: &TxEnvelope) -> Vec<u8> {
     match tx {
         TxEnvelope::Legacy(tx) => tx.tx().encoded_for_signing(),
@@ -68,7 +67,7 @@ fn signed_payload(tx: &TxEnvelope) -> Vec<u8> {
     }
 }
 
-/// Who signed the authorization, if anybody did. About 30 us.
+/// The authority of an authorization, if its signature is valid. About 30 us.
 ///
 /// Spec: EIP-7702; execution-specs `prague/vm/eoa_delegation.py`, `recover_authority`.
 pub fn recover_authority(signed: &SignedAuthorization) -> Option<Address> {
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_after_the_lot_of_one_that_nobody_signed_are_not_looked_at() {
+    fn transactions_after_a_batch_with_an_invalid_signature_are_not_recovered() {
         let nobody = Signature::new(U256::ZERO, U256::ZERO, false);
         let tx: TxEnvelope = TxLegacy::default().into_signed(nobody).into();
         let looked_at = std::cell::Cell::new(0);

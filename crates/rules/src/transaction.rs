@@ -1,4 +1,4 @@
-//! A transaction against its block, as far as no account is needed.
+//! Checks a transaction against its block, as far as no account is needed.
 
 use crate::block_rules::BlockRules;
 use crate::chain_spec::GAS_PER_BLOB;
@@ -6,11 +6,11 @@ use crate::invalid::InvalidTransaction;
 use alloy_primitives::{Address, B256, U256, uint};
 use niwaki_primitives::{Fork, Transaction, TxEnvelope, Typed2718};
 
-/// Most gas of one transaction from Osaka on (EIP-7825). From Amsterdam on it bounds what execution
-/// takes of it; the rest is for the state (EIP-8037).
+/// Most gas of one transaction from Osaka on (EIP-7825). From Amsterdam on it bounds the
+/// execution gas; the rest is state gas (EIP-8037).
 pub const TX_MAX_GAS_LIMIT: u64 = 1 << 24;
 
-/// Most gas of one transaction from Amsterdam on, that for the state included (EIP-8037).
+/// Most gas of one transaction from Amsterdam on, including state gas (EIP-8037).
 const TX_MAX_TOTAL_GAS_LIMIT: u64 = u32::MAX as u64;
 
 const MAX_BLOBS_PER_TX: usize = 6;
@@ -29,8 +29,8 @@ pub fn blob_gas_of(tx: &TxEnvelope) -> u64 {
         .saturating_mul(GAS_PER_BLOB)
 }
 
-/// What one gas of `tx` costs its sender in a block of this base fee, wei. `None` before London.
-/// Only meaningful for a transaction that [`check_transaction`] has passed.
+/// The price per gas that the sender of `tx` pays in a block with this base fee, wei. The base fee is `None` before
+/// London. Only meaningful for a transaction that passed [`check_transaction`].
 ///
 /// Spec: EIP-1559.
 pub fn effective_gas_price(tx: &TxEnvelope, base_fee: Option<u64>) -> u128 {
@@ -42,7 +42,7 @@ pub fn effective_gas_price(tx: &TxEnvelope, base_fee: Option<u64>) -> u128 {
     base_fee.saturating_add(priority.min(room))
 }
 
-/// The most that `tx` can take from its sender, wei: gas, value and blobs at their maximum price.
+/// The most that `tx` can cost its sender, wei: gas, value and blobs at their maximum price.
 /// `None` if that is 2^256 or more, which no account holds.
 ///
 /// Spec: execution-specs `osaka/fork.py`, `check_transaction` (`max_gas_fee + tx.value`).
@@ -55,7 +55,7 @@ pub fn upfront_cost(tx: &TxEnvelope) -> Option<U256> {
 }
 
 /// Most bytes of init code of a creation, from Shanghai on (EIP-3860, EIP-7954). A chain's
-/// `contractSizeLimit` leaves it alone.
+/// `contractSizeLimit` does not change it.
 pub const fn max_init_code_bytes(fork: Fork) -> usize {
     match fork as u8 >= Fork::Amsterdam as u8 {
         true => 131_072,
@@ -63,17 +63,17 @@ pub const fn max_init_code_bytes(fork: Fork) -> usize {
     }
 }
 
-/// What the transactions before have left of a block's gas limit.
+/// What the earlier transactions of a block have left of its gas limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GasRoom {
-    /// For execution.
+pub struct GasAvailable {
+    /// Execution gas.
     pub execution: u64,
-    /// For growth of the state; the same as for execution before Amsterdam (EIP-8037).
+    /// State gas; the same as execution gas before Amsterdam (EIP-8037).
     pub state: u64,
 }
 
-impl GasRoom {
-    /// So much in both dimensions.
+impl GasAvailable {
+    /// The same amount in both dimensions.
     pub const fn both(gas: u64) -> Self {
         Self {
             execution: gas,
@@ -81,7 +81,8 @@ impl GasRoom {
         }
     }
 
-    /// What `limit`, the gas limit of a transaction, takes at most, if that is more than there is.
+    /// The most that a transaction with this gas limit may use of a dimension, and what is available of it, if that
+    /// is not enough.
     ///
     /// Spec: EIP-8037; execution-specs `amsterdam/fork.py`, `check_transaction`.
     fn exceeded_by(&self, limit: u64, fork: Fork) -> Option<(u64, u64)> {
@@ -90,15 +91,16 @@ impl GasRoom {
             false => limit,
         };
         let dimensions = [(execution, self.execution), (limit, self.state)];
-        dimensions.into_iter().find(|(got, room)| got > room)
+        dimensions
+            .into_iter()
+            .find(|(got, available)| got > available)
     }
 }
 
-/// Checks `tx` of `sender` as far as that needs no account, in the spec's order, and gives its
-/// intrinsic gas.
+/// Checks `tx` of `sender` as far as no account is needed, in the spec's order, and returns its intrinsic gas.
 ///
-/// `room` and `blob_gas_available` are what the transactions before it have left of the block's
-/// limits. Whoever executes `tx` then compares nonce, balance and code of the sender
+/// `available` and `blob_gas_available` are what the transactions before it have left of the block's
+/// limits. The caller that executes `tx` then checks nonce, balance and code of the sender
 /// ([`InvalidTransaction::NonceTooLow`] and the variants after it).
 ///
 /// # Errors
@@ -110,14 +112,14 @@ pub fn check_transaction(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
-    room: GasRoom,
+    available: GasAvailable,
     blob_gas_available: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
     if rules.fork >= Fork::Amsterdam {
-        return check_amsterdam(tx, sender, rules, (room, blob_gas_available));
+        return check_amsterdam(tx, sender, rules, available, blob_gas_available);
     }
-    let gas = check_before_signature(tx, sender, rules, (room, blob_gas_available))?;
+    let gas = check_before_signature(tx, sender, rules, available, blob_gas_available)?;
     check_signature(tx, rules)?;
     check_fees(tx, rules)?;
     check_blobs(tx, rules)?;
@@ -125,20 +127,20 @@ pub fn check_transaction(
     Ok(gas)
 }
 
-/// Why a transaction can't be in a block, of which nobody knows who signed it: what [`check_transaction`]
-/// finds before it comes to the sender, or that there is none.
+/// Why a transaction without a recoverable sender is invalid: the first error of [`check_transaction`] before it needs
+/// the sender, or else that there is no sender.
 pub fn reason_without_sender(
     tx: &TxEnvelope,
     rules: &BlockRules,
-    room: GasRoom,
+    available: GasAvailable,
     blob_gas_available: u64,
 ) -> InvalidTransaction {
     let check = || {
         check_type(tx, rules.fork)?;
         if rules.fork < Fork::Amsterdam {
             // Intrinsic gas does not depend on the sender yet.
-            let room = (room, blob_gas_available);
-            check_before_signature(tx, Address::ZERO, rules, room)?;
+            let sender = Address::ZERO;
+            check_before_signature(tx, sender, rules, available, blob_gas_available)?;
         }
         check_signature(tx, rules)
     };
@@ -147,18 +149,19 @@ pub fn reason_without_sender(
         .unwrap_or(InvalidTransaction::SignatureRecovery)
 }
 
-/// What is checked of a transaction before Amsterdam until its sender is asked for.
+/// The checks before Amsterdam that precede the recovery of the sender.
 fn check_before_signature(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
-    room: (GasRoom, u64),
+    available: GasAvailable,
+    blob_gas_available: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
     check_nonce(tx)?;
     check_init_code(tx, rules)?;
     check_gas_limit(tx, rules)?;
-    check_room(tx, rules, room)?;
+    check_gas_available(tx, rules, available, blob_gas_available)?;
     Ok(gas)
 }
 
@@ -168,7 +171,8 @@ fn check_amsterdam(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
-    room: (GasRoom, u64),
+    available: GasAvailable,
+    blob_gas_available: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_signature(tx, rules)?;
     check_nonce(tx)?;
@@ -179,18 +183,19 @@ fn check_amsterdam(
     check_blob_target(tx)?;
     check_authorizations(tx)?;
     let gas = check_intrinsic_gas(tx, sender, rules, TX_MAX_GAS_LIMIT)?;
-    check_room(tx, rules, room)?;
+    check_gas_available(tx, rules, available, blob_gas_available)?;
     check_base_fee(tx, rules)?;
     check_blob_fee(tx, rules)?;
     Ok(gas)
 }
 
-fn check_room(
+fn check_gas_available(
     tx: &TxEnvelope,
     rules: &BlockRules,
-    (room, blob_gas_available): (GasRoom, u64),
+    available: GasAvailable,
+    blob_gas_available: u64,
 ) -> Result<(), InvalidTransaction> {
-    if let Some((got, available)) = room.exceeded_by(tx.gas_limit(), rules.fork) {
+    if let Some((got, available)) = available.exceeded_by(tx.gas_limit(), rules.fork) {
         return Err(InvalidTransaction::GasAllowanceExceeded { got, available });
     }
     let got = blob_gas_of(tx);
@@ -203,13 +208,18 @@ fn check_room(
     Ok(())
 }
 
-/// Checks a transaction of `sender` that nobody has signed, as far as a simulation asks for it:
-/// prices, blobs, authorizations, what `pays` says of the sender's funds, and gas. Gives its
-/// intrinsic gas.
-///
-/// If `is_free_allowed`, one without any price need not reach the base fee, and one without a price
-/// of blob gas not that of blobs. What it pays before execution is bounded by `execution_cap` from
-/// Amsterdam on.
+/// How a simulation deviates from the rules of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimulationLimits {
+    /// Whether a transaction without a gas price need not reach the base fee, and one without a blob gas price need
+    /// not reach the blob base fee.
+    pub is_free_allowed: bool,
+    /// The most intrinsic gas, from Amsterdam on.
+    pub execution_cap: u64,
+}
+
+/// Checks an unsigned transaction of `sender` for a simulation: prices, blobs, authorizations, the sender's funds
+/// (by `pays`) and gas. Returns its intrinsic gas.
 ///
 /// # Errors
 /// Any [`InvalidTransaction`] but those on signature, nonce, code and the block's limits.
@@ -217,12 +227,12 @@ pub fn check_unsigned(
     tx: &TxEnvelope,
     sender: Address,
     rules: &BlockRules,
-    (is_free_allowed, execution_cap): (bool, u64),
+    limits: SimulationLimits,
     pays: impl FnOnce() -> Result<(), InvalidTransaction>,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     check_type(tx, rules.fork)?;
     let tip = tx.max_priority_fee_per_gas().unwrap_or(0);
-    if !is_free_allowed || tx.max_fee_per_gas() > 0 || tip > 0 {
+    if !limits.is_free_allowed || tx.max_fee_per_gas() > 0 || tip > 0 {
         check_fees(tx, rules)?;
     }
     let free_blobs = BlockRules {
@@ -232,19 +242,19 @@ pub fn check_unsigned(
     check_blobs(
         tx,
         match tx.max_fee_per_blob_gas() {
-            Some(0) if is_free_allowed => &free_blobs,
+            Some(0) if limits.is_free_allowed => &free_blobs,
             _ => rules,
         },
     )?;
     check_authorizations(tx)?;
     pays()?;
 
-    let gas = check_intrinsic_gas(tx, sender, rules, execution_cap)?;
+    let gas = check_intrinsic_gas(tx, sender, rules, limits.execution_cap)?;
     check_init_code(tx, rules)?;
     Ok(gas)
 }
 
-/// Most gas that a transaction may ask for (EIP-7825, EIP-8037).
+/// The highest gas limit of a transaction (EIP-7825, EIP-8037).
 pub const fn max_gas_limit(fork: Fork) -> u64 {
     match fork as u8 {
         at if at >= Fork::Amsterdam as u8 => TX_MAX_TOTAL_GAS_LIMIT,

@@ -1,4 +1,8 @@
-//! Whether a transaction may join those that are here, and what must go for it.
+//! Admission: whether a transaction may join the pool, and what must leave for it.
+//!
+//! [`Store::admit`] checks without changing anything: nonce window, balance, replacement price, delegation limits,
+//! capacity. [`Store::insert`] checks again, adds the transaction, and evicts until the limits hold; if the new
+//! transaction itself is what must go, the pool is as it was before.
 
 use crate::config::PoolMode;
 use crate::error::PoolError;
@@ -10,29 +14,28 @@ use crate::transaction::{Origin, PooledTransaction};
 use niwaki_primitives::{Address, B256, Transaction};
 use std::sync::Arc;
 
-/// What became of a transaction that was taken.
+/// The result of adding a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Its hash.
     pub hash: B256,
-    /// Whether a block could take it now; if not, it waits.
+    /// Whether the next block could include it; if not, it is queued.
     pub pending: bool,
-    /// The one that it replaced.
+    /// The transaction that it replaced.
     pub replaced: Option<B256>,
 }
 
-/// How a transaction comes in.
+/// How a transaction enters the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// From a user or a peer.
     New,
-    /// From a block that left the chain: what was good enough for a block may be several at once.
-    Returning,
+    /// From a block that left the canonical chain: exempt from the limits on delegated accounts.
+    Reinserted,
 }
 
 impl Store {
-    /// Checks `tx` against its sender's `account` and all that is here, and gives the one that it
-    /// would replace.
+    /// Checks `tx` against its sender's `account` and the pool. Returns the transaction that it would replace.
     ///
     /// # Errors
     /// The variants of [`PoolError`] that depend on state and on the pool's contents.
@@ -54,7 +57,7 @@ impl Store {
         }
         let replaced = self.slot(&tx.sender, tx.nonce()).map(|slot| &slot.tx);
         if let Some(old) = replaced {
-            self.check_bump(old, tx)?;
+            self.check_replacement(old, tx)?;
         } else if entry == Entry::New {
             self.check_delegation(tx, account)?;
         }
@@ -62,7 +65,7 @@ impl Store {
             self.check_authorities(tx)?;
         }
         self.check_overdraft(tx, account)?;
-        self.check_room(tx)?;
+        self.check_priority_capacity(tx)?;
         if replaced.is_none() {
             self.check_blob_price(tx)?;
         }
@@ -85,8 +88,8 @@ impl Store {
         Ok(())
     }
 
-    /// A replacement pays more in everything that is paid for.
-    fn check_bump(
+    /// A replacement must bid more by the configured percentage: in fee, tip and, with blobs, blob fee.
+    fn check_replacement(
         &self,
         old: &PooledTransaction,
         new: &PooledTransaction,
@@ -97,7 +100,7 @@ impl Store {
             self.config.price_bump_percent
         };
         let bumped = |old: u128, new: u128| {
-            // Rounded up: one wei less is too little.
+            // Rounded up: one wei less is not enough.
             let bump = old.div_ceil(100).saturating_mul(u128::from(percent));
             let exact = old
                 .checked_mul(u128::from(percent))
@@ -113,8 +116,8 @@ impl Store {
         }
     }
 
-    /// An account whose balance others can move has few transactions in flight: one call could
-    /// make all of them worthless (EIP-7702).
+    /// A delegated account may have few transactions in flight: a single call of anyone could move its balance and
+    /// invalidate them all (EIP-7702).
     fn check_delegation(
         &self,
         tx: &PooledTransaction,
@@ -135,9 +138,9 @@ impl Store {
         Ok(())
     }
 
-    /// Whoever is about to delegate has few transactions in flight too.
+    /// So may an account that a transaction of the pool is about to delegate.
     fn check_authorities(&self, tx: &PooledTransaction) -> Result<(), PoolError> {
-        let held = |authority: &Address| {
+        let in_flight = |authority: &Address| {
             let queue = self.senders.get(authority);
             let held = queue.map_or(0, |queue| queue.slots.len());
             u64::try_from(held).unwrap_or(u64::MAX)
@@ -146,7 +149,7 @@ impl Store {
         if tx
             .authorities
             .iter()
-            .any(|authority| held(authority) > limit)
+            .any(|authority| in_flight(authority) > limit)
         {
             return Err(PoolError::AuthorityReserved);
         }
@@ -164,7 +167,7 @@ impl Store {
         let Some(queue) = self.senders.get(&tx.sender) else {
             return Ok(());
         };
-        let queued = queue.cost_beside(tx.nonce());
+        let queued = queue.cost_of_others(tx.nonce());
         if queued.saturating_add(tx.cost) > account.balance {
             return Err(PoolError::Overdraft {
                 balance: account.balance,
@@ -175,8 +178,8 @@ impl Store {
         Ok(())
     }
 
-    /// What is never evicted must not fill the pool.
-    fn check_room(&self, tx: &PooledTransaction) -> Result<(), PoolError> {
+    /// Priority transactions are never evicted, so they must not fill the pool.
+    fn check_priority_capacity(&self, tx: &PooledTransaction) -> Result<(), PoolError> {
         if !tx.priority {
             return Ok(());
         }
@@ -195,7 +198,8 @@ impl Store {
         Ok(())
     }
 
-    /// When there is no room for more blobs, the worst are not worth their proofs being checked.
+    /// If the blob capacity is used up, a transaction that bids no more than the worst is refused before its proofs are
+    /// checked.
     fn check_blob_price(&self, tx: &PooledTransaction) -> Result<(), PoolError> {
         let blobs = self.totals.blob_bytes.saturating_add(tx.blob_bytes);
         if tx.priority || tx.blob_bytes == 0 || blobs <= self.config.blob_capacity_bytes {
@@ -207,11 +211,10 @@ impl Store {
         }
     }
 
-    /// Takes `tx` in, if it may join; whatever has no room any more goes.
+    /// Adds `tx` if it is admitted, then evicts until the limits hold.
     ///
     /// # Errors
-    /// As [`Store::admit`]; [`PoolError::Underpriced`] or [`PoolError::Full`] if it is itself what
-    /// has no room.
+    /// As [`Store::admit`]; [`PoolError::Underpriced`] or [`PoolError::Full`] if `tx` itself is evicted.
     pub(crate) fn insert(
         &mut self,
         tx: Arc<PooledTransaction>,
@@ -228,19 +231,19 @@ impl Store {
             let hashes = tx.tx.blob_versioned_hashes().unwrap_or_default();
             self.blobs.insert(tx.hash, hashes, sidecar);
         }
-        let told = self.events.len();
-        self.recount(tx.sender, tx.nonce());
+        let first_event = self.events.len();
+        self.update_run(tx.sender, tx.nonce());
         let pending = self.is_pending(&tx);
-        self.tell_added(&tx, pending, told);
+        self.record_added(&tx, pending, first_event);
 
-        let kept = (replaced.is_some() || tx.priority).then_some(tx.hash);
-        self.evict(kept, replaced.is_some());
-        // A replacement stays until the next addition makes room: the one before it is gone.
-        if replaced.is_none() && self.is_over() {
+        let protected = (replaced.is_some() || tx.priority).then_some(tx.hash);
+        self.evict(protected, replaced.is_some());
+        // A replacement stays even if the limits are exceeded, until the next addition: the one before it is gone.
+        if replaced.is_none() && self.exceeds_limits() {
             self.remove(&tx.hash, DropReason::Evicted);
         }
         if !self.txs.contains_key(&tx.hash) {
-            self.forget(&tx.hash);
+            self.retract_events(&tx.hash);
             return Err(match self.config.mode {
                 PoolMode::Layered if pending => PoolError::Underpriced,
                 _ => PoolError::Full,
@@ -258,21 +261,22 @@ impl Store {
         })
     }
 
-    /// Says that `tx` came in, in place of its own promotion, before what follows from it.
-    fn tell_added(&mut self, tx: &Arc<PooledTransaction>, pending: bool, told: usize) {
+    /// Records that `tx` was added, before the events that follow from it and instead of its own promotion.
+    fn record_added(&mut self, tx: &Arc<PooledTransaction>, pending: bool, first_event: usize) {
         let hash = tx.hash;
         let own =
             |event: &PoolEvent| matches!(event, PoolEvent::Promoted { tx } if tx.hash == hash);
-        let at = self.events.iter().skip(told).position(own);
+        let at = self.events.iter().skip(first_event).position(own);
         if let Some(at) = at {
-            self.events.remove(told + at);
+            self.events.remove(first_event + at);
         }
         let tx = Arc::clone(tx);
-        self.events.insert(told, PoolEvent::Added { tx, pending });
+        self.events
+            .insert(first_event, PoolEvent::Added { tx, pending });
     }
 
-    /// Takes back what was said of a transaction that did not stay.
-    fn forget(&mut self, hash: &B256) {
+    /// Removes the events of a transaction that did not stay.
+    fn retract_events(&mut self, hash: &B256) {
         self.events.retain(|event| match event {
             PoolEvent::Added { tx, .. } | PoolEvent::Promoted { tx } => tx.hash != *hash,
             PoolEvent::Dropped { tx, .. } => tx.hash != *hash,

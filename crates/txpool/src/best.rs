@@ -1,4 +1,12 @@
-//! What the next block is offered: best first, in nonce order for each sender.
+//! The transactions for the next block: best first, in nonce order for each sender.
+//!
+//! Two sources are merged: `heads`, the first pending transaction of each sender, sorted once; and `next`, a heap of
+//! the transactions that follow those already returned.
+//!
+//! ```text
+//! heads:  A5 (tip 9)  B0 (tip 7)  C3 (tip 2)
+//! returns A5, then puts A6 (tip 8) into `next`; returns A6, then B0, ...
+//! ```
 
 use crate::order::Rank;
 use crate::sender::Candidate;
@@ -9,17 +17,17 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// The transactions that a block with certain fees could take, from a snapshot of the pool: best
-/// first, and each sender's by nonce. It holds no lock.
+/// The transactions that a block with given fees could include, from a snapshot of the pool: best first, and each
+/// sender's by nonce. It holds no lock.
 #[derive(Debug)]
-pub struct Best {
-    /// First transactions of senders, best first.
-    heads: std::vec::IntoIter<Place>,
-    /// What follows transactions that were given out.
-    next: BinaryHeap<Place>,
-    /// The transaction given out last; what follows it is not in `next` yet.
-    last: Option<Place>,
-    given: Vec<(B256, Address)>,
+pub struct BestTransactions {
+    /// The first transactions of senders, best first.
+    heads: std::vec::IntoIter<Cursor>,
+    /// The transactions that follow those already returned.
+    next: BinaryHeap<Cursor>,
+    /// The transaction returned last; the one that follows it is not in `next` yet.
+    last: Option<Cursor>,
+    returned: Vec<(B256, Address)>,
     skipped: HashSet<Address>,
     base_fee: u64,
     blob_base_fee: u128,
@@ -27,15 +35,15 @@ pub struct Best {
     left_by_type: [usize; 5],
 }
 
-/// A place in the run of one sender.
+/// A position in the pending transactions of one sender.
 #[derive(Clone, Debug)]
-struct Place {
+struct Cursor {
     rank: Rank,
     run: Arc<[Candidate]>,
     at: usize,
 }
 
-impl Place {
+impl Cursor {
     fn of(run: Arc<[Candidate]>, at: usize, base_fee: u64) -> Option<Self> {
         let rank = run.get(at)?.bid.rank(base_fee);
         Some(Self { rank, run, at })
@@ -46,21 +54,21 @@ impl Place {
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for Cursor {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl Eq for Place {}
+impl Eq for Cursor {}
 
-impl PartialOrd for Place {
+impl PartialOrd for Cursor {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Place {
+impl Ord for Cursor {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rank.cmp(&other.rank)
     }
@@ -72,10 +80,9 @@ fn can_pay(tx: &PooledTransaction, base_fee: u64, blob_base_fee: u128) -> bool {
 }
 
 impl Store {
-    /// A snapshot for a block with the base fee that the heads are ordered by, and this blob base
-    /// fee. Cost: linear in the senders that can be offered, at most as many as a block is offered
-    /// transactions, and in those before them that can't pay.
-    pub(crate) fn best(&self, blob_base_fee: u128) -> Best {
+    /// A snapshot for a block with the base fee that `heads` are ordered by, and this blob base fee. Cost: linear in
+    /// the senders that can pay, up to `max_prioritized` of them, and in those before them that can't.
+    pub(crate) fn best(&self, blob_base_fee: u128) -> BestTransactions {
         let base_fee = self.heads.base_fee();
         let by_arrival = self.by_arrival();
         let left = self.config.max_prioritized;
@@ -97,13 +104,13 @@ impl Store {
             }
             *of_type = of_type.saturating_sub(1);
             let run = queue.candidates(by_arrival);
-            heads.push(Place { rank, run, at: 0 });
+            heads.push(Cursor { rank, run, at: 0 });
         }
-        Best {
+        BestTransactions {
             heads: heads.into_iter(),
             next: BinaryHeap::new(),
             last: None,
-            given: Vec::new(),
+            returned: Vec::new(),
             skipped: HashSet::default(),
             base_fee,
             blob_base_fee,
@@ -113,31 +120,31 @@ impl Store {
     }
 }
 
-impl Best {
-    /// Gives no more transactions of whoever sent `hash`: that one could not be taken, and those
-    /// after it can't be without it.
+impl BestTransactions {
+    /// Skips all further transactions of the sender of `hash`: that one could not be included, so those after it can't
+    /// be.
     pub fn skip_sender_of(&mut self, hash: &B256) {
-        let mut given = self.given.iter().rev();
-        if let Some((_, sender)) = given.find(|(known, _)| known == hash) {
+        let mut returned = self.returned.iter().rev();
+        if let Some((_, sender)) = returned.find(|(known, _)| known == hash) {
             self.skipped.insert(*sender);
         }
     }
 
-    /// Brings what follows the last one given out into the order.
+    /// Puts the transaction that follows the last returned one into `next`.
     fn advance(&mut self) {
         let Some(last) = self.last.take() else {
             return;
         };
-        let Some(place) = Place::of(last.run, last.at.saturating_add(1), self.base_fee) else {
+        let Some(cursor) = Cursor::of(last.run, last.at.saturating_add(1), self.base_fee) else {
             return;
         };
         let payable = |tx: &Arc<_>| can_pay(tx, self.base_fee, self.blob_base_fee);
-        if place.tx().is_some_and(payable) {
-            self.next.push(place);
+        if cursor.tx().is_some_and(payable) {
+            self.next.push(cursor);
         }
     }
 
-    fn best_place(&mut self) -> Option<Place> {
+    fn best_cursor(&mut self) -> Option<Cursor> {
         let head = self.heads.as_slice().first();
         if head.is_some_and(|head| self.next.peek().is_none_or(|next| head > next)) {
             self.heads.next()
@@ -147,22 +154,22 @@ impl Best {
     }
 }
 
-impl Iterator for Best {
+impl Iterator for BestTransactions {
     type Item = Arc<PooledTransaction>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance();
         while self.left > 0 {
-            let place = self.best_place()?;
-            let tx = Arc::clone(place.tx()?);
+            let cursor = self.best_cursor()?;
+            let tx = Arc::clone(cursor.tx()?);
             let of_type = &mut self.left_by_type[tx.type_index()];
             if *of_type == 0 || self.skipped.contains(&tx.sender) {
                 continue;
             }
             *of_type = of_type.saturating_sub(1);
             self.left = self.left.saturating_sub(1);
-            self.given.push((tx.hash, tx.sender));
-            self.last = Some(place);
+            self.returned.push((tx.hash, tx.sender));
+            self.last = Some(cursor);
             return Some(tx);
         }
         None

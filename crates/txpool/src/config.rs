@@ -1,8 +1,8 @@
-//! What an operator can set. The defaults are Besu's.
+//! Options of the pool. The defaults are Besu's.
 
 use niwaki_primitives::{Address, U256, map::HashSet};
 
-/// How transactions of different senders compare, and what bounds the pool.
+/// How transactions of different senders are ordered, and what bounds the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolMode {
     /// By effective tip at the next base fee; bounded by bytes.
@@ -17,10 +17,10 @@ pub enum PoolMode {
 pub struct PoolConfig {
     /// `--tx-pool`.
     pub mode: PoolMode,
-    /// `--tx-pool-layer-max-capacity`, bytes. Waiting transactions take at most this, local ones
-    /// at most this, all together at most three times this; blobs are counted apart. Layered only.
+    /// `--tx-pool-layer-max-capacity`, bytes. Queued transactions take at most this, local ones
+    /// at most this, all together at most three times this; blobs are counted separately. Layered only.
     pub layer_max_capacity_bytes: usize,
-    /// `--tx-pool-max-prioritized`: most transactions that one block is offered.
+    /// `--tx-pool-max-prioritized`: most transactions offered to one block.
     pub max_prioritized: usize,
     /// `--tx-pool-max-prioritized-by-type`: the same for each transaction type.
     pub max_prioritized_by_type: [usize; 5],
@@ -29,8 +29,8 @@ pub struct PoolConfig {
     /// `--tx-pool-min-score`: a transaction whose score falls below it leaves the pool. Scores
     /// begin at 127 and fall by one with each [`Pool::penalize`](crate::Pool::penalize).
     pub min_score: i8,
-    /// `--tx-pool-enable-balance-check`: refuse what the sender can't pay together with all else
-    /// that it has here. Otherwise it waits until the sender can.
+    /// `--tx-pool-enable-balance-check`: refuse a transaction that the sender can't pay together
+    /// with its others in the pool. Otherwise it is queued until the sender can.
     pub balance_check: bool,
     /// `--tx-pool-max-size`: most transactions. Sequenced only.
     pub max_size: usize,
@@ -45,7 +45,7 @@ pub struct PoolConfig {
     pub blob_price_bump_percent: u32,
     /// `--tx-pool-min-gas-price`, wei, for all but priority transactions.
     pub min_gas_price: u128,
-    /// `--tx-pool-priority-senders`: always before others, and like local ones otherwise.
+    /// `--tx-pool-priority-senders`: always first, and like local ones otherwise.
     pub priority_senders: HashSet<Address>,
     /// `--tx-pool-no-local-priority`: treat local transactions as any others.
     pub no_local_priority: bool,
@@ -89,7 +89,7 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// How many nonces from its account's on a sender can use; at least one.
+    /// How many nonces, starting at its account's, a sender can use; at least one.
     pub fn nonce_window(&self) -> u64 {
         match self.mode {
             PoolMode::Layered => self.max_future_by_sender.max(1),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_of_a_sequenced_pool_is_a_share_of_its_size() {
+    fn the_nonce_window_of_a_sequenced_pool_is_a_share_of_its_size() {
         let mut config = PoolConfig::default();
         assert_eq!(config.nonce_window(), 200);
         config.max_future_by_sender = 0;

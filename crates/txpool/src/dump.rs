@@ -1,8 +1,8 @@
-//! The pool as a text file, `txpool.dump`, so that a restart loses nothing.
+//! The pool as a text file, `txpool.dump`, so that it survives a restart.
 //!
-//! The first line is `# niwaki txpool 1`. Each further line is one transaction: `l` if it is local
-//! or `r` if it is remote, a space, and its network form (blobs included) in hex. Lines that are
-//! empty or begin with `#` say nothing. Older transactions come first.
+//! The first line is `# niwaki txpool 1`. Each further line is one transaction: `l` if it is local or `r` if it is
+//! remote, a space, and its network encoding (with blobs) in hex. Empty lines and lines that begin with `#` are
+//! ignored. Older transactions come first.
 
 use crate::error::PoolError;
 use crate::pool::Pool;
@@ -15,16 +15,16 @@ const HEADER: &str = "# niwaki txpool 1";
 /// Most bytes of a line: twice what a transaction with 60 blobs and all cell proofs takes.
 const MAX_LINE_BYTES: usize = 32 << 20;
 
-/// What became of a dump.
+/// The result of restoring a dump.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// Transactions that are in the pool again.
+    /// Transactions that were added to the pool.
     pub restored: usize,
-    /// Lines that could not be used, from 1 on, and why.
+    /// Lines that were skipped, counted from 1, and why.
     pub skipped: Vec<(usize, SkippedLine)>,
 }
 
-/// Why a line of a dump could not be used.
+/// Why a line of a dump was skipped.
 #[derive(Debug, thiserror::Error)]
 pub enum SkippedLine {
     /// It has no `l` or `r`, a space, and hex.
@@ -59,22 +59,22 @@ pub(crate) fn read_dump(
     pool: &Pool,
     input: &mut dyn BufRead,
     now: u64,
-    goes_on: &mut dyn FnMut(u64) -> bool,
+    should_continue: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<Restored> {
     let mut outcome = Restored::default();
     let (mut line, mut offset) = (Vec::new(), 0);
     for number in 1.. {
-        if !goes_on(offset) {
+        if !should_continue(offset) {
             break;
         }
-        let Some(whole) = read_line(input, &mut line, &mut offset)? else {
+        let Some(is_complete) = read_line(input, &mut line, &mut offset)? else {
             break;
         };
         let line = line.trim_ascii();
-        if whole && (line.is_empty() || line.starts_with(b"#")) {
+        if is_complete && (line.is_empty() || line.starts_with(b"#")) {
             continue;
         }
-        let restored = if whole {
+        let restored = if is_complete {
             restore_line(pool, line, now)
         } else {
             Err(SkippedLine::TooLong)
@@ -99,8 +99,8 @@ fn restore_line(pool: &Pool, line: &[u8], now: u64) -> Result<(), SkippedLine> {
     Ok(())
 }
 
-/// Reads a line into `line` and adds its bytes to `offset`: `None` at the end, false if it was too
-/// long and is not all there.
+/// Reads a line into `line` and adds its bytes to `offset`. `None` at the end; false if the line was too long and is
+/// truncated.
 fn read_line(
     input: &mut dyn BufRead,
     line: &mut Vec<u8>,

@@ -1,50 +1,50 @@
-//! Every refusal, in the words that wallets and libraries match on.
+//! Why the pool refuses a transaction, in the words that wallets and libraries match on.
 //!
-//! Where geth has a text, it is geth's; Besu's names are in [`PoolError::name`].
+//! Where geth has a message it is geth's; Besu's names are in [`PoolError::name`].
 
 use niwaki_crypto::KzgError;
 use niwaki_primitives::{Address, B256, Fault, Fork, U256};
 use niwaki_rules::InvalidTransaction;
 
-/// Why a transaction is not taken.
+/// Why a transaction is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are named by the texts above them")]
 pub enum PoolError {
-    /// It is here already.
+    /// It is in the pool already.
     #[error("already known")]
     AlreadyKnown,
-    /// The bytes are no transaction.
+    /// The bytes can't be decoded.
     #[error("malformed transaction: {reason}")]
     Malformed { reason: String },
-    /// No key made the signature, or its values are out of range.
+    /// The signature recovers to no address, or its values are out of range.
     #[error("invalid sender")]
     InvalidSender,
     /// It is signed for another chain.
     #[error("invalid sender: invalid chain id for signer: have {got} want {expected}")]
     ChainId { got: u64, expected: u64 },
-    /// It names no chain, and the operator asks local transactions to.
+    /// It has no chain id, which the operator requires of local transactions (EIP-155).
     #[error("only replay-protected (EIP-155) transactions allowed over RPC")]
     ReplayProtectionRequired,
-    /// The next block does not know its type.
+    /// The fork of the next block does not have its type.
     #[error("transaction type not supported: type {tx_type} rejected, pool not yet in {since}")]
     TypeNotSupported { tx_type: u8, since: Fork },
-    /// It is too long to be passed on.
+    /// It is too long to be propagated.
     #[error("oversized data: transaction size {got}, limit {limit}")]
     Oversized { got: usize, limit: usize },
     /// Its init code is too long.
     #[error("max initcode size exceeded: code size {got}, limit {limit}")]
     InitCodeTooLarge { got: usize, limit: usize },
-    /// It asks for more gas than the next block has.
+    /// Its gas limit is above the next block's.
     #[error("exceeds block gas limit")]
     ExceedsBlockGasLimit { got: u64, limit: u64 },
-    /// It asks for more gas than any transaction may (EIP-7825).
+    /// Its gas limit is above the cap for transactions (EIP-7825).
     #[error("transaction gas limit too high (cap: {cap}, tx: {got})")]
     GasLimitTooHigh { got: u64, cap: u64 },
-    /// Its gas is used up before it begins.
+    /// Its gas limit is below its intrinsic gas.
     #[error("intrinsic gas too low: gas {got}, minimum needed {needed}")]
     IntrinsicGasTooLow { got: u64, needed: u64 },
-    /// Its gas does not pay for its calldata (EIP-7623).
+    /// Its gas limit is below the floor for its calldata (EIP-7623).
     #[error("insufficient gas for floor data gas cost: gas {got}, minimum needed {needed}")]
     FloorGasTooLow { got: u64, needed: u64 },
     /// Its nonce is 2^64 - 1 (EIP-2681).
@@ -56,16 +56,16 @@ pub enum PoolError {
          maxFeePerGas: {max_fee}"
     )]
     TipAboveFeeCap { tip: u128, max_fee: u128 },
-    /// Its fee is below what the operator asks for.
+    /// Its fee is below the operator's minimum.
     #[error("transaction underpriced: gas fee cap {got}, minimum needed {needed}")]
     GasPriceTooLow { got: u128, needed: u128 },
-    /// Its blob fee is below the least that there is.
+    /// Its blob fee is below the protocol's minimum.
     #[error("transaction underpriced: blob fee cap {got}, minimum needed {needed}")]
     BlobFeeTooLow { got: u128, needed: u128 },
     /// A local transaction may cost more than the operator allows.
     #[error("tx fee ({} ether) exceeds the configured cap ({} ether)", ether(.fee), ether(.cap))]
     FeeCapExceeded { fee: U256, cap: U256 },
-    /// Its nonce is used.
+    /// Its nonce was used.
     #[error("nonce too low: next nonce {next}, tx nonce {got}")]
     NonceTooLow { got: u64, next: u64 },
     /// Its nonce is further ahead than a sender may queue.
@@ -77,7 +77,7 @@ pub enum PoolError {
          overshot {}", .cost.saturating_sub(*.balance)
     )]
     InsufficientFunds { balance: U256, cost: U256 },
-    /// Its sender can't pay for it together with what waits already.
+    /// Its sender can't pay for it together with its other transactions in the pool.
     #[error(
         "insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, \
          tx cost {cost}, overshot {}", .queued.saturating_add(*.cost).saturating_sub(*.balance)
@@ -90,37 +90,37 @@ pub enum PoolError {
     /// Its sender has code that is no delegation (EIP-3607).
     #[error("sender not an eoa: address {sender}, codehash: {code_hash}")]
     SenderNotEoa { sender: Address, code_hash: B256 },
-    /// Another with its nonce is here, and it does not pay enough more.
+    /// It does not bid enough more than the transaction with the same nonce.
     #[error("replacement transaction underpriced")]
     ReplacementUnderpriced,
-    /// The pool is full of better ones.
+    /// The pool is full of transactions that bid more.
     #[error("transaction underpriced")]
     Underpriced,
     /// The pool is full.
     #[error("txpool is full")]
     Full,
-    /// Its sender delegates (EIP-7702) and has as many in flight as it may.
+    /// Its sender is delegated (EIP-7702) and has as many transactions in flight as allowed.
     #[error("in-flight transaction limit reached for delegated accounts")]
     InFlightLimit,
-    /// Its sender delegates (EIP-7702) and its nonce leaves a gap.
+    /// Its sender is delegated (EIP-7702) and its nonce leaves a gap.
     #[error("gapped-nonce tx from delegated accounts")]
     GappedDelegated,
-    /// It sets the code of an account that has transactions of its own here.
+    /// It sets the code of an account that has transactions in the pool.
     #[error("authority already reserved")]
     AuthorityReserved,
     /// A blob transaction without blobs.
     #[error("blobless blob transaction")]
     NoBlobs,
-    /// It has more blobs than it may.
+    /// It has too many blobs.
     #[error("blob limit exceeded: blob count {got}, limit {limit}")]
     TooManyBlobs { got: usize, limit: usize },
     /// A blob transaction that creates a contract.
     #[error("blob transaction of type create")]
     BlobCreate,
-    /// A blob transaction as blocks hold it.
+    /// A blob transaction without its sidecar, as in blocks.
     #[error("missing sidecar in blob transaction")]
     MissingSidecar,
-    /// A sidecar of the other fork's form.
+    /// The sidecar has the version of another fork.
     #[error("sidecar format error: unexpected sidecar version, want: {expected}, got: {got}")]
     SidecarVersion { got: u8, expected: u8 },
     /// Blobs, commitments, proofs and versioned hashes do not match in number.
@@ -134,14 +134,14 @@ pub enum PoolError {
         commitments: usize,
         proofs: usize,
     },
-    /// A commitment is not the one that the transaction names.
+    /// A commitment does not match the versioned hash.
     #[error("blob {index}: computed hash {got} mismatches transaction one {expected}")]
     BlobHash {
         index: usize,
         got: B256,
         expected: B256,
     },
-    /// A proof does not hold.
+    /// A KZG proof is invalid.
     #[error("KZG verification error: {0}")]
     Kzg(KzgError),
     /// A set-code transaction without authorizations.
@@ -158,7 +158,7 @@ pub enum PoolError {
     Fault(#[from] Fault),
 }
 
-/// Wei as ether, two digits, as geth shows it.
+/// Wei as ether with two decimals, as geth has it.
 fn ether(wei: &U256) -> String {
     let cents = *wei / U256::from(10_000_000_000_000_000_u64);
     let (whole, rest) = cents.div_rem(U256::from(100));
@@ -166,7 +166,7 @@ fn ether(wei: &U256) -> String {
 }
 
 impl PoolError {
-    /// Besu's name of the refusal, and the label of the metric that counts it.
+    /// Besu's name of the error, and its label in metrics.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::AlreadyKnown => "TRANSACTION_ALREADY_KNOWN",
@@ -212,8 +212,8 @@ impl PoolError {
         }
     }
 
-    /// Whether a peer that sent such a transaction broke the protocol: the bytes, the signature or
-    /// the proofs are wrong at any head. All else can be a matter of timing.
+    /// Whether a peer that sent such a transaction broke the protocol: bytes, signature or proofs are invalid at any
+    /// head. All other errors can be a matter of timing.
     pub const fn is_misbehaviour(&self) -> bool {
         matches!(
             self,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_those_that_clients_match_on() {
+    fn messages_are_those_of_geth() {
         let funds = PoolError::InsufficientFunds {
             balance: U256::ZERO,
             cost: U256::from(21_000),

@@ -1,37 +1,37 @@
-//! What happened in the pool, told in order to whoever listens.
+//! Events of the pool, delivered to listeners in order.
 //!
-//! Events are written down while the pool is locked and handed over afterwards, by whichever
-//! thread comes first, so that listeners see them in order and may ask the pool things.
+//! Events are queued while the pool is locked and delivered after it is unlocked, by whichever thread gets to it first:
+//! so listeners see them in order, and may call the pool. At most 65,536 events wait for a slow listener.
 
 use crate::transaction::PooledTransaction;
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Most events that wait for a slow listener; beyond, the oldest are counted and dropped.
-const MAX_WAITING_EVENTS: usize = 1 << 16;
+/// Events that may wait for a slow listener; beyond, the oldest are dropped and counted.
+const MAX_UNDELIVERED: usize = 1 << 16;
 
 /// Why a transaction left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// A block took it.
+    /// A block included it.
     Included,
-    /// A block took another with its nonce.
+    /// A block used its nonce for another transaction.
     Stale,
-    /// Another with its nonce pays more.
+    /// A transaction with the same nonce bids more.
     Replaced,
-    /// The pool is full of better ones.
+    /// The pool is full of transactions that bid more.
     Evicted,
-    /// It was here for longer than the operator allows.
+    /// It was in the pool for longer than the operator allows.
     Expired,
-    /// It can't be in any block any more, or whoever builds blocks said so.
+    /// It can't be in any block, by the rules of a new fork or by the block builder's attempt.
     Invalid,
-    /// Its score fell below the least.
+    /// Its score fell below the minimum.
     Penalized,
 }
 
 impl DropReason {
-    /// The label of the metric that counts it.
+    /// Its label in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Included => "confirmed",
@@ -45,28 +45,28 @@ impl DropReason {
     }
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum PoolEvent {
-    /// A transaction came in.
+    /// A transaction was added.
     Added {
-        /// It.
+        /// The transaction.
         tx: Arc<PooledTransaction>,
-        /// Whether a block could take it now; if not, it waits.
+        /// Whether the next block could include it; if not, it is queued.
         pending: bool,
     },
-    /// A transaction that waited can be taken by a block now.
+    /// A queued transaction became pending: the next block could include it.
     Promoted {
-        /// It.
+        /// The transaction.
         tx: Arc<PooledTransaction>,
     },
-    /// A transaction left.
+    /// A transaction was removed.
     Dropped {
-        /// It.
+        /// The transaction.
         tx: Arc<PooledTransaction>,
         /// Why.
         reason: DropReason,
-        /// The one that replaced it.
+        /// The transaction that replaced it.
         replaced_by: Option<B256>,
     },
     /// Listeners were too slow for this many events.
@@ -78,20 +78,20 @@ pub enum PoolEvent {
 
 type Listener = Box<dyn Fn(&PoolEvent) + Send + Sync>;
 
-/// Events on their way, and who hears them.
+/// Undelivered events, and the listeners.
 #[derive(Default)]
-pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+pub(crate) struct EventQueue {
+    undelivered: Mutex<Undelivered>,
     listeners: Mutex<Vec<Listener>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Undelivered {
     events: VecDeque<PoolEvent>,
     missed: u64,
 }
 
-impl Outbox {
+impl EventQueue {
     pub(crate) fn listen(&self, listener: Listener) {
         let mut listeners = self
             .listeners
@@ -100,20 +100,20 @@ impl Outbox {
         listeners.push(listener);
     }
 
-    /// Writes events down, in the order in which they happened.
+    /// Queues events, in the order in which they happened.
     pub(crate) fn push(&self, events: Vec<PoolEvent>) {
-        let mut waiting = self.waiting();
+        let mut undelivered = self.undelivered();
         for event in events {
-            if waiting.events.len() >= MAX_WAITING_EVENTS {
-                waiting.events.pop_front();
-                waiting.missed = waiting.missed.saturating_add(1);
+            if undelivered.events.len() >= MAX_UNDELIVERED {
+                undelivered.events.pop_front();
+                undelivered.missed = undelivered.missed.saturating_add(1);
             }
-            waiting.events.push_back(event);
+            undelivered.events.push_back(event);
         }
     }
 
-    /// Hands over what waits, unless another thread, or a listener further up on this one, is at
-    /// it; that one then hands over these too.
+    /// Delivers the queued events, unless another thread, or a listener further up the stack of this one, is
+    /// delivering: then that one delivers these too.
     pub(crate) fn deliver(&self) {
         while !self.is_empty() {
             let listeners = match self.listeners.try_lock() {
@@ -130,27 +130,29 @@ impl Outbox {
     }
 
     fn is_empty(&self) -> bool {
-        let waiting = self.waiting();
-        waiting.events.is_empty() && waiting.missed == 0
+        let undelivered = self.undelivered();
+        undelivered.events.is_empty() && undelivered.missed == 0
     }
 
     fn next(&self) -> Option<PoolEvent> {
-        let mut waiting = self.waiting();
-        if waiting.missed > 0 {
-            let count = std::mem::take(&mut waiting.missed);
+        let mut undelivered = self.undelivered();
+        if undelivered.missed > 0 {
+            let count = std::mem::take(&mut undelivered.missed);
             return Some(PoolEvent::Missed { count });
         }
-        waiting.events.pop_front()
+        undelivered.events.pop_front()
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn undelivered(&self) -> std::sync::MutexGuard<'_, Undelivered> {
+        self.undelivered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Outbox {
+impl std::fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outbox").finish_non_exhaustive()
+        f.debug_struct("EventQueue").finish_non_exhaustive()
     }
 }
 
@@ -160,20 +162,20 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn what_nobody_fetched_in_time_is_counted() {
-        let outbox = Outbox::default();
+    fn events_beyond_65536_are_dropped_and_counted() {
+        let queue = EventQueue::default();
         let one = || PoolEvent::Missed { count: 1 };
-        outbox.push((0..MAX_WAITING_EVENTS + 3).map(|_| one()).collect());
+        queue.push((0..MAX_UNDELIVERED + 3).map(|_| one()).collect());
         let seen = Arc::new(AtomicU64::new(0));
         let sum = Arc::clone(&seen);
-        outbox.listen(Box::new(move |event| {
+        queue.listen(Box::new(move |event| {
             let PoolEvent::Missed { count } = event else {
                 panic!("only such events were pushed")
             };
             sum.fetch_add(*count, Ordering::Relaxed);
         }));
-        outbox.deliver();
-        let all = MAX_WAITING_EVENTS as u64 + 3;
+        queue.deliver();
+        let all = MAX_UNDELIVERED as u64 + 3;
         assert_eq!(seen.load(Ordering::Relaxed), all);
     }
 }

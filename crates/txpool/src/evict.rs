@@ -1,4 +1,7 @@
-//! What goes when the pool is full: first what waits, then the ends of the worst runs.
+//! Eviction: what leaves when the pool exceeds a limit.
+//!
+//! In order: blob transactions by blob fee, if blobs exceed their capacity; queued transactions by tip; then the last
+//! pending transaction of the sender with the lowest bid, so that no nonce gap opens. Priority transactions stay.
 
 use crate::config::PoolMode;
 use crate::events::DropReason;
@@ -7,65 +10,61 @@ use crate::store::Store;
 use niwaki_primitives::{B256, map::HashMap};
 
 impl Store {
-    /// Evicts until all limits hold, or until only what is protected is left: `kept`, what has
-    /// priority, and what such transactions of the same sender need before them. With `deep` the
-    /// last of these goes too, so that the limits hold in any case.
-    pub(crate) fn evict(&mut self, kept: Option<B256>, deep: bool) {
-        while let Some(victim) = self.victim(kept, deep) {
+    /// Evicts until all limits hold, or until only protected transactions are left: `protected`, priority transactions,
+    /// and those before them of the same sender. With `deep` the latter are evicted too, so that the limits hold in any
+    /// case.
+    pub(crate) fn evict(&mut self, protected: Option<B256>, deep: bool) {
+        while let Some(victim) = self.victim(protected, deep) {
             self.remove(&victim, DropReason::Evicted);
         }
     }
 
-    /// Whether there is more than the limits allow.
-    pub(crate) fn is_over(&self) -> bool {
-        let over = self.over();
-        over.blobs || over.waiting || over.all
+    /// Whether a limit is exceeded.
+    pub(crate) fn exceeds_limits(&self) -> bool {
+        let exceeded = self.exceeded_limits();
+        exceeded.blobs || exceeded.queued || exceeded.all
     }
 
-    fn over(&self) -> Over {
+    fn exceeded_limits(&self) -> ExceededLimits {
         let (totals, config) = (&self.totals, &self.config);
         let blobs = totals.blob_bytes > config.blob_capacity_bytes;
         let layer = config.layer_max_capacity_bytes;
-        let (waiting, all) = match config.mode {
+        let (queued, all) = match config.mode {
             PoolMode::Layered => (
-                totals.waiting_bytes > layer,
+                totals.queued_bytes > layer,
                 totals.bytes > layer.saturating_mul(3),
             ),
             PoolMode::Sequenced => (false, self.txs.len() > config.max_size),
         };
-        Over {
-            blobs,
-            waiting,
-            all,
-        }
+        ExceededLimits { blobs, queued, all }
     }
 
-    fn victim(&self, kept: Option<B256>, deep: bool) -> Option<B256> {
-        let over = self.over();
-        if over.blobs {
-            return first_but(self.blob_order.values(), kept);
+    fn victim(&self, protected: Option<B256>, deep: bool) -> Option<B256> {
+        let exceeded = self.exceeded_limits();
+        if exceeded.blobs {
+            return first_except(self.blob_order.values(), protected);
         }
-        if !over.waiting && !over.all {
+        if !exceeded.queued && !exceeded.all {
             return None;
         }
-        let waiting = first_but(self.waiting.values(), kept);
-        if waiting.is_some() || !over.all {
-            return waiting;
+        let queued = first_except(self.queued.values(), protected);
+        if queued.is_some() || !exceeded.all {
+            return queued;
         }
-        let mut last_of_runs = self.tails.worst_first().filter_map(|(_, sender)| {
+        let mut last_of_senders = self.tails.worst_first().filter_map(|(_, sender)| {
             let queue: &SenderQueue = self.senders.get(&sender)?;
             let last = queue.slots.get(&queue.run_end.checked_sub(1)?)?;
             Some(last.tx.hash)
         });
-        let last = last_of_runs.find(|hash| Some(*hash) != kept);
+        let last = last_of_senders.find(|hash| Some(*hash) != protected);
         if last.is_some() || !deep {
             return last;
         }
         let exposed = |hash: &&B256| self.txs.get(*hash).is_some_and(|tx| !tx.priority);
-        first_but(self.by_age.values().rev().filter(exposed), kept)
+        first_except(self.by_age.values().rev().filter(exposed), protected)
     }
 
-    /// Removes what was added before `earliest`.
+    /// Removes the transactions that were added before `earliest`.
     pub(crate) fn expire(&mut self, earliest: u64) {
         let mut firsts: HashMap<_, u64> = HashMap::default();
         while let Some(hash) = self.by_age.first_key_value().map(|(_, hash)| *hash) {
@@ -79,18 +78,21 @@ impl Store {
             }
         }
         for (sender, first) in firsts {
-            self.recount(sender, first);
+            self.update_run(sender, first);
         }
     }
 }
 
-fn first_but<'a>(hashes: impl Iterator<Item = &'a B256>, kept: Option<B256>) -> Option<B256> {
-    hashes.copied().find(|hash| Some(*hash) != kept)
+fn first_except<'a>(
+    hashes: impl Iterator<Item = &'a B256>,
+    protected: Option<B256>,
+) -> Option<B256> {
+    hashes.copied().find(|hash| Some(*hash) != protected)
 }
 
-/// Which limits are broken.
-struct Over {
+/// Which limits are exceeded.
+struct ExceededLimits {
     blobs: bool,
-    waiting: bool,
+    queued: bool,
     all: bool,
 }

@@ -1,4 +1,12 @@
-//! The head that the pool stands on, and what a new one does to its transactions.
+//! A new head: what it does to the pool.
+//!
+//! ```text
+//! HeadUpdate { removed, included, changed }
+//!   included   -> dropped as Included; other transactions of a used nonce as Stale
+//!   changed    -> accounts are read again, and their pending transactions recomputed
+//!   removed    -> transactions of the reorganized blocks are reinserted
+//!   a new fork -> transactions that its rules exclude are dropped as Invalid
+//! ```
 
 use crate::admit::Entry;
 use crate::error::PoolError;
@@ -12,32 +20,31 @@ use niwaki_primitives::{
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{
-    BlockRules, ChainSpec, GasRoom, check_transaction, next_base_fee, next_excess_blob_gas,
+    BlockRules, ChainSpec, GasAvailable, check_transaction, next_base_fee, next_excess_blob_gas,
     upfront_cost,
 };
 use std::sync::Arc;
 
-/// A state that threads share.
+/// A state view that threads share.
 pub type SharedView = Arc<dyn StateView + Send + Sync>;
 
-/// A new head, and the way there from the one before.
-pub struct HeadChange<'a> {
+/// A new head, and how it differs from the one before.
+pub struct HeadUpdate<'a> {
     /// Its header.
     pub header: Header,
     /// The state after it.
     pub view: SharedView,
-    /// Transactions of blocks that left the canonical chain, with their senders, oldest first.
+    /// Transactions of blocks that left the canonical chain, with senders, oldest first.
     pub removed: &'a [(TxEnvelope, Address)],
-    /// Transactions of blocks that entered it, with their senders.
+    /// Transactions of blocks that joined it, with senders.
     pub included: &'a [(B256, Address)],
-    /// All accounts that differ between the two heads; `None` if that is not known, and then the
-    /// account of every sender in the pool is read.
+    /// All accounts that differ between the two heads. If `None`, the account of every sender in the pool is read.
     pub changed: Option<&'a [Address]>,
 }
 
-impl std::fmt::Debug for HeadChange<'_> {
+impl std::fmt::Debug for HeadUpdate<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HeadChange")
+        f.debug_struct("HeadUpdate")
             .field("number", &self.header.number)
             .field("removed", &self.removed.len())
             .field("included", &self.included.len())
@@ -45,7 +52,7 @@ impl std::fmt::Debug for HeadChange<'_> {
     }
 }
 
-/// A head.
+/// The head that the pool is at.
 pub(crate) struct Head {
     pub(crate) header: Header,
     pub(crate) view: SharedView,
@@ -80,8 +87,8 @@ impl Head {
         }
     }
 
-    /// The rules of the block that follows, if it is made at `now`. Fees are left out: what a
-    /// transaction can't pay now it may pay later.
+    /// The rules of the next block if it is built at `now`. Fees are left out: a transaction that can't pay them now
+    /// may be able to later.
     pub(crate) fn next_rules(&self, spec: &ChainSpec, now: u64) -> BlockRules {
         let (fork, timestamp) = next_fork(spec, &self.header, now);
         BlockRules {
@@ -94,7 +101,7 @@ impl Head {
     }
 }
 
-/// Fork and timestamp of a block upon `header` that is made at `now`.
+/// Fork and timestamp of a block on top of `header` that is built at `now`.
 fn next_fork(spec: &ChainSpec, header: &Header, now: u64) -> (Fork, u64) {
     let timestamp = header.timestamp.saturating_add(1).max(now);
     let merged = spec
@@ -104,23 +111,22 @@ fn next_fork(spec: &ChainSpec, header: &Header, now: u64) -> (Fork, u64) {
     (fork, timestamp)
 }
 
-/// A transaction of a block that left the chain.
-pub(crate) struct Returning {
+/// A transaction of a block that left the chain, to be reinserted.
+pub(crate) struct ReinsertedTx {
     pub(crate) tx: TxEnvelope,
     pub(crate) sender: Address,
     pub(crate) authorities: Box<[Address]>,
     pub(crate) seq: u64,
 }
 
-/// Whether some block of these rules could hold the transaction.
+/// Whether a block under these rules could include the transaction.
 fn fits(tx: &TxEnvelope, sender: Address, rules: &BlockRules) -> bool {
-    check_transaction(tx, sender, rules, GasRoom::both(u64::MAX), u64::MAX).is_ok()
+    check_transaction(tx, sender, rules, GasAvailable::both(u64::MAX), u64::MAX).is_ok()
 }
 
 impl Store {
-    /// Stands on `head`: drops what was included or is stale, recounts every sender whose account
-    /// is in `accounts`.
-    pub(crate) fn enter_head(
+    /// Moves to `head`: updates every sender in `accounts`, drops included and stale transactions.
+    pub(crate) fn set_head(
         &mut self,
         head: Arc<Head>,
         accounts: &HashMap<Address, SenderAccount>,
@@ -132,20 +138,20 @@ impl Store {
         let hashes: HashSet<B256> = included.iter().map(|(hash, _)| *hash).collect();
         for (hash, sender) in included {
             if !self.txs.contains_key(hash) && self.recent.get(hash).is_none() {
-                self.recent.note(*hash, *sender, Origin::Remote);
+                self.recent.record(*hash, *sender, Origin::Remote);
             }
         }
         for (sender, account) in accounts {
-            self.settle(*sender, *account, &hashes);
+            self.update_account(*sender, *account, &hashes);
         }
         for (hash, _) in included {
             self.remove(hash, DropReason::Included);
         }
     }
 
-    /// Holds what is here of `sender` against its account. Cost: none if nothing changed, else
-    /// linear in its transactions.
-    pub(crate) fn settle(
+    /// Sets the account of `sender`: drops transactions with used nonces and recomputes the pending ones. Cost: none if
+    /// the account is the same, else linear in the sender's transactions.
+    pub(crate) fn update_account(
         &mut self,
         sender: Address,
         account: SenderAccount,
@@ -168,24 +174,24 @@ impl Store {
             };
             self.unlink(&hash, reason, None);
         }
-        self.recount(sender, 0);
+        self.update_run(sender, 0);
     }
 
-    /// Takes a transaction of a block that left the chain back in. One that can't be in the next
-    /// block, or whose blobs are gone, stays out.
-    pub(crate) fn take_back(
+    /// Reinserts a transaction of a block that left the chain, unless it can't be in the next block or its sidecar is
+    /// gone.
+    pub(crate) fn reinsert(
         &mut self,
-        returning: Returning,
+        reinserted: ReinsertedTx,
         account: SenderAccount,
         rules: &BlockRules,
         now: u64,
     ) {
-        let Returning { tx, sender, .. } = &returning;
+        let ReinsertedTx { tx, sender, .. } = &reinserted;
         let hash = *tx.tx_hash();
         if self.txs.contains_key(&hash) || !fits(tx, *sender, rules) {
             return;
         }
-        let sidecar = self.blobs.take_back(&hash);
+        let sidecar = self.blobs.reinsert(&hash);
         let has_blobs = matches!(tx, TxEnvelope::Eip4844(_));
         let version = sidecar.as_deref().map(sidecar_version);
         if has_blobs && version != Some(version_of(rules.fork)) {
@@ -200,29 +206,29 @@ impl Store {
             origin,
             added_at: now,
             priority,
-            seq: returning.seq,
+            seq: reinserted.seq,
             cost: upfront_cost(tx).unwrap_or(U256::MAX),
-            bytes: memory_bytes(tx, &returning.authorities),
+            bytes: memory_bytes(tx, &reinserted.authorities),
             blob_bytes: sidecar.as_deref().map_or(0, sidecar_bytes),
-            authorities: returning.authorities,
-            tx: returning.tx,
+            authorities: reinserted.authorities,
+            tx: reinserted.tx,
         };
-        // One that was replaced meanwhile, or that its sender can't pay any more, stays out too.
+        // A transaction that was replaced meanwhile, or that its sender can't pay any more, is not reinserted either.
         let _: Result<_, PoolError> =
-            self.insert(Arc::new(pooled), account, sidecar, Entry::Returning);
+            self.insert(Arc::new(pooled), account, sidecar, Entry::Reinserted);
     }
 
-    /// Drops what no block of the new fork can hold. Cost: linear in all transactions.
-    pub(crate) fn sweep(&mut self, rules: &BlockRules) {
+    /// Drops the transactions that no block of a new fork can include. Cost: linear in all transactions.
+    pub(crate) fn drop_invalid(&mut self, rules: &BlockRules) {
         let version = version_of(rules.fork);
-        let unfit = |tx: &&Arc<PooledTransaction>| {
+        let invalid = |tx: &&Arc<PooledTransaction>| {
             let sidecar = self.blobs.get(&tx.hash);
             let stale = sidecar.is_some_and(|sidecar| sidecar_version(sidecar) != version);
             stale || !fits(&tx.tx, tx.sender, rules)
         };
-        let unfit = self.txs.values().filter(unfit);
-        let unfit: Vec<B256> = unfit.map(|tx| tx.hash).collect();
-        for hash in unfit {
+        let invalid = self.txs.values().filter(invalid);
+        let invalid: Vec<B256> = invalid.map(|tx| tx.hash).collect();
+        for hash in invalid {
             self.remove(&hash, DropReason::Invalid);
         }
     }

@@ -1,22 +1,27 @@
-//! Pending transactions: which are taken, in which order blocks are offered them, and which go.
+//! The transaction pool: which transactions are accepted, in which order blocks get them, and which are evicted.
 //!
-//! In go transactions ([`Incoming`]) and heads ([`HeadChange`]); out come candidates for the next
-//! block ([`Pool::best`]), blobs ([`Pool::blobs`]), senders for the import of blocks
-//! ([`Pool::senders_of`]) and a record of what happened ([`Pool::listen`]). There is no thread, no
-//! clock and no file here: callers bring the time, a reader or a writer.
+//! In: transactions ([`Incoming`]) and new heads ([`HeadUpdate`]). Out: transactions for the next block
+//! ([`Pool::best`]), blobs ([`Pool::blobs`]), senders for block import ([`Pool::senders_of`]) and events
+//! ([`Pool::listen`]). This crate has no thread, no clock and no file: callers pass the time, a reader or a writer.
 //!
-//! | file | what |
+//! A transaction is *pending* if the next block could include it: its sender's earlier nonces are pending too, and the
+//! balance pays for all of them. Otherwise it is *queued*.
+//!
+//! | file | what it is |
 //! |---|---|
-//! | `pool` | what callers see; everything slow happens here, before the lock |
-//! | `validate`, `sidecar` | checks that need no state |
-//! | `admit`, `evict` | who may join, who must go |
-//! | `store` | all tables and sums, changed together |
-//! | `sender` | one sender's run and what waits behind it |
-//! | `order` | senders by fee, kept in step with the base fee |
-//! | `best` | the offer to a block |
-//! | `head` | a new head: what was included, what comes back |
-//! | `blobs` | sidecars, blobs by hash |
-//! | `events`, `dump`, `config`, `error` | what they say |
+//! | `pool` | the public interface; slow checks run here, before the lock is taken |
+//! | `validate`, `sidecar` | checks without state; checks of blobs |
+//! | `admit`, `evict` | who may join, who must leave |
+//! | `store` | all tables and totals, changed together |
+//! | `sender` | one sender's pending and queued transactions |
+//! | `order` | senders by bid, kept up to date with the base fee |
+//! | `best` | the transactions for a block |
+//! | `head` | a new head: included, stale and reinserted transactions |
+//! | `blobs` | blob pool: sidecars, and blobs by versioned hash |
+//! | `transaction` | incoming and pooled transactions |
+//! | `events` | events and listeners |
+//! | `dump` | the pool as a file |
+//! | `config`, `error` | options, errors |
 
 #![forbid(unsafe_code)]
 
@@ -38,14 +43,14 @@ mod transaction;
 mod validate;
 
 pub use admit::Added;
-pub use best::Best;
-pub use blobs::BlobFigures;
+pub use best::BestTransactions;
+pub use blobs::BlobStats;
 pub use config::{PoolConfig, PoolMode};
 pub use dump::{Restored, SkippedLine};
 pub use error::PoolError;
 pub use events::{DropReason, PoolEvent};
-pub use head::{HeadChange, SharedView};
-pub use pool::{Pool, PoolFigures, SenderContent};
+pub use head::{HeadUpdate, SharedView};
+pub use pool::{Pool, PoolStats, SenderContent};
 pub use sidecar::{PooledBlob, Sidecar};
 pub use transaction::{Incoming, Origin, PooledTransaction, encode_network};
 

@@ -1,32 +1,36 @@
-//! Senders in the order of what they bid, kept in step with the base fee.
+//! Senders in the order of their bids, kept up to date as the base fee changes.
 //!
-//! What a bid is worth is the smaller of its tip and of its fee above the base fee. Bids whose tip
-//! is the smaller one compare by tip, the others by fee, and neither order depends on the base
-//! fee. So a new base fee moves only the bids that change sides, and the whole order is the two
-//! halves merged.
+//! A bid is worth the smaller of its tip and its fee minus the base fee. Bids limited by their tip are ordered by tip,
+//! the others by fee; neither order depends on the base fee. So a new base fee moves only the bids whose limit changes
+//! from one to the other, and the whole order is the two merged.
 //!
-//! Fees are held in 63 bits: above 9.2 ether per gas they count as equal.
+//! ```text
+//! base fee 10    A: tip 2, fee 20 -> 2 (by tip)    B: tip 5, fee 13 -> 3 (by fee)    order: B A
+//! base fee 12    A: tip 2, fee 20 -> 2 (by tip)    B: tip 5, fee 13 -> 1 (by fee)    order: A B, nothing moved
+//! ```
+//!
+//! Fees are clamped to 63 bits: above 9.2 ether per gas they count as equal.
 
 use niwaki_primitives::Address;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What one sender offers.
+/// The bid of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bid {
-    /// Before all bids without.
+    /// Ranks before all bids without priority.
     pub(crate) priority: bool,
     /// Higher is better, before any fee.
     pub(crate) score: i8,
-    /// Tip per gas, wei; see [`held`].
+    /// Tip per gas, wei; see [`clamp_fee`].
     pub(crate) tip: i64,
-    /// Fee per gas, wei; see [`held`].
+    /// Fee per gas, wei; see [`clamp_fee`].
     pub(crate) fee: i64,
-    /// Arrival; unique in an order.
+    /// Order of arrival; unique in an order.
     pub(crate) seq: u64,
 }
 
-/// What a bid is worth; the greatest goes first.
+/// The value of a bid; the greatest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     priority: bool,
@@ -37,13 +41,13 @@ pub(crate) struct Rank {
 }
 
 impl Bid {
-    /// What this is worth at `base_fee`.
+    /// Its value at `base_fee`.
     pub(crate) fn rank(&self, base_fee: u64) -> Rank {
-        let room = self.fee.saturating_sub(held(u128::from(base_fee)));
-        self.keyed(self.tip.min(room))
+        let effective = self.fee.saturating_sub(clamp_fee(u128::from(base_fee)));
+        self.rank_by(self.tip.min(effective))
     }
 
-    fn keyed(&self, tip: i64) -> Rank {
+    fn rank_by(&self, tip: i64) -> Rank {
         Rank {
             priority: self.priority,
             score: self.score,
@@ -52,14 +56,14 @@ impl Bid {
         }
     }
 
-    /// The base fee above which the fee, not the tip, is what counts.
+    /// The base fee above which the fee, not the tip, limits the bid.
     fn turning_point(&self) -> i64 {
         self.fee.saturating_sub(self.tip)
     }
 }
 
-/// A fee as orders hold it.
-pub(crate) fn held(fee: u128) -> i64 {
+/// A fee, clamped to 63 bits.
+pub(crate) fn clamp_fee(fee: u128) -> i64 {
     i64::try_from(fee).unwrap_or(i64::MAX)
 }
 
@@ -77,37 +81,37 @@ impl FeeOrder {
     pub(crate) fn insert(&mut self, bid: Bid, sender: Address) {
         let point = (bid.turning_point(), bid.seq);
         self.by_turning_point.insert(point, (bid, sender));
-        self.place(bid, sender);
+        self.insert_by_limit(bid, sender);
     }
 
-    fn place(&mut self, bid: Bid, sender: Address) {
-        if bid.turning_point() >= held(u128::from(self.base_fee)) {
-            self.by_tip.insert(bid.keyed(bid.tip), (bid, sender));
+    fn insert_by_limit(&mut self, bid: Bid, sender: Address) {
+        if bid.turning_point() >= clamp_fee(u128::from(self.base_fee)) {
+            self.by_tip.insert(bid.rank_by(bid.tip), (bid, sender));
         } else {
-            self.by_fee.insert(bid.keyed(bid.fee), (bid, sender));
+            self.by_fee.insert(bid.rank_by(bid.fee), (bid, sender));
         }
     }
 
-    /// Takes a bid away. Cost: logarithmic.
+    /// Removes a bid. Cost: logarithmic.
     pub(crate) fn remove(&mut self, bid: &Bid) {
         self.by_turning_point
             .remove(&(bid.turning_point(), bid.seq));
-        if bid.turning_point() >= held(u128::from(self.base_fee)) {
-            self.by_tip.remove(&bid.keyed(bid.tip));
+        if bid.turning_point() >= clamp_fee(u128::from(self.base_fee)) {
+            self.by_tip.remove(&bid.rank_by(bid.tip));
         } else {
-            self.by_fee.remove(&bid.keyed(bid.fee));
+            self.by_fee.remove(&bid.rank_by(bid.fee));
         }
     }
 
-    /// The base fee that bids are compared by.
+    /// The base fee at which bids are compared.
     pub(crate) fn base_fee(&self) -> u64 {
         self.base_fee
     }
 
-    /// Compares by `base_fee` from now on. Cost: logarithmic for each bid that changes sides.
+    /// Compares at `base_fee` from now on. Cost: logarithmic for each bid that moves.
     pub(crate) fn set_base_fee(&mut self, base_fee: u64) {
         let (low, high) = (self.base_fee.min(base_fee), self.base_fee.max(base_fee));
-        let point = |fee| (held(u128::from(fee)), 0);
+        let point = |fee| (clamp_fee(u128::from(fee)), 0);
         let range = point(low)..point(high);
         let moved: Vec<_> = self
             .by_turning_point
@@ -115,12 +119,12 @@ impl FeeOrder {
             .map(|(_, value)| *value)
             .collect();
         for (bid, _) in &moved {
-            self.by_tip.remove(&bid.keyed(bid.tip));
-            self.by_fee.remove(&bid.keyed(bid.fee));
+            self.by_tip.remove(&bid.rank_by(bid.tip));
+            self.by_fee.remove(&bid.rank_by(bid.fee));
         }
         self.base_fee = base_fee;
         for (bid, sender) in moved {
-            self.place(bid, sender);
+            self.insert_by_limit(bid, sender);
         }
     }
 
@@ -184,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_is_that_of_a_sort_at_any_base_fee(bids in bids(), fees: Vec<u8>, gone: usize) {
+        fn the_order_equals_a_sort_at_any_base_fee(bids in bids(), fees: Vec<u8>, gone: usize) {
             let mut order = FeeOrder::default();
             for bid in &bids {
                 order.insert(*bid, address(bid.seq));

@@ -1,14 +1,16 @@
-//! The pool: what the rest of the node calls. One short lock; signatures, proofs and state are
-//! looked at before it is taken.
+//! The pool's interface for the rest of the node.
+//!
+//! Signatures, proofs and state are checked before the lock is taken, so that it is held for microseconds. An addition
+//! that finds a new head under the lock repeats the checks that depend on the head.
 
 use crate::admit::{Added, Entry};
-use crate::best::Best;
-use crate::blobs::BlobFigures;
+use crate::best::BestTransactions;
+use crate::blobs::BlobStats;
 use crate::config::PoolConfig;
 use crate::dump::{Restored, read_dump, write_dump};
 use crate::error::PoolError;
-use crate::events::{DropReason, Outbox, PoolEvent};
-use crate::head::{Head, HeadChange, Returning, SharedView};
+use crate::events::{DropReason, EventQueue, PoolEvent};
+use crate::head::{Head, HeadUpdate, ReinsertedTx, SharedView};
 use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
 use crate::store::Store;
@@ -24,31 +26,31 @@ use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-/// How often an addition reads an account anew because the head moved meanwhile, before it does
-/// so with the lock held.
+/// How often an addition repeats its checks because the head has moved meanwhile, before it repeats them with the lock
+/// held.
 const HEAD_RETRIES: usize = 3;
 
-/// Pending transactions.
+/// The transaction pool.
 #[derive(Debug)]
 pub struct Pool {
     spec: Arc<ChainSpec>,
     config: Arc<PoolConfig>,
     store: RwLock<Store>,
-    outbox: Outbox,
+    events: EventQueue,
     rejected: Mutex<BTreeMap<&'static str, u64>>,
-    /// The fork of the next block at the last head; held while the head changes.
+    /// The fork of the block after the last head; locked while the head changes.
     head_change: Mutex<Fork>,
     next_seq: AtomicU64,
-    /// In the place of the option, which is what it was at the beginning.
+    /// The current minimum; the option in `config` is only the initial one.
     min_gas_price: RwLock<u128>,
 }
 
 /// Transactions of one sender, by nonce.
 #[derive(Clone, Debug, Default)]
 pub struct SenderContent {
-    /// Those that blocks could take, one after the other.
+    /// Those that blocks could include, in order.
     pub pending: Vec<Arc<PooledTransaction>>,
-    /// Those that wait for a nonce or for funds.
+    /// Those that wait for an earlier nonce or for funds.
     pub queued: Vec<Arc<PooledTransaction>>,
 }
 
@@ -67,16 +69,16 @@ impl SenderContent {
     }
 }
 
-/// How much a pool holds, and what has happened to it.
+/// Statistics of a pool: its contents, and counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolFigures {
-    /// Transactions that blocks could take.
+pub struct PoolStats {
+    /// Transactions that the next block could include.
     pub pending: usize,
-    /// Transactions that wait.
+    /// The other transactions.
     pub queued: usize,
     /// Transactions by EIP-2718 type.
     pub by_type: [usize; 5],
-    /// Transactions of this node's users.
+    /// Local transactions.
     pub local: usize,
     /// Senders.
     pub senders: usize,
@@ -84,13 +86,13 @@ pub struct PoolFigures {
     pub bytes: usize,
     /// Bytes of the blobs of all transactions.
     pub blob_bytes: usize,
-    /// Blobs of included transactions, and hashes that lead to blobs.
-    pub blobs: BlobFigures,
-    /// Transactions added so far, of this node's users.
+    /// Blobs of included transactions, and versioned hashes.
+    pub blobs: BlobStats,
+    /// Local transactions added so far.
     pub added_local: u64,
-    /// Transactions added so far, of peers.
+    /// Remote transactions added so far.
     pub added_remote: u64,
-    /// Points of score that transactions lost so far.
+    /// Score points that transactions have lost so far.
     pub penalized: u64,
     /// Transactions removed so far, by reason.
     pub removed: BTreeMap<DropReason, u64>,
@@ -99,8 +101,7 @@ pub struct PoolFigures {
 }
 
 impl Pool {
-    /// An empty pool upon the block with this header, and the state after it. `now` here and
-    /// below is in seconds since 1970.
+    /// An empty pool at the head with this header and state. `now`, here and below, is in seconds since 1970.
     pub fn new(
         config: PoolConfig,
         spec: Arc<ChainSpec>,
@@ -116,7 +117,7 @@ impl Pool {
             store: RwLock::new(Store::new(Arc::clone(&config), head)),
             spec,
             config,
-            outbox: Outbox::default(),
+            events: EventQueue::default(),
             rejected: Mutex::default(),
             head_change: Mutex::new(fork),
             next_seq: AtomicU64::new(0),
@@ -124,12 +125,12 @@ impl Pool {
         }
     }
 
-    /// The options that it was made with.
+    /// The options it was created with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }
 
-    /// The least price of gas that is taken, wei, for all but priority transactions.
+    /// The least accepted gas price, wei, for all but priority transactions.
     pub fn min_gas_price(&self) -> u128 {
         *self
             .min_gas_price
@@ -137,7 +138,7 @@ impl Pool {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes it from now on; transactions that are here stay.
+    /// Changes [`Pool::min_gas_price`] from now on; transactions in the pool stay.
     pub fn set_min_gas_price(&self, price: u128) {
         let mut least = self
             .min_gas_price
@@ -146,17 +147,16 @@ impl Pool {
         *least = price;
     }
 
-    /// Hears of everything that happens from now on, in order, on the threads that change the
-    /// pool. A listener must be quick; it may ask the pool things and add to it, and must not add
-    /// listeners.
+    /// Calls `listener` for all events from now on, in order, on the threads that change the pool. It must be quick; it
+    /// may call the pool, but must not add listeners.
     pub fn listen(&self, listener: impl Fn(&PoolEvent) + Send + Sync + 'static) {
-        self.outbox.listen(Box::new(listener));
+        self.events.listen(Box::new(listener));
     }
 
-    /// Checks a transaction and takes it in. About 40 us, and 2 to 10 ms for each blob.
+    /// Checks and adds a transaction. About 40 us, and 2 to 10 ms per blob.
     ///
     /// # Errors
-    /// Any [`PoolError`]; the pool is then as it was.
+    /// Any [`PoolError`]; the pool is then unchanged.
     pub fn add(&self, incoming: Incoming, origin: Origin, now: u64) -> Result<Added, PoolError> {
         let added = self.try_add(incoming, origin, now);
         if let Err(reason) = &added {
@@ -203,7 +203,7 @@ impl Pool {
         for _ in 0..HEAD_RETRIES {
             let current = self.write(|store| {
                 if Arc::ptr_eq(&store.head, &head) {
-                    return Ok(store.insert_settled(&tx, account, sidecar.clone()));
+                    return Ok(store.insert_after_update(&tx, account, sidecar.clone()));
                 }
                 Err(Arc::clone(&store.head))
             });
@@ -216,11 +216,11 @@ impl Pool {
         self.write(|store| {
             let head = Arc::clone(&store.head);
             let account = self.check_again(&tx, sidecar.as_deref(), &head, now)?;
-            store.insert_settled(&tx, account, sidecar)
+            store.insert_after_update(&tx, account, sidecar)
         })
     }
 
-    /// Checks against a head that came meanwhile what depends on it, and reads the account anew.
+    /// Repeats the checks that depend on the head, and reads the account again.
     fn check_again(
         &self,
         tx: &PooledTransaction,
@@ -260,14 +260,14 @@ impl Pool {
         (sidecar, Arc::new(pooled))
     }
 
-    /// Stands on a new head: drops what was included or is stale, takes back what left the chain,
-    /// and finds out anew what blocks could take. Cost: linear in the senders that the change
-    /// names and in their transactions; in all of the pool at a fork.
+    /// Moves to a new head: drops included and stale transactions, reinserts those of removed blocks, and recomputes
+    /// which are pending. Cost: linear in the transactions of the senders that the update names; at a fork, in all
+    /// transactions.
     ///
     /// # Errors
-    /// The first [`Fault`] of the state. The pool stands on the new head nevertheless, and keeps
-    /// what it knew of the accounts that could not be read.
-    pub fn head_changed(&self, change: &HeadChange<'_>, now: u64) -> Result<(), Fault> {
+    /// The first [`Fault`] of the state. The pool has moved to the new head nevertheless, and keeps the last known
+    /// state of the accounts that could not be read.
+    pub fn update_head(&self, change: &HeadUpdate<'_>, now: u64) -> Result<(), Fault> {
         let mut fork = lock(&self.head_change);
         let view = Arc::clone(&change.view);
         let head = Arc::new(Head::new(&self.spec, change.header.clone(), view, now));
@@ -275,20 +275,20 @@ impl Pool {
         let touched = self.touched(change);
         let (mut accounts, mut fault) = (HashMap::default(), None);
         read_accounts(&head, &touched, &rules, &mut accounts, &mut fault);
-        let returning = self.returning(change);
+        let reinserted = self.reinserted(change);
 
         self.write(|store| {
-            // Those who came while the accounts above were read.
+            // Senders that joined while the accounts above were read.
             let late = touched_in(store, change);
             read_accounts(&head, &late, &rules, &mut accounts, &mut fault);
-            store.enter_head(Arc::clone(&head), &accounts, change.included);
-            for returning in returning {
-                if let Some(account) = accounts.get(&returning.sender) {
-                    store.take_back(returning, *account, &rules, now);
+            store.set_head(Arc::clone(&head), &accounts, change.included);
+            for reinserted in reinserted {
+                if let Some(account) = accounts.get(&reinserted.sender) {
+                    store.reinsert(reinserted, *account, &rules, now);
                 }
             }
             if *fork != rules.fork {
-                store.sweep(&rules);
+                store.drop_invalid(&rules);
             }
             if store.by_arrival() {
                 store.expire(now.saturating_sub(self.config.retention_s));
@@ -299,17 +299,17 @@ impl Pool {
         fault.map_or(Ok(()), Err)
     }
 
-    fn touched(&self, change: &HeadChange<'_>) -> HashSet<Address> {
+    fn touched(&self, change: &HeadUpdate<'_>) -> HashSet<Address> {
         let mut touched = touched_in(&self.read(), change);
         touched.extend(change.removed.iter().map(|(_, sender)| *sender));
         touched
     }
 
-    fn returning(&self, change: &HeadChange<'_>) -> Vec<Returning> {
+    fn reinserted(&self, change: &HeadUpdate<'_>) -> Vec<ReinsertedTx> {
         let included: HashSet<B256> = change.included.iter().map(|(hash, _)| *hash).collect();
         let gone = change.removed.iter();
         gone.filter(|(tx, _)| !included.contains(tx.tx_hash()))
-            .map(|(tx, sender)| Returning {
+            .map(|(tx, sender)| ReinsertedTx {
                 authorities: authorities(tx, *sender),
                 tx: tx.clone(),
                 sender: *sender,
@@ -318,10 +318,10 @@ impl Pool {
             .collect()
     }
 
-    /// What a block with these fees could take, best first. The snapshot costs at most a look at
-    /// `max_prioritized` senders, beside other readers if the base fee is that of the next block;
-    /// the pool is free again when this returns.
-    pub fn best(&self, base_fee: u64, blob_base_fee: u128) -> Best {
+    /// The transactions that a block with these fees could include, best first. The snapshot visits at most
+    /// `max_prioritized` senders, under a read lock if the base fee is that of the next block; no lock is held when
+    /// this returns.
+    pub fn best(&self, base_fee: u64, blob_base_fee: u128) -> BestTransactions {
         let store = self.read();
         if store.heads.base_fee() == base_fee {
             return store.best(blob_base_fee);
@@ -339,14 +339,14 @@ impl Pool {
         (store.head.next_base_fee, store.head.next_blob_base_fee)
     }
 
-    /// Drops a transaction that turned out not to be valid upon the head. Those after it wait.
-    /// Says whether it was here.
+    /// Drops a transaction that turned out to be invalid at the head; the sender's later ones are queued. Returns
+    /// whether it was in the pool.
     pub fn remove_invalid(&self, hash: &B256) -> bool {
-        self.write(|store| store.remove_alone(hash, DropReason::Invalid))
+        self.write(|store| store.remove_and_evict(hash, DropReason::Invalid))
     }
 
-    /// Lowers the score of a transaction that could not be put into a block though it was valid:
-    /// others go before it from now on, whatever it pays. Says whether it is still here.
+    /// Lowers the score of a valid transaction that could not be included in a block: others precede it from now on,
+    /// whatever it bids. Returns whether it still is in the pool.
     pub fn penalize(&self, hash: &B256) -> bool {
         self.write(|store| store.penalize(hash))
     }
@@ -356,19 +356,19 @@ impl Pool {
         self.read().txs.get(hash).cloned()
     }
 
-    /// Whether a transaction is here.
+    /// Whether a transaction is in the pool.
     pub fn contains(&self, hash: &B256) -> bool {
         self.read().txs.contains_key(hash)
     }
 
-    /// Which of `hashes` are not here, for announcements of peers.
+    /// Which of `hashes` are not in the pool, for announcements of peers.
     pub fn unknown(&self, hashes: &[B256]) -> Vec<B256> {
         let store = self.read();
         let unknown = |hash: &&B256| !store.txs.contains_key(*hash);
         hashes.iter().filter(unknown).copied().collect()
     }
 
-    /// Who sent a transaction that is here, or was recently: for the import of blocks.
+    /// The sender of a transaction that is in the pool or was recently, for block import.
     pub fn sender_of(&self, hash: &B256) -> Option<Address> {
         self.senders_of(std::slice::from_ref(hash)).pop().flatten()
     }
@@ -383,8 +383,8 @@ impl Pool {
         hashes.iter().map(sender).collect()
     }
 
-    /// The nonce after the last one that blocks could take of `sender`; `None` if they could take
-    /// nothing, and then it is the account's.
+    /// The nonce after the last pending transaction of `sender`; `None` if it has none, then the account's nonce is the
+    /// next.
     pub fn next_nonce(&self, sender: &Address) -> Option<u64> {
         let store = self.read();
         let queue = store.senders.get(sender)?;
@@ -416,39 +416,39 @@ impl Pool {
             .collect()
     }
 
-    /// The blobs of a transaction that is here, or was included recently.
+    /// The sidecar of a transaction that is in the pool or was included recently.
     pub fn sidecar(&self, hash: &B256) -> Option<Arc<Sidecar>> {
         self.read().blobs.get(hash).cloned()
     }
 
-    /// Blobs by versioned hash, in order: of transactions that are here or were included recently.
+    /// Blobs by versioned hash, in order, of transactions that are in the pool or were included recently.
     pub fn blobs(&self, versioned_hashes: &[B256]) -> Vec<Option<PooledBlob>> {
         let store = self.read();
         let blobs = versioned_hashes.iter().map(|hash| store.blobs.blob(hash));
         blobs.collect()
     }
 
-    /// Transactions taken in so far, those that have left again among them.
+    /// Transactions added so far, including those that have left.
     pub fn added(&self) -> u64 {
         let counters = &self.read().counters;
         counters.added_local.saturating_add(counters.added_remote)
     }
 
-    /// Figures for metrics and `txpool_status`. Cost: linear in the blob transactions that were
+    /// Statistics for metrics and `txpool_status`. Cost: linear in the blob transactions that were
     /// included recently.
-    pub fn figures(&self) -> PoolFigures {
+    pub fn stats(&self) -> PoolStats {
         let rejected = lock(&self.rejected).clone();
         let store = self.read();
         let (totals, counters) = (&store.totals, &store.counters);
-        PoolFigures {
-            pending: store.txs.len().saturating_sub(totals.waiting),
-            queued: totals.waiting,
+        PoolStats {
+            pending: store.txs.len().saturating_sub(totals.queued),
+            queued: totals.queued,
             by_type: totals.by_type,
             local: totals.local,
             senders: store.senders.len(),
             bytes: totals.bytes,
             blob_bytes: totals.blob_bytes,
-            blobs: store.blobs.figures(),
+            blobs: store.blobs.stats(),
             added_local: counters.added_local,
             added_remote: counters.added_remote,
             penalized: counters.penalized,
@@ -457,10 +457,10 @@ impl Pool {
         }
     }
 
-    /// Writes all transactions as `txpool.dump` has them, and says how many.
+    /// Writes all transactions in the format of `txpool.dump` and returns their number.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Errors of `out`.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<usize> {
         let txs: Vec<_> = {
             let store = self.read();
@@ -471,19 +471,18 @@ impl Pool {
         write_dump(out, &txs)
     }
 
-    /// Adds the transactions of a `txpool.dump`, each checked as any other: a quarter of a second for one
-    /// of six blobs. Before each line `goes_on` is given the byte where the line begins, and ends the
-    /// reading by `false`.
+    /// Adds the transactions of a `txpool.dump`, each checked as any other: a quarter of a second for one of six blobs.
+    /// Before each line `should_continue` gets the offset of its first byte; reading ends when it returns `false`.
     ///
     /// # Errors
-    /// What `input` says; lines that can't be used are named in the outcome instead.
+    /// Errors of `input`; lines that can't be used are listed in the result instead.
     pub fn restore(
         &self,
         input: &mut dyn BufRead,
         now: u64,
-        goes_on: &mut dyn FnMut(u64) -> bool,
+        should_continue: &mut dyn FnMut(u64) -> bool,
     ) -> io::Result<Restored> {
-        read_dump(self, input, now, goes_on)
+        read_dump(self, input, now, should_continue)
     }
 
     /// The lock is never held by a thread that panics halfway through a change: see [`Store`].
@@ -498,28 +497,28 @@ impl Pool {
         if events.is_empty() {
             return result;
         }
-        // Before the lock goes, so that events stand in the order of what they tell.
-        self.outbox.push(events);
+        // Queued before the lock is released, so that events keep their order.
+        self.events.push(events);
         drop(store);
-        self.outbox.deliver();
+        self.events.deliver();
         result
     }
 }
 
 impl Store {
-    /// As [`Store::insert`], once what is here of the sender is held against its account.
-    fn insert_settled(
+    /// As [`Store::insert`], after the sender's account is updated.
+    fn insert_after_update(
         &mut self,
         tx: &Arc<PooledTransaction>,
         account: SenderAccount,
         sidecar: Option<Arc<Sidecar>>,
     ) -> Result<Added, PoolError> {
-        self.settle(tx.sender, account, &HashSet::default());
+        self.update_account(tx.sender, account, &HashSet::default());
         self.insert(Arc::clone(tx), account, sidecar, Entry::New)
     }
 
-    /// Takes one transaction out; those after it wait, as far as there is room.
-    fn remove_alone(&mut self, hash: &B256, reason: DropReason) -> bool {
+    /// Removes a transaction; the sender's later ones are queued, as far as the limits allow.
+    fn remove_and_evict(&mut self, hash: &B256, reason: DropReason) -> bool {
         let removed = self.remove(hash, reason);
         self.evict(None, true);
         removed
@@ -539,16 +538,16 @@ impl Store {
         slot.score = slot.score.saturating_sub(1);
         self.counters.penalized = self.counters.penalized.saturating_add(1);
         if slot.score < self.config.min_score {
-            self.remove_alone(hash, DropReason::Penalized);
+            self.remove_and_evict(hash, DropReason::Penalized);
             return false;
         }
-        self.recount(tx.sender, tx.nonce());
+        self.update_run(tx.sender, tx.nonce());
         true
     }
 }
 
-/// The senders in the pool that a new head may concern.
-fn touched_in(store: &Store, change: &HeadChange<'_>) -> HashSet<Address> {
+/// The senders in the pool that a new head may affect.
+fn touched_in(store: &Store, change: &HeadUpdate<'_>) -> HashSet<Address> {
     let Some(changed) = change.changed else {
         return store.senders.keys().copied().collect();
     };

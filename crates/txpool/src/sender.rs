@@ -1,21 +1,24 @@
-//! The transactions of one sender: by nonce, a run that blocks could take now, and the rest.
+//! The transactions of one sender, by nonce: pending ones, which blocks can include now, and queued ones.
+//!
+//! The pending transactions are a run from the account's nonce without a gap, as long as the balance pays for all of
+//! them. Everything after the run is queued.
 
 use crate::error::PoolError;
-use crate::order::{Bid, held};
+use crate::order::{Bid, clamp_fee};
 use crate::transaction::PooledTransaction;
 use niwaki_primitives::{Address, EMPTY_CODE_HASH, Fault, Fork, StateView, U256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// The score that a transaction begins with.
+/// The initial score of a transaction.
 pub(crate) const BEST_SCORE: i8 = i8::MAX;
 
-/// What the head's state says of a sender.
+/// The account of a sender in the head's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderAccount {
     pub(crate) nonce: u64,
     pub(crate) balance: U256,
-    /// Its code is another account's (EIP-7702).
+    /// Whether its code is delegated to another account's (EIP-7702).
     pub(crate) delegates: bool,
 }
 
@@ -51,8 +54,8 @@ impl SenderAccount {
         Ok(found)
     }
 
-    /// As [`SenderAccount::read`], of a sender whose transactions were let in before: code is no
-    /// reason to refuse it now, since its transactions fail when they are taken.
+    /// As [`SenderAccount::read`], for a sender with transactions in the pool: an account that got code since then is
+    /// no error, but its transactions become stale.
     ///
     /// # Errors
     /// A [`Fault`] of the state.
@@ -64,7 +67,7 @@ impl SenderAccount {
         match Self::read(view, sender, fork) {
             Ok(account) => Ok(account),
             Err(PoolError::Fault(fault)) => Err(fault),
-            // A contract can't sign, so nothing of it can be taken.
+            // Contracts can't send transactions (EIP-3607): the highest nonce makes all of them stale.
             Err(_) => Ok(Self {
                 nonce: u64::MAX,
                 ..Self::default()
@@ -73,15 +76,15 @@ impl SenderAccount {
     }
 }
 
-/// A transaction in its place.
+/// A transaction in the queue of its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) tx: Arc<PooledTransaction>,
     pub(crate) score: i8,
-    /// Part of the run.
+    /// Whether it is pending.
     pub(crate) pending: bool,
-    /// What the run costs up to here, and its lowest score, tip and fee.
-    run: Run,
+    /// The totals of the pending transactions up to this one.
+    run: RunTotals,
 }
 
 impl Slot {
@@ -90,7 +93,7 @@ impl Slot {
             tx,
             score: BEST_SCORE,
             pending: false,
-            run: Run::EMPTY,
+            run: RunTotals::EMPTY,
         }
     }
 
@@ -98,7 +101,7 @@ impl Slot {
         let (tip, fee) = if by_arrival {
             (0, i64::MAX)
         } else {
-            (held(self.tx.tip()), held(self.tx.max_fee()))
+            (clamp_fee(self.tx.tip()), clamp_fee(self.tx.max_fee()))
         };
         Bid {
             priority: self.tx.priority,
@@ -110,16 +113,16 @@ impl Slot {
     }
 }
 
-/// A run so far.
+/// Of a prefix of the run: the total cost, and the lowest score, tip and fee.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RunTotals {
     cost: U256,
     score: i8,
     tip: i64,
     fee: i64,
 }
 
-impl Run {
+impl RunTotals {
     const EMPTY: Self = Self {
         cost: U256::ZERO,
         score: i8::MAX,
@@ -131,13 +134,13 @@ impl Run {
         Self {
             cost: self.cost.saturating_add(tx.cost),
             score: self.score.min(score),
-            tip: self.tip.min(held(tx.tip())),
-            fee: self.fee.min(held(tx.max_fee())),
+            tip: self.tip.min(clamp_fee(tx.tip())),
+            fee: self.fee.min(clamp_fee(tx.max_fee())),
         }
     }
 }
 
-/// A transaction that a block could take, with what orders it.
+/// A pending transaction with its bid.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) tx: Arc<PooledTransaction>,
@@ -150,45 +153,45 @@ pub(crate) struct SenderQueue {
     pub(crate) account: SenderAccount,
     /// By nonce; boxed, since most senders have one and a map's node has room for eleven.
     pub(crate) slots: BTreeMap<u64, Box<Slot>>,
-    /// One past the last nonce of the run; the account's nonce if there is none.
+    /// One past the last nonce of the run; the account's nonce if the run is empty.
     pub(crate) run_end: u64,
-    /// The first of the run, as it stands in the order of heads.
+    /// Its bid in the order of heads: that of the first pending transaction.
     pub(crate) head: Option<Bid>,
-    /// The run as a whole, as it stands in the order of tails, if its last may be evicted.
+    /// Its bid in the order of tails: the lowest of the run, if the last transaction may be evicted.
     pub(crate) tail: Option<Bid>,
     list: OnceLock<Arc<[Candidate]>>,
 }
 
 impl SenderQueue {
-    /// Finds out anew which transactions from nonce `from` on are in the run, and gives those for
-    /// which that changed. Cost: linear in the transactions from there on.
-    pub(crate) fn recount(&mut self, from: u64) -> Vec<(Arc<PooledTransaction>, bool)> {
+    /// Recomputes which transactions are pending, from nonce `from` on, and returns those that changed. Cost: linear in
+    /// the transactions from there on.
+    pub(crate) fn update_run(&mut self, from: u64) -> Vec<(Arc<PooledTransaction>, bool)> {
         self.list = OnceLock::new();
         let before = self.slots.range(..from).next_back();
-        let (mut run, mut next, mut open) = match before {
+        let (mut run, mut next, mut is_pending) = match before {
             Some((nonce, slot)) if slot.pending => (slot.run, nonce.saturating_add(1), true),
-            Some(_) => (Run::EMPTY, self.run_end, false),
-            None => (Run::EMPTY, self.account.nonce, true),
+            Some(_) => (RunTotals::EMPTY, self.run_end, false),
+            None => (RunTotals::EMPTY, self.account.nonce, true),
         };
         let mut changed = Vec::new();
         for (nonce, slot) in self.slots.range_mut(from..) {
             let with = run.with(&slot.tx, slot.score);
-            open = open && *nonce == next && with.cost <= self.account.balance;
-            if open {
+            is_pending = is_pending && *nonce == next && with.cost <= self.account.balance;
+            if is_pending {
                 run = with;
                 slot.run = with;
                 next = nonce.saturating_add(1);
             }
-            if slot.pending != open {
-                slot.pending = open;
-                changed.push((Arc::clone(&slot.tx), open));
+            if slot.pending != is_pending {
+                slot.pending = is_pending;
+                changed.push((Arc::clone(&slot.tx), is_pending));
             }
         }
         self.run_end = next;
         changed
     }
 
-    /// The bids by which this sender stands among others.
+    /// The bids of this sender in the orders of heads and of tails.
     pub(crate) fn bids(&self, by_arrival: bool) -> (Option<Bid>, Option<Bid>) {
         let Some((_, first)) = self.slots.first_key_value().filter(|(_, s)| s.pending) else {
             return (None, None);
@@ -210,7 +213,7 @@ impl SenderQueue {
         (Some(first.bid(by_arrival)), tail)
     }
 
-    /// The run, shared with whoever builds a block. Cost: linear after a change, else none.
+    /// The pending transactions, shared with block builders. Cost: linear after a change, else none.
     pub(crate) fn candidates(&self, by_arrival: bool) -> Arc<[Candidate]> {
         let list = self.list.get_or_init(|| {
             let run = self.slots.values().take_while(|slot| slot.pending);
@@ -223,8 +226,8 @@ impl SenderQueue {
         Arc::clone(list)
     }
 
-    /// What all transactions but the one with `nonce` may cost together, wei.
-    pub(crate) fn cost_beside(&self, nonce: u64) -> U256 {
+    /// The total cost of all transactions but the one with `nonce`, wei.
+    pub(crate) fn cost_of_others(&self, nonce: u64) -> U256 {
         let others = self.slots.iter().filter(|(n, _)| **n != nonce);
         others.fold(U256::ZERO, |sum, (_, slot)| {
             sum.saturating_add(slot.tx.cost)

@@ -1,7 +1,7 @@
-//! Blobs beside their transaction: that they are what it names, and how they are found again.
+//! Sidecars: the blobs of a transaction with commitments and proofs.
 //!
-//! The form is that of the fork of the next block: one proof a blob before Osaka (EIP-4844), 128
-//! cell proofs a blob from Osaka on (EIP-7594).
+//! The version depends on the fork of the next block: one proof per blob before Osaka (EIP-4844), 128 cell proofs per
+//! blob from Osaka on (EIP-7594).
 
 use crate::error::PoolError;
 use alloy_eips::eip7594::BlobTransactionSidecarVariant;
@@ -12,7 +12,7 @@ use niwaki_crypto::{
 use niwaki_primitives::{B256, Fork};
 use std::sync::Arc;
 
-/// Blobs with their commitments and proofs, in either form.
+/// Blobs with their commitments and proofs, of either version.
 pub type Sidecar = BlobTransactionSidecarVariant;
 
 const VERSIONED_HASH_VERSION_KZG: u8 = 1;
@@ -27,7 +27,7 @@ pub(crate) fn sidecar_version(sidecar: &Sidecar) -> u8 {
     u8::from(sidecar.is_eip7594())
 }
 
-/// The proofs of a sidecar, of either form.
+/// The proofs of a sidecar, of either version.
 pub(crate) fn proofs(sidecar: &Sidecar) -> &[KzgPoint] {
     match sidecar {
         Sidecar::Eip4844(sidecar) => &sidecar.proofs,
@@ -44,12 +44,16 @@ pub(crate) fn sidecar_bytes(sidecar: &Sidecar) -> usize {
         .saturating_add(size_of::<Sidecar>())
 }
 
-/// Checks all but the proofs: version, counts, and that each commitment is the one that the
-/// transaction names. Cost: a hash for each blob.
+/// Checks everything but the proofs: version, counts, and that the commitments match the versioned hashes. Cost: one
+/// hash per blob.
 ///
 /// # Errors
 /// [`PoolError::SidecarVersion`], [`PoolError::SidecarCounts`], [`PoolError::BlobHash`].
-pub(crate) fn check_form(sidecar: &Sidecar, hashes: &[B256], fork: Fork) -> Result<(), PoolError> {
+pub(crate) fn check_sidecar(
+    sidecar: &Sidecar,
+    hashes: &[B256],
+    fork: Fork,
+) -> Result<(), PoolError> {
     let (got, expected) = (sidecar_version(sidecar), version_of(fork));
     if got != expected {
         return Err(PoolError::SidecarVersion { got, expected });
@@ -57,8 +61,8 @@ pub(crate) fn check_form(sidecar: &Sidecar, hashes: &[B256], fork: Fork) -> Resu
     let per_blob = if got == 0 { 1 } else { CELLS_PER_EXT_BLOB };
     let (blobs, commitments) = (sidecar.blobs().len(), sidecar.commitments().len());
     let proofs = proofs(sidecar).len();
-    let wanted = hashes.len().saturating_mul(per_blob);
-    if blobs != hashes.len() || commitments != hashes.len() || proofs != wanted {
+    let expected_proofs = hashes.len().saturating_mul(per_blob);
+    if blobs != hashes.len() || commitments != hashes.len() || proofs != expected_proofs {
         return Err(PoolError::SidecarCounts {
             hashes: hashes.len(),
             blobs,
@@ -79,7 +83,7 @@ pub(crate) fn check_form(sidecar: &Sidecar, hashes: &[B256], fork: Fork) -> Resu
     Ok(())
 }
 
-/// Checks the proofs: 2 ms a blob before Osaka, about 10 ms from then on.
+/// Checks the proofs: 2 ms per blob before Osaka, about 10 ms from then on.
 ///
 /// # Errors
 /// [`PoolError::Kzg`].
@@ -100,7 +104,7 @@ pub(crate) fn versioned_hash(commitment: &KzgPoint) -> B256 {
     hash
 }
 
-/// One blob of a sidecar that the pool holds.
+/// A blob of a sidecar in the pool.
 #[derive(Clone, Debug)]
 pub struct PooledBlob {
     pub(crate) sidecar: Arc<Sidecar>,
@@ -118,13 +122,13 @@ impl PooledBlob {
         self.sidecar.commitments().get(self.index)
     }
 
-    /// Its one proof; `None` if it has cell proofs.
+    /// Its proof; `None` if it has cell proofs.
     pub fn proof(&self) -> Option<&KzgPoint> {
         let sidecar = self.sidecar.as_eip4844()?;
         sidecar.proofs.get(self.index)
     }
 
-    /// Its 128 cell proofs; `None` if it has the one of EIP-4844.
+    /// Its 128 cell proofs; `None` if it has a single proof.
     pub fn cell_proofs(&self) -> Option<&[KzgPoint]> {
         let sidecar = self.sidecar.as_eip7594()?;
         let start = self.index.checked_mul(CELLS_PER_EXT_BLOB)?;

@@ -1,7 +1,18 @@
-//! Everything behind the pool's lock: transactions, senders, orders and sums, kept in step.
+//! Everything behind the pool's lock: transactions, senders, orders and totals, always changed together.
 //!
-//! A transaction is linked into and unlinked from all tables at once here and nowhere else. It
-//! knows no signature, no state and no clock.
+//! [`Store::link`] and [`Store::unlink`] are the only functions that add a transaction to the tables or remove it, so
+//! that no table disagrees with another. After each of them the caller runs [`Store::update_run`], which decides which
+//! transactions of the sender are pending:
+//!
+//! ```text
+//!             nonce:   5     6     7     9          account: nonce 5
+//! sender A           [tx]  [tx]  [tx]  [tx]
+//!                    `--- pending ---'  queued (nonce 8 is missing)
+//! heads (what blocks take first):  A by the bid of 5
+//! tails (what is evicted first):   A by the lowest bid of 5..=7
+//! ```
+//!
+//! The store knows no signature, no state and no clock.
 
 use crate::blobs::BlobStore;
 use crate::config::{PoolConfig, PoolMode};
@@ -15,11 +26,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Transactions that left, whose senders are still known.
+/// Removed transactions whose senders are remembered.
 const RECENT_SENDERS: usize = 1 << 14;
 
 /// Worst first: tip (none where order is by arrival), then the youngest.
-type WaitingKey = (u128, Reverse<u64>);
+type QueuedKey = (u128, Reverse<u64>);
 /// Worst first: blob fee, tip, then the youngest.
 pub(crate) type BlobKey = (u128, u128, Reverse<u64>);
 
@@ -30,31 +41,31 @@ pub(crate) struct Store {
     pub(crate) head: Arc<Head>,
     pub(crate) txs: HashMap<B256, Arc<PooledTransaction>>,
     pub(crate) senders: HashMap<Address, Box<SenderQueue>>,
-    /// Senders by the first of their run: the order in which blocks take them.
+    /// Senders by their first pending transaction: the order in which blocks take them.
     pub(crate) heads: FeeOrder,
-    /// Senders by the worst of their run: the order in which runs lose their last.
+    /// Senders by the lowest bid of their pending transactions: the order in which they lose the last one.
     pub(crate) tails: FeeOrder,
-    /// Transactions outside of a run that may be evicted.
-    pub(crate) waiting: BTreeMap<WaitingKey, B256>,
+    /// Queued transactions that may be evicted.
+    pub(crate) queued: BTreeMap<QueuedKey, B256>,
     /// Blob transactions that may be evicted.
     pub(crate) blob_order: BTreeMap<BlobKey, B256>,
     pub(crate) by_age: BTreeMap<u64, B256>,
     pub(crate) blobs: BlobStore,
-    /// How many transactions here set the code of an account.
+    /// How many transactions of the pool set the code of an account (EIP-7702).
     pub(crate) authorities: HashMap<Address, u64>,
-    pub(crate) recent: Recent,
+    pub(crate) recent: RecentSenders,
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
-    /// What happened since the lock was taken.
+    /// The events since the lock was taken.
     pub(crate) events: Vec<PoolEvent>,
 }
 
 /// Sums over all transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    pub(crate) waiting: usize,
+    pub(crate) queued: usize,
     pub(crate) bytes: usize,
-    pub(crate) waiting_bytes: usize,
+    pub(crate) queued_bytes: usize,
     pub(crate) blob_bytes: usize,
     pub(crate) priority: usize,
     pub(crate) priority_bytes: usize,
@@ -63,7 +74,7 @@ pub(crate) struct Totals {
     pub(crate) by_type: [usize; 5],
 }
 
-/// What has happened since the pool began.
+/// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) added_local: u64,
@@ -84,12 +95,12 @@ impl Store {
             senders: HashMap::default(),
             heads,
             tails,
-            waiting: BTreeMap::new(),
+            queued: BTreeMap::new(),
             blob_order: BTreeMap::new(),
             by_age: BTreeMap::new(),
             blobs: BlobStore::default(),
             authorities: HashMap::default(),
-            recent: Recent::default(),
+            recent: RecentSenders::default(),
             totals: Totals::default(),
             counters: Counters::default(),
             events: Vec::new(),
@@ -100,7 +111,7 @@ impl Store {
         self.config.mode == PoolMode::Sequenced
     }
 
-    /// Puts a transaction into all tables, as one that waits. The caller recounts its sender.
+    /// Adds a transaction to all tables, as a queued one. The caller must run [`Store::update_run`] for its sender.
     pub(crate) fn link(&mut self, tx: &Arc<PooledTransaction>, account: SenderAccount) {
         let queue = self.senders.entry(tx.sender).or_default();
         if queue.slots.is_empty() {
@@ -111,20 +122,21 @@ impl Store {
         self.txs.insert(tx.hash, Arc::clone(tx));
         self.by_age.insert(tx.seq, tx.hash);
         self.totals.add(tx);
-        self.totals.waiting += 1;
-        self.totals.waiting_bytes += tx.bytes;
+        self.totals.queued += 1;
+        self.totals.queued_bytes += tx.bytes;
         for authority in &tx.authorities {
             *self.authorities.entry(*authority).or_default() += 1;
         }
         if !tx.priority {
-            self.waiting.insert(self.waiting_key(tx), tx.hash);
+            self.queued.insert(self.queued_key(tx), tx.hash);
             if tx.blob_bytes > 0 {
                 self.blob_order.insert(blob_key(tx), tx.hash);
             }
         }
     }
 
-    /// Takes a transaction out of all tables and says so. The caller recounts its sender.
+    /// Removes a transaction from all tables and records the event. The caller must run [`Store::update_run`] for its
+    /// sender.
     pub(crate) fn unlink(
         &mut self,
         hash: &B256,
@@ -135,7 +147,7 @@ impl Store {
         let queue = self.senders.get_mut(&tx.sender);
         let slot = queue.and_then(|queue| queue.slots.remove(&tx.nonce()));
         if slot.is_some_and(|slot| !slot.pending) {
-            self.stop_waiting(&tx);
+            self.dequeue(&tx);
         }
         self.by_age.remove(&tx.seq);
         self.blob_order.remove(&blob_key(&tx));
@@ -148,13 +160,13 @@ impl Store {
                 }
             }
         }
-        // A nonce that was used unseen may have been used by this one.
+        // If it is stale, a block that the pool has not seen may have included it.
         if matches!(reason, DropReason::Included | DropReason::Stale) {
             self.blobs.include(hash, self.config.included_blob_bytes);
         } else {
             self.blobs.remove(hash);
         }
-        self.recent.note(*hash, tx.sender, tx.origin);
+        self.recent.record(*hash, tx.sender, tx.origin);
         let removed = self.counters.removed.entry(reason).or_default();
         *removed = removed.saturating_add(1);
         self.events.push(PoolEvent::Dropped {
@@ -165,8 +177,8 @@ impl Store {
         Some(tx)
     }
 
-    /// Finds the run of `sender` anew from nonce `from` on, and its place among others.
-    pub(crate) fn recount(&mut self, sender: Address, from: u64) {
+    /// Recomputes which transactions of `sender` are pending, from nonce `from` on, and its position in the orders.
+    pub(crate) fn update_run(&mut self, sender: Address, from: u64) {
         let by_arrival = self.by_arrival();
         let Some(queue) = self.senders.get_mut(&sender) else {
             return;
@@ -177,7 +189,7 @@ impl Store {
         if let Some(bid) = queue.tail.take() {
             self.tails.remove(&bid);
         }
-        let changed = queue.recount(from);
+        let changed = queue.update_run(from);
         if queue.slots.is_empty() {
             self.senders.remove(&sender);
             return;
@@ -192,40 +204,40 @@ impl Store {
         (queue.head, queue.tail) = (head, tail);
         for (tx, pending) in changed {
             if pending {
-                self.stop_waiting(&tx);
+                self.dequeue(&tx);
                 self.events.push(PoolEvent::Promoted { tx });
             } else {
-                self.begin_waiting(&tx);
+                self.enqueue(&tx);
             }
         }
     }
 
-    /// Takes one transaction out and recounts its sender.
+    /// Removes a transaction and updates its sender.
     pub(crate) fn remove(&mut self, hash: &B256, reason: DropReason) -> bool {
         let Some(tx) = self.unlink(hash, reason, None) else {
             return false;
         };
-        self.recount(tx.sender, tx.nonce());
+        self.update_run(tx.sender, tx.nonce());
         true
     }
 
-    fn waiting_key(&self, tx: &PooledTransaction) -> WaitingKey {
+    fn queued_key(&self, tx: &PooledTransaction) -> QueuedKey {
         let tip = if self.by_arrival() { 0 } else { tx.tip() };
         (tip, Reverse(tx.seq))
     }
 
-    fn begin_waiting(&mut self, tx: &PooledTransaction) {
-        self.totals.waiting += 1;
-        self.totals.waiting_bytes += tx.bytes;
+    fn enqueue(&mut self, tx: &PooledTransaction) {
+        self.totals.queued += 1;
+        self.totals.queued_bytes += tx.bytes;
         if !tx.priority {
-            self.waiting.insert(self.waiting_key(tx), tx.hash);
+            self.queued.insert(self.queued_key(tx), tx.hash);
         }
     }
 
-    fn stop_waiting(&mut self, tx: &PooledTransaction) {
-        self.totals.waiting = self.totals.waiting.saturating_sub(1);
-        self.totals.waiting_bytes = self.totals.waiting_bytes.saturating_sub(tx.bytes);
-        self.waiting.remove(&self.waiting_key(tx));
+    fn dequeue(&mut self, tx: &PooledTransaction) {
+        self.totals.queued = self.totals.queued.saturating_sub(1);
+        self.totals.queued_bytes = self.totals.queued_bytes.saturating_sub(tx.bytes);
+        self.queued.remove(&self.queued_key(tx));
     }
 
     pub(crate) fn is_pending(&self, tx: &PooledTransaction) -> bool {
@@ -270,15 +282,15 @@ impl Totals {
     }
 }
 
-/// Senders of transactions that left, for blocks that hold them; bounded, the oldest go.
+/// Senders of removed transactions, for the blocks that include them. Bounded: the oldest go.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentSenders {
     known: HashMap<B256, (Address, Origin)>,
     order: VecDeque<B256>,
 }
 
-impl Recent {
-    pub(crate) fn note(&mut self, hash: B256, sender: Address, origin: Origin) {
+impl RecentSenders {
+    pub(crate) fn record(&mut self, hash: B256, sender: Address, origin: Origin) {
         if self.known.insert(hash, (sender, origin)).is_none() {
             self.order.push_back(hash);
         }

@@ -1,4 +1,4 @@
-//! A transaction on its way into the pool, and one that is in it.
+//! Transactions: incoming ones, and those of the pool.
 
 use crate::{Sidecar, error::PoolError};
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844WithSidecar};
@@ -9,23 +9,23 @@ use niwaki_primitives::{
 use niwaki_rules::recover_authority;
 use std::sync::Arc;
 
-type NetworkForm = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
+type NetworkTx = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
 
-/// What the pool's tables take for one transaction beside its own bytes, measured where each has a
-/// sender of its own (`what_it_weighs` in the tests); less for those that share one.
+/// Bytes that the pool's tables take for one transaction besides its own, measured where each has its own sender
+/// (`memory_per_transaction` in the tests); less for those that share a sender.
 const TABLE_BYTES: usize = 1_440;
 
 /// Where a transaction comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// This node's own users, by JSON-RPC.
+    /// A user of this node, by JSON-RPC.
     Local,
     /// A peer.
     Remote,
 }
 
 impl Origin {
-    /// The label of metrics.
+    /// Its label in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -34,26 +34,26 @@ impl Origin {
     }
 }
 
-/// A transaction as it arrives: nothing about it is trusted yet.
+/// A transaction as received, not checked yet.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// The transaction as a block holds it.
+    /// The transaction as in a block.
     pub tx: TxEnvelope,
     /// Blobs, commitments and proofs of a blob transaction.
     pub sidecar: Option<Arc<Sidecar>>,
 }
 
 impl Incoming {
-    /// Reads the network form: what `eth_sendRawTransaction` and peers hand over. A blob
-    /// transaction has its sidecar in it, of either version.
+    /// Decodes the network encoding, which `eth_sendRawTransaction` and peers use. A blob transaction includes its
+    /// sidecar, of either version.
     ///
     /// # Errors
-    /// [`PoolError::Malformed`]; [`PoolError::MissingSidecar`] for a blob transaction as blocks
-    /// hold it.
+    /// [`PoolError::Malformed`]; [`PoolError::MissingSidecar`] for a blob transaction without its
+    /// sidecar.
     pub fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
         let malformed = |reason: String| PoolError::Malformed { reason };
-        match NetworkForm::decode_2718_exact(bytes) {
-            Ok(NetworkForm::Eip4844(signed)) => {
+        match NetworkTx::decode_2718_exact(bytes) {
+            Ok(NetworkTx::Eip4844(signed)) => {
                 let (tx, signature, hash) = signed.into_parts();
                 let (tx, sidecar) = tx.into_parts();
                 let signed = alloy_consensus::Signed::new_unchecked(tx, signature, hash);
@@ -62,10 +62,10 @@ impl Incoming {
                     sidecar: Some(Arc::new(sidecar)),
                 })
             }
-            Ok(NetworkForm::Legacy(tx)) => Ok(TxEnvelope::Legacy(tx).into()),
-            Ok(NetworkForm::Eip2930(tx)) => Ok(TxEnvelope::Eip2930(tx).into()),
-            Ok(NetworkForm::Eip1559(tx)) => Ok(TxEnvelope::Eip1559(tx).into()),
-            Ok(NetworkForm::Eip7702(tx)) => Ok(TxEnvelope::Eip7702(tx).into()),
+            Ok(NetworkTx::Legacy(tx)) => Ok(TxEnvelope::Legacy(tx).into()),
+            Ok(NetworkTx::Eip2930(tx)) => Ok(TxEnvelope::Eip2930(tx).into()),
+            Ok(NetworkTx::Eip1559(tx)) => Ok(TxEnvelope::Eip1559(tx).into()),
+            Ok(NetworkTx::Eip7702(tx)) => Ok(TxEnvelope::Eip7702(tx).into()),
             Err(_) if TxEnvelope::decode_2718_exact(bytes).is_ok() => {
                 Err(PoolError::MissingSidecar)
             }
@@ -80,7 +80,7 @@ impl From<TxEnvelope> for Incoming {
     }
 }
 
-/// The network form of a transaction: with its sidecar, if it is given one.
+/// The network encoding of a transaction, with its sidecar if there is one.
 pub fn encode_network(tx: &TxEnvelope, sidecar: Option<&Sidecar>) -> Vec<u8> {
     match (tx, sidecar) {
         (TxEnvelope::Eip4844(signed), Some(sidecar)) => {
@@ -90,16 +90,16 @@ pub fn encode_network(tx: &TxEnvelope, sidecar: Option<&Sidecar>) -> Vec<u8> {
             };
             let signed =
                 alloy_consensus::Signed::new_unchecked(whole, *signed.signature(), *signed.hash());
-            NetworkForm::Eip4844(signed).encoded_2718()
+            NetworkTx::Eip4844(signed).encoded_2718()
         }
         _ => tx.encoded_2718(),
     }
 }
 
-/// A transaction in the pool. Its blobs are kept apart: [`Pool::sidecar`](crate::Pool::sidecar).
+/// A transaction in the pool. Its blobs are stored separately: [`Pool::sidecar`](crate::Pool::sidecar).
 #[derive(Debug)]
 pub struct PooledTransaction {
-    /// The transaction as a block holds it.
+    /// The transaction as in a block.
     pub tx: TxEnvelope,
     /// Its hash.
     pub hash: B256,
@@ -107,19 +107,19 @@ pub struct PooledTransaction {
     pub sender: Address,
     /// Where it came from.
     pub origin: Origin,
-    /// When it was added, seconds since 1970, as the caller said.
+    /// When it was added, seconds since 1970, by the caller's clock.
     pub added_at: u64,
-    /// Whether it goes before others and is never evicted.
+    /// Whether it precedes those without priority and is never evicted.
     pub priority: bool,
     /// Order of arrival.
     pub(crate) seq: u64,
-    /// The most it can take from its sender, wei.
+    /// The most it can cost its sender, wei.
     pub(crate) cost: U256,
-    /// Memory it takes, tables included, without its sidecar.
+    /// Its bytes in memory, with tables and without its sidecar.
     pub(crate) bytes: usize,
-    /// Memory its sidecar takes.
+    /// The bytes of its sidecar in memory.
     pub(crate) blob_bytes: usize,
-    /// Accounts that it sets the code of (EIP-7702), other than its sender; each once.
+    /// The accounts whose code it sets (EIP-7702), other than its sender; each once.
     pub(crate) authorities: Box<[Address]>,
 }
 
@@ -129,24 +129,24 @@ impl PooledTransaction {
         self.tx.nonce()
     }
 
-    /// Bytes of memory it takes, tables included, without its sidecar.
+    /// Its bytes in memory, with tables and without its sidecar.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Tip per gas at most, wei: the gas price where there is no tip.
+    /// The most it tips per gas, wei; the gas price if it has no tip.
     pub fn tip(&self) -> u128 {
         let tx = &self.tx;
         tx.max_priority_fee_per_gas()
             .unwrap_or_else(|| tx.max_fee_per_gas())
     }
 
-    /// Fee per gas at most, wei.
+    /// The most it pays per gas, wei.
     pub fn max_fee(&self) -> u128 {
         self.tx.max_fee_per_gas()
     }
 
-    /// Fee per blob gas at most, wei; zero without blobs.
+    /// The most it pays per blob gas, wei; zero without blobs.
     pub fn max_blob_fee(&self) -> u128 {
         self.tx.max_fee_per_blob_gas().unwrap_or(0)
     }
@@ -157,7 +157,7 @@ impl PooledTransaction {
     }
 }
 
-/// Memory that `tx` takes once it is in the pool, without its sidecar.
+/// The bytes that `tx` takes in the pool, without its sidecar.
 pub(crate) fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
     let lists = tx.access_list().map_or(0, |list| {
         let items = list.len().saturating_mul(size_of::<Address>() + 32);
@@ -174,7 +174,7 @@ pub(crate) fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
         .saturating_add(authorities.len().saturating_mul(2 * size_of::<Address>()))
 }
 
-/// Whose code `tx` sets, other than its sender's; each once. About 30 us for each authorization.
+/// The accounts whose code `tx` sets, other than its sender; each once. About 30 us per authorization.
 pub(crate) fn authorities(tx: &TxEnvelope, sender: Address) -> Box<[Address]> {
     let mut found: Vec<Address> = tx
         .authorization_list()

@@ -1,22 +1,21 @@
-//! What a transaction must be before anybody's account is read.
+//! Checks of a transaction that need neither an account nor the pool.
 
 use crate::config::PoolConfig;
 use crate::error::PoolError;
-use crate::sidecar::{Sidecar, check_form};
+use crate::sidecar::{Sidecar, check_sidecar};
 use crate::transaction::Origin;
 use niwaki_primitives::{Address, Encodable2718, Transaction, TxEnvelope, U256};
-use niwaki_rules::{BlockRules, GAS_PER_BLOB, GasRoom, InvalidTransaction, check_transaction};
+use niwaki_rules::{BlockRules, GAS_PER_BLOB, GasAvailable, InvalidTransaction, check_transaction};
 
-/// Most bytes of a transaction that is passed on.
+/// Most bytes of a transaction that is propagated.
 const MAX_BYTES: usize = 128 << 10;
 /// The same for a blob transaction, without its blobs.
 const MAX_BLOB_TX_BYTES: usize = 1 << 20;
-/// The least blob base fee that there is (EIP-4844).
+/// The lowest blob base fee (EIP-4844).
 const MIN_BLOB_FEE: u128 = 1;
 
-/// Checks `tx` against the rules of the next block and against the operator's, cheapest first.
-/// Where the `sender` is not known yet, it may be anyone. Cost: linear in the calldata, and a hash
-/// for each blob.
+/// Checks `tx` against the rules of the next block, cheapest first. If `sender` is unknown, the cheapest one is
+/// assumed. Cost: linear in the calldata, and one hash per blob.
 ///
 /// # Errors
 /// The variants of [`PoolError`] that need neither state nor pool.
@@ -31,7 +30,7 @@ pub(crate) fn check_stateless(
     if got > limit {
         return Err(PoolError::Oversized { got, limit });
     }
-    // A transaction to oneself costs least (EIP-2780).
+    // A transaction to its own sender has the least intrinsic gas (EIP-2780).
     let sender = sender.or_else(|| tx.to()).unwrap_or_default();
     check_gas(tx, sender, rules, gas_limit)?;
     let Some(hashes) = tx.blob_versioned_hashes() else {
@@ -43,10 +42,10 @@ pub(crate) fn check_stateless(
         return Err(PoolError::BlobFeeTooLow { got, needed });
     }
     let sidecar = sidecar.ok_or(PoolError::MissingSidecar)?;
-    check_form(sidecar, hashes, rules.fork)
+    check_sidecar(sidecar, hashes, rules.fork)
 }
 
-/// Checks `tx` of `sender` as a block would do that holds nothing else.
+/// Checks `tx` of `sender` as an otherwise empty block would.
 ///
 /// # Errors
 /// As [`check_stateless`].
@@ -56,9 +55,9 @@ pub(crate) fn check_gas(
     rules: &BlockRules,
     gas_limit: u64,
 ) -> Result<(), PoolError> {
-    let room = GasRoom::both(gas_limit);
-    let checked = check_transaction(tx, sender, rules, room, rules.max_blob_gas());
-    checked.map(drop).map_err(blobs_as_count)
+    let available = GasAvailable::both(gas_limit);
+    let checked = check_transaction(tx, sender, rules, available, rules.max_blob_gas());
+    checked.map(drop).map_err(blob_gas_as_count)
 }
 
 fn max_bytes(tx: &TxEnvelope) -> usize {
@@ -69,8 +68,8 @@ fn max_bytes(tx: &TxEnvelope) -> usize {
     }
 }
 
-/// Too much blob gas is too many blobs.
-fn blobs_as_count(reason: InvalidTransaction) -> PoolError {
+/// Reports too much blob gas as too many blobs.
+fn blob_gas_as_count(reason: InvalidTransaction) -> PoolError {
     let InvalidTransaction::BlobGasAllowanceExceeded { got, available } = reason else {
         return reason.into();
     };
@@ -81,7 +80,7 @@ fn blobs_as_count(reason: InvalidTransaction) -> PoolError {
     }
 }
 
-/// Checks what the operator asks of local transactions.
+/// Checks the operator's requirements on local transactions.
 ///
 /// # Errors
 /// [`PoolError::ReplayProtectionRequired`], [`PoolError::FeeCapExceeded`].
@@ -103,7 +102,7 @@ pub(crate) fn check_policy(
     Ok(())
 }
 
-/// Checks that a transaction without priority pays what the operator asks for.
+/// Checks that a transaction without priority pays the operator's minimum.
 ///
 /// # Errors
 /// [`PoolError::GasPriceTooLow`].

@@ -14,7 +14,7 @@ use niwaki_primitives::{
     Address, Bytes, Fault, Receipt, RecoveredBlock, Transaction, TxEnvelope, Typed2718,
 };
 use niwaki_rules::{
-    ChainSpec, GasRoom, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
+    ChainSpec, GasAvailable, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
 };
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -74,7 +74,7 @@ impl<'v> Executor<'v> {
         tx: &TxEnvelope,
         sender: Address,
     ) -> Option<(TransactionResult, Effects)> {
-        let room = GasRoom::both(self.evm.block().gas_limit);
+        let room = GasAvailable::both(self.evm.block().gas_limit);
         let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
         let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
         let world = self.evm.world();

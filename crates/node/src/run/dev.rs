@@ -42,7 +42,7 @@ impl Producer {
                         Ok(true) => {}
                         Err(RecvTimeoutError::Timeout) if period_s > 0 => {}
                         Err(RecvTimeoutError::Timeout) => {
-                            if backend.pool().figures().pending == 0 {
+                            if backend.pool().stats().pending == 0 {
                                 continue;
                             }
                         }

@@ -7,7 +7,7 @@ use niwaki_chain::{BlockId, Chain, HeadChange};
 use niwaki_primitives::{Address, B256, Fault, RecoveredBlock, Senders, TxEnvelope};
 use niwaki_rpc::Backend;
 use niwaki_rules::recover_sender;
-use niwaki_txpool::{HeadChange as PoolChange, Pool};
+use niwaki_txpool::{HeadUpdate, Pool};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -34,7 +34,7 @@ impl Follower {
         niwaki_evm::fuse_later();
         let (sender, heads) = sync_channel(WAITING);
         let events = Arc::clone(&backend);
-        pool.listen(move |event| events.events().pool(event));
+        pool.listen(move |event| events.events().notify_pool(event));
         let stop = sender.clone();
         chain.on_head(Box::new(move |change| {
             if let Err(TrySendError::Full(_)) = sender.try_send(Some(Arc::new(change.clone()))) {
@@ -122,7 +122,7 @@ impl Following {
                 Err(fault) => error!(%fault, "The pool can't follow the head"),
             }
             self.log.write(&self.chain, &change);
-            self.backend.events().head(change);
+            self.backend.events().notify_head(change);
             niwaki_evm::fuse_hot_codes();
         }
     }
@@ -142,14 +142,14 @@ impl Following {
             let block = self.recovered(id)?;
             included.extend(signed(&block).map(|(tx, sender)| (*tx.tx_hash(), sender)));
         }
-        let change = PoolChange {
+        let change = HeadUpdate {
             header: change.head.header.clone(),
             view: Arc::new(view),
             removed: &removed,
             included: &included,
             changed: owed.changed.as_deref(),
         };
-        self.pool.head_changed(&change, super::now())?;
+        self.pool.update_head(&change, super::now())?;
         Ok(true)
     }
 

@@ -70,7 +70,7 @@ impl Metrics {
             self.recorder.render()
         });
         let figures = Arc::clone(&render);
-        backend.operator().set_figures(Box::new(move || figures()));
+        backend.operator().set_metrics(Box::new(move || figures()));
         if flags.metrics_push_enabled == Some(true) {
             let gateway = Gateway {
                 host: flags.metrics_push_host.clone(),
@@ -189,7 +189,7 @@ fn sample_state(chain: &Chain) {
 
 fn sample_pool(backend: &Backend) {
     let pool = backend.pool();
-    let figures = pool.figures();
+    let figures = pool.stats();
     let all = figures.pending + figures.queued;
     set("besu_transaction_pool_transactions", all as u64);
     let price = pool.min_gas_price();

@@ -10,8 +10,8 @@ use super::tokens::TokenFlags;
 use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Access, BESIDE_ENGINE, Backend, Dispatcher, HostList, HttpOptions, HttpServer, IpcServer,
-    Lanes, Limits, NAMESPACES, Origins, Proof, yield_to_blocks,
+    Access, Authentication, Backend, Dispatcher, ENGINE_EXTRA_METHODS, HostList, HttpOptions,
+    HttpServer, IpcServer, Limits, NAMESPACES, Origins, WorkerPools, yield_to_blocks,
 };
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +43,7 @@ impl Servers {
         options: &Options,
         data_path: &Path,
         backend: &Arc<Backend>,
-        lanes: &Arc<Lanes>,
+        worker_pools: &Arc<WorkerPools>,
         metrics: Option<Metrics>,
     ) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
@@ -63,7 +63,7 @@ impl Servers {
         let start = Start {
             options,
             backend,
-            lanes,
+            worker_pools,
             stopped,
         };
         // First the one that must not be refused once any other answers.
@@ -90,7 +90,7 @@ impl Servers {
 struct Start<'a> {
     options: &'a Options,
     backend: &'a Arc<Backend>,
-    lanes: &'a Arc<Lanes>,
+    worker_pools: &'a Arc<WorkerPools>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -106,7 +106,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.host_allowlist),
                 origins: Origins::new(&flags.rpc_http_cors_origins),
-                proof: TokenFlags::from(&self.options.node.http_tokens).proof()?,
+                authentication: TokenFlags::from(&self.options.node.http_tokens).proof()?,
             },
             tls: tls::of_http(&self.options.node.http_tls)?,
             compress: true,
@@ -140,7 +140,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&self.options.node.http.host_allowlist),
                 origins: Origins::Any,
-                proof: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
+                authentication: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
             },
             tls: tls::of_sockets(&self.options.node.socket_tls)?,
             compress: false,
@@ -216,11 +216,11 @@ impl Start<'_> {
                 warn!(
                     "The Engine API asks for no tokens: all who reach its port can drive this node"
                 );
-                Proof::None
+                Authentication::None
             }
             _ => {
                 let file = flags.engine_jwt_secret.as_deref();
-                Proof::Secret(secret::load(file, data_path)?)
+                Authentication::Secret(secret::load(file, data_path)?)
             }
         };
         let options = HttpOptions {
@@ -229,7 +229,7 @@ impl Start<'_> {
             access: Access {
                 hosts: HostList::new(&flags.engine_host_allowlist),
                 origins: Origins::These(Vec::new()),
-                proof,
+                authentication: proof,
             },
             tls: None,
             // A consensus client is near, and waits.
@@ -238,7 +238,8 @@ impl Start<'_> {
             max_body_bytes: ENGINE_BYTES,
             read_timeout: Duration::from_secs(30),
         };
-        let dispatcher = self.dispatcher(&["ENGINE".to_owned()], &BESIDE_ENGINE, self.limits())?;
+        let dispatcher =
+            self.dispatcher(&["ENGINE".to_owned()], &ENGINE_EXTRA_METHODS, self.limits())?;
         let place = (self.options.node.http.rpc_http_host, flags.engine_rpc_port);
         self.serve(
             runtime,
@@ -280,9 +281,13 @@ impl Start<'_> {
                 NAMESPACES.join(",").to_uppercase()
             ));
         }
-        let (backend, lanes) = (Arc::clone(self.backend), Arc::clone(self.lanes));
+        let (backend, worker_pools) = (Arc::clone(self.backend), Arc::clone(self.worker_pools));
         Ok(Arc::new(Dispatcher::new(
-            backend, lanes, &wanted, also, limits,
+            backend,
+            worker_pools,
+            &wanted,
+            also,
+            limits,
         )))
     }
 

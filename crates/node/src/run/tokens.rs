@@ -3,7 +3,8 @@
 use crate::options::{HttpTokenFlags, SocketTokenFlags};
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Login, OF_CONNECTIONS, Proof, TokenAlgorithm, TokenKey, Tokens, User, Users, methods,
+    Authentication, CONNECTION_METHODS, Login, TokenAlgorithm, TokenKey, Tokens, User, Users,
+    methods,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -48,17 +49,18 @@ impl<'a> From<&'a SocketTokenFlags> for TokenFlags<'a> {
 
 impl TokenFlags<'_> {
     /// What callers must show, or which flag or file is wrong.
-    pub(super) fn proof(&self) -> Result<Proof> {
+    pub(super) fn proof(&self) -> Result<Authentication> {
         let prefix = self.prefix;
         let is_told = self.credentials_file.is_some() || self.public_key_file.is_some();
         if !self.enabled {
             if is_told || !self.open_methods.is_empty() {
                 warn!("{prefix}-authentication-enabled is missing: nobody is asked for a token");
             }
-            return Ok(Proof::None);
+            return Ok(Authentication::None);
         }
         let is_known = |name: &str| {
-            methods().any(|method| method.name == name) || OF_CONNECTIONS.contains(&name)
+            methods().any(|method| method.name == name)
+                || CONNECTION_METHODS.iter().any(|(known, _)| *known == name)
         };
         if let Some(unknown) = self.open_methods.iter().find(|name| !is_known(name)) {
             return Err(eyre!(
@@ -89,7 +91,7 @@ impl TokenFlags<'_> {
                 ));
             }
         };
-        Ok(Proof::Tokens(Arc::new(tokens)))
+        Ok(Authentication::Tokens(Arc::new(tokens)))
     }
 }
 

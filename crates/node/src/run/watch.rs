@@ -4,7 +4,7 @@
 //! time alone.
 
 use niwaki_rpc::human::Age;
-use niwaki_rpc::{Backend, LONGEST_SILENCE, SyncStatus};
+use niwaki_rpc::{Backend, MAX_CONSENSUS_SILENCE, SyncStatus};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -72,7 +72,7 @@ impl Silence {
         }
         self.longest = silence;
         let due = match self.told.is_zero() {
-            true => LONGEST_SILENCE,
+            true => MAX_CONSENSUS_SILENCE,
             false => self.told + REMINDER,
         };
         if silence < due {

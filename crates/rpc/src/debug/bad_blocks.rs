@@ -1,13 +1,13 @@
 //! `debug_getBadBlocks`: the last blocks that broke the protocol.
 
 use crate::blocks::FullBlock;
-use crate::eth::answers;
+use crate::eth::serialize;
 use crate::json::{self, Array};
 use crate::params::Params;
 use crate::{Backend, RpcError};
 use niwaki_primitives::rlp::encode;
 
-/// Highest first, whole and as RLP.
+/// Highest first; each as an object and as RLP.
 pub(super) fn bad_blocks(
     backend: &Backend,
     params: &Params<'_>,
@@ -24,10 +24,10 @@ pub(super) fn bad_blocks(
         let full = FullBlock::new(block.clone(), *hash);
         let mut object = list.object();
         object.data("hash", hash.as_slice());
-        answers::block(object.field("block"), &full, true);
+        serialize::block(object.field("block"), &full, true);
         json::data(object.field("rlp"), &encode(block));
         drop(object);
-        params.flush(list.place())?;
+        params.flush(list.buffer())?;
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! `debug_metrics`: every figure in the tree that Besu gives: category, name, then the values of its
-//! labels.
+//! `debug_metrics`: every metric in the tree that Besu returns: category, name, then the values of its labels.
 
 use crate::params::Params;
 use crate::{Backend, RpcError};
@@ -8,18 +7,18 @@ use serde_json::{Map, Value};
 /// Besu's categories of more than one word, by the names of its metrics.
 const LONG_CATEGORIES: [&str; 1] = ["transaction_pool"];
 
-/// Empty where no figures are kept.
+/// Empty if no metrics are recorded.
 pub(super) fn metrics(
     backend: &Backend,
     _: &Params<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), RpcError> {
-    let text = backend.operator().figures().unwrap_or_default();
+    let text = backend.operator().metrics().unwrap_or_default();
     serde_json::to_writer(out, &tree(&text))
         .map_err(|error| RpcError::internal(format!("can't write the metrics: {error}")))
 }
 
-/// The tree of figures in Prometheus' text form; lines that are none are left out.
+/// The tree of metrics in Prometheus' text form; other lines are skipped.
 fn tree(text: &str) -> Value {
     let mut root = Map::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -75,7 +74,7 @@ fn split(name: &str) -> (&str, &str) {
         .unwrap_or(("default", rest))
 }
 
-/// A whole number as one; what JSON has no number for as text.
+/// An integer or a float; a value that JSON can't express as a number becomes a string.
 fn number(text: &str) -> Value {
     if let Ok(whole) = text.parse::<u64>() {
         return Value::from(whole);
@@ -84,7 +83,7 @@ fn number(text: &str) -> Value {
     float.map_or_else(|| Value::from(text), Value::Number)
 }
 
-/// A figure that stands where others are below it keeps its place under the empty name.
+/// Inserts a value. If there are values below its path, it goes under the empty name.
 fn put(map: &mut Map<String, Value>, path: &[&str], value: Value) {
     let [first, rest @ ..] = path else {
         map.insert(String::new(), value);
@@ -98,8 +97,8 @@ fn put(map: &mut Map<String, Value>, path: &[&str], value: Value) {
         .entry(*first)
         .or_insert_with(|| Value::Object(Map::new()));
     if !inner.is_object() {
-        let figure = inner.take();
-        *inner = Value::Object(Map::from_iter([(String::new(), figure)]));
+        let value = inner.take();
+        *inner = Value::Object(Map::from_iter([(String::new(), value)]));
     }
     if let Value::Object(inner) = inner {
         put(inner, rest, value);
@@ -112,7 +111,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn figures_stand_under_category_name_and_labels() {
+    fn metrics_are_nested_by_category_name_and_labels() {
         let text = "# HELP besu_rpc_request_time x\n# TYPE besu_rpc_request_time summary\n\
             besu_rpc_request_time{methodName=\"eth_call\",quantile=\"0.5\"} 0.25\n\
             besu_rpc_request_time_sum{methodName=\"eth_call\"} 3\n\n\

@@ -1,53 +1,39 @@
-//! The namespace `debug` but for traces: the bytes behind blocks and transactions, what a state
-//! holds, what was refused.
+//! The namespace `debug` without traces: raw blocks and transactions, the contents of a state, invalid blocks.
 
 mod bad_blocks;
 mod metrics;
 mod ranges;
 
-use crate::eth::answers;
+use crate::eth::serialize;
 use crate::json::{self, Array};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockTag, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::Block;
 use niwaki_primitives::rlp::encode;
 
-type Answer = Result<(), RpcError>;
-
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row("debug_accountAt", Lane::Heavy, ranges::account_at),
-    row("debug_accountRange", Lane::Heavy, ranges::account_range),
-    row(
-        "debug_batchSendRawTransaction",
-        Lane::Call,
-        crate::eth::send_many,
-    ),
-    row("debug_getBadBlocks", Lane::Heavy, bad_blocks::bad_blocks),
-    row("debug_getRawBlock", Lane::Call, raw_block),
-    row(
-        "debug_getRawBlockAccessList",
-        Lane::Call,
-        raw_block_access_list,
-    ),
-    row("debug_getRawHeader", Lane::Inline, raw_header),
-    row("debug_getRawReceipts", Lane::Call, raw_receipts),
-    row("debug_getRawTransaction", Lane::Inline, raw_transaction),
-    row("debug_metrics", Lane::Call, metrics::metrics),
-    row("debug_replayBlock", Lane::Engine, replay_block),
-    row("debug_setHead", Lane::Engine, set_head),
-    row(
-        "debug_storageRangeAt",
-        Lane::Heavy,
-        ranges::storage_range_at,
-    ),
+    row("debug_accountAt", "block txIndex address", Lane::Heavy, ranges::account_at),
+    row("debug_accountRange", "block start? maxResults? nocode? nostorage? incompletes?", Lane::Heavy, ranges::account_range),
+    row("debug_batchSendRawTransaction", "transactions*", Lane::Call, crate::eth::send_many),
+    row("debug_getBadBlocks", "", Lane::Heavy, bad_blocks::bad_blocks),
+    row("debug_getRawBlock", "block", Lane::Call, raw_block),
+    row("debug_getRawBlockAccessList", "block", Lane::Call, raw_block_access_list),
+    row("debug_getRawHeader", "block", Lane::Inline, raw_header),
+    row("debug_getRawReceipts", "block", Lane::Call, raw_receipts),
+    row("debug_getRawTransaction", "hash", Lane::Inline, raw_transaction),
+    row("debug_metrics", "", Lane::Call, metrics::metrics),
+    row("debug_replayBlock", "block", Lane::Engine, replay_block),
+    row("debug_setHead", "block", Lane::Engine, set_head),
+    row("debug_storageRangeAt", "block txIndex address startKey? maxResults?", Lane::Heavy, ranges::storage_range_at),
 ];
 
 fn missing() -> RpcError {
     RpcError::server("header not found")
 }
 
-fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let block = backend.block_by_ref(params.required(0)?)?;
     let block = block.ok_or_else(missing)?;
     let whole = Block {
@@ -59,21 +45,21 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
 }
 
 /// The bytes whose hash is in the header.
-fn raw_block_access_list(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn raw_block_access_list(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let header = backend.header_by_ref(params.required(0)?)?;
     let header = header.ok_or_else(missing)?;
     json::data(out, &crate::eth::raw_block_access_list(backend, &header)?);
     Ok(())
 }
 
-fn raw_header(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn raw_header(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let header = backend.header_by_ref(params.required(0)?)?;
     let header = header.ok_or_else(missing)?;
     json::data(out, &encode(header.header));
     Ok(())
 }
 
-fn raw_receipts(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn raw_receipts(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let block = backend.block_by_ref(params.required(0)?)?;
     let block = block.ok_or_else(missing)?;
     let mut list = Array::new(out);
@@ -83,20 +69,20 @@ fn raw_receipts(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
     Ok(())
 }
 
-fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
     match crate::eth::find(backend, &hash)? {
         Some((block, index)) => {
-            json::data(out, &answers::encoded(&block.body.transactions[index]));
+            json::data(out, &serialize::encoded(&block.body.transactions[index]));
         }
         None => json::data(out, &[]),
     }
     Ok(())
 }
 
-/// Judges a canonical block once more upon the state before it, and makes it the head if it is valid
-/// still; then what came after it is to be imported again.
-fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Validates a canonical block again on its parent's state and makes it the head if it is valid; the blocks after it
+/// must then be imported again.
+fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let tag: BlockTag = params.required(0)?;
     let header = backend.header_by_tag(tag)?.ok_or_else(missing)?;
     if header.id.number == 0 {
@@ -111,8 +97,8 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
     Ok(())
 }
 
-/// Makes a stored block the head, whose state must be within reach.
-fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Makes a stored block the head; its state must be available.
+fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let header = backend.header_by_ref(params.required(0)?)?;
     let header = header.ok_or_else(missing)?;
     let set = backend.consensus.set_head(&header.id.hash);

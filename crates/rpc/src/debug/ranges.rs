@@ -1,70 +1,67 @@
-//! What a state holds: one account within a block, accounts and slots in the order of their hashes.
+//! The contents of a state: one account within a block, ranges of accounts and slots by their hashes.
 //!
-//! The disk knows accounts and slots by their hashes. So an account is shown by the hash of its
-//! address, as geth shows one whose address it does not know; a slot's number is known where the
-//! block itself has written it.
+//! Accounts and slots are stored under their hashes. So an account is shown by the hash of its address, as geth shows
+//! one whose preimage it lacks; the number of a slot is known only if the block itself has written it.
 
 use crate::backend::State;
 use crate::json::Object;
 use crate::params::{BlockRef, Count, Params};
 use crate::trace::PastBlock;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
 use niwaki_primitives::{Account, AccountDiff, Address, B256, Bytes, StateView, U256};
 use niwaki_trie::TrieAccount;
 use std::collections::BTreeMap;
 
-type Answer = Result<(), RpcError>;
+/// Most accounts of a response, as in geth.
+const MAX_ACCOUNTS: usize = 256;
 
-/// Most accounts of an answer, as geth has it.
-const MOST_ACCOUNTS: usize = 256;
+/// Most slots of a response.
+const MAX_SLOTS: usize = 4_096;
 
-/// Most slots of an answer.
-const MOST_SLOTS: usize = 4_096;
+/// Keys visited between two checks of the deadline.
+const KEYS_PER_CHECK: usize = 1_024;
 
-/// Keys that are visited between two looks at the time.
-const LOOK: usize = 1_024;
-
-/// Counts what is visited, and says when to stop.
-struct Watch<'p> {
+/// Checks the deadline now and then while keys are visited.
+struct DeadlineCheck<'p> {
     params: &'p Params<'p>,
     visited: usize,
-    late: Option<RpcError>,
+    timeout: Option<RpcError>,
 }
 
-impl<'p> Watch<'p> {
+impl<'p> DeadlineCheck<'p> {
     fn new(params: &'p Params<'p>) -> Self {
         Self {
             params,
             visited: 0,
-            late: None,
+            timeout: None,
         }
     }
 
-    fn goes_on(&mut self) -> bool {
+    fn should_continue(&mut self) -> bool {
         self.visited += 1;
-        if self.visited.is_multiple_of(LOOK) {
-            self.late = self.params.check_deadline().err();
+        if self.visited.is_multiple_of(KEYS_PER_CHECK) {
+            self.timeout = self.params.check_deadline().err();
         }
-        self.late.is_none()
+        self.timeout.is_none()
     }
 
-    fn end(self) -> Answer {
-        self.late.map_or(Ok(()), Err)
+    fn end(self) -> RpcResult {
+        self.timeout.map_or(Ok(()), Err)
     }
 }
 
 /// The state before a transaction of a block, or after its last one.
-struct Within {
+struct StateInBlock {
     /// The state before the block.
     state: State,
-    /// What the account that is asked for has become of since.
+    /// How the account in question differs from that state.
     change: Option<AccountDiff>,
     codes: Vec<(B256, Bytes)>,
 }
 
-impl Within {
-    /// Of the block and the index that are the first two parameters, looking at `address`.
+impl StateInBlock {
+    /// Reads block and transaction index from the first two parameters, for the account at `address`.
     fn read(backend: &Backend, params: &Params<'_>, address: &Address) -> Result<Self, RpcError> {
         let named: BlockRef = params.required(0)?;
         let Count(index) = params.required(1)?;
@@ -113,7 +110,7 @@ fn header(backend: &Backend, named: BlockRef) -> Result<StoredHeader, RpcError> 
     header.ok_or_else(|| RpcError::server("block not found"))
 }
 
-fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> Answer {
+fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> RpcResult {
     if index <= transactions as u64 {
         return Ok(());
     }
@@ -123,13 +120,13 @@ fn check_index(index: u64, transactions: usize, block: &StoredHeader) -> Answer 
     )))
 }
 
-/// Block, index of a transaction and address: the account before that transaction.
-pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Parameters: block, transaction index and address. The account before that transaction.
+pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(2)?;
-    let within = Within::read(backend, params, &address)?;
-    let account = within.account(&address)?;
+    let in_block = StateInBlock::read(backend, params, &address)?;
+    let account = in_block.account(&address)?;
     let account = account.ok_or_else(|| RpcError::server("Account not found"))?;
-    let code = within.code(&account.code_hash)?;
+    let code = in_block.code(&account.code_hash)?;
     let mut object = Object::new(out);
     match code.is_empty() {
         true => object.string("code", "0x0"), // As Besu says it.
@@ -141,7 +138,7 @@ pub(super) fn account_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// Up to 32 bytes, zeros before shorter ones.
+/// A key of up to 32 bytes, padded with zeros on the left.
 fn key(params: &Params<'_>, index: usize) -> Result<B256, RpcError> {
     let bytes: Bytes = params.optional(index)?.unwrap_or_default();
     if bytes.len() > 32 {
@@ -153,23 +150,27 @@ fn key(params: &Params<'_>, index: usize) -> Result<B256, RpcError> {
     Ok(B256::left_padding_from(&bytes))
 }
 
-/// How many are wanted, within 1 and `most`.
+/// The requested count, from 1 to `most`; `most` if there is none.
 fn count(params: &Params<'_>, index: usize, most: usize) -> Result<usize, RpcError> {
-    let wanted: Option<i64> = params.optional(index)?;
-    let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
-    Ok(wanted
-        .filter(|wanted| *wanted > 0)
-        .map_or(most, |wanted| wanted.min(most)))
+    let requested: Option<i64> = params.optional(index)?;
+    let requested = requested.and_then(|requested| usize::try_from(requested).ok());
+    Ok(requested
+        .filter(|requested| *requested > 0)
+        .map_or(most, |requested| requested.min(most)))
 }
 
-/// Block, first hashed address, most accounts, whether codes are left out.
-pub(super) fn account_range(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Parameters: block, first hashed address, most accounts, whether codes are left out.
+pub(super) fn account_range(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> RpcResult {
     let header = header(backend, params.required(0)?)?;
     let from = key(params, 1)?;
-    let most = count(params, 2, MOST_ACCOUNTS)?;
+    let most = count(params, 2, MAX_ACCOUNTS)?;
     let without_code = params.optional(3)?.unwrap_or(false);
     let state = backend.state_after(&header)?;
-    let mut watch = Watch::new(params);
+    let mut check = DeadlineCheck::new(params);
     let mut found: Vec<(B256, TrieAccount)> = Vec::new();
     let mut next = None;
     state.accounts_from(&from, &mut |key, account| {
@@ -179,9 +180,9 @@ pub(super) fn account_range(backend: &Backend, params: &Params<'_>, out: &mut Ve
                 false => next = Some(*key),
             }
         }
-        next.is_none() && watch.goes_on()
+        next.is_none() && check.should_continue()
     })?;
-    watch.end()?;
+    check.end()?;
 
     let mut object = Object::new(out);
     let root = niwaki_primitives::hex::encode(header.header.state_root);
@@ -206,18 +207,18 @@ pub(super) fn account_range(backend: &Backend, params: &Params<'_>, out: &mut Ve
     Ok(())
 }
 
-/// Block, index of a transaction, address, first hashed slot, most slots: the account's storage
-/// before that transaction.
+/// Parameters: block, transaction index, address, first hashed slot, most slots. The account's storage before that
+/// transaction.
 pub(super) fn storage_range_at(
     backend: &Backend,
     params: &Params<'_>,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let address: Address = params.required(2)?;
     let from = key(params, 3)?;
-    let most = count(params, 4, MOST_SLOTS)?;
-    let within = Within::read(backend, params, &address)?;
-    let slots = slots(&within, &address, &from, (most, params))?;
+    let most = count(params, 4, MAX_SLOTS)?;
+    let in_block = StateInBlock::read(backend, params, &address)?;
+    let slots = slots(&in_block, &address, &from, most, params)?;
 
     let mut object = Object::new(out);
     let mut storage = object.object("storage");
@@ -235,16 +236,17 @@ pub(super) fn storage_range_at(
 
 type Slots = BTreeMap<B256, (Option<U256>, U256)>;
 
-/// The first slots from `from` on that are not zero, one more than `most` of them if there are so
-/// many; their numbers are known if the block has written them.
+/// The first nonzero slots from `from` on: up to `most`, and one more to continue from. Their numbers are known if the
+/// block has written them.
 fn slots(
-    within: &Within,
+    in_block: &StateInBlock,
     address: &Address,
     from: &B256,
-    (most, params): (usize, &Params<'_>),
+    most: usize,
+    params: &Params<'_>,
 ) -> Result<Slots, RpcError> {
     let mut slots = Slots::new();
-    let change = within.change.as_ref();
+    let change = in_block.change.as_ref();
     let written = change.map_or(&[][..], |change| &change.slots);
     let written = written.iter().map(|(slot, values)| {
         let key = niwaki_crypto::keccak256(B256::from(*slot));
@@ -253,14 +255,14 @@ fn slots(
     let written: Slots = written.filter(|(key, _)| key >= from).collect();
     let is_gone = change.is_some_and(|change| change.storage_wiped || change.prior.is_none());
     if !is_gone {
-        let mut watch = Watch::new(params);
+        let mut check = DeadlineCheck::new(params);
         let key = niwaki_crypto::keccak256(address);
-        within.state.slots_from(&key, from, &mut |key, value| {
+        in_block.state.slots_from(&key, from, &mut |key, value| {
             let value = value.filter(|_| !written.contains_key(key));
             slots.extend(value.map(|value| (*key, (None, value))));
-            slots.len() <= most && watch.goes_on()
+            slots.len() <= most && check.should_continue()
         })?;
-        watch.end()?;
+        check.end()?;
     }
     slots.extend(
         written
@@ -276,7 +278,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn keys_are_padded_and_counts_kept_within_their_bound() {
+    fn keys_of_up_to_32_bytes_are_padded_and_counts_are_bounded() {
         let params = |json: &'static str| Params::new(Some(json), Instant::now()).unwrap();
         assert_eq!(key(&params("[\"0x01\"]"), 0), Ok(B256::with_last_byte(1)));
         assert_eq!(key(&params("[]"), 0), Ok(B256::ZERO));

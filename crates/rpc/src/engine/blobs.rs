@@ -1,21 +1,19 @@
-//! `engine_getBlobs`, `engine_hasBlobs`: blobs of transactions that wait in the pool.
+//! `engine_getBlobs`, `engine_hasBlobs`: blobs of the transactions in the pool.
 
 use crate::json::{Array, Object};
 use crate::params::Params;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{B256, FixedBytes, Fork};
 use niwaki_txpool::PooledBlob;
 
-type Answer = Result<(), RpcError>;
-
 /// Most blobs of one request.
-const MOST: usize = 128;
+const MAX_ITEMS: usize = 128;
 
 fn find(backend: &Backend, params: &Params<'_>) -> Result<Vec<Option<PooledBlob>>, RpcError> {
     let hashes: Vec<B256> = params.required(0)?;
-    if hashes.len() > MOST {
+    if hashes.len() > MAX_ITEMS {
         let message = format!(
-            "Too large request: {} blobs, at most {MOST} are served",
+            "Too large request: {} blobs, at most {MAX_ITEMS} are served",
             hashes.len()
         );
         return Err(RpcError::new(-38004, message));
@@ -23,10 +21,10 @@ fn find(backend: &Backend, params: &Params<'_>) -> Result<Vec<Option<PooledBlob>
     Ok(backend.pool.blobs(&hashes))
 }
 
-/// Whether each of these blobs could be served, in their order; as many as a request holds. A consensus
-/// client asks before it fetches them.
-pub(super) fn has(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    backend.consensus_spoke();
+/// For each versioned hash, in order and any number of them, whether the blob could be served. A consensus client
+/// calls this before it fetches blobs.
+pub(super) fn has(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    backend.record_consensus_call();
     let hashes: Vec<B256> = params.required(0)?;
     let mut list = Array::new(out);
     for blob in backend.pool.blobs(&hashes) {
@@ -40,7 +38,7 @@ pub(super) fn has(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> 
 }
 
 /// A blob with its one proof, or null.
-pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     if chain.spec().fork_of(&chain.head().header) >= Fork::Osaka {
         let message = "Unsupported fork: engine_getBlobsV1 ended with Osaka, use engine_getBlobsV2";
@@ -61,8 +59,8 @@ pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> A
     Ok(())
 }
 
-/// All of them with their cell proofs, or null.
-pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// All blobs with their cell proofs; null if one is missing.
+pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let blobs = find(backend, params)?;
     let has_cells = |blob: &Option<PooledBlob>| {
         blob.as_ref()
@@ -76,17 +74,17 @@ pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> A
     Ok(())
 }
 
-/// Each with its cell proofs, or null in its place.
-pub(super) fn v3(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Each blob with its cell proofs, or null instead of it.
+pub(super) fn v3(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     write_with_cells(&find(backend, params)?, out);
     Ok(())
 }
 
-/// Of each the cells whose bits are set in a mask of 16 bytes, with their proofs, or null in its
-/// place. Bit `n` of the mask is bit `n % 8`, from the lowest, of its byte `n / 8`. About 1 ms each.
-pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// The cells of each blob whose bits are set in a mask of 16 bytes, with their proofs, or null instead of the blob.
+/// Bit `n` of the mask is bit `n % 8`, from the lowest, of byte `n / 8`. About 1 ms per blob.
+pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mask: FixedBytes<16> = params.required(1)?;
-    let is_wanted = |index: usize| {
+    let is_requested = |index: usize| {
         let byte = mask.get(index / 8);
         byte.is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     };
@@ -105,12 +103,12 @@ pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> A
             .map_err(|error| RpcError::internal(format!("the cells of a blob: {error}")))?;
         let mut object: Object<'_> = list.object();
         let mut array = object.array("blob_cells");
-        for (_, cell) in cells.iter().enumerate().filter(|(n, _)| is_wanted(*n)) {
+        for (_, cell) in cells.iter().enumerate().filter(|(n, _)| is_requested(*n)) {
             array.data(cell.as_slice());
         }
         drop(array);
         let mut array = object.array("proofs");
-        for (_, proof) in proofs.iter().enumerate().filter(|(n, _)| is_wanted(*n)) {
+        for (_, proof) in proofs.iter().enumerate().filter(|(n, _)| is_requested(*n)) {
             array.data(proof.as_slice());
         }
     }

@@ -1,24 +1,22 @@
-//! `engine_getPayloadBodies`: the bodies of blocks that the consensus client knows the headers of.
+//! `engine_getPayloadBodies`: block bodies for a consensus client that has the headers.
 
 use crate::blocks::FullBlock;
-use crate::eth::answers::{encoded, withdrawal};
 use crate::eth::null;
+use crate::eth::serialize::{encoded, withdrawal};
 use crate::json::{Array, Object};
 use crate::params::{BlockRef, BlockTag, Number, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::B256;
 
-type Answer = Result<(), RpcError>;
-
 /// Most bodies of one request.
-const MOST: u64 = 1024;
+const MAX_ITEMS: u64 = 1024;
 
 fn write_body(
     backend: &Backend,
     block: Option<&FullBlock>,
     with_access_list: bool,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let Some(block) = block else {
         return null(out);
     };
@@ -45,7 +43,7 @@ fn write_body(
 }
 
 fn too_many(count: u64) -> RpcError {
-    let message = format!("Too large request: {count} bodies, at most {MOST} are served");
+    let message = format!("Too large request: {count} bodies, at most {MAX_ITEMS} are served");
     RpcError::new(-38004, message)
 }
 
@@ -54,9 +52,9 @@ fn by_hash(
     params: &Params<'_>,
     with_access_list: bool,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let hashes: Vec<B256> = params.required(0)?;
-    if hashes.len() as u64 > MOST {
+    if hashes.len() as u64 > MAX_ITEMS {
         return Err(too_many(hashes.len() as u64));
     }
     let mut list = Array::new(out);
@@ -72,14 +70,14 @@ fn by_range(
     params: &Params<'_>,
     with_access_list: bool,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let (Number(start), Number(count)) = (params.required(0)?, params.required(1)?);
     if start == 0 || count == 0 {
         return Err(RpcError::invalid_params(
             "start and count must be at least 1",
         ));
     }
-    if count > MOST {
+    if count > MAX_ITEMS {
         return Err(too_many(count));
     }
     let head = backend.chain().head().id.number;
@@ -95,7 +93,7 @@ fn by_range(
 
 macro_rules! versions {
     ($($name:ident $of:ident $with_access_list:literal)*) => {$(
-        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
             $of(backend, params, $with_access_list, out)
         }
     )*};

@@ -1,10 +1,10 @@
-//! `engine_forkchoiceUpdated`: which block is the head, and whether to make one upon it.
+//! `engine_forkchoiceUpdated`: sets the head, and on request starts a payload on top of it.
 
 use super::log::count_status;
 use crate::json::Object;
 use crate::params::{Number, Params};
 use crate::simulation::withdrawals;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::{
     BlockTemplate, ForkChoice, ForkChoiceError, RejectedBlock, StoredHeader, Verdict,
 };
@@ -13,9 +13,7 @@ use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Fork, Withdrawal};
 use serde::Deserialize;
 
-type Answer = Result<(), RpcError>;
-
-/// A version of the method: which fields and which forks it takes.
+/// A version of the method: its fields and forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     V1,
@@ -25,7 +23,17 @@ enum Version {
 }
 
 impl Version {
-    /// The method, for figures.
+    /// Whether the method builds payloads of `fork`. The newest version takes all later forks.
+    fn accepts(self, fork: Fork) -> bool {
+        match self {
+            Self::V1 => fork < Fork::Shanghai,
+            Self::V2 => fork < Fork::Cancun,
+            Self::V3 => (Fork::Cancun..Fork::Amsterdam).contains(&fork),
+            Self::V4 => fork >= Fork::Amsterdam,
+        }
+    }
+
+    /// The method's name in metrics.
     const fn method(self) -> &'static str {
         match self {
             Self::V1 => "forkchoiceUpdatedV1",
@@ -38,8 +46,8 @@ impl Version {
 
 macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
-        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-            updated(backend, params, Version::$version, out)
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+            fork_choice_updated(backend, params, Version::$version, out)
         }
     )*};
 }
@@ -48,16 +56,16 @@ versions! { v1 V1 v2 V2 v3 V3 v4 V4 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct State {
+struct ForkchoiceState {
     head_block_hash: B256,
     safe_block_hash: B256,
     finalized_block_hash: B256,
 }
 
-/// What a block to be made is given; which fields there are is up to the version.
+/// The attributes of a payload to build; the version decides which fields there are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Attributes {
+pub(super) struct PayloadAttributes {
     pub(super) timestamp: Number,
     pub(super) prev_randao: B256,
     pub(super) suggested_fee_recipient: Address,
@@ -68,11 +76,11 @@ pub(super) struct Attributes {
     pub(super) target_gas_limit: Option<Number>,
 }
 
-/// The numbers of the attributes, which must be QUANTITYs before the fork choice is looked at: what else
-/// is wrong with attributes is said after it stands.
+/// The numbers of the attributes, which must be QUANTITYs before the fork choice is applied; all other errors in
+/// attributes are reported after it is applied.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Numbers {
+struct AttributeNumbers {
     #[serde(rename = "timestamp")]
     _timestamp: Option<Number>,
     #[serde(rename = "slotNumber")]
@@ -83,9 +91,14 @@ struct Numbers {
     _withdrawals: Option<Vec<Withdrawal>>,
 }
 
-fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
-    let state: State = params.required(0)?;
-    params.optional::<Numbers>(1)?;
+fn fork_choice_updated(
+    backend: &Backend,
+    params: &Params<'_>,
+    version: Version,
+    out: &mut Vec<u8>,
+) -> RpcResult {
+    let state: ForkchoiceState = params.required(0)?;
+    params.optional::<AttributeNumbers>(1)?;
     if version >= Version::V4
         && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
         && columns.len() != 16
@@ -103,13 +116,13 @@ fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut V
     count_status(version.method(), &verdict);
     backend.engine_log.fork_choice(backend, &choice, &verdict);
     if !matches!(verdict, Verdict::Valid(_)) {
-        write_answer(out, &verdict, choice.head, None);
+        write_response(out, &verdict, choice.head, None);
         return Ok(());
     }
-    // The fork choice stands, whatever becomes of the attributes.
+    // The fork choice is applied, even if the attributes are invalid.
     let mut id = None;
     if params.raw(1).is_some() {
-        let attributes: Attributes = params.required(1).map_err(|error| {
+        let attributes: PayloadAttributes = params.required(1).map_err(|error| {
             RpcError::new(
                 -38003,
                 format!("Invalid payload attributes: {}", error.message),
@@ -120,11 +133,11 @@ fn updated(backend: &Backend, params: &Params<'_>, version: Version, out: &mut V
             check_attributes(backend, version, &attributes, &head)?;
             let payload_id = payload_id(version, &choice.head, &attributes);
             let template = template(backend, choice.head, attributes);
-            backend.payloads.begin(payload_id, template)?;
+            backend.payloads.start(payload_id, template)?;
             id = Some(payload_id);
         }
     }
-    write_answer(out, &verdict, choice.head, id);
+    write_response(out, &verdict, choice.head, id);
     Ok(())
 }
 
@@ -138,14 +151,14 @@ fn refused(error: ForkChoiceError) -> RpcError {
     }
 }
 
-/// The structure first, then the window of forks, then the time. `targetGasLimit` may be absent,
-/// against the specification, because geth does without it: then the operator's target holds.
+/// Checks the fields first, then the fork, then the time. `targetGasLimit` may be absent, unlike in the specification,
+/// because geth does not require it: then the operator's target holds.
 fn check_attributes(
     backend: &Backend,
     version: Version,
-    attributes: &Attributes,
+    attributes: &PayloadAttributes,
     head: &StoredHeader,
-) -> Answer {
+) -> RpcResult {
     let invalid = |what: &str| {
         Err(RpcError::new(
             -38003,
@@ -162,28 +175,22 @@ fn check_attributes(
         attributes.parent_beacon_block_root.is_some(),
         attributes.slot_number.is_some(),
     );
-    let wanted = match version {
+    let expected = match version {
         Version::V1 => (false, false, false),
         Version::V2 => (fork >= Fork::Shanghai, false, false),
         Version::V3 => (true, true, false),
         Version::V4 => (true, true, true),
     };
-    if has.0 != wanted.0 {
+    if has.0 != expected.0 {
         return invalid("withdrawals must be there from Shanghai on, and only then");
     }
-    if has.1 != wanted.1 {
+    if has.1 != expected.1 {
         return invalid("parentBeaconBlockRoot must be there from Cancun on, and only then");
     }
-    if has.2 != wanted.2 || attributes.target_gas_limit.is_some() && !wanted.2 {
+    if has.2 != expected.2 || attributes.target_gas_limit.is_some() && !expected.2 {
         return invalid("slotNumber must be there from Amsterdam on, targetGasLimit only then");
     }
-    let window = match version {
-        Version::V1 => Fork::Frontier..=Fork::Paris,
-        Version::V2 => Fork::Frontier..=Fork::Shanghai,
-        Version::V3 => Fork::Cancun..=Fork::Bpo5,
-        Version::V4 => Fork::Amsterdam..=Fork::Amsterdam,
-    };
-    if !window.contains(&fork) {
+    if !version.accepts(fork) {
         let message = format!(
             "Unsupported fork: engine_forkchoiceUpdated{version:?} takes no payload of timestamp \
              {timestamp}, that is {fork}"
@@ -196,25 +203,29 @@ fn check_attributes(
     Ok(())
 }
 
-/// What the attributes say, for the builder.
-pub(super) fn template(backend: &Backend, parent: B256, attributes: Attributes) -> BlockTemplate {
-    let chosen = backend.block_template();
+/// The builder's template from the attributes and the operator's settings.
+pub(super) fn template(
+    backend: &Backend,
+    parent: B256,
+    attributes: PayloadAttributes,
+) -> BlockTemplate {
+    let settings = backend.block_template();
     let target = attributes.target_gas_limit.map(|Number(target)| target);
     BlockTemplate {
         parent,
         coinbase: attributes.suggested_fee_recipient,
         timestamp: attributes.timestamp.0,
-        extra_data: chosen.extra_data,
+        extra_data: settings.extra_data,
         prev_randao: attributes.prev_randao,
         withdrawals: attributes.withdrawals.unwrap_or_default(),
         parent_beacon_block_root: attributes.parent_beacon_block_root.unwrap_or_default(),
         slot_number: attributes.slot_number.map_or(0, |Number(slot)| slot),
-        target_gas_limit: target.or(chosen.target_gas_limit),
+        target_gas_limit: target.or(settings.target_gas_limit),
     }
 }
 
-/// The same for the same attributes upon the same parent, and another one for others.
-fn payload_id(version: Version, parent: &B256, attributes: &Attributes) -> [u8; 8] {
+/// The id of a payload: a hash of version, parent and attributes.
+fn payload_id(version: Version, parent: &B256, attributes: &PayloadAttributes) -> [u8; 8] {
     let mut bytes = parent.to_vec();
     bytes.extend_from_slice(&attributes.timestamp.0.to_be_bytes());
     bytes.extend_from_slice(attributes.prev_randao.as_slice());
@@ -238,7 +249,7 @@ fn payload_id(version: Version, parent: &B256, attributes: &Attributes) -> [u8; 
     id
 }
 
-fn write_answer(out: &mut Vec<u8>, verdict: &Verdict, head: B256, id: Option<[u8; 8]>) {
+fn write_response(out: &mut Vec<u8>, verdict: &Verdict, head: B256, id: Option<[u8; 8]>) {
     let mut object = Object::new(out);
     let status = object.field("payloadStatus");
     match verdict {

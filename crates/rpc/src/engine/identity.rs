@@ -1,18 +1,16 @@
-//! What both clients say of themselves.
+//! What consensus and execution client tell each other about themselves.
 
 use crate::json::{self, Array, Object};
 use crate::params::Params;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcResult};
 use niwaki_primitives::{U256, hex};
 use serde_json::Value;
 
-type Answer = Result<(), RpcError>;
-
-/// The letters by which others count this client.
+/// The two letters of this client in client version lists.
 const CODE: &str = "NW";
 
-/// Every method of `engine` but this one.
-pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Every `engine` method but this one.
+pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mut list = Array::new(out);
     for method in super::METHODS {
         let is_one = method.namespace() == "engine" && method.name != "engine_exchangeCapabilities";
@@ -23,7 +21,11 @@ pub(super) fn capabilities(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> An
     Ok(())
 }
 
-pub(super) fn client_version(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn client_version(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> RpcResult {
     if let Some(client) = params.optional::<Value>(0)? {
         let of = |field: &str| client[field].as_str().unwrap_or("?");
         let (name, version) = (of("name"), of("version"));
@@ -38,12 +40,12 @@ pub(super) fn client_version(backend: &Backend, params: &Params<'_>, out: &mut V
     Ok(())
 }
 
-/// Deprecated since Cancun; some clients call it still.
+/// Deprecated since Cancun; some clients still call it.
 pub(super) fn transition_configuration(
     backend: &Backend,
     _: &Params<'_>,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let total = backend.chain().spec().terminal_total_difficulty;
     let mut object = Object::new(out);
     object.quantity("terminalTotalDifficulty", &total.unwrap_or(U256::MAX));

@@ -1,11 +1,11 @@
-//! What the log and the counters say of the consensus client's calls.
+//! The log and the counters of the consensus client's calls.
 //!
-//! One line for each block, payload and change of finality or sync; a refusal or an error that would
-//! repeat itself is held back ([`LogLimit`]). docs/node.md has the text of every line.
+//! One line for each block, payload and change of finality or sync; repeated refusals and errors are
+//! held back ([`LogLimit`]). docs/node.md has the text of every line.
 
-use crate::figures::mgas_per_second;
 use crate::human::{Age, Gas, Percent, ShortHash, Wei};
 use crate::log_limit::LogLimit;
+use crate::metrics::mgas_per_second;
 use crate::payloads::Payload;
 use crate::server::JwtError;
 use crate::{Backend, RpcError};
@@ -17,9 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
-/// What was written last, so that it is not written again.
+/// What was logged last, so that it is not logged again.
 #[derive(Debug, Default)]
-struct Written {
+struct LastLogged {
     in_sync: Option<bool>,
     finalized: B256,
     safe: B256,
@@ -32,10 +32,10 @@ pub(crate) struct EngineLog {
     refused: LogLimit,
     failed: LogLimit,
     invalid: LogLimit,
-    written: Mutex<Written>,
+    last: Mutex<LastLogged>,
 }
 
-/// The method and the status of an answer, counted.
+/// Counts a status by method.
 pub(super) fn count_status(method: &'static str, verdict: &Verdict) {
     let status = match verdict {
         Verdict::Valid(_) => "VALID",
@@ -47,7 +47,7 @@ pub(super) fn count_status(method: &'static str, verdict: &Verdict) {
 }
 
 impl EngineLog {
-    /// A request came without a good token.
+    /// A request without a valid token was refused.
     pub(crate) fn token_refused(&self, error: &JwtError) {
         let reason = match error {
             JwtError::Missing => "missing",
@@ -112,21 +112,21 @@ impl EngineLog {
     fn followed(&self, backend: &Backend) {
         let chain = backend.chain();
         let head = chain.head();
-        if self.written().in_sync.replace(true) != Some(true) {
+        if self.last().in_sync.replace(true) != Some(true) {
             let (number, hash) = (head.id.number, ShortHash(head.id.hash));
             info!(number, %hash, age = %Age::since(head.header.timestamp, now_ms()), "In sync");
         }
         let (Ok(finalized), Ok(safe)) = (chain.finalized(), chain.safe()) else {
-            return; // The storage has said why elsewhere.
+            return; // The storage logs its own faults.
         };
         let (Some(finalized), Some(safe)) = (finalized, safe) else {
             return;
         };
-        let mut written = self.written();
-        if (written.finalized, written.safe) == (finalized.id.hash, safe.id.hash) {
+        let mut last = self.last();
+        if (last.finalized, last.safe) == (finalized.id.hash, safe.id.hash) {
             return;
         }
-        (written.finalized, written.safe) = (finalized.id.hash, safe.id.hash);
+        (last.finalized, last.safe) = (finalized.id.hash, safe.id.hash);
         info!(
             finalized = finalized.id.number,
             hash = %ShortHash(finalized.id.hash),
@@ -137,15 +137,15 @@ impl EngineLog {
     }
 
     fn behind(&self, backend: &Backend) {
-        if self.written().in_sync.replace(false) != Some(false) {
+        if self.last().in_sync.replace(false) != Some(false) {
             write_syncing(backend);
         }
     }
 
-    /// A block that was built here was fetched.
+    /// A payload was fetched.
     pub(super) fn built(&self, payload: &Payload) {
         let built = &payload.built;
-        if std::mem::replace(&mut self.written().built, built.hash) == built.hash {
+        if std::mem::replace(&mut self.last().built, built.hash) == built.hash {
             return;
         }
         let header = &built.block.header;
@@ -162,12 +162,12 @@ impl EngineLog {
         );
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, LastLogged> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The line that says what is missing while the chosen head can't be followed.
+/// Logs what is missing while the chosen head can't be followed.
 pub(crate) fn write_syncing(backend: &Backend) {
     let Some(wanted) = backend.consensus.missing_head() else {
         return;
@@ -184,7 +184,7 @@ pub(crate) fn write_syncing(backend: &Backend) {
     );
 }
 
-/// The line of a block that was executed and is valid, and at DEBUG what its phases took.
+/// Logs a block that was executed and is valid, at DEBUG with the duration of its phases.
 pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Imported) {
     if imported.status == ImportStatus::AlreadyStored {
         return;

@@ -1,10 +1,10 @@
-//! `engine_newPayload`: a block to judge.
+//! `engine_newPayload`: validates a block.
 
 use super::forkchoice::write_status;
 use super::log::count_status;
+use crate::json_reader::Reader;
 use crate::params::{Params, missing};
-use crate::reading::Reader;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::{PayloadHints, RejectedBlock, Verdict};
 use niwaki_primitives::{Address, B256, Block, Bytes};
@@ -27,14 +27,12 @@ const QUANTITIES: &[&str] = &[
     "validatorIndex",
 ];
 
-type Answer = Result<(), RpcError>;
-
 macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
-        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-            let verdict = new_payload(backend, params, PayloadVersion::$version)?;
-            count_status(concat!("newPayload", stringify!($version)), &verdict.0);
-            write_verdict(out, &verdict);
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+            let (verdict, hash) = new_payload(backend, params, PayloadVersion::$version)?;
+            count_status(concat!("newPayload", stringify!($version)), &verdict);
+            write_verdict(out, &verdict, hash);
             Ok(())
         }
     )*};
@@ -57,9 +55,9 @@ fn new_payload(
     let (verdict, hash) = match backend.chain().decode_payload(version, input) {
         Ok(payload) => {
             let hash = payload.hash;
-            (judge(backend, payload)?, hash)
+            (validate(backend, payload)?, hash)
         }
-        // Nothing is known of what came before it.
+        // Nothing is known of its ancestors.
         Err(PayloadError::Invalid(reason)) => {
             let reason = reason.to_string();
             let refused = RejectedBlock {
@@ -79,8 +77,8 @@ fn new_payload(
     Ok((verdict, hash))
 }
 
-/// The verdict on a payload that is what it says; writes its line and its figures if it was executed.
-fn judge(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
+/// Validates a payload whose hash is right; logs and counts it if it was executed.
+fn validate(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
     let Payload {
         block,
         hash,
@@ -106,36 +104,35 @@ fn judge(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
     Ok(verdict)
 }
 
-/// The payload; a field that is null is one that is not there, as clients write it that know of later
-/// forks.
+/// The payload. A field that is null counts as absent: clients that know later forks write it so.
 fn payload(params: &Params<'_>) -> Result<ExecutionPayload, RpcError> {
-    let as_it_is = params.read(0, QUANTITIES);
-    let as_it_is = as_it_is.and_then(|read| read.ok_or_else(|| missing(0)));
-    if as_it_is.is_ok() {
-        return as_it_is;
+    let unchanged = params.read(0, QUANTITIES);
+    let unchanged = unchanged.and_then(|read| read.ok_or_else(|| missing(0)));
+    if unchanged.is_ok() {
+        return unchanged;
     }
     let Ok(mut fields) = params.required::<serde_json::Map<String, Value>>(0) else {
-        return as_it_is;
+        return unchanged;
     };
     let before = fields.len();
     fields.retain(|_, value| !value.is_null());
     if fields.len() == before {
-        return as_it_is;
+        return unchanged;
     }
     ExecutionPayload::deserialize(Reader::of(Value::Object(fields), QUANTITIES))
         .map_err(|error| RpcError::invalid_params(format!("invalid argument 0: {error}")))
 }
 
-/// The senders of transactions that waited in the pool.
+/// The senders of the transactions that are or were in the pool.
 fn known_senders(backend: &Backend, block: &Block) -> Vec<Option<Address>> {
     let transactions = block.body.transactions.iter();
     let hashes: Vec<B256> = transactions.map(|tx| *tx.tx_hash()).collect();
     backend.pool.senders_of(&hashes)
 }
 
-fn write_verdict(out: &mut Vec<u8>, (verdict, hash): &(Verdict, B256)) {
+fn write_verdict(out: &mut Vec<u8>, verdict: &Verdict, hash: B256) {
     match verdict {
-        Verdict::Valid(_) => write_status(out, "VALID", Some(*hash), None),
+        Verdict::Valid(_) => write_status(out, "VALID", Some(hash), None),
         Verdict::Invalid(refused) => {
             write_status(out, "INVALID", refused.latest_valid, Some(&refused.reason));
         }

@@ -1,15 +1,13 @@
-//! `engine_getPayload`: the block that was made.
+//! `engine_getPayload`: returns a payload that was built.
 
-use crate::eth::answers::{encoded, withdrawal};
+use crate::eth::serialize::{encoded, withdrawal};
 use crate::json::{self, Array, Object};
 use crate::params::Params;
 use crate::payloads::Payload;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{FixedBytes, Fork};
 
-type Answer = Result<(), RpcError>;
-
-/// A version of the method: what it gives, and for which forks.
+/// A version of the method: its fields and forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     V1,
@@ -20,9 +18,23 @@ pub(super) enum Version {
     V6,
 }
 
+impl Version {
+    /// Whether the method returns payloads of `fork`. The newest version takes all later forks.
+    fn serves(self, fork: Fork) -> bool {
+        match self {
+            Self::V1 => fork < Fork::Shanghai,
+            Self::V2 => fork < Fork::Cancun,
+            Self::V3 => (Fork::Cancun..Fork::Prague).contains(&fork),
+            Self::V4 => (Fork::Prague..Fork::Osaka).contains(&fork),
+            Self::V5 => (Fork::Osaka..Fork::Amsterdam).contains(&fork),
+            Self::V6 => fork >= Fork::Amsterdam,
+        }
+    }
+}
+
 macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
-        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+        pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
             get(backend, params, Version::$version, out)
         }
     )*};
@@ -30,20 +42,12 @@ macro_rules! versions {
 
 versions! { v1 V1 v2 V2 v3 V3 v4 V4 v5 V5 v6 V6 }
 
-fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> Answer {
+fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u8>) -> RpcResult {
     let id: FixedBytes<8> = params.required(0)?;
     let payload = backend.payloads.get(id.0)?;
     let header = &payload.built.block.header;
     let fork = backend.chain().spec().fork_of(header);
-    let window = match version {
-        Version::V1 => Fork::Frontier..=Fork::Paris,
-        Version::V2 => Fork::Frontier..=Fork::Shanghai,
-        Version::V3 => Fork::Cancun..=Fork::Cancun,
-        Version::V4 => Fork::Prague..=Fork::Prague,
-        Version::V5 => Fork::Osaka..=Fork::Bpo5,
-        Version::V6 => Fork::Amsterdam..=Fork::Amsterdam,
-    };
-    if !window.contains(&fork) {
+    if !version.serves(fork) {
         let message = format!(
             "Unsupported fork: engine_getPayload{version:?} gives no payload of timestamp {}, \
              that is {fork}",
@@ -60,7 +64,7 @@ fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u
     Ok(())
 }
 
-/// Writes payload, value and what else belongs to the version.
+/// Writes payload, value and the other fields of the version.
 pub(super) fn write(out: &mut Vec<u8>, payload: &Payload, version: Version) {
     let mut object = Object::new(out);
     write_payload(object.field("executionPayload"), payload);
@@ -77,7 +81,7 @@ pub(super) fn write(out: &mut Vec<u8>, payload: &Payload, version: Version) {
     }
 }
 
-/// Writes an ExecutionPayload of the version that the block's fork has.
+/// Writes an ExecutionPayload in the version of the block's fork.
 fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
     let block = &payload.built.block;
     let header = &block.header;
@@ -120,7 +124,7 @@ fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
     }
 }
 
-/// One proof for each blob before Osaka, one for each cell from then on: as the sidecars have them.
+/// Writes a BlobsBundle: one proof per blob before Osaka, one per cell from then on, as in the sidecars.
 fn write_bundle(out: &mut Vec<u8>, payload: &Payload) {
     let mut object = Object::new(out);
     let mut commitments = object.array("commitments");

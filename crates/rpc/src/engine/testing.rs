@@ -1,8 +1,8 @@
-//! `testing_buildBlockV1`: a block of given transactions, for test rigs.
+//! `testing_buildBlockV1`: builds a block of given transactions, for test tools.
 //!
 //! Spec: execution-apis `testing/testing_buildBlockV1.md`.
 
-use super::forkchoice::{Attributes, template};
+use super::forkchoice::{PayloadAttributes, template};
 use super::payload::{self, Version};
 use crate::params::Params;
 use crate::payloads::Payload;
@@ -11,14 +11,14 @@ use niwaki_chain::BuildError;
 use niwaki_primitives::{Bytes, Decodable2718, TxEnvelope};
 use std::time::Instant;
 
-/// Parent, attributes, transactions (null: what the pool has) and extra data.
+/// Parameters: parent, attributes, transactions (null: the pool's) and extra data.
 pub(super) fn build_block(
     backend: &Backend,
     params: &Params<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), RpcError> {
     let parent = params.hash(0)?;
-    let attributes: Attributes = params.required(1)?;
+    let attributes: PayloadAttributes = params.required(1)?;
     let transactions: Option<Vec<Bytes>> = params.optional(2)?;
     let mut template = template(backend, parent, attributes);
     if let Some(extra_data) = params.optional::<Bytes>(3)? {

@@ -1,29 +1,28 @@
-//! `eth_createAccessList`: the accounts and slots that a message looks at.
+//! `eth_createAccessList`: the accounts and slots that a message accesses.
 
-use super::answers;
-use super::call::Asked;
+use super::call::CallRequest;
+use super::serialize;
 use crate::json::Object;
 use crate::params::{BlockTag, Params};
-use crate::simulation::{self, AccessItem, Message, Run, SimulatedBlock};
-use crate::{Backend, RpcError};
+use crate::simulation::{self, AccessItem, Message, SimulatedBlock, SimulationResult};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::{Step, Tracer};
 use niwaki_primitives::{AccessList, AccessListItem, Address, B256, StateView, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-type Answer = Result<(), RpcError>;
 type Accesses = BTreeMap<Address, BTreeSet<B256>>;
 
-/// How often the list may change what the message does before we give up.
-const MOST_RUNS: usize = 64;
+/// The list may change what the message does, and that the list; after this many runs we give up.
+const MAX_RUNS: usize = 64;
 
-pub(super) fn create(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let asked = Asked::read(backend, params, BlockTag::Latest)?;
-    let block = asked.block(backend)?;
-    let gas = asked.gas(backend);
-    let (list, run) = fixed_point(&block, &asked.message, gas, params.deadline)?;
+pub(super) fn create(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    let block = request.block(backend)?;
+    let gas = request.gas(backend);
+    let (list, run) = fixed_point(&block, &request.message, gas, params.deadline)?;
     let mut object = Object::new(out);
-    answers::access_list(object.field("accessList"), &list);
+    serialize::access_list(object.field("accessList"), &list);
     if let Some(failure) = run.failure {
         object.string("error", &failure.to_string());
     }
@@ -31,13 +30,13 @@ pub(super) fn create(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-/// Runs the message with the list that the run before gave, until that changes nothing.
+/// Runs the message again and again with the list of the run before, until the list stays the same.
 fn fixed_point(
     block: &SimulatedBlock<'_>,
     message: &Message,
     gas: u64,
     deadline: Instant,
-) -> Result<(AccessList, Run), RpcError> {
+) -> Result<(AccessList, SimulationResult), RpcError> {
     let mut message = message.clone();
     let excluded = excluded(block, &message)?;
     let mut accesses = Accesses::new();
@@ -47,15 +46,15 @@ fn fixed_point(
             slots.extend(item.storage_keys.iter().flatten());
         }
     }
-    for _ in 0..MOST_RUNS {
+    for _ in 0..MAX_RUNS {
         message.access_list = Some(items(&accesses));
         let mut recorder = Recorder {
             accesses: accesses.clone(),
             excluded: &excluded,
         };
-        let run = block.call(&message, gas, (&mut recorder, deadline))?;
+        let run = block.call(&message, gas, &mut recorder, deadline)?;
         let run = run.map_err(|reason| {
-            let words = simulation::words(&reason, message.sender());
+            let words = simulation::error_message(&reason, message.sender());
             RpcError::server(format!("failed to apply transaction: err: {words}"))
         })?;
         if recorder.accesses == accesses {
@@ -64,12 +63,11 @@ fn fixed_point(
         accesses = recorder.accesses;
     }
     Err(RpcError::server(format!(
-        "the access list still changes after {MOST_RUNS} runs"
+        "the access list still changes after {MAX_RUNS} runs"
     )))
 }
 
-/// What is warm without a list: sender, receiver, precompiled contracts, and those who have signed
-/// authorizations.
+/// The accounts that are warm without a list: sender, recipient, precompiled contracts and authorities (EIP-7702).
 fn excluded(block: &SimulatedBlock<'_>, message: &Message) -> Result<BTreeSet<Address>, RpcError> {
     let sender = message.sender();
     let nonce = match message.nonce {
@@ -79,7 +77,7 @@ fn excluded(block: &SimulatedBlock<'_>, message: &Message) -> Result<BTreeSet<Ad
     let to = message.to.unwrap_or_else(|| sender.create(nonce));
     let mut excluded = BTreeSet::from([sender, to]);
     excluded.extend(block.table().precompiles().addresses());
-    let tx = message.transaction((nonce, 0), block.spec().chain_id, 0);
+    let tx = message.transaction(nonce, 0, block.spec().chain_id, 0);
     let signed = tx.authorization_list().unwrap_or_default();
     excluded.extend(signed.iter().filter_map(niwaki_rules::recover_authority));
     Ok(excluded)
@@ -117,7 +115,7 @@ impl Recorder<'_> {
 impl Tracer for Recorder<'_> {
     fn step(&mut self, step: &Step<'_>) {
         match (step.opcode(), step.peek(0), step.peek(1)) {
-            // SLOAD, SSTORE: a slot counts whosever it is.
+            // SLOAD, SSTORE: the slots of excluded accounts count too.
             (0x54 | 0x55, Some(slot), _) => {
                 let slots = self.accesses.entry(step.address()).or_default();
                 slots.insert(B256::from(slot));

@@ -1,17 +1,15 @@
-//! `eth_getBlockAccessList`: what a block has read and written, and when (EIP-7928).
+//! `eth_getBlockAccessList`: the accounts and slots that a block read and wrote (EIP-7928).
 
 use super::blocks::null;
 use crate::json::{Array, Object};
 use crate::params::Params;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
 use niwaki_primitives::{AccountChanges, Bytes, U256};
 use niwaki_rules::decode_access_list;
 
-type Answer = Result<(), RpcError>;
-
 /// Spec: execution-apis `eth/block.yaml`, `schemas/block-access-list.yaml`.
-pub(super) fn by_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn by_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let Some(header) = backend.header_by_ref(params.required(0)?)? else {
         return null(out);
     };
@@ -26,7 +24,7 @@ pub(super) fn by_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
     Ok(())
 }
 
-/// The RLP of a block's list.
+/// The RLP of a block's access list.
 ///
 /// # Errors
 /// -32001 for a block before Amsterdam, 4444 for one that is stored without its list.
@@ -103,7 +101,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn slots_and_their_values_are_words_and_all_else_quantities() {
+    fn slots_and_their_values_are_32_bytes_and_the_rest_quantities() {
         let at = BlockAccessIndex(1);
         let account = AccountChanges {
             address: Address::repeat_byte(0xaa),

@@ -1,16 +1,15 @@
-//! `eth_call`: a message upon a state, without leaving anything.
+//! `eth_call`: executes a message on a state and discards its changes.
 
 use crate::backend::State;
 use crate::params::{BlockRef, BlockTag, Params};
-use crate::simulation::{self, BlockOverrides, Message, Nothing, SimulatedBlock, StateOverrides};
-use crate::{Backend, RpcError, json};
+use crate::simulation::{
+    self, BlockOverrides, Message, NoopTracer, SimulatedBlock, StateOverrides,
+};
+use crate::{Backend, RpcError, RpcResult, json};
 use niwaki_chain::StoredHeader;
 
-type Answer = Result<(), RpcError>;
-
-/// A message, the state it runs upon, and how both are overridden: what `eth_call` and its likes
-/// have for parameters.
-pub(crate) struct Asked {
+/// The parameters of `eth_call` and its kin: a message, the state that it runs on, and overrides of both.
+pub(crate) struct CallRequest {
     pub(crate) message: Message,
     pub(crate) header: StoredHeader,
     pub(crate) state: State,
@@ -18,20 +17,20 @@ pub(crate) struct Asked {
     block: BlockOverrides,
 }
 
-impl Asked {
+impl CallRequest {
     /// Reads message, block, and overrides of state and block.
     pub(crate) fn read(
         backend: &Backend,
         params: &Params<'_>,
         or_else: BlockTag,
     ) -> Result<Self, RpcError> {
-        let asked = Self::upon(backend, params, or_else)?;
+        let request = Self::read_without_overrides(backend, params, or_else)?;
         let overrides = params.optional(2)?.unwrap_or_default();
-        Ok(asked.overridden(overrides, params.optional(3)?.unwrap_or_default()))
+        Ok(request.with_overrides(overrides, params.optional(3)?.unwrap_or_default()))
     }
 
-    /// A message upon the state after the block of `header`.
-    pub(crate) fn of(message: Message, header: StoredHeader, state: State) -> Self {
+    /// A message on the state after the block of `header`.
+    pub(crate) fn new(message: Message, header: StoredHeader, state: State) -> Self {
         Self {
             message,
             header,
@@ -42,7 +41,7 @@ impl Asked {
     }
 
     /// Reads message and block.
-    pub(crate) fn upon(
+    pub(crate) fn read_without_overrides(
         backend: &Backend,
         params: &Params<'_>,
         or_else: BlockTag,
@@ -51,11 +50,15 @@ impl Asked {
         message.check(backend.chain().spec().chain_id)?;
         let block = params.optional(1)?.unwrap_or(BlockRef::Tag(or_else));
         let (header, state) = backend.state(block)?;
-        Ok(Self::of(message, header, state))
+        Ok(Self::new(message, header, state))
     }
 
     /// With these overrides.
-    pub(crate) fn overridden(mut self, overrides: StateOverrides, block: BlockOverrides) -> Self {
+    pub(crate) fn with_overrides(
+        mut self,
+        overrides: StateOverrides,
+        block: BlockOverrides,
+    ) -> Self {
         (self.overrides, self.block) = (overrides, block);
         self
     }
@@ -65,23 +68,23 @@ impl Asked {
         &'v self,
         backend: &'v Backend,
     ) -> Result<SimulatedBlock<'v>, RpcError> {
-        let upon = (&self.header.header, &self.state);
-        SimulatedBlock::for_call(backend, upon, &self.overrides, &self.block)
+        let header = &self.header.header;
+        SimulatedBlock::for_call(backend, header, &self.state, &self.overrides, &self.block)
     }
 
-    /// The gas that the caller gives, within what the operator grants.
+    /// The gas of the message, at most what the operator grants.
     pub(crate) fn gas(&self, backend: &Backend) -> u64 {
         let cap = backend.options.gas_cap;
         self.message.gas.map_or(cap, |gas| gas.0.min(cap))
     }
 }
 
-pub(super) fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let asked = Asked::read(backend, params, BlockTag::Latest)?;
-    let block = asked.block(backend)?;
-    let gas = asked.gas(backend);
-    let run = block.call(&asked.message, gas, (&mut Nothing, params.deadline))?;
-    let run = run.map_err(|reason| simulation::invalid(&reason, asked.message.sender(), gas))?;
+pub(super) fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    let block = request.block(backend)?;
+    let gas = request.gas(backend);
+    let run = block.call(&request.message, gas, &mut NoopTracer, params.deadline)?;
+    let run = run.map_err(|reason| simulation::invalid(&reason, request.message.sender(), gas))?;
     if let Some(error) = simulation::reverted(&run) {
         return Err(error);
     }

@@ -1,45 +1,43 @@
-//! What chain this is, and what this node can be asked.
+//! `eth` methods about the chain and this node: chain id, fork schedule, sync state, capabilities.
 
 use crate::json::{self, Object};
 use crate::params::Params;
-use crate::{Backend, RpcError, SyncStatus};
+use crate::{Backend, RpcError, RpcResult, SyncStatus};
 use niwaki_primitives::{
     Address, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Fork, address,
 };
 use niwaki_rules::{Activation, ChainSpec, fork_id};
 
-type Answer = Result<(), RpcError>;
-
-pub(super) fn chain_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn chain_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::number(out, backend.chain().spec().chain_id);
     Ok(())
 }
 
 /// This node keeps no keys.
-pub(super) fn accounts(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn accounts(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     out.extend_from_slice(b"[]");
     Ok(())
 }
 
-pub(super) fn coinbase(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> Answer {
+pub(super) fn coinbase(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> RpcResult {
     Err(RpcError::server(
         "coinbase is not set: the consensus client names who is paid",
     ))
 }
 
-/// Whether blocks are made here without being asked for.
-pub(super) fn mining(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let makes = backend.operator().makes_blocks();
-    out.extend_from_slice(if makes { b"true" } else { b"false" });
+/// Whether this node builds blocks on its own (`--network=dev`).
+pub(super) fn mining(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let builds = backend.operator().makes_blocks();
+    out.extend_from_slice(if builds { b"true" } else { b"false" });
     Ok(())
 }
 
-pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::number(out, 69);
     Ok(())
 }
 
-pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let target = match backend.sync_status() {
         SyncStatus::Current => {
             out.extend_from_slice(b"false");
@@ -56,10 +54,10 @@ pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> A
     Ok(())
 }
 
-/// Which blocks, states and proofs can be asked for.
+/// The blocks, states and proofs that this node serves.
 ///
 /// Spec: execution-apis `eth/capabilities.yaml`.
-pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     let head = chain.head().id;
     let first_block = chain.first_block()?;
@@ -97,10 +95,10 @@ pub(super) fn capabilities(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// The rules in force, the next ones and the last ones that are known of.
+/// The current fork, the next one and the last one that is scheduled.
 ///
 /// Spec: EIP-7910.
-pub(super) fn config(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn config(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     let spec = chain.spec();
     let head = chain.head();
@@ -121,7 +119,7 @@ pub(super) fn config(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> An
         match entry {
             Some((time, fork)) => {
                 let mut entry = object.object(name);
-                write_fork(&mut entry, backend, (*time, *fork), genesis_time);
+                write_fork(&mut entry, backend, *time, *fork, genesis_time);
             }
             None => object.null(name),
         }
@@ -129,7 +127,7 @@ pub(super) fn config(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> An
     Ok(())
 }
 
-/// The forks that begin at a time, from Cancun on, one for each time.
+/// The forks from Cancun on by activation time, the latest one of each time.
 fn forks_by_time(spec: &ChainSpec) -> Vec<(u64, Fork)> {
     let mut times: Vec<(u64, Fork)> = Vec::new();
     for fork in Fork::ALL.into_iter().filter(|fork| *fork >= Fork::Cancun) {
@@ -147,7 +145,8 @@ fn forks_by_time(spec: &ChainSpec) -> Vec<(u64, Fork)> {
 fn write_fork(
     object: &mut Object<'_>,
     backend: &Backend,
-    (time, fork): (u64, Fork),
+    time: u64,
+    fork: Fork,
     genesis_time: u64,
 ) {
     let chain = backend.chain();
@@ -222,7 +221,7 @@ const PRECOMPILES: [&str; 17] = [
     "BLS12_MAP_FP2_TO_G2",
 ];
 
-/// Those of `fork`, by name.
+/// The precompiled contracts of `fork`, by name.
 fn precompiles_of(fork: Fork) -> Vec<(&'static str, Address)> {
     let count = match fork >= Fork::Prague {
         true => 17,

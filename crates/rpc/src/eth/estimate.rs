@@ -1,43 +1,44 @@
-//! `eth_estimateGas`: the least gas limit with which a message succeeds, or little more.
+//! `eth_estimateGas`: the least gas limit with which a message succeeds, or slightly more.
+//!
+//! A binary search between a limit that fails and one that succeeds. It starts from the gas that the message used with
+//! the highest limit, and stops when the two are within the tolerance of 1.5 % (`ApiOptions::estimate_tolerance`).
 
-use super::call::Asked;
+use super::call::CallRequest;
 use crate::params::{BlockTag, Params};
-use crate::simulation::{self, Message, Nothing, Run, SimulatedBlock};
-use crate::{Backend, RpcError, json};
+use crate::simulation::{self, Message, NoopTracer, SimulatedBlock, SimulationResult};
+use crate::{Backend, RpcError, RpcResult, json};
 use niwaki_evm::{Failure, Halt};
 use niwaki_primitives::{Fork, StateView, U256};
 use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction, max_gas_limit};
 use std::time::Instant;
 
-type Answer = Result<(), RpcError>;
-
 /// Gas of a transfer before Amsterdam.
-const TRANSFER: u64 = 21_000;
+const TRANSFER_GAS: u64 = 21_000;
 /// The least gas of a transaction from Amsterdam on (EIP-2780).
-const LEAST: u64 = 12_000;
-/// What a call with a value gives its callee on top.
-const STIPEND: u64 = 2_300;
+const MIN_TX_GAS: u64 = 12_000;
+/// The gas that a call with value adds for its callee.
+const CALL_STIPEND: u64 = 2_300;
 
-/// Spec: execution-apis `eth/execute.yaml`; the steps of geth, whose answers tools expect.
-pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let asked = Asked::read(backend, params, BlockTag::Latest)?;
-    json::number(out, least_gas(backend, &asked, params.deadline)?);
+/// Spec: execution-apis `eth/execute.yaml`; in the steps of geth, whose results tools expect.
+pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    json::number(out, least_gas(backend, &request, params.deadline)?);
     Ok(())
 }
 
 /// The estimate for a message.
 ///
 /// # Errors
-/// Why it fails whatever gas it has.
+/// Why the message fails with any gas.
 pub(super) fn least_gas(
     backend: &Backend,
-    asked: &Asked,
+    request: &CallRequest,
     deadline: Instant,
 ) -> Result<u64, RpcError> {
-    let block = asked.block(backend)?;
+    let block = request.block(backend)?;
     let search = Search {
         block: &block,
-        message: &asked.message,
+        message: &request.message,
         deadline,
         tolerance: backend.options.estimate_tolerance,
     };
@@ -49,21 +50,21 @@ struct Search<'s> {
     block: &'s SimulatedBlock<'s>,
     message: &'s Message,
     deadline: Instant,
-    /// How far above the least gas the answer may be, as a share of itself.
+    /// How far above the least gas the estimate may be, as a fraction of the estimate.
     tolerance: f64,
 }
 
 impl Search<'_> {
-    /// The most gas the message may have: by what it asks for, the block, the fork, what the
-    /// sender can pay, and what the operator grants.
+    /// The highest gas limit of the message: bounded by its own, the block's, the fork's cap, the sender's funds and
+    /// the operator's cap.
     fn most(&self, cap: u64) -> Result<u64, RpcError> {
         let fork = self.fork();
         let least = match fork >= Fork::Amsterdam {
-            true => LEAST,
-            false => TRANSFER,
+            true => MIN_TX_GAS,
+            false => TRANSFER_GAS,
         };
-        let asked = self.message.gas.map(|gas| gas.0);
-        let mut most = asked
+        let requested = self.message.gas.map(|gas| gas.0);
+        let mut most = requested
             .filter(|gas| *gas >= least)
             .unwrap_or(self.block.header.gas_limit)
             .min(max_gas_limit(fork));
@@ -79,7 +80,7 @@ impl Search<'_> {
         self.block.spec().fork_of(&self.block.header)
     }
 
-    /// What the sender has left for gas, wei.
+    /// The sender's balance without the value and the blob fee, wei.
     fn available(&self) -> Result<U256, RpcError> {
         let account = self.block.state().account(&self.message.sender())?;
         let balance = account.unwrap_or_default().balance;
@@ -101,17 +102,17 @@ impl Search<'_> {
             .ok_or_else(|| RpcError::server("insufficient funds for gas * price + value"))
     }
 
-    /// Runs the message with this gas; `None` if the gas does not even pay for its bytes.
-    fn run(&self, gas: u64) -> Result<Option<Run>, RpcError> {
+    /// Runs the message with this gas; `None` if the gas is below the intrinsic gas.
+    fn run(&self, gas: u64) -> Result<Option<SimulationResult>, RpcError> {
         use InvalidTransaction::{GasBelowFloor, IntrinsicGasTooLow};
         let run = self
             .block
-            .try_call(self.message, gas, (&mut Nothing, self.deadline))?;
+            .try_call(self.message, gas, &mut NoopTracer, self.deadline)?;
         match run {
             Ok(run) => Ok(Some(run)),
             Err(IntrinsicGasTooLow { .. } | GasBelowFloor { .. }) => Ok(None),
             Err(reason) => {
-                let words = simulation::words(&reason, self.message.sender());
+                let words = simulation::error_message(&reason, self.message.sender());
                 Err(RpcError::server(format!("failed with {gas} gas: {words}")))
             }
         }
@@ -121,7 +122,7 @@ impl Search<'_> {
         Ok(self.run(gas)?.is_some_and(|run| run.failure.is_none()))
     }
 
-    /// Whether the message only moves value.
+    /// Whether the message is a plain transfer: no data, and no code at the recipient.
     fn is_transfer(&self) -> Result<bool, RpcError> {
         let Some(to) = self
             .message
@@ -137,8 +138,8 @@ impl Search<'_> {
     fn least(&self, most: u64) -> Result<u64, RpcError> {
         let is_transfer = self.is_transfer()?;
         let has_one_price = self.fork() < Fork::Amsterdam;
-        if is_transfer && has_one_price && self.succeeds(TRANSFER)? {
-            return Ok(TRANSFER);
+        if is_transfer && has_one_price && self.succeeds(TRANSFER_GAS)? {
+            return Ok(TRANSFER_GAS);
         }
         let too_little = || RpcError::server(format!("gas required exceeds allowance ({most})"));
         let first = self.run(most)?.ok_or_else(too_little)?;
@@ -148,16 +149,16 @@ impl Search<'_> {
         if let Some(error) = simulation::reverted(&first) {
             return Err(error);
         }
-        // No code runs that could need more than it uses. What it uses is up to whether it moves a
-        // value, to whom, and whether that account is new (EIP-2780, EIP-8037).
+        // No code runs that could need more than it uses. The gas depends on the value, the recipient, and whether
+        // that account is new (EIP-2780, EIP-8037).
         let used = first.result.gas_used;
         if is_transfer && !has_one_price && self.succeeds(used)? {
             return Ok(used);
         }
 
-        // What it used is nearly always too little by a hair: a 64th stays with each caller.
+        // The gas used is nearly always slightly too little: each call keeps a 64th back (EIP-150).
         let (mut fails, mut succeeds) = (used.saturating_sub(1), most);
-        let likely = first.result.gas_before_refund.saturating_add(STIPEND);
+        let likely = first.result.gas_before_refund.saturating_add(CALL_STIPEND);
         let likely = likely.saturating_mul(64).checked_div(63).unwrap_or(most);
         if likely < succeeds {
             match self.succeeds(likely)? {
@@ -166,7 +167,7 @@ impl Search<'_> {
             }
         }
         while fails.saturating_add(1) < succeeds && !self.is_close(fails, succeeds) {
-            // The answer is much more often near what fails than near what succeeds.
+            // The least gas is usually closer to the limit that fails.
             let middle = fails.midpoint(succeeds).min(fails.saturating_mul(2));
             match self.succeeds(middle)? {
                 true => succeeds = middle,

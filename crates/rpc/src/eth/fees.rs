@@ -1,31 +1,28 @@
-//! What gas costs: now, lately, and by the look of it next.
+//! Gas prices: the current ones, their history, and a suggestion for the next block.
 
-use super::answers::blob_base_fee as blob_price;
+use super::serialize::blob_base_fee as blob_price;
 use crate::blocks::FullBlock;
 use crate::json::{self, Array, Object};
 use crate::params::{BlockRef, BlockTag, Count, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::Chain;
 use niwaki_primitives::{Header, U256};
 use niwaki_rules::{effective_gas_price, next_base_fee, next_excess_blob_gas};
 use std::fmt::Write;
 use std::sync::Arc;
 
-type Answer = Result<(), RpcError>;
-
 /// Most blocks and percentiles of one `eth_feeHistory`.
-const MOST_BLOCKS: u64 = 1024;
-const MOST_PERCENTILES: usize = 100;
+const MAX_BLOCKS: u64 = 1024;
+const MAX_PERCENTILES: usize = 100;
 
-/// Transactions of a block whose tips the oracle looks at, the lowest ones: the price of being
-/// taken at all.
-const TIPS_OF_A_BLOCK: usize = 3;
-/// Tips below this are set to nothing by those who make blocks for themselves.
-const LEAST_TIP: u128 = 2;
-/// What is said of a chain on which nobody has tipped yet: 1 gwei, as geth says at its start.
-const FIRST_TIP: u128 = 1_000_000_000;
+/// Transactions of a block whose tips the oracle samples: the lowest, which were just enough to be included.
+const SAMPLES_PER_BLOCK: usize = 3;
+/// Lower tips are ignored: block builders use them for their own transactions.
+const MIN_TIP: u128 = 2;
+/// The suggestion on a chain without tips yet: 1 gwei, as geth has it.
+const DEFAULT_TIP: u128 = 1_000_000_000;
 
-pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     match next_fee(backend.chain(), &backend.chain().head().header) {
         Some(fee) => json::number(out, fee),
         None => out.extend_from_slice(b"null"),
@@ -33,20 +30,20 @@ pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-pub(super) fn blob_base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn blob_base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     let price = next_blob_fee(chain, &chain.head().header);
     json::quantity(out, &U256::from(price));
     Ok(())
 }
 
-pub(super) fn max_priority_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn max_priority_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::quantity(out, &U256::from(suggested_tip(backend)?));
     Ok(())
 }
 
-/// The tip that is suggested and the next base fee.
-pub(super) fn gas_price(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// The suggested tip plus the next base fee.
+pub(super) fn gas_price(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let chain = backend.chain();
     let base_fee = next_fee(chain, &chain.head().header).unwrap_or(0);
     let price = suggested_tip(backend)?.saturating_add(u128::from(base_fee));
@@ -72,7 +69,7 @@ fn next_blob_fee(chain: &Chain, header: &Header) -> u128 {
     params.base_fee(next_excess_blob_gas(header, spec.fork_of(header), &params))
 }
 
-/// The percentile of the lowest tips of recent blocks, wei.
+/// The suggested tip: a percentile of the lowest tips of recent blocks, wei.
 pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
     let options = &backend.options;
     let mut tips = Vec::new();
@@ -87,15 +84,15 @@ pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
         let mut lowest: Vec<u128> = all
             .filter(|(index, _)| block.sender(*index) != block.header.beneficiary)
             .map(|(_, tx)| tip(effective_gas_price(tx, base_fee), base_fee))
-            .filter(|tip| *tip >= LEAST_TIP)
+            .filter(|tip| *tip >= MIN_TIP)
             .collect();
         lowest.sort_unstable();
-        tips.extend(lowest.into_iter().take(TIPS_OF_A_BLOCK));
+        tips.extend(lowest.into_iter().take(SAMPLES_PER_BLOCK));
     }
     tips.sort_unstable();
     let most = u128::try_from(options.gas_price_max).unwrap_or(u128::MAX);
     let at = percentile_index(tips.len(), options.gas_price_percentile);
-    Ok(tips.get(at).copied().unwrap_or(FIRST_TIP).min(most))
+    Ok(tips.get(at).copied().unwrap_or(DEFAULT_TIP).min(most))
 }
 
 fn to_usize(number: u64) -> usize {
@@ -117,7 +114,7 @@ fn percentile_index(len: usize, percentile: f64) -> usize {
 }
 
 /// Spec: execution-apis `eth/fee_market.yaml`.
-pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let Count(count) = params.required(0)?;
     let newest: BlockTag = params.required(1)?;
     let percentiles: Vec<f64> = params.optional(2)?.unwrap_or_default();
@@ -126,7 +123,7 @@ pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<
         RpcError::server("request beyond head block: the newest block is not there")
     })?;
     let count = count
-        .min(MOST_BLOCKS)
+        .min(MAX_BLOCKS)
         .min(newest.id.number.saturating_add(1));
     let first = (newest.id.number + 1).saturating_sub(count);
     let mut blocks = Vec::new();
@@ -140,9 +137,9 @@ pub(super) fn fee_history(backend: &Backend, params: &Params<'_>, out: &mut Vec<
     write_history(backend, &blocks, &percentiles, first, out)
 }
 
-fn check_percentiles(percentiles: &[f64]) -> Answer {
-    if percentiles.len() > MOST_PERCENTILES {
-        let message = format!("invalid reward percentile: over the query limit {MOST_PERCENTILES}");
+fn check_percentiles(percentiles: &[f64]) -> RpcResult {
+    if percentiles.len() > MAX_PERCENTILES {
+        let message = format!("invalid reward percentile: over the query limit {MAX_PERCENTILES}");
         return Err(RpcError::invalid_params(message));
     }
     for (index, percentile) in percentiles.iter().enumerate() {
@@ -168,7 +165,7 @@ fn write_history(
     percentiles: &[f64],
     first: u64,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let chain = backend.chain();
     let mut object = Object::new(out);
     object.number("oldestBlock", if blocks.is_empty() { 0 } else { first });
@@ -216,7 +213,7 @@ fn write_history(
     Ok(())
 }
 
-/// Writes each part of its whole as a decimal number.
+/// Writes the ratio of each pair as a decimal number.
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn ratios(object: &mut Object<'_>, name: &str, parts: impl Iterator<Item = (u64, u64)>) {
     let mut list = object.array(name);
@@ -231,7 +228,7 @@ fn ratios(object: &mut Object<'_>, name: &str, parts: impl Iterator<Item = (u64,
     }
 }
 
-/// The tip at each percentile of the block's gas, cheapest first.
+/// The tip at each percentile of the block's gas, transactions in ascending order of tip.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

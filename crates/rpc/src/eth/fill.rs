@@ -1,24 +1,21 @@
-//! `eth_fillTransaction`: what a caller has left out of a transaction, as geth fills it in; nobody
-//! signs it here.
+//! `eth_fillTransaction`: fills in what the caller has left out of a transaction, as geth does. It stays unsigned.
 
-use super::call::Asked;
+use super::call::CallRequest;
 use super::estimate::least_gas;
-use super::{answers, fees};
+use super::{fees, serialize};
 use crate::json::Object;
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::simulation::Message;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
 use niwaki_primitives::{Fork, StateView, Transaction, TxEnvelope, Typed2718, U256};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-type Answer = Result<(), RpcError>;
-
 /// Most blobs of one transaction (EIP-7594).
-const MOST_BLOBS: usize = 6;
+const MAX_BLOBS: usize = 6;
 
-pub(super) fn fill(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn fill(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     #[derive(Deserialize)]
     struct Blobs<'a> {
         #[serde(borrow)]
@@ -34,33 +31,33 @@ pub(super) fn fill(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     message.check(backend.chain().spec().chain_id)?;
     let latest = BlockRef::Tag(BlockTag::Latest);
     let (header, state) = backend.state(latest)?;
-    let mut asked = Asked::of(message, header, state);
-    fill_fees(backend, &mut asked)?;
-    check(&asked.message)?;
-    let message = &mut asked.message;
+    let mut request = CallRequest::new(message, header, state);
+    fill_fees(backend, &mut request)?;
+    check(&request.message)?;
+    let message = &mut request.message;
     message.value.get_or_insert_default();
     let sender = message.sender();
     if message.nonce.is_none() {
-        let account = asked.state.account(&sender)?;
+        let account = request.state.account(&sender)?;
         let nonce = account.unwrap_or_default().nonce;
         let next = backend.pool.next_nonce(&sender).unwrap_or(nonce);
         message.nonce = Some(Number(next.max(nonce)));
     }
-    if asked.message.gas.is_none() {
-        let gas = least_gas(backend, &asked, params.deadline)?;
-        asked.message.gas = Some(Number(gas));
+    if request.message.gas.is_none() {
+        let gas = least_gas(backend, &request, params.deadline)?;
+        request.message.gas = Some(Number(gas));
     }
-    write(backend, &asked.message, out);
+    write(backend, &request.message, out);
     Ok(())
 }
 
-/// Prices, as those of the next blocks will likely be.
-fn fill_fees(backend: &Backend, asked: &mut Asked) -> Answer {
+/// Fills in fees that the next blocks will likely accept.
+fn fill_fees(backend: &Backend, request: &mut CallRequest) -> RpcResult {
     let refuse = |words: String| Err(RpcError::server(words));
     let spec = backend.chain().spec();
-    let header = &asked.header.header;
+    let header = &request.header.header;
     let fork = spec.fork_of(header);
-    let message = &mut asked.message;
+    let message = &mut request.message;
     if message
         .max_fee_per_blob_gas
         .is_some_and(|fee| fee.is_zero())
@@ -71,7 +68,7 @@ fn fill_fees(backend: &Backend, asked: &mut Asked) -> Answer {
         && message.blob_versioned_hashes.is_some()
         && message.max_fee_per_blob_gas.is_none()
     {
-        let price = U256::from(answers::blob_base_fee(spec, header));
+        let price = U256::from(serialize::blob_base_fee(spec, header));
         message.max_fee_per_blob_gas = Some(price.saturating_mul(U256::from(2)));
     }
     if message.gas_price.is_some() && message.authorization_list.is_some() {
@@ -100,7 +97,7 @@ fn fill_fees(backend: &Backend, asked: &mut Asked) -> Answer {
         Some(tip) => tip,
         None => U256::from(fees::suggested_tip(backend)?),
     };
-    // Room for a base fee that rises meanwhile.
+    // Twice the base fee, in case it rises.
     let base_fee = U256::from(header.base_fee_per_gas.unwrap_or(0));
     let fee = fee.unwrap_or_else(|| tip.saturating_add(base_fee.saturating_mul(U256::from(2))));
     if fee < tip {
@@ -112,14 +109,14 @@ fn fill_fees(backend: &Backend, asked: &mut Asked) -> Answer {
     Ok(())
 }
 
-/// Refuses what could be no transaction, in geth's words.
-fn check(message: &Message) -> Answer {
+/// Refuses what can't be a transaction, in geth's words.
+fn check(message: &Message) -> RpcResult {
     let refuse = |words: String| Err(RpcError::server(words));
     match message.blob_versioned_hashes.as_ref().map(Vec::len) {
         Some(0) => return refuse("need at least 1 blob for a blob transaction".to_owned()),
-        Some(blobs) if blobs > MOST_BLOBS => {
+        Some(blobs) if blobs > MAX_BLOBS => {
             return refuse(format!(
-                "too many blobs in transaction (have={blobs}, max={MOST_BLOBS})"
+                "too many blobs in transaction (have={blobs}, max={MAX_BLOBS})"
             ));
         }
         _ => {}
@@ -132,8 +129,8 @@ fn check(message: &Message) -> Answer {
 
 fn write(backend: &Backend, message: &Message, out: &mut Vec<u8>) {
     let number = |number: Option<Number>| number.map_or(0, |number| number.0);
-    let filled = (number(message.nonce), number(message.gas));
-    let tx = message.transaction(filled, backend.chain().spec().chain_id, 2);
+    let (nonce, gas_limit) = (number(message.nonce), number(message.gas));
+    let tx = message.transaction(nonce, gas_limit, backend.chain().spec().chain_id, 2);
     let raw = raw(&tx);
     let mut object = Object::new(out);
     object.data("raw", &raw);
@@ -143,7 +140,7 @@ fn write(backend: &Backend, message: &Message, out: &mut Vec<u8>) {
     fields.data("hash", hash.as_slice());
 }
 
-/// As geth writes a transaction without a place.
+/// Writes a transaction as geth does for one that is in no block.
 fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
     object.number("type", u64::from(tx.ty()));
     if let Some(id) = tx.chain_id() {
@@ -170,7 +167,7 @@ fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
     object.quantity("value", &tx.value());
     object.data("input", tx.input());
     if let Some(list) = tx.access_list() {
-        answers::access_list(object.field("accessList"), list);
+        serialize::access_list(object.field("accessList"), list);
     }
     if let Some(hashes) = tx.blob_versioned_hashes() {
         let mut list = object.array("blobVersionedHashes");
@@ -179,7 +176,7 @@ fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
         }
     }
     if let Some(list) = tx.authorization_list() {
-        answers::authorizations(object.field("authorizationList"), list);
+        serialize::authorizations(object.field("authorizationList"), list);
     }
     for name in ["v", "r", "s"] {
         object.number(name, 0);
@@ -189,10 +186,10 @@ fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
     }
 }
 
-/// The encoding with a signature of zeros, which of a legacy transaction has no parity.
+/// The encoding with a signature of zeros; of a legacy transaction, without parity.
 fn raw(tx: &TxEnvelope) -> Vec<u8> {
     if tx.ty() != 0 {
-        return answers::encoded(tx);
+        return serialize::encoded(tx);
     }
     let mut fields = Vec::new();
     tx.nonce().encode(&mut fields);

@@ -1,23 +1,25 @@
-//! Logs by address, topic and range of blocks.
+//! `eth_getLogs`: logs by address, topics and range of blocks.
+//!
+//! The cheapest filter comes first: the log index rules out most blocks of a whole section at once, the bloom of a
+//! header rules out one block, and only what is left has its receipts read and its logs compared.
 
-use super::answers::{self, LogPlace};
+use super::serialize::{self, LogLocation};
 use crate::blocks::FullBlock;
 use crate::json::Array;
+use crate::json_reader;
 use crate::params::{BlockTag, Params};
-use crate::reading;
 use crate::{Backend, RpcError};
 use niwaki_chain::SECTION_BLOCKS;
 use niwaki_primitives::{Address, B256, Bloom, BloomInput, Log};
 use serde::{Deserialize, Deserializer};
 
 /// Most addresses, and alternatives for one topic, of a filter.
-const MOST_ALTERNATIVES: usize = 1024;
+const MAX_ALTERNATIVES: usize = 1024;
 
-/// Most logs of an answer.
-const MOST_LOGS: usize = 100_000;
+/// Most logs of a response.
+const MAX_LOGS: usize = 100_000;
 
-/// Which logs are wanted, and of which blocks. A key that is not known could have named the blocks, so
-/// it is refused.
+/// A filter of logs and blocks. An unknown key is refused: it could have meant other blocks.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct LogFilter {
@@ -51,36 +53,36 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Address
     Ok(value.map(OneOrMany::into_vec).unwrap_or_default())
 }
 
-/// Null, or a list with null in it, is any topic at that place.
+/// Null, or a list that contains null, matches any topic at that position.
 fn topics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<B256>>, D::Error> {
-    let places = Option::<Vec<Option<OneOrMany<Option<B256>>>>>::deserialize(deserializer)?;
-    let places = places.unwrap_or_default().into_iter().map(|place| {
-        let alternatives = place.map(OneOrMany::into_vec).unwrap_or_default();
+    let positions = Option::<Vec<Option<OneOrMany<Option<B256>>>>>::deserialize(deserializer)?;
+    let positions = positions.unwrap_or_default().into_iter().map(|position| {
+        let alternatives = position.map(OneOrMany::into_vec).unwrap_or_default();
         let all: Option<Vec<B256>> = alternatives.into_iter().collect();
         all.unwrap_or_default()
     });
-    Ok(places.collect())
+    Ok(positions.collect())
 }
 
-/// What of a filter is looked at in a bloom, hashed once for all blocks.
-pub(crate) struct Masks {
+/// The blooms of a filter's addresses and topics, hashed once for all blocks.
+pub(crate) struct BloomFilter {
     addresses: Vec<Bloom>,
     topics: Vec<Vec<Bloom>>,
 }
 
-impl Masks {
-    /// Whether nothing is looked for.
+impl BloomFilter {
+    /// Whether every log matches.
     fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.topics.iter().all(Vec::is_empty)
     }
 
-    /// What a bloom must contain one of, at each place.
-    fn places(&self) -> Vec<&[Bloom]> {
+    /// For addresses and for each topic position, the blooms of which a block must contain one.
+    fn positions(&self) -> Vec<&[Bloom]> {
         let topics = self.topics.iter().map(Vec::as_slice);
         std::iter::once(&self.addresses[..]).chain(topics).collect()
     }
 
-    /// Whether a block or receipt with this bloom may have such logs.
+    /// Whether a block or receipt with this bloom may have matching logs.
     fn may_be_in(&self, bloom: &Bloom) -> bool {
         let any =
             |masks: &[Bloom]| masks.is_empty() || masks.iter().any(|mask| bloom.contains(mask));
@@ -95,7 +97,7 @@ fn mask(bytes: &[u8]) -> Bloom {
 }
 
 impl LogFilter {
-    /// Refuses a filter that no block could be looked through for.
+    /// Refuses a filter that contradicts itself or has too many alternatives.
     pub(crate) fn check(&self) -> Result<(), RpcError> {
         let invalid = |message: &str| Err(RpcError::invalid_params(message));
         let has_range = self.from_block.is_some() || self.to_block.is_some();
@@ -111,35 +113,35 @@ impl LogFilter {
         let longest = self.topics.iter().map(Vec::len).chain([self.address.len()]);
         if longest
             .max()
-            .is_some_and(|longest| longest > MOST_ALTERNATIVES)
+            .is_some_and(|longest| longest > MAX_ALTERNATIVES)
         {
             return invalid("exceed max addresses or topics per search position");
         }
         Ok(())
     }
 
-    fn masks(&self) -> Masks {
+    fn blooms(&self) -> BloomFilter {
         let topics = self.topics.iter();
-        let topics = topics.map(|place| place.iter().map(|topic| mask(topic.as_slice())));
-        Masks {
+        let topics = topics.map(|position| position.iter().map(|topic| mask(topic.as_slice())));
+        BloomFilter {
             addresses: self.address.iter().map(|a| mask(a.as_slice())).collect(),
             topics: topics.map(Iterator::collect).collect(),
         }
     }
 
-    /// Whether `log` is wanted.
+    /// Whether `log` matches.
     pub(crate) fn matches(&self, log: &Log) -> bool {
-        let held = log.data.topics();
+        let topics = log.data.topics();
         (self.address.is_empty() || self.address.contains(&log.address))
-            && self.topics.len() <= held.len()
+            && self.topics.len() <= topics.len()
             && self
                 .topics
                 .iter()
-                .zip(held)
-                .all(|(wanted, held)| wanted.is_empty() || wanted.contains(held))
+                .zip(topics)
+                .all(|(any_of, topic)| any_of.is_empty() || any_of.contains(topic))
     }
 
-    /// The numbers of the first and the last block that are wanted.
+    /// The numbers of the first and the last block of the range.
     fn range(&self, backend: &Backend) -> Result<(u64, u64), RpcError> {
         let number = |tag: Option<BlockTag>| -> Result<u64, RpcError> {
             match tag {
@@ -171,10 +173,10 @@ impl LogFilter {
     }
 }
 
-/// Bytes of parameters that may be looked at before anything is queued.
+/// Bytes of parameters up to which the I/O thread parses them to choose a lane.
 const SHORT_PARAMS: usize = 2048;
 
-/// Which blocks a filter is about.
+/// The blocks of a filter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Blocks {
@@ -183,12 +185,12 @@ struct Blocks {
     to_block: Option<BlockTag>,
 }
 
-/// Whether the parameters of `eth_getLogs` are short, and ask for one block by its number or hash.
+/// Whether the parameters of `eth_getLogs` are short and name one block by number or hash.
 pub(super) fn are_of_one_block(params: &str) -> bool {
     if params.len() > SHORT_PARAMS {
         return false;
     }
-    let blocks = reading::read::<(Blocks,)>(params);
+    let blocks = json_reader::read::<(Blocks,)>(params);
     blocks.is_ok_and(|(blocks,)| match (blocks.from_block, blocks.to_block) {
         (Some(BlockTag::Number(from)), Some(BlockTag::Number(to))) => from == to,
         (None, None) => blocks.block_hash.is_some(),
@@ -202,33 +204,33 @@ pub(super) fn logs(
     out: &mut Vec<u8>,
 ) -> Result<(), RpcError> {
     let filter: LogFilter = params.required(0)?;
-    write_logs_of(backend, &filter, params, out)
+    write_logs(backend, &filter, params, out)
 }
 
-/// Writes all logs that `filter` wants.
-pub(crate) fn write_logs_of(
+/// Writes all logs that match `filter`.
+pub(crate) fn write_logs(
     backend: &Backend,
     filter: &LogFilter,
     params: &Params<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), RpcError> {
     filter.check()?;
-    let masks = filter.masks();
-    let mut found = Found {
+    let blooms = filter.blooms();
+    let mut search = LogSearch {
         backend,
         filter,
-        masks: &masks,
+        blooms: &blooms,
         list: Array::new(out),
         count: 0,
     };
     if let Some(hash) = &filter.block_hash {
         let block = backend.block(hash)?;
         let block = block.ok_or_else(|| RpcError::server("unknown block"))?;
-        return found.write_block(&block);
+        return search.write_block(&block);
     }
     let (from, to) = filter.range(backend)?;
-    let index = match masks.is_empty() || from == to {
-        true => None, // Every block with logs is wanted, or there is but one to look at.
+    let index = match blooms.is_empty() || from == to {
+        true => None, // Every block with logs matches, or there is only one block.
         false => Some(backend.chain().log_index()?),
     };
     let mut number = from;
@@ -238,16 +240,16 @@ pub(crate) fn write_logs_of(
         match index.as_ref().filter(|index| section < index.below()) {
             Some(index) => {
                 params.check_deadline()?;
-                let blocks = index.search(section, &masks.places())?;
+                let blocks = index.search(section, &blooms.positions())?;
                 for number in (number..=last).filter(|number| blocks.contains(number - section)) {
                     params.check_deadline()?;
-                    found.write_number(number)?;
+                    search.write_number(number)?;
                 }
             }
             None => {
                 for number in number..=last {
                     params.check_deadline()?;
-                    found.write_number(number)?;
+                    search.write_number(number)?;
                 }
             }
         }
@@ -256,30 +258,30 @@ pub(crate) fn write_logs_of(
     Ok(())
 }
 
-/// The logs that were found so far.
-struct Found<'f, 'o> {
+/// The matching logs so far.
+struct LogSearch<'f, 'o> {
     backend: &'f Backend,
     filter: &'f LogFilter,
-    masks: &'f Masks,
+    blooms: &'f BloomFilter,
     list: Array<'o>,
     count: usize,
 }
 
-impl Found<'_, '_> {
-    /// Adds those of the canonical block `number`, if its bloom does not say that there are none.
-    /// Below the first block of an imported state there is no block.
+impl LogSearch<'_, '_> {
+    /// Adds the matching logs of the canonical block `number`, unless its bloom rules them out. Below the first block
+    /// of an imported state there is none.
     fn write_number(&mut self, number: u64) -> Result<(), RpcError> {
         let chain = self.backend.chain();
         let Some(hash) = chain.canonical_hash(number)? else {
             return Ok(());
         };
-        if let Some(block) = self.backend.recent_block(&hash) {
+        if let Some(block) = self.backend.cached_block(&hash) {
             return self.write_block(&block);
         }
-        if !self.masks.is_empty() {
+        if !self.blooms.is_empty() {
             let header = chain.header(&hash)?;
             let bloom = header.map(|header| header.header.logs_bloom);
-            if !bloom.is_some_and(|bloom| self.masks.may_be_in(&bloom)) {
+            if !bloom.is_some_and(|bloom| self.blooms.may_be_in(&bloom)) {
                 return Ok(());
             }
         }
@@ -290,36 +292,36 @@ impl Found<'_, '_> {
     }
 
     fn write_block(&mut self, block: &FullBlock) -> Result<(), RpcError> {
-        if !self.masks.may_be_in(&block.header.logs_bloom) {
+        if !self.blooms.may_be_in(&block.header.logs_bloom) {
             return Ok(());
         }
         let (list, count) = (&mut self.list, &mut self.count);
-        each_log(block, self.backend, |log, place| {
+        each_log(block, self.backend, |log, location| {
             if self.filter.matches(log) {
-                answers::log(list.item(), log, &place);
+                serialize::log(list.item(), log, &location);
                 *count += 1;
             }
         })?;
-        if self.count > MOST_LOGS {
+        if self.count > MAX_LOGS {
             let message =
-                format!("query returned more than {MOST_LOGS} results; ask for fewer blocks");
+                format!("query returned more than {MAX_LOGS} results; ask for fewer blocks");
             return Err(RpcError::limit(message));
         }
         Ok(())
     }
 }
 
-/// Gives each log of a block with its place.
+/// Calls `visit` for each log of a block, with its location.
 pub(crate) fn each_log(
     block: &FullBlock,
     backend: &Backend,
-    mut give: impl FnMut(&Log, LogPlace),
+    mut visit: impl FnMut(&Log, LogLocation),
 ) -> Result<(), RpcError> {
     let receipts = block.receipts(backend.chain())?;
     let mut log_index = 0;
     for (index, (tx, receipt)) in block.body.transactions.iter().zip(receipts).enumerate() {
         for log in &receipt.logs {
-            let place = LogPlace {
+            let location = LogLocation {
                 block: block.id,
                 timestamp: block.header.timestamp,
                 transaction: *tx.tx_hash(),
@@ -327,7 +329,7 @@ pub(crate) fn each_log(
                 log_index,
                 removed: false,
             };
-            give(log, place);
+            visit(log, location);
             log_index += 1;
         }
     }
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_are_matched_by_place_with_alternatives_and_wildcards() {
+    fn topics_match_by_position_with_alternatives_and_wildcards() {
         let (one, two) = (hex(1, 32), hex(2, 32));
         for (json, topics, want) in [
             ("{}".to_owned(), &[][..], true),
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_is_a_hash_or_the_same_number_twice() {
+    fn a_filter_of_one_block_runs_in_the_call_lane() {
         let hash = hex(1, 32);
         for (params, want) in [
             (format!("[{{\"blockHash\":{hash}}}]"), true),
@@ -413,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_one_many_or_all() {
+    fn an_address_filter_takes_one_address_a_list_or_null() {
         let (five, six) = (hex(5, 20), hex(6, 20));
         for (json, want) in [
             (format!("{{\"address\":{five}}}"), true),
@@ -427,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_is_in_the_bloom() {
+    fn matching_logs_are_in_the_bloom() {
         let held = log(5, &[1, 2]);
         let mut bloom = Bloom::ZERO;
         bloom.accrue_log(&held);
@@ -436,9 +438,9 @@ mod tests {
             "{}".to_owned(),
             format!("{{\"address\":{},\"topics\":[{one},[{two}]]}}", hex(5, 20)),
         ] {
-            assert!(filter(&json).masks().may_be_in(&bloom), "{json}");
+            assert!(filter(&json).blooms().may_be_in(&bloom), "{json}");
         }
         let other = filter(&format!("{{\"address\":{}}}", hex(6, 20)));
-        assert!(!other.masks().may_be_in(&bloom));
+        assert!(!other.blooms().may_be_in(&bloom));
     }
 }

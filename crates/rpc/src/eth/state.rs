@@ -1,27 +1,25 @@
-//! Accounts, slots and proofs after a block.
+//! `eth` methods for accounts, storage and proofs at a block.
 
 use crate::backend::State;
 use crate::json::{self, Object};
 use crate::params::{BlockRef, BlockTag, Params, storage_key};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{
     Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
 };
 use niwaki_trie::TrieAccount;
 use std::collections::BTreeMap;
 
-type Answer = Result<(), RpcError>;
-
 /// Most slots of one request.
-const MOST_SLOTS: usize = 1024;
+const MAX_SLOTS: usize = 1024;
 
-/// The block parameter at `index`; the head where it is left out.
+/// The block parameter at `index`; the head if it is left out.
 fn block_at(params: &Params<'_>, index: usize) -> Result<BlockRef, RpcError> {
     let latest = BlockRef::Tag(BlockTag::Latest);
     Ok(params.optional(index)?.unwrap_or(latest))
 }
 
-pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let account = state.account(&address)?.unwrap_or_default();
@@ -29,8 +27,8 @@ pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// `pending` counts the transactions that wait in the pool without a gap.
-pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// For `pending`, the sender's transactions in the pool count, up to the first gap.
+pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let block = block_at(params, 1)?;
     let (_, state) = backend.state(block)?;
@@ -46,7 +44,7 @@ pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let account = state.account(&address)?.unwrap_or_default();
@@ -58,7 +56,7 @@ pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let slot = storage_key(&params.required::<String>(1)?)?;
     let (_, state) = backend.state(block_at(params, 2)?)?;
@@ -68,19 +66,23 @@ pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u
 }
 
 /// Slots of several accounts: `{address: [slot...]}`.
-pub(super) fn storage_values(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let wanted: BTreeMap<Address, Vec<String>> = params.required(0)?;
-    let slots: usize = wanted.values().map(Vec::len).sum();
+pub(super) fn storage_values(
+    backend: &Backend,
+    params: &Params<'_>,
+    out: &mut Vec<u8>,
+) -> RpcResult {
+    let requested: BTreeMap<Address, Vec<String>> = params.required(0)?;
+    let slots: usize = requested.values().map(Vec::len).sum();
     if slots == 0 {
         return Err(RpcError::invalid_params("empty request"));
     }
-    if slots > MOST_SLOTS {
-        let message = format!("too many slots: {slots} (max {MOST_SLOTS})");
+    if slots > MAX_SLOTS {
+        let message = format!("too many slots: {slots} (max {MAX_SLOTS})");
         return Err(RpcError::invalid_params(message));
     }
     let (_, state) = backend.state(block_at(params, 1)?)?;
     let mut object = Object::new(out);
-    for (address, slots) in wanted {
+    for (address, slots) in requested {
         let name = address.to_string().to_lowercase();
         let mut values = object.array(&name);
         for slot in slots {
@@ -92,11 +94,11 @@ pub(super) fn storage_values(backend: &Backend, params: &Params<'_>, out: &mut V
 }
 
 /// Spec: EIP-1186.
-pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let keys: Vec<String> = params.optional(1)?.unwrap_or_default();
-    if keys.len() > MOST_SLOTS {
-        let message = format!("too many keys: {} (max {MOST_SLOTS})", keys.len());
+    if keys.len() > MAX_SLOTS {
+        let message = format!("too many keys: {} (max {MAX_SLOTS})", keys.len());
         return Err(RpcError::invalid_params(message));
     }
     let slots = keys.iter().map(|key| storage_key(key));
@@ -124,7 +126,7 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let mut storage = object.array("storageProof");
     for (key, slot) in keys.iter().zip(&slots) {
         let mut entry = storage.object();
-        // As it was asked: a whole word stays one, a number stays a number.
+        // In the form of the request: 32 bytes as DATA, a number as QUANTITY.
         match key.len() {
             66 => entry.data("key", B256::from(slot.to_be_bytes::<32>()).as_slice()),
             _ => entry.quantity("key", slot),
@@ -153,7 +155,7 @@ fn trie_account(state: &State, address: &Address) -> Result<Option<TrieAccount>,
     }
 }
 
-/// The nodes that prove the account, or one of its slots.
+/// The trie nodes that prove the account, or one of its slots.
 fn prove(
     state: &State,
     address: &Address,

@@ -1,10 +1,10 @@
-//! Who may ask: hosts, origins, tokens.
+//! Access control of a server: host names, origins, authentication.
 
 use crate::server::jwt::JwtSecret;
 use crate::server::tokens::Tokens;
 use std::sync::Arc;
 
-/// The host names under which a browser may reach the server; what guards against DNS rebinding.
+/// The host names under which a browser may reach the server: a guard against DNS rebinding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostList {
     /// All.
@@ -22,7 +22,7 @@ impl HostList {
         Self::These(items.iter().map(|item| item.to_ascii_lowercase()).collect())
     }
 
-    /// Whether a `Host` header is allowed. A request without one comes from no browser.
+    /// Whether a `Host` header is allowed. Browsers always send one, so a request without it is allowed.
     pub fn allows(&self, host: Option<&str>) -> bool {
         let (Self::These(items), Some(host)) = (self, host) else {
             return true;
@@ -35,7 +35,7 @@ impl HostList {
     }
 }
 
-/// The web pages whose scripts may read answers (CORS).
+/// The web pages whose scripts may read responses (CORS).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origins {
     /// All.
@@ -54,7 +54,7 @@ impl Origins {
         Self::These(items.cloned().collect())
     }
 
-    /// What `Access-Control-Allow-Origin` is to say to `origin`, if it is allowed.
+    /// The value of `Access-Control-Allow-Origin` for `origin`, if it is allowed.
     pub fn allowed(&self, origin: &str) -> Option<String> {
         match self {
             Self::Any => Some("*".to_owned()),
@@ -66,25 +66,25 @@ impl Origins {
     }
 }
 
-/// All of it, for one way in.
+/// The access control of one server.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Host names.
     pub hosts: HostList,
     /// Web pages.
     pub origins: Origins,
-    /// What callers show.
-    pub proof: Proof,
+    /// How callers authenticate.
+    pub authentication: Authentication,
 }
 
-/// By what callers show who they are.
+/// How callers authenticate.
 #[derive(Clone, Debug)]
-pub enum Proof {
-    /// Nothing is asked for.
+pub enum Authentication {
+    /// Not at all.
     None,
-    /// Tokens made with a secret that both sides hold: the Engine API's.
+    /// With tokens signed by a shared secret: the Engine API's.
     Secret(JwtSecret),
-    /// Tokens that name permissions.
+    /// With tokens that carry permissions.
     Tokens(Arc<Tokens>),
 }
 

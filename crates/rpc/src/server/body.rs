@@ -1,6 +1,6 @@
-//! The body of an answer: whole, or in parts as they are made.
+//! The body of a response: whole, or in chunks as they are written.
 
-use crate::outlet::Part;
+use crate::response_stream::Chunk;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
@@ -8,32 +8,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::Receiver;
 
-/// An answer that ended before its end.
+/// A streamed response broke off.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer could not be finished")]
 pub(crate) struct Unfinished;
 
-/// What is sent.
+/// The body of an HTTP response.
 #[derive(Debug)]
-pub(crate) enum AnswerBody {
+pub(crate) enum ResponseBody {
     /// All of it, of known length.
     Whole(Full<Bytes>),
-    /// A first part, and where the others come from until the last one has come.
-    Parts {
-        /// Taken once it is sent.
+    /// The first chunk, and the channel of the others.
+    Stream {
+        /// `None` once it is sent.
         first: Option<Bytes>,
         /// `None` after the last one.
-        rest: Option<Receiver<Part>>,
+        rest: Option<Receiver<Chunk>>,
     },
 }
 
-impl From<Full<Bytes>> for AnswerBody {
+impl From<Full<Bytes>> for ResponseBody {
     fn from(whole: Full<Bytes>) -> Self {
         Self::Whole(whole)
     }
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Unfinished;
 
@@ -46,7 +46,7 @@ impl Body for AnswerBody {
                 let frame = ready!(Pin::new(whole).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
             }
-            Self::Parts { first, rest } => (first, rest),
+            Self::Stream { first, rest } => (first, rest),
         };
         let data = |part: Vec<u8>| Poll::Ready(Some(Ok(Frame::data(Bytes::from(part)))));
         if let Some(first) = first.take() {
@@ -56,8 +56,8 @@ impl Body for AnswerBody {
             return Poll::Ready(None);
         };
         match ready!(receiver.poll_recv(cx)) {
-            Some(Part::More(part)) => data(part),
-            Some(Part::Last(part)) => {
+            Some(Chunk::More(part)) => data(part),
+            Some(Chunk::Last(part)) => {
                 *rest = None;
                 data(part)
             }
@@ -68,14 +68,14 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(whole) => whole.is_end_stream(),
-            Self::Parts { first, rest } => first.is_none() && rest.is_none(),
+            Self::Stream { first, rest } => first.is_none() && rest.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(whole) => whole.size_hint(),
-            Self::Parts { .. } => SizeHint::default(),
+            Self::Stream { .. } => SizeHint::default(),
         }
     }
 }

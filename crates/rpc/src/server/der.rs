@@ -1,8 +1,8 @@
-//! As much of DER (X.690) as keys, certificates and key stores are written in.
+//! A reader of DER (X.690), as far as keys, certificates and key stores need it.
 //!
-//! A reader walks over bytes of others without copying: whatever is not as it should be is `None`.
+//! It reads slices without copying; malformed input gives `None`.
 
-/// The rest of what is read.
+/// The bytes that are not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'a>(&'a [u8]);
 
@@ -17,14 +17,14 @@ const SEQUENCE: u8 = 0x30;
 pub(crate) struct Element<'a> {
     /// Its first byte.
     pub(crate) tag: u8,
-    /// What is inside.
+    /// Its contents.
     pub(crate) content: &'a [u8],
     /// All of its bytes.
     pub(crate) whole: &'a [u8],
 }
 
 impl<'a> Der<'a> {
-    /// What reads `bytes` from their beginning.
+    /// A reader of `bytes`.
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -44,7 +44,7 @@ impl<'a> Der<'a> {
             }
             _ => return None,
         };
-        // The long form of tags is in none of what is read here.
+        // Tags of several bytes do not occur in what is read here.
         let (content, rest) = rest
             .split_at_checked(length)
             .filter(|_| tag & 0x1f != 0x1f)?;
@@ -57,7 +57,7 @@ impl<'a> Der<'a> {
         })
     }
 
-    /// The next element's contents, if it has this tag; else nothing is read.
+    /// The contents of the next element, if it has this tag; else it is not consumed.
     pub(crate) fn tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
         let before = *self;
         let element = self.element().filter(|element| element.tag == tag);
@@ -72,7 +72,7 @@ impl<'a> Der<'a> {
         self.tagged(SEQUENCE).map(Self)
     }
 
-    /// What is wrapped in the context's tag `number`.
+    /// The contents of the context-specific tag `number`.
     pub(crate) fn context(&mut self, number: u8) -> Option<Self> {
         self.tagged(0xa0 | number).map(Self)
     }
@@ -82,7 +82,7 @@ impl<'a> Der<'a> {
         self.tagged(INTEGER)
     }
 
-    /// An integer that is small and not negative.
+    /// A small, non-negative integer.
     pub(crate) fn number(&mut self) -> Option<u32> {
         let bytes = self.integer()?;
         let first = bytes.iter().position(|byte| *byte != 0);
@@ -99,12 +99,12 @@ impl<'a> Der<'a> {
         self.tagged(OBJECT_ID)
     }
 
-    /// A string of bytes.
+    /// An octet string.
     pub(crate) fn octets(&mut self) -> Option<&'a [u8]> {
         self.tagged(OCTET_STRING)
     }
 
-    /// A string of bits that fill bytes.
+    /// A bit string of whole bytes.
     pub(crate) fn bit_string(&mut self) -> Option<&'a [u8]> {
         self.tagged(BIT_STRING)?.strip_prefix(&[0])
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_read_in_turn_and_torn_or_odd_ones_are_not() {
+    fn elements_are_read_in_order_and_malformed_ones_refused() {
         let bytes = [0x30, 0x06, 0x02, 0x01, 0x05, 0x04, 0x01, 0xff];
         let mut inner = Der::new(&bytes).sequence().unwrap();
         assert_eq!(inner.octets(), None);

@@ -1,9 +1,9 @@
-//! Answers in fewer bytes (RFC 1952), for whoever asks for that.
+//! Compression of responses with gzip (RFC 1952), for clients that accept it.
 //!
-//! Short answers are left as they are: to compress them would take longer than to send them. Long
-//! ones are compressed beside the threads that read requests, and in parts while they are made.
+//! Short responses stay uncompressed: compressing them would take longer than sending them. Long ones are compressed on
+//! blocking threads, not on I/O threads, and streams chunk by chunk.
 
-use crate::outlet::Part;
+use crate::response_stream::Chunk;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hyper::header::{ACCEPT_ENCODING, HeaderMap};
@@ -11,19 +11,19 @@ use std::io::{self, Write};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_blocking;
 
-/// Bytes from which on an answer is compressed.
-pub(super) const LEAST_BYTES: usize = 8 << 10;
+/// Bytes from which on a response is compressed.
+pub(super) const MIN_BYTES: usize = 8 << 10;
 
-/// Bytes from which on that is done by another thread.
-const LONG_BYTES: usize = 64 << 10;
+/// Bytes from which on another thread compresses it.
+const OFFLOAD_BYTES: usize = 64 << 10;
 
-/// Parts that may wait to be sent.
-const UNSENT: usize = 4;
+/// Chunks that may wait to be sent.
+const MAX_QUEUED_CHUNKS: usize = 4;
 
-/// Hexadecimal digits shrink to less than half at the quickest level, and hardly more at others.
+/// Hexadecimal digits shrink to less than half at the fastest level, and hardly more at others.
 const LEVEL: Compression = Compression::fast();
 
-/// Whether the client takes gzip (RFC 9110, 12.5.3).
+/// Whether the client accepts gzip (RFC 9110, 12.5.3).
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     let items = values
@@ -46,49 +46,53 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     by_star
 }
 
-/// A whole answer, compressed.
+/// Compresses a whole response.
 ///
 /// # Errors
 /// If the server is stopping.
-pub(super) async fn whole(answer: Vec<u8>) -> io::Result<Vec<u8>> {
-    if answer.len() < LONG_BYTES {
-        return compress(&answer);
+pub(super) async fn whole(response: Vec<u8>) -> io::Result<Vec<u8>> {
+    if response.len() < OFFLOAD_BYTES {
+        return compress(&response);
     }
-    let compressed = spawn_blocking(move || compress(&answer)).await;
+    let compressed = spawn_blocking(move || compress(&response)).await;
     compressed.map_err(io::Error::other)?
 }
 
-fn compress(answer: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(answer.len() / 3), LEVEL);
-    encoder.write_all(answer)?;
+fn compress(response: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(response.len() / 3), LEVEL);
+    encoder.write_all(response)?;
     encoder.finish()
 }
 
-/// An answer in parts, compressed as they come.
-pub(super) fn parts(first: Vec<u8>, rest: Receiver<Part>) -> Receiver<Part> {
-    let (sender, compressed) = channel(UNSENT);
+/// Compresses a stream, chunk by chunk.
+pub(super) fn stream(first: Vec<u8>, rest: Receiver<Chunk>) -> Receiver<Chunk> {
+    let (sender, compressed) = channel(MAX_QUEUED_CHUNKS);
     spawn_blocking(move || {
-        // What fails ends without a last part, as an answer does that fails while it is made.
-        let _ = compress_parts(&first, rest, &sender);
+        // A failure ends the stream without a last chunk, as a failure of the method does.
+        let _ = compress_stream(&first, rest, &sender);
     });
     compressed
 }
 
-fn compress_parts(first: &[u8], mut rest: Receiver<Part>, sender: &Sender<Part>) -> io::Result<()> {
+fn compress_stream(
+    first: &[u8],
+    mut rest: Receiver<Chunk>,
+    sender: &Sender<Chunk>,
+) -> io::Result<()> {
     let mut encoder = GzEncoder::new(Vec::new(), LEVEL);
     encoder.write_all(first)?;
     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
     loop {
         let made = std::mem::take(encoder.get_mut());
         if !made.is_empty() {
-            sender.blocking_send(Part::More(made)).map_err(gone)?;
+            sender.blocking_send(Chunk::More(made)).map_err(gone)?;
         }
         match rest.blocking_recv() {
-            Some(Part::More(part)) => encoder.write_all(&part)?,
-            Some(Part::Last(part)) => {
-                encoder.write_all(&part)?;
+            Some(Chunk::More(chunk)) => encoder.write_all(&chunk)?,
+            Some(Chunk::Last(chunk)) => {
+                encoder.write_all(&chunk)?;
                 let end = encoder.finish()?;
-                return sender.blocking_send(Part::Last(end)).map_err(gone);
+                return sender.blocking_send(Chunk::Last(end)).map_err(gone);
             }
             None => return Ok(()),
         }
@@ -107,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_taken_where_it_is_named_and_not_refused() {
+    fn gzip_is_used_if_accept_encoding_allows_it() {
         let accepted = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -139,32 +143,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_comes_back_as_it_was() {
-        for length in [0, 1, LONG_BYTES - 1, LONG_BYTES, 3 << 20] {
-            let answer: Vec<u8> = (0..length).map(|at| b"0123456789abcdef"[at % 16]).collect();
-            let compressed = whole(answer.clone()).await.unwrap();
-            assert_eq!(plain(&compressed).unwrap(), answer, "{length}");
+    async fn a_response_decompresses_to_itself() {
+        for length in [0, 1, OFFLOAD_BYTES - 1, OFFLOAD_BYTES, 3 << 20] {
+            let response: Vec<u8> = (0..length).map(|at| b"0123456789abcdef"[at % 16]).collect();
+            let compressed = whole(response.clone()).await.unwrap();
+            assert_eq!(plain(&compressed).unwrap(), response, "{length}");
         }
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn parts_come_back_whole_and_an_end_that_is_missing_stays_missing() {
+    async fn streams_decompress_to_themselves_and_broken_ones_stay_broken() {
         for is_whole in [true, false] {
             let (sender, rest) = channel(4);
-            let mut compressed = parts(b"first".to_vec(), rest);
+            let mut compressed = stream(b"first".to_vec(), rest);
             let many = vec![b'x'; 300_000];
-            sender.send(Part::More(many.clone())).await.unwrap();
-            sender.send(Part::More(many.clone())).await.unwrap();
+            sender.send(Chunk::More(many.clone())).await.unwrap();
+            sender.send(Chunk::More(many.clone())).await.unwrap();
             if is_whole {
-                sender.send(Part::Last(b"last".to_vec())).await.unwrap();
+                sender.send(Chunk::Last(b"last".to_vec())).await.unwrap();
             }
             drop(sender);
             let (mut bytes, mut has_ended) = (Vec::new(), false);
-            while let Some(part) = compressed.recv().await {
-                match part {
-                    Part::More(part) => bytes.extend(part),
-                    Part::Last(part) => {
-                        bytes.extend(part);
+            while let Some(chunk) = compressed.recv().await {
+                match chunk {
+                    Chunk::More(chunk) => bytes.extend(chunk),
+                    Chunk::Last(chunk) => {
+                        bytes.extend(chunk);
                         has_ended = true;
                     }
                 }

@@ -1,13 +1,13 @@
 //! HTTP/1.1: requests by POST, health by GET, WebSocket by upgrade.
 //!
-//! Bounded in every way a peer can push: connections, bytes of headers and body, and the time in
-//! which each must have come.
+//! Everything that a client can send is bounded: connections, bytes of headers and body, and the time for each to
+//! arrive.
 
 use crate::RpcError;
-use crate::dispatch::{Dispatcher, InParts, refusal};
-use crate::outlet::Part;
-use crate::server::access::{Access, Proof};
-use crate::server::body::AnswerBody;
+use crate::dispatch::{Dispatcher, RpcResponse, error_response};
+use crate::response_stream::Chunk;
+use crate::server::access::{Access, Authentication};
+use crate::server::body::ResponseBody;
 use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
 use crate::server::{gzip, login, socket};
@@ -29,32 +29,32 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Room that a request's body has at once, at most, whatever length it announces. A payload of 60 Mgas of transfers,
-/// swaps and mints has 0.4 MiB.
-const MOST_ROOM: usize = 1 << 20;
+/// The most memory that is reserved for a body at once, whatever its announced length. A payload with 60 Mgas of
+/// transfers, swaps and mints has 0.4 MiB.
+const MAX_INITIAL_CAPACITY: usize = 1 << 20;
 
-/// What a server offers and within what limits.
+/// Options and limits of a server.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// Whether requests by POST are answered.
+    /// Whether it answers requests by POST.
     pub http: bool,
     /// Whether a connection may become a WebSocket.
     pub websocket: bool,
-    /// Who may ask.
+    /// Access control.
     pub access: Access,
-    /// How connections are secured, if they are.
+    /// TLS, if connections use it.
     pub tls: Option<Tls>,
-    /// Whether long answers are compressed for whoever asks for that.
+    /// Whether long responses are compressed for clients that accept it.
     pub compress: bool,
-    /// Connections at a time; more are closed at once.
+    /// Most connections at a time; further ones are closed at once.
     pub max_connections: usize,
-    /// Bytes of a request's body, or of a message.
+    /// Most bytes of a request's body, or of a WebSocket message.
     pub max_body_bytes: usize,
-    /// How long headers or a body may take to come, and a connection may be idle.
+    /// How long headers or a body may take to arrive, and a connection may be idle.
     pub read_timeout: Duration,
 }
 
-/// A server that is bound and not yet serving.
+/// A server that is bound and does not serve yet.
 #[derive(Debug)]
 pub struct HttpServer {
     listener: TcpListener,
@@ -62,13 +62,13 @@ pub struct HttpServer {
     options: Arc<HttpOptions>,
 }
 
-pub(super) type Answer = Response<AnswerBody>;
+pub(super) type HttpResponse = Response<ResponseBody>;
 
 impl HttpServer {
     /// Binds `address`.
     ///
     /// # Errors
-    /// As the system gives it.
+    /// Errors of the system.
     pub async fn bind(
         address: SocketAddr,
         dispatcher: Arc<Dispatcher>,
@@ -81,15 +81,15 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     ///
     /// # Errors
-    /// As the system gives it.
+    /// Errors of the system.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is true, then lets the requests at hand be answered.
+    /// Serves until `stop` is true, then finishes the running requests.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let connections = Arc::new(Semaphore::new(self.options.max_connections));
         loop {
@@ -107,7 +107,7 @@ impl HttpServer {
                 }
             };
             let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-                self.dispatcher.backend().figures().connection_refused();
+                self.dispatcher.backend().metrics().connection_refused();
                 continue;
             };
             let connection = Connection {
@@ -146,14 +146,14 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut stop = self.stop.clone();
-        // A WebSocket outlives the HTTP connection that it began as.
+        // A WebSocket outlives the HTTP connection that it was upgraded from.
         let permit = Arc::new(permit);
         let timeout = self.options.read_timeout;
-        let figures = *self.dispatcher.backend().figures();
-        let _counted = figures.http_connection();
+        let metrics = *self.dispatcher.backend().metrics();
+        let _gauge = metrics.http_connection();
         let service = service_fn(move |request| {
             let (this, permit) = (self.clone(), Arc::clone(&permit));
-            async move { Ok::<_, Infallible>(this.answer(request, permit).await) }
+            async move { Ok::<_, Infallible>(this.respond(request, permit).await) }
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -170,11 +170,11 @@ impl Connection {
         let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         request: Request<Incoming>,
         permit: Arc<OwnedSemaphorePermit>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let access = &self.options.access;
         let text = |name| header_text(request.headers(), name);
         if !access.hosts.allows(text(header::HOST)) {
@@ -193,14 +193,18 @@ impl Connection {
                 "{\"message\":\"Origin not allowed.\"}",
             );
         }
-        let mut answer = self.route(request, permit).await;
+        let mut response = self.route(request, permit).await;
         if let Some(allowed) = allowed.flatten().and_then(|text| text.parse().ok()) {
-            allow_origin(answer.headers_mut(), allowed);
+            allow_origin(response.headers_mut(), allowed);
         }
-        answer
+        response
     }
 
-    async fn route(&self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Answer {
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> HttpResponse {
         match *request.method() {
             Method::OPTIONS => plain(StatusCode::NO_CONTENT, ""),
             Method::GET if socket::is_upgrade(&request) && self.options.websocket => {
@@ -221,17 +225,20 @@ impl Connection {
         }
     }
 
-    /// Whether tokens are made with the secret of the Engine API.
+    /// Whether this server is the Engine API's: tokens are signed with its secret.
     fn is_engine(&self) -> bool {
-        matches!(self.options.access.proof, Proof::Secret(_))
+        matches!(
+            self.options.access.authentication,
+            Authentication::Secret(_)
+        )
     }
 
-    /// Who asks, where tokens tell; or the refusal of a request without a good one.
-    fn authorize(&self, headers: &HeaderMap) -> Result<Option<Caller>, Box<Answer>> {
+    /// The caller, if tokens identify one; or the response to a request without a valid token.
+    fn authorize(&self, headers: &HeaderMap) -> Result<Option<Caller>, Box<HttpResponse>> {
         let token = header_text(headers, header::AUTHORIZATION);
-        let refused = match &self.options.access.proof {
-            Proof::None => return Ok(None),
-            Proof::Secret(secret) => match secret.check(token) {
+        let refused = match &self.options.access.authentication {
+            Authentication::None => return Ok(None),
+            Authentication::Secret(secret) => match secret.check(token) {
                 Ok(()) => return Ok(None),
                 Err(error) => {
                     self.dispatcher.backend().engine_log.token_refused(&error);
@@ -241,34 +248,34 @@ impl Connection {
                     )));
                 }
             },
-            Proof::Tokens(tokens) => match tokens.caller(token) {
+            Authentication::Tokens(tokens) => match tokens.caller(token) {
                 Ok(caller) => return Ok(Some(caller)),
                 Err(error) => {
                     tracing::debug!(%error, "a request is refused");
-                    unauthorized(refusal(None, &RpcError::unauthorized()))
+                    unauthorized(error_response(None, &RpcError::unauthorized()))
                 }
             },
         };
-        self.dispatcher.backend().figures().token_refused();
+        self.dispatcher.backend().metrics().token_refused();
         Err(Box::new(refused))
     }
 
-    /// A token for whoever shows the password of a user.
-    async fn login(&self, request: Request<Incoming>) -> Answer {
-        let login = match &self.options.access.proof {
-            Proof::Tokens(tokens) => tokens.login(),
+    /// Exchanges a user's name and password for a token.
+    async fn login(&self, request: Request<Incoming>) -> HttpResponse {
+        let login = match &self.options.access.authentication {
+            Authentication::Tokens(tokens) => tokens.login(),
             _ => None,
         };
         let Some(login) = login else {
             return plain(StatusCode::BAD_REQUEST, "logins are not enabled");
         };
-        match self.body(request, login::MOST_BYTES).await {
-            Ok(body) => login::answer(login, &body).await,
+        match self.body(request, login::MAX_BYTES).await {
+            Ok(body) => login::respond(login, &body).await,
             Err(refused) => *refused,
         }
     }
 
-    fn health(&self, path: &str, query: Option<&str>) -> Answer {
+    fn health(&self, path: &str, query: Option<&str>) -> HttpResponse {
         let backend = self.dispatcher.backend();
         let (status, body) = match path {
             "/liveness" => (StatusCode::OK, "{\"status\":\"UP\"}".to_owned()),
@@ -289,8 +296,12 @@ impl Connection {
         json(status, body)
     }
 
-    /// All of the request's body, or the refusal of one that is long, torn or slow.
-    async fn body(&self, request: Request<Incoming>, most: usize) -> Result<Bytes, Box<Answer>> {
+    /// The whole body of a request, or the response to one that is too long, incomplete or too slow.
+    async fn body(
+        &self,
+        request: Request<Incoming>,
+        most: usize,
+    ) -> Result<Bytes, Box<HttpResponse>> {
         let body = Limited::new(request.into_body(), most);
         let refused = match tokio::time::timeout(self.options.read_timeout, whole(body)).await {
             Ok(Ok(body)) => return Ok(body),
@@ -304,16 +315,16 @@ impl Connection {
         Err(Box::new(refused))
     }
 
-    async fn post(&self, request: Request<Incoming>, caller: Option<Caller>) -> Answer {
+    async fn post(&self, request: Request<Incoming>, caller: Option<Caller>) -> HttpResponse {
         let compress = self.options.compress && gzip::is_accepted(request.headers());
         let body = match self.body(request, self.options.max_body_bytes).await {
             Ok(body) => body,
             Err(refused) => return *refused,
         };
-        let session = Session::default().of(caller);
-        match self.dispatcher.answer_in_parts(body, &session).await {
-            InParts::Whole(Some(answer)) if compress && answer.len() >= gzip::LEAST_BYTES => {
-                match gzip::whole(answer).await {
+        let session = Session::default().with_caller(caller);
+        match self.dispatcher.handle_streaming(body, &session).await {
+            RpcResponse::Whole(Some(response)) if compress && response.len() >= gzip::MIN_BYTES => {
+                match gzip::whole(response).await {
                     Ok(shorter) => compressed(json(StatusCode::OK, shorter)),
                     Err(_) => plain(
                         StatusCode::INTERNAL_SERVER_ERROR,
@@ -321,13 +332,13 @@ impl Connection {
                     ),
                 }
             }
-            InParts::Whole(answer) => json(StatusCode::OK, answer.unwrap_or_default()),
-            InParts::Parts(first, rest) if compress => {
-                let rest = gzip::parts(first, rest);
-                compressed(json_parts(None, rest))
+            RpcResponse::Whole(response) => json(StatusCode::OK, response.unwrap_or_default()),
+            RpcResponse::Stream(first, rest) if compress => {
+                let rest = gzip::stream(first, rest);
+                compressed(json_stream(None, rest))
             }
-            InParts::Parts(first, rest) => json_parts(Some(first.into()), rest),
-            InParts::Unauthorized(refusal) => unauthorized(refusal),
+            RpcResponse::Stream(first, rest) => json_stream(Some(first.into()), rest),
+            RpcResponse::Unauthorized(body) => unauthorized(body),
         }
     }
 
@@ -336,7 +347,7 @@ impl Connection {
         mut request: Request<Incoming>,
         permit: Arc<OwnedSemaphorePermit>,
         caller: Option<Caller>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
             return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing");
         };
@@ -351,14 +362,14 @@ impl Connection {
                 socket::serve(stream, this.dispatcher, limit, caller, this.stop).await;
             }
         });
-        let mut answer = plain(StatusCode::SWITCHING_PROTOCOLS, "");
-        let headers = answer.headers_mut();
+        let mut response = plain(StatusCode::SWITCHING_PROTOCOLS, "");
+        let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         if let Ok(accept) = HeaderValue::from_str(&accept) {
             headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
         }
-        answer
+        response
     }
 }
 
@@ -382,18 +393,18 @@ fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     }
 }
 
-/// An answer that is sent while it is made.
-fn json_parts(first: Option<Bytes>, rest: Receiver<Part>) -> Answer {
+/// A streamed JSON response.
+fn json_stream(first: Option<Bytes>, rest: Receiver<Chunk>) -> HttpResponse {
     let rest = Some(rest);
-    json_body(StatusCode::OK, AnswerBody::Parts { first, rest })
+    json_body(StatusCode::OK, ResponseBody::Stream { first, rest })
 }
 
-/// All of a body in one piece, for which there is room from the start: its parts are let go as they come.
+/// Collects a body in one buffer, whose capacity is reserved up front; its frames are freed as they arrive.
 async fn whole(
     mut body: Limited<Incoming>,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut whole = Vec::with_capacity(announced.min(MOST_ROOM));
+    let mut whole = Vec::with_capacity(announced.min(MAX_INITIAL_CAPACITY));
     while let Some(part) = body.frame().await {
         if let Ok(data) = part?.into_data() {
             whole.extend_from_slice(&data);
@@ -402,40 +413,42 @@ async fn whole(
     Ok(whole.into())
 }
 
-fn compressed(mut answer: Answer) -> Answer {
+fn compressed(mut response: HttpResponse) -> HttpResponse {
     let gzip = HeaderValue::from_static("gzip");
-    answer.headers_mut().insert(header::CONTENT_ENCODING, gzip);
-    answer
+    response
+        .headers_mut()
+        .insert(header::CONTENT_ENCODING, gzip);
+    response
 }
 
-/// Whoever asks may not.
-fn unauthorized(refusal: Vec<u8>) -> Answer {
-    let mut answer = json(StatusCode::UNAUTHORIZED, refusal);
+/// The caller is not authorized.
+fn unauthorized(body: Vec<u8>) -> HttpResponse {
+    let mut response = json(StatusCode::UNAUTHORIZED, body);
     let scheme = HeaderValue::from_static("Bearer");
-    answer
+    response
         .headers_mut()
         .insert(header::WWW_AUTHENTICATE, scheme);
-    answer
+    response
 }
 
-pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    json_body(status, AnswerBody::Whole(Full::new(body.into())))
+pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
+    json_body(status, ResponseBody::Whole(Full::new(body.into())))
 }
 
-fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(
+fn json_body(status: StatusCode, body: ResponseBody) -> HttpResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
-    answer
+    response
 }
 
-/// An answer of plain text.
+/// A plain text response.
 pub(super) fn plain<B: From<Full<Bytes>>>(status: StatusCode, text: &str) -> Response<B> {
     let body = Full::new(Bytes::copy_from_slice(text.as_bytes()));
-    let mut answer = Response::new(body.into());
-    *answer.status_mut() = status;
-    answer
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response
 }

@@ -1,8 +1,7 @@
-//! A socket in the file system: requests one after the other, each a JSON value; whoever may open
-//! the file may ask.
+//! IPC over a Unix socket: a sequence of JSON values. Access is controlled by the permissions of the file.
 
 use crate::RpcError;
-use crate::dispatch::{Dispatcher, refusal};
+use crate::dispatch::{Dispatcher, error_response};
 use crate::session::Session;
 use bytes::{Bytes, BytesMut};
 use std::io;
@@ -12,11 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// Connections at a time.
-const CONNECTIONS: usize = 256;
+/// Most connections at a time.
+const MAX_CONNECTIONS: usize = 256;
 
-/// Answers to a client that does not read them, after which it is let go.
-const UNREAD: usize = 1024;
+/// Responses that a client may leave unread; beyond that its connection waits, or ends at a notification.
+const MAX_UNREAD_RESPONSES: usize = 1024;
 
 /// A server on a socket in the file system.
 #[derive(Debug)]
@@ -28,11 +27,11 @@ pub struct IpcServer {
 }
 
 impl IpcServer {
-    /// Makes the socket `path`, for its owner only. One that a process left behind is replaced, one
-    /// that is being served is not.
+    /// Creates the socket `path`, accessible to its owner only. A socket left behind by another process is replaced,
+    /// one that is being served is not.
     ///
     /// # Errors
-    /// As the system gives it; `AddrInUse` if somebody serves it.
+    /// Errors of the system; `AddrInUse` if another process serves it.
     pub fn bind(
         path: &Path,
         dispatcher: Arc<Dispatcher>,
@@ -57,7 +56,7 @@ impl IpcServer {
 
     /// Serves until `stop` is true, and removes the socket.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -85,11 +84,11 @@ async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let (mut from_client, mut to_client) = stream.into_split();
-    let (sender, mut answers) = mpsc::channel::<Vec<u8>>(UNREAD);
+    let (sender, mut responses) = mpsc::channel::<Vec<u8>>(MAX_UNREAD_RESPONSES);
     let writer = tokio::spawn(async move {
-        while let Some(mut answer) = answers.recv().await {
-            answer.push(b'\n');
-            if to_client.write_all(&answer).await.is_err() {
+        while let Some(mut response) = responses.recv().await {
+            response.push(b'\n');
+            if to_client.write_all(&response).await.is_err() {
                 return;
             }
         }
@@ -101,15 +100,15 @@ async fn serve(
         while let Some(end) = scanner.end_of_value(&buffer) {
             let body = buffer.split_to(end).freeze();
             scanner = Scanner::default();
-            if let Some(answer) = answer(&dispatcher, body, &session).await
-                && sender.send(answer).await.is_err()
+            if let Some(response) = handle(&dispatcher, body, &session).await
+                && sender.send(response).await.is_err()
             {
                 return;
             }
         }
         if buffer.len() > limit || scanner.is_broken {
             let error = RpcError::parse("not JSON, or longer than this node takes");
-            let _ = sender.send(refusal(None, &error)).await;
+            let _ = sender.send(error_response(None, &error)).await;
             break;
         }
         let read = tokio::select! {
@@ -125,14 +124,14 @@ async fn serve(
     let _ = tokio::time::timeout(std::time::Duration::from_secs(5), writer).await;
 }
 
-async fn answer(dispatcher: &Arc<Dispatcher>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
+async fn handle(dispatcher: &Arc<Dispatcher>, body: Bytes, session: &Session) -> Option<Vec<u8>> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return None;
     }
-    dispatcher.answer(body, session).await
+    dispatcher.handle(body, session).await
 }
 
-/// Finds where a value ends in bytes that come bit by bit; each byte is looked at once.
+/// Finds the end of a JSON value in bytes that arrive in pieces; each byte is scanned once.
 #[derive(Debug, Default)]
 struct Scanner {
     seen: usize,
@@ -143,7 +142,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Where the first object or array of `bytes` ends, if all of it is there.
+    /// The end of the first object or array of `bytes`, if it is complete.
     fn end_of_value(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(byte) = bytes.get(self.seen).filter(|_| !self.is_broken) {
             self.seen += 1;
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_however_the_bytes_come() {
+    fn values_are_found_for_any_split_of_the_bytes() {
         let text = "{\"a\":\"}\\\"{\"}\n [1,[2],{\"b\":[]}]{} ";
         for step in 1..=text.len() {
             assert_eq!(
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_no_value_is_broken_and_half_a_value_is_waited_for() {
+    fn bytes_that_begin_no_value_are_broken_and_half_a_value_is_incomplete() {
         let mut scanner = Scanner::default();
         assert_eq!(scanner.end_of_value(b"  nonsense"), None);
         assert!(scanner.is_broken);

@@ -1,4 +1,4 @@
-//! The tokens by which a consensus client shows that it holds the secret of the Engine API.
+//! JWT of the Engine API: tokens that prove that a consensus client holds the shared secret.
 //!
 //! HS256 only, with an issue time within a minute of now. Spec: execution-apis
 //! `engine/authentication.md`, RFC 7519.
@@ -20,10 +20,10 @@ pub enum JwtError {
     /// No `Authorization: Bearer` header.
     #[error("missing token")]
     Missing,
-    /// Not three parts of base64url, or not JSON inside.
+    /// Not three parts of base64url with JSON inside.
     #[error("malformed token: {0}")]
     Malformed(&'static str),
-    /// Signed in a way that is not HS256.
+    /// The algorithm is not HS256.
     #[error("the token's algorithm must be HS256")]
     Algorithm,
     /// Signed with another secret.
@@ -32,14 +32,14 @@ pub enum JwtError {
     /// Issued too long ago, or in the future.
     #[error("stale token: issued at {issued}, it is {now}; compare the two machines' clocks")]
     Stale {
-        /// Seconds, by the token.
+        /// Issue time of the token, seconds since 1970.
         issued: u64,
-        /// Seconds, by this machine.
+        /// This machine's time, seconds since 1970.
         now: u64,
     },
 }
 
-/// The 32 bytes that both clients hold.
+/// The secret of 32 bytes that both clients hold.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JwtSecret([u8; 32]);
 
@@ -65,8 +65,8 @@ impl JwtSecret {
         Self(bytes)
     }
 
-    /// Reads 64 hexadecimal digits, with or without 0x, and blanks around them. The first line that is
-    /// not blank counts, as with Besu.
+    /// Reads 64 hexadecimal digits with or without 0x, surrounded by blanks or not. The first line that is not blank
+    /// counts, as in Besu.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_secrets_other_algorithms_and_torn_tokens_are_refused() {
+    fn other_secrets_algorithms_and_truncated_tokens_are_refused() {
         let secret = JwtSecret::new([7; 32]);
         let other = JwtSecret::new([8; 32]).token(NOW);
         assert_eq!(check(&secret, &other), Err(JwtError::Signature));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_written_in_one_way_only() {
+    fn non_canonical_base64_signatures_are_refused() {
         let secret = JwtSecret::new([7; 32]);
         let good = secret.token(NOW);
         assert_eq!(check(&secret, &good), Ok(()));

@@ -1,16 +1,16 @@
-//! `POST /login`: a user's name and password for a token.
+//! `POST /login`: exchanges a user's name and password for a token.
 
-use super::http::{Answer, json, plain};
+use super::http::{HttpResponse, json, plain};
 use super::tokens::Login;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use serde::Deserialize;
 
-/// Where it is.
+/// Its path.
 pub(super) const PATH: &str = "/login";
 
-/// Bytes of a request; names and passwords are short.
-pub(super) const MOST_BYTES: usize = 16 << 10;
+/// Most bytes of a request; names and passwords are short.
+pub(super) const MAX_BYTES: usize = 16 << 10;
 
 #[derive(Deserialize)]
 struct Request {
@@ -18,8 +18,8 @@ struct Request {
     password: String,
 }
 
-/// The token, or why there is none.
-pub(super) async fn answer(login: &Login, body: &[u8]) -> Answer {
+/// The response: a token, or why there is none.
+pub(super) async fn respond(login: &Login, body: &[u8]) -> HttpResponse {
     let Ok(Request { username, password }) = serde_json::from_slice(body) else {
         let message = "Authentication failed: username and password are required.";
         return plain(StatusCode::BAD_REQUEST, message);
@@ -33,10 +33,10 @@ pub(super) async fn answer(login: &Login, body: &[u8]) -> Answer {
         }
         Err(_) => {
             let message = "too many logins at once; try again";
-            let mut answer: Answer = plain(StatusCode::SERVICE_UNAVAILABLE, message);
-            let headers = answer.headers_mut();
+            let mut response: HttpResponse = plain(StatusCode::SERVICE_UNAVAILABLE, message);
+            let headers = response.headers_mut();
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            answer
+            response
         }
     }
 }

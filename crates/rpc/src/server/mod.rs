@@ -1,4 +1,11 @@
-//! The ways in: HTTP, WebSocket and IPC.
+//! The servers: HTTP, WebSocket and IPC.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `http`, `body`, `gzip`, `text` | HTTP/1.1, response bodies, compression, pages of text |
+//! | `socket`, `ipc` | WebSocket, Unix sockets |
+//! | `access`, `jwt`, `tokens`, `login` | access control, the Engine API's tokens, users' tokens, logins |
+//! | `tls`, `der`, `pem`, `x509` | TLS, and readers of keys and certificates |
 
 mod access;
 mod body;
@@ -15,7 +22,7 @@ mod tls;
 mod tokens;
 mod x509;
 
-pub use access::{Access, HostList, Origins, Proof};
+pub use access::{Access, Authentication, HostList, Origins};
 pub use http::{HttpOptions, HttpServer};
 pub use ipc::IpcServer;
 pub use jwt::{JwtError, JwtSecret};

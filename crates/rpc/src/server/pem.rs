@@ -2,16 +2,16 @@
 
 use data_encoding::{BASE64_MIME, BASE64_NOPAD};
 
-/// One block.
+/// One PEM block.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// What it says that it holds, such as `CERTIFICATE`.
+    /// Its label, such as `CERTIFICATE`.
     pub(crate) label: String,
-    /// What it holds.
+    /// Its contents.
     pub(crate) der: Vec<u8>,
 }
 
-/// Every whole block of a text; what stands between them is left out.
+/// All complete blocks of a text; text between them is skipped.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().map(str::trim);
@@ -35,7 +35,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A block in lines of 76 characters that end as on Windows, as Java writes MIME.
+/// A block with lines of 76 characters that end in CR LF, as Java's MIME encoder writes it.
 pub(crate) fn write(label: &str, der: &[u8]) -> String {
     let lines = BASE64_MIME.encode(der);
     format!("-----BEGIN {label}-----\r\n{lines}-----END {label}-----\r\n")
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_block_is_read_back() {
         for length in [1, 2, 3, 56, 57, 58, 300] {
             let der: Vec<u8> = (0..length).map(|byte: u32| byte.to_le_bytes()[0]).collect();
             let text = write("PUBLIC KEY", &der);

@@ -1,4 +1,4 @@
-//! WebSocket: a message is a request, an answer is a message; subscriptions send more.
+//! WebSocket: each message is a request or a response; subscriptions send notifications in between.
 
 use crate::dispatch::Dispatcher;
 use crate::server::tokens::Caller;
@@ -16,16 +16,16 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// Messages to a client that does not read them, after which it is let go.
-const UNREAD: usize = 1024;
+/// Messages that a client may leave unread.
+const MAX_UNREAD_MESSAGES: usize = 1024;
 
-/// Requests of one connection that are answered at the same time.
-const AT_ONCE: usize = 64;
+/// Requests of one connection that run at the same time.
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 
-/// How often a silent client is asked whether it is there.
-const PING: Duration = Duration::from_secs(30);
+/// How often the server pings a client.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether the request asks for a WebSocket.
+/// Whether the request is an upgrade to WebSocket.
 pub(crate) fn is_upgrade<B>(request: &Request<B>) -> bool {
     request
         .headers()
@@ -33,7 +33,7 @@ pub(crate) fn is_upgrade<B>(request: &Request<B>) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// What the client's key is answered with (RFC 6455).
+/// The accept key for the client's key (RFC 6455).
 pub(crate) fn accept_key(key: &[u8]) -> String {
     derive_accept_key(key)
 }
@@ -53,17 +53,17 @@ pub(crate) async fn serve<S>(
         .max_frame_size(Some(max_message_bytes));
     let stream = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut to_client, mut from_client) = stream.split();
-    let (sender, mut answers) = mpsc::channel::<Vec<u8>>(UNREAD);
-    let figures = *dispatcher.backend().figures();
-    let _counted = figures.ws_connection();
+    let (sender, mut responses) = mpsc::channel::<Vec<u8>>(MAX_UNREAD_MESSAGES);
+    let metrics = *dispatcher.backend().metrics();
+    let _gauge = metrics.ws_connection();
 
     let writer = tokio::spawn(async move {
-        let mut ping = tokio::time::interval(PING);
+        let mut ping = tokio::time::interval(PING_INTERVAL);
         ping.tick().await;
         loop {
             let message = tokio::select! {
-                answer = answers.recv() => match answer {
-                    Some(answer) => text(answer),
+                response = responses.recv() => match response {
+                    Some(response) => text(response),
                     None => break,
                 },
                 _ = ping.tick() => Message::Ping(Bytes::new()),
@@ -75,8 +75,8 @@ pub(crate) async fn serve<S>(
         let _ = to_client.close().await;
     });
 
-    let session = Arc::new(Session::with_events(sender.clone()).of(caller));
-    let at_once = Arc::new(Semaphore::new(AT_ONCE));
+    let session = Arc::new(Session::with_events(sender.clone()).with_caller(caller));
+    let concurrent = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
     loop {
         let message = tokio::select! {
             message = from_client.next() => message,
@@ -89,15 +89,15 @@ pub(crate) async fn serve<S>(
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Close(_)) | Err(_)) | None => break,
         };
-        let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&concurrent).acquire_owned().await else {
             break;
         };
         let (dispatcher, session) = (Arc::clone(&dispatcher), Arc::clone(&session));
         let sender = sender.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            if let Some(answer) = dispatcher.answer(body, &session).await {
-                let _ = sender.send(answer).await;
+            if let Some(response) = dispatcher.handle(body, &session).await {
+                let _ = sender.send(response).await;
             }
         });
     }
@@ -105,9 +105,9 @@ pub(crate) async fn serve<S>(
     let _ = tokio::time::timeout(Duration::from_secs(5), writer).await;
 }
 
-fn text(answer: Vec<u8>) -> Message {
-    // Answers are JSON, which is UTF-8; were one not, bytes are better than nothing.
-    match String::from_utf8(answer) {
+fn text(response: Vec<u8>) -> Message {
+    // Responses are JSON and so UTF-8; should one not be, it is sent as bytes.
+    match String::from_utf8(response) {
         Ok(text) => Message::text(text),
         Err(error) => Message::binary(error.into_bytes()),
     }

@@ -1,4 +1,4 @@
-//! A page of text, made when it is asked for.
+//! A server of one text page, rendered at each request.
 
 use super::http::plain;
 use http_body_util::Full;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-/// Connections at a time.
-const CONNECTIONS: usize = 32;
+/// Most connections at a time.
+const MAX_CONNECTIONS: usize = 32;
 
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Serves what `page` makes at `path`, until `stop` is true. The address, which it gives, is bound
-/// when this returns; the rest is to be run.
+/// Serves the text of `page` at `path` until `stop` is true. When this returns, the address is bound; the caller must
+/// run the returned future.
 ///
 /// # Errors
-/// As the system gives it.
+/// Errors of the system.
 pub async fn serve_text(
     address: SocketAddr,
     path: &'static str,
@@ -33,7 +33,7 @@ pub async fn serve_text(
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     let serving = async move {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -48,8 +48,8 @@ pub async fn serve_text(
             tokio::spawn(async move {
                 let _permit = permit;
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let answer = answer(&request, path, &page);
-                    async move { Ok::<_, Infallible>(answer) }
+                    let response = response(&request, path, &page);
+                    async move { Ok::<_, Infallible>(response) }
                 });
                 let serving = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -62,17 +62,17 @@ pub async fn serve_text(
     Ok((bound, serving))
 }
 
-fn answer(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Full<Bytes>> {
+fn response(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
     }
     if request.uri().path() != path {
         return plain(StatusCode::NOT_FOUND, path);
     }
-    let mut answer = plain(StatusCode::OK, &page());
-    answer.headers_mut().insert(
+    let mut response = plain(StatusCode::OK, &page());
+    response.headers_mut().insert(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     );
-    answer
+    response
 }

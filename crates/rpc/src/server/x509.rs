@@ -1,17 +1,17 @@
-//! As much of a certificate (RFC 5280) as this server asks for: names, dates, key.
+//! A reader of certificates (RFC 5280): names, dates, key.
 
 use super::der::Der;
 
-/// What a certificate says; its signature is not looked at.
+/// Fields of a certificate; its signature is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate<'a> {
-    /// Who vouches for it, DER.
+    /// The issuer, DER.
     pub(crate) issuer: &'a [u8],
-    /// Whose it is, DER.
+    /// The subject, DER.
     pub(crate) subject: &'a [u8],
-    /// From when it holds, seconds since 1970.
+    /// Valid from, seconds since 1970.
     pub(crate) not_before: u64,
-    /// Until when.
+    /// Valid until, seconds since 1970.
     pub(crate) not_after: u64,
     /// The `SubjectPublicKeyInfo`, DER.
     pub(crate) public_key: &'a [u8],
@@ -59,7 +59,7 @@ pub(crate) fn is_authority(der: &[u8]) -> bool {
             }
             let mut value = extension.element()?;
             if value.tag == BOOLEAN {
-                value = extension.element()?; // That was whether it is critical.
+                value = extension.element()?; // The first was the flag `critical`.
             }
             let first = Der::new(value.content).sequence()?.element()?;
             return Some(first.tag == BOOLEAN && first.content == [0xff]);
@@ -95,12 +95,12 @@ fn time(der: &mut Der<'_>) -> Option<u64> {
     if rest.len() != 10 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Before 1970 is as good as 1970.
+    // Times before 1970 count as 1970.
     let days = days_since_1970(year, month, day).unwrap_or(0);
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// In the Gregorian calendar, with years that begin in March so that the odd day comes last.
+/// In the Gregorian calendar, with years that begin in March so that the leap day comes last.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let years = if month < 3 {
         year.checked_sub(1)?

@@ -1,10 +1,13 @@
-//! The block that a simulation runs in.
+//! The block that simulated messages run in.
+//!
+//! A [`SimulatedBlock`] holds a header and an overlay over a state. [`SimulatedBlock::call`] executes a message and
+//! leaves the overlay unchanged; [`SimulatedBlock::commit`] applies a result, so that the next message sees it.
 
-use super::accesses::Accesses;
+use super::bal_builder::BalBuilder;
+use super::deadline_tracer::DeadlineTracer;
+use super::error;
 use super::message::Message;
 use super::overrides::{BlockOverrides, StateOverrides};
-use super::refusal;
-use super::watched::Watched;
 use crate::backend::State;
 use crate::{Backend, Params, RpcError};
 use niwaki_crypto::Precompiled;
@@ -18,38 +21,38 @@ use niwaki_primitives::{
 use niwaki_rules::{ChainSpec, InvalidTransaction};
 use std::time::Instant;
 
-/// A block and the state that its next transaction runs upon.
+/// A block and the state that its next transaction runs on.
 #[derive(Debug)]
 pub(crate) struct SimulatedBlock<'v> {
     spec: &'v ChainSpec,
-    /// As code sees it.
+    /// The header, as EVM code sees it.
     pub(crate) header: Header,
     overlay: Overlay<'v>,
-    /// The price of blob gas, where it does not follow from the header.
+    /// The blob base fee, if it does not follow from the header.
     pub(crate) blob_base_fee: Option<u128>,
     moved: Vec<(Address, Option<Precompiled>)>,
     /// Gas and blob gas of the transactions so far.
     pub(crate) used: Used,
-    /// How many logs they have left.
+    /// The number of their logs.
     pub(crate) logs: usize,
-    /// Its access list so far, where it is a block of Amsterdam and has begun.
-    accesses: Option<Accesses>,
+    /// The block access list so far, for a block of Amsterdam that has begun.
+    accesses: Option<BalBuilder>,
 }
 
-/// What a transaction came to.
+/// The result of a simulated transaction.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct SimulationResult {
     pub(crate) result: TransactionResult,
-    /// Why its message failed, if it did.
+    /// Why it failed, if it did.
     pub(crate) failure: Option<Failure>,
-    /// What it changed.
+    /// Its changes.
     pub(crate) diff: StateDiff,
-    /// What it touched, where the block's access list is wanted.
+    /// Its part of the block access list, if there is one.
     accesses: Option<BlockAccessList>,
 }
 
 impl<'v> SimulatedBlock<'v> {
-    /// The block of `header`, upon `state`, the state after the block `base_number`.
+    /// The block of `header` on `state`, which is the state after block `base_number`.
     pub(crate) fn new(
         spec: &'v ChainSpec,
         header: Header,
@@ -68,13 +71,14 @@ impl<'v> SimulatedBlock<'v> {
         }
     }
 
-    /// For a call upon the state after the block of `header`, as overridden.
+    /// The block for a call on the state after the block of `header`, with overrides.
     ///
     /// # Errors
     /// For overrides that contradict themselves.
     pub(crate) fn for_call(
         backend: &'v Backend,
-        (header, state): (&Header, &'v State),
+        header: &Header,
+        state: &'v State,
         overrides: &StateOverrides,
         block: &BlockOverrides,
     ) -> Result<Self, RpcError> {
@@ -99,7 +103,7 @@ impl<'v> SimulatedBlock<'v> {
         overrides.apply(self)
     }
 
-    /// Does what a block does before its first transaction.
+    /// Makes the system calls before the first transaction.
     ///
     /// # Errors
     /// A fault.
@@ -111,17 +115,17 @@ impl<'v> SimulatedBlock<'v> {
         drop(executor);
         self.overlay.apply(diff);
         self.accesses = part.map(|part| {
-            let mut accesses = Accesses::default();
+            let mut accesses = BalBuilder::default();
             accesses.add(part);
             accesses
         });
         Ok(())
     }
 
-    /// Runs the next transactions of a stored block, untraced.
+    /// Executes the next transactions of a stored block without a tracer.
     ///
     /// # Errors
-    /// A fault, or that time ran out.
+    /// A fault, or a timeout.
     pub(crate) fn replay_all<'t>(
         &mut self,
         transactions: impl Iterator<Item = (&'t TxEnvelope, Address)>,
@@ -134,7 +138,7 @@ impl<'v> SimulatedBlock<'v> {
             match executor.process_transaction(tx, sender, None) {
                 Ok(result) => logs += result.logs.len(),
                 Err(TransactionError::Invalid(reason)) => {
-                    return Err(RpcError::server(refusal::words(&reason, sender)));
+                    return Err(RpcError::server(error::error_message(&reason, sender)));
                 }
                 Err(TransactionError::Fault(fault)) => return Err(fault.into()),
             }
@@ -152,17 +156,17 @@ impl<'v> SimulatedBlock<'v> {
         self.spec
     }
 
-    /// The state, to change it.
+    /// The state, for changes.
     pub(crate) fn overlay(&mut self) -> &mut Overlay<'v> {
         &mut self.overlay
     }
 
-    /// The state that the next transaction runs upon.
+    /// The state that the next transaction runs on.
     pub(crate) fn state(&self) -> &Overlay<'v> {
         &self.overlay
     }
 
-    /// Leaves the block for the next one, whose header this is.
+    /// Moves on to the next block, with this header.
     pub(crate) fn next(&mut self, header: Header) {
         self.header = header;
         self.blob_base_fee = None;
@@ -205,24 +209,25 @@ impl<'v> SimulatedBlock<'v> {
         executor
     }
 
-    /// Runs `tx` with `run`, and gives what came of it; the overlay stays as it is.
+    /// Executes a transaction with `run` and returns its result; the overlay stays unchanged.
     fn run(
         &self,
         is_free: bool,
-        (tracer, deadline): (&mut dyn Tracer, Instant),
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
         run: impl FnOnce(
             &mut Executor<'_>,
             &mut dyn Tracer,
         ) -> Result<TransactionResult, TransactionError>,
-    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
         let mut executor = self.executor(is_free);
-        let mut watched = Watched::new(tracer, deadline);
+        let mut watched = DeadlineTracer::new(tracer, deadline);
         let result = match run(&mut executor, &mut watched) {
             Ok(result) => result,
             Err(TransactionError::Invalid(reason)) => return Ok(Err(reason)),
             Err(TransactionError::Fault(fault)) => return Err(fault.into()),
         };
-        if watched.is_late {
+        if watched.is_timed_out {
             return Err(RpcError::server("execution aborted (timeout)"));
         }
         let failure = watched.failure;
@@ -231,7 +236,7 @@ impl<'v> SimulatedBlock<'v> {
             Some(_) => executor.evm().world().take_access_list(),
             None => None,
         };
-        Ok(Ok(Run {
+        Ok(Ok(SimulationResult {
             result,
             failure,
             diff,
@@ -239,22 +244,23 @@ impl<'v> SimulatedBlock<'v> {
         }))
     }
 
-    /// Runs a message with this gas as a call does: it pays nothing if it names no price, its
-    /// nonce is the sender's, and all its gas may go into execution.
+    /// Executes a message with this gas, as `eth_call` does: it is free if it names no price, its nonce is the
+    /// sender's, and all its gas may go into execution.
     ///
     /// # Errors
-    /// A fault, or that time ran out. What refuses the message is the inner error.
+    /// A fault, or a timeout. The reason why the message is invalid is the inner error.
     pub(crate) fn call(
         &self,
         message: &Message,
         gas: u64,
-        watch: (&mut dyn Tracer, Instant),
-    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
-        self.call_with((message, gas), true, watch)
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
+        self.call_with(message, gas, true, tracer, deadline)
     }
 
-    /// As [`SimulatedBlock::call`], but from Amsterdam on with as much gas for execution as a
-    /// transaction would have (EIP-8037).
+    /// As [`SimulatedBlock::call`], but from Amsterdam on with the execution gas that a transaction would have
+    /// (EIP-8037).
     ///
     /// # Errors
     /// As [`SimulatedBlock::call`].
@@ -262,21 +268,24 @@ impl<'v> SimulatedBlock<'v> {
         &self,
         message: &Message,
         gas: u64,
-        watch: (&mut dyn Tracer, Instant),
-    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
-        self.call_with((message, gas), false, watch)
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
+        self.call_with(message, gas, false, tracer, deadline)
     }
 
     fn call_with(
         &self,
-        (message, gas): (&Message, u64),
+        message: &Message,
+        gas: u64,
         lifts_cap: bool,
-        (tracer, deadline): (&mut dyn Tracer, Instant),
-    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
         let sender = message.sender();
         let nonce = self.overlay.account(&sender)?.unwrap_or_default().nonce;
-        let tx = message.transaction((nonce, gas), self.spec.chain_id, 0);
-        self.run(message.is_free(), (tracer, deadline), |executor, tracer| {
+        let tx = message.transaction(nonce, gas, self.spec.chain_id, 0);
+        self.run(message.is_free(), tracer, deadline, |executor, tracer| {
             if lifts_cap {
                 executor.lift_execution_cap();
             }
@@ -290,7 +299,7 @@ impl<'v> SimulatedBlock<'v> {
         })
     }
 
-    /// Runs an unsigned transaction of a simulated block.
+    /// Executes an unsigned transaction of a simulated block.
     ///
     /// # Errors
     /// As [`SimulatedBlock::call`].
@@ -299,9 +308,10 @@ impl<'v> SimulatedBlock<'v> {
         tx: &TxEnvelope,
         sender: Address,
         is_strict: bool,
-        (tracer, deadline): (&mut dyn Tracer, Instant),
-    ) -> Result<Result<Run, InvalidTransaction>, RpcError> {
-        self.run(false, (tracer, deadline), |executor, tracer| {
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
+        self.run(false, tracer, deadline, |executor, tracer| {
             if !is_strict {
                 executor.lift_execution_cap();
             }
@@ -309,26 +319,27 @@ impl<'v> SimulatedBlock<'v> {
         })
     }
 
-    /// Runs a transaction that stands in a block.
+    /// Executes a transaction of a stored block.
     ///
     /// # Errors
-    /// As [`SimulatedBlock::call`]; one that breaks the protocol is one too.
+    /// As [`SimulatedBlock::call`]; an invalid transaction is an error too.
     pub(crate) fn replay(
         &self,
         tx: &TxEnvelope,
         sender: Address,
-        (tracer, deadline): (&mut dyn Tracer, Instant),
-    ) -> Result<Run, RpcError> {
-        let run = self.run(false, (tracer, deadline), |executor, tracer| {
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<SimulationResult, RpcError> {
+        let run = self.run(false, tracer, deadline, |executor, tracer| {
             executor.process_transaction(tx, sender, Some(tracer))
         })?;
-        run.map_err(|reason| RpcError::server(refusal::words(&reason, sender)))
+        run.map_err(|reason| RpcError::server(error::error_message(&reason, sender)))
     }
 
-    /// Does what a block does after its last transaction, whose receipts are `receipts`.
+    /// Makes the system calls after the last transaction and applies withdrawals.
     ///
     /// # Errors
-    /// A fault, or that a system contract is missing or fails.
+    /// A fault, or a system contract that is missing or fails.
     pub(crate) fn finish(
         &mut self,
         body: &BlockBody,
@@ -350,8 +361,8 @@ impl<'v> SimulatedBlock<'v> {
         Ok(executed)
     }
 
-    /// Keeps what a run has changed, for those after it.
-    pub(crate) fn keep(&mut self, run: &Run, blob_gas: u64) {
+    /// Applies the changes of a transaction, for those after it.
+    pub(crate) fn commit(&mut self, run: &SimulationResult, blob_gas: u64) {
         self.overlay.apply(run.diff.clone());
         self.used.add(&run.result, blob_gas);
         self.logs += run.result.logs.len();

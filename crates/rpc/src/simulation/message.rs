@@ -1,4 +1,4 @@
-//! A message as callers describe it, and the unsigned transaction that it is.
+//! A message of `eth_call` and its kin, and its unsigned transaction.
 
 use crate::RpcError;
 use crate::params::Number;
@@ -10,7 +10,7 @@ use niwaki_primitives::{
 };
 use serde::Deserialize;
 
-/// What a caller says of a transaction; everything may be left out.
+/// The fields of a transaction; each may be left out.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Message {
@@ -37,7 +37,7 @@ pub(crate) struct Message {
     pub(crate) chain_id: Option<U256>,
 }
 
-/// An account and its slots, declared to be accessed.
+/// An item of an access list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccessItem {
@@ -61,13 +61,13 @@ pub(crate) struct SignedItem {
     s: U256,
 }
 
-/// Where a price that does not fit 128 bits is cut: nobody can pay it either way.
+/// A price, cut to 128 bits: no account can pay more.
 fn price(value: U256) -> u128 {
     u128::try_from(value).unwrap_or(u128::MAX)
 }
 
 impl Message {
-    /// The sender; nobody if it is left out.
+    /// The sender; the zero address if it is left out.
     pub(crate) fn sender(&self) -> Address {
         self.from.unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl Message {
         data.cloned().unwrap_or_default()
     }
 
-    /// Refuses what contradicts itself.
+    /// Checks that the fields do not contradict each other.
     ///
     /// # Errors
     /// -32000, in geth's words.
@@ -114,7 +114,7 @@ impl Message {
         Ok(())
     }
 
-    /// The most it pays for a gas, wei.
+    /// The most it pays per gas, wei.
     pub(crate) fn max_fee(&self) -> U256 {
         let most = self.gas_price.or(self.max_fee_per_gas);
         most.unwrap_or_default()
@@ -128,21 +128,21 @@ impl Message {
                 .is_none_or(|tip| tip.is_zero())
     }
 
-    /// The transaction, unsigned, with this nonce and gas limit: of the type that its fields ask
-    /// for, or of `or_else` if they ask for none.
+    /// The unsigned transaction with this nonce and gas limit. Its fields determine its type; if they do not, it is
+    /// `or_else`.
     pub(crate) fn transaction(
         &self,
-        (nonce, gas_limit): (u64, u64),
+        nonce: u64,
+        gas_limit: u64,
         chain_id: u64,
         or_else: u8,
     ) -> TxEnvelope {
         let tx_type = self.tx_type(or_else);
         let to = self.to.map_or(TxKind::Create, TxKind::Call);
         let (value, input) = (self.value.unwrap_or_default(), self.call_data());
-        let max_fee = price(self.max_fee());
-        let tip = price(self.max_priority_fee_per_gas.unwrap_or_default());
-        let address = self.to.unwrap_or_default();
-        let list = self.access_list();
+        let tip = self.max_priority_fee_per_gas.unwrap_or_default();
+        let (max_fee, tip) = (price(self.max_fee()), price(tip));
+        let (address, list) = (self.to.unwrap_or_default(), self.access_list());
         match tx_type {
             4 => unsigned(TxEip7702 {
                 chain_id,
@@ -246,8 +246,8 @@ where
     T: SignableTransaction<Signature>,
     TxEnvelope: From<Signed<T>>,
 {
-    let nobody = Signature::new(U256::ZERO, U256::ZERO, false);
-    tx.into_signed(nobody).into()
+    let signature = Signature::new(U256::ZERO, U256::ZERO, false);
+    tx.into_signed(signature).into()
 }
 
 #[cfg(test)]

@@ -1,19 +1,27 @@
-//! Running what nobody has signed: messages, overrides, and the block that they run in.
+//! Executing unsigned messages: calls, overrides, and the block that they run in.
 //!
-//! A run is bounded twice: by gas, and by the time at which the caller stops waiting. The latter
-//! is looked at wherever a call begins or ends, which costs nothing to speak of; a single frame
-//! that loops without calling ends by its gas, within seconds for the most that an operator
-//! usually grants. Runs that are told opcode by opcode look at the time between opcodes too.
+//! Execution is bounded by gas, and by the time when the caller stops waiting. That deadline is checked whenever a
+//! call begins or ends, which costs next to nothing; a single frame that loops without calls ends by its gas, within
+//! seconds for the usual gas caps. Tracers that see every opcode check the deadline between opcodes as well.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `message` | the JSON of a message, and its unsigned transaction |
+//! | `overrides` | state and block overrides |
+//! | `block` | the block that messages run in, and the result of each |
+//! | `bal_builder` | the block access list of a simulated block |
+//! | `deadline_tracer` | stops execution at the deadline |
+//! | `error` | geth's error messages and codes |
 
-mod accesses;
+mod bal_builder;
 mod block;
+mod deadline_tracer;
+mod error;
 mod message;
 mod overrides;
-mod refusal;
-mod watched;
 
-pub(crate) use block::{Run, SimulatedBlock};
+pub(crate) use block::{SimulatedBlock, SimulationResult};
+pub(crate) use deadline_tracer::NoopTracer;
+pub(crate) use error::{error_message, invalid, revert_reason, reverted, simulation_code};
 pub(crate) use message::{AccessItem, Message};
 pub(crate) use overrides::{BlockOverrides, StateOverrides, withdrawals};
-pub(crate) use refusal::{invalid, revert_reason, reverted, simulation_code, words};
-pub(crate) use watched::Nothing;

@@ -1,4 +1,4 @@
-//! What a caller wants to be different from the chain: accounts, and the block itself.
+//! Overrides of a simulation: accounts (state) and fields of the block.
 
 use super::block::SimulatedBlock;
 use crate::RpcError;
@@ -9,7 +9,7 @@ use niwaki_rules::ChainSpec;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-/// Accounts that are different.
+/// State overrides by account.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct StateOverrides(BTreeMap<Address, AccountOverride>);
@@ -30,10 +30,10 @@ struct AccountOverride {
 }
 
 impl StateOverrides {
-    /// Lays the overrides upon the state of `block`, and moves its precompiled contracts.
+    /// Applies the overrides to the state of `block`, and moves its precompiled contracts.
     ///
     /// # Errors
-    /// -32000 for what contradicts itself; a fault as -32603.
+    /// -32000 for overrides that contradict each other; a fault as -32603.
     pub(crate) fn apply(&self, block: &mut SimulatedBlock<'_>) -> Result<(), RpcError> {
         for (address, account) in &self.0 {
             self.move_precompiled(block, address, account.move_precompile_to_address)?;
@@ -42,7 +42,7 @@ impl StateOverrides {
         Ok(())
     }
 
-    /// A precompiled contract whose account is overridden is gone from there.
+    /// An override of a precompiled contract's account removes the contract from its address.
     fn move_precompiled(
         &self,
         block: &mut SimulatedBlock<'_>,
@@ -97,7 +97,7 @@ impl AccountOverride {
     }
 }
 
-/// A block that is different.
+/// Block overrides.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct BlockOverrides {
@@ -118,7 +118,7 @@ pub(crate) struct BlockOverrides {
     pub(crate) withdrawals: Option<Vec<Withdrawal>>,
 }
 
-/// A withdrawal of a block that is made or simulated.
+/// A withdrawal in payload attributes or block overrides.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WithdrawalItem {
@@ -149,7 +149,7 @@ pub(crate) fn withdrawals<'de, D: Deserializer<'de>>(
 }
 
 impl BlockOverrides {
-    /// Refuses what a single call can't have.
+    /// Refuses overrides that a single call can't have.
     ///
     /// # Errors
     /// -32000.
@@ -163,10 +163,10 @@ impl BlockOverrides {
         Err(RpcError::server(message))
     }
 
-    /// Makes `header` what it is to be.
+    /// Applies the overrides to `header`.
     ///
     /// # Errors
-    /// -32602 for a number that no header holds.
+    /// -32602 for a number beyond 64 bits.
     pub(crate) fn apply(&self, header: &mut Header, spec: &ChainSpec) -> Result<(), RpcError> {
         let small = |name: &str, value: U256| {
             let message = format!("block override {name}: {value} does not fit 64 bits");
@@ -190,7 +190,7 @@ impl BlockOverrides {
         if let Some(fee) = self.base_fee_per_gas {
             header.base_fee_per_gas = Some(small("baseFeePerGas", fee)?);
         }
-        // From Paris on it is zero, and says so.
+        // From Paris on the difficulty stays zero.
         if let Some(difficulty) = self.difficulty
             && spec.fork_of(header) < Fork::Paris
         {
@@ -199,7 +199,7 @@ impl BlockOverrides {
         Ok(())
     }
 
-    /// The price of blob gas, if it is overridden, wei.
+    /// The overridden blob base fee, wei.
     pub(crate) fn blob_fee(&self) -> Option<u128> {
         let fee = self.blob_base_fee?;
         Some(u128::try_from(fee).unwrap_or(u128::MAX))

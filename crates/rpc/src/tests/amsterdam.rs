@@ -1,4 +1,4 @@
-//! What Amsterdam adds to the answers.
+//! What Amsterdam adds to the responses.
 
 use super::*;
 use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
@@ -16,7 +16,7 @@ fn rig_at(time: u64) -> Rig {
 }
 
 #[test]
-fn a_block_has_slot_and_list_and_the_list_is_given_in_every_form() {
+fn a_block_has_slot_and_access_list_in_every_method() {
     let rig = rig_at(0);
     let block = rig.result("eth_getBlockByNumber", json!(["latest", false]));
     let empty = "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347";
@@ -43,7 +43,7 @@ fn a_block_has_slot_and_list_and_the_list_is_given_in_every_form() {
 }
 
 #[test]
-fn a_block_before_the_fork_or_unknown_has_no_list() {
+fn a_block_before_amsterdam_has_no_access_list() {
     let rig = rig_at(24);
     let block = rig.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(block.get("blockAccessListHash"), None);
@@ -110,7 +110,7 @@ fn blob_transaction(blob: &Blob) -> (B256, Vec<u8>) {
 }
 
 #[test]
-fn the_cells_of_a_blob_in_the_pool_are_those_of_the_mask() {
+fn get_blobs_v4_returns_the_cells_of_the_mask() {
     let rig = rig_at(0);
     let mut blob = Box::new(Blob::ZERO);
     for (element, at) in blob.chunks_mut(32).zip(0_u64..) {
@@ -142,7 +142,7 @@ fn the_cells_of_a_blob_in_the_pool_are_those_of_the_mask() {
 }
 
 #[test]
-fn cells_are_asked_for_with_a_mask_of_16_bytes_and_are_null_where_there_is_no_blob() {
+fn get_blobs_v4_needs_a_mask_of_16_bytes_and_returns_null_for_unknown_blobs() {
     let rig = rig_at(0);
     let mask = format!("0x{}", "ff".repeat(16));
     let cells = rig.result("engine_getBlobsV4", json!([[B256::ZERO, B256::ZERO], mask]));
@@ -172,7 +172,7 @@ const FUNDED: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";
 const OTHER: &str = "0x00000000000000000000000000000000000000aa";
 
 #[test]
-fn the_estimate_of_a_transfer_is_what_its_parts_cost() {
+fn the_estimate_of_a_transfer_is_the_sum_of_its_costs() {
     let rig = rig_at(0);
     let alive = json!({ OTHER: { "balance": "0x1" } });
     for (to, value, overrides, want) in [
@@ -185,14 +185,14 @@ fn the_estimate_of_a_transfer_is_what_its_parts_cost() {
         let gas = rig.result("eth_estimateGas", json!([message, "latest", overrides]));
         assert_eq!(gas, format!("{want:#x}"), "{to} {value}");
     }
-    // Before the fork it is the constant of old.
+    // Before the fork it is 21,000.
     let message = json!({ "from": FUNDED, "to": OTHER, "value": "0x1" });
     let gas = rig_at(24).result("eth_estimateGas", json!([message]));
     assert_eq!(gas, "0x5208");
 }
 
 #[test]
-fn an_estimate_may_be_above_what_execution_alone_may_take() {
+fn an_estimate_may_exceed_the_execution_gas_cap() {
     let rig = rig_at(0);
     // Writes 200 slots: for i from 200 down to 1, slot i becomes i.
     let code = "0x60c85b808055600190038060025700";
@@ -212,7 +212,7 @@ fn an_estimate_may_be_above_what_execution_alone_may_take() {
 }
 
 #[test]
-fn simulated_blocks_carry_slot_and_list() {
+fn simulated_blocks_have_slot_and_access_list_hash() {
     let rig = rig_at(0);
     let call = json!({ "from": FUNDED, "to": OTHER, "value": "0x1" });
     let blocks = json!({ "blockStateCalls": [{ "calls": [call, call] }, {}] });
@@ -222,7 +222,7 @@ fn simulated_blocks_carry_slot_and_list() {
     let calls = &blocks[0]["calls"];
     assert_eq!(calls[0]["gasUsed"], format!("{:#x}", 204_600));
     assert_eq!(calls[1]["gasUsed"], "0x5208");
-    // Of execution: twice 21,000; of the state: one account.
+    // Execution gas: twice 21,000; state gas: one account.
     assert_eq!(blocks[0]["gasUsed"], format!("{:#x}", 183_600));
     assert_ne!(
         blocks[0]["blockAccessListHash"],
@@ -231,7 +231,7 @@ fn simulated_blocks_carry_slot_and_list() {
 }
 
 #[test]
-fn a_simulated_block_has_the_list_of_the_same_block_made_for_real() {
+fn a_simulated_block_has_the_access_list_of_the_built_one() {
     let rig = rig_at(0);
     let parent = rig.result("eth_getBlockByNumber", json!(["latest", false]));
     let (prices, gas) = ((100_000_000_000_u128, 1_000_000_000_u128), 300_000_u64);

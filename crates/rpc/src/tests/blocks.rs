@@ -1,4 +1,4 @@
-//! What states and blocks hold, upon the 54 blocks of the execution-apis chain.
+//! Contents of states and blocks, on the 54 blocks of the execution-apis chain.
 
 use super::*;
 use niwaki_chain::PayloadHints;
@@ -20,7 +20,7 @@ pub(super) fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// With all blocks.
+/// A rig with all blocks.
 pub(super) fn whole() -> Rig {
     let chain = chain_of(&genesis());
     for block in blocks() {
@@ -52,7 +52,7 @@ fn accounts(rig: &Rig, block: &Value, most: usize) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn the_pages_of_a_range_are_the_accounts_of_the_state() {
+fn the_pages_of_account_range_cover_the_state() {
     let rig = whole();
     for block in [json!("latest"), json!("0x10"), json!("0x0")] {
         let all = accounts(&rig, &block, 256);
@@ -115,7 +115,7 @@ fn storage(
 }
 
 #[test]
-fn storage_within_a_block_leads_from_the_state_before_to_the_state_after() {
+fn storage_range_at_moves_from_pre_state_to_post_state() {
     let rig = whole();
     let (mut slots, mut known, mut moved) = (0, 0, 0);
     for (number, block) in (1..).zip(blocks()) {
@@ -133,7 +133,7 @@ fn storage_within_a_block_leads_from_the_state_before_to_the_state_after() {
             assert_eq!(none, 0, "nothing is written yet");
             assert_eq!(storage(&rig, &name, last, &address, 1).0, after.0);
             let next = number + 1;
-            // What the requests of a block are taken from is emptied after its transactions.
+            // The queues of a block's requests are emptied after its transactions.
             let name_of = address.as_str().unwrap();
             let is_emptied = name_of.ends_with("7002") || name_of.ends_with("7251");
             if next <= 54 && !is_emptied {
@@ -155,7 +155,7 @@ fn storage_within_a_block_leads_from_the_state_before_to_the_state_after() {
 }
 
 #[test]
-fn an_account_within_a_block_leads_from_the_state_before_to_the_state_after() {
+fn account_at_moves_from_pre_state_to_post_state() {
     let rig = whole();
     let mut compared = 0;
     for (number, block) in (1..).zip(blocks()) {
@@ -188,7 +188,7 @@ fn an_account_within_a_block_leads_from_the_state_before_to_the_state_after() {
 }
 
 #[test]
-fn a_block_that_breaks_the_protocol_is_kept_with_its_bytes() {
+fn an_invalid_block_is_kept_with_its_rlp() {
     let rig = whole();
     assert_eq!(rig.result("debug_getBadBlocks", json!([])), json!([]));
     let file = json!(["/tmp/bad"]);
@@ -224,7 +224,7 @@ fn a_block_that_breaks_the_protocol_is_kept_with_its_bytes() {
 }
 
 #[test]
-fn a_block_is_judged_again_and_is_the_head_then() {
+fn a_replayed_block_becomes_the_head() {
     let rig = whole();
     for block in ["0x36", "0x20", "0x1"] {
         assert_eq!(rig.result("debug_replayBlock", json!([block])), "Success");
@@ -308,7 +308,7 @@ fn a_block_is_traced_into_a_file_for_each_transaction() {
 }
 
 #[test]
-fn the_head_goes_back_and_forth_within_reach_and_nowhere_else() {
+fn set_head_moves_only_to_blocks_with_available_state() {
     let rig = whole();
     let head = rig.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(rig.result("debug_setHead", json!(["0xa"])), Value::Null);

@@ -7,7 +7,7 @@ const SENDER: &str = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
 const TO: &str = "0x0505050505050505050505050505050505050505";
 
 #[test]
-fn what_is_left_out_of_a_transaction_is_filled_in() {
+fn missing_fields_of_a_transaction_are_filled_in() {
     let rig = dev();
     let filled = rig.result("eth_fillTransaction", json!([{"from": SENDER, "to": TO}]));
     let tx = &filled["tx"];
@@ -60,7 +60,7 @@ fn a_price_makes_a_legacy_transaction_whose_bytes_are_known() {
 }
 
 #[test]
-fn what_can_be_no_transaction_is_not_filled_in() {
+fn invalid_transactions_are_not_filled_in() {
     let rig = dev();
     for (asked, word) in [
         (
@@ -104,7 +104,7 @@ fn what_can_be_no_transaction_is_not_filled_in() {
 }
 
 #[test]
-fn the_nonce_is_the_one_after_what_waits_in_the_pool() {
+fn the_filled_nonce_follows_the_pending_transactions() {
     let rig = dev();
     let sent = super::operating::transfer(&rig, 0, 1_000_000_000);
     rig.result("eth_sendRawTransaction", json!([sent]));

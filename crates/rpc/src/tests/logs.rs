@@ -1,12 +1,11 @@
-//! `eth_getLogs` with and without the index, upon a chain that is longer than a section.
+//! `eth_getLogs` with and without the index, on a chain longer than a section.
 
 use super::operating::{dev, send_to};
 use super::*;
 use niwaki_chain::SECTION_BLOCKS;
 use niwaki_primitives::{Address, Bytes, TxKind};
 
-/// Emits a log with the topic that is the first byte of its call data, and is the code of nobody: it
-/// runs as init code.
+/// Init code that emits a log with one topic.
 fn emits(topic: u8) -> Bytes {
     // PUSH1 topic, PUSH1 0, PUSH1 0, LOG1, STOP
     vec![0x60, topic, 0x60, 0, 0x60, 0, 0xa1, 0].into()
@@ -45,8 +44,8 @@ fn topic(byte: u8) -> String {
     format!("0x{byte:064x}")
 }
 
-/// What all kinds of filters find.
-fn answers(rig: &Rig) -> Vec<Vec<Value>> {
+/// The results of all kinds of filters.
+fn responses(rig: &Rig) -> Vec<Vec<Value>> {
     let all = logs(rig, json!({"fromBlock": "0x0", "toBlock": "latest"}));
     let address = all[all.len() / 2]["address"].clone();
     let nobody = Address::repeat_byte(9);
@@ -74,17 +73,17 @@ fn index(rig: &Rig) {
 }
 
 #[test]
-fn a_search_finds_the_same_with_and_without_the_index_and_after_a_reorganisation() {
+fn get_logs_returns_the_same_with_and_without_the_index_and_after_a_reorganization() {
     let rig = dev();
     let chain = rig.dispatcher.backend().chain();
     let mut nonce = 0;
     grow(&rig, &mut nonce, SECTION_BLOCKS + 100, 1);
-    let plain = answers(&rig);
+    let plain = responses(&rig);
     assert_eq!(plain[0].len(), 105);
     assert!(plain[1].len() > 15 && plain[3].len() == 1 && plain[5].is_empty());
     index(&rig);
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
-    assert_eq!(answers(&rig), plain);
+    assert_eq!(responses(&rig), plain);
 
     // Another branch, with other topics, from within the section on.
     let nonce_there = rig.result("eth_getTransactionCount", json!([sender(), "0xf80"]));
@@ -93,10 +92,10 @@ fn a_search_finds_the_same_with_and_without_the_index_and_after_a_reorganisation
     let text = nonce_there.as_str().unwrap().trim_start_matches("0x");
     let mut nonce = u64::from_str_radix(text, 16).unwrap();
     grow(&rig, &mut nonce, SECTION_BLOCKS + 100, 2);
-    let plain = answers(&rig);
+    let plain = responses(&rig);
     index(&rig);
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
-    assert_eq!(answers(&rig), plain);
+    assert_eq!(responses(&rig), plain);
 }
 
 fn sender() -> &'static str {
@@ -104,7 +103,7 @@ fn sender() -> &'static str {
 }
 
 #[test]
-fn the_index_is_made_made_anew_and_removed_as_an_operator_asks() {
+fn the_log_index_is_generated_repaired_and_removed() {
     let rig = dev();
     let chain = rig.dispatcher.backend().chain();
     let mut nonce = 0;
@@ -133,8 +132,8 @@ fn the_index_is_made_made_anew_and_removed_as_an_operator_asks() {
 
     assert_eq!(ask("logsRepairCache", json!(["0x5"]))["Status"], "Started");
     assert!(chain.index_logs().unwrap());
-    let answer = ask("logsRemoveCache", json!(["0x1001", "latest"]));
-    assert_eq!(answer, json!({"Status": "Cache Removed"}));
+    let response = ask("logsRemoveCache", json!(["0x1001", "latest"]));
+    assert_eq!(response, json!({"Status": "Cache Removed"}));
     assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
     ask("logsRemoveCache", json!([]));
     assert_eq!(chain.log_index().unwrap().below(), 0);

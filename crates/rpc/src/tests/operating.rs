@@ -1,15 +1,15 @@
-//! What an operator changes while the node runs, upon the chain of `--network=dev`.
+//! What an operator changes while the node runs, on the chain of `--network=dev`.
 
 use super::*;
 use crate::LogLevel;
 use niwaki_primitives::{Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
 use std::sync::Mutex;
 
-/// Of the first account of the network.
+/// The key of the network's first account.
 const KEY: &str = "0x8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63";
 const GWEI: u128 = 1_000_000_000;
 
-/// With a pool to which local transactions are as any others.
+/// A rig whose pool gives no priority to local transactions.
 pub(super) fn dev() -> Rig {
     let config = PoolConfig {
         no_local_priority: true,
@@ -20,37 +20,41 @@ pub(super) fn dev() -> Rig {
 
 /// A transfer that pays up to 20 gwei, of which `tip` for the coinbase; as it is sent.
 pub(super) fn transfer(rig: &Rig, nonce: u64, tip: u128) -> Value {
-    let to = TxKind::Call(niwaki_primitives::Address::repeat_byte(5));
-    let tx = signed(rig, (nonce, 21_000), tip, (to, Bytes::new()));
-    let bytes = niwaki_primitives::hex::encode(tx.encoded_2718());
+    let tx = TxEip1559 {
+        nonce,
+        gas_limit: 21_000,
+        max_priority_fee_per_gas: tip,
+        to: TxKind::Call(niwaki_primitives::Address::repeat_byte(5)),
+        ..TxEip1559::default()
+    };
+    let bytes = niwaki_primitives::hex::encode(signed(rig, tx).encoded_2718());
     json!(format!("0x{bytes}"))
 }
 
 /// A transaction of the first account that pays enough.
 pub(super) fn send_to(rig: &Rig, nonce: u64, to: TxKind, input: Bytes) -> TxEnvelope {
-    signed(rig, (nonce, 100_000), GWEI, (to, input))
-}
-
-fn signed(
-    rig: &Rig,
-    (nonce, gas_limit): (u64, u64),
-    tip: u128,
-    (to, input): (TxKind, Bytes),
-) -> TxEnvelope {
-    Key::new(KEY.parse().unwrap()).sign(TxEip1559 {
-        chain_id: rig.dispatcher.backend().chain().spec().chain_id,
+    let tx = TxEip1559 {
         nonce,
-        gas_limit,
-        max_fee_per_gas: 20 * GWEI,
-        max_priority_fee_per_gas: tip,
+        gas_limit: 100_000,
+        max_priority_fee_per_gas: GWEI,
         to,
-        value: U256::from(1),
         input,
         ..TxEip1559::default()
+    };
+    signed(rig, tx)
+}
+
+/// `tx` with the chain's id, a fee of up to 20 gwei and a value of 1 wei, signed by the first account.
+fn signed(rig: &Rig, tx: TxEip1559) -> TxEnvelope {
+    Key::new(KEY.parse().unwrap()).sign(TxEip1559 {
+        chain_id: rig.dispatcher.backend().chain().spec().chain_id,
+        max_fee_per_gas: 20 * GWEI,
+        value: U256::from(1),
+        ..tx
     })
 }
 
-/// The transactions, gas limit and extra data of the block that would be made now.
+/// The transactions, gas limit and extra data of the block that would be built now.
 fn next_block(rig: &Rig) -> (usize, u64, Vec<u8>) {
     let backend = rig.dispatcher.backend();
     let head = backend.chain().head();
@@ -69,7 +73,7 @@ fn next_block(rig: &Rig) -> (usize, u64, Vec<u8>) {
 }
 
 #[test]
-fn many_transactions_are_sent_at_once_and_each_has_its_own_outcome() {
+fn a_batch_of_transactions_has_one_result_each() {
     let rig = dev();
     let good = transfer(&rig, 0, GWEI);
     let sent = json!([good, "0x02c0", transfer(&rig, 1, GWEI), good, 7]);
@@ -91,7 +95,7 @@ fn many_transactions_are_sent_at_once_and_each_has_its_own_outcome() {
 }
 
 #[test]
-fn a_price_that_is_asked_for_keeps_others_out_of_pool_and_blocks() {
+fn the_minimum_gas_price_applies_to_pool_and_blocks() {
     let rig = dev();
     rig.result("eth_sendRawTransaction", json!([transfer(&rig, 0, GWEI)]));
     assert_eq!(next_block(&rig).0, 1);
@@ -128,7 +132,7 @@ fn a_price_that_is_asked_for_keeps_others_out_of_pool_and_blocks() {
 }
 
 #[test]
-fn priority_is_above_what_is_asked_for() {
+fn priority_senders_are_exempt_from_the_minimum_fees() {
     let rig = rig(chain_of(&Network::Dev.genesis()), PoolConfig::default());
     rig.result(
         "miner_setMinPriorityFee",
@@ -183,7 +187,7 @@ fn gas_limit_and_extra_data_are_those_of_the_next_block() {
 }
 
 #[test]
-fn only_who_makes_blocks_of_its_own_accord_can_be_started_and_stopped() {
+fn miner_start_and_stop_work_on_dev_networks_only() {
     let rig = dev();
     for method in ["miner_start", "miner_stop"] {
         let (code, words) = rig.refusal(method, json!([]));
@@ -203,7 +207,7 @@ fn only_who_makes_blocks_of_its_own_accord_can_be_started_and_stopped() {
 }
 
 #[test]
-fn the_level_of_the_log_is_passed_on_as_it_is_asked_for() {
+fn the_log_level_and_its_targets_are_passed_on() {
     let rig = dev();
     let (_, words) = rig.refusal("admin_changeLogLevel", json!(["DEBUG"]));
     assert!(words.contains("can't be changed"), "{words}");
@@ -232,7 +236,7 @@ fn the_level_of_the_log_is_passed_on_as_it_is_asked_for() {
 }
 
 #[test]
-fn services_are_those_that_were_named_and_there_is_no_enode() {
+fn services_are_listed_and_there_is_no_enode() {
     let rig = dev();
     assert_eq!(rig.result("net_services", json!([])), json!({}));
     let operator = rig.dispatcher.backend().operator();
@@ -245,11 +249,11 @@ fn services_are_those_that_were_named_and_there_is_no_enode() {
 }
 
 #[test]
-fn figures_are_given_as_a_tree_and_none_where_none_are_kept() {
+fn metrics_are_a_tree_and_empty_if_none_are_recorded() {
     let rig = dev();
     assert_eq!(rig.result("debug_metrics", json!([])), json!({}));
     let operator = rig.dispatcher.backend().operator();
-    operator.set_figures(Box::new(|| "besu_rpc_calls{m=\"a\"} 3\n".to_owned()));
+    operator.set_metrics(Box::new(|| "besu_rpc_calls{m=\"a\"} 3\n".to_owned()));
     assert_eq!(
         rig.result("debug_metrics", json!([])),
         json!({"rpc": {"calls": {"a": 3}}})

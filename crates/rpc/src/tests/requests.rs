@@ -1,4 +1,4 @@
-//! What callers write: numbers, keys, tags and indexes, as execution-apis and geth have them.
+//! Input formats: numbers, keys, tags and indexes, as in execution-apis and geth.
 
 use super::operating::dev;
 use super::*;
@@ -7,7 +7,7 @@ use niwaki_primitives::B256;
 const SENDER: &str = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
 const OTHER: &str = "0x00000000000000000000000000000000000000e9";
 
-/// What is no QUANTITY.
+/// Values that are no QUANTITY.
 const BAD: [&str; 12] = [
     "16", "1_6", "0x1_0", "0o20", "0b1", "", "0x", "0x+1", "0x-1", "0x01", "0xg", " 0x1",
 ];
@@ -15,7 +15,7 @@ const BAD: [&str; 12] = [
 /// A method with its parameters.
 type Place = (&'static str, Value);
 
-/// Every place where a QUANTITY is read, with `number` there.
+/// Every parameter that is a QUANTITY, with the value `number`.
 fn places(number: &Value) -> Vec<Place> {
     let parameters = parameters(number).into_iter();
     let fields = in_messages(number).into_iter().chain(in_overrides(number));
@@ -176,7 +176,7 @@ fn choice() -> Value {
     json!({"headBlockHash": zero, "safeBlockHash": zero, "finalizedBlockHash": zero})
 }
 
-/// A payload of Amsterdam's form, with `value` in the place of `field`.
+/// A payload of Amsterdam, with `value` for `field`.
 fn payload(field: &str, value: Value) -> Value {
     let hash = B256::ZERO;
     let bloom = format!("0x{}", "00".repeat(256));
@@ -197,7 +197,7 @@ fn a_number_that_is_no_quantity_is_refused_wherever_one_is_read() {
     let bad = BAD.map(|text| json!(text)).into_iter();
     for number in bad.chain([json!(16), json!(1.5), json!(true)]) {
         for (method, params) in places(&number) {
-            // Besu's own requests have JSON numbers there.
+            // Besu's own requests use JSON numbers here.
             let is_taken = number == json!(16) && params.to_string().contains("{\"nonce\":16}");
             if is_taken {
                 continue;
@@ -229,11 +229,11 @@ fn a_quantity_is_taken_in_either_letter_case_wherever_one_is_read() {
             if method == "miner_setGasLimit" {
                 continue;
             }
-            let answer = rig.answer(method, params.clone());
-            let words = answer["error"]["message"].as_str().unwrap_or_default();
+            let response = rig.response(method, params.clone());
+            let words = response["error"]["message"].as_str().unwrap_or_default();
             let is_read = ["invalid argument", "hex", "Invalid block"];
             let refused = is_read.iter().find(|word| words.contains(**word));
-            assert_eq!(refused, None, "{method} {params}: {answer}");
+            assert_eq!(refused, None, "{method} {params}: {response}");
         }
     }
 }
@@ -273,7 +273,7 @@ fn keys_are_taken_in_any_letter_case() {
     let hash = &genesis["hash"];
     for key in ["blockHash", "blockhash", "BLOCKHASH"] {
         assert_eq!(rig.result("eth_getLogs", json!([{ key: hash }])), json!([]));
-        // It is looked for by this hash: another one is not there.
+        // The block is looked up by this hash, and there is no other.
         let (code, words) = rig.refusal("eth_getLogs", json!([{ key: B256::repeat_byte(7) }]));
         assert_eq!((code, words.as_str()), (-32000, "unknown block"), "{key}");
         let (code, words) = rig.refusal("eth_getBalance", json!([SENDER, {key: B256::ZERO}]));
@@ -302,7 +302,7 @@ fn keys_are_taken_in_any_letter_case() {
 }
 
 #[test]
-fn a_key_that_is_not_known_never_means_the_latest_block() {
+fn an_unknown_key_is_refused_where_blocks_are_chosen() {
     let rig = dev();
     let hash = B256::repeat_byte(7);
     for (method, params) in [
@@ -320,7 +320,7 @@ fn a_key_that_is_not_known_never_means_the_latest_block() {
         assert_eq!(code, -32602, "{method}");
         assert!(words.contains("unknown field `"), "{method}: {words}");
     }
-    // In two letter cases it is one key twice.
+    // A key in two letter cases is a duplicate.
     for (method, params) in [
         (
             "eth_getLogs",
@@ -329,9 +329,9 @@ fn a_key_that_is_not_known_never_means_the_latest_block() {
         ("eth_call", r#"[{"value": "0x1", "Value": "0x2"}]"#),
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let answer = rig.send(body.as_bytes()).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        let response = rig.send(body.as_bytes()).unwrap();
+        let response: Value = serde_json::from_slice(&response).unwrap();
+        assert_eq!(response["error"]["code"], -32602, "{response}");
     }
     // Clients send a transaction's other fields along with a call.
     let whole = json!({"to": OTHER, "type": "0x2", "hash": hash, "v": "0x0", "yParity": "0x0"});
@@ -339,7 +339,7 @@ fn a_key_that_is_not_known_never_means_the_latest_block() {
 }
 
 #[test]
-fn safe_and_finalized_are_an_error_of_every_method_before_any_is_named() {
+fn safe_and_finalized_are_errors_until_the_consensus_client_names_them() {
     let rig = dev();
     for tag in ["safe", "finalized"] {
         let call = json!({"to": OTHER});
@@ -387,7 +387,7 @@ fn safe_and_finalized_are_an_error_of_every_method_before_any_is_named() {
             assert_eq!((code, words), want, "{method}");
         }
     }
-    // A number beyond the head is no error but a block that is not there.
+    // A number beyond the head is no error; the block is null.
     let beyond = rig.result("eth_getBlockByNumber", json!(["0x100", false]));
     assert_eq!(beyond, Value::Null);
 }

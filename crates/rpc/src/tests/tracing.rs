@@ -1,4 +1,4 @@
-//! Traces: the logs and their numbers, the price of what fails, what was looked at, as geth has them.
+//! Traces as in geth: logs and their indexes, the cost of failing opcodes, the prestate.
 
 use super::operating::{dev, send_to};
 use super::*;
@@ -10,10 +10,10 @@ const F1_CODE: &str = "0x5f5f5f5f5f7300000000000000000000000000000000000000f25af
 /// Emits a log with topic 0xbb and reverts.
 const F2: &str = "0x00000000000000000000000000000000000000f2";
 const F2_CODE: &str = "0x60bb5f5fa15f5ffd";
-/// As F2, but it ends well.
+/// As F2, but it does not revert.
 const F2_STOPS: &str = "0x60bb5f5fa100";
 
-/// What callTracer says of a call of F1, with F2 having `code`.
+/// The result of callTracer for a call of F1, where F2 has `code`.
 fn calls(rig: &Rig, only_top: bool, code: &str) -> Value {
     let options = json!({
         "tracer": "callTracer", "tracerConfig": {"withLog": true, "onlyTopCall": only_top},
@@ -66,7 +66,7 @@ fn a_frame_of_call_tracer_has_its_own_logs_and_no_others() {
 }
 
 #[test]
-fn a_log_that_was_taken_back_has_no_number() {
+fn a_reverted_log_has_no_index() {
     let rig = dev();
     let all = calls(&rig, false, F2_CODE);
     assert_eq!(logs(&all), [log(F1, "aa", "0x0", "0x1")]);
@@ -79,7 +79,7 @@ fn emits_two() -> Bytes {
     hex::decode(code).unwrap().into()
 }
 
-/// Puts a block of these transactions upon the head.
+/// Adds a block of these transactions on top of the head.
 fn import(rig: &Rig, transactions: Vec<TxEnvelope>) {
     let backend = rig.dispatcher.backend();
     let head = backend.chain().head();
@@ -171,7 +171,7 @@ fn a_struct_log_out_of_gas_has_the_price_in_full() {
 }
 
 #[test]
-fn a_struct_log_shows_the_storage_that_is_known_and_the_refund() {
+fn a_struct_log_shows_accessed_storage_and_the_refund() {
     let rig = dev();
     // SSTORE(0, 1), SLOAD(1), SSTORE(0, 0), which gives gas back, SLOAD(0).
     let code = "0x60015f55600154505f5f555f5400";
@@ -230,7 +230,7 @@ fn an_index_beyond_the_block_is_refused() {
 }
 
 #[test]
-fn the_prestate_has_no_difference_with_empty_accounts_and_nothing_that_was_not_reached() {
+fn prestate_diff_mode_excludes_include_empty_and_untouched_accounts() {
     let rig = dev();
     let config = json!({"diffMode": true, "includeEmpty": true});
     let options = json!({"tracer": "prestateTracer", "tracerConfig": config});

@@ -1,17 +1,17 @@
-//! `vmTrace`: what was worked out by hand, and what the struct logger says of the same runs.
+//! `vmTrace` against results worked out by hand, and against the struct logger.
 
 use super::operating::dev;
 use super::*;
 
 const SENDER: &str = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
 
-/// The opcodes of a creation with this init code and 200,000 gas, upon the head.
+/// The opcodes of a creation with this init code and 200,000 gas, on the state of the head.
 fn created(rig: &Rig, code: &str) -> Value {
     let call = json!({"from": SENDER, "data": code, "gas": "0x30d40"});
-    let answer = rig.result("trace_call", json!([call, ["vmTrace"]]));
-    assert_eq!(answer["trace"], json!([]));
-    assert_eq!(answer["stateDiff"], Value::Null);
-    answer["vmTrace"].clone()
+    let response = rig.result("trace_call", json!([call, ["vmTrace"]]));
+    assert_eq!(response["trace"], json!([]));
+    assert_eq!(response["stateDiff"], Value::Null);
+    response["vmTrace"].clone()
 }
 
 fn op(cost: u64, pc: u64, used: u64, push: &[&str]) -> Value {
@@ -59,7 +59,7 @@ fn opcodes_have_the_cost_and_the_effect_that_the_yellow_paper_gives_them() {
 }
 
 #[test]
-fn a_call_stands_in_its_opcode_which_ends_with_what_comes_back() {
+fn an_inner_call_is_nested_in_its_opcode() {
     let rig = dev();
     // MSTORE8(0, STOP); CREATE(0, 0, 1); CALL(gas, 4, 0, 0, 0, 0, 32): the identity contract.
     let code = "0x6000600053600160006000f0506020600060006000600060045af100";
@@ -85,11 +85,11 @@ fn a_call_stands_in_its_opcode_which_ends_with_what_comes_back() {
 }
 
 #[test]
-fn what_failed_has_no_effect_and_what_could_not_begin_is_not_listed() {
+fn failed_opcodes_have_no_effect_and_those_that_can_not_begin_are_not_listed() {
     let rig = dev();
     let ops = |code: &str| created(&rig, code)["ops"].as_array().unwrap().clone();
     assert_eq!(ops("0x6001").len(), 1, "no STOP behind the end");
-    // A jump to nowhere; ADD of nothing; an opcode that there is not; MSTORE far beyond the gas.
+    // An invalid jump; ADD on an empty stack; an undefined opcode; MSTORE that costs too much gas.
     let jump = ops("0x600956");
     assert_eq!((jump.len(), &jump[1]["cost"]), (2, &json!(8)));
     let used = |op: &Value| op["ex"]["used"].as_u64().unwrap();
@@ -105,8 +105,8 @@ fn what_failed_has_no_effect_and_what_could_not_begin_is_not_listed() {
         (3, &json!([]))
     );
     let nothing = json!({"from": SENDER, "to": SENDER});
-    let answer = rig.result("trace_call", json!([nothing, ["vmTrace"]]));
-    assert_eq!(answer["vmTrace"], json!({"code": "0x", "ops": []}));
+    let response = rig.result("trace_call", json!([nothing, ["vmTrace"]]));
+    assert_eq!(response["vmTrace"], json!({"code": "0x", "ops": []}));
 }
 
 /// All opcodes of a trace, in the order in which they ran, with their depth.
@@ -141,7 +141,7 @@ fn every_transaction_has_the_opcodes_that_the_struct_logger_gives() {
                 let op = line["op"].as_str().unwrap();
                 !words.starts_with("stack") && op != "INVALID" && !op.starts_with("opcode")
             };
-            // Nor is the STOP behind the end of the code.
+            // Nor is the implicit STOP after the code.
             let mut listed = ops.iter().peekable();
             let is_there = |line: &&Value| {
                 let op = listed

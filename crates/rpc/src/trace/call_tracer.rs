@@ -6,9 +6,9 @@ use niwaki_evm::tracers::Call;
 use niwaki_evm::{CallKind, Failure};
 use niwaki_primitives::hex;
 
-/// Writes a call with those within it. Logs of calls that failed never came to be.
-pub(crate) fn write(out: &mut Vec<u8>, call: &Call, is_undone: bool) {
-    let is_undone = is_undone || call.failure.is_some();
+/// Writes a call and its inner calls. The logs of failed calls are left out.
+pub(crate) fn write(out: &mut Vec<u8>, call: &Call, is_reverted: bool) {
+    let is_reverted = is_reverted || call.failure.is_some();
     let mut object = Object::new(out);
     object.data("from", call.from.as_slice());
     object.number("gas", call.gas);
@@ -21,10 +21,10 @@ pub(crate) fn write(out: &mut Vec<u8>, call: &Call, is_undone: bool) {
     if !call.calls.is_empty() {
         let mut calls = object.array("calls");
         for inner in &call.calls {
-            write(calls.item(), inner, is_undone);
+            write(calls.item(), inner, is_reverted);
         }
     }
-    if !is_undone && !call.logs.is_empty() {
+    if !is_reverted && !call.logs.is_empty() {
         logs(&mut object.array("logs"), call);
     }
     if call.kind != CallKind::StaticCall {
@@ -33,7 +33,7 @@ pub(crate) fn write(out: &mut Vec<u8>, call: &Call, is_undone: bool) {
     object.string("type", call.kind.mnemonic());
 }
 
-/// Output, error and reason. Of a failure only REVERT's data is shown.
+/// Writes output, error and revert reason. Of the failures only REVERT has output.
 fn end(object: &mut Object<'_>, call: &Call) {
     let shows = matches!(call.failure, None | Some(Failure::Revert));
     if shows && !call.output.is_empty() {
@@ -61,7 +61,7 @@ fn logs(list: &mut Array<'_>, call: &Call) {
     }
 }
 
-/// Writes how often each function was called with how many bytes.
+/// Writes how often each selector was called, by size of its call data (4byteTracer).
 pub(crate) fn write_selectors(out: &mut Vec<u8>, root: &Call) {
     let mut object = Object::new(out);
     for ((selector, bytes), number) in root.selectors() {

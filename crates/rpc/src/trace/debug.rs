@@ -1,37 +1,32 @@
-//! `debug_trace*`.
+//! `debug_trace*`: geth's tracing methods.
 
 use super::files;
 use super::subject::{PastBlock, Subject};
 use super::tracers::Tracing;
 use crate::blocks::FullBlock;
-use crate::eth::{Asked, find};
+use crate::eth::{CallRequest, find};
 use crate::json::Array;
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockTag, Number, Params};
 use crate::simulation::{BlockOverrides, StateOverrides};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::rlp::Decodable;
 use niwaki_primitives::{Block, Bytes};
 use serde::Deserialize;
 use std::sync::Arc;
 
-type Answer = Result<(), RpcError>;
-
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row(
-        "debug_standardTraceBadBlockToFile",
-        Lane::Heavy,
-        files::bad_block,
-    ),
-    row("debug_standardTraceBlockToFile", Lane::Heavy, files::block),
-    row("debug_traceBlock", Lane::Heavy, raw_block),
-    row("debug_traceBlockByHash", Lane::Heavy, block),
-    row("debug_traceBlockByNumber", Lane::Heavy, block),
-    row("debug_traceCall", Lane::Heavy, call),
-    row("debug_traceTransaction", Lane::Heavy, transaction),
+    row("debug_standardTraceBadBlockToFile", "hash options?", Lane::Heavy, files::bad_block),
+    row("debug_standardTraceBlockToFile", "hash options?", Lane::Heavy, files::block),
+    row("debug_traceBlock", "rlp options?", Lane::Heavy, raw_block),
+    row("debug_traceBlockByHash", "hash options?", Lane::Heavy, block),
+    row("debug_traceBlockByNumber", "block options?", Lane::Heavy, block),
+    row("debug_traceCall", "transaction block? options?", Lane::Heavy, call),
+    row("debug_traceTransaction", "hash options?", Lane::Heavy, transaction),
 ];
 
-fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
     let tracing = Tracing::of(params, 1)?;
     let found = find(backend, &hash)?;
@@ -41,15 +36,15 @@ fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Ans
     tracing.write(&before, &past.subject(index)?, out).map(drop)
 }
 
-/// By hash or by number: the parameter tells.
-fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// By hash or by number, as the parameter says.
+fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let tracing = Tracing::of(params, 1)?;
     let past = PastBlock::of_params(backend, params, 0)?;
-    write_block(backend, params, (&past, &tracing), out)
+    write_block(backend, params, &past, &tracing, out)
 }
 
-/// A block that need not be stored, upon a parent that is.
-fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// A block that need not be stored; its parent must be.
+fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
     let tracing = Tracing::of(params, 1)?;
     let block = Block::decode(&mut bytes.as_ref());
@@ -57,15 +52,16 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
         block.map_err(|error| RpcError::server(format!("could not decode block: {error}")))?;
     let hash = block.header.hash_slow();
     let past = PastBlock::new(backend, Arc::new(FullBlock::new(block, hash)), false)?;
-    write_block(backend, params, (&past, &tracing), out)
+    write_block(backend, params, &past, &tracing, out)
 }
 
 fn write_block(
     backend: &Backend,
     params: &Params<'_>,
-    (past, tracing): (&PastBlock, &Tracing<'_>),
+    past: &PastBlock,
+    tracing: &Tracing<'_>,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let mut list = Array::new(out);
     let mut index = 0;
     past.each(backend, params, |block, subject| {
@@ -75,39 +71,39 @@ fn write_block(
         object.data("txHash", hash.as_slice());
         let run = tracing.write(block, subject, object.field("result"))?;
         drop(object);
-        params.flush(list.place())?;
+        params.flush(list.buffer())?;
         Ok(run)
     })
 }
 
-/// Upon the state after a block, or within it before the transaction `txIndex`.
-fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// A call on the state after a block, or within it before the transaction `txIndex`.
+fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Place {
+    struct CallConfig {
         state_overrides: Option<StateOverrides>,
         block_overrides: Option<BlockOverrides>,
         tx_index: Option<Number>,
     }
     let tracing = Tracing::of(params, 2)?;
-    let place: Place = params.optional(2)?.unwrap_or_default();
-    let overrides = place.state_overrides.unwrap_or_default();
-    let block_overrides = place.block_overrides.unwrap_or_default();
-    let asked = Asked::upon(backend, params, BlockTag::Latest)?;
-    let asked = asked.overridden(overrides.clone(), block_overrides.clone());
-    let gas = asked.gas(backend);
+    let config: CallConfig = params.optional(2)?.unwrap_or_default();
+    let overrides = config.state_overrides.unwrap_or_default();
+    let block_overrides = config.block_overrides.unwrap_or_default();
+    let request = CallRequest::read_without_overrides(backend, params, BlockTag::Latest)?;
+    let request = request.with_overrides(overrides.clone(), block_overrides.clone());
+    let gas = request.gas(backend);
     let subject = Subject::Message {
-        message: &asked.message,
+        message: &request.message,
         gas,
     };
-    let Some(Number(index)) = place.tx_index else {
-        let block = asked.block(backend)?;
+    let Some(Number(index)) = config.tx_index else {
+        let block = request.block(backend)?;
         return tracing.write(&block, &subject, out).map(drop);
     };
     let past = PastBlock::of_params(backend, params, 1)?;
     let index = usize::try_from(index).unwrap_or(usize::MAX);
     let transactions = past.block.body.transactions.len();
-    // Before the first transaction is within a block that has none, too.
+    // Index 0 exists in an empty block, too.
     if index > 0 && index >= transactions {
         return Err(RpcError::server(format!(
             "transaction index {index} out of range for block {:#x}, which has {transactions}",

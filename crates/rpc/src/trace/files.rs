@@ -1,15 +1,14 @@
-//! `debug_standardTraceBlockToFile`: a file for each transaction of a block, a line for each opcode
-//! (EIP-3155), in the folder `traces` of the data path.
+//! `debug_standardTraceBlockToFile`: writes a file for each transaction of a block, with a line for each opcode
+//! (EIP-3155), into the folder `traces` of the data path.
 //!
-//! What is written is bounded by the time that the caller waits. Files that could not be written to
-//! their end are removed.
+//! Writing ends at the deadline of the request. Incomplete files are removed.
 
 use super::subject::{PastBlock, Subject};
 use crate::blocks::FullBlock;
 use crate::json::{self, Array, Object};
 use crate::params::Params;
-use crate::simulation::{Run, SimulatedBlock};
-use crate::{Backend, RpcError};
+use crate::simulation::{SimulatedBlock, SimulationResult};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::{Entered, Left, Step, Tracer};
 use niwaki_primitives::B256;
 use serde::Deserialize;
@@ -19,9 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-type Answer = Result<(), RpcError>;
-
-/// Which transaction, if not all of them, and whether memory is in the lines.
+/// Options: one transaction only, and whether lines include memory.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Options {
@@ -32,16 +29,16 @@ struct Options {
     disable_memory: Option<bool>,
 }
 
-/// Of a block that is stored, by its hash.
-pub(super) fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Traces a stored block, by hash.
+pub(super) fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
     let block = backend.block(&hash)?;
     let block = block.ok_or_else(|| RpcError::server(format!("block {hash:#x} not found")))?;
     write_files(backend, params, block, out)
 }
 
-/// Of one of the last blocks that broke the protocol, by its hash.
-pub(super) fn bad_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Traces one of the last invalid blocks, by hash.
+pub(super) fn bad_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
     let refused = backend.chain().refused_blocks();
     let found = refused.iter().find(|refused| refused.0 == hash);
@@ -55,7 +52,7 @@ fn write_files(
     params: &Params<'_>,
     block: Arc<FullBlock>,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> RpcResult {
     let options: Options = params.optional(1)?.unwrap_or_default();
     let folder = backend.operator().traces_folder();
     let folder = folder.ok_or_else(|| RpcError::server("this program has no folder for traces"))?;
@@ -67,16 +64,16 @@ fn write_files(
             "transaction {wanted:#x} not found in block"
         )));
     }
-    fs::create_dir_all(folder).map_err(|error| cant("make the folder", folder, &error))?;
+    fs::create_dir_all(folder).map_err(|error| io_error("make the folder", folder, &error))?;
     let past = PastBlock::new(backend, block, false)?;
-    let mut files = Files::default();
+    let mut files = TraceFiles::default();
     let mut index = 0;
     past.each(backend, params, |block, subject| {
         let hash = *past.block.body.transactions[index].tx_hash();
         let at = index;
         index += 1;
         if options.tx_hash.is_some_and(|wanted| wanted != hash) {
-            return subject.run(block, (&mut crate::simulation::Nothing, params.deadline));
+            return subject.run(block, &mut crate::simulation::NoopTracer, params.deadline);
         }
         let short = |hash: &B256| niwaki_primitives::hex::encode(&hash[..4]);
         let name = format!(
@@ -88,32 +85,32 @@ fn write_files(
         let path = folder.join(name);
         files.paths.push(path.clone());
         let memory = options.enable_memory || options.disable_memory == Some(false);
-        write_file(&path, block, subject, (memory, params.deadline))
+        write_file(&path, block, subject, memory, params.deadline)
     })?;
     let mut list = Array::new(out);
     for path in &files.paths {
         json::string(list.item(), &path.display().to_string());
     }
-    files.are_whole = true;
+    files.are_complete = true;
     Ok(())
 }
 
-fn cant(what: &str, path: &Path, error: &std::io::Error) -> RpcError {
+fn io_error(what: &str, path: &Path, error: &std::io::Error) -> RpcError {
     RpcError::server(format!("can't {what} {}: {error}", path.display()))
 }
 
-/// Files that are removed again unless all of them are whole.
+/// Trace files, which are removed unless all of them are complete.
 #[derive(Default)]
-struct Files {
+struct TraceFiles {
     paths: Vec<PathBuf>,
-    are_whole: bool,
+    are_complete: bool,
 }
 
-impl Drop for Files {
+impl Drop for TraceFiles {
     fn drop(&mut self) {
-        if !self.are_whole {
+        if !self.are_complete {
             for path in &self.paths {
-                let _ = fs::remove_file(path); // It may not have been made.
+                let _ = fs::remove_file(path); // It may not exist.
             }
         }
     }
@@ -123,18 +120,19 @@ fn write_file(
     path: &Path,
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
-    (memory, deadline): (bool, Instant),
-) -> Result<Run, RpcError> {
-    let failed = |error: std::io::Error| cant("write", path, &error);
+    memory: bool,
+    deadline: Instant,
+) -> Result<SimulationResult, RpcError> {
+    let failed = |error: std::io::Error| io_error("write", path, &error);
     let file = File::create_new(path).map_err(failed)?;
-    let mut lines = Lines {
+    let mut lines = FileTracer {
         file: BufWriter::new(file),
         memory,
         line: Vec::new(),
         open: None,
         error: None,
     };
-    let run = subject.run(block, (&mut lines, deadline));
+    let run = subject.run(block, &mut lines, deadline);
     if let Some(error) = lines.error {
         return Err(failed(error));
     }
@@ -154,18 +152,18 @@ fn write_file(
     Ok(run)
 }
 
-/// Writes opcodes as lines.
-struct Lines {
+/// A tracer that writes a line for each opcode.
+struct FileTracer {
     file: BufWriter<File>,
     memory: bool,
-    /// The line of the opcode at hand, but for what is known when it has run.
+    /// The line of the current opcode, without what is known only after it has run.
     line: Vec<u8>,
-    /// Gas before it, and its mnemonic.
+    /// Its gas before, and its mnemonic.
     open: Option<(i64, String)>,
     error: Option<std::io::Error>,
 }
 
-impl Lines {
+impl FileTracer {
     fn end(&mut self, cost: i64) {
         let Some((_, name)) = self.open.take() else {
             return;
@@ -180,7 +178,7 @@ impl Lines {
     }
 }
 
-impl Tracer for Lines {
+impl Tracer for FileTracer {
     fn step(&mut self, step: &Step<'_>) {
         self.end(0);
         if step.is_code_empty() {
@@ -203,7 +201,7 @@ impl Tracer for Lines {
         object.decimal("depth", step.depth() as u64);
         object.decimal("refund", u64::try_from(step.refund()).unwrap_or(0));
         drop(object);
-        self.line.pop(); // More follows before it closes.
+        self.line.pop(); // Reopens the object: `end` writes more members.
         let name = step.mnemonic().map_or_else(
             || format!("opcode {:#x} not defined", step.opcode()),
             str::to_owned,

@@ -1,5 +1,5 @@
-//! Traces as Parity had them: the calls of a transaction in a row, each with its address in the
-//! tree. flatCallTracer and `trace_*` write them.
+//! Parity's flat traces: the calls of a transaction in a list, each with its address in the call tree. flatCallTracer
+//! and `trace_*` return them.
 
 use crate::json::Object;
 use niwaki_chain::BlockId;
@@ -7,30 +7,30 @@ use niwaki_evm::tracers::Call;
 use niwaki_evm::{CallKind, Failure, Halt};
 use niwaki_primitives::{Address, B256};
 
-/// Where a transaction stands.
+/// The block and index of a traced transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TracePlace {
+pub(crate) struct TraceLocation {
     pub(crate) block: BlockId,
     pub(crate) transaction: B256,
     pub(crate) index: usize,
 }
 
-/// How traces are worded.
+/// How traces are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlatOptions {
     /// Failures in Parity's words instead of geth's.
     pub(crate) parity_errors: bool,
-    /// Where the transaction stands, if it stands anywhere.
-    pub(crate) place: Option<TracePlace>,
+    /// Where the transaction is, if it is in a block.
+    pub(crate) location: Option<TraceLocation>,
 }
 
 /// Writes one call.
 pub(crate) fn write(out: &mut Vec<u8>, call: &Call, address: &[usize], options: &FlatOptions) {
     let mut object = Object::new(out);
     action(&mut object, call);
-    if let Some(place) = &options.place {
-        object.data("blockHash", place.block.hash.as_slice());
-        object.decimal("blockNumber", place.block.number);
+    if let Some(location) = &options.location {
+        object.data("blockHash", location.block.hash.as_slice());
+        object.decimal("blockNumber", location.block.number);
     }
     if let Some(failure) = call.failure {
         let words = match options.parity_errors {
@@ -41,19 +41,19 @@ pub(crate) fn write(out: &mut Vec<u8>, call: &Call, address: &[usize], options: 
     }
     result(&mut object, call);
     object.decimal("subtraces", call.calls.len() as u64);
-    let mut place = object.array("traceAddress");
+    let mut path = object.array("traceAddress");
     for index in address {
-        place.item().extend_from_slice(index.to_string().as_bytes());
+        path.item().extend_from_slice(index.to_string().as_bytes());
     }
-    drop(place);
-    if let Some(place) = &options.place {
-        object.data("transactionHash", place.transaction.as_slice());
-        object.decimal("transactionPosition", place.index as u64);
+    drop(path);
+    if let Some(location) = &options.location {
+        object.data("transactionHash", location.transaction.as_slice());
+        object.decimal("transactionPosition", location.index as u64);
     }
     object.string("type", type_of(call));
 }
 
-/// The word for what a call is.
+/// Parity's name for the kind of a call.
 pub(crate) fn type_of(call: &Call) -> &'static str {
     match call.kind {
         CallKind::Create | CallKind::Create2 => "create",
@@ -62,7 +62,7 @@ pub(crate) fn type_of(call: &Call) -> &'static str {
     }
 }
 
-/// The two accounts that a search can ask for: who acted, and upon whom.
+/// Sender and recipient, which `trace_filter` matches.
 pub(crate) fn parties(call: &Call) -> (Address, Address) {
     (call.from, call.to)
 }
@@ -93,7 +93,7 @@ fn action(object: &mut Object<'_>, call: &Call) {
     action.quantity("value", &call.value);
 }
 
-/// Of a failure only REVERT leaves something to show.
+/// Writes the result. Of the failures only REVERT has one.
 fn result(object: &mut Object<'_>, call: &Call) {
     if call.kind == CallKind::SelfDestruct {
         object.null("result");

@@ -1,10 +1,18 @@
-//! Transactions run again, and watched: `debug_trace*` as geth answers, `trace_*` as Parity did.
+//! Re-executing transactions under a tracer: `debug_trace*` as in geth, `trace_*` as in Parity.
 //!
-//! A trace holds no more of a run than what it shows: lines of opcodes go straight into the
-//! answer, calls are kept until the transaction has ended. Over HTTP an answer goes out while it
-//! is made; otherwise, and in each part that must be whole, it is bounded by
-//! [`MOST_ANSWER_BYTES`]. A run is bounded by gas and by the time at which the caller stops
-//! waiting.
+//! A trace keeps no more of an execution than it shows: opcode lines go straight into the response, calls are kept
+//! until the transaction ends. Over HTTP the response is streamed while it is written; otherwise, and in each part that
+//! must be complete first, it is bounded by [`MAX_RESPONSE_BYTES`]. Execution is bounded by gas and by the deadline of
+//! the request.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `debug`, `files` | `debug_trace*`, `debug_standardTrace*ToFile` |
+//! | `parity`, `search` | `trace_*`, `trace_filter` |
+//! | `subject` | what is traced: a transaction in its block, or a message |
+//! | `tracers` | geth's tracers by name |
+//! | `struct_log`, `call_tracer`, `prestate` | geth's struct logger, callTracer and 4byteTracer, prestateTracer |
+//! | `flat`, `state_diff`, `vm_trace` | Parity's flat calls, stateDiff, vmTrace |
 
 mod call_tracer;
 mod debug;
@@ -23,15 +31,15 @@ pub(crate) use debug::METHODS as DEBUG_METHODS;
 pub(crate) use parity::METHODS as TRACE_METHODS;
 pub(crate) use subject::PastBlock;
 
-/// Most bytes of an answer, or of a part of it, that are held at a time.
-pub(crate) const MOST_ANSWER_BYTES: usize = 512 << 20;
+/// Most bytes of a response, or of a part of it, in memory.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 512 << 20;
 
-/// The refusal of a trace that is longer than that.
+/// The error of a trace that is longer than [`MAX_RESPONSE_BYTES`].
 fn too_large() -> crate::RpcError {
     crate::RpcError::limit(format!(
         "the trace is longer than {} MiB: ask for less, by limit, disableStack, disableStorage, or \
          another tracer",
-        MOST_ANSWER_BYTES >> 20
+        MAX_RESPONSE_BYTES >> 20
     ))
 }
 

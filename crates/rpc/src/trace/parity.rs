@@ -1,4 +1,4 @@
-//! `trace_*`: traces and state changes as Parity had them, and Besu and reth have them still.
+//! `trace_*`: Parity's traces and state changes, which Besu and reth serve as well.
 
 use super::flat::{self, FlatOptions};
 use super::search;
@@ -6,14 +6,16 @@ use super::state_diff;
 use super::subject::{PastBlock, Subject};
 use super::tracers::calls;
 use super::vm_trace::VmTracer;
-use super::{MOST_ANSWER_BYTES, too_large};
+use super::{MAX_RESPONSE_BYTES, too_large};
 use crate::backend::State;
 use crate::eth::find;
 use crate::json::{Array, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockRef, BlockTag, Count, Params};
-use crate::simulation::{BlockOverrides, Message, Run, SimulatedBlock, StateOverrides};
-use crate::{Backend, RpcError};
+use crate::simulation::{
+    BlockOverrides, Message, SimulatedBlock, SimulationResult, StateOverrides,
+};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
 use niwaki_evm::tracers::CallOptions;
 use niwaki_primitives::{Address, Bytes, Decodable2718, TxEnvelope, U256};
@@ -21,46 +23,45 @@ use niwaki_rules::{BlockReward, ommer_reward};
 use serde::Deserialize;
 use std::time::Instant;
 
-type Answer = Result<(), RpcError>;
-
 /// Most messages of one trace_callMany.
-const MOST_CALLS: usize = 1_000;
+const MAX_CALLS: usize = 1_000;
 
+#[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
-    row("trace_block", Lane::Heavy, block),
-    row("trace_call", Lane::Heavy, call),
-    row("trace_callMany", Lane::Heavy, call_many),
-    row("trace_filter", Lane::Heavy, search::filter),
-    row("trace_get", Lane::Heavy, get),
-    row("trace_rawTransaction", Lane::Heavy, raw_transaction),
-    row("trace_replayBlockTransactions", Lane::Heavy, replay_block),
-    row("trace_replayTransaction", Lane::Heavy, replay_transaction),
-    row("trace_transaction", Lane::Heavy, transaction),
+    row("trace_block", "block", Lane::Heavy, block),
+    row("trace_call", "transaction traceTypes block?", Lane::Heavy, call),
+    row("trace_callMany", "calls block?", Lane::Heavy, call_many),
+    row("trace_filter", "filter", Lane::Heavy, search::filter),
+    row("trace_get", "hash traceAddress", Lane::Heavy, get),
+    row("trace_rawTransaction", "transaction traceTypes block?", Lane::Heavy, raw_transaction),
+    row("trace_replayBlockTransactions", "block traceTypes", Lane::Heavy, replay_block),
+    row("trace_replayTransaction", "hash traceTypes", Lane::Heavy, replay_transaction),
+    row("trace_transaction", "hash", Lane::Heavy, transaction),
 ];
 
-/// How traces are kept and worded here.
-pub(super) const CALLS: CallOptions = CallOptions {
+/// What the call tree of a flat trace contains.
+pub(super) const CALL_OPTIONS: CallOptions = CallOptions {
     only_top: false,
     with_logs: false,
     without_precompiled: true,
 };
 
-/// Which of the three things is asked for.
+/// The requested trace types.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wanted {
+struct TraceTypes {
     trace: bool,
     state_diff: bool,
     vm_trace: bool,
 }
 
-impl Wanted {
+impl TraceTypes {
     fn of(names: &[String]) -> Result<Self, RpcError> {
-        let mut wanted = Self::default();
+        let mut types = Self::default();
         for name in names {
             match name.as_str() {
-                "trace" => wanted.trace = true,
-                "stateDiff" => wanted.state_diff = true,
-                "vmTrace" => wanted.vm_trace = true,
+                "trace" => types.trace = true,
+                "stateDiff" => types.state_diff = true,
+                "vmTrace" => types.vm_trace = true,
                 other => {
                     let other: String = other.chars().take(50).collect();
                     let message =
@@ -69,7 +70,7 @@ impl Wanted {
                 }
             }
         }
-        Ok(wanted)
+        Ok(types)
     }
 
     fn read(params: &Params<'_>, index: usize) -> Result<Self, RpcError> {
@@ -83,8 +84,8 @@ impl Wanted {
         subject: &Subject<'_>,
         params: &Params<'_>,
         object: &mut Object<'_>,
-    ) -> Result<Run, RpcError> {
-        let (root, run) = calls(CALLS, block, subject, params.deadline)?;
+    ) -> Result<SimulationResult, RpcError> {
+        let (root, run) = calls(CALL_OPTIONS, block, subject, params.deadline)?;
         object.data("output", &run.result.output);
         match self.state_diff {
             true => state_diff::write(object.field("stateDiff"), &run.diff, block.state())?,
@@ -92,7 +93,7 @@ impl Wanted {
         }
         let options = FlatOptions {
             parity_errors: true,
-            place: None,
+            location: None,
         };
         let mut list = object.array("trace");
         if self.trace {
@@ -107,17 +108,17 @@ impl Wanted {
     }
 }
 
-/// Runs `subject` once more and writes its opcodes.
+/// Executes `subject` again and writes its opcodes.
 fn write_opcodes(
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
     params: &Params<'_>,
     out: &mut Vec<u8>,
-) -> Answer {
-    let way = params.outlet.map(|outlet| (outlet, params.deadline));
-    let mut tracer = VmTracer::new(out, way);
-    let run = subject.run(block, (&mut tracer, params.deadline));
-    tracer.into_cut().map_or(run.map(drop), Err)
+) -> RpcResult {
+    let stream = params.stream.map(|stream| (stream, params.deadline));
+    let mut tracer = VmTracer::new(out, stream);
+    let run = subject.run(block, &mut tracer, params.deadline);
+    tracer.into_error().map_or(run.map(drop), Err)
 }
 
 /// Writes the traces of one transaction into `list`.
@@ -126,24 +127,24 @@ pub(super) fn write_traces(
     subject: &Subject<'_>,
     deadline: Instant,
     list: &mut Array<'_>,
-) -> Result<Run, RpcError> {
-    let (root, run) = calls(CALLS, block, subject, deadline)?;
+) -> Result<SimulationResult, RpcError> {
+    let (root, run) = calls(CALL_OPTIONS, block, subject, deadline)?;
     let options = FlatOptions {
         parity_errors: true,
-        place: subject.place(),
+        location: subject.location(),
     };
     root.each(|call, at| flat::write(list.item(), call, at, &options));
     Ok(run)
 }
 
-fn check_length(out: &[u8]) -> Answer {
-    match out.len() > MOST_ANSWER_BYTES {
+fn check_length(out: &[u8]) -> RpcResult {
+    match out.len() > MAX_RESPONSE_BYTES {
         true => Err(too_large()),
         false => Ok(()),
     }
 }
 
-fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
     let Some((block, index)) = find(backend, &hash)? else {
         return crate::eth::null(out);
@@ -156,11 +157,11 @@ fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Ans
     check_length(out)
 }
 
-/// The trace of a transaction at an address in its tree of calls.
-fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// One call of a transaction, by its address in the call tree.
+fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
-    let wanted: Vec<Count> = params.required(1)?;
-    let wanted: Vec<usize> = wanted
+    let path: Vec<Count> = params.required(1)?;
+    let path: Vec<usize> = path
         .iter()
         .map(|index| usize::try_from(index.0).unwrap_or(usize::MAX))
         .collect();
@@ -170,14 +171,14 @@ fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     let past = PastBlock::new(backend, block, true)?;
     let before = past.before(backend, index, params)?;
     let subject = past.subject(index)?;
-    let (root, _) = calls(CALLS, &before, &subject, params.deadline)?;
+    let (root, _) = calls(CALL_OPTIONS, &before, &subject, params.deadline)?;
     let options = FlatOptions {
         parity_errors: true,
-        place: subject.place(),
+        location: subject.location(),
     };
     let from = out.len();
     root.each(|call, at| {
-        if at == wanted {
+        if at == path {
             flat::write(out, call, at, &options);
         }
     });
@@ -187,7 +188,7 @@ fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     }
 }
 
-fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let named: BlockRef = params.required(0)?;
     let Some(found) = backend.block_by_ref(named)? else {
         return crate::eth::null(out);
@@ -202,23 +203,23 @@ fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
     check_length(out)
 }
 
-/// The traces of a block's transactions, and of what it pays for itself.
+/// Writes the traces of a block's transactions, and of its rewards.
 pub(super) fn write_block(
     backend: &Backend,
     params: &Params<'_>,
     past: &PastBlock,
     list: &mut Array<'_>,
-) -> Answer {
+) -> RpcResult {
     past.each(backend, params, |block, subject| {
         let run = write_traces(block, subject, params.deadline, list)?;
-        params.flush(list.place())?;
+        params.flush(list.buffer())?;
         Ok(run)
     })?;
     write_rewards(backend, past, list);
     Ok(())
 }
 
-/// Where blocks pay rewards, those of a block and its ommers are traces too.
+/// Writes the rewards of a block and its ommers as traces, before the Merge.
 fn write_rewards(backend: &Backend, past: &PastBlock, list: &mut Array<'_>) {
     let (header, ommers) = (&past.block.header, &past.block.body.ommers);
     let spec = backend.chain().spec();
@@ -249,22 +250,22 @@ fn write_rewards(backend: &Backend, past: &PastBlock, list: &mut Array<'_>) {
     }
 }
 
-fn replay_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn replay_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let hash = params.hash(0)?;
-    let wanted = Wanted::read(params, 1)?;
+    let types = TraceTypes::read(params, 1)?;
     let Some((block, index)) = find(backend, &hash)? else {
         return crate::eth::null(out);
     };
     let past = PastBlock::new(backend, block, true)?;
     let before = past.before(backend, index, params)?;
     let mut object = Object::new(out);
-    wanted.write(&before, &past.subject(index)?, params, &mut object)?;
+    types.write(&before, &past.subject(index)?, params, &mut object)?;
     drop(object);
     check_length(out)
 }
 
-fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let wanted = Wanted::read(params, 1)?;
+fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let types = TraceTypes::read(params, 1)?;
     let is_genesis = matches!(
         backend.header_by_ref(params.required(0)?)?,
         Some(header) if header.id.number == 0
@@ -280,10 +281,10 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> An
         let hash = past.block.body.transactions[index].tx_hash();
         index += 1;
         let mut object = list.object();
-        let run = wanted.write(block, subject, params, &mut object)?;
+        let run = types.write(block, subject, params, &mut object)?;
         object.data("transactionHash", hash.as_slice());
         drop(object);
-        params.flush(list.place())?;
+        params.flush(list.buffer())?;
         Ok(run)
     })?;
     drop(list);
@@ -300,12 +301,14 @@ fn state(
     backend.state(params.optional(index)?.unwrap_or(latest))
 }
 
-fn upon<'v>(
+/// The block that a call after `header` runs in.
+fn block_after<'v>(
     backend: &'v Backend,
-    (header, state): (&StoredHeader, &'v State),
+    header: &StoredHeader,
+    state: &'v State,
 ) -> Result<SimulatedBlock<'v>, RpcError> {
     let (overrides, block) = (StateOverrides::default(), BlockOverrides::default());
-    SimulatedBlock::for_call(backend, (&header.header, state), &overrides, &block)
+    SimulatedBlock::for_call(backend, &header.header, state, &overrides, &block)
 }
 
 fn gas_of(backend: &Backend, message: &Message) -> u64 {
@@ -313,33 +316,33 @@ fn gas_of(backend: &Backend, message: &Message) -> u64 {
     message.gas.map_or(cap, |gas| gas.0.min(cap))
 }
 
-fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let message: Message = params.required(0)?;
     message.check(backend.chain().spec().chain_id)?;
-    let wanted = Wanted::read(params, 1)?;
+    let types = TraceTypes::read(params, 1)?;
     let (header, state) = state(backend, params, 2)?;
-    let block = upon(backend, (&header, &state))?;
+    let block = block_after(backend, &header, &state)?;
     let subject = Subject::Message {
         message: &message,
         gas: gas_of(backend, &message),
     };
     let mut object = Object::new(out);
-    wanted.write(&block, &subject, params, &mut object)?;
+    types.write(&block, &subject, params, &mut object)?;
     drop(object);
     check_length(out)
 }
 
-/// Each message upon what those before it have left.
-fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// Each message runs on the changes of those before it.
+fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     #[derive(Deserialize)]
     struct One(Message, Vec<String>);
     let calls: Vec<One> = params.required(0)?;
-    if calls.len() > MOST_CALLS {
-        let message = format!("{} calls, at most {MOST_CALLS} are taken", calls.len());
+    if calls.len() > MAX_CALLS {
+        let message = format!("{} calls, at most {MAX_CALLS} are taken", calls.len());
         return Err(RpcError::invalid_params(message));
     }
     let (header, state) = state(backend, params, 1)?;
-    let mut block = upon(backend, (&header, &state))?;
+    let mut block = block_after(backend, &header, &state)?;
     let mut list = Array::new(out);
     for One(message, names) in &calls {
         params.check_deadline()?;
@@ -349,33 +352,33 @@ fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answe
             gas: gas_of(backend, message),
         };
         let mut object = list.object();
-        let wanted = Wanted::of(names)?;
-        let run = wanted.write(&block, &subject, params, &mut object)?;
+        let types = TraceTypes::of(names)?;
+        let run = types.write(&block, &subject, params, &mut object)?;
         drop(object);
-        block.keep(&run, 0);
-        params.flush(list.place())?;
-        check_length(list.written())?;
+        block.commit(&run, 0);
+        params.flush(list.buffer())?;
+        check_length(list.unsent())?;
     }
     Ok(())
 }
 
-/// A signed transaction upon the head.
-fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
+/// A signed transaction, on the state after a block.
+fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
-    let wanted = Wanted::read(params, 1)?;
+    let types = TraceTypes::read(params, 1)?;
     let tx = TxEnvelope::decode_2718(&mut bytes.as_ref());
     let tx = tx.map_err(|error| RpcError::server(format!("could not decode: {error}")))?;
     let sender = niwaki_rules::recover_sender(&tx);
     let sender = sender.map_err(|error| RpcError::server(error.to_string()))?;
     let (header, state) = state(backend, params, 2)?;
-    let block = upon(backend, (&header, &state))?;
+    let block = block_after(backend, &header, &state)?;
     let subject = Subject::Transaction {
         tx: &tx,
         sender,
-        place: None,
+        location: None,
     };
     let mut object = Object::new(out);
-    wanted.write(&block, &subject, params, &mut object)?;
+    types.write(&block, &subject, params, &mut object)?;
     drop(object);
     check_length(out)
 }

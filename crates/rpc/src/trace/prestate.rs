@@ -13,7 +13,7 @@ use niwaki_rules::recover_authority;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is shown.
+/// Options of the tracer.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PrestateOptions {
@@ -40,7 +40,8 @@ impl PrestateOptions {
 /// authorizations.
 pub(crate) fn touched_by(
     tx: &TxEnvelope,
-    (sender, nonce): (Address, u64),
+    sender: Address,
+    nonce: u64,
     coinbase: Address,
     state: &Overlay<'_>,
 ) -> Result<Touched, RpcError> {
@@ -96,9 +97,9 @@ fn delegate_of(state: &Overlay<'_>, address: &Address) -> Result<Option<Address>
     Ok(niwaki_evm::delegation(&state.code(&account.code_hash)?))
 }
 
-/// What is shown of one account.
+/// One account of the output.
 #[derive(Clone, Debug, Default)]
-struct Shown {
+struct ShownAccount {
     balance: Option<U256>,
     nonce: u64,
     code: Option<Bytes>,
@@ -107,7 +108,7 @@ struct Shown {
     storage: BTreeMap<U256, U256>,
 }
 
-impl Shown {
+impl ShownAccount {
     fn of(
         state: &Overlay<'_>,
         address: &Address,
@@ -159,18 +160,19 @@ impl Shown {
     }
 }
 
-/// Writes what was looked at: `before` is the state before the transaction, `diff` what it changed.
+/// Writes the accessed accounts: `before` is the state before the transaction, `diff` what it changed.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     mut touched: Touched,
-    (before, diff): (&Overlay<'_>, &StateDiff),
+    before: &Overlay<'_>,
+    diff: &StateDiff,
     options: &PrestateOptions,
 ) -> Result<(), RpcError> {
     add_delegates(&mut touched, before, diff)?;
     let mut pre = BTreeMap::new();
     let mut post = BTreeMap::new();
     for (address, slots) in &touched.accounts {
-        let (mut shown, is_empty) = Shown::of(before, address, slots, options)?;
+        let (mut shown, is_empty) = ShownAccount::of(before, address, slots, options)?;
         if options.diff_mode {
             let found = diff
                 .accounts
@@ -184,7 +186,7 @@ pub(crate) fn write(
                     .iter()
                     .map(|(slot, values)| (*slot, values.new))
                     .collect();
-                let Some(after) = difference(&mut shown, &new, &changed, (diff, options)) else {
+                let Some(after) = difference(&mut shown, &new, &changed, diff, options) else {
                     continue;
                 };
                 post.insert(*address, after);
@@ -204,7 +206,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, Shown>) {
+fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, ShownAccount>) {
     let mut object = Object::new(out);
     for (address, shown) in accounts {
         let name = hex::encode_prefixed(address);
@@ -212,14 +214,15 @@ fn write_all(out: &mut Vec<u8>, accounts: &BTreeMap<Address, Shown>) {
     }
 }
 
-/// What of an account is different after; slots that are not go from what was before.
+/// The changed fields of an account after the transaction; removes unchanged slots from `before`.
 fn difference(
-    before: &mut Shown,
+    before: &mut ShownAccount,
     new: &Account,
     changed: &BTreeMap<U256, U256>,
-    (diff, options): (&StateDiff, &PrestateOptions),
-) -> Option<Shown> {
-    let mut after = Shown::default();
+    diff: &StateDiff,
+    options: &PrestateOptions,
+) -> Option<ShownAccount> {
+    let mut after = ShownAccount::default();
     let mut is_changed = false;
     if before.balance != Some(new.balance) {
         after.balance = Some(new.balance);

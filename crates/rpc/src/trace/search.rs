@@ -1,8 +1,8 @@
-//! `trace_filter`: traces of a range of blocks, by who acted and upon whom.
+//! `trace_filter`: the calls of a range of blocks, by sender and recipient.
 
-use super::MOST_ANSWER_BYTES;
+use super::MAX_RESPONSE_BYTES;
 use super::flat::{self, FlatOptions};
-use super::parity::CALLS;
+use super::parity::CALL_OPTIONS;
 use super::subject::PastBlock;
 use super::too_large;
 use super::tracers::calls;
@@ -13,7 +13,7 @@ use niwaki_evm::tracers::Call;
 use niwaki_primitives::Address;
 use serde::Deserialize;
 
-/// A key that is not known could have named the blocks, so it is refused.
+/// An unknown key is refused: it could have meant other blocks.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Filter {
@@ -26,7 +26,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn takes(&self, call: &Call) -> bool {
+    fn matches(&self, call: &Call) -> bool {
         let (from, to) = flat::parties(call);
         let named = |list: &Option<Vec<Address>>, address| {
             let list = list.as_ref().filter(|list| !list.is_empty());
@@ -69,7 +69,7 @@ pub(super) fn filter(
     let mut skip = number(filter.after).unwrap_or(0);
     let mut left = number(filter.count).unwrap_or(u64::MAX);
     let mut list = Array::new(out);
-    // The genesis has no transactions.
+    // The genesis block has no transactions.
     for number in from.max(1)..=to {
         if left == 0 {
             break;
@@ -82,13 +82,13 @@ pub(super) fn filter(
         }
         let past = PastBlock::new(backend, block, true)?;
         past.each(backend, params, |block, subject| {
-            let (root, run) = calls(CALLS, block, subject, params.deadline)?;
+            let (root, run) = calls(CALL_OPTIONS, block, subject, params.deadline)?;
             let options = FlatOptions {
                 parity_errors: true,
-                place: subject.place(),
+                location: subject.location(),
             };
             root.each(|call, at| {
-                if left == 0 || !filter.takes(call) {
+                if left == 0 || !filter.matches(call) {
                     return;
                 }
                 if skip > 0 {
@@ -98,8 +98,8 @@ pub(super) fn filter(
                 left -= 1;
                 flat::write(list.item(), call, at, &options);
             });
-            params.flush(list.place())?;
-            match list.written().len() > MOST_ANSWER_BYTES {
+            params.flush(list.buffer())?;
+            match list.unsent().len() > MAX_RESPONSE_BYTES {
                 true => Err(too_large()),
                 false => Ok(run),
             }

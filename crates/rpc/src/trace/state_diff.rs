@@ -1,12 +1,11 @@
-//! What a transaction changed, as Parity showed it: old and new of every balance, nonce, code and
-//! slot.
+//! Parity's stateDiff: the changes of a transaction, with old and new balance, nonce, code and slots.
 
 use crate::RpcError;
 use crate::json::{self, Object};
 use niwaki_execution::Overlay;
 use niwaki_primitives::{Account, AccountDiff, Bytes, StateDiff, StateView, U256, hex};
 
-/// Writes `diff`, made upon the state `before`.
+/// Writes `diff`, the changes to the state `before`.
 pub(super) fn write(
     out: &mut Vec<u8>,
     diff: &StateDiff,
@@ -16,11 +15,9 @@ pub(super) fn write(
     for (address, change) in &diff.accounts {
         let name = hex::encode_prefixed(address);
         let mut object = accounts.object(&name);
-        let codes = (
-            code(diff, before, change.prior)?,
-            code(diff, before, change.new)?,
-        );
-        write_account(&mut object, change, codes);
+        let prior_code = code(diff, before, change.prior)?;
+        let new_code = code(diff, before, change.new)?;
+        write_account(&mut object, change, prior_code, new_code);
     }
     Ok(())
 }
@@ -42,19 +39,30 @@ fn code(
     })
 }
 
-fn write_account(object: &mut Object<'_>, change: &AccountDiff, codes: (Bytes, Bytes)) {
-    let pair =
-        |get: fn(&Account) -> U256| (change.prior.as_ref().map(get), change.new.as_ref().map(get));
+fn write_account(
+    object: &mut Object<'_>,
+    change: &AccountDiff,
+    prior_code: Bytes,
+    new_code: Bytes,
+) {
+    let (prior, new) = (change.prior.as_ref(), change.new.as_ref());
     let word = |out: &mut Vec<u8>, value: &U256| json::quantity(out, value);
-    let balance = pair(|account| account.balance);
-    delta(object.field("balance"), balance, word);
-    let codes = (change.prior.map(|_| codes.0), change.new.map(|_| codes.1));
-    delta(object.field("code"), codes, |out, code| {
+    let balance = |account: &Account| account.balance;
+    delta(
+        object.field("balance"),
+        prior.map(balance),
+        new.map(balance),
+        word,
+    );
+    let (prior_code, new_code) = (prior.map(|_| prior_code), new.map(|_| new_code));
+    delta(object.field("code"), prior_code, new_code, |out, code| {
         json::data(out, code)
     });
+    let nonce = |account: &Account| U256::from(account.nonce);
     delta(
         object.field("nonce"),
-        pair(|account| U256::from(account.nonce)),
+        prior.map(nonce),
+        new.map(nonce),
         word,
     );
     let mut storage = object.object("storage");
@@ -63,18 +71,19 @@ fn write_account(object: &mut Object<'_>, change: &AccountDiff, codes: (Bytes, B
         let data = |out: &mut Vec<u8>, value: &U256| {
             json::data(out, &value.to_be_bytes::<32>());
         };
-        let prior = change.prior.map(|_| values.prior);
-        delta(storage.field(&name), (prior, Some(values.new)), data);
+        let prior = prior.map(|_| values.prior);
+        delta(storage.field(&name), prior, Some(values.new), data);
     }
 }
 
-/// `"="`, or what came (`+`), went (`-`), or is different (`*`).
+/// Writes `"="` for no change, or an object with `+` (created), `-` (removed) or `*` (changed).
 fn delta<T: PartialEq>(
     out: &mut Vec<u8>,
-    values: (Option<T>, Option<T>),
+    prior: Option<T>,
+    new: Option<T>,
     write: impl Fn(&mut Vec<u8>, &T),
 ) {
-    match values {
+    match (prior, new) {
         (Some(from), Some(to)) if from != to => {
             let mut object = Object::new(out);
             let mut both = object.object("*");

@@ -1,17 +1,17 @@
-//! The struct logger: every opcode, with stack, memory and storage, as geth writes them.
+//! geth's struct logger: every opcode, with stack, memory and storage.
 //!
-//! Lines go out as they come: what is held is one line, and what has not been sent yet.
+//! Logs are written as opcodes run: in memory are one log, and what is not sent yet.
 
 use crate::RpcError;
 use crate::json::{self, Array, Object};
-use crate::outlet::Outlet;
+use crate::response_stream::ResponseStream;
 use niwaki_evm::{Entered, Failure, Halt, Left, Step, Tracer};
 use niwaki_primitives::{Address, U256, hex};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// What of the machine is shown.
+/// Options of the logger.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StructOptions {
@@ -19,70 +19,69 @@ pub(crate) struct StructOptions {
     disable_stack: bool,
     disable_storage: bool,
     enable_return_data: bool,
-    /// Bytes of lines after which none follows, as geth counts them; 0 for no bound.
+    /// No log follows after this many bytes, as geth counts them; 0 for no bound.
     limit: u64,
 }
 
-/// Writes the list of lines.
+/// Writes the list of struct logs.
 pub(crate) struct StructLogger<'o> {
     lines: Array<'o>,
     options: StructOptions,
-    /// Bytes of the lines so far.
+    /// Bytes of the logs so far.
     written: u64,
-    /// Bytes that all lines together may take, if they are not sent on.
+    /// Bytes that all further logs may take, if they are not streamed.
     room: usize,
-    outlet: Option<(&'o Outlet, Instant)>,
-    /// Why no line can be sent any more.
-    cut: Option<RpcError>,
-    pending: Option<Line>,
-    /// What is known of the storage of each account.
+    stream: Option<(&'o ResponseStream, Instant)>,
+    /// Why no log can be sent any more.
+    error: Option<RpcError>,
+    pending: Option<StructLog>,
+    /// The slots that each account has accessed so far.
     storage: HashMap<Address, BTreeMap<U256, U256>>,
 }
 
-/// An opcode that has not ended.
-struct Line {
+/// The log of an opcode that has not ended.
+struct StructLog {
     pc: usize,
     name: String,
     gas: i64,
     cost: i64,
     opcode: u8,
     depth: usize,
-    /// The rest of the line, written already, but for storage and refund.
+    /// The written rest of the log, without storage and refund.
     machine: Vec<u8>,
-    /// The slot that it reads or writes, with its account and what it will hold.
+    /// The slot that it reads or writes: account, slot and new value.
     slot: Option<(Address, U256, U256)>,
     refund: u64,
 }
 
 impl<'o> StructLogger<'o> {
-    /// Writes to `out` at most `room` bytes, or any number of bytes by way of `outlet`.
+    /// Writes to `out`: at most `room` bytes, or any number if they go to `stream`.
     pub(crate) fn new(
         out: &'o mut Vec<u8>,
         options: StructOptions,
         room: usize,
-        outlet: Option<(&'o Outlet, Instant)>,
+        stream: Option<(&'o ResponseStream, Instant)>,
     ) -> Self {
         Self {
             lines: Array::new(out),
             options,
             written: 0,
             room,
-            outlet,
-            cut: None,
+            stream,
+            error: None,
             pending: None,
             storage: HashMap::new(),
         }
     }
 
-    /// Why the run was ended before its end, if it was: it had more to say than may be sent, or
-    /// nobody reads it.
-    pub(crate) fn into_cut(self) -> Option<RpcError> {
+    /// Why tracing stopped early, if it did: the trace is too long, or the client is too slow or gone.
+    pub(crate) fn into_error(self) -> Option<RpcError> {
         let is_full = self.room == 0;
-        self.cut.or_else(|| is_full.then(super::too_large))
+        self.error.or_else(|| is_full.then(super::too_large))
     }
 
     fn flush(&mut self, error: Option<Failure>) {
-        let Some(line) = self.pending.take().filter(|_| self.cut.is_none()) else {
+        let Some(line) = self.pending.take().filter(|_| self.error.is_none()) else {
             return;
         };
         let out = self.lines.item();
@@ -110,15 +109,15 @@ impl<'o> StructLogger<'o> {
         out.push(b'}');
         let bytes = out.len() - before;
         self.written += bytes as u64;
-        match self.outlet {
-            Some((outlet, deadline)) => {
-                self.cut = outlet.flush(self.lines.place(), deadline).err();
+        match self.stream {
+            Some((stream, deadline)) => {
+                self.error = stream.flush(self.lines.buffer(), deadline).err();
             }
             None => self.room = self.room.saturating_sub(bytes),
         }
     }
 
-    /// Stack, return data and memory, each with a comma before it.
+    /// Writes stack, return data and memory, each after a comma.
     fn machine(&self, step: &Step<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.options.disable_stack {
@@ -142,7 +141,7 @@ impl<'o> StructLogger<'o> {
         out
     }
 
-    /// The slot that an opcode reads or writes, if that is shown.
+    /// The slot that an opcode reads or writes, unless storage is disabled.
     fn slot(&self, step: &Step<'_>) -> Option<(Address, U256, U256)> {
         let (slot, value) = match (step.opcode(), step.peek(0), step.peek(1)) {
             _ if self.options.disable_storage => return None,
@@ -154,7 +153,7 @@ impl<'o> StructLogger<'o> {
     }
 }
 
-/// Writes what is known of an account's storage.
+/// Writes the accessed slots of an account.
 fn write_storage(out: &mut Vec<u8>, known: &BTreeMap<U256, U256>) {
     out.extend_from_slice(b",\"storage\":");
     let mut object = Object::new(out);
@@ -179,7 +178,7 @@ impl Tracer for StructLogger<'_> {
         };
         let machine = self.machine(step);
         let slot = self.slot(step);
-        self.pending = Some(Line {
+        self.pending = Some(StructLog {
             pc: step.pc(),
             name,
             gas: step.gas(),
@@ -192,24 +191,24 @@ impl Tracer for StructLogger<'_> {
         });
     }
 
-    fn step_end(&mut self, gas_left: i64, handed: i64) {
+    fn step_end(&mut self, gas_left: i64, forwarded: i64) {
         const CREATIONS: [u8; 2] = [0xf0, 0xf5];
         if let Some(line) = &mut self.pending {
-            // What a creation hands on is no cost of the opcode; what a call hands on is.
-            let handed = handed * i64::from(CREATIONS.contains(&line.opcode));
-            line.cost = line.gas - gas_left - handed;
+            // The gas that a creation forwards is no cost of the opcode; the gas that a call forwards is.
+            let forwarded = forwarded * i64::from(CREATIONS.contains(&line.opcode));
+            line.cost = line.gas - gas_left - forwarded;
         }
     }
 
     fn stops(&mut self) -> bool {
-        self.room == 0 || self.cut.is_some()
+        self.room == 0 || self.error.is_some()
     }
 
     fn enter(&mut self, _: &Entered<'_>) {
         self.flush(None);
     }
 
-    /// Only what keeps an opcode from running at all is its error.
+    /// Only a failure that keeps an opcode from running is shown as its error.
     fn leave(&mut self, left: &Left<'_>) {
         let failure = left.failure.filter(|failure| {
             use Failure::{Halt as Halted, StackOverflow, StackUnderflow};
@@ -218,7 +217,7 @@ impl Tracer for StructLogger<'_> {
                 Halted(Halt::OutOfGas) | StackUnderflow { .. } | StackOverflow { .. }
             )
         });
-        // An opcode that ends its frame looks at storage only if it fails: then it has seen nothing.
+        // An opcode that ends its frame accesses storage only if it fails, and then it has read nothing.
         if let Some(line) = &mut self.pending {
             line.slot = None;
         }

@@ -1,10 +1,10 @@
-//! What is traced: a transaction where it stands in its block, or a message.
+//! What is traced: a transaction in its block, or a message.
 
-use super::flat::TracePlace;
+use super::flat::TraceLocation;
 use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::params::{BlockRef, BlockTag, Params};
-use crate::simulation::{self, Message, Run, SimulatedBlock};
+use crate::simulation::{self, Message, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, StateView, Transaction, TxEnvelope};
@@ -18,23 +18,24 @@ pub(super) enum Subject<'s> {
     Transaction {
         tx: &'s TxEnvelope,
         sender: Address,
-        place: Option<TracePlace>,
+        location: Option<TraceLocation>,
     },
     /// A message, with its gas.
     Message { message: &'s Message, gas: u64 },
 }
 
 impl Subject<'_> {
-    /// Runs it in `block`, which stays as it is.
+    /// Executes it in `block`, which stays unchanged.
     pub(super) fn run(
         &self,
         block: &SimulatedBlock<'_>,
-        watch: (&mut dyn Tracer, Instant),
-    ) -> Result<Run, RpcError> {
+        tracer: &mut dyn Tracer,
+        deadline: Instant,
+    ) -> Result<SimulationResult, RpcError> {
         match self {
-            Self::Transaction { tx, sender, .. } => block.replay(tx, *sender, watch),
+            Self::Transaction { tx, sender, .. } => block.replay(tx, *sender, tracer, deadline),
             Self::Message { message, gas } => block
-                .call(message, *gas, watch)?
+                .call(message, *gas, tracer, deadline)?
                 .map_err(|reason| simulation::invalid(&reason, message.sender(), *gas)),
         }
     }
@@ -46,7 +47,7 @@ impl Subject<'_> {
             Self::Message { message, gas } => {
                 let account = block.state().account(&message.sender())?;
                 let nonce = account.unwrap_or_default().nonce;
-                Ok(message.transaction((nonce, *gas), block.spec().chain_id, 0))
+                Ok(message.transaction(nonce, *gas, block.spec().chain_id, 0))
             }
         }
     }
@@ -65,19 +66,19 @@ impl Subject<'_> {
         }
     }
 
-    pub(super) fn place(&self) -> Option<TracePlace> {
+    pub(super) fn location(&self) -> Option<TraceLocation> {
         match self {
-            Self::Transaction { place, .. } => *place,
+            Self::Transaction { location, .. } => *location,
             Self::Message { .. } => None,
         }
     }
 }
 
-/// A block that was, and the state before it.
+/// A past block and its parent's state.
 pub(crate) struct PastBlock {
     pub(crate) block: Arc<FullBlock>,
     pub(crate) parent: State,
-    /// Whether the chain has it, so that its transactions have a place.
+    /// Whether it is stored, so that its transactions have a location.
     is_stored: bool,
 }
 
@@ -121,7 +122,7 @@ impl PastBlock {
         Self::new(backend, block, true)
     }
 
-    /// Before its first transaction.
+    /// The block before its first transaction.
     pub(super) fn begin<'v>(
         &'v self,
         backend: &'v Backend,
@@ -129,30 +130,30 @@ impl PastBlock {
         let header = self.block.header.clone();
         let before = header.number.saturating_sub(1);
         let spec = backend.chain().spec();
-        let mut begun = SimulatedBlock::new(spec, header, &self.parent, before);
-        begun.begin()?;
-        Ok(begun)
+        let mut simulated = SimulatedBlock::new(spec, header, &self.parent, before);
+        simulated.begin()?;
+        Ok(simulated)
     }
 
-    /// Before its transaction `index`.
+    /// The block before its transaction `index`.
     pub(crate) fn before<'v>(
         &'v self,
         backend: &'v Backend,
         index: usize,
         params: &Params<'_>,
     ) -> Result<SimulatedBlock<'v>, RpcError> {
-        let mut begun = self.begin(backend)?;
+        let mut simulated = self.begin(backend)?;
         let transactions = self.block.body.transactions.iter();
         let pairs = transactions.zip(self.block.senders().iter().copied());
-        begun.replay_all(pairs.take(index), params)?;
-        Ok(begun)
+        simulated.replay_all(pairs.take(index), params)?;
+        Ok(simulated)
     }
 
     /// The transaction `index`.
     pub(super) fn subject(&self, index: usize) -> Result<Subject<'_>, RpcError> {
         let tx = self.block.body.transactions.get(index);
         let tx = tx.ok_or_else(|| RpcError::server("transaction not found"))?;
-        let place = TracePlace {
+        let location = TraceLocation {
             block: self.block.id,
             transaction: *tx.tx_hash(),
             index,
@@ -160,22 +161,22 @@ impl PastBlock {
         Ok(Subject::Transaction {
             tx,
             sender: self.block.sender(index),
-            place: self.is_stored.then_some(place),
+            location: self.is_stored.then_some(location),
         })
     }
 
-    /// Traces every transaction in turn with `trace`.
+    /// Calls `trace` for every transaction, in order.
     pub(super) fn each(
         &self,
         backend: &Backend,
         params: &Params<'_>,
-        mut trace: impl FnMut(&SimulatedBlock<'_>, &Subject<'_>) -> Result<Run, RpcError>,
+        mut trace: impl FnMut(&SimulatedBlock<'_>, &Subject<'_>) -> Result<SimulationResult, RpcError>,
     ) -> Result<(), RpcError> {
         let mut block = self.begin(backend)?;
         for (index, tx) in self.block.body.transactions.iter().enumerate() {
             params.check_deadline()?;
             let run = trace(&block, &self.subject(index)?)?;
-            block.keep(&run, blob_gas_of(tx));
+            block.commit(&run, blob_gas_of(tx));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! geth's own cases of its tracers, where the corpus is there.
+//! geth's own tracer tests, if the corpus is installed.
 
 use super::subject::Subject;
 use super::tracers::Tracing;
@@ -51,8 +51,8 @@ fn state(alloc: &Map<String, Value>) -> MemoryState {
     state
 }
 
-/// The rules in force at the case's block. The forks of some cases are in no order that a genesis
-/// file may have, and Go reads names in any case.
+/// The rules at the case's block. The forks of some cases are in an order that no genesis file may have, and Go reads
+/// names in any letter case.
 fn spec(case: &Value) -> ChainSpec {
     let blocks = [
         ("homesteadblock", Fork::Homestead),
@@ -104,7 +104,7 @@ fn header(context: &Value) -> Header {
     }
 }
 
-/// What is compared: without what is empty, and without the place, which the cases do not have.
+/// The value without empty members and without the location, which the cases lack.
 fn plain(value: &Value) -> Value {
     const PLACE: [&str; 5] = [
         "blockHash",
@@ -120,9 +120,9 @@ fn plain(value: &Value) -> Value {
                 .filter(|(name, _)| !PLACE.contains(&name.as_str()));
             let kept = kept.map(|(name, value)| (name.clone(), plain(value)));
             let is_empty = |value: &Value| {
-                let nobody = json!(Address::ZERO);
+                let zero = json!(Address::ZERO);
                 let empty = [
-                    nobody,
+                    zero,
                     json!(null),
                     json!({}),
                     json!(""),
@@ -151,7 +151,7 @@ fn trace(case: &Value, tracer: &str) -> Value {
     let subject = Subject::Transaction {
         tx: &tx,
         sender,
-        place: None,
+        location: None,
     };
     let mut options = json!({"tracer": tracer});
     if let Some(config) = case.get("tracerConfig") {
@@ -164,8 +164,8 @@ fn trace(case: &Value, tracer: &str) -> Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Why a precompiled contract refused its input, and that SSTORE wants more gas left than it costs
-/// (EIP-2200), have words of their own in geth; here they have those of their kind.
+/// geth has its own messages for the errors of precompiled contracts and for the gas that SSTORE requires (EIP-2200);
+/// here they are general ones.
 const OTHER_WORDS: &str = "callcode_precompiled_throw.json";
 
 fn run(folder: &Path, tracer: &str) -> (usize, Vec<String>) {
@@ -186,7 +186,7 @@ fn run(folder: &Path, tracer: &str) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn every_tracer_case_of_geth_in_the_corpus_gives_its_answer() {
+fn every_tracer_case_of_geth_gives_its_result() {
     let Some(corpus) = corpus("rpc-engine-p2p/go-ethereum/tracetest") else {
         return;
     };

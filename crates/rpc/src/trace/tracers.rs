@@ -1,15 +1,15 @@
-//! The tracers by name, as geth has them, and running one.
+//! geth's tracers by name, and running one.
 
 use super::flat::{self, FlatOptions};
 use super::prestate::{self, PrestateOptions};
 use super::struct_log::{StructLogger, StructOptions};
 use super::subject::Subject;
-use super::{MOST_ANSWER_BYTES, call_tracer, too_large};
+use super::{MAX_RESPONSE_BYTES, call_tracer, too_large};
 use crate::json::{self, Array, Object};
-use crate::outlet::Outlet;
+use crate::json_reader;
 use crate::params::plain;
-use crate::reading;
-use crate::simulation::{Nothing, Run, SimulatedBlock};
+use crate::response_stream::ResponseStream;
+use crate::simulation::{NoopTracer, SimulatedBlock, SimulationResult};
 use crate::{Params, RpcError};
 use niwaki_evm::Failure;
 use niwaki_evm::tracers::{Call, CallOptions, CallTree};
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 const NAMES: &str =
     "4byteTracer, callTracer, flatCallTracer, muxTracer, noopTracer, prestateTracer";
 
-/// A tracer and what it is to show.
+/// A tracer and its options.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum TracerKind {
     Struct(StructOptions),
     Call(CallOptions),
     Flat {
@@ -33,30 +33,30 @@ pub(super) enum Kind {
     },
     Prestate(PrestateOptions),
     Selectors,
-    Nothing,
-    Several(Vec<(String, Kind)>),
+    NoopTracer,
+    Several(Vec<(String, TracerKind)>),
 }
 
 /// What a caller says of a trace.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wanted {
+struct TracerOptions {
     tracer: Option<String>,
     tracer_config: Option<Box<RawValue>>,
     timeout: Option<String>,
 }
 
-/// A tracer, when it has to be done, and where what it writes may go before.
+/// A tracer with its deadline, and the stream for its output.
 #[derive(Clone, Debug)]
 pub(super) struct Tracing<'p> {
-    pub(super) kind: Kind,
+    pub(super) kind: TracerKind,
     bounds: Bounds<'p>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bounds<'p> {
     deadline: Instant,
-    outlet: Option<&'p Outlet>,
+    stream: Option<&'p ResponseStream>,
 }
 
 impl<'p> Tracing<'p> {
@@ -66,43 +66,46 @@ impl<'p> Tracing<'p> {
     /// As [`Tracing::read`].
     pub(super) fn of(params: &Params<'p>, index: usize) -> Result<Self, RpcError> {
         let mut tracing = Self::read(params.raw(index), params.deadline)?;
-        tracing.bounds.outlet = params.outlet;
+        tracing.bounds.stream = params.stream;
         Ok(tracing)
     }
 
     /// Reads the options `raw`.
     ///
     /// # Errors
-    /// -32602 for what is no option, -32000 for a tracer that is not known.
+    /// -32602 for invalid options, -32000 for an unknown tracer.
     pub(super) fn read(raw: Option<&str>, deadline: Instant) -> Result<Self, RpcError> {
         let raw = raw.unwrap_or("{}");
-        let wanted: Wanted = options(raw)?;
-        let kind = match &wanted.tracer {
-            None => Kind::Struct(options(raw)?),
+        let requested: TracerOptions = options(raw)?;
+        let kind = match &requested.tracer {
+            None => TracerKind::Struct(options(raw)?),
             Some(name) => {
-                let config = wanted.tracer_config.as_deref().map_or("{}", RawValue::get);
-                Kind::named(name, config)?
+                let config = requested
+                    .tracer_config
+                    .as_deref()
+                    .map_or("{}", RawValue::get);
+                TracerKind::named(name, config)?
             }
         };
-        let timeout = wanted.timeout.as_deref().map(duration).transpose()?;
+        let timeout = requested.timeout.as_deref().map(duration).transpose()?;
         let most = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let deadline = most.map_or(deadline, |most| most.min(deadline));
         let bounds = Bounds {
             deadline,
-            outlet: None,
+            stream: None,
         };
         Ok(Self { kind, bounds })
     }
 
-    /// Runs `subject` in `block` and writes the trace.
+    /// Executes `subject` in `block` and writes the trace.
     pub(super) fn write(
         &self,
         block: &SimulatedBlock<'_>,
         subject: &Subject<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Run, RpcError> {
+    ) -> Result<SimulationResult, RpcError> {
         let run = self.kind.write(block, subject, self.bounds, out)?;
-        match out.len() > MOST_ANSWER_BYTES {
+        match out.len() > MAX_RESPONSE_BYTES {
             true => Err(too_large()),
             false => Ok(run),
         }
@@ -110,7 +113,7 @@ impl<'p> Tracing<'p> {
 }
 
 fn options<'a, T: Deserialize<'a> + Default>(raw: &'a str) -> Result<T, RpcError> {
-    let read: Option<T> = reading::read(raw).map_err(|error| {
+    let read: Option<T> = json_reader::read(raw).map_err(|error| {
         RpcError::invalid_params(format!("invalid trace options: {}", plain(&error)))
     })?;
     Ok(read.unwrap_or_default())
@@ -137,7 +140,7 @@ fn duration(text: &str) -> Result<Duration, RpcError> {
     Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
 }
 
-impl Kind {
+impl TracerKind {
     fn named(name: &str, config: &str) -> Result<Self, RpcError> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
@@ -167,7 +170,7 @@ impl Kind {
             }
             "prestateTracer" => Self::Prestate(options::<PrestateOptions>(config)?.check()?),
             "4byteTracer" => Self::Selectors,
-            "noopTracer" => Self::Nothing,
+            "noopTracer" => Self::NoopTracer,
             "muxTracer" => {
                 let inner: BTreeMap<String, Box<RawValue>> = options(config)?;
                 let inner = inner.into_iter().map(|(name, config)| {
@@ -199,13 +202,13 @@ impl Kind {
         subject: &Subject<'_>,
         bounds: Bounds<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Run, RpcError> {
+    ) -> Result<SimulationResult, RpcError> {
         let deadline = bounds.deadline;
         match self {
             Self::Struct(options) => write_struct(*options, block, subject, bounds, out),
             Self::Call(options) => {
                 let (root, run) = calls(*options, block, subject, deadline)?;
-                call_tracer::write(out, &whole(root, subject, &run), false);
+                call_tracer::write(out, &with_tx_gas(root, subject, &run), false);
                 Ok(run)
             }
             Self::Flat {
@@ -215,21 +218,21 @@ impl Kind {
                 let (root, run) = calls(*options, block, subject, deadline)?;
                 let options = FlatOptions {
                     parity_errors: *parity_errors,
-                    place: subject.place(),
+                    location: subject.location(),
                 };
-                let root = whole(root, subject, &run);
+                let root = with_tx_gas(root, subject, &run);
                 let mut list = Array::new(out);
                 root.each(|call, at| flat::write(list.item(), call, at, &options));
                 Ok(run)
             }
             Self::Prestate(options) => {
                 let tx = subject.transaction(block)?;
-                let sender = (subject.sender(), tx.nonce());
+                let (sender, nonce) = (subject.sender(), tx.nonce());
                 let coinbase = block.header.beneficiary;
                 let state = block.state();
-                let mut touched = prestate::touched_by(&tx, sender, coinbase, state)?;
-                let run = subject.run(block, (&mut touched, deadline))?;
-                prestate::write(out, touched, (state, &run.diff), options)?;
+                let mut touched = prestate::touched_by(&tx, sender, nonce, coinbase, state)?;
+                let run = subject.run(block, &mut touched, deadline)?;
+                prestate::write(out, touched, state, &run.diff, options)?;
                 Ok(run)
             }
             Self::Selectors => {
@@ -237,23 +240,23 @@ impl Kind {
                 call_tracer::write_selectors(out, &root);
                 Ok(run)
             }
-            Self::Nothing => {
+            Self::NoopTracer => {
                 out.extend_from_slice(b"{}");
-                subject.run(block, (&mut Nothing, deadline))
+                subject.run(block, &mut NoopTracer, deadline)
             }
             Self::Several(kinds) => write_several(kinds, block, subject, bounds, out),
         }
     }
 }
 
-/// One run for each: they are all the same run.
+/// Executes `subject` once per tracer, with the same result each time.
 fn write_several(
-    kinds: &[(String, Kind)],
+    kinds: &[(String, TracerKind)],
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
     bounds: Bounds<'_>,
     out: &mut Vec<u8>,
-) -> Result<Run, RpcError> {
+) -> Result<SimulationResult, RpcError> {
     let mut last = None;
     let mut object = Object::new(out);
     for (name, kind) in kinds {
@@ -262,19 +265,19 @@ fn write_several(
     }
     match last {
         Some(run) => Ok(run),
-        None => subject.run(block, (&mut Nothing, bounds.deadline)),
+        None => subject.run(block, &mut NoopTracer, bounds.deadline),
     }
 }
 
-/// The calls of `subject`.
+/// Executes `subject` and returns its call tree.
 pub(super) fn calls(
     options: CallOptions,
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
     deadline: Instant,
-) -> Result<(Call, Run), RpcError> {
+) -> Result<(Call, SimulationResult), RpcError> {
     let mut tree = CallTree::new(options).after_logs(block.logs);
-    let run = subject.run(block, (&mut tree, deadline))?;
+    let run = subject.run(block, &mut tree, deadline)?;
     if tree.is_too_large() {
         return Err(too_large());
     }
@@ -283,8 +286,8 @@ pub(super) fn calls(
     Ok((root, run))
 }
 
-/// The first call with the gas of the whole transaction, as geth shows it.
-fn whole(mut root: Call, subject: &Subject<'_>, run: &Run) -> Call {
+/// Sets the gas of the root call to that of the whole transaction, as geth does.
+fn with_tx_gas(mut root: Call, subject: &Subject<'_>, run: &SimulationResult) -> Call {
     root.gas = subject.gas_limit();
     root.gas_used = run.result.gas_used;
     root
@@ -296,13 +299,13 @@ fn write_struct(
     subject: &Subject<'_>,
     bounds: Bounds<'_>,
     out: &mut Vec<u8>,
-) -> Result<Run, RpcError> {
+) -> Result<SimulationResult, RpcError> {
     out.extend_from_slice(b"{\"structLogs\":");
-    let room = MOST_ANSWER_BYTES.saturating_sub(out.len());
-    let outlet = bounds.outlet.map(|outlet| (outlet, bounds.deadline));
-    let mut logger = StructLogger::new(out, options, room, outlet);
-    let run = subject.run(block, (&mut logger, bounds.deadline))?;
-    if let Some(error) = logger.into_cut() {
+    let room = MAX_RESPONSE_BYTES.saturating_sub(out.len());
+    let stream = bounds.stream.map(|stream| (stream, bounds.deadline));
+    let mut logger = StructLogger::new(out, options, room, stream);
+    let run = subject.run(block, &mut logger, bounds.deadline)?;
+    if let Some(error) = logger.into_error() {
         return Err(error);
     }
     out.extend_from_slice(format!(",\"gas\":{}", run.result.gas_used).as_bytes());
@@ -321,18 +324,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tracers_and_their_options_are_named_as_geth_names_them() {
+    fn tracers_and_options_have_geths_names() {
         let read = |raw| Tracing::read(Some(raw), Instant::now()).map(|tracing| tracing.kind);
-        assert!(matches!(read("{}"), Ok(Kind::Struct(_))));
-        assert!(matches!(read("null"), Ok(Kind::Struct(_))));
+        assert!(matches!(read("{}"), Ok(TracerKind::Struct(_))));
+        assert!(matches!(read("null"), Ok(TracerKind::Struct(_))));
         let raw = "{\"tracer\":\"callTracer\",\"tracerConfig\":{\"onlyTopCall\":true}}";
-        assert!(matches!(read(raw), Ok(Kind::Call(options)) if options.only_top));
+        assert!(matches!(read(raw), Ok(TracerKind::Call(options)) if options.only_top));
         let raw = "{\"tracer\":\"muxTracer\",\"tracerConfig\":{\"noopTracer\":null}}";
-        assert!(matches!(read(raw), Ok(Kind::Several(inner)) if inner.len() == 1));
+        assert!(matches!(read(raw), Ok(TracerKind::Several(inner)) if inner.len() == 1));
     }
 
     #[test]
-    fn unknown_tracers_and_bad_options_are_refused_with_words() {
+    fn unknown_tracers_and_bad_options_are_refused_with_a_reason() {
         for (raw, word) in [
             ("{\"tracer\":\"function() {}\"}", "JavaScript is not run"),
             ("{\"enableMemory\":7}", "invalid trace options"),
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_can_only_be_shorter_than_the_servers() {
+    fn a_timeout_can_only_shorten_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(30);
         let read = |raw| Tracing::read(Some(raw), deadline).unwrap().bounds.deadline;
         assert!(read("{\"timeout\":\"500ms\"}") < deadline);

@@ -1,24 +1,22 @@
-//! `vmTrace`: opcode by opcode what it cost and what it did to stack, memory and storage, each call
-//! within its opcode, as Parity had it.
+//! Parity's `vmTrace`: for each opcode its cost and its effect on stack, memory and storage, with inner calls nested.
 //!
-//! It is written while the run goes on: what an opcode left is known when the next one of its frame
-//! is told, or when the frame ends. An opcode that ran out of gas has no `ex`; one that could not
-//! begin, because it is undefined or the stack does not hold what it takes, is not listed, and
-//! neither is the STOP behind the end of the code. Besu's recorded answers decide where Parity's
-//! documents are silent.
+//! The trace is written while the transaction runs: the effect of an opcode is known when the tracer sees the next one
+//! of its frame, or when the frame ends. An opcode that ran out of gas has no `ex`. One that could not begin, because
+//! it is undefined or the stack lacks its operands, is not listed, and neither is the implicit STOP after the code.
+//! Where Parity's documents are silent, Besu's recorded responses decide.
 
-use super::{MOST_ANSWER_BYTES, too_large};
+use super::{MAX_RESPONSE_BYTES, too_large};
 use crate::RpcError;
 use crate::json::{self, Array, Object};
-use crate::outlet::Outlet;
+use crate::response_stream::ResponseStream;
 use niwaki_evm::{CallKind, CostOrder, Entered, Failure, Halt, Left, Step, Tracer};
 use niwaki_primitives::U256;
 use std::time::Instant;
 
-/// What an opcode is about to do, as far as its operands say it.
+/// The effect of an opcode, as far as its operands determine it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Effect {
-    /// How many words from the top down it leaves.
+    /// How many words it leaves on top of the stack.
     pushes: usize,
     /// Offset and length of the memory that it reads or writes.
     memory: Option<(U256, U256)>,
@@ -54,7 +52,7 @@ impl Effect {
     }
 }
 
-/// How many words of the stack an opcode leaves; DUP and SWAP all that they touch.
+/// How many words an opcode leaves on the stack; for DUP and SWAP all that they touch.
 fn pushes(opcode: u8) -> usize {
     match opcode {
         0x80..=0x8f => usize::from(opcode - 0x80) + 2,
@@ -67,77 +65,77 @@ fn pushes(opcode: u8) -> usize {
     }
 }
 
-/// An opcode that is not written to its end.
+/// An opcode whose object is not complete.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenOp {
     pc: usize,
     effect: Effect,
     gas: i64,
     static_gas: i64,
     cost: i64,
-    /// Whether its object has been begun: it has a call in it.
-    is_begun: bool,
+    /// Whether its object is opened, for an inner call.
+    is_opened: bool,
     has_sub: bool,
 }
 
 /// A call that has not ended.
 #[derive(Debug)]
 struct Frame {
-    /// A SELFDESTRUCT is told as a call and is none.
+    /// The tracer interface reports a SELFDESTRUCT as a call.
     is_call: bool,
-    /// Of a creation, what may never run.
+    /// The init code of a creation, which may never run.
     init_code: Vec<u8>,
-    /// Whether its object has been begun: it has code.
-    is_begun: bool,
+    /// Whether its object is opened: it has code.
+    is_opened: bool,
     ops: usize,
-    open: Option<Open>,
+    open: Option<OpenOp>,
 }
 
-/// Where an answer may go before it is whole, and until when.
-pub(super) type Way<'o> = Option<(&'o Outlet, Instant)>;
+/// The stream for the response, and its deadline.
+pub(super) type StreamUntil<'o> = Option<(&'o ResponseStream, Instant)>;
 
 /// Writes a transaction's opcodes.
 pub(super) struct VmTracer<'o> {
     out: &'o mut Vec<u8>,
     frames: Vec<Frame>,
-    way: Way<'o>,
-    cut: Option<RpcError>,
+    stream: StreamUntil<'o>,
+    error: Option<RpcError>,
 }
 
 impl<'o> VmTracer<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>, way: Way<'o>) -> Self {
+    pub(super) fn new(out: &'o mut Vec<u8>, stream: StreamUntil<'o>) -> Self {
         Self {
             out,
             frames: Vec::new(),
-            way,
-            cut: None,
+            stream,
+            error: None,
         }
     }
 
-    /// Why the run was ended before its end, if it was.
-    pub(super) fn into_cut(self) -> Option<RpcError> {
-        self.cut
+    /// Why tracing stopped early, if it did.
+    pub(super) fn into_error(self) -> Option<RpcError> {
+        self.error
     }
 
     fn send(&mut self) {
-        if self.cut.is_some() {
+        if self.error.is_some() {
             return;
         }
-        self.cut = match self.way {
-            Some((outlet, deadline)) => outlet.flush(self.out, deadline).err(),
-            None => (self.out.len() > MOST_ANSWER_BYTES).then(too_large),
+        self.error = match self.stream {
+            Some((stream, deadline)) => stream.flush(self.out, deadline).err(),
+            None => (self.out.len() > MAX_RESPONSE_BYTES).then(too_large),
         };
     }
 
-    /// Begins the object of the opcode at hand, if there is one and it is not begun.
+    /// Opens the object of the current opcode, if there is one that is not opened.
     fn begin_op(&mut self) {
         let Some(frame) = self.frames.last_mut() else {
             return;
         };
-        let Some(open) = frame.open.as_mut().filter(|open| !open.is_begun) else {
+        let Some(open) = frame.open.as_mut().filter(|open| !open.is_opened) else {
             return;
         };
-        open.is_begun = true;
+        open.is_opened = true;
         if frame.ops > 0 {
             self.out.push(b',');
         }
@@ -146,14 +144,14 @@ impl<'o> VmTracer<'o> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Begins the object of the call that was entered last, in the opcode that makes it.
+    /// Opens the object of the innermost call, within the opcode that makes it.
     fn begin_frame(&mut self, code: &[u8]) {
         let Some(frame) = self.frames.pop() else {
             return;
         };
         self.begin_sub();
         self.frames.push(Frame {
-            is_begun: true,
+            is_opened: true,
             ..frame
         });
         self.out.extend_from_slice(b"{\"code\":");
@@ -161,7 +159,7 @@ impl<'o> VmTracer<'o> {
         self.out.extend_from_slice(b",\"ops\":[");
     }
 
-    /// Where a call stands in the opcode at hand; the transaction's own stands alone.
+    /// Opens the member for a call in the current opcode; the outermost call has none.
     fn begin_sub(&mut self) {
         self.begin_op();
         if let Some(frame) = self.frames.last_mut() {
@@ -172,7 +170,7 @@ impl<'o> VmTracer<'o> {
         }
     }
 
-    /// Ends the opcode at hand with what it left; `None` if it failed.
+    /// Completes the current opcode with its effect; `None` if it failed.
     fn end_op(&mut self, after: Option<&After<'_, '_>>) {
         self.begin_op();
         let Some(open) = self.frames.last_mut().and_then(|frame| frame.open.take()) else {
@@ -191,19 +189,21 @@ impl<'o> VmTracer<'o> {
     }
 }
 
-/// The machine after an opcode.
+/// The state of the interpreter after an opcode.
 enum After<'s, 'm> {
     /// Before the next one.
     Step(&'s Step<'m>),
-    /// The frame has ended with it.
+    /// It ended the frame.
     End,
 }
 
-fn write_effect(out: &mut Vec<u8>, open: &Open, after: &After<'_, '_>) {
+fn write_effect(out: &mut Vec<u8>, open: &OpenOp, after: &After<'_, '_>) {
     let mut object = Object::new(out);
     let effect = open.effect;
     let memory = match after {
-        After::Step(step) => effect.memory.and_then(|part| memory(step, part)),
+        After::Step(step) => effect
+            .memory
+            .and_then(|(offset, length)| memory(step, offset, length)),
         After::End => None,
     };
     match memory {
@@ -238,14 +238,14 @@ fn write_effect(out: &mut Vec<u8>, open: &Open, after: &After<'_, '_>) {
     object.decimal("used", u64::try_from(used).unwrap_or(0));
 }
 
-/// A part of the memory, and its offset, if it is there.
-fn memory<'s>(step: &'s Step<'_>, (offset, length): (U256, U256)) -> Option<(u64, &'s [u8])> {
+/// A range of the memory and its offset, if the memory has it.
+fn memory<'s>(step: &'s Step<'_>, offset: U256, length: U256) -> Option<(u64, &'s [u8])> {
     let from = usize::try_from(offset).ok()?;
     let to = from.checked_add(usize::try_from(length).ok()?)?;
     Some((u64::try_from(offset).ok()?, step.memory().get(from..to)?))
 }
 
-/// Whether the last opcode of a call that ended so has done what it does.
+/// Whether the last opcode of a call with this result has run.
 fn has_run(failure: Option<Failure>) -> bool {
     use Failure::{CodeDeposit, Halt as Halted, Revert};
     matches!(
@@ -254,7 +254,7 @@ fn has_run(failure: Option<Failure>) -> bool {
     )
 }
 
-/// Whether the last opcode of a call that ended so could not even begin.
+/// Whether the last opcode of a call with this result could not begin.
 fn is_unlisted(failure: Option<Failure>) -> bool {
     use Failure::{Halt as Halted, StackOverflow, StackUnderflow};
     matches!(
@@ -263,7 +263,7 @@ fn is_unlisted(failure: Option<Failure>) -> bool {
     )
 }
 
-/// Whether a call that ended so has not begun.
+/// Whether a call with this result was never entered.
 fn is_refused(failure: Option<Failure>) -> bool {
     matches!(
         failure,
@@ -281,20 +281,20 @@ impl Tracer for VmTracer<'_> {
             return;
         }
         match self.frames.last() {
-            Some(frame) if frame.is_begun => self.end_op(Some(&After::Step(step))),
+            Some(frame) if frame.is_opened => self.end_op(Some(&After::Step(step))),
             _ => self.begin_frame(step.code()),
         }
         if step.pc() >= step.code().len() {
             return;
         }
         if let Some(frame) = self.frames.last_mut() {
-            frame.open = Some(Open {
+            frame.open = Some(OpenOp {
                 pc: step.pc(),
                 effect: Effect::of(step),
                 gas: step.gas(),
                 static_gas: step.static_gas(),
                 cost: 0,
-                is_begun: false,
+                is_opened: false,
                 has_sub: false,
             });
         }
@@ -308,7 +308,7 @@ impl Tracer for VmTracer<'_> {
     }
 
     fn stops(&mut self) -> bool {
-        self.cut.is_some()
+        self.error.is_some()
     }
 
     fn enter(&mut self, entered: &Entered<'_>) {
@@ -318,7 +318,7 @@ impl Tracer for VmTracer<'_> {
                 true => entered.input.to_vec(),
                 false => Vec::new(),
             },
-            is_begun: false,
+            is_opened: false,
             ops: 0,
             open: None,
         });
@@ -330,7 +330,7 @@ impl Tracer for VmTracer<'_> {
         if let Some(open) = frame.and_then(|frame| frame.open.as_mut()) {
             match failure {
                 _ if has_run(failure) => self.end_op(Some(&After::End)),
-                _ if is_unlisted(failure) && !open.is_begun => {}
+                _ if is_unlisted(failure) && !open.is_opened => {}
                 Some(Failure::Halt(Halt::OutOfGas)) => self.end_op(None),
                 _ => {
                     open.cost = open.static_gas;
@@ -341,7 +341,7 @@ impl Tracer for VmTracer<'_> {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        match frame.is_begun {
+        match frame.is_opened {
             true => self.out.extend_from_slice(b"]}"),
             false if !frame.is_call => {}
             false if is_refused(failure) => {

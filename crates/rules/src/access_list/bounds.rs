@@ -66,7 +66,7 @@ fn too_many(
         let index = u64::decode(&mut change)?;
         count = count.saturating_add(1);
         if broken.is_none() {
-            broken = super::check_index((address, what), before, index, last_index).err();
+            broken = super::check_index(address, what, before, index, last_index).err();
         }
         before = Some(index);
     }

@@ -1,4 +1,4 @@
-//! Lists that a block could have, and every way in which none could.
+//! Possible access lists, and each error of an impossible one.
 
 use super::*;
 use alloy_primitives::address;
@@ -8,7 +8,7 @@ use niwaki_primitives::{
 
 const AT: Address = address!("0x00000000000000000000000000000000000000aa");
 
-/// Of a block with two transactions, so that 3 is the last index.
+/// The check for a block with two transactions, so that 3 is the last index.
 fn check(list: &[AccountChanges]) -> Result<(), InvalidAccessList> {
     let header = Header {
         gas_limit: 20_000,
@@ -55,9 +55,9 @@ fn a_list_comes_back_from_its_bytes_and_the_empty_one_has_the_hash_of_the_specif
     assert_eq!(check(&[]), Ok(()));
 }
 
-/// What a block with two transactions and a gas limit of 20,000 makes of these bytes.
+/// Decodes the bytes for a block with two transactions and a gas limit of 20,000.
 fn decode(bytes: &[u8]) -> Result<Result<BlockAccessList, InvalidAccessList>, InvalidBlock> {
-    decode_access_list_of(bytes, 20_000, 2)
+    decode_bounded_access_list(bytes, 20_000, 2)
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn more_changes_than_indices_are_refused_as_the_first_index_out_of_order() {
 fn a_list_is_either_malformed_to_both_decoders_or_to_neither() {
     let bytes = encode_access_list(&vec![AccountChanges::new(Address::ZERO), full()]);
     let plain = |bytes: &[u8]| decode_access_list(bytes).is_ok();
-    let bounded = |bytes: &[u8]| decode_access_list_of(bytes, 20_000, 2);
+    let bounded = |bytes: &[u8]| decode_bounded_access_list(bytes, 20_000, 2);
     for cut in 0..200 {
         assert!(bounded(&bytes[..cut]).is_err(), "{cut}");
         assert!(bounded(&bytes[..bytes.len() - 1 - cut]).is_err(), "{cut}");
@@ -190,7 +190,7 @@ fn what_is_not_the_rlp_of_one_list_is_refused() {
 }
 
 #[test]
-fn everything_ascends_and_nothing_stands_twice() {
+fn access_list_entries_ascend_strictly() {
     type Change = fn(&mut AccountChanges);
     let changes: [(Change, &str); 12] = [
         (|a| a.storage_changes.swap(0, 1), "storage changes"),

@@ -1,4 +1,4 @@
-//! Each body check at its good and its bad edge.
+//! Each body check on both sides of its limit.
 
 use super::*;
 use crate::chain_spec::ChainSpec;

@@ -1,4 +1,4 @@
-//! Difficulty formulas against worked examples, and against the ethereum-tests where they are.
+//! Difficulty formulas against worked examples, and against the ethereum-tests if installed.
 
 use super::*;
 use alloy_primitives::B256;

@@ -1,11 +1,11 @@
-//! The first state, and the compact form in which built-in chains carry it.
+//! The genesis state, and its compact form for the built-in chains.
 
 use super::GenesisError;
 use alloy_primitives::{Address, Bytes, U256};
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use std::collections::BTreeMap;
 
-/// One account of the first state.
+/// One account of the genesis state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenesisAccount {
     /// Nonce.
@@ -14,7 +14,7 @@ pub struct GenesisAccount {
     pub balance: U256,
     /// Code; empty if none.
     pub code: Bytes,
-    /// Slots that are not zero.
+    /// Nonzero slots.
     pub storage: BTreeMap<U256, U256>,
 }
 

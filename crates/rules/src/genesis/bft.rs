@@ -1,12 +1,12 @@
-//! What blocks of a BFT chain pay: `blockReward` and `miningBeneficiary` of a genesis file, with their
-//! transitions. Who may seal a block is not read here.
+//! Rewards of BFT chains: `blockReward` and `miningBeneficiary` of a genesis file, with their transitions. Validators
+//! are not read here.
 
 use super::GenesisError;
 use crate::chain_spec::BftPayment;
 use crate::json::Object;
 
 /// The payments of `config.ibft2` and `config.qbft` and of their transitions, ascending by block; none
-/// where the file has neither. With both, QBFT holds from its `startBlock` on (a migration).
+/// if the file has neither. With both, QBFT applies from its `startBlock` on (a migration).
 pub(super) fn parse_bft_payments(config: &Object<'_>) -> Result<Vec<BftPayment>, GenesisError> {
     let ibft2 = protocol_payments(config, "ibft2")?;
     let qbft = protocol_payments(config, "qbft")?;
@@ -31,8 +31,7 @@ pub(super) fn parse_bft_payments(config: &Object<'_>) -> Result<Vec<BftPayment>,
     Ok(payments)
 }
 
-/// The payments of one protocol: what its object says from genesis on, then each transition upon the
-/// one before.
+/// The payments of one protocol: those of its object from genesis on, then each transition applied to the one before.
 fn protocol_payments(config: &Object<'_>, protocol: &str) -> Result<Vec<BftPayment>, GenesisError> {
     let Some(first) = config.object(protocol)? else {
         return Ok(Vec::new());
@@ -58,7 +57,7 @@ fn protocol_payments(config: &Object<'_>, protocol: &str) -> Result<Vec<BftPayme
     Ok(payments)
 }
 
-/// Changes `payment` by the keys that are there. An empty beneficiary takes an earlier one back.
+/// Changes `payment` by the keys that are present. An empty beneficiary removes an earlier one.
 fn apply(object: &Object<'_>, payment: &mut BftPayment) -> Result<(), GenesisError> {
     if let Some(reward) = object.u256("blockReward")? {
         payment.reward = reward;

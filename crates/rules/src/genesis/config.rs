@@ -49,7 +49,7 @@ const BLOB_KEYS: [(&str, Fork); 9] = [
     ("amsterdam", Fork::Amsterdam),
 ];
 
-/// Keys that change consensus in a way that this client does not know. Zero or false is harmless.
+/// Keys that change consensus in a way that this client does not support. Zero or false is harmless.
 const UNSUPPORTED_KEYS: [(&str, &str); 4] = [
     (
         "fixedBaseFee",
@@ -60,7 +60,7 @@ const UNSUPPORTED_KEYS: [(&str, &str); 4] = [
     ("experimentalEipsTime", "no rules are known for it"),
 ];
 
-/// The key by which a file says when a fork begins.
+/// The key of a fork's activation.
 pub(crate) fn fork_key(fork: Fork) -> &'static str {
     let mut keys = BLOCK_KEYS.iter().chain(&TIME_KEYS);
     match keys.find(|(_, of)| *of == fork) {
@@ -197,7 +197,7 @@ fn parse_forks(config: &Object<'_>, spec: &mut ChainSpec) -> Result<(), GenesisE
     Ok(())
 }
 
-/// A chain of which only the forks by time are given began with all the forks by block.
+/// A chain with forks by time only has all forks by block active at genesis.
 fn begin_london_early(spec: &mut ChainSpec, given: &[(&str, Fork, u64)]) {
     let at_genesis = TIME_KEYS
         .iter()

@@ -1,8 +1,8 @@
-//! JSON as a stream of bytes: the few steps that reading a huge object member by member takes.
+//! A streaming JSON reader, as far as reading a huge object member by member needs one.
 //!
-//! Goes in: anything that reads. Comes out: keys, and the text of values. Memory is a buffer and
-//! whatever the caller asks to keep. It knows the shape of JSON, not that of a genesis; values that
-//! are not plain strings are handed to `serde_json` to be judged.
+//! In: any reader. Out: keys, and the text of values. Memory is a buffer and whatever the caller keeps. The reader
+//! knows the syntax of JSON, not the content of a genesis; values that are not plain strings are validated by
+//! `serde_json`.
 
 use super::{GenesisError, ReadError};
 use serde_json::value::RawValue;
@@ -10,10 +10,10 @@ use std::io::{ErrorKind, Read};
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The most bytes that are held of one value or key: codes and comments, but no alloc.
-pub(super) const HELD_MAX_BYTES: usize = 64 << 20;
+/// Most bytes of one value or key: enough for code and comments, not for an alloc.
+pub(super) const MAX_VALUE_BYTES: usize = 64 << 20;
 
-/// A reader of JSON that moves forward only.
+/// A JSON reader that moves forward only.
 pub(super) struct Scanner<'a> {
     input: &'a mut dyn Read,
     buffer: Box<[u8]>,
@@ -21,13 +21,13 @@ pub(super) struct Scanner<'a> {
     end: usize,
     /// Bytes before the buffer.
     before: u64,
-    /// What was kept so far, and where in the buffer the rest of it begins.
+    /// The text kept so far, and where its continuation in the buffer begins.
     kept: Vec<u8>,
     keep_from: Option<usize>,
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins at the first byte of `input`, keeping what is passed.
+    /// Starts at the first byte of `input`, keeping the text that is read.
     pub(super) fn new(input: &'a mut dyn Read) -> Self {
         Self {
             input,
@@ -40,36 +40,36 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Bytes passed.
+    /// Bytes read.
     pub(super) fn offset(&self) -> u64 {
         self.before.saturating_add(self.at as u64)
     }
 
-    /// Passes `count` bytes that are in the buffer.
+    /// Reads `count` bytes that are in the buffer.
     fn pass(&mut self, count: usize) {
         self.at = self.at.saturating_add(count);
     }
 
-    /// Stops keeping what is passed.
+    /// Stops keeping the text that is read.
     pub(super) fn keep_no_more(&mut self) {
         if let Some(from) = self.keep_from.take() {
             self.kept.extend_from_slice(&self.buffer[from..self.at]);
         }
     }
 
-    /// Keeps `bytes` in place of what was passed without keeping, then what follows.
+    /// Keeps `bytes` instead of the text that was skipped, and continues to keep.
     pub(super) fn keep_again(&mut self, bytes: &[u8]) {
         self.kept.extend_from_slice(bytes);
         self.keep_from = Some(self.at);
     }
 
-    /// What was kept.
+    /// The kept text.
     pub(super) fn into_kept(mut self) -> Vec<u8> {
         self.keep_no_more();
         self.kept
     }
 
-    /// The next byte that is not white space, without passing it; `None` at the end.
+    /// The next byte that is not white space, without consuming it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
         loop {
             while self.at < self.end {
@@ -85,21 +85,21 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes `byte`, which must come next but for white space. `place` names it in errors.
-    pub(super) fn expect(&mut self, byte: u8, place: &dyn Fn() -> String) -> Result<(), ReadError> {
+    /// Reads `byte`, which must come next after white space. `path` names it in errors.
+    pub(super) fn expect(&mut self, byte: u8, path: &dyn Fn() -> String) -> Result<(), ReadError> {
         if self.peek()? == Some(byte) {
             self.pass(1);
             return Ok(());
         }
-        Err(self.bad(place, &format!("expected '{}'", char::from(byte))))
+        Err(self.bad(path, &format!("expected '{}'", char::from(byte))))
     }
 
-    /// Passes to the next key of an object and over its colon; `None` after the last one, over the
-    /// closing brace. `is_first` says whether there was none before.
+    /// Reads the next key of an object and its colon; `None` after the last one and the closing brace. `is_first` tells
+    /// whether it is the first key.
     pub(super) fn next_key(
         &mut self,
         is_first: &mut bool,
-        place: &dyn Fn() -> String,
+        path: &dyn Fn() -> String,
     ) -> Result<Option<String>, ReadError> {
         let next = self.peek()?;
         if next == Some(b'}') {
@@ -108,54 +108,50 @@ impl<'a> Scanner<'a> {
         }
         if !std::mem::take(is_first) {
             if next != Some(b',') {
-                return Err(self.bad(place, "expected ',' or '}'"));
+                return Err(self.bad(path, "expected ',' or '}'"));
             }
             self.pass(1);
         }
         if self.peek()? != Some(b'"') {
-            return Err(self.bad(place, "expected a key"));
+            return Err(self.bad(path, "expected a key"));
         }
         let mut text = Vec::new();
-        let is_plain = self.string(&mut text, place)?;
+        let is_plain = self.string(&mut text, path)?;
         let key = if is_plain {
             // Without the quotes.
             text.pop();
             text.remove(0);
-            String::from_utf8(text).map_err(|error| self.bad(place, &error.to_string()))?
+            String::from_utf8(text).map_err(|error| self.bad(path, &error.to_string()))?
         } else {
-            serde_json::from_slice(&text).map_err(|error| self.bad(place, &error.to_string()))?
+            serde_json::from_slice(&text).map_err(|error| self.bad(path, &error.to_string()))?
         };
-        self.expect(b':', place)?;
+        self.expect(b':', path)?;
         Ok(Some(key))
     }
 
     /// The text of the next value, as it is written.
-    pub(super) fn value(&mut self, place: &dyn Fn() -> String) -> Result<String, ReadError> {
+    pub(super) fn value(&mut self, path: &dyn Fn() -> String) -> Result<String, ReadError> {
         let mut text = Vec::new();
         let is_plain = match self.peek()? {
-            Some(b'"') => self.string(&mut text, place)?,
+            Some(b'"') => self.string(&mut text, path)?,
             Some(b'{' | b'[') => {
-                self.nested(&mut text, place)?;
+                self.nested(&mut text, path)?;
                 false
             }
             Some(_) => {
                 self.scalar(&mut text)?;
                 false
             }
-            None => return Err(self.bad(place, "the file ends")),
+            None => return Err(self.bad(path, "the file ends")),
         };
         if !is_plain && let Err(error) = serde_json::from_slice::<&RawValue>(&text) {
-            return Err(self.bad(place, &error.to_string()));
+            return Err(self.bad(path, &error.to_string()));
         }
-        String::from_utf8(text).map_err(|error| self.bad(place, &error.to_string()))
+        String::from_utf8(text).map_err(|error| self.bad(path, &error.to_string()))
     }
 
     /// Copies a string with its quotes; says whether it is plain, which is without escapes.
-    fn string(
-        &mut self,
-        text: &mut Vec<u8>,
-        place: &dyn Fn() -> String,
-    ) -> Result<bool, ReadError> {
+    fn string(&mut self, text: &mut Vec<u8>, path: &dyn Fn() -> String) -> Result<bool, ReadError> {
         let mut is_plain = true;
         self.pass(1);
         text.push(b'"');
@@ -165,13 +161,13 @@ impl<'a> Scanner<'a> {
                 .iter()
                 .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
             text.extend_from_slice(&rest[..stop.unwrap_or(rest.len())]);
-            if text.len() > HELD_MAX_BYTES {
-                return Err(self.too_long(place));
+            if text.len() > MAX_VALUE_BYTES {
+                return Err(self.too_long(path));
             }
             let Some(stop) = stop else {
                 self.at = self.end;
                 if !self.fill()? {
-                    return Err(self.bad(place, "the file ends in a string"));
+                    return Err(self.bad(path, "the file ends in a string"));
                 }
                 continue;
             };
@@ -187,25 +183,25 @@ impl<'a> Scanner<'a> {
                     text.push(b'\\');
                     self.pass(1);
                     if self.at == self.end && !self.fill()? {
-                        return Err(self.bad(place, "the file ends in a string"));
+                        return Err(self.bad(path, "the file ends in a string"));
                     }
                     text.push(self.buffer[self.at]);
                     self.pass(1);
                 }
-                _ => return Err(self.bad(place, "a control character in a string")),
+                _ => return Err(self.bad(path, "a control character in a string")),
             }
         }
     }
 
     /// Copies an object or an array.
-    fn nested(&mut self, text: &mut Vec<u8>, place: &dyn Fn() -> String) -> Result<(), ReadError> {
+    fn nested(&mut self, text: &mut Vec<u8>, path: &dyn Fn() -> String) -> Result<(), ReadError> {
         let mut depth = 0_u32;
         loop {
             let Some(byte) = self.peek()? else {
-                return Err(self.bad(place, "the file ends in a value"));
+                return Err(self.bad(path, "the file ends in a value"));
             };
             if byte == b'"' {
-                self.string(text, place)?;
+                self.string(text, path)?;
                 continue;
             }
             // White space keeps numbers and words apart.
@@ -224,8 +220,8 @@ impl<'a> Scanner<'a> {
             if depth == 0 {
                 return Ok(());
             }
-            if text.len() > HELD_MAX_BYTES {
-                return Err(self.too_long(place));
+            if text.len() > MAX_VALUE_BYTES {
+                return Err(self.too_long(path));
             }
         }
     }
@@ -243,18 +239,18 @@ impl<'a> Scanner<'a> {
                 text.push(byte);
                 self.pass(1);
             }
-            if text.len() > HELD_MAX_BYTES || !self.fill()? {
+            if text.len() > MAX_VALUE_BYTES || !self.fill()? {
                 return Ok(());
             }
         }
     }
 
-    /// Reads on, once everything in the buffer was passed; `false` at the end.
+    /// Refills the buffer once all of it was read; `false` at the end.
     fn fill(&mut self) -> Result<bool, ReadError> {
         if let Some(from) = &mut self.keep_from {
             self.kept.extend_from_slice(&self.buffer[*from..self.end]);
             *from = 0;
-            if self.kept.len() > HELD_MAX_BYTES {
+            if self.kept.len() > MAX_VALUE_BYTES {
                 return Err(self.too_long(&|| "the file beside its alloc".to_owned()));
             }
         }
@@ -272,15 +268,15 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What is wrong here.
-    pub(super) fn bad(&self, place: &dyn Fn() -> String, reason: &str) -> ReadError {
+    /// The error at this position.
+    pub(super) fn bad(&self, path: &dyn Fn() -> String, reason: &str) -> ReadError {
         ReadError::Genesis(GenesisError::Json {
-            at: place(),
+            at: path(),
             reason: format!("{reason}, at byte {}", self.offset()),
         })
     }
 
-    fn too_long(&self, place: &dyn Fn() -> String) -> ReadError {
-        self.bad(place, &format!("more than {HELD_MAX_BYTES} bytes"))
+    fn too_long(&self, path: &dyn Fn() -> String) -> ReadError {
+        self.bad(path, &format!("more than {MAX_VALUE_BYTES} bytes"))
     }
 }

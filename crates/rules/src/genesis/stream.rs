@@ -1,8 +1,7 @@
-//! A genesis file read in one pass, in memory that does not grow with its alloc.
+//! Reads a genesis file in one pass, in memory that does not grow with its alloc.
 //!
-//! The accounts are handed out as they come, in the order of the file, those of one address too;
-//! everything else is kept as text and parsed at the end, so that `alloc` may stand
-//! before `config`.
+//! Accounts are passed to a sink as they are read, in the order of the file, including duplicates of one address;
+//! everything else is kept as text and parsed at the end, so that `alloc` may precede `config`.
 
 use super::scan::Scanner;
 use super::{GenesisAccount, GenesisError, GenesisHead};
@@ -14,20 +13,20 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 
-/// A piece of the first state. An account's slots come before the account itself; of several
-/// accounts with one address the last one counts, with no slots but its own.
+/// A piece of the genesis state. An account's slots precede the account itself; of several accounts with one address
+/// the last one counts, with its own slots only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocItem {
-    /// A slot; of several with one number the last one counts, also if it is zero.
+    /// A slot; of several with one number the last one counts, even if it is zero.
     Slot {
-        /// Whose it is.
+        /// The account.
         address: Address,
         /// Its number.
         slot: U256,
         /// Its value.
         value: U256,
     },
-    /// An account, but for its storage.
+    /// An account without its storage.
     Account {
         /// Its address.
         address: Address,
@@ -40,29 +39,29 @@ pub enum AllocItem {
     },
 }
 
-/// Why a genesis was not read to its end.
+/// Why a genesis could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It can't be used.
+    /// It is malformed or not supported.
     #[error(transparent)]
     Genesis(#[from] GenesisError),
-    /// The machine failed.
+    /// Reading failed.
     #[error("the genesis can't be read: {0}")]
     Io(std::io::Error),
-    /// Whoever takes the accounts asked to stop.
+    /// The sink stopped the reading.
     #[error("stopped while reading the genesis")]
     Stopped,
 }
 
-/// Takes the pieces of an alloc; `false` stops the reading.
+/// Receives the pieces of an alloc; returning `false` stops the reading.
 pub type AllocSink<'a> = dyn FnMut(AllocItem) -> bool + 'a;
 
-/// Reads a genesis file in geth's or Besu's form, as [`Genesis::from_json`](super::Genesis) does,
-/// handing the pieces of its alloc to `sink`. Memory is bounded by the largest code and what is not
-/// alloc. Of addresses and slots that are given twice the last one counts; `sink` sees to that.
+/// Reads a genesis file in geth's or Besu's form, as [`Genesis::from_json`](super::Genesis) does, passing the pieces of
+/// its alloc to `sink`. Memory is bounded by the largest code and the rest of the file. Of duplicate addresses and
+/// slots the last one counts; `sink` must see to that.
 ///
 /// # Errors
-/// [`ReadError`]; what was handed out before it means nothing then.
+/// [`ReadError`]; the pieces passed before it are then void.
 pub fn read_genesis(
     input: &mut dyn Read,
     sink: &mut AllocSink<'_>,
@@ -101,23 +100,23 @@ pub fn read_genesis(
     Ok(GenesisHead::parse(text, alloc.map(|(_, range)| range))?)
 }
 
-/// What stands in [`GenesisHead::text`] for an alloc that was handed out.
+/// The text in [`GenesisHead::text`] instead of an alloc.
 pub const NO_ALLOC: &[u8] = b"null";
 
 fn duplicate(at: String, first: String, second: String) -> GenesisError {
     GenesisError::DuplicateKey { at, first, second }
 }
 
-/// Reads the alloc, of which the brace comes next.
+/// Reads the alloc, starting at its brace.
 fn read_alloc(
     scanner: &mut Scanner<'_>,
     name: &str,
     sink: &mut AllocSink<'_>,
 ) -> Result<(), ReadError> {
-    let place = || name.to_owned();
-    scanner.expect(b'{', &place)?;
+    let path = || name.to_owned();
+    scanner.expect(b'{', &path)?;
     let mut is_first = true;
-    while let Some(key) = scanner.next_key(&mut is_first, &place)? {
+    while let Some(key) = scanner.next_key(&mut is_first, &path)? {
         let address = parse_address(&key)
             .map_err(|reason| bad_value(format!("{name}.{key}"), &key, reason))?;
         read_account(scanner, &|| format!("{name}.{key}"), address, sink)?;
@@ -127,16 +126,16 @@ fn read_alloc(
 
 fn read_account(
     scanner: &mut Scanner<'_>,
-    place: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
     address: Address,
     sink: &mut AllocSink<'_>,
 ) -> Result<(), ReadError> {
     const FIELDS: [&str; 4] = ["nonce", "balance", "code", "storage"];
     let (mut nonce, mut balance, mut code) = (0, U256::ZERO, Bytes::new());
-    scanner.expect(b'{', place)?;
+    scanner.expect(b'{', path)?;
     let mut is_first = true;
-    while let Some(key) = scanner.next_key(&mut is_first, place)? {
-        let path = || format!("{}.{key}", place());
+    while let Some(key) = scanner.next_key(&mut is_first, path)? {
+        let path = || format!("{}.{key}", path());
         let field = FIELDS
             .iter()
             .position(|name| key.eq_ignore_ascii_case(name));
@@ -168,14 +167,14 @@ fn read_account(
 
 fn read_storage(
     scanner: &mut Scanner<'_>,
-    place: &dyn Fn() -> String,
+    path: &dyn Fn() -> String,
     address: Address,
     sink: &mut AllocSink<'_>,
 ) -> Result<(), ReadError> {
-    scanner.expect(b'{', place)?;
+    scanner.expect(b'{', path)?;
     let mut is_first = true;
-    while let Some(key) = scanner.next_key(&mut is_first, place)? {
-        let path = || format!("{}.{key}", place());
+    while let Some(key) = scanner.next_key(&mut is_first, path)? {
+        let path = || format!("{}.{key}", path());
         let text = scanner.value(&path)?;
         let word = |text: &str| -> Result<U256, GenesisError> {
             let word = parse_b256(text).map_err(|reason| bad_value(path(), text, reason))?;
@@ -207,7 +206,7 @@ fn bad_value(key: String, text: &str, reason: String) -> GenesisError {
     }
 }
 
-/// An alloc gathered in memory from its pieces.
+/// An alloc collected in memory.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub(super) alloc: BTreeMap<Address, GenesisAccount>,
@@ -215,7 +214,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Takes a piece.
+    /// Adds a piece.
     pub(super) fn take(&mut self, item: AllocItem) {
         match item {
             AllocItem::Slot { slot, value, .. } if value.is_zero() => {
@@ -249,7 +248,7 @@ impl Gathered {
         match outcome {
             Ok(head) => Ok((head, self.alloc)),
             Err(ReadError::Genesis(error)) => Err(error),
-            // Text in memory is read without failure, and nothing stops the reading.
+            // Reading from memory can't fail, and this sink never stops.
             Err(error) => Err(GenesisError::Json {
                 at: "the file".to_owned(),
                 reason: error.to_string(),

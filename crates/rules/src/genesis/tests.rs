@@ -1,4 +1,4 @@
-//! Genesis files of both clients, and what is wrong with bad ones.
+//! Genesis files of both clients, and the errors of malformed ones.
 
 use super::*;
 use crate::chain_spec::{Activation, BlobParams, SealKind};
@@ -89,7 +89,7 @@ fn a_total_difficulty_beyond_64_bits_is_exact() {
 }
 
 #[test]
-fn a_fork_without_key_begins_with_the_next_one_that_has_a_key() {
+fn a_fork_without_key_activates_with_the_next_one_that_has_a_key() {
     let spec = parse(r#"{"chainId": 1, "homesteadBlock": 1, "petersburgBlock": 5}"#)
         .unwrap()
         .spec;
@@ -233,8 +233,8 @@ fn published_genesis_blocks_have_their_encoding() {
     }
 }
 
-/// The other files of nimbus-eth1 have a form of its own (`genesis` beside `config`), commas before
-/// a closing brace, or no gas limit.
+/// The other files of nimbus-eth1 use its own format (`genesis` next to `config`), trailing commas, or have no gas
+/// limit.
 #[test]
 fn genesis_files_of_other_clients_are_read_where_there_is_a_corpus() {
     for (file, chain_id) in [

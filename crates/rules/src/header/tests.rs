@@ -1,4 +1,4 @@
-//! Each header check at its good and its bad edge.
+//! Each header check on both sides of its limit.
 
 use super::*;
 use crate::chain_spec::{Activation, DaoFork, GAS_PER_BLOB};
@@ -54,7 +54,7 @@ fn judge(spec: &ChainSpec, child: &Header, parent: &Header) -> Result<(), &'stat
     check_header(spec, child, &parent).map_err(|error| error.spec_name())
 }
 
-/// What `change` makes of a good child.
+/// The result for a valid child after `change`.
 fn after(fork: Fork, change: impl FnOnce(&mut Header)) -> Result<(), &'static str> {
     let spec = ChainSpec::single(1, fork);
     let (parent, mut child) = pair(&spec, fork);
@@ -188,7 +188,7 @@ fn the_first_london_block_doubles_the_gas_limit_and_starts_at_one_gwei() {
 }
 
 #[test]
-fn a_chain_of_zero_base_fee_has_no_other() {
+fn a_chain_of_zero_base_fee_refuses_any_other() {
     let mut spec = ChainSpec::single(1, Fork::London);
     let (mut parent, mut child) = pair(&spec, Fork::London);
     spec.zero_base_fee = true;
@@ -218,7 +218,7 @@ fn excess_blob_gas_is_what_the_parent_leaves() {
 type Change = fn(&mut Header);
 
 #[test]
-fn fields_are_there_from_their_fork_on_and_not_before() {
+fn header_fields_are_present_from_their_fork_on() {
     let cases: [(Fork, Change, Change); 6] = [
         (
             Fork::London,
@@ -344,10 +344,10 @@ fn a_fixed_difficulty_is_the_same_at_every_block() {
 
 #[test]
 fn a_gas_limit_goes_towards_its_target_by_less_than_a_1024th() {
-    assert_eq!(toward_gas_limit(200_000_000, 60_000_000), 0x0be8_c711);
-    assert_eq!(toward_gas_limit(30_000_000, 60_000_000), 30_029_295);
-    assert_eq!(toward_gas_limit(30_000_000, 30_000_100), 30_000_100);
-    assert_eq!(toward_gas_limit(30_000_000, 30_000_000), 30_000_000);
-    assert_eq!(toward_gas_limit(5_000, 0), 5_000);
-    assert_eq!(toward_gas_limit(0, 7), 0);
+    assert_eq!(next_gas_limit(200_000_000, 60_000_000), 0x0be8_c711);
+    assert_eq!(next_gas_limit(30_000_000, 60_000_000), 30_029_295);
+    assert_eq!(next_gas_limit(30_000_000, 30_000_100), 30_000_100);
+    assert_eq!(next_gas_limit(30_000_000, 30_000_000), 30_000_000);
+    assert_eq!(next_gas_limit(5_000, 0), 5_000);
+    assert_eq!(next_gas_limit(0, 7), 0);
 }

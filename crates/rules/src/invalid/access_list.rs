@@ -1,15 +1,15 @@
-//! Refusals of a block access list.
+//! Why a block access list is invalid.
 
 use alloy_primitives::{Address, U256};
 
-/// A list that no block could have, whatever the block does.
+/// Why no block could have this block access list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidAccessList {
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error("account {address} does not come after the one before it")]
     AccountOrder {
-        /// The account that stands wrong, or twice.
+        /// The account that is out of order or duplicate.
         address: Address,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -21,7 +21,7 @@ pub enum InvalidAccessList {
         address: Address,
         /// `changes` or `reads`.
         what: &'static str,
-        /// The slot that stands wrong, or twice.
+        /// The slot that is out of order or duplicate.
         slot: U256,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -49,7 +49,7 @@ pub enum InvalidAccessList {
         address: Address,
         /// `storage`, `balance`, `nonce` or `code`.
         what: &'static str,
-        /// The index that stands wrong, or twice.
+        /// The index that is out of order or duplicate.
         index: u64,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -63,7 +63,7 @@ pub enum InvalidAccessList {
         what: &'static str,
         /// As given.
         index: u64,
-        /// That of what comes after the last transaction.
+        /// The index after the last transaction.
         max: u64,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -89,7 +89,7 @@ pub enum InvalidAccessList {
 }
 
 impl InvalidAccessList {
-    /// The execution-spec-tests name of this refusal, without the class before the dot.
+    /// The execution-spec-tests name of this error, without the class before the dot.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::TooManyItems { .. } => "BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED",

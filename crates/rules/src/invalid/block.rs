@@ -1,19 +1,19 @@
-//! Refusals of a block, at whichever stage.
+//! Why a block is invalid, at any stage.
 
 use super::{InvalidAccessList, InvalidBody, InvalidHeader, InvalidTransaction};
 use alloy_primitives::{Address, B256};
 
-/// A block that breaks the protocol, at whichever stage.
+/// Why a block is invalid, at any stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBlock {
-    /// The name of the inner refusal.
+    /// The name of the inner error.
     #[error("header: {0}")]
     Header(#[from] InvalidHeader),
-    /// The name of the inner refusal.
+    /// The name of the inner error.
     #[error("body: {0}")]
     Body(#[from] InvalidBody),
-    /// The name of the inner refusal.
+    /// The name of the inner error.
     #[error("transaction {index}: {reason}")]
     Transaction {
         /// Index in the block, from zero.
@@ -64,7 +64,7 @@ pub enum InvalidBlock {
         /// By the header.
         expected: B256,
     },
-    /// The name of the inner refusal.
+    /// The name of the inner error.
     #[error("block access list: {0}")]
     AccessList(#[from] InvalidAccessList),
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -124,7 +124,7 @@ pub enum InvalidBlock {
 }
 
 impl InvalidBlock {
-    /// The execution-spec-tests name of this refusal, without the class before the dot.
+    /// The execution-spec-tests name of this error, without the class before the dot.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::Header(reason) => reason.spec_name(),

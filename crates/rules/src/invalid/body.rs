@@ -1,10 +1,10 @@
-//! Refusals of a body.
+//! Why a body is invalid.
 
 use super::InvalidHeader;
 use alloy_primitives::B256;
 use niwaki_primitives::Fork;
 
-/// A body that does not belong to its header, or that no header could have.
+/// Why a body does not match its header, or is invalid by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBody {
@@ -98,7 +98,7 @@ pub enum InvalidBody {
         /// How many generations back a parent may be.
         depth: u64,
     },
-    /// The name of the inner refusal.
+    /// The name of the inner error.
     #[error("ommer {hash}: {reason}")]
     OmmerHeader {
         /// Hash of the ommer.
@@ -109,7 +109,7 @@ pub enum InvalidBody {
 }
 
 impl InvalidBody {
-    /// The execution-spec-tests name of this refusal, without `BlockException.`.
+    /// The execution-spec-tests name of this error, without `BlockException.`.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::RlpTooLong { .. } => "RLP_BLOCK_LIMIT_EXCEEDED",

@@ -1,9 +1,9 @@
-//! Refusals of a header.
+//! Why a header is invalid.
 
 use alloy_primitives::{B256, U256};
 use niwaki_primitives::Fork;
 
-/// A header that can't follow its parent.
+/// Why a header is not valid after its parent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidHeader {
@@ -83,7 +83,7 @@ pub enum InvalidHeader {
     Difficulty {
         /// The header's difficulty.
         got: U256,
-        /// What the formula of the fork gives.
+        /// The difficulty by the formula of the fork.
         expected: U256,
     },
     /// `BlockException.IMPORT_IMPOSSIBLE_DIFFICULTY_OVER_PARIS`
@@ -142,7 +142,7 @@ pub enum InvalidHeader {
 }
 
 impl InvalidHeader {
-    /// The execution-spec-tests name of this refusal, without `BlockException.`.
+    /// The execution-spec-tests name of this error, without `BlockException.`.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::ParentHash { .. } => "UNKNOWN_PARENT",

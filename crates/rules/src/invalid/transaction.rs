@@ -1,9 +1,9 @@
-//! Refusals of a transaction.
+//! Why a transaction is invalid.
 
 use alloy_primitives::{Address, B256, U256};
 use niwaki_primitives::Fork;
 
-/// A transaction that no block of this fork may hold, or that this block can't take.
+/// Why a transaction is invalid in a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTransaction {
@@ -181,7 +181,7 @@ fn cost_text(cost: &Option<U256>) -> String {
 }
 
 impl InvalidTransaction {
-    /// The execution-spec-tests name of this refusal, without `TransactionException.`.
+    /// The execution-spec-tests name of this error, without `TransactionException.`.
     pub const fn spec_name(&self) -> &'static str {
         match self {
             Self::TypeNotSupported { tx_type: 1, .. } => "TYPE_1_TX_PRE_FORK",

@@ -1,4 +1,4 @@
-//! Each ommer check at its good and its bad edge.
+//! Each ommer check on both sides of its limit.
 
 use super::*;
 use crate::difficulty::block_difficulty;

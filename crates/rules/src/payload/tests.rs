@@ -1,4 +1,4 @@
-//! Payloads of each version, before, in and after their window of forks.
+//! Payloads of each version: before, in and after their forks.
 
 use super::*;
 use crate::access_list::encode_access_list;
@@ -219,7 +219,7 @@ fn a_transaction_that_can_not_be_decoded_is_an_invalid_block() {
     assert_eq!(spec_name(error), "RLP_STRUCTURES_ENCODING");
 }
 
-/// A payload of Amsterdam with the list of these bytes, its hash what its fields make it.
+/// A payload of Amsterdam with this encoded access list and the matching hash.
 fn amsterdam(list: &[u8]) -> PayloadInput {
     let mut block = block(40);
     block.header.gas_limit = 10_000;
@@ -262,7 +262,7 @@ fn a_payload_of_amsterdam_becomes_a_block_and_its_list() {
 }
 
 #[test]
-fn the_fields_of_amsterdam_are_those_of_version_5_only() {
+fn slot_and_access_list_are_fields_of_version_5_only() {
     let error = decode(PayloadVersion::V4, amsterdam(&[0xc0])).unwrap_err();
     assert_eq!(error.code(), Some(-32602), "{error}");
     let mut early = amsterdam(&[0xc0]);
@@ -275,7 +275,7 @@ fn the_fields_of_amsterdam_are_those_of_version_5_only() {
 }
 
 #[test]
-fn a_list_that_is_none_makes_the_block_invalid_and_is_no_error() {
+fn a_malformed_access_list_makes_the_block_invalid() {
     for bytes in [&[][..], &[0x80], &[0xc1], &[0xc0, 0xc0]] {
         let error = decode(PayloadVersion::V5, amsterdam(bytes)).unwrap_err();
         assert_eq!(spec_name(error), "RLP_STRUCTURES_ENCODING");
@@ -283,7 +283,7 @@ fn a_list_that_is_none_makes_the_block_invalid_and_is_no_error() {
 }
 
 #[test]
-fn a_list_of_no_block_is_refused_once_the_hash_fits() {
+fn an_impossible_access_list_is_invalid_after_the_hash_matches() {
     let twice = vec![AccountChanges::new(Address::ZERO); 2];
     let bytes = encode_access_list(&twice);
     let error = decode(PayloadVersion::V5, amsterdam(&bytes)).unwrap_err();
@@ -363,7 +363,7 @@ fn transactions() -> [TxEnvelope; 6] {
     ]
 }
 
-/// Encoded transactions with a few bytes put in, left out or replaced.
+/// Encoded transactions with a few bytes inserted, removed or replaced.
 fn almost_transactions() -> impl Strategy<Value = Vec<u8>> {
     let places = prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8, any::<u8>()), 0..3);
     (0..6_usize, places).prop_map(|(which, edits)| {

@@ -1,4 +1,4 @@
-//! What a transaction pays before its first instruction.
+//! Intrinsic gas: what a transaction pays before its first instruction.
 
 use alloy_primitives::Address;
 use niwaki_primitives::{Fork, Transaction, TxEnvelope};
@@ -14,12 +14,12 @@ const INIT_CODE_WORD_COST: u64 = 2;
 const PER_EMPTY_ACCOUNT_COST: u64 = 25_000;
 const FLOOR_CALLDATA_TOKEN_COST: u64 = 10;
 
-/// Gas that a transaction pays before its first instruction, and the least it pays in all.
+/// The intrinsic gas of a transaction, and the least gas it pays in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntrinsicGas {
     /// Charged before execution.
     pub intrinsic: u64,
-    /// Least gas used after refunds (EIP-7623); zero before Prague.
+    /// The floor: least gas used after refunds (EIP-7623); zero before Prague.
     pub floor: u64,
 }
 
@@ -87,7 +87,7 @@ fn count_zeros(tx: &TxEnvelope) -> (u64, u64) {
     (zeros, count(data.len()).saturating_sub(zeros))
 }
 
-/// The intrinsic gas from Amsterdam on: what a transaction does at least, each part at its price.
+/// The intrinsic gas from Amsterdam on: a price for each thing that the transaction does at least.
 ///
 /// Spec: execution-specs `amsterdam/transactions.py`, `calculate_intrinsic_cost`; EIP-2780, 7976,
 /// 7981, 8037, 8038.

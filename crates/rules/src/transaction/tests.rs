@@ -1,4 +1,4 @@
-//! Each check at its good and its bad edge.
+//! Each check on both sides of its limit.
 
 use super::*;
 use crate::chain_spec::{BlobParams, ChainSpec};
@@ -85,7 +85,7 @@ fn check_in(
     gas: u64,
     blob_gas: u64,
 ) -> Result<IntrinsicGas, &'static str> {
-    check_transaction(&tx.into(), SENDER, rules, GasRoom::both(gas), blob_gas)
+    check_transaction(&tx.into(), SENDER, rules, GasAvailable::both(gas), blob_gas)
         .map_err(|error| error.spec_name())
 }
 

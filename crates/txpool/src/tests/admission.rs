@@ -1,4 +1,4 @@
-//! Who joins those that are here: replacements, gaps, funds.
+//! Admission: replacements, gaps, funds.
 
 use super::support::{
     Chain, ETHER, GWEI, blob_tx, dynamic, proven_sidecar, signed, text, transfer, wallet,
@@ -36,12 +36,12 @@ fn a_replacement_pays_a_tenth_more_of_tip_and_fee() {
             assert_eq!(text(new), refused);
             assert!(chain.pool.contains(&old.hash));
         }
-        assert_eq!(chain.pool.figures().pending, 1);
+        assert_eq!(chain.pool.stats().pending, 1);
     }
 }
 
 #[test]
-fn a_bump_is_rounded_up_and_even_one_of_nothing_asks_for_more() {
+fn the_replacement_bump_is_rounded_up_and_at_least_1_wei() {
     let chain = Chain::new(PoolConfig::default());
     chain.remote(fees(1, 1_001)).expect("alone");
     assert_eq!(
@@ -167,7 +167,7 @@ fn what_the_sender_can_not_pay_together_waits_or_is_refused() {
 }
 
 #[test]
-fn the_same_transaction_is_known_until_it_is_gone() {
+fn a_transaction_is_already_known_until_it_is_removed() {
     let mut chain = Chain::new(PoolConfig::default());
     let tx = transfer(&wallet(0), 0, 1, 10);
     let hash = *tx.tx_hash();

@@ -1,11 +1,11 @@
-//! Blobs by hash, in both forms, and through the network form.
+//! Blobs by versioned hash, of both sidecar versions, and through the network encoding.
 
 use super::support::{Chain, blob, blob_tx, proven_sidecar, transfer, wallet};
 use crate::{Incoming, PoolConfig, encode_network};
 use niwaki_primitives::{B256, Encodable2718, Fork, Transaction};
 
 #[test]
-fn both_forms_survive_the_wire() {
+fn both_sidecar_versions_survive_the_network_encoding() {
     for version in [0, 1] {
         let sidecar = proven_sidecar(&[1, 2], version);
         let sent = blob_tx(&wallet(0), 0, 10, &sidecar);
@@ -23,7 +23,7 @@ fn both_forms_survive_the_wire() {
 }
 
 #[test]
-fn blobs_are_found_by_hash_with_what_their_form_has() {
+fn blobs_are_found_by_versioned_hash_with_their_proofs() {
     for (fork, version) in [(Fork::Prague, 0), (Fork::Osaka, 1)] {
         let chain = Chain::of(fork, PoolConfig::default());
         let sidecar = proven_sidecar(&[1, 2], version);
@@ -65,24 +65,21 @@ fn blobs_are_found_after_their_block_and_not_after_their_eviction() {
     chain.mine(std::slice::from_ref(&kept.tx));
     assert!(chain.pool.remove_invalid(dropped.tx.tx_hash()));
     assert!(chain.pool.blobs(&hashes)[0].is_some());
-    let figures = chain.pool.figures();
-    assert_eq!(
-        (figures.blobs.included_sidecars, figures.blob_bytes),
-        (1, 0)
-    );
+    let stats = chain.pool.stats();
+    assert_eq!((stats.blobs.included_sidecars, stats.blob_bytes), (1, 0));
     chain.reorganise(1, &[]);
     assert!(chain.pool.remove_invalid(kept.tx.tx_hash()));
     assert!(chain.pool.blobs(&hashes)[0].is_none());
 }
 
 #[test]
-fn a_sidecar_beside_a_transaction_without_blobs_is_not_kept() {
+fn a_sidecar_of_a_transaction_without_blobs_is_dropped() {
     let chain = Chain::new(PoolConfig::default());
     let sidecar = blob_tx(&wallet(0), 0, 10, &proven_sidecar(&[1], 1)).sidecar;
     let tx = transfer(&wallet(0), 0, 1, 50);
     let incoming = Incoming { tx, sidecar };
     let added = chain.remote(incoming).expect("paid for");
     assert!(chain.pool.sidecar(&added.hash).is_none());
-    assert_eq!(chain.pool.figures().blob_bytes, 0);
+    assert_eq!(chain.pool.stats().blob_bytes, 0);
     chain.pool.read().check();
 }

@@ -1,4 +1,4 @@
-//! EIP-7702: accounts whose balance others can move have little in flight.
+//! EIP-7702: delegated accounts have few transactions in flight.
 
 use super::support::{CHAIN_ID, Chain, funds, set_code, text, transfer, wallet};
 use crate::PoolConfig;
@@ -9,7 +9,7 @@ use niwaki_testkit::MemoryState;
 const LIMIT: &str = "in-flight transaction limit reached for delegated accounts";
 const GAP: &str = "gapped-nonce tx from delegated accounts";
 
-/// A chain on which wallet 0 delegates.
+/// A chain on which wallet 0 is delegated.
 fn chain(config: PoolConfig) -> Chain {
     let mut delegating = funds(1 << 80);
     let code = [&[0xef, 0x01, 0x00][..], &[0xcc; 20]].concat();
@@ -23,7 +23,7 @@ fn chain(config: PoolConfig) -> Chain {
 }
 
 #[test]
-fn a_delegating_account_has_one_in_flight() {
+fn a_delegated_account_has_1_transaction_in_flight() {
     let chain = chain(PoolConfig::default());
     let from = wallet(0);
     assert_eq!(text(chain.remote(transfer(&from, 1, 1, 10))), GAP);
@@ -38,7 +38,7 @@ fn a_delegating_account_has_one_in_flight() {
 }
 
 #[test]
-fn the_limit_is_the_operators() {
+fn the_in_flight_limit_is_configurable() {
     let chain = chain(PoolConfig {
         max_delegated_in_flight: 2,
         ..PoolConfig::default()
@@ -51,7 +51,7 @@ fn the_limit_is_the_operators() {
 }
 
 #[test]
-fn an_account_that_is_about_to_delegate_has_one_in_flight() {
+fn an_account_about_to_delegate_has_1_transaction_in_flight() {
     let mut chain = chain(PoolConfig::default());
     let (sponsor, authority) = (wallet(1), wallet(2));
     let tx = set_code(&sponsor, 0, &[&authority, &authority]);
@@ -65,7 +65,7 @@ fn an_account_that_is_about_to_delegate_has_one_in_flight() {
 }
 
 #[test]
-fn an_authority_with_transactions_of_its_own_is_reserved() {
+fn an_authority_with_pending_transactions_is_reserved() {
     let chain = chain(PoolConfig::default());
     let (sponsor, authority) = (wallet(1), wallet(2));
     for nonce in 0..2 {
@@ -84,7 +84,7 @@ fn an_authority_with_transactions_of_its_own_is_reserved() {
 }
 
 #[test]
-fn blocks_that_leave_give_back_more_than_one() {
+fn reorganized_delegated_accounts_may_get_back_several_transactions() {
     let mut chain = chain(PoolConfig::default());
     let txs: Vec<_> = (0..3)
         .map(|nonce| transfer(&wallet(0), nonce, 1, 10))

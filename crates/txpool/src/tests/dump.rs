@@ -1,4 +1,4 @@
-//! A pool through its file.
+//! Saving and restoring a pool.
 
 use super::support::{
     Chain, NOW, blob_tx, dynamic, legacy, proven_sidecar, set_code, signed, transfer, wallet,
@@ -8,7 +8,7 @@ use niwaki_primitives::{AccessList, Address, TxEip2930, TxEnvelope, TxKind};
 use proptest::prelude::*;
 
 #[test]
-fn a_dump_brings_everything_back() {
+fn a_dump_restores_every_transaction() {
     let chain = Chain::new(PoolConfig::default());
     let list = TxEip2930 {
         chain_id: 1337,
@@ -55,14 +55,11 @@ fn a_dump_brings_everything_back() {
         .count();
     assert_eq!(local, 2);
     assert_eq!(other.nonces(&wallet(0)), (vec![0], vec![2]));
-    assert_eq!(
-        other.pool.figures().blob_bytes,
-        chain.pool.figures().blob_bytes
-    );
+    assert_eq!(other.pool.stats().blob_bytes, chain.pool.stats().blob_bytes);
 }
 
 #[test]
-fn a_broken_line_is_told_and_the_others_count() {
+fn a_broken_line_is_reported_and_the_others_are_restored() {
     let chain = Chain::new(PoolConfig::default());
     let good = crate::encode_network(&transfer(&wallet(0), 0, 1, 50), None);
     let good = format!("r {}", hex::encode(good));

@@ -1,11 +1,11 @@
-//! What listeners hear.
+//! Events that listeners get.
 
 use super::support::{Chain, transfer, wallet};
 use crate::{DropReason, PoolConfig, PoolEvent};
 use niwaki_primitives::B256;
 use std::sync::{Arc, Mutex};
 
-/// What was heard, short.
+/// The events so far, abbreviated.
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
     Added(B256, bool),
@@ -34,7 +34,7 @@ fn listen(chain: &Chain) -> Arc<Mutex<Vec<Heard>>> {
 }
 
 #[test]
-fn everything_is_heard_once_and_in_order() {
+fn listeners_get_every_event_once_and_in_order() {
     let mut chain = Chain::new(PoolConfig::default());
     let heard = listen(&chain);
     let take = || std::mem::take(&mut *heard.lock().expect("no listener panics"));
@@ -81,7 +81,7 @@ fn everything_is_heard_once_and_in_order() {
 }
 
 #[test]
-fn nothing_is_heard_of_one_that_did_not_stay() {
+fn an_evicted_addition_causes_no_event() {
     let chain = Chain::new(PoolConfig {
         layer_max_capacity_bytes: 10,
         ..PoolConfig::default()
@@ -90,13 +90,13 @@ fn nothing_is_heard_of_one_that_did_not_stay() {
     assert!(chain.remote(transfer(&wallet(0), 0, 1, 50)).is_err());
     assert!(chain.remote(transfer(&wallet(0), 4, 1, 50)).is_err());
     assert!(heard.lock().expect("no listener panics").is_empty());
-    let figures = chain.pool.figures();
-    assert_eq!(figures.removed.get(&DropReason::Evicted), Some(&0));
-    assert_eq!(figures.added_remote, 0);
+    let stats = chain.pool.stats();
+    assert_eq!(stats.removed.get(&DropReason::Evicted), Some(&0));
+    assert_eq!(stats.added_remote, 0);
 }
 
 #[test]
-fn a_listener_may_ask_the_pool_and_add_to_it() {
+fn a_listener_may_call_the_pool() {
     let chain = Chain::new(PoolConfig::default());
     let chain = Arc::new(chain);
     let inner = Arc::downgrade(&chain);

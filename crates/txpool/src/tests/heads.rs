@@ -1,9 +1,9 @@
-//! New heads: what a block took goes, what a reorganisation gives back returns.
+//! New heads: included transactions leave, those of reorganized blocks return.
 
 use super::support::{
     Chain, ETHER, NOW, Unreadable, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet,
 };
-use crate::{DropReason, HeadChange, Origin, Pool, PoolConfig, PoolMode, SharedView};
+use crate::{DropReason, HeadUpdate, Origin, Pool, PoolConfig, PoolMode, SharedView};
 use niwaki_primitives::{
     Account, Address, B256, Bytes, Fault, Fork, Header, StateView, TxEip1559, TxEnvelope, U256,
 };
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 #[test]
-fn what_a_block_took_goes_with_all_that_is_stale() {
+fn a_block_drops_included_and_stale_transactions() {
     let mut chain = Chain::new(PoolConfig::default());
     let from = wallet(0);
     for nonce in 0..4 {
@@ -24,13 +24,13 @@ fn what_a_block_took_goes_with_all_that_is_stale() {
     let elsewhere = transfer(&from, 1, 7, 70);
     chain.mine(&[transfer(&from, 0, 1, 50), elsewhere]);
     assert_eq!(chain.nonces(&from), (vec![2, 3], vec![]));
-    let removed = chain.pool.figures().removed;
+    let removed = chain.pool.stats().removed;
     assert_eq!(removed.get(&DropReason::Included), Some(&1));
     assert_eq!(removed.get(&DropReason::Stale), Some(&1));
 }
 
 #[test]
-fn a_reorganisation_gives_back_what_no_block_took_again() {
+fn a_reorganization_reinserts_transactions_that_no_new_block_includes() {
     let mut chain = Chain::new(PoolConfig::default());
     let (a, b) = (wallet(0), wallet(1));
     let txs: Vec<_> = (0..3).map(|nonce| transfer(&a, nonce, 1, 50)).collect();
@@ -60,7 +60,7 @@ fn what_this_node_never_saw_comes_back_too() {
 }
 
 #[test]
-fn blobs_come_back_while_they_are_kept() {
+fn a_blob_transaction_is_reinserted_while_its_sidecar_is_kept() {
     let sidecar = proven_sidecar(&[1], 1);
     for kept in [true, false] {
         let mut config = PoolConfig::default();
@@ -80,7 +80,7 @@ fn blobs_come_back_while_they_are_kept() {
 }
 
 #[test]
-fn blobs_are_kept_of_what_was_included_unseen() {
+fn blobs_of_stale_transactions_are_kept() {
     let mut chain = Chain::new(PoolConfig::default());
     let tx = blob_tx(&wallet(0), 0, 10, &proven_sidecar(&[1], 1));
     let hash = chain.remote(tx.clone()).expect("paid for").hash;
@@ -93,50 +93,50 @@ fn blobs_are_kept_of_what_was_included_unseen() {
         .nonce = 1;
     chain.mine(&[]);
     assert!(!chain.pool.contains(&hash) && chain.pool.sidecar(&hash).is_some());
-    let change = HeadChange {
+    let change = HeadUpdate {
         header: chain.header.clone(),
         view: Arc::new(before),
         removed: &[(tx.tx, wallet(0).address)],
         included: &[],
         changed: None,
     };
-    chain.pool.head_changed(&change, NOW).expect("memory");
+    chain.pool.update_head(&change, NOW).expect("memory");
     assert!(chain.pool.contains(&hash) && chain.pool.sidecar(&hash).is_some());
     chain.pool.read().check();
 }
 
 #[test]
-fn only_senders_that_are_named_are_looked_at() {
+fn only_changed_senders_are_read() {
     let chain = Chain::new(PoolConfig::default());
     let (named, unnamed) = (wallet(0), wallet(1));
     for from in [&named, &unnamed] {
         chain.remote(transfer(from, 0, 1, 50)).expect("paid for");
     }
     let changed = [named.address];
-    let change = HeadChange {
+    let change = HeadUpdate {
         header: chain.header.clone(),
         view: Arc::new(MemoryState::default()),
         removed: &[],
         included: &[],
         changed: Some(&changed),
     };
-    chain.pool.head_changed(&change, NOW).expect("memory");
+    chain.pool.update_head(&change, NOW).expect("memory");
     assert_eq!(
         chain.nonces(&named),
         (vec![], vec![0]),
         "its funds are gone"
     );
     assert_eq!(chain.nonces(&unnamed), (vec![0], vec![]));
-    let change = HeadChange {
+    let change = HeadUpdate {
         changed: None,
         ..change
     };
-    chain.pool.head_changed(&change, NOW).expect("memory");
+    chain.pool.update_head(&change, NOW).expect("memory");
     assert_eq!(chain.nonces(&unnamed), (vec![], vec![0]));
 }
 
 #[test]
-fn an_account_that_moved_unseen_is_seen_with_its_next_transaction() {
+fn an_account_changed_without_notice_is_updated_with_its_next_transaction() {
     let mut chain = Chain::new(PoolConfig::default());
     let from = wallet(0);
     for nonce in [0, 1, 2] {
@@ -145,14 +145,14 @@ fn an_account_that_moved_unseen_is_seen_with_its_next_transaction() {
             .expect("paid for");
     }
     chain.state.accounts.entry(from.address).or_default().nonce = 2;
-    let change = HeadChange {
+    let change = HeadUpdate {
         header: chain.header.clone(),
         view: Arc::new(chain.state.clone()),
         removed: &[],
         included: &[],
         changed: Some(&[]),
     };
-    chain.pool.head_changed(&change, NOW).expect("memory");
+    chain.pool.update_head(&change, NOW).expect("memory");
     assert_eq!(chain.nonces(&from), (vec![0, 1, 2], vec![]));
     chain.remote(transfer(&from, 3, 1, 50)).expect("paid for");
     assert_eq!(chain.nonces(&from), (vec![2, 3], vec![]));
@@ -160,7 +160,7 @@ fn an_account_that_moved_unseen_is_seen_with_its_next_transaction() {
 }
 
 #[test]
-fn a_fork_drops_what_no_block_can_hold_any_more() {
+fn a_fork_drops_transactions_that_its_rules_exclude() {
     let mut spec = ChainSpec::single(1337, Fork::Prague);
     spec.set(Fork::Osaka, Activation::Time(NOW + 20));
     let mut state = MemoryState::default();
@@ -180,15 +180,15 @@ fn a_fork_drops_what_no_block_can_hold_any_more() {
     chain.remote(thirsty).expect("Prague has no cap");
     chain.remote(plain.clone()).expect("paid for");
     chain.mine(&[]);
-    assert_eq!(chain.pool.figures().pending, 3);
+    assert_eq!(chain.pool.stats().pending, 3);
     chain.mine(&[]);
     assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
-    let removed = chain.pool.figures().removed;
+    let removed = chain.pool.stats().removed;
     assert_eq!(removed.get(&DropReason::Invalid), Some(&2));
 }
 
 #[test]
-fn amsterdam_drops_what_its_floor_is_above_and_takes_more_gas() {
+fn amsterdam_drops_transactions_below_its_floor_and_accepts_higher_gas_limits() {
     let mut spec = ChainSpec::single(1337, Fork::Osaka);
     spec.set(Fork::Amsterdam, Activation::Time(NOW + 20));
     let mut state = MemoryState::default();
@@ -204,7 +204,7 @@ fn amsterdam_drops_what_its_floor_is_above_and_takes_more_gas() {
     };
     let wordy = TxEnvelope::from(signed(wordy, &wallet(0)));
     let plain = transfer(&wallet(1), 0, 1, 50);
-    // More than 2^24, of which execution gets that much (EIP-8037).
+    // More than 2^24, the cap of execution gas (EIP-8037).
     let large = TxEip1559 {
         gas_limit: 17_000_000,
         max_fee_per_gas: 10_000_000_000,
@@ -215,17 +215,17 @@ fn amsterdam_drops_what_its_floor_is_above_and_takes_more_gas() {
     chain.remote(plain.clone()).expect("paid for");
     chain.remote(large.clone()).expect_err("Osaka's cap");
     chain.mine(&[]);
-    assert_eq!(chain.pool.figures().pending, 2);
+    assert_eq!(chain.pool.stats().pending, 2);
     chain.mine(&[]);
     assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
-    let removed = chain.pool.figures().removed;
+    let removed = chain.pool.stats().removed;
     assert_eq!(removed.get(&DropReason::Invalid), Some(&1));
     chain.remote(wordy).expect_err("Amsterdam's floor");
     chain.remote(large).expect("Amsterdam's cap");
 }
 
 #[test]
-fn a_sequenced_pool_forgets_what_is_too_old() {
+fn a_sequenced_pool_drops_expired_transactions() {
     let mut chain = Chain::new(PoolConfig {
         mode: PoolMode::Sequenced,
         retention_s: 20,
@@ -239,12 +239,12 @@ fn a_sequenced_pool_forgets_what_is_too_old() {
     assert_eq!(chain.pool.all().len(), 2);
     chain.mine(&[]);
     assert_eq!(chain.pool.all().len(), 0);
-    let removed = chain.pool.figures().removed;
+    let removed = chain.pool.stats().removed;
     assert_eq!(removed.get(&DropReason::Expired), Some(&2));
 }
 
 #[test]
-fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
+fn invariants_hold_after_concurrent_additions_and_heads() {
     let chain = Chain::new(PoolConfig::default());
     let run = |n| (0..60).map(move |nonce| transfer(&wallet(n), nonce, 1, 50));
     let txs: Vec<Vec<TxEnvelope>> = (0..4).map(|n| run(n).collect()).collect();
@@ -253,7 +253,7 @@ fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
             let chain = &chain;
             scope.spawn(move || {
                 for tx in txs {
-                    // A nonce that a head below has used meanwhile is too low.
+                    // A nonce that a concurrent head has used is too low.
                     let _ = chain.remote(tx.clone());
                 }
             });
@@ -265,14 +265,14 @@ fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
             }
             let mut header = chain.header.clone();
             header.number = number;
-            let change = HeadChange {
+            let change = HeadUpdate {
                 header,
                 view: Arc::new(state.clone()),
                 removed: &[],
                 included: &[],
                 changed: None,
             };
-            chain.pool.head_changed(&change, NOW).expect("memory");
+            chain.pool.update_head(&change, NOW).expect("memory");
         }
     });
     let store = chain.pool.read();
@@ -286,21 +286,21 @@ fn additions_and_heads_at_once_leave_a_pool_that_keeps_its_laws() {
 }
 
 #[test]
-fn a_fault_is_told_and_costs_no_transaction_but_those_that_were_included() {
+fn a_fault_is_returned_and_drops_only_included_transactions() {
     let mut chain = Chain::new(PoolConfig::default());
     let from = wallet(0);
     let txs: Vec<_> = (0..3).map(|nonce| transfer(&from, nonce, 1, 50)).collect();
     for tx in &txs {
         chain.remote(tx.clone()).expect("paid for");
     }
-    let change = HeadChange {
+    let change = HeadUpdate {
         header: chain.header.clone(),
         view: Arc::new(Unreadable),
         removed: &[],
         included: &[(*txs[0].tx_hash(), from.address)],
         changed: None,
     };
-    let fault = chain.pool.head_changed(&change, NOW);
+    let fault = chain.pool.update_head(&change, NOW);
     assert!(matches!(fault, Err(Fault::Missing { .. })));
     chain.pool.read().check();
     assert_eq!(
@@ -312,7 +312,7 @@ fn a_fault_is_told_and_costs_no_transaction_but_those_that_were_included() {
     assert_eq!(chain.nonces(&from), (vec![1, 2], vec![]));
 }
 
-/// What a state does to the pool when its first account is read.
+/// What a state does when its first account is read.
 type Hook = Box<dyn Fn(&Pool) + Send + Sync>;
 
 /// A state during whose first read something else happens.
@@ -371,7 +371,7 @@ fn pool_upon(view: SharedView, header: &Header) -> Arc<Pool> {
 }
 
 #[test]
-fn an_addition_that_a_head_overtakes_is_held_against_that_head() {
+fn an_addition_is_checked_against_a_head_that_arrives_meanwhile() {
     for (nonce, taken) in [(0, false), (1, true)] {
         let Chain { state, header, .. } = Chain::new(PoolConfig::default());
         let view = Interrupted::new(state.clone());
@@ -379,14 +379,14 @@ fn an_addition_that_a_head_overtakes_is_held_against_that_head() {
         view.then(&pool, move |pool| {
             let mut next = state.clone();
             next.accounts.entry(wallet(0).address).or_default().nonce = 1;
-            let change = HeadChange {
+            let change = HeadUpdate {
                 header: header.clone(),
                 view: Arc::new(next),
                 removed: &[],
                 included: &[],
                 changed: None,
             };
-            pool.head_changed(&change, NOW).expect("memory");
+            pool.update_head(&change, NOW).expect("memory");
         });
         let tx = transfer(&wallet(0), nonce, 1, 50);
         let added = pool.add(tx.into(), Origin::Remote, NOW);
@@ -415,15 +415,15 @@ fn whoever_comes_while_a_head_is_read_is_held_against_it_too() {
         pool.add(tx.into(), Origin::Remote, NOW)
             .expect("the old head takes it");
     });
-    let change = HeadChange {
+    let change = HeadUpdate {
         header,
         view,
         removed: &[],
         included: &[],
         changed: Some(&[early.address, late.address]),
     };
-    pool.head_changed(&change, NOW).expect("memory");
+    pool.update_head(&change, NOW).expect("memory");
     let left: Vec<_> = pool.all().iter().map(|tx| tx.sender).collect();
     assert_eq!(left, vec![early.address]);
-    assert_eq!(pool.figures().removed.get(&DropReason::Stale), Some(&1));
+    assert_eq!(pool.stats().removed.get(&DropReason::Stale), Some(&1));
 }

@@ -1,4 +1,4 @@
-//! The laws, checked the slow way: every table against what the transactions themselves say.
+//! Invariants of the pool, checked the slow way: every table against the transactions.
 
 use super::support::{Chain, ETHER, GWEI, Wallet, dynamic, signed, wallet};
 use crate::store::Store;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 impl Store {
-    /// Panics if a table or sum is not what it must be.
+    /// Panics if a table or total is wrong.
     pub(crate) fn check(&self) {
         self.check_tables();
         self.check_runs();
@@ -52,17 +52,17 @@ impl Store {
         let totals = &self.totals;
         assert_eq!((totals.bytes, totals.blob_bytes), (bytes, blob_bytes));
         assert_eq!(
-            (totals.waiting, totals.waiting_bytes),
+            (totals.queued, totals.queued_bytes),
             (waiting, waiting_bytes)
         );
         assert_eq!((totals.by_type, totals.local), (by_type, local));
-        assert_eq!(self.waiting.len(), evictable);
+        assert_eq!(self.queued.len(), evictable);
         assert_eq!(self.blob_order.len(), evictable_blobs);
         assert_eq!(self.authorities, authorities);
     }
 
-    /// A run begins at the account's nonce, has no gap, and can be paid for together; it ends
-    /// where the next transaction would break that.
+    /// The pending transactions start at the account's nonce, have no gap, and the balance pays for all; they end where
+    /// the next transaction would break that.
     fn check_runs(&self) {
         let (mut heads, mut tails) = (0, 0);
         for queue in self.senders.values() {
@@ -90,7 +90,7 @@ impl Store {
         assert_eq!(self.tails.worst_first().count(), tails);
     }
 
-    /// All limits, but for one replacement, which stays until the next addition.
+    /// All limits hold, except for one replacement, which stays until the next addition.
     fn check_limits(&self) {
         let (totals, config) = (&self.totals, &self.config);
         let layer = config.layer_max_capacity_bytes;
@@ -98,7 +98,7 @@ impl Store {
         match config.mode {
             PoolMode::Layered => {
                 assert!(totals.bytes <= 3 * layer + one, "{} bytes", totals.bytes);
-                assert!(totals.waiting_bytes <= layer + one);
+                assert!(totals.queued_bytes <= layer + one);
                 assert!(totals.priority_bytes <= layer);
             }
             PoolMode::Sequenced => assert!(self.txs.len() <= config.max_size),
@@ -118,11 +118,11 @@ enum Step {
         value: u64,
         local: bool,
     },
-    /// Takes this many of what is offered into a block.
+    /// Includes this many of the best transactions in a block.
     Mine {
         count: usize,
     },
-    /// This many blocks leave, and a block takes this many of what is offered.
+    /// Removes this many blocks, and includes this many of the best transactions in a new one.
     Reorganise {
         depth: usize,
         count: usize,
@@ -175,7 +175,7 @@ fn payment(from: &Wallet, nonce: u64, tip: u64, fee: u64, ether: u64) -> TxEnvel
     signed(tx, from).into()
 }
 
-/// Runs a history, with all laws checked after each step.
+/// Runs a history and checks all invariants after each step.
 fn run(config: PoolConfig, steps: Vec<Step>) -> Chain {
     let mut chain = Chain::new(config);
     for n in 0..6 {
@@ -218,7 +218,7 @@ fn take(chain: &mut Chain, step: Step) {
         }
         Step::Reorganise { depth, count } => {
             let depth = depth.min(chain.height());
-            // What is offered upon the head may not fit below it: only what never left does.
+            // Best transactions at the head may not fit a lower block: only those that were never included do.
             let _ = count;
             chain.reorganise(depth, &[]);
         }
@@ -241,8 +241,7 @@ fn take(chain: &mut Chain, step: Step) {
     }
 }
 
-/// An addition that is refused changes nothing; one that is taken costs no local transaction its
-/// place but the one that it replaces.
+/// A refused addition changes nothing; an accepted one evicts no local transaction but the one it replaces.
 fn check_addition(chain: &Chain, before: &[std::sync::Arc<crate::PooledTransaction>], taken: bool) {
     let after: HashSet<B256> = chain.pool.all().iter().map(|tx| tx.hash).collect();
     if !taken {
@@ -268,7 +267,7 @@ fn offer(chain: &Chain, count: usize) -> Vec<TxEnvelope> {
     best.take(count).map(|tx| tx.tx.clone()).collect()
 }
 
-/// What is offered is by nonce for each sender, and at each point nobody else had anything better.
+/// Best transactions are in nonce order for each sender, and at each point no other sender has a better one.
 fn check_offer(chain: &Chain) {
     let (base_fee, blob_base_fee) = chain.pool.next_fees();
     let best: Vec<_> = chain.pool.best(base_fee, blob_base_fee).collect();
@@ -302,18 +301,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn a_roomy_pool_keeps_its_laws_through_any_history(steps in steps()) {
+    fn invariants_hold_in_a_large_pool(steps in steps()) {
         run(PoolConfig::default(), steps);
     }
 
     #[test]
-    fn a_tight_pool_keeps_its_laws_through_any_history(steps in steps(), kilobytes in 2_usize..9) {
+    fn invariants_hold_in_a_small_pool(steps in steps(), kilobytes in 2_usize..9) {
         let config = PoolConfig { layer_max_capacity_bytes: kilobytes << 10, ..PoolConfig::default() };
         run(config, steps);
     }
 
     #[test]
-    fn a_pool_without_local_priority_keeps_within_its_bytes(steps in steps()) {
+    fn a_pool_without_local_priority_stays_within_its_bytes(steps in steps()) {
         let config = PoolConfig {
             layer_max_capacity_bytes: 3 << 10,
             no_local_priority: true,
@@ -334,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sequenced_pool_keeps_its_laws_through_any_history(steps in steps(), size in 3_usize..12) {
+    fn invariants_hold_in_a_sequenced_pool(steps in steps(), size in 3_usize..12) {
         let config = PoolConfig {
             mode: PoolMode::Sequenced,
             max_size: size,
@@ -345,12 +344,12 @@ proptest! {
     }
 
     #[test]
-    fn a_roomy_pool_holds_what_a_list_would(steps in steps()) {
+    fn a_large_pool_matches_a_model(steps in steps()) {
         agree_with_a_list(steps);
     }
 }
 
-/// The plainest pool: a map from sender and nonce to the last transaction that was good enough.
+/// The simplest pool: a map from sender and nonce to the last transaction that was accepted.
 #[derive(Default)]
 struct Listed {
     held: BTreeMap<(Address, u64), TxEnvelope>,

@@ -1,23 +1,23 @@
-//! What goes when there is no room, and what never does.
+//! Limits: what is evicted, and what never is.
 
 use super::support::{Chain, blob_tx, dynamic, proven_sidecar, signed, text, transfer, wallet};
 use crate::{PoolConfig, PoolMode};
 use niwaki_primitives::{TxEip1559, TxEnvelope};
 
-/// Room for this many transfers that wait, and three times as many in all.
+/// A capacity of this many queued transfers, and three times as many in total.
 fn room_for(transfers: usize) -> PoolConfig {
     let chain = Chain::new(PoolConfig::default());
     chain
         .remote(transfer(&wallet(0), 0, 1, 50))
         .expect("paid for");
     PoolConfig {
-        layer_max_capacity_bytes: transfers * chain.pool.figures().bytes,
+        layer_max_capacity_bytes: transfers * chain.pool.stats().bytes,
         ..PoolConfig::default()
     }
 }
 
 #[test]
-fn the_worst_tip_goes_first_and_a_worse_one_is_refused() {
+fn the_lowest_tip_is_evicted_first_and_a_lower_one_refused() {
     let chain = Chain::new(room_for(1));
     let txs: Vec<_> = [5, 3, 4]
         .into_iter()
@@ -36,11 +36,11 @@ fn the_worst_tip_goes_first_and_a_worse_one_is_refused() {
         .expect("better");
     assert!(!chain.pool.contains(txs[1].tx_hash()), "the worst went");
     assert_eq!(chain.offered().first(), Some(&better.hash));
-    assert_eq!(chain.pool.figures().pending, 3);
+    assert_eq!(chain.pool.stats().pending, 3);
 }
 
 #[test]
-fn a_run_is_worth_what_its_worst_transaction_pays_and_loses_its_last() {
+fn a_sender_ranks_for_eviction_by_its_lowest_tip_and_loses_its_last_transaction() {
     let chain = Chain::new(room_for(1));
     let (a, b) = (wallet(0), wallet(1));
     for (nonce, tip) in [(0, 1), (1, 90)] {
@@ -55,7 +55,7 @@ fn a_run_is_worth_what_its_worst_transaction_pays_and_loses_its_last() {
 }
 
 #[test]
-fn a_run_is_worth_no_more_than_the_base_fee_leaves_of_its_lowest_fee() {
+fn a_sender_ranks_for_eviction_by_its_lowest_fee_minus_the_base_fee() {
     let mut chain = Chain::new(room_for(1));
     chain.set_base_fee(10_000_000_000);
     let (a, b) = (wallet(0), wallet(1));
@@ -85,8 +85,8 @@ fn what_waits_goes_before_anything_that_a_block_could_take() {
             .remote(transfer(&wallet(n), 0, 1, 50))
             .expect("before what waits");
     }
-    let figures = chain.pool.figures();
-    assert_eq!((figures.pending, figures.queued), (6, 0));
+    let stats = chain.pool.stats();
+    assert_eq!((stats.pending, stats.queued), (6, 0));
     assert_eq!(
         text(chain.remote(transfer(&wallet(0), 7, 90, 99))),
         "txpool is full"
@@ -94,7 +94,7 @@ fn what_waits_goes_before_anything_that_a_block_could_take() {
 }
 
 #[test]
-fn local_transactions_stay_and_may_fill_a_third() {
+fn local_transactions_are_kept_up_to_a_third_of_the_capacity() {
     let chain = Chain::new(room_for(2));
     let locals = [
         transfer(&wallet(0), 0, 1, 50),
@@ -152,7 +152,7 @@ fn a_sequenced_pool_keeps_the_oldest() {
 }
 
 #[test]
-fn blobs_have_room_of_their_own_and_the_cheapest_go() {
+fn blobs_have_their_own_capacity_and_the_lowest_blob_fee_is_evicted() {
     let sidecar = proven_sidecar(&[1], 1);
     let bytes = crate::sidecar::sidecar_bytes(&sidecar);
     let chain = Chain::new(PoolConfig {
@@ -179,7 +179,7 @@ fn blobs_have_room_of_their_own_and_the_cheapest_go() {
         (vec![], vec![1]),
         "what followed waits"
     );
-    assert_eq!(chain.pool.figures().blob_bytes, 2 * bytes);
+    assert_eq!(chain.pool.stats().blob_bytes, 2 * bytes);
     let local = chain
         .local(blob_tx(&wallet(3), 0, 1, &sidecar))
         .expect("local");
@@ -188,7 +188,7 @@ fn blobs_have_room_of_their_own_and_the_cheapest_go() {
 }
 
 #[test]
-fn a_replacement_is_never_the_one_that_goes() {
+fn a_replacement_is_never_evicted_by_its_own_addition() {
     let config = PoolConfig {
         layer_max_capacity_bytes: 10_000,
         ..PoolConfig::default()
@@ -205,7 +205,7 @@ fn a_replacement_is_never_the_one_that_goes() {
         TxEnvelope::from(signed(tx, &wallet(0)))
     };
     let mut n = 1;
-    while chain.pool.figures().bytes < 28_000 {
+    while chain.pool.stats().bytes < 28_000 {
         chain
             .remote(transfer(&wallet(n), 0, 9, 50))
             .expect("there is room");
@@ -217,11 +217,11 @@ fn a_replacement_is_never_the_one_that_goes() {
     let bigger = chain.remote(long(20)).expect("a replacement");
     assert!(bigger.replaced.is_some() && chain.pool.contains(&bigger.hash));
     chain.pool.read().check();
-    assert!(chain.pool.figures().pending < 12, "others went for it");
+    assert!(chain.pool.stats().pending < 12, "others went for it");
 }
 
 #[test]
-fn local_runs_upon_a_remote_start_do_not_break_the_limits() {
+fn local_transactions_after_a_remote_one_do_not_break_the_limits() {
     let chain = Chain::new(PoolConfig {
         mode: PoolMode::Sequenced,
         max_size: 4,
@@ -240,6 +240,6 @@ fn local_runs_upon_a_remote_start_do_not_break_the_limits() {
         text(chain.local(transfer(&wallet(5), 0, 1, 50))),
         "txpool is full"
     );
-    assert_eq!(chain.pool.figures().pending, 4);
+    assert_eq!(chain.pool.stats().pending, 4);
     chain.pool.read().check();
 }

@@ -1,4 +1,4 @@
-//! The order in which a block is offered what is here.
+//! The order of the best transactions.
 
 use super::support::{
     Chain, GWEI, blob_tx, dynamic, legacy, proven_sidecar, signed, transfer, wallet,
@@ -11,7 +11,7 @@ fn hashes(txs: &[&TxEnvelope]) -> Vec<B256> {
 }
 
 #[test]
-fn the_best_tip_goes_first_and_nonces_stay_in_order() {
+fn the_highest_tip_comes_first_and_nonces_stay_in_order() {
     let chain = Chain::new(PoolConfig::default());
     let [a, b] = [wallet(0), wallet(1)];
     let (a0, a1) = (transfer(&a, 0, 2, 50), transfer(&a, 1, 9, 50));
@@ -23,7 +23,7 @@ fn the_best_tip_goes_first_and_nonces_stay_in_order() {
 }
 
 #[test]
-fn a_tip_is_what_the_base_fee_leaves_of_it() {
+fn a_tip_is_capped_by_the_fee_above_the_base_fee() {
     let mut chain = Chain::new(PoolConfig::default());
     let capped = transfer(&wallet(0), 0, 30, 40);
     let plain = transfer(&wallet(1), 0, 5, 90);
@@ -42,13 +42,13 @@ fn a_tip_is_what_the_base_fee_leaves_of_it() {
     assert_eq!(chain.offered(), hashes(&[&plain, &capped]));
     chain.set_base_fee(60_000_000_000);
     assert_eq!(chain.offered(), hashes(&[&plain]), "the others wait");
-    assert_eq!(chain.pool.figures().pending, 3);
+    assert_eq!(chain.pool.stats().pending, 3);
     chain.set_base_fee(7);
     assert_eq!(chain.offered(), hashes(&[&capped, &price, &plain]));
 }
 
 #[test]
-fn equal_tips_go_by_arrival() {
+fn equal_tips_are_ordered_by_arrival() {
     let chain = Chain::new(PoolConfig::default());
     let txs: Vec<_> = (0..5).map(|n| transfer(&wallet(n), 0, 3, 50)).collect();
     for tx in [3, 0, 4, 1, 2].map(|n: usize| &txs[n]) {
@@ -59,7 +59,7 @@ fn equal_tips_go_by_arrival() {
 }
 
 #[test]
-fn local_and_named_senders_go_first_unless_the_operator_says_otherwise() {
+fn local_and_priority_senders_come_first_unless_disabled() {
     let dear = transfer(&wallet(0), 0, 40, 50);
     let local = transfer(&wallet(1), 0, 1, 50);
     let named = transfer(&wallet(2), 0, 2, 50);
@@ -82,7 +82,7 @@ fn local_and_named_senders_go_first_unless_the_operator_says_otherwise() {
 }
 
 #[test]
-fn a_sequenced_pool_goes_by_arrival() {
+fn a_sequenced_pool_orders_by_arrival() {
     let chain = Chain::new(PoolConfig {
         mode: PoolMode::Sequenced,
         ..PoolConfig::default()
@@ -97,7 +97,7 @@ fn a_sequenced_pool_goes_by_arrival() {
 }
 
 #[test]
-fn a_skipped_sender_is_offered_no_more_and_others_are() {
+fn a_skipped_sender_gets_no_further_turn_and_others_do() {
     let chain = Chain::new(PoolConfig::default());
     let (a, b) = (wallet(0), wallet(1));
     for nonce in 0..3 {
@@ -114,7 +114,7 @@ fn a_skipped_sender_is_offered_no_more_and_others_are() {
 }
 
 #[test]
-fn an_offer_is_a_snapshot() {
+fn best_transactions_are_a_snapshot() {
     let chain = Chain::new(PoolConfig::default());
     let txs: Vec<_> = (0..3).map(|n| transfer(&wallet(n), 0, 3, 50)).collect();
     for tx in &txs {
@@ -129,7 +129,7 @@ fn an_offer_is_a_snapshot() {
 }
 
 #[test]
-fn an_offer_is_bounded_in_all_and_by_type() {
+fn best_transactions_are_bounded_in_total_and_by_type() {
     let sidecar = proven_sidecar(&[1], 1);
     let mut config = PoolConfig {
         max_prioritized: 6,
@@ -174,7 +174,7 @@ fn what_is_penalized_goes_after_the_others_and_then_goes_at_all() {
     assert_eq!(chain.offered(), hashes(&[&good, &bad]));
     assert!(!chain.pool.penalize(bad.tx_hash()), "below the least");
     assert!(!chain.pool.penalize(bad.tx_hash()), "gone");
-    assert_eq!(chain.pool.figures().penalized, 2);
+    assert_eq!(chain.pool.stats().penalized, 2);
     assert_eq!(chain.offered(), hashes(&[&good]));
 
     let forever = Chain::new(PoolConfig::default());

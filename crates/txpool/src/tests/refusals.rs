@@ -1,4 +1,4 @@
-//! Every refusal that needs no other transaction, with its text.
+//! Every error that needs no other transaction, with its message.
 
 use super::support::{
     CHAIN_ID, Chain, GWEI, NOW, Unreadable, blob_fields, blob_tx, dynamic, funds, legacy,
@@ -70,7 +70,7 @@ fn a_type_is_refused_before_its_fork() {
 }
 
 #[test]
-fn bytes_that_are_no_transaction_are_malformed() {
+fn undecodable_bytes_are_malformed() {
     let raw = crate::encode_network(&transfer(&wallet(0), 0, 1, 2), None);
     assert!(Incoming::decode(&raw).is_ok());
     let longer = [raw.as_slice(), &[0]].concat();
@@ -133,7 +133,7 @@ fn another_chain_is_refused_and_no_chain_only_where_the_operator_says_so() {
 }
 
 #[test]
-fn too_long_a_transaction_is_oversized() {
+fn a_transaction_above_128_kib_is_oversized() {
     let long = |bytes: usize| {
         of_dynamic(|tx| {
             tx.input = vec![0; bytes].into();
@@ -242,7 +242,7 @@ fn fees_are_within_every_bound() {
 }
 
 #[test]
-fn the_sender_has_nonce_and_funds_and_no_code() {
+fn the_sender_needs_nonce_and_funds_and_no_code() {
     let mut chain = Chain::new(PoolConfig::default());
     let from = wallet(0);
     let txs: Vec<_> = (0..5).map(|nonce| transfer(&from, nonce, 1, 10)).collect();
@@ -280,7 +280,7 @@ fn the_sender_has_nonce_and_funds_and_no_code() {
 }
 
 #[test]
-fn set_code_transactions_name_somebody() {
+fn set_code_transactions_need_an_authorization_and_a_recipient() {
     let empty = TxEip7702 {
         chain_id: CHAIN_ID,
         gas_limit: 100_000,
@@ -295,7 +295,7 @@ fn set_code_transactions_name_somebody() {
 }
 
 #[test]
-fn blobs_are_there_and_are_what_the_transaction_names() {
+fn a_sidecar_must_match_its_transaction() {
     let (from, sidecar) = (wallet(0), proven_sidecar(&[1], 1));
     let good = || blob_tx(&from, 0, 10, &sidecar);
     assert!(Chain::new(PoolConfig::default()).remote(good()).is_ok());
@@ -359,7 +359,7 @@ fn blobs_are_there_and_are_what_the_transaction_names() {
 }
 
 #[test]
-fn a_sidecar_has_the_form_of_the_next_block() {
+fn a_sidecar_must_have_the_version_of_the_next_block() {
     let (from, old, new) = (wallet(0), proven_sidecar(&[1], 0), proven_sidecar(&[1], 1));
     let expected = |want: u8, got: u8| {
         format!("sidecar format error: unexpected sidecar version, want: {want}, got: {got}")
@@ -400,7 +400,7 @@ fn refusals_are_counted_by_name() {
     for _ in 0..2 {
         assert_eq!(text(chain.remote(tx.clone())), "already known");
     }
-    let rejected = chain.pool.figures().rejected;
+    let rejected = chain.pool.stats().rejected;
     assert_eq!(rejected.get("TRANSACTION_ALREADY_KNOWN"), Some(&2));
     assert_eq!(rejected.len(), 1);
 }

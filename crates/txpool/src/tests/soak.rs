@@ -1,7 +1,7 @@
-//! A long random history, and what the pool costs.
+//! A long random history, and the costs of the pool.
 
 use super::support::{CHAIN_ID, Chain, ETHER, GWEI, NOW, Wallet, dynamic, funds, signed, wallet};
-use crate::{HeadChange, Incoming, Origin, PoolConfig, PoolMode};
+use crate::{HeadUpdate, Incoming, Origin, PoolConfig, PoolMode};
 use niwaki_primitives::{Address, B256, Fork, TxEip1559, TxEnvelope, map::HashMap};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
@@ -85,18 +85,18 @@ fn soak(config: PoolConfig, seed: u64, operations: usize, mut watch: impl FnMut(
             chain.pool.read().check();
         }
         if random.random_range(0..2_000) == 0 {
-            // Nobody is stuck: all nonces begin anew below.
+            // No sender is stuck: all nonces restart below.
             chain.reorganise(chain.height(), &[]);
         }
     }
     chain.pool.read().check();
-    let figures = chain.pool.figures();
-    println!("{added} added, {refused} refused, {mined} mined, {figures:?}");
+    let stats = chain.pool.stats();
+    println!("{added} added, {refused} refused, {mined} mined, {stats:?}");
     assert!(added > operations / 20 && mined > operations / 200);
 }
 
 #[test]
-fn a_hundred_thousand_random_operations_keep_every_law() {
+fn invariants_hold_through_100_000_random_operations() {
     let layered = PoolConfig {
         layer_max_capacity_bytes: 120_000,
         ..PoolConfig::default()
@@ -111,7 +111,7 @@ fn a_hundred_thousand_random_operations_keep_every_law() {
     soak(sequenced, 2, 30_000, |_| {});
 }
 
-/// Resident memory, KiB, where the system tells.
+/// Resident memory, KiB, if the system reports it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -119,10 +119,10 @@ fn resident_kib() -> u64 {
     digits.and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// Ten million operations: `cargo test --release -- --ignored --nocapture ten_million`.
+/// Ten million operations: `cargo test --release -- --ignored --nocapture 10_million`.
 #[test]
 #[ignore = "takes a quarter of an hour"]
-fn ten_million_operations_leave_memory_flat() {
+fn memory_is_flat_over_10_million_operations() {
     let config = PoolConfig {
         layer_max_capacity_bytes: 120_000,
         ..PoolConfig::default()
@@ -138,10 +138,10 @@ fn ten_million_operations_leave_memory_flat() {
     assert!(late < early + early / 10, "{early} KiB, then {late} KiB");
 }
 
-/// Figures, not a test: `cargo test --release -- --ignored --nocapture what_it_costs`.
+/// Prints measurements: `cargo test --release -- --ignored --nocapture cost_of_operations`.
 #[test]
-#[ignore = "prints figures"]
-fn what_it_costs() {
+#[ignore = "prints stats"]
+fn cost_of_operations() {
     const WALLETS: u64 = 10_000;
     let mut state = MemoryState::default();
     let wallets: Vec<Wallet> = (0..WALLETS).map(wallet).collect();
@@ -172,7 +172,7 @@ fn what_it_costs() {
         }
         let took = start.elapsed();
         let grown = resident_kib().saturating_sub(resident);
-        let counted = chain.pool.figures().bytes >> 10;
+        let counted = chain.pool.stats().bytes >> 10;
         println!("round {round}: {counted} KiB counted, {grown} KiB more resident");
         let per_tx = took.as_nanos() / count as u128;
         println!("round {round}: {count} added, {per_tx} ns each, with recovery of the sender");
@@ -191,11 +191,10 @@ fn what_it_costs() {
     }
 }
 
-/// What one transaction really takes, where each has a sender of its own: the worst case for the
-/// pool's tables. Figures, not a test.
+/// The memory of one transaction if each has its own sender: the worst case for the tables. Prints measurements.
 #[test]
-#[ignore = "prints figures"]
-fn what_it_weighs() {
+#[ignore = "prints stats"]
+fn memory_per_transaction() {
     const WALLETS: u64 = 60_000;
     let wallets: Vec<Wallet> = (0..WALLETS).map(wallet).collect();
     let mut state = MemoryState::default();
@@ -228,7 +227,7 @@ fn what_it_weighs() {
         chain.pool.read().senders[&wallet.address].candidates(false);
     }
     let grown = resident_kib().saturating_sub(resident);
-    let counted = chain.pool.figures().bytes / all.len();
+    let counted = chain.pool.stats().bytes / all.len();
     println!(
         "{} bytes each once offered, {counted} counted",
         (grown << 10) / WALLETS
@@ -262,7 +261,7 @@ fn measure_head(chain: &Chain, state: &mut MemoryState) {
     let mut header = chain.header.clone();
     header.number += 1;
     header.base_fee_per_gas = Some(1_000_000_000);
-    let change = HeadChange {
+    let change = HeadUpdate {
         header,
         view: Arc::new(state.clone()),
         removed: &[],
@@ -270,6 +269,6 @@ fn measure_head(chain: &Chain, state: &mut MemoryState) {
         changed: Some(&changed),
     };
     let start = Instant::now();
-    chain.pool.head_changed(&change, NOW).expect("memory");
+    chain.pool.update_head(&change, NOW).expect("memory");
     println!("  a block of 200 of 50,000: {:?}", start.elapsed());
 }

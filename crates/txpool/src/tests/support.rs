@@ -1,7 +1,7 @@
-//! Wallets, transactions, and a chain of plain states below a pool.
+//! Wallets, transactions, and a chain of simple states for a pool.
 
 use crate::sidecar::versioned_hash;
-use crate::{Added, HeadChange, Incoming, Origin, Pool, PoolConfig, PoolError, Sidecar};
+use crate::{Added, HeadUpdate, Incoming, Origin, Pool, PoolConfig, PoolError, Sidecar};
 use alloy_consensus::SignableTransaction;
 use alloy_eips::eip4844::BlobTransactionSidecar;
 use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
@@ -97,7 +97,7 @@ pub(crate) fn blob(seed: u8) -> Blob {
     Blob::from_slice(&bytes)
 }
 
-/// A sidecar whose proofs hold, of version 0 or 1.
+/// A sidecar with valid proofs, of version 0 or 1.
 pub(crate) fn proven_sidecar(seeds: &[u8], version: u8) -> Sidecar {
     let blobs: Vec<Blob> = seeds.iter().map(|seed| blob(*seed)).collect();
     let commitments: Vec<_> = blobs
@@ -153,14 +153,14 @@ pub(crate) fn blob_fields(nonce: u64) -> TxEip4844 {
     }
 }
 
-/// A block of the test chain: the state before it, and what it took.
+/// A block of the test chain: the state before it, and its transactions.
 #[derive(Clone)]
 struct Mined {
     before: MemoryState,
     txs: Vec<(TxEnvelope, Address)>,
 }
 
-/// A chain of plain states with a pool upon it.
+/// A chain of simple states with a pool.
 pub(crate) struct Chain {
     pub(crate) pool: Pool,
     pub(crate) state: MemoryState,
@@ -208,7 +208,7 @@ impl Chain {
         self.pool.add(tx.into(), Origin::Remote, NOW)
     }
 
-    /// A block with these transactions of the pool or elsewhere.
+    /// Adds a block with these transactions.
     pub(crate) fn mine(&mut self, txs: &[TxEnvelope]) {
         let (before, included) = self.execute(txs);
         self.mined.push(Mined {
@@ -218,7 +218,7 @@ impl Chain {
         self.announce(&[], txs);
     }
 
-    /// The last `depth` blocks leave, and one with these transactions takes their place.
+    /// Replaces the last `depth` blocks by one with these transactions.
     pub(crate) fn reorganise(&mut self, depth: usize, txs: &[TxEnvelope]) {
         let at = self.mined.len() - depth;
         let gone = self.mined.split_off(at);
@@ -238,13 +238,13 @@ impl Chain {
         self.mined.len()
     }
 
-    /// The balance of an account becomes what it is told to be, from the next block on.
+    /// Sets the balance of an account from the next block on.
     pub(crate) fn set_balance(&mut self, address: Address, wei: u128) {
         let account = self.state.accounts.entry(address).or_default();
         account.balance = U256::from(wei);
     }
 
-    /// The next block's base fee is what it is told to be, and the pool hears of it.
+    /// Sets the next block's base fee and updates the pool.
     pub(crate) fn set_base_fee(&mut self, wei: u64) {
         self.header.base_fee_per_gas = Some(wei);
         self.announce(&[], &[]);
@@ -270,7 +270,7 @@ impl Chain {
         let sender =
             |tx: &TxEnvelope| niwaki_rules::recover_sender(tx).expect("signed by a wallet");
         let included: Vec<_> = txs.iter().map(|tx| (*tx.tx_hash(), sender(tx))).collect();
-        let change = HeadChange {
+        let change = HeadUpdate {
             header: self.header.clone(),
             view: Arc::new(self.state.clone()),
             removed,
@@ -279,12 +279,12 @@ impl Chain {
         };
         let timestamp = self.header.timestamp;
         self.pool
-            .head_changed(&change, timestamp)
+            .update_head(&change, timestamp)
             .expect("memory does not fail");
         self.pool.read().check();
     }
 
-    /// Nonces that blocks could take of a wallet, and those that wait.
+    /// The pending and the queued nonces of a wallet.
     pub(crate) fn nonces(&self, wallet: &Wallet) -> (Vec<u64>, Vec<u64>) {
         let content = self.pool.content_of(&wallet.address);
         let nonces =
@@ -292,7 +292,7 @@ impl Chain {
         (nonces(content.pending), nonces(content.queued))
     }
 
-    /// Hashes in the order in which a block with the next fees is offered them.
+    /// The hashes of the best transactions at the next fees, in order.
     pub(crate) fn offered(&self) -> Vec<B256> {
         let (base_fee, blob_base_fee) = self.pool.next_fees();
         let best = self.pool.best(base_fee, blob_base_fee);
@@ -307,7 +307,7 @@ pub(crate) fn funds(wei: u128) -> MemoryAccount {
     }
 }
 
-/// A state of which nothing can be read.
+/// A state whose reads all fail.
 pub(crate) struct Unreadable;
 
 impl StateView for Unreadable {
@@ -335,7 +335,7 @@ impl StateView for Unreadable {
     }
 }
 
-/// What a refusal says.
+/// The message of an error.
 pub(crate) fn text(refused: Result<Added, PoolError>) -> String {
     refused.expect_err("it must be refused").to_string()
 }

@@ -1,4 +1,4 @@
-//! The network form, from anybody.
+//! The network encoding of untrusted peers.
 
 use super::support::{blob_tx, dynamic, legacy, proven_sidecar, set_code, signed, wallet};
 use crate::{Incoming, encode_network};
@@ -34,7 +34,7 @@ fn encoded() -> &'static [Vec<u8>] {
 }
 
 proptest! {
-    /// What is read is written as it was: no two encodings are taken for one transaction.
+    /// Decoded bytes encode to themselves: each transaction has one encoding.
     #[test]
     fn damaged_bytes_are_refused_or_read_as_they_are(
         which in 0..5_usize,

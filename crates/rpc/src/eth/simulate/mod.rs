@@ -1,4 +1,4 @@
-//! `eth_simulateV1`: blocks of unsigned calls upon a state, each upon the one before.
+//! `eth_simulateV1`: executes blocks of unsigned calls, each block on top of the one before.
 //!
 //! Spec: execution-apis `eth/execute.yaml`, and its notes on eth_simulateV1.
 
@@ -8,25 +8,23 @@ mod transfers;
 use crate::backend::State;
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::simulation::{BlockOverrides, Message, SimulatedBlock, StateOverrides};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fork, Header, U256};
 use niwaki_rules::ChainSpec;
 use process::{Simulation, write_block};
 use serde::Deserialize;
 
-type Answer = Result<(), RpcError>;
+/// Most blocks of one simulation, including those that fill gaps.
+const MAX_BLOCKS: u64 = 256;
 
-/// Most blocks of one simulation, those that fill gaps included.
-const MOST_BLOCKS: u64 = 256;
-
-/// Seconds between blocks whose time is not given.
-const SECONDS: u64 = 12;
+/// Seconds between blocks without an explicit time.
+const BLOCK_TIME_SECONDS: u64 = 12;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wanted {
-    block_state_calls: Vec<WantedBlock>,
+struct SimulatePayload {
+    block_state_calls: Vec<BlockStateCall>,
     #[serde(default)]
     trace_transfers: bool,
     #[serde(default)]
@@ -35,26 +33,26 @@ struct Wanted {
     return_full_transactions: bool,
 }
 
-/// One block as the caller describes it.
+/// One block of the request: overrides and calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WantedBlock {
+struct BlockStateCall {
     block_overrides: Option<BlockOverrides>,
     state_overrides: Option<StateOverrides>,
     calls: Option<Vec<Message>>,
 }
 
-pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Answer {
-    let wanted: Wanted = params.required(0)?;
+pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let payload: SimulatePayload = params.required(0)?;
     let latest = BlockRef::Tag(BlockTag::Latest);
     let (base, state) = backend.state(params.optional(1)?.unwrap_or(latest))?;
-    if wanted.block_state_calls.is_empty() {
+    if payload.block_state_calls.is_empty() {
         return Err(RpcError::invalid_params("empty input"));
     }
-    if wanted.block_state_calls.len() as u64 > MOST_BLOCKS {
+    if payload.block_state_calls.len() as u64 > MAX_BLOCKS {
         return Err(too_many_blocks());
     }
-    let blocks = in_order(wanted.block_state_calls, &base.header)?;
+    let blocks = in_order(payload.block_state_calls, &base.header)?;
 
     let spec = backend.chain().spec();
     let first = SimulatedBlock::new(spec, base.header.clone(), &state, base.id.number);
@@ -62,8 +60,8 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
         backend,
         state: &state,
         block: first,
-        is_strict: wanted.validation,
-        traces_transfers: wanted.trace_transfers,
+        is_strict: payload.validation,
+        traces_transfers: payload.trace_transfers,
         gas_left: backend.options.gas_cap,
         deadline: params.deadline,
     };
@@ -72,11 +70,11 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
     for block in blocks {
         params.check_deadline()?;
         let header = header(spec, &block.overrides(), &parent.1, &base.header)?;
-        let done = simulation.process(block, header, &parent)?;
-        write_block(list.item(), &done, wanted.return_full_transactions);
-        parent = (done.block.id.hash, done.block.header.clone());
-        params.flush(list.place())?;
-        if list.written().len() > crate::trace::MOST_ANSWER_BYTES {
+        let processed = simulation.process(block, header, &parent)?;
+        write_block(list.item(), &processed, payload.return_full_transactions);
+        parent = (processed.block.id.hash, processed.block.header.clone());
+        params.flush(list.buffer())?;
+        if list.unsent().len() > crate::trace::MAX_RESPONSE_BYTES {
             return Err(RpcError::limit(
                 "the simulated blocks are longer than an answer may be",
             ));
@@ -93,7 +91,7 @@ fn too_many_blocks() -> RpcError {
     RpcError::new(-38026, "too many blocks")
 }
 
-impl WantedBlock {
+impl BlockStateCall {
     fn overrides(&self) -> BlockOverrides {
         self.block_overrides.clone().unwrap_or_default()
     }
@@ -101,54 +99,54 @@ impl WantedBlock {
     /// A block without calls.
     fn empty(number: u64, time: u64) -> Self {
         let mut block = Self::default();
-        block.place(number, time);
+        block.set_number_and_time(number, time);
         block
     }
 
-    fn place(&mut self, number: u64, time: u64) {
+    fn set_number_and_time(&mut self, number: u64, time: u64) {
         let overrides = self.block_overrides.get_or_insert_default();
         overrides.number = Some(U256::from(number));
         overrides.time = Some(Number(time));
     }
 }
 
-/// The blocks with numbers and times, and with empty ones in the gaps between them.
-fn in_order(blocks: Vec<WantedBlock>, base: &Header) -> Result<Vec<WantedBlock>, RpcError> {
-    let mut ordered: Vec<WantedBlock> = Vec::new();
+/// The blocks with their numbers and times, and empty blocks in the gaps between them.
+fn in_order(blocks: Vec<BlockStateCall>, base: &Header) -> Result<Vec<BlockStateCall>, RpcError> {
+    let mut ordered: Vec<BlockStateCall> = Vec::new();
     let (mut number, mut time) = (base.number, base.timestamp);
     for mut block in blocks {
         let overrides = block.overrides();
         let next = match overrides.number {
             None => number.saturating_add(1),
-            // One beyond 64 bits is beyond the most blocks too.
+            // A number beyond 64 bits is beyond the most blocks, too.
             Some(next) => u64::try_from(next).unwrap_or(u64::MAX),
         };
         if next <= number {
             let message = format!("block numbers must be in order: {next} <= {number}");
             return Err(RpcError::new(-38020, message));
         }
-        if next - base.number > MOST_BLOCKS {
+        if next - base.number > MAX_BLOCKS {
             return Err(too_many_blocks());
         }
         for gap in number + 1..next {
-            time = time.saturating_add(SECONDS);
-            ordered.push(WantedBlock::empty(gap, time));
+            time = time.saturating_add(BLOCK_TIME_SECONDS);
+            ordered.push(BlockStateCall::empty(gap, time));
         }
         let next_time = overrides
             .time
-            .map_or(time.saturating_add(SECONDS), |time| time.0);
+            .map_or(time.saturating_add(BLOCK_TIME_SECONDS), |time| time.0);
         if next_time <= time {
             let message = format!("block timestamps must be in order: {next_time} <= {time}");
             return Err(RpcError::new(-38021, message));
         }
         (number, time) = (next, next_time);
-        block.place(number, time);
+        block.set_number_and_time(number, time);
         ordered.push(block);
     }
     Ok(ordered)
 }
 
-/// The header of a block as far as it is known before its parent is.
+/// The header of a block, as far as it does not depend on the parent's hash.
 fn header(
     spec: &ChainSpec,
     overrides: &BlockOverrides,
@@ -170,13 +168,13 @@ fn header(
         header.parent_beacon_block_root = Some(overrides.beacon_root.unwrap_or_default());
     }
     if fork >= Fork::Amsterdam {
-        // A slot has one block at most, so each has one of its own.
+        // A slot has at most one block, so each block has its own.
         header.slot_number = Some(before.slot_number.unwrap_or(0).saturating_add(1));
     }
     Ok(header)
 }
 
-/// The state as the chain can compute roots upon it.
+/// The view that the chain can compute state roots on; `None` for an archived state.
 fn view_of(state: &State) -> Option<&niwaki_chain::ChainView> {
     match state {
         State::Recent(view) => Some(view),
@@ -188,7 +186,7 @@ fn view_of(state: &State) -> Option<&niwaki_chain::ChainView> {
 mod tests {
     use super::*;
 
-    fn block(json: &str) -> WantedBlock {
+    fn block(json: &str) -> BlockStateCall {
         serde_json::from_str(json).unwrap()
     }
 
@@ -207,14 +205,17 @@ mod tests {
             block("{\"blockOverrides\":{\"number\":\"0xe\"}}"),
         ];
         let ordered = in_order(blocks, &base()).unwrap();
-        let places: Vec<(u64, u64)> = ordered
+        let numbers_and_times: Vec<(u64, u64)> = ordered
             .iter()
             .map(|block| {
                 let overrides = block.overrides();
                 (overrides.number.unwrap().to(), overrides.time.unwrap().0)
             })
             .collect();
-        assert_eq!(places, [(11, 112), (12, 124), (13, 136), (14, 148)]);
+        assert_eq!(
+            numbers_and_times,
+            [(11, 112), (12, 124), (13, 136), (14, 148)]
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! One simulated block: its calls, what it comes to, and how it is written.
+//! One simulated block: runs its calls, computes its header, and writes it.
 
-use super::transfers::Transfers;
-use super::{WantedBlock, view_of};
+use super::transfers::LogCollector;
+use super::{BlockStateCall, view_of};
 use crate::backend::State;
 use crate::blocks::FullBlock;
-use crate::eth::answers::{self, LogPlace};
+use crate::eth::serialize::{self, LogLocation};
 use crate::json::{self, Array, Object};
-use crate::simulation::{self, BlockOverrides, Message, Run, SimulatedBlock};
+use crate::simulation::{self, BlockOverrides, Message, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError};
 use niwaki_chain::Receipts;
 use niwaki_evm::Failure;
@@ -25,44 +25,45 @@ use std::time::Instant;
 /// -32015: the code ended with an exceptional halt.
 const VM_ERROR: i64 = -32015;
 
-/// Blocks being simulated.
+/// A simulation in progress.
 pub(super) struct Simulation<'s> {
     pub(super) backend: &'s Backend,
     pub(super) state: &'s State,
     pub(super) block: SimulatedBlock<'s>,
     pub(super) is_strict: bool,
     pub(super) traces_transfers: bool,
-    /// Gas that all calls together may still use.
+    /// Gas that all further calls together may use.
     pub(super) gas_left: u64,
     pub(super) deadline: Instant,
 }
 
 /// A block that was simulated.
-pub(super) struct Done {
+pub(super) struct ProcessedBlock {
     pub(super) block: FullBlock,
     senders: Vec<Address>,
-    calls: Vec<CallDone>,
+    calls: Vec<ProcessedCall>,
 }
 
-struct CallDone {
-    run: Run,
+struct ProcessedCall {
+    run: SimulationResult,
     logs: Vec<(Log, usize)>,
 }
 
 impl Simulation<'_> {
-    /// Runs a block upon `parent`, given by hash and header.
+    /// Executes a block on top of `parent`, given by hash and header.
     pub(super) fn process(
         &mut self,
-        wanted: WantedBlock,
+        block_calls: BlockStateCall,
         mut header: Header,
-        (parent_hash, parent): &(B256, Header),
-    ) -> Result<Done, RpcError> {
-        let overrides = wanted.overrides();
+        parent: &(B256, Header),
+    ) -> Result<ProcessedBlock, RpcError> {
+        let overrides = block_calls.overrides();
+        let (parent_hash, parent) = parent;
         header.parent_hash = *parent_hash;
-        self.price(&mut header, parent);
+        self.set_fees(&mut header, parent);
         self.block.next(header);
         self.block.blob_base_fee = overrides.blob_fee();
-        if let Some(state) = &wanted.state_overrides {
+        if let Some(state) = &block_calls.state_overrides {
             state.apply(&mut self.block)?;
         }
         self.block.begin()?;
@@ -70,11 +71,11 @@ impl Simulation<'_> {
         let (mut transactions, mut senders) = (Vec::new(), Vec::new());
         let (mut calls, mut receipts) = (Vec::new(), Vec::new());
         let mut next_log = 0;
-        for message in wanted.calls.unwrap_or_default() {
+        for message in block_calls.calls.unwrap_or_default() {
             let tx = self.transaction(&message)?;
-            let mut tracer = Transfers::new(self.traces_transfers, next_log);
+            let mut tracer = LogCollector::new(self.traces_transfers, next_log);
             let run = self.run(&tx, message.sender(), &mut tracer)?;
-            self.block.keep(&run, blob_gas_of(&tx));
+            self.block.commit(&run, blob_gas_of(&tx));
             self.gas_left = self.gas_left.saturating_sub(run.result.gas_used);
             receipts.push(Receipt {
                 tx_type: tx.ty(),
@@ -85,20 +86,20 @@ impl Simulation<'_> {
             });
             let (logs, next) = tracer.into_logs();
             next_log = next;
-            calls.push(CallDone { run, logs });
+            calls.push(ProcessedCall { run, logs });
             transactions.push(tx);
             senders.push(message.sender());
         }
         let block = self.finish(&overrides, transactions, receipts)?;
-        Ok(Done {
+        Ok(ProcessedBlock {
             block,
             senders,
             calls,
         })
     }
 
-    /// Base fee and excess blob gas, which follow from the parent.
-    fn price(&self, header: &mut Header, parent: &Header) {
+    /// Sets base fee and excess blob gas, which follow from the parent.
+    fn set_fees(&self, header: &mut Header, parent: &Header) {
         let spec = self.block.spec();
         let fork = spec.fork_of(header);
         if fork >= Fork::London && header.base_fee_per_gas.is_none() {
@@ -130,24 +131,23 @@ impl Simulation<'_> {
             let message = format!("block gas limit reached: {used} >= {limit}");
             return Err(RpcError::new(-38015, message));
         }
-        Ok(message.transaction((nonce, gas.min(self.gas_left)), spec.chain_id, 2))
+        Ok(message.transaction(nonce, gas.min(self.gas_left), spec.chain_id, 2))
     }
 
     fn run(
         &self,
         tx: &TxEnvelope,
         sender: Address,
-        tracer: &mut Transfers,
-    ) -> Result<Run, RpcError> {
-        let watch = (tracer as &mut dyn niwaki_evm::Tracer, self.deadline);
-        let run = self.block.simulate(tx, sender, self.is_strict, watch)?;
+        tracer: &mut LogCollector,
+    ) -> Result<SimulationResult, RpcError> {
+        let run = (self.block).simulate(tx, sender, self.is_strict, tracer, self.deadline)?;
         run.map_err(|reason| {
             let message = simulation::invalid(&reason, sender, tx.gas_limit()).message;
             RpcError::new(simulation::simulation_code(&reason), message)
         })
     }
 
-    /// Withdrawals, requests, and the roots.
+    /// Applies withdrawals, collects requests and computes the roots.
     fn finish(
         &mut self,
         overrides: &BlockOverrides,
@@ -177,7 +177,7 @@ impl Simulation<'_> {
                 let diff = self.block.state().diff();
                 self.backend.chain().root_after(view, &diff)?
             }
-            // An archive has the values of a past state, not its trie.
+            // The archive has the values of past states, not their tries.
             None => B256::ZERO,
         };
         let hash = header.hash_slow();
@@ -198,23 +198,23 @@ fn fill_roots(header: &mut Header, body: &BlockBody, executed: &ExecutedBlock) {
     header.logs_bloom = receipts.logs_bloom();
 }
 
-/// Writes a block with what its calls gave.
-pub(super) fn write_block(out: &mut Vec<u8>, done: &Done, whole: bool) {
-    done.block.set_senders(done.senders.clone());
-    answers::block(out, &done.block, whole);
-    // The calls are one more member of the block.
+/// Writes a block with the results of its calls.
+pub(super) fn write_block(out: &mut Vec<u8>, processed: &ProcessedBlock, full: bool) {
+    processed.block.set_senders(processed.senders.clone());
+    serialize::block(out, &processed.block, full);
+    // Reopens the object for one more member.
     out.pop();
     out.extend_from_slice(b",\"calls\":");
     let mut list = Array::new(out);
-    for (index, call) in done.calls.iter().enumerate() {
-        write_call(list.item(), &done.block, index, call);
+    for (index, call) in processed.calls.iter().enumerate() {
+        write_call(list.item(), &processed.block, index, call);
     }
     drop(list);
     out.push(b'}');
 }
 
-fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &CallDone) {
-    let CallDone { run, logs } = call;
+fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &ProcessedCall) {
+    let ProcessedCall { run, logs } = call;
     let mut object = Object::new(out);
     match run.failure {
         None => object.data("returnData", &run.result.output),
@@ -222,7 +222,7 @@ fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &CallDon
     }
     let mut list = object.array("logs");
     for (log, number) in logs {
-        let place = LogPlace {
+        let location = LogLocation {
             block: block.id,
             timestamp: block.header.timestamp,
             transaction: *block.body.transactions[index].tx_hash(),
@@ -230,7 +230,7 @@ fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &CallDon
             log_index: *number,
             removed: false,
         };
-        answers::log(list.item(), log, &place);
+        serialize::log(list.item(), log, &location);
     }
     drop(list);
     object.number("gasUsed", run.result.gas_used);

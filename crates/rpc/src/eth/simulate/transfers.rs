@@ -1,37 +1,37 @@
-//! The logs of a simulated call, with transfers of ether among them if they are asked for.
+//! Collects the logs of a simulated call, on request with a log for each transfer of ether.
 
 use niwaki_evm::{CallKind, Entered, Left, Tracer};
 use niwaki_primitives::{Address, B256, Bytes, Log, LogData, address, b256};
 
-/// Who seems to emit the log of a transfer.
+/// The address that a transfer's log names as its emitter.
 const EMITTER: Address = address!("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee");
 /// `Transfer(address,address,uint256)`.
 const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
-/// Keeps the logs of calls that did not fail, each with its number in the block.
+/// Collects the logs of calls that did not fail, each with its number in the block.
 #[derive(Debug)]
-pub(super) struct Transfers {
+pub(super) struct LogCollector {
     traces_transfers: bool,
     open: Vec<Vec<(Log, usize)>>,
-    kept: Vec<(Log, usize)>,
-    /// Number of the block's next log; one that is taken back keeps its number.
+    collected: Vec<(Log, usize)>,
+    /// The number of the block's next log; a reverted log keeps its number.
     next: usize,
 }
 
-impl Transfers {
-    /// For a call before which the block has emitted `next` logs.
+impl LogCollector {
+    /// For a call after `next` logs of the block.
     pub(super) fn new(traces_transfers: bool, next: usize) -> Self {
         Self {
             traces_transfers,
             open: Vec::new(),
-            kept: Vec::new(),
+            collected: Vec::new(),
             next,
         }
     }
 
     /// The logs, and the number of the next one.
     pub(super) fn into_logs(self) -> (Vec<(Log, usize)>, usize) {
-        (self.kept, self.next)
+        (self.collected, self.next)
     }
 
     fn add(&mut self, log: Log) {
@@ -43,7 +43,7 @@ impl Transfers {
     }
 }
 
-impl Tracer for Transfers {
+impl Tracer for LogCollector {
     fn wants_steps(&self) -> bool {
         false
     }
@@ -72,7 +72,7 @@ impl Tracer for Transfers {
         }
         match self.open.last_mut() {
             Some(caller) => caller.extend(logs),
-            None => self.kept = logs,
+            None => self.collected = logs,
         }
     }
 

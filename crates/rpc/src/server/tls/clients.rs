@@ -1,7 +1,7 @@
-//! Which clients may connect, by the certificate that they show.
+//! Client certificates: which clients may connect.
 //!
-//! One that is listed is trusted for itself, however it was signed, within its dates; any other
-//! needs a signature of a trusted authority.
+//! A listed certificate is trusted within its dates, regardless of its issuer; any other must be issued by a trusted
+//! authority.
 
 use crate::server::x509::{Certificate, is_authority};
 use niwaki_primitives::hex;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The SHA-256 of a certificate.
 pub(super) type Fingerprint = [u8; 32];
 
-/// Which clients are let in.
+/// The clients that may connect.
 #[derive(Debug)]
 pub struct Clients {
     known: BTreeSet<Fingerprint>,
@@ -28,7 +28,7 @@ pub struct Clients {
 }
 
 impl Default for Clients {
-    /// Nobody.
+    /// No client yet.
     fn default() -> Self {
         Self {
             known: BTreeSet::new(),
@@ -38,8 +38,8 @@ impl Default for Clients {
 }
 
 impl Clients {
-    /// Lets in whoever shows one of these certificates: a name, a blank and the SHA-256 in
-    /// hexadecimal, with or without colons, in each line. The name is for readers only.
+    /// Allows clients with these certificates. Each line has a name, a blank and the SHA-256 in hexadecimal, with or
+    /// without colons. The name is for readers only.
     ///
     /// # Errors
     /// Which line is wrong, and why.
@@ -63,11 +63,11 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets in whoever shows one of the certificates of `store`, or is signed by one that is an
-    /// authority's: the client that one of them belongs to can't vouch for others.
+    /// Allows clients with a certificate of `store`, or with one issued by an authority of `store`. A certificate that
+    /// is no authority's can't issue others.
     ///
     /// # Errors
-    /// If there is none, or one that is no certificate.
+    /// If `store` has no certificate, or a malformed one.
     pub fn add_trusted(&mut self, store: &super::KeyStore) -> Result<(), String> {
         if store.certificates.is_empty() {
             return Err("it holds no certificate to trust".to_owned());
@@ -83,10 +83,10 @@ impl Clients {
         Ok(())
     }
 
-    /// Lets in whoever is signed by an authority that this machine trusts.
+    /// Allows clients with a certificate issued by an authority that this machine trusts.
     ///
     /// # Errors
-    /// If it trusts none.
+    /// If this machine trusts none.
     pub fn add_authorities_of_system(&mut self) -> Result<(), String> {
         let found = rustls_native_certs::load_native_certs();
         let (added, _) = self.authorities.add_parsable_certificates(found.certs);
@@ -97,7 +97,7 @@ impl Clients {
         }
     }
 
-    /// What asks every client for a certificate.
+    /// The verifier, which requires a certificate of every client.
     pub(super) fn verifier(
         self,
         provider: &Arc<CryptoProvider>,
@@ -134,7 +134,7 @@ struct Verifier {
 }
 
 impl ClientCertVerifier for Verifier {
-    /// None, so that a client shows the certificate that it has.
+    /// No hints, so that a client sends the certificate that it has.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

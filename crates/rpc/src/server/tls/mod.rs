@@ -1,7 +1,6 @@
-//! TLS, by `rustls` with the cryptography of `ring`.
+//! TLS 1.3 and 1.2, by `rustls` with the cryptography of `ring`.
 //!
-//! From keys and certificates to what accepts connections; which clients may connect is decided by
-//! [`Clients`]. Versions 1.3 and 1.2.
+//! Turns keys and certificates into an acceptor of connections; [`Clients`] decides which clients may connect.
 
 mod clients;
 mod pkcs12;
@@ -26,27 +25,27 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take to agree on keys.
+/// How long the handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What is told to a client that does not begin with TLS.
+/// The response to a client that does not start with TLS.
 const PLAIN_REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Connection: close\r\nContent-Length: 43\r\n\r\nthis port speaks TLS: ask with https or wss";
 
-/// How connections are secured.
+/// TLS options of a server.
 #[derive(Debug, Default)]
 pub struct TlsOptions {
-    /// This server's key, with its certificate and those of who signed it.
+    /// This server's key and certificate chain.
     pub store: KeyStore,
-    /// Which clients may connect; all, without certificates, if there is nothing.
+    /// The clients that may connect; if `None`, all, without certificates.
     pub clients: Option<Clients>,
-    /// Versions: of `TLSv1.3` and `TLSv1.2`.
+    /// Versions: `TLSv1.3`, `TLSv1.2`.
     pub protocols: Vec<String>,
-    /// Cipher suites by IANA's names; all that there are if the list is empty.
+    /// Cipher suites by their IANA names; all of them if the list is empty.
     pub cipher_suites: Vec<String>,
 }
 
-/// What accepts connections over TLS.
+/// The acceptor of TLS connections.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
@@ -57,10 +56,10 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Takes keys, rules and names.
+    /// An acceptor with these options.
     ///
     /// # Errors
-    /// Which of them is wrong, and why.
+    /// Which option is wrong, and why.
     pub fn new(options: TlsOptions) -> Result<Self, String> {
         let provider = Arc::new(provider(&options.cipher_suites)?);
         let versions = versions(&options.protocols)?;
@@ -80,7 +79,7 @@ impl Tls {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Agrees on keys with a client, within a time; a plain request is told what the port speaks.
+    /// Does the handshake with a client, within a time limit; a plain HTTP request gets an error page.
     pub(super) async fn accept(&self, mut stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let accepting = async {
             let mut first = [0];
@@ -88,7 +87,7 @@ impl Tls {
             if first.iter().all(u8::is_ascii_alphabetic) {
                 let _ = stream.write_all(PLAIN_REFUSED).await;
                 let _ = stream.shutdown().await;
-                // What is not read would take the answer with it.
+                // Unread bytes would reset the connection before the client has read the response.
                 let mut rest = stream.take(64 << 10);
                 let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
                 return None;
@@ -105,7 +104,7 @@ impl Tls {
     }
 }
 
-/// `ring`, with the cipher suites of these names.
+/// The provider `ring` with the cipher suites of these names.
 fn provider(names: &[String]) -> Result<CryptoProvider, String> {
     let mut provider = ring::default_provider();
     if names.is_empty() {
@@ -124,7 +123,7 @@ fn provider(names: &[String]) -> Result<CryptoProvider, String> {
     Ok(provider)
 }
 
-/// IANA's name of a suite.
+/// The IANA name of a suite.
 fn name_of(suite: &rustls::SupportedCipherSuite) -> String {
     let name = format!("{:?}", suite.suite());
     name.replacen("TLS13_", "TLS_", 1)
@@ -145,7 +144,7 @@ fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, 
     }
 }
 
-/// The key of a store with its certificate first, and those of who signed it after.
+/// The key of a store with its certificate chain, its own certificate first.
 fn identity(store: KeyStore, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let [key] = store.keys.as_slice() else {
         return Err(format!(
@@ -171,7 +170,7 @@ fn identity(store: KeyStore, provider: &CryptoProvider) -> Result<CertifiedKey, 
     };
     let mut chain: Vec<CertificateDer<'static>> = vec![(*der).clone().into()];
     let mut last = *own;
-    // Each name once, so that two that vouch for each other end it.
+    // Each name once, so that two certificates that issued each other end the chain.
     while last.issuer != last.subject && chain.len() < read.len() {
         let Some((der, issuer)) = read.iter().find(|(_, other)| other.subject == last.issuer)
         else {

@@ -1,9 +1,8 @@
 //! Key stores in PKCS #12 (RFC 7292), as `openssl` and `keytool` write them.
 //!
-//! Reads: a code made with the password over everything; certificates and keys, plain or encrypted
-//! by PBES2 (PBKDF2, AES or triple DES in CBC) or, as older programs do, by triple DES with the
-//! derivation of PKCS #12 itself. Encrypted keys of PKCS #8 are of the same make. Why this is not a
-//! crate of others: docs/dependencies.md, "What we read ourselves".
+//! Supported: the MAC over the contents; certificates and keys, plain or encrypted with PBES2 (PBKDF2, AES or triple
+//! DES in CBC) or, as in older programs, with triple DES and the key derivation of PKCS #12. Encrypted PKCS #8 keys use
+//! the same schemes. Why this is not an external crate: docs/dependencies.md, "What we read ourselves".
 
 use super::store::StoreError;
 use crate::server::der::Der;
@@ -15,7 +14,7 @@ use des::TdesEde3;
 use ring::{digest, hmac, pbkdf2};
 use std::num::NonZeroU32;
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Certificates in the order of the file, DER.
@@ -24,10 +23,10 @@ pub(super) struct Contents {
     pub(super) keys: Vec<Vec<u8>>,
 }
 
-/// More rounds than any program writes; they would take minutes.
-const MOST_ITERATIONS: u32 = 10_000_000;
+/// Most rounds of a key derivation. No program writes more; they would take minutes.
+const MAX_ITERATIONS: u32 = 10_000_000;
 
-// Object identifiers, as DER has their contents.
+// Object identifiers, DER contents.
 const DATA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01";
 const ENCRYPTED_DATA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x06";
 const KEY_BAG: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x0a\x01\x01";
@@ -81,7 +80,7 @@ pub(super) fn read(bytes: &[u8], password: &str) -> Result<Contents, StoreError>
     Ok(contents)
 }
 
-/// Whether the code was made over `safe` with this password.
+/// Whether the MAC over `safe` is right for this password.
 fn is_of_password(safe: &[u8], mut code: Der<'_>, password: &str) -> Result<bool, StoreError> {
     let mut info = code.sequence().ok_or(BROKEN)?;
     let hash = info
@@ -115,7 +114,7 @@ fn is_of_password(safe: &[u8], mut code: Der<'_>, password: &str) -> Result<bool
         derivation.derive(3, hash.output_len())
     };
     let is_right = |key: &[u8]| hmac::verify(&hmac::Key::new(code, key), safe, want).is_ok();
-    // An empty password is written in two ways.
+    // There are two encodings of an empty password.
     Ok(is_right(&derive(&utf16(password))) || (password.is_empty() && is_right(&derive(&[]))))
 }
 
@@ -231,7 +230,7 @@ where
     C: BlockCipherDecrypt + KeyInit,
 {
     let cipher = Decryptor::<C>::new_from_slices(key, vector).map_err(|_| BROKEN)?;
-    // Of a store the code was right, of a key alone this is how a wrong password shows.
+    // The MAC of a store was right, so the password is; for a single key this means a wrong password.
     cipher
         .decrypt_padded_vec::<Pkcs7>(bytes)
         .map_err(|_| StoreError::Password)
@@ -239,17 +238,17 @@ where
 
 fn iterations(number: u32) -> Result<NonZeroU32, StoreError> {
     NonZeroU32::new(number)
-        .filter(|number| number.get() <= MOST_ITERATIONS)
+        .filter(|number| number.get() <= MAX_ITERATIONS)
         .ok_or(BROKEN)
 }
 
-/// UTF-16 with a zero at its end, big-endian.
+/// Big-endian UTF-16 with a terminating zero.
 fn utf16(password: &str) -> Vec<u8> {
     let units = password.encode_utf16().chain([0]);
     units.flat_map(u16::to_be_bytes).collect()
 }
 
-/// The derivation of RFC 7292, appendix B.
+/// The key derivation of RFC 7292, appendix B.
 struct Derivation<'a> {
     hash: &'static digest::Algorithm,
     password: &'a [u8],
@@ -285,7 +284,7 @@ impl Derivation<'_> {
     }
 }
 
-/// Adds to the number `part` that which `sum` repeated makes, and one, modulo its size.
+/// Adds `sum`, repeated to the length of `part`, and one to the number `part`, modulo its size.
 fn add(part: &mut [u8], sum: &[u8]) {
     let last = part.len().saturating_sub(1);
     let mut carry = 1u16;

@@ -1,9 +1,9 @@
-//! Keys and certificates as files hold them: PEM or PKCS #12, told apart by what is inside.
+//! Files of keys and certificates: PEM or PKCS #12, distinguished by their contents.
 
 use super::pkcs12;
 use crate::server::pem;
 
-/// What a file of keys and certificates holds.
+/// The contents of a file of keys and certificates.
 #[derive(Debug, Default)]
 pub struct KeyStore {
     /// Certificates in the order of the file, DER.
@@ -21,31 +21,31 @@ pub enum StoreError {
          -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12` converts it"
     )]
     Jks,
-    /// Encrypted, and no password was given.
+    /// Encrypted, without a password.
     #[error("it needs a password: give the file that holds it")]
     NoPassword,
-    /// The wrong password, or a file that was changed.
+    /// The password is wrong, or the file was modified.
     #[error("the password does not open it")]
     Password,
-    /// Written in a way that is not read here.
+    /// An unsupported scheme.
     #[error(
         "it has {0}, which is not read here: `openssl pkcs12 -in FILE -nodes -legacy | openssl \
          pkcs12 -export -out FILE.p12` writes it anew"
     )]
     Unknown(&'static str),
-    /// Not what it should be.
+    /// Malformed.
     #[error("it is neither PEM nor a whole PKCS #12 store")]
     Damaged,
 }
 
 impl KeyStore {
-    /// Reads a file; the password is asked for only if something in it is encrypted.
+    /// Reads a file; `password` is called only if something in it is encrypted.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn read(bytes: &[u8], password: Option<&str>) -> Result<Self, StoreError> {
         match bytes {
-            // Java's mark, and that of its variant with stronger encryption.
+            // The magic numbers of JKS and of its variant JCEKS.
             [0xfe, 0xed, 0xfe, 0xed, ..] | [0xce, 0xce, 0xce, 0xce, ..] => Err(StoreError::Jks),
             [0x30, ..] => {
                 let password = password.ok_or(StoreError::NoPassword)?;
@@ -81,7 +81,7 @@ impl KeyStore {
         }
     }
 
-    /// What this file and another one hold.
+    /// The contents of this file and another one.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.certificates.extend(other.certificates);

@@ -21,7 +21,7 @@ fn stores_of_openssl_and_keytool_are_read() {
     let pem = KeyStore::read(file!("server.pem"), None).unwrap();
     let key = KeyStore::read(file!("server.key"), None).unwrap();
     let ca = KeyStore::read(file!("ca.pem"), None).unwrap();
-    // AES-256, triple DES, a key alone encrypted by AES-128, and nothing at all.
+    // AES-256, triple DES, a single key encrypted with AES-128, and no encryption.
     let stores = [
         (file!("modern.p12"), "changeit", true),
         (file!("old.p12"), "changeit", true),
@@ -49,7 +49,7 @@ fn stores_of_openssl_and_keytool_are_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_the_reason() {
+fn unreadable_stores_are_refused_with_the_reason() {
     let refused = |bytes: &[u8], password: Option<&str>, error: StoreError| {
         assert_eq!(KeyStore::read(bytes, password).unwrap_err(), error);
     };
@@ -81,7 +81,7 @@ fn what_cannot_be_read_is_told_with_the_reason() {
 }
 
 #[test]
-fn a_damaged_store_is_refused_wherever_the_damage_is() {
+fn a_store_damaged_at_any_byte_is_refused() {
     let good = file!("modern.p12");
     for end in (0..good.len()).step_by(7) {
         assert!(
@@ -89,8 +89,8 @@ fn a_damaged_store_is_refused_wherever_the_damage_is() {
             "{end} bytes"
         );
     }
-    // Every change of what the code is made over shows, and none brings anything down. The
-    // derivation is slow, so only some places are tried.
+    // Every change under the MAC is detected, and none panics. The derivation is slow, so only some positions are
+    // tried.
     for at in (0..good.len()).step_by(97) {
         let mut bad = good.to_vec();
         bad[at] ^= 0x55;
@@ -99,7 +99,7 @@ fn a_damaged_store_is_refused_wherever_the_damage_is() {
 }
 
 #[test]
-fn an_identity_is_a_key_its_certificate_and_those_who_signed_it() {
+fn an_identity_is_a_key_and_its_certificate_chain() {
     let provider = provider(&[]).unwrap();
     let of = |bytes: &[u8]| KeyStore::read(bytes, Some("changeit")).unwrap();
     let certificate = |bytes: &[u8]| of(bytes).certificates[0].clone();
@@ -107,7 +107,7 @@ fn an_identity_is_a_key_its_certificate_and_those_who_signed_it() {
         certificate(file!("server.pem")),
         certificate(file!("ca.pem")),
     ];
-    // Whatever the order of the file, and whatever else is in it.
+    // In any order of the file, and with other certificates in it.
     let orders = [
         of(file!("ca.pem")).and(of(file!("server.pem"))),
         of(file!("server.pem")).and(of(file!("ca.pem"))),

@@ -1,7 +1,7 @@
-//! The keys that tokens are signed with.
+//! The keys that sign tokens.
 //!
-//! RSA and the curves P-256 and P-384 are `ring`'s, P-521 is in pure Rust. A key is read from PEM;
-//! that of HS256, which is a secret and no public key, from PEM or from hexadecimal digits.
+//! RSA, P-256 and P-384 use `ring`, P-521 a pure Rust crate. A public key is read from PEM; the secret of HS256 from
+//! PEM or hexadecimal digits.
 
 use crate::server::der::Der;
 use crate::server::pem;
@@ -19,18 +19,18 @@ use serde::de::IgnoredAny;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bits of the key that this node makes for itself.
+/// Bits of the key that this node generates.
 const OWN_KEY_BITS: usize = 2048;
 
-/// The first part of a token.
+/// The header of a token.
 #[derive(Deserialize)]
 pub(super) struct Head {
     pub(super) alg: String,
-    /// Extensions that must be understood; none is.
+    /// Critical extensions; none is supported.
     pub(super) crit: Option<IgnoredAny>,
 }
 
-/// How tokens are signed (RFC 7518).
+/// Signature algorithms of tokens (RFC 7518).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenAlgorithm {
     /// RSA (PKCS #1 1.5) with SHA-256.
@@ -45,12 +45,12 @@ pub enum TokenAlgorithm {
     Es384,
     /// ECDSA on P-521 with SHA-512.
     Es512,
-    /// HMAC with SHA-256: a secret that both sides hold.
+    /// HMAC with SHA-256 and a shared secret.
     Hs256,
 }
 
 impl TokenAlgorithm {
-    /// Every one.
+    /// All algorithms.
     pub const ALL: [Self; 7] = [
         Self::Rs256,
         Self::Rs384,
@@ -75,7 +75,7 @@ impl TokenAlgorithm {
     }
 }
 
-/// What shows that a token is genuine.
+/// A key that verifies tokens.
 #[derive(Clone)]
 pub struct TokenKey {
     algorithm: TokenAlgorithm,
@@ -95,7 +95,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// Object identifiers, as DER has their contents.
+/// Object identifiers, DER contents.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
@@ -106,7 +106,7 @@ impl TokenKey {
     /// Reads the key of `algorithm` from the text of a file.
     ///
     /// # Errors
-    /// What is wrong with the text, and what to do.
+    /// What is wrong with the text, and what to do about it.
     pub fn parse(text: &str, algorithm: TokenAlgorithm) -> Result<Self, String> {
         let key = match algorithm {
             TokenAlgorithm::Hs256 => Key::Secret(Arc::new(read_secret(text)?)),
@@ -131,7 +131,7 @@ impl TokenKey {
     }
 }
 
-/// The public key of a PEM `PUBLIC KEY`, which must be of the algorithm's kind.
+/// The public key of a PEM `PUBLIC KEY`, which must fit the algorithm.
 fn read_public(text: &str, algorithm: TokenAlgorithm) -> Result<Key, String> {
     let blocks = pem::blocks(text);
     let block = blocks.iter().find(|block| block.label == "PUBLIC KEY");
@@ -179,7 +179,7 @@ fn read_public(text: &str, algorithm: TokenAlgorithm) -> Result<Key, String> {
     }
 }
 
-/// What a `SubjectPublicKeyInfo` (RFC 5280) says.
+/// A `SubjectPublicKeyInfo` (RFC 5280).
 struct PublicKey<'a> {
     kind: &'a [u8],
     curve: Option<&'a [u8]>,
@@ -206,8 +206,8 @@ fn rsa_bits(der: &[u8]) -> Option<usize> {
     Some((modulus.len() - first) * 8 - zeros)
 }
 
-/// The secret of HS256: hexadecimal digits, or a PEM block, whose text, written anew in lines of 76
-/// characters under the label `PUBLIC KEY`, is the secret in Besu. What is public indeed is none.
+/// The secret of HS256: hexadecimal digits, or a PEM block. Of a PEM block, Besu uses the text itself, in lines of 76
+/// characters under the label `PUBLIC KEY`, as the secret. A real public key is refused.
 fn read_secret(text: &str) -> Result<hmac::Key, String> {
     let secret = match pem::blocks(text).first() {
         Some(block)
@@ -239,7 +239,7 @@ fn read_secret(text: &str) -> Result<hmac::Key, String> {
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &secret))
 }
 
-/// A key pair that lives as long as the process, to sign this node's own tokens with (RS256).
+/// A key pair for this node's own tokens (RS256), which lives as long as the process.
 pub(super) struct OwnKey {
     pair: KeyPair,
     random: SystemRandom,
@@ -252,7 +252,7 @@ impl fmt::Debug for OwnKey {
 }
 
 impl OwnKey {
-    /// A new one. It takes some tenths of a second.
+    /// Generates a key pair. It takes some tenths of a second.
     pub(super) fn new() -> Result<Self, String> {
         let error = |what: &str| format!("can't make a key for tokens: {what}");
         let made = RsaPrivateKey::new(&mut OsRng, OWN_KEY_BITS);
@@ -267,7 +267,7 @@ impl OwnKey {
         })
     }
 
-    /// What its tokens are checked with.
+    /// The key that its tokens are checked with.
     pub(super) fn public(&self) -> TokenKey {
         let key = self.pair.public().as_ref().to_vec();
         TokenKey {
@@ -279,7 +279,7 @@ impl OwnKey {
         }
     }
 
-    /// The signature of `message`, if the system gives random bytes.
+    /// The signature of `message`; `None` if the system has no random bytes.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let mut signed = vec![0; self.pair.public().modulus_len()];
         let padding = &signature::RSA_PKCS1_SHA256;

@@ -1,9 +1,8 @@
-//! Who may call what: tokens that name permissions, as Besu has them.
+//! Authorization by tokens that carry permissions, as in Besu.
 //!
-//! A token is made by this node for a user who shows a password, or by somebody else whose public
-//! key this node knows. It says until when it holds and what its bearer may call: `*:*`, `eth:*` or
-//! `eth:blockNumber`. It is judged again at every request, so that one that expires during a
-//! connection opens nothing any more.
+//! A token is issued by this node to a user who logs in with a password, or by a third party whose public key this node
+//! knows. It has an expiry and a list of permissions: `*:*`, `eth:*` or `eth:blockNumber`. Each request is checked
+//! against it, so that a token that expires during a connection permits nothing more.
 
 mod key;
 mod users;
@@ -18,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How far ahead of this machine's clock that of whoever made a token may be, seconds.
+/// How far the clock of a token's issuer may be ahead of this machine's, seconds.
 const LEEWAY_SECONDS: f64 = 5.0;
 
 /// Why a token was refused.
@@ -27,13 +26,13 @@ pub enum TokenError {
     /// No `Authorization: Bearer` header.
     #[error("missing token")]
     Missing,
-    /// Not three parts of base64url, or not the JSON that belongs inside.
+    /// Not three parts of base64url with the expected JSON inside.
     #[error("malformed token")]
     Malformed,
-    /// Not the algorithm that this node was told to expect, or with conditions it does not know.
+    /// Not the configured algorithm, or with critical extensions.
     #[error("the token's algorithm must be {0}")]
     Algorithm(&'static str),
-    /// Not made with the key that belongs to this node's.
+    /// Not signed by the expected key.
     #[error("the token's signature is wrong")]
     Signature,
     /// Past its `exp`.
@@ -44,7 +43,7 @@ pub enum TokenError {
     Early,
 }
 
-/// What one way in asks of its callers.
+/// The tokens that a server accepts.
 #[derive(Debug)]
 pub struct Tokens {
     key: TokenKey,
@@ -52,7 +51,7 @@ pub struct Tokens {
     login: Option<Login>,
 }
 
-/// A caller whose token was looked at.
+/// A caller whose token was checked.
 #[derive(Clone, Debug)]
 pub struct Caller {
     tokens: Arc<Tokens>,
@@ -76,7 +75,7 @@ struct Claims {
 }
 
 impl Tokens {
-    /// Tokens that others make, with the private key of `key`.
+    /// Tokens that a third party issues, checked with its public key.
     pub fn of_others(key: TokenKey, open_methods: BTreeSet<String>) -> Self {
         Self {
             key,
@@ -85,7 +84,7 @@ impl Tokens {
         }
     }
 
-    /// Tokens that this node makes for whoever logs in.
+    /// Tokens that this node issues to users who log in.
     pub fn of_users(login: Login, open_methods: BTreeSet<String>) -> Self {
         Self {
             key: login.key().clone(),
@@ -94,16 +93,16 @@ impl Tokens {
         }
     }
 
-    /// Where users show their passwords, if they may.
+    /// The login of users, if there is one.
     pub(crate) fn login(&self) -> Option<&Login> {
         self.login.as_ref()
     }
 
-    /// Whoever sends the header `Authorization`. Where some methods need no token, everybody may
-    /// ask for those.
+    /// The caller by the header `Authorization`. If some methods need no token, a caller without a valid one may call
+    /// those.
     ///
     /// # Errors
-    /// [`TokenError`], where every method needs a token.
+    /// [`TokenError`], if every method needs a token.
     pub(crate) fn caller(self: &Arc<Self>, header: Option<&str>) -> Result<Caller, TokenError> {
         let token = match self.token(header, now()) {
             Ok(token) => Some(Arc::new(token)),

@@ -79,7 +79,7 @@ fn a_permission_is_for_all_for_a_namespace_or_for_a_method() {
 }
 
 #[test]
-fn a_token_holds_from_its_beginning_until_it_expires() {
+fn a_token_is_valid_from_nbf_to_exp() {
     let good = json!({"exp": NOW + 1.0, "iat": NOW, "permissions": ["eth:*"]});
     assert_eq!(judged(&token(&good)), Ok(vec!["eth:*".to_owned()]));
     let without = json!({"exp": NOW + 0.5});
@@ -143,7 +143,7 @@ fn other_algorithms_conditions_and_damage_are_refused() {
 }
 
 #[test]
-fn a_caller_may_no_more_once_the_token_has_expired() {
+fn an_expired_token_permits_nothing() {
     let tokens = tokens(&["net_version"]);
     let header = token(&json!({"exp": NOW + 10.0, "permissions": ["eth:*"]}));
     let caller = Caller {
@@ -156,7 +156,7 @@ fn a_caller_may_no_more_once_the_token_has_expired() {
 }
 
 #[test]
-fn methods_that_need_no_token_are_open_to_everybody_and_nothing_else_is() {
+fn only_methods_without_authentication_are_open_without_token() {
     let open = tokens(&["net_version"]);
     for header in [None, Some("Bearer nonsense")] {
         let caller = open.caller(header).unwrap();

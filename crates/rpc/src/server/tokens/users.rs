@@ -1,8 +1,8 @@
-//! Users who show a password and get a token.
+//! Users who log in with a password and get a token.
 //!
-//! Passwords are kept as bcrypt hashes, which are slow on purpose. One thread of low priority checks
-//! them one after the other, and few may wait: whoever sends many can slow other logins down, and
-//! nothing else. A check takes the same time whether there is such a user or not.
+//! Passwords are stored as bcrypt hashes, which are slow on purpose. One thread of low priority checks them one after
+//! the other, and at most 32 logins wait: a client that sends many can delay other logins and nothing else. A check
+//! takes the same time whether the user exists or not.
 
 use super::key::{OwnKey, TokenKey};
 use crate::json;
@@ -16,49 +16,49 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
-/// How long a token holds, seconds.
+/// How long a token is valid, seconds.
 const LIFETIME_SECONDS: u64 = 300;
 
 /// Logins that may wait.
 const WAITING: usize = 32;
 
-/// Each step doubles the work: 4 is bcrypt's least, 16 takes seconds.
+/// Accepted bcrypt costs. Each step doubles the work: 4 is bcrypt's minimum, 16 takes seconds.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=16;
 
-/// The cost of the hashes that are made here; Besu's.
+/// The cost of the hashes that this program makes; the same as Besu's.
 const OWN_COST: u32 = 10;
 
-/// Bytes of a password that bcrypt looks at.
-const MOST_BYTES: usize = 72;
+/// Bytes of a password that bcrypt uses.
+const MAX_BYTES: usize = 72;
 
 /// Added to the niceness of the thread that checks passwords.
 const NICE: i32 = 5;
 
-/// Somebody who may log in.
+/// A user who may log in.
 #[derive(Clone)]
 pub struct User {
-    /// Of bcrypt.
+    /// The bcrypt hash of the password.
     hash: String,
     cost: u32,
     permissions: Vec<String>,
 }
 
-/// All of them, by name.
+/// All users, by name.
 pub type Users = BTreeMap<String, User>;
 
 /// What is wrong with a password, or with the hash of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// Nothing at all.
+    /// It is empty.
     #[error("the password is empty")]
     Empty,
-    /// Longer than what bcrypt looks at.
+    /// Longer than what bcrypt uses.
     #[error("the password has {0} bytes, of which bcrypt would see 72: choose a shorter one")]
     TooLong(usize),
-    /// Not what bcrypt writes.
+    /// Not a bcrypt hash.
     #[error("the password is no bcrypt hash: `niwaki password hash` makes one")]
     NoHash,
-    /// Too quick to be of use, or too slow to be waited for.
+    /// Too fast to be safe, or too slow.
     #[error(
         "the password's hash has the cost {0}: 4 to 16 are taken; `niwaki password hash` makes one"
     )]
@@ -75,7 +75,7 @@ pub enum PasswordError {
 pub fn hash_password(password: &str) -> Result<String, PasswordError> {
     match password.len() {
         0 => return Err(PasswordError::Empty),
-        length if length > MOST_BYTES => return Err(PasswordError::TooLong(length)),
+        length if length > MAX_BYTES => return Err(PasswordError::TooLong(length)),
         _ => {}
     }
     let hash = bcrypt::hash_with_result(password, OWN_COST);
@@ -92,7 +92,7 @@ impl fmt::Debug for User {
 }
 
 impl User {
-    /// A user by the bcrypt hash of a password, and by permissions as in `eth:*`.
+    /// A user with the bcrypt hash of a password, and permissions such as `eth:*`.
     ///
     /// # Errors
     /// [`PasswordError`].
@@ -109,27 +109,27 @@ impl User {
     }
 }
 
-/// Where passwords are checked and tokens are made.
+/// Checks passwords and issues tokens.
 #[derive(Debug)]
 pub struct Login {
     key: TokenKey,
     waiting: SyncSender<Attempt>,
 }
 
-/// Somebody who waits.
+/// A login that waits.
 struct Attempt {
     name: String,
     password: String,
     reply: oneshot::Sender<Option<String>>,
 }
 
-/// Too many wait already.
+/// Too many logins are waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
 impl Login {
-    /// Lets the users that `load` gives log in; it is asked at every attempt, so that they may
-    /// change. Makes a key for their tokens, which takes some tenths of a second.
+    /// Lets the users of `load` log in; it is called at every attempt, since the file of users may change. Generates a
+    /// key for their tokens, which takes some tenths of a second.
     ///
     /// # Errors
     /// If the system gives no random bytes or no thread.
@@ -139,13 +139,13 @@ impl Login {
         let (waiting, attempts) = sync_channel(WAITING);
         let spawned = thread::Builder::new()
             .name("rpc-login".to_owned())
-            .spawn(move || answer(&attempts, &own, load));
+            .spawn(move || check_logins(&attempts, &own, load));
         spawned
             .map_err(|error| format!("can't start the thread that checks passwords: {error}"))?;
         Ok(Self { key, waiting })
     }
 
-    /// What its tokens are checked with.
+    /// The key that its tokens are checked with.
     pub(super) const fn key(&self) -> &TokenKey {
         &self.key
     }
@@ -167,12 +167,16 @@ impl Login {
     }
 }
 
-fn answer(attempts: &Receiver<Attempt>, own: &OwnKey, load: impl Fn() -> Result<Users, String>) {
-    // Of this thread only, on Linux; elsewhere it is refused or harmless.
+fn check_logins(
+    attempts: &Receiver<Attempt>,
+    own: &OwnKey,
+    load: impl Fn() -> Result<Users, String>,
+) {
+    // On Linux this is the calling thread only; elsewhere it is refused or harmless.
     let _ = rustix::process::nice(NICE);
     for attempt in attempts {
         if attempt.reply.is_closed() {
-            continue; // Nobody waits any more.
+            continue; // The client has gone.
         }
         let users = load().unwrap_or_else(|error| {
             tracing::error!(%error, "No user can log in: the file of users can't be read");
@@ -184,20 +188,20 @@ fn answer(attempts: &Receiver<Attempt>, own: &OwnKey, load: impl Fn() -> Result<
     }
 }
 
-/// The user of this name, if the password is right. The work is the same whoever is asked for.
+/// The user of this name, if the password is right. The work is the same for every name.
 fn find<'a>(users: &'a Users, name: &str, password: &str) -> Option<&'a User> {
     let user = users.get(name);
     let is_right = user.is_some_and(|user| bcrypt::verify(password, &user.hash).unwrap_or(false));
-    for cost in wasted(users, name) {
+    for cost in dummy_costs(users, name) {
         let hash = bcrypt::hash_with_salt(password, cost, [0; 16]);
         let _ = std::hint::black_box(hash);
     }
     user.filter(|_| is_right)
 }
 
-/// The costs of hashes that nobody has, made so that every check is as much work as one of the
-/// costliest hash: 2^most = 2^cost + (2^cost + .. + 2^(most - 1)).
-fn wasted(users: &Users, name: &str) -> std::ops::Range<u32> {
+/// The costs of dummy hashes that bring every check to the work of the costliest hash:
+/// 2^most = 2^cost + (2^cost + .. + 2^(most - 1)).
+fn dummy_costs(users: &Users, name: &str) -> std::ops::Range<u32> {
     let costs = users.values().map(|user| user.cost);
     let most = costs.max().unwrap_or(OWN_COST);
     match users.get(name) {
@@ -206,7 +210,7 @@ fn wasted(users: &Users, name: &str) -> std::ops::Range<u32> {
     }
 }
 
-/// A token that says who and what, for five minutes from `now`.
+/// A token with name and permissions, valid for five minutes from `now`.
 fn token(own: &OwnKey, name: &str, user: &User, now: u64) -> Option<String> {
     let mut claims = b"{\"permissions\":[".to_vec();
     for (index, permission) in user.permissions.iter().enumerate() {
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_of_the_user_is_right_and_no_other() {
+    fn only_the_users_own_password_is_accepted() {
         let users = users();
         for name in ["low", "high"] {
             assert!(find(&users, name, &format!("{name}-password")).is_some());
@@ -265,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_as_much_work_for_nobody_as_for_somebody() {
+    fn a_check_takes_the_same_work_for_unknown_users() {
         for users in [users(), Users::new()] {
             let work = |name: &str| {
                 let own = users.get(name).map(|user| user.cost);
-                let costs = own.into_iter().chain(wasted(&users, name));
+                let costs = own.into_iter().chain(dummy_costs(&users, name));
                 costs.map(|cost| 1u64 << cost).sum::<u64>()
             };
             let most = if users.is_empty() { OWN_COST } else { 9 };
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_logs_in_gets_a_token_for_what_the_file_permits() {
+    async fn a_login_returns_a_token_with_the_users_permissions() {
         let login = Login::new(|| Ok(users())).unwrap();
         let tokens = Arc::new(Tokens::of_users(login, BTreeSet::new()));
         let login = tokens.login().unwrap();
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_logins_wait_and_a_broken_file_lets_nobody_in() {
+    async fn at_most_32_logins_wait_and_a_broken_file_refuses_all() {
         let (release, held) = sync_channel::<()>(0);
         let held = std::sync::Mutex::new(held);
         let login = Login::new(move || {

@@ -1,4 +1,4 @@
-//! Which transaction a message is, and which it can not be.
+//! The transactions of messages, and messages without one.
 
 use super::*;
 use niwaki_primitives::Typed2718;
@@ -8,7 +8,7 @@ fn message(json: &str) -> Message {
 }
 
 #[test]
-fn the_type_is_what_the_fields_ask_for() {
+fn the_transaction_type_follows_from_the_fields() {
     for (json, or_else, want) in [
         ("{}", 0, 0),
         ("{}", 2, 2),
@@ -19,13 +19,13 @@ fn the_type_is_what_the_fields_ask_for() {
         ("{\"blobVersionedHashes\":[]}", 0, 3),
         ("{\"authorizationList\":[]}", 0, 4),
     ] {
-        let tx = message(json).transaction((1, 2), 3, or_else);
+        let tx = message(json).transaction(1, 2, 3, or_else);
         assert_eq!(tx.ty(), want, "{json}");
     }
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_fields_are_refused() {
     for (json, word) in [
         (
             "{\"gasPrice\":\"0x1\",\"maxFeePerGas\":\"0x1\"}",

@@ -1,11 +1,10 @@
-//! A genesis in pieces is the same as one in memory, wherever the pieces end and whatever comes
-//! first.
+//! A genesis read in pieces equals one read from memory, for any split and any order of keys.
 
 use super::*;
 use crate::genesis::Genesis;
 use proptest::prelude::*;
 
-/// Gives a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {
@@ -86,7 +85,7 @@ fn a_refusal_of_an_account_names_the_path_of_the_key() {
 }
 
 #[test]
-fn of_what_an_alloc_has_twice_the_last_counts() {
+fn the_last_of_duplicate_accounts_counts() {
     let word = |n: u64| U256::from(n);
     let alloc = format!(
         r#"{{"{A}": {{"nonce": 5, "code": "0x01", "storage": {{"0x9": "0x9"}}}},
@@ -156,7 +155,7 @@ fn what_is_not_alloc_is_kept_as_it_is_written_and_found_again() {
 }
 
 #[test]
-fn a_sink_that_has_enough_stops_the_reading() {
+fn a_sink_that_returns_false_stops_reading() {
     let text = format!(r#"{{{CONFIG}, "gasLimit": 1, "alloc": {{"{A}": {{}}, bad}}}}"#);
     let outcome = read_genesis(&mut text.as_bytes(), &mut |_| false);
     assert!(matches!(outcome, Err(ReadError::Stopped)));

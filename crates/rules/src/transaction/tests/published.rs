@@ -1,15 +1,16 @@
-//! The TransactionTests of ethereum-tests: a kept few always, all of them where the corpus is.
+//! The TransactionTests of ethereum-tests: some are stored here, all run if the corpus is installed.
 
 use super::*;
 use niwaki_primitives::Decodable2718;
 use serde_json::Value;
 
-/// What a block of `fork` says of an encoded transaction: its hash, sender and intrinsic gas.
+/// Hash, sender and intrinsic gas of an encoded transaction in a block of `fork`.
 fn judge(bytes: &[u8], fork: Fork) -> Option<(B256, Address, u64)> {
     let tx = TxEnvelope::decode_2718_exact(bytes).ok()?;
     let mut rules = rules(fork);
     rules.base_fee = None;
-    let gas = check_transaction(&tx, SENDER, &rules, GasRoom::both(u64::MAX), u64::MAX).ok()?;
+    let gas =
+        check_transaction(&tx, SENDER, &rules, GasAvailable::both(u64::MAX), u64::MAX).ok()?;
     upfront_cost(&tx)?;
     let signature = tx.signature();
     let hash = tx.signature_hash();
@@ -18,15 +19,14 @@ fn judge(bytes: &[u8], fork: Fork) -> Option<(B256, Address, u64)> {
     Some((*tx.tx_hash(), sender, gas.intrinsic))
 }
 
-/// Valid by the letter, at a gas price of 2^128 wei or more. Prices are 128 bits wide here, so
-/// such a transaction is refused when it is decoded; an account that could pay for it would
-/// hold 10^15 times the ether there is.
+/// Formally valid, with a gas price of 2^128 wei or more. Prices have 128 bits here, so such a transaction can't be
+/// decoded; an account that could pay for it would hold 10^15 times the existing ether.
 const PRICED_BEYOND_128_BITS: [&str; 2] = [
     "GasLimitPriceProductOverflowtMinusOne",
     "TransactionWithHighGasPrice",
 ];
 
-/// Judges every transaction of a file under every fork: how many, and what came out otherwise.
+/// Checks every transaction of a file under every fork. Returns their number and the mismatches.
 fn run_file(text: &str) -> (usize, Vec<String>) {
     let tests: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
     let (mut count, mut wrong) = (0, Vec::new());

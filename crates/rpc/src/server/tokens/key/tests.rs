@@ -1,4 +1,4 @@
-//! Keys of every kind, and what is refused as a key.
+//! Keys of every kind, and malformed ones.
 
 use super::*;
 use rsa::pkcs1::EncodeRsaPublicKey;
@@ -23,7 +23,7 @@ fn rsa_pem(bits: usize) -> String {
     public_pem(RSA, None, public.as_bytes())
 }
 
-/// Each key takes what its pair has signed, and nothing else.
+/// A key accepts signatures of its pair, and no others.
 fn check(key: &TokenKey, sign: impl Fn(&[u8]) -> Vec<u8>) {
     let good = sign(b"head.claims");
     assert!(key.has_signed(b"head.claims", &good), "{key:?}");

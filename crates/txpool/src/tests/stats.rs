@@ -1,11 +1,11 @@
-//! Figures and listings.
+//! Statistics and listings.
 
 use super::support::{Chain, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet};
 use crate::{DropReason, PoolConfig};
 use niwaki_primitives::{AccessList, AccessListItem, B256, TxEip1559, TxEnvelope};
 
 #[test]
-fn figures_add_up() {
+fn statistics_add_up() {
     let mut chain = Chain::new(PoolConfig::default());
     let tx = transfer(&wallet(0), 0, 1, 50);
     chain.local(tx.clone()).expect("paid for");
@@ -13,24 +13,21 @@ fn figures_add_up() {
     chain
         .remote(blob_tx(&wallet(1), 0, 9, &proven_sidecar(&[1], 1)))
         .expect("paid for");
-    let figures = chain.pool.figures();
-    assert_eq!(
-        (figures.pending, figures.queued, figures.senders),
-        (2, 1, 2)
-    );
-    assert_eq!((figures.by_type, figures.local), ([0, 0, 2, 1, 0], 1));
-    assert_eq!((figures.added_local, figures.added_remote), (1, 2));
-    assert_eq!(figures.blobs.versioned_hashes, 1);
+    let stats = chain.pool.stats();
+    assert_eq!((stats.pending, stats.queued, stats.senders), (2, 1, 2));
+    assert_eq!((stats.by_type, stats.local), ([0, 0, 2, 1, 0], 1));
+    assert_eq!((stats.added_local, stats.added_remote), (1, 2));
+    assert_eq!(stats.blobs.versioned_hashes, 1);
     let sum: usize = chain.pool.all().iter().map(|tx| tx.bytes()).sum();
-    assert_eq!(figures.bytes, sum);
+    assert_eq!(stats.bytes, sum);
     chain.mine(&[tx]);
-    let figures = chain.pool.figures();
-    assert_eq!((figures.pending, figures.queued, figures.local), (1, 1, 0));
-    assert_eq!(figures.removed.get(&DropReason::Included), Some(&1));
+    let stats = chain.pool.stats();
+    assert_eq!((stats.pending, stats.queued, stats.local), (1, 1, 0));
+    assert_eq!(stats.removed.get(&DropReason::Included), Some(&1));
 }
 
 #[test]
-fn content_tells_what_can_be_taken_from_what_waits() {
+fn content_separates_pending_from_queued() {
     let chain = Chain::new(PoolConfig::default());
     for (n, nonce) in [(0, 0), (0, 1), (0, 9), (1, 4)] {
         chain
@@ -57,7 +54,7 @@ fn everything_that_takes_memory_is_counted() {
         chain
             .remote(TxEnvelope::from(signed(tx, &wallet(0))))
             .expect("paid for");
-        chain.pool.figures().bytes
+        chain.pool.stats().bytes
     };
     let plain = bytes(&|_| {});
     assert!(plain > 640, "{plain}");

@@ -1,13 +1,12 @@
-//! Reading the JSON of parameters by the rules of all clients.
+//! Reads the JSON of parameters by the rules that all clients share.
 //!
-//! - A key of an object is taken in any letter case, as geth takes it (Go's `encoding/json`): where
-//!   `blockHash` is meant, `blockhash` means it too, and both at once are one key twice, which is
-//!   refused. Only the structs that are read know their keys, so nothing else is needed of them.
-//! - A key that is not known is ignored, as in geth, but for objects that choose blocks: there it
-//!   would silently mean another block. Those structs say `deny_unknown_fields`.
-//! - Fields of types that are not ours are checked to be a QUANTITY by their names ([`Reader::of`]).
+//! - Keys of objects match in any letter case, as in geth (Go's `encoding/json`): `blockhash` is `blockHash`, and both
+//!   in one object are a duplicate, which is refused. The structs need no annotation for this.
+//! - Unknown keys are ignored, as in geth, except in objects that choose blocks: there a typo would silently mean
+//!   another block. Those structs are marked `deny_unknown_fields`.
+//! - In types of other crates, the fields that must be QUANTITYs are given by name ([`Reader::of`]).
 //!
-//! [`Reader`] wraps a deserializer; [`read`] is the way in.
+//! [`Reader`] wraps a deserializer; [`read`] is the entry point.
 
 use crate::quantity;
 use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
@@ -16,7 +15,7 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Reads `json`, all of it.
+/// Deserializes all of `json`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -38,7 +37,7 @@ pub(crate) fn read_with<'a, T: Deserialize<'a>>(
     Ok(value)
 }
 
-/// What is asked of a value.
+/// The requirements on a value.
 #[derive(Clone, Copy)]
 struct Rules {
     /// Keys whose values must be QUANTITYs.
@@ -48,8 +47,8 @@ struct Rules {
 }
 
 impl Rules {
-    /// Of what is within.
-    const fn within(self, is_quantity: bool) -> Self {
+    /// The requirements on an inner value.
+    const fn inner(self, is_quantity: bool) -> Self {
         Self {
             is_quantity,
             ..self
@@ -57,14 +56,14 @@ impl Rules {
     }
 }
 
-/// A deserializer whose objects are read by the rules above.
+/// A deserializer that applies the rules above.
 pub(crate) struct Reader<D> {
     inner: D,
     rules: Rules,
 }
 
 impl<D> Reader<D> {
-    /// Reads what `inner` gives.
+    /// Wraps `inner`.
     pub(crate) const fn new(inner: D) -> Self {
         Self::of(inner, &[])
     }
@@ -79,15 +78,15 @@ impl<D> Reader<D> {
     }
 }
 
-/// The name under which `serde_json` asks for JSON as it is.
+/// The name by which `serde_json` requests raw JSON.
 const RAW: &str = "$serde_json::private::RawValue";
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let within = Within::new(visitor, None, self.rules);
-        self.inner.deserialize_any(within)
+        let checked = CheckedVisitor::new(visitor, None, self.rules);
+        self.inner.deserialize_any(checked)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -96,13 +95,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        let within = Within::new(visitor, Some(fields), self.rules);
-        self.inner.deserialize_any(within)
+        let checked = CheckedVisitor::new(visitor, Some(fields), self.rules);
+        self.inner.deserialize_any(checked)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let within = Within::new(visitor, None, self.rules);
-        self.inner.deserialize_option(within)
+        let checked = CheckedVisitor::new(visitor, None, self.rules);
+        self.inner.deserialize_option(checked)
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -113,8 +112,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<D> {
         if name == RAW {
             return self.inner.deserialize_newtype_struct(name, visitor);
         }
-        let within = Within::new(visitor, None, self.rules);
-        self.inner.deserialize_newtype_struct(name, within)
+        let checked = CheckedVisitor::new(visitor, None, self.rules);
+        self.inner.deserialize_newtype_struct(name, checked)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -140,14 +139,14 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Reader<D> {
     }
 }
 
-/// A visitor of what lies within a value; `fields` are the keys of the struct that it makes.
-struct Within<V> {
+/// Wraps a visitor to check its values; `fields` are the keys of the struct that it builds.
+struct CheckedVisitor<V> {
     visitor: V,
     fields: Option<&'static [&'static str]>,
     rules: Rules,
 }
 
-impl<V> Within<V> {
+impl<V> CheckedVisitor<V> {
     const fn new(visitor: V, fields: Option<&'static [&'static str]>, rules: Rules) -> Self {
         Self {
             visitor,
@@ -164,8 +163,8 @@ impl<V> Within<V> {
     }
 }
 
-/// What is no more than one value is handed on, unless it should have been a string.
-macro_rules! hand_on {
+/// Scalars are forwarded, unless the value must be a string.
+macro_rules! forward {
     ($($method:ident($type:ty))*) => {$(
         fn $method<E: de::Error>(self, value: $type) -> Result<V::Value, E> {
             match self.rules.is_quantity {
@@ -176,8 +175,8 @@ macro_rules! hand_on {
     )*};
 }
 
-/// Strings are handed on when they have been checked.
-macro_rules! hand_on_strings {
+/// Strings are checked and forwarded.
+macro_rules! forward_strings {
     ($($method:ident($type:ty))*) => {$(
         fn $method<E: de::Error>(self, text: $type) -> Result<V::Value, E> {
             self.check(&text)?;
@@ -186,19 +185,19 @@ macro_rules! hand_on_strings {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for CheckedVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.visitor.expecting(f)
     }
 
-    hand_on! {
+    forward! {
         visit_bool(bool) visit_i64(i64) visit_i128(i128) visit_u64(u64) visit_u128(u128)
         visit_f64(f64) visit_bytes(&[u8]) visit_borrowed_bytes(&'de [u8]) visit_byte_buf(Vec<u8>)
     }
 
-    hand_on_strings! { visit_str(&str) visit_borrowed_str(&'de str) visit_string(String) }
+    forward_strings! { visit_str(&str) visit_borrowed_str(&'de str) visit_string(String) }
 
     fn visit_none<E: de::Error>(self) -> Result<V::Value, E> {
         self.visitor.visit_none()
@@ -219,7 +218,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        let rules = self.rules.within(false);
+        let rules = self.rules.inner(false);
         self.visitor.visit_seq(Items { inner, rules })
     }
 
@@ -227,7 +226,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
         self.visitor.visit_map(Entries {
             inner,
             fields: self.fields,
-            rules: self.rules.within(false),
+            rules: self.rules.inner(false),
         })
     }
 
@@ -236,7 +235,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
     }
 }
 
-/// What reads a value within another one.
+/// Wraps a seed, to read an inner value by the rules.
 struct Seed<S> {
     seed: S,
     rules: Rules,
@@ -275,7 +274,7 @@ impl<'de, A: de::SeqAccess<'de>> de::SeqAccess<'de> for Items<A> {
 struct Entries<A> {
     inner: A,
     fields: Option<&'static [&'static str]>,
-    /// Of the value that comes next.
+    /// The rules of the next value.
     rules: Rules,
 }
 
@@ -295,7 +294,7 @@ impl<'de, A: de::MapAccess<'de>> de::MapAccess<'de> for Entries<A> {
         let known = self.fields.and_then(|fields| find(fields, &key));
         let key = known.map_or(key, Cow::Borrowed);
         let is_quantity = self.rules.quantities.contains(&key.as_ref());
-        self.rules = self.rules.within(is_quantity);
+        self.rules = self.rules.inner(is_quantity);
         match key {
             Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
             Cow::Owned(key) => seed.deserialize(StringDeserializer::new(key)),
@@ -313,7 +312,7 @@ impl<'de, A: de::MapAccess<'de>> de::MapAccess<'de> for Entries<A> {
     }
 }
 
-/// The field that a key means.
+/// The field that a key matches.
 fn find(fields: &'static [&'static str], key: &str) -> Option<&'static str> {
     let exact = fields.iter().find(|field| **field == key);
     let found = exact.or_else(|| fields.iter().find(|field| field.eq_ignore_ascii_case(key)));
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_in_any_letter_case_at_any_depth() {
+    fn keys_match_in_any_letter_case_at_any_depth() {
         let json = r#"{"INNERONE": {"blockhash": 7, "Flags": [true]}, "Raw": {"A": [1, "x"]},
                        "byName": {"a": {"BlockHash": 8}}, "ratio": 1, "OTHER": "n"}"#;
         let outer: Outer<'_> = read(json).unwrap();
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_two_letter_cases_is_one_key_twice() {
+    fn a_key_in_two_letter_cases_is_a_duplicate() {
         let twice = read::<Inner>(r#"{"blockhash": 7, "blockHash": 8}"#).unwrap_err();
         assert!(twice.to_string().contains("duplicate field `blockHash`"));
         let unknown = read::<Outer<'_>>(r#"{"innerOne": {}, "innerTwo": {}}"#).unwrap_err();
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_other_types_are_quantities_by_their_names() {
+    fn named_fields_must_be_quantities_at_any_depth() {
         type Fields = BTreeMap<String, Option<String>>;
         let read = |json| read_with::<Vec<Fields>>(json, &["gas"]);
         let fields = read(r#"[{"gas": "0x10", "name": "16"}, {"gas": null}]"#).unwrap();

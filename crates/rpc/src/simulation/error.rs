@@ -1,6 +1,6 @@
-//! Why a simulated transaction was not run, or failed, in the words that clients of geth know.
+//! geth's error messages and codes for simulated transactions that are invalid or fail.
 
-use super::block::Run;
+use super::block::SimulationResult;
 use crate::RpcError;
 use niwaki_evm::Failure;
 use niwaki_primitives::{Address, U256};
@@ -10,8 +10,8 @@ use niwaki_rules::InvalidTransaction;
 const ERROR: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
 const PANIC: [u8; 4] = [0x4e, 0x48, 0x7b, 0x71];
 
-/// The words for `reason`.
-pub(crate) fn words(reason: &InvalidTransaction, sender: Address) -> String {
+/// The message for `reason`.
+pub(crate) fn error_message(reason: &InvalidTransaction, sender: Address) -> String {
     use InvalidTransaction as I;
     match reason {
         I::NonceTooLow { got, expected } => {
@@ -59,7 +59,7 @@ pub(crate) fn words(reason: &InvalidTransaction, sender: Address) -> String {
     }
 }
 
-/// The code that eth_simulateV1 gives for `reason`.
+/// The error code of `eth_simulateV1` for `reason`.
 pub(crate) fn simulation_code(reason: &InvalidTransaction) -> i64 {
     use InvalidTransaction as I;
     match reason {
@@ -75,14 +75,14 @@ pub(crate) fn simulation_code(reason: &InvalidTransaction) -> i64 {
     }
 }
 
-/// The refusal of a call with this gas.
+/// The error of a call with this gas.
 pub(crate) fn invalid(reason: &InvalidTransaction, sender: Address, gas: u64) -> RpcError {
-    let words = words(reason, sender);
+    let words = error_message(reason, sender);
     RpcError::server(format!("err: {words} (supplied gas {gas})"))
 }
 
-/// The error of a run that failed; nothing for one that did not.
-pub(crate) fn reverted(run: &Run) -> Option<RpcError> {
+/// The error of a transaction that failed; `None` for one that succeeded.
+pub(crate) fn reverted(run: &SimulationResult) -> Option<RpcError> {
     Some(match run.failure? {
         Failure::Revert => {
             let output = &run.result.output;
@@ -92,7 +92,7 @@ pub(crate) fn reverted(run: &Run) -> Option<RpcError> {
     })
 }
 
-/// What a contract gave as its reason, if it did as Solidity does.
+/// The reason of a revert, if it is encoded as Solidity does.
 pub(crate) fn revert_reason(output: &[u8]) -> Option<String> {
     let (selector, rest) = output.split_first_chunk::<4>()?;
     match *selector {
@@ -108,7 +108,7 @@ pub(crate) fn revert_reason(output: &[u8]) -> Option<String> {
     }
 }
 
-/// The only value of `data`, encoded as a string.
+/// ABI-decodes `data` as a single string.
 fn abi_string(data: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| {
         let word = data.get(at..at.checked_add(32)?)?;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_read_as_solidity_writes_them() {
+    fn error_and_panic_of_solidity_are_decoded() {
         let padded = [b"user error".as_slice(), &[0; 22]].concat();
         assert_eq!(
             revert_reason(&error(&padded, 10)).as_deref(),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reason_is_none() {
+    fn data_that_is_no_solidity_error_gives_no_reason() {
         for data in [
             &[][..],
             &ERROR,

@@ -1,46 +1,46 @@
-//! A tracer that ends a run when nobody waits for it any more, and keeps why it failed.
+//! A tracer that stops execution at the deadline of the request, and records why the transaction failed.
 
 use niwaki_evm::{CostOrder, Entered, Failure, Left, Step, Tracer};
 use niwaki_primitives::Log;
 use std::time::Instant;
 
-/// How many opcodes are told between two looks at the time.
-const STEPS: u32 = 4096;
+/// Opcodes between two checks of the deadline.
+const STEPS_PER_CHECK: u32 = 4096;
 
-/// Another tracer, with an end.
-pub(crate) struct Watched<'t> {
+/// Wraps another tracer with a deadline.
+pub(crate) struct DeadlineTracer<'t> {
     inner: &'t mut dyn Tracer,
     deadline: Instant,
     steps: u32,
-    /// Why the transaction's own message failed.
+    /// Why the transaction failed, if it did.
     pub(crate) failure: Option<Failure>,
-    /// Whether time ran out.
-    pub(crate) is_late: bool,
+    /// Whether the deadline has passed.
+    pub(crate) is_timed_out: bool,
 }
 
-impl<'t> Watched<'t> {
+impl<'t> DeadlineTracer<'t> {
     pub(crate) fn new(inner: &'t mut dyn Tracer, deadline: Instant) -> Self {
         Self {
             inner,
             deadline,
             steps: 0,
             failure: None,
-            is_late: false,
+            is_timed_out: false,
         }
     }
 
-    fn look(&mut self) {
-        self.is_late |= Instant::now() > self.deadline;
+    fn check_deadline(&mut self) {
+        self.is_timed_out |= Instant::now() > self.deadline;
     }
 }
 
-impl Tracer for Watched<'_> {
+impl Tracer for DeadlineTracer<'_> {
     fn step(&mut self, step: &Step<'_>) {
         self.inner.step(step);
         self.steps += 1;
-        if self.steps >= STEPS {
+        if self.steps >= STEPS_PER_CHECK {
             self.steps = 0;
-            self.look();
+            self.check_deadline();
         }
     }
 
@@ -61,11 +61,11 @@ impl Tracer for Watched<'_> {
     }
 
     fn stops(&mut self) -> bool {
-        self.is_late || self.inner.stops()
+        self.is_timed_out || self.inner.stops()
     }
 
     fn enter(&mut self, entered: &Entered<'_>) {
-        self.look();
+        self.check_deadline();
         self.inner.enter(entered);
     }
 
@@ -81,10 +81,10 @@ impl Tracer for Watched<'_> {
     }
 }
 
-/// A tracer that looks at nothing.
-pub(crate) struct Nothing;
+/// A tracer that records nothing.
+pub(crate) struct NoopTracer;
 
-impl Tracer for Nothing {
+impl Tracer for NoopTracer {
     fn wants_steps(&self) -> bool {
         false
     }

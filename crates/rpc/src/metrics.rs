@@ -1,4 +1,4 @@
-//! What is counted of calls and connections, under Besu's names where Besu has them.
+//! Metrics of calls, connections and imported blocks, under Besu's names where Besu has them.
 
 use crate::RpcError;
 use metrics::{counter, gauge, histogram};
@@ -6,21 +6,21 @@ use niwaki_chain::Imported;
 use niwaki_execution::TxStats;
 use std::time::Duration;
 
-/// Counts calls and connections.
+/// Records calls, connections and imported blocks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures;
+pub struct RpcMetrics;
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection as long as it exists.
 #[derive(Debug)]
-pub struct Counted(&'static str);
+pub struct ConnectionGauge(&'static str);
 
-impl Drop for Counted {
+impl Drop for ConnectionGauge {
     fn drop(&mut self) {
         gauge!(self.0).decrement(1);
     }
 }
 
-impl Figures {
+impl RpcMetrics {
     /// A call was answered.
     pub fn call(&self, method: &'static str, took: Duration, result: &Result<(), RpcError>) {
         histogram!("besu_rpc_request_time", "methodName" => method).record(took);
@@ -31,7 +31,7 @@ impl Figures {
         }
     }
 
-    /// A block was taken in.
+    /// A block was imported.
     pub fn block(&self, imported: &Imported) {
         let timings = &imported.timings;
         for (name, took) in [
@@ -73,18 +73,18 @@ impl Figures {
     }
 
     /// A connection over HTTP was opened.
-    pub fn http_connection(&self) -> Counted {
+    pub fn http_connection(&self) -> ConnectionGauge {
         Self::connection("besu_rpc_active_http_connection_count")
     }
 
     /// A connection became a WebSocket.
-    pub fn ws_connection(&self) -> Counted {
+    pub fn ws_connection(&self) -> ConnectionGauge {
         Self::connection("besu_rpc_active_ws_connection_count")
     }
 
-    fn connection(name: &'static str) -> Counted {
+    fn connection(name: &'static str) -> ConnectionGauge {
         gauge!(name).increment(1);
-        Counted(name)
+        ConnectionGauge(name)
     }
 
     /// A connection was closed because there were too many.
@@ -92,7 +92,7 @@ impl Figures {
         counter!("niwaki_rpc_connections_refused_total").increment(1);
     }
 
-    /// A request came without a good token, to a way in whose tokens name users.
+    /// A request without a valid token was refused, by a server whose tokens name users.
     pub fn token_refused(&self) {
         counter!("niwaki_rpc_tokens_refused_total", "reason" => "token").increment(1);
     }

@@ -1,4 +1,4 @@
-//! Blocks, transactions, receipts and logs in the JSON of `eth`.
+//! Serialization of blocks, transactions, receipts and logs for `eth`.
 //!
 //! Spec: execution-apis `schemas/{block,transaction,receipt}.yaml`.
 
@@ -13,7 +13,7 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, blob_gas_of, effective_gas_price};
 
-/// Writes the fields of a header; `bytes` are those of the block's RLP.
+/// Writes the fields of a header.
 pub(crate) fn header_fields(object: &mut Object<'_>, header: &Header, hash: &B256) {
     object.number("number", header.number);
     object.data("hash", hash.as_slice());
@@ -57,18 +57,18 @@ pub(crate) fn header_fields(object: &mut Object<'_>, header: &Header, hash: &B25
     }
 }
 
-/// Writes a block, its transactions whole or by their hashes.
-pub(crate) fn block(out: &mut Vec<u8>, block: &FullBlock, whole: bool) {
+/// Writes a block, with full transactions or their hashes.
+pub(crate) fn block(out: &mut Vec<u8>, block: &FullBlock, full: bool) {
     let header = &block.header;
     let mut object = Object::new(out);
     header_fields(&mut object, header, &block.id.hash);
     object.number("size", block.bytes as u64);
     let mut transactions = object.array("transactions");
     for (index, tx) in block.body.transactions.iter().enumerate() {
-        if whole {
+        if full {
             let sender = block.senders()[index];
-            let place = Place::in_block(block, index);
-            transaction(transactions.item(), tx, sender, &place);
+            let location = TxLocation::in_block(block, index);
+            transaction(transactions.item(), tx, sender, &location);
         } else {
             transactions.data(tx.tx_hash().as_slice());
         }
@@ -103,14 +103,14 @@ pub(crate) fn withdrawal(object: &mut Object<'_>, withdrawal: &Withdrawal) {
     object.number("amount", withdrawal.amount);
 }
 
-/// Where a transaction stands, if it stands in a block, and by what base fee it is priced.
+/// The block and index of a transaction, if it is in a block, and the base fee that prices it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TxLocation {
     block: Option<(BlockId, u64, usize)>,
     base_fee: Option<u64>,
 }
 
-impl Place {
+impl TxLocation {
     pub(crate) fn in_block(block: &FullBlock, index: usize) -> Self {
         Self {
             block: Some((block.id, block.header.timestamp, index)),
@@ -118,7 +118,7 @@ impl Place {
         }
     }
 
-    /// In no block: waiting in the pool.
+    /// In no block, but in the pool.
     pub(crate) const PENDING: Self = Self {
         block: None,
         base_fee: None,
@@ -126,9 +126,14 @@ impl Place {
 }
 
 /// Writes a transaction.
-pub(crate) fn transaction(out: &mut Vec<u8>, tx: &TxEnvelope, sender: Address, place: &Place) {
+pub(crate) fn transaction(
+    out: &mut Vec<u8>,
+    tx: &TxEnvelope,
+    sender: Address,
+    location: &TxLocation,
+) {
     let mut object = Object::new(out);
-    match place.block {
+    match location.block {
         Some((id, timestamp, index)) => {
             object.data("blockHash", id.hash.as_slice());
             object.number("blockNumber", id.number);
@@ -148,9 +153,9 @@ pub(crate) fn transaction(out: &mut Vec<u8>, tx: &TxEnvelope, sender: Address, p
     }
     object.data("from", sender.as_slice());
     object.number("gas", tx.gas_limit());
-    // In a block, what was paid; in the pool, the most that may be.
-    let price = match place.block {
-        Some(_) => effective_gas_price(tx, place.base_fee),
+    // In a block, the price that was paid; in the pool, the most that may be.
+    let price = match location.block {
+        Some(_) => effective_gas_price(tx, location.base_fee),
         None => tx.max_fee_per_gas(),
     };
     object.quantity("gasPrice", &U256::from(price));
@@ -185,7 +190,7 @@ pub(crate) fn transaction(out: &mut Vec<u8>, tx: &TxEnvelope, sender: Address, p
     signature(&mut object, tx);
 }
 
-/// Legacy transactions carry the chain id in `v`; the others give the parity twice.
+/// Legacy transactions carry the chain id in `v`; the others have the parity twice.
 fn signature(object: &mut Object<'_>, tx: &TxEnvelope) {
     let signature = tx.signature();
     let parity = u64::from(signature.v());
@@ -266,7 +271,7 @@ pub(crate) fn receipt(
     }
     let mut logs = object.array("logs");
     for (number, each) in receipt.logs.iter().enumerate() {
-        let place = LogPlace {
+        let location = LogLocation {
             block: block.id,
             timestamp: block.header.timestamp,
             transaction: *hash,
@@ -274,7 +279,7 @@ pub(crate) fn receipt(
             log_index: first_log + number,
             removed: false,
         };
-        log(logs.item(), each, &place);
+        log(logs.item(), each, &location);
     }
     drop(logs);
     object.data("logsBloom", receipt.bloom().as_slice());
@@ -294,9 +299,9 @@ pub(crate) fn blob_base_fee(spec: &ChainSpec, header: &Header) -> u128 {
     niwaki_rules::BlockRules::new(spec, header).blob_base_fee
 }
 
-/// Where a log stands.
+/// Where a log is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogLocation {
     pub(crate) block: BlockId,
     pub(crate) timestamp: u64,
     pub(crate) transaction: B256,
@@ -307,7 +312,7 @@ pub(crate) struct LogPlace {
 }
 
 /// Writes a log.
-pub(crate) fn log(out: &mut Vec<u8>, log: &Log, place: &LogPlace) {
+pub(crate) fn log(out: &mut Vec<u8>, log: &Log, location: &LogLocation) {
     let mut object = Object::new(out);
     object.data("address", log.address.as_slice());
     let mut topics = object.array("topics");
@@ -316,13 +321,13 @@ pub(crate) fn log(out: &mut Vec<u8>, log: &Log, place: &LogPlace) {
     }
     drop(topics);
     object.data("data", &log.data.data);
-    object.number("blockNumber", place.block.number);
-    object.data("transactionHash", place.transaction.as_slice());
-    object.number("transactionIndex", place.transaction_index as u64);
-    object.data("blockHash", place.block.hash.as_slice());
-    object.number("blockTimestamp", place.timestamp);
-    object.number("logIndex", place.log_index as u64);
-    object.boolean("removed", place.removed);
+    object.number("blockNumber", location.block.number);
+    object.data("transactionHash", location.transaction.as_slice());
+    object.number("transactionIndex", location.transaction_index as u64);
+    object.data("blockHash", location.block.hash.as_slice());
+    object.number("blockTimestamp", location.timestamp);
+    object.number("logIndex", location.log_index as u64);
+    object.boolean("removed", location.removed);
 }
 
 /// The consensus encoding of a transaction.

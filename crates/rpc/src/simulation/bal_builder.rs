@@ -3,16 +3,16 @@
 use niwaki_primitives::{AccountChanges, Address, BlockAccessIndex, BlockAccessList};
 use std::collections::BTreeMap;
 
-/// The list so far. Each part is that of one index: what comes before the first transaction, a
-/// transaction, what comes after the last.
+/// The list so far. Each part belongs to one block access index: the system calls before the first transaction, a
+/// transaction, or the system calls after the last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Accesses {
+pub(crate) struct BalBuilder {
     accounts: BTreeMap<Address, AccountChanges>,
     index: u64,
 }
 
-impl Accesses {
-    /// Adds the part of the next index, whatever index it thinks it has.
+impl BalBuilder {
+    /// Adds a part under the next index; the index in `part` is ignored.
     pub(crate) fn add(&mut self, part: BlockAccessList) {
         let index = BlockAccessIndex(self.index);
         self.index = self.index.saturating_add(1);
