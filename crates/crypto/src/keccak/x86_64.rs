@@ -137,7 +137,7 @@ macro_rules! width {
                 }
             }
 
-            /// Keccak-f[1600] on every lane.
+            /// `Keccak-f[1600]` on every lane.
             #[target_feature(enable = $feature)]
             fn permute(a: &mut [$vector; 25]) {
                 for constant in ROUND_CONSTANTS {

@@ -15,7 +15,7 @@ macro_rules! products {
 }
 pub(super) use products;
 
-/// What the module of a width has of its own limbs; see [`super::width`].
+/// The items of a width that depend on its limbs; see `width!` in the parent module.
 macro_rules! limbs26 {
     (
         $feature:literal, splat $splat:ident, zero $zero:ident, add $add:ident, sub $sub:ident, and $and:ident,

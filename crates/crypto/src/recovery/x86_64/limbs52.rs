@@ -4,7 +4,7 @@
 //! It takes no more than 52 bits of a factor's limb, so sums are made [narrow](super) before they become one:
 //! then no limb but the last has more, and that has them for magnitudes up to 7.
 
-/// What the module of a width has of its own limbs; see [`super::width`].
+/// The items of a width that depend on its limbs; see `width!` in the parent module.
 macro_rules! limbs52 {
     (
         $feature:literal, splat $splat:ident, zero $zero:ident, add $add:ident, sub $sub:ident, and $and:ident,
