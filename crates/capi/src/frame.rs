@@ -1,15 +1,15 @@
-//! The frame as an opcode of a C program sees it.
+//! The frame that an opcode of the C program gets.
 
 use crate::types::{CAddress, CWord};
-use niwaki_evm::{Abort, Machine};
+use niwaki_evm::{HostError, Machine};
 use niwaki_primitives::U256;
 
 /// `niwaki_frame`.
 #[derive(Debug)]
 pub struct CFrame<'m, 'f> {
     machine: &'m mut Machine<'f>,
-    /// Why the frame fails, if it does.
-    pub(crate) failed: Option<Abort>,
+    /// The error of the frame, if it has failed.
+    pub(crate) failed: Option<HostError>,
 }
 
 impl<'m, 'f> CFrame<'m, 'f> {
@@ -20,8 +20,8 @@ impl<'m, 'f> CFrame<'m, 'f> {
         }
     }
 
-    /// Does something with the machine unless the frame has failed; false if it has then.
-    fn run(&mut self, run: impl FnOnce(&mut Machine<'f>) -> Result<(), Abort>) -> bool {
+    /// Runs `run` unless the frame has failed; false if it has failed now.
+    fn run(&mut self, run: impl FnOnce(&mut Machine<'f>) -> Result<(), HostError>) -> bool {
         if self.failed.is_none() {
             self.failed = run(self.machine).err();
         }
@@ -29,10 +29,10 @@ impl<'m, 'f> CFrame<'m, 'f> {
     }
 }
 
-/// Takes the top word.
+/// Pops a word.
 ///
 /// # Safety
-/// `frame` must be the one that the opcode was given; `word` a place for a word.
+/// `frame` must be the one that the opcode has got; `word` must be valid for writing a word.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_frame_pop(frame: &mut CFrame<'_, '_>, word: *mut CWord) -> bool {
     frame.run(|machine| {
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn niwaki_frame_pop(frame: &mut CFrame<'_, '_>, word: *mut
     })
 }
 
-/// Puts a word on top.
+/// Pushes a word.
 ///
 /// # Safety
 /// As for [`niwaki_frame_pop`].
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn niwaki_frame_push(frame: &mut CFrame<'_, '_>, word: &CW
     frame.run(|machine| Ok(machine.push((*word).into())?))
 }
 
-/// Takes gas.
+/// Charges gas.
 ///
 /// # Safety
 /// As for [`niwaki_frame_pop`].
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn niwaki_frame_charge(frame: &mut CFrame<'_, '_>, gas: u6
 /// A range of memory.
 ///
 /// # Safety
-/// As for [`niwaki_frame_pop`]; `data` must be a place for a pointer.
+/// As for [`niwaki_frame_pop`]; `data` must be valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_frame_memory(
     frame: &mut CFrame<'_, '_>,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn niwaki_frame_memory(
 /// Reads a slot of the frame's account.
 ///
 /// # Safety
-/// As for [`niwaki_frame_pop`]; `value` must be a place for a word.
+/// As for [`niwaki_frame_pop`]; `value` must be valid for writing a word.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_frame_load(
     frame: &mut CFrame<'_, '_>,

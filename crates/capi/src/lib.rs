@@ -1,6 +1,14 @@
-//! The EVM for programs in C, by the header `include/niwaki_evm.h`, which says what each function does.
+//! The C API of the EVM. The header `include/niwaki_evm.h` documents each function.
 //!
-//! Opaque pointers are boxes; a panic never crosses the border; what failed is kept per thread.
+//! Opaque pointers are boxes; a panic never crosses the border; the last error is stored per thread.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `types` | the plain structs of the header |
+//! | `state` | a state that the C program reads by callbacks |
+//! | `table` | opcode tables with opcodes and contracts of the C program |
+//! | `frame` | the frame that such an opcode gets |
+//! | `machine` | machines, runs and their changes |
 
 mod frame;
 mod machine;
@@ -23,16 +31,16 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps why a function failed.
+/// Stores the error of this thread.
 fn fail(status: Status, reason: &str) -> Status {
-    // What a reason has of zero bytes is of no use to C.
+    // C strings can't contain zero bytes.
     let reason: Vec<u8> = reason.bytes().filter(|byte| *byte != 0).collect();
     let reason = CString::new(reason).unwrap_or_default();
     LAST_ERROR.with_borrow_mut(|last| *last = reason);
     status
 }
 
-/// Runs what a C program asked for; a panic becomes a status.
+/// Runs a function of the API; a panic becomes a status.
 fn guarded(run: impl FnOnce() -> Status) -> Status {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -47,7 +55,7 @@ pub extern "C" fn niwaki_abi_version() -> u32 {
     1
 }
 
-/// Why the last function that failed on this thread did.
+/// The last error of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn niwaki_last_error() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())

@@ -1,4 +1,4 @@
-//! Machines, their runs, and what those have changed.
+//! Machines, runs, and their changes.
 
 use crate::{
     fail, guarded,
@@ -16,21 +16,21 @@ use std::{mem::ManuallyDrop, sync::Arc};
 /// `niwaki_evm`.
 #[derive(Debug)]
 pub struct CEvm {
-    /// Borrows the two below; dropped before them.
+    /// Borrows state and table below, and is dropped before them.
     evm: ManuallyDrop<Evm<'static>>,
     state: *mut CState,
     table: *const Table,
-    /// Of the last run.
+    /// Logs of the last run.
     output: Bytes,
     logs: Vec<Log>,
     topics: Vec<CWord>,
-    /// Whether a run had no outcome, after which nothing is known of the world.
+    /// Whether a run has failed without outcome, after which the world is undefined.
     is_spoilt: bool,
 }
 
 impl Drop for CEvm {
     fn drop(&mut self) {
-        // SAFETY: the machine borrows the state and the table, and goes first; both came from `new`.
+        // SAFETY: the machine borrows the state and the table, and is dropped first; both came from `new`.
         unsafe {
             ManuallyDrop::drop(&mut self.evm);
             drop(Box::from_raw(self.state));
@@ -39,11 +39,10 @@ impl Drop for CEvm {
     }
 }
 
-/// Makes a machine for a block.
+/// Creates a machine for a block.
 ///
 /// # Safety
-/// The pointers must be null or point at what they say; the callbacks and their context must outlive the
-/// machine.
+/// The pointers must be null or point at values of their type; callbacks and their context must outlive the machine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_evm_new(
     table: *const CTable,
@@ -110,7 +109,7 @@ pub unsafe extern "C" fn niwaki_evm_free(evm: *mut CEvm) {
     }
 }
 
-/// The machine at `evm`, if it can be used.
+/// The machine at `evm`, if it is usable.
 ///
 /// # Safety
 /// `evm` must be null or come from [`niwaki_evm_new`].
@@ -129,7 +128,7 @@ unsafe fn usable<'a>(evm: *mut CEvm) -> Result<&'a mut CEvm, Status> {
 
 impl CEvm {
     fn run(&mut self, message: &CMessage) -> Result<(Outcome, i64), Fault> {
-        // SAFETY: the program's input is there during the call.
+        // SAFETY: the caller's input is valid during the call.
         let input = Bytes::copy_from_slice(unsafe { message.input.slice() });
         // SAFETY: likewise.
         let (blob_hashes, access_list) = unsafe {
@@ -157,14 +156,14 @@ impl CEvm {
         let (Target::Call(callee) | Target::Create(callee)) = target;
         let world = self.evm.world();
         for address in [message.origin.into(), callee].into_iter().chain(coinbase) {
-            world.warm_from_start(&address)?;
+            world.load_warm(&address)?;
         }
         for access in access_list {
             let address = access.address.into();
-            world.declare_account(&address);
+            world.warm_account(&address);
             // SAFETY: as above.
             for key in unsafe { slice(access.keys, access.key_count) } {
-                world.declare_slot(&address, (*key).into());
+                world.warm_slot(&address, (*key).into());
             }
         }
         let message = Message {
@@ -187,7 +186,7 @@ impl CEvm {
 /// Runs a message.
 ///
 /// # Safety
-/// The pointers must be null or point at what they say.
+/// The pointers must be null or point at values of their type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_evm_run(
     evm: *mut CEvm,
@@ -236,7 +235,7 @@ pub unsafe extern "C" fn niwaki_evm_run(
 /// A log of the last run.
 ///
 /// # Safety
-/// The pointers must be null or point at what they say.
+/// The pointers must be null or point at values of their type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_evm_log(evm: *mut CEvm, index: usize, log: *mut CLog) -> Status {
     // SAFETY: as the caller promises.
@@ -266,10 +265,10 @@ pub unsafe extern "C" fn niwaki_evm_log(evm: *mut CEvm, index: usize, log: *mut 
     Status::Ok
 }
 
-/// What all runs have changed.
+/// The changes of all runs.
 ///
 /// # Safety
-/// The pointers must be null or point at what they say.
+/// The pointers must be null or point at values of their type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_evm_changes(evm: *mut CEvm, changes: *const CChanges) -> Status {
     // SAFETY: as the caller promises.
@@ -282,7 +281,7 @@ pub unsafe extern "C" fn niwaki_evm_changes(evm: *mut CEvm, changes: *const CCha
         let diff = evm.evm.world().diff();
         for (address, account) in &diff.accounts {
             let address = CAddress::from(*address);
-            if let Some(tell) = changes.account {
+            if let Some(on_account) = changes.account {
                 let now = CAccount::of(account.new.as_ref());
                 let prior_code = account.prior.map(|prior| prior.code_hash);
                 let hash = account.new.map(|new| new.code_hash);
@@ -291,16 +290,16 @@ pub unsafe extern "C" fn niwaki_evm_changes(evm: *mut CEvm, changes: *const CCha
                     at.ok().map(|at| CBytes::of(&diff.codes[at].1))
                 });
                 let code = code.unwrap_or(CBytes::NONE);
-                // SAFETY: the program's function, with what it asked for.
-                unsafe { tell(changes.context, &address, &now, account.storage_wiped, code) };
+                // SAFETY: the caller's callback, with its context.
+                unsafe { on_account(changes.context, &address, &now, account.storage_wiped, code) };
             }
             let slots = changes.storage.into_iter();
-            for (tell, (key, slot)) in
-                slots.flat_map(|tell| account.slots.iter().map(move |slot| (tell, slot)))
+            for (on_slot, (key, slot)) in
+                slots.flat_map(|on_slot| account.slots.iter().map(move |slot| (on_slot, slot)))
             {
                 let (key, value) = (CWord::from(*key), CWord::from(slot.new));
                 // SAFETY: as above.
-                unsafe { tell(changes.context, &address, &key, &value) };
+                unsafe { on_slot(changes.context, &address, &key, &value) };
             }
         }
         Status::Ok

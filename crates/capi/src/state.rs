@@ -1,4 +1,4 @@
-//! A state that a C program reads for us.
+//! A state that the C program reads by callbacks.
 
 use crate::types::{CAccount, CAddress, CBytes, CWord};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CState {
-    /// Handed to all.
+    /// Passed to all callbacks.
     pub context: *mut c_void,
     /// Reads an account.
     pub account: Option<unsafe extern "C" fn(*mut c_void, *const CAddress, *mut CAccount) -> c_int>,
@@ -16,7 +16,7 @@ pub struct CState {
     pub storage: Option<
         unsafe extern "C" fn(*mut c_void, *const CAddress, *const CWord, *mut CWord) -> c_int,
     >,
-    /// Whether any slot is not zero.
+    /// Whether any slot is non-zero.
     pub has_storage: Option<unsafe extern "C" fn(*mut c_void, *const CAddress, *mut bool) -> c_int>,
     /// Reads code.
     pub code: Option<unsafe extern "C" fn(*mut c_void, *const CWord, *mut CBytes) -> c_int>,
@@ -24,7 +24,7 @@ pub struct CState {
     pub block_hash: Option<unsafe extern "C" fn(*mut c_void, u64, *mut CWord) -> c_int>,
 }
 
-/// What a callback said.
+/// Converts the status of a callback.
 fn checked(status: c_int, what: &'static str, key: impl ToString) -> Result<(), Fault> {
     match status {
         0 => Ok(()),
@@ -37,7 +37,7 @@ fn checked(status: c_int, what: &'static str, key: impl ToString) -> Result<(), 
 }
 
 impl CState {
-    /// The first callback that is missing.
+    /// The name of the first missing callback.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let there = [
             ("account", self.account.is_some()),
@@ -53,7 +53,7 @@ impl CState {
 
 const CHECKED: &str = "looked for when the machine was made";
 
-// SAFETY of all calls: the program promises that callbacks and context outlive the machine.
+// SAFETY of all calls: the C program guarantees that callbacks and context outlive the machine.
 impl StateView for CState {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
         let mut account = CAccount::NONE;
@@ -91,7 +91,7 @@ impl StateView for CState {
     fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
         let mut code = CBytes::NONE;
         let key = CWord::from(*code_hash);
-        // SAFETY: as above; the code is copied before the program is asked for anything else.
+        // SAFETY: as above; the code is copied before the next callback.
         unsafe {
             let status = (self.code.expect(CHECKED))(self.context, &key, &mut code);
             checked(status, "code", code_hash)?;

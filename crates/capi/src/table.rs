@@ -6,7 +6,7 @@ use crate::{
     guarded,
     types::{CAddress, CBytes, Status},
 };
-use niwaki_evm::{ContractOutput, Flow, Halt, Meta, Table};
+use niwaki_evm::{ContractOutput, Flow, HaltReason, OpcodeInfo, Table};
 use niwaki_primitives::{Bytes, Fork};
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -25,11 +25,11 @@ pub type OpcodeFn = unsafe extern "C" fn(*mut c_void, *mut CFrame<'_, '_>) -> c_
 pub type ContractFn =
     unsafe extern "C" fn(*mut c_void, CBytes, u64, *mut u64, *mut CBytes) -> c_int;
 
-/// A program's pointer, which it says may be used by any thread that runs a machine.
+/// A pointer of the C program, usable by any thread that runs a machine.
 #[derive(Clone, Copy)]
 struct Context(*mut c_void);
 
-// SAFETY: the header asks for contexts that may be shared with the table.
+// SAFETY: the header requires contexts to be usable from all threads that use the table.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -43,7 +43,7 @@ impl Context {
 const STOP: c_int = 1;
 const OUT_OF_GAS: c_int = 3;
 
-/// Makes the table of a fork.
+/// Creates the table of a fork.
 ///
 /// # Safety
 /// `fork` must be null or a string.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn niwaki_table_free(table: *mut CTable) {
     }
 }
 
-/// Changes a table that machines may share, in a copy of its own then.
+/// Changes a table; copies it first if machines share it.
 ///
 /// # Safety
 /// `table` must be null or come from [`niwaki_table_new`].
@@ -107,11 +107,11 @@ pub unsafe extern "C" fn niwaki_table_set_static_gas(
     unsafe { change(table, |table| table.set_static_gas(opcode, gas.into())) }
 }
 
-/// Puts an opcode of the program's own.
+/// Sets a host opcode.
 ///
 /// # Safety
-/// `table` must be null or come from [`niwaki_table_new`]; `body` may be called with `context` as long as the
-/// table or a machine made of it is there.
+/// `table` must be null or come from [`niwaki_table_new`]; `body` must be callable with `context` as long as the table
+/// or a machine with it exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn niwaki_table_set_opcode(
     table: *mut CTable,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn niwaki_table_set_opcode(
     if input.max(output) > 1024 {
         return fail(Status::Argument, "a stack holds 1024 words");
     }
-    let meta = Meta {
+    let info = OpcodeInfo {
         mnemonic: "CUSTOM",
         input,
         output,
@@ -143,19 +143,19 @@ pub unsafe extern "C" fn niwaki_table_set_opcode(
             (Some(abort), _) => Err(abort),
             (None, 0) => Ok(Flow::Next),
             (None, STOP) => Ok(Flow::Stop),
-            (None, OUT_OF_GAS) => Err(Halt::OutOfGas.into()),
-            (None, _) => Err(Halt::Host("an opcode of the host's failed").into()),
+            (None, OUT_OF_GAS) => Err(HaltReason::OutOfGas.into()),
+            (None, _) => Err(HaltReason::Host("an opcode of the host's failed").into()),
         }
     };
     // SAFETY: as the caller promises.
     unsafe {
         change(table, |table| {
-            table.set_opcode(opcode, meta, gas.into(), run)
+            table.set_opcode(opcode, info, gas.into(), run)
         })
     }
 }
 
-/// Puts a contract of the program's own.
+/// Sets a host contract.
 ///
 /// # Safety
 /// As for [`niwaki_table_set_opcode`]; `address` must be null or point at an address.
@@ -185,8 +185,8 @@ pub unsafe extern "C" fn niwaki_table_set_contract(
                 output,
                 reverts: false,
             }),
-            OUT_OF_GAS => Err(Halt::OutOfGas.into()),
-            _ => Err(Halt::Host("a contract of the host's failed").into()),
+            OUT_OF_GAS => Err(HaltReason::OutOfGas.into()),
+            _ => Err(HaltReason::Host("a contract of the host's failed").into()),
         }
     };
     let address = (*address).into();

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CAddress {
-    /// As it is written.
+    /// In the order in which it is written.
     pub bytes: [u8; 20],
 }
 
@@ -35,7 +35,7 @@ pub struct CBytes {
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     Argument = 1,
     /// A callback of the state has failed.
     Fault = 2,
@@ -47,7 +47,7 @@ pub enum Status {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CAccount {
-    /// Whether there is one.
+    /// Whether it exists.
     pub exists: bool,
     /// Nonce.
     pub nonce: u64,
@@ -65,7 +65,7 @@ pub struct CBlock {
     pub number: u64,
     /// Seconds.
     pub timestamp: u64,
-    /// Receiver of fees.
+    /// Recipient of priority fees.
     pub coinbase: CAddress,
     /// Gas limit.
     pub gas_limit: u64,
@@ -91,7 +91,7 @@ pub struct CMessage {
     pub gas_price: CWord,
     /// CALLER.
     pub caller: CAddress,
-    /// What is called, or where the contract is created.
+    /// The account to call, or the address to create.
     pub target: CAddress,
     /// Whether the input is init code.
     pub creates: bool,
@@ -101,13 +101,13 @@ pub struct CMessage {
     pub input: CBytes,
     /// Gas.
     pub gas: u64,
-    /// State gas set aside.
+    /// State gas reservoir.
     pub reservoir: u64,
     /// Versioned hashes.
     pub blob_hashes: *const CWord,
     /// How many there are.
     pub blob_hash_count: usize,
-    /// What is declared warm.
+    /// Accounts and slots that are warm from the start.
     pub access_list: *const CAccess,
     /// How many there are.
     pub access_count: usize,
@@ -147,7 +147,7 @@ pub struct COutcome {
     pub gas_left: u64,
     /// Gas.
     pub refund: i64,
-    /// Of the state gas set aside.
+    /// State gas left of the reservoir.
     pub reservoir_left: u64,
     /// State gas used.
     pub state_gas: u64,
@@ -161,7 +161,7 @@ pub struct COutcome {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CLog {
-    /// Who emitted it.
+    /// The emitter.
     pub address: CAddress,
     /// Topics.
     pub topics: *const CWord,
@@ -175,12 +175,12 @@ pub struct CLog {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CChanges {
-    /// Handed to both.
+    /// Passed to both callbacks.
     pub context: *mut c_void,
-    /// Told of each account.
+    /// Called for each changed account.
     pub account:
         Option<unsafe extern "C" fn(*mut c_void, *const CAddress, *const CAccount, bool, CBytes)>,
-    /// Told of each slot.
+    /// Called for each changed slot.
     pub storage:
         Option<unsafe extern "C" fn(*mut c_void, *const CAddress, *const CWord, *const CWord)>,
 }
@@ -202,17 +202,17 @@ impl CBytes {
     /// The bytes.
     ///
     /// # Safety
-    /// They must be there as long as they are used.
+    /// They must outlive the result.
     pub(crate) unsafe fn slice<'a>(self) -> &'a [u8] {
         // SAFETY: as the caller promises.
         unsafe { slice(self.data, self.length) }
     }
 }
 
-/// An array of C's; none if it is null.
+/// A C array; empty if null.
 ///
 /// # Safety
-/// It must be there as long as it is used.
+/// It must outlive the result.
 pub(crate) unsafe fn slice<'a, T>(data: *const T, length: usize) -> &'a [T] {
     if length == 0 || data.is_null() {
         return &[];
@@ -256,7 +256,7 @@ impl From<B256> for CWord {
 }
 
 impl CAccount {
-    /// What a callback finds where it is to write.
+    /// The value before a callback writes it.
     pub(crate) const NONE: Self = Self {
         exists: false,
         nonce: 0,

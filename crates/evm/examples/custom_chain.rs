@@ -1,13 +1,15 @@
-//! A chain with an opcode, a precompiled contract and a price of its own, upon a fork's table.
+//! A chain with a host opcode, a host contract and a changed price, based on a fork's table.
 //!
 //! `cargo run -p niwaki-evm --example custom_chain`
 
-use niwaki_evm::{BlockEnv, ContractOutput, Evm, Flow, Halt, Message, Meta, Table, Target, TxEnv};
+use niwaki_evm::{
+    BlockEnv, ContractOutput, Evm, Flow, HaltReason, Message, OpcodeInfo, Table, Target, TxEnv,
+};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use std::sync::Arc;
 
-const SQUARE: Meta = Meta {
+const SQUARE: OpcodeInfo = OpcodeInfo {
     mnemonic: "SQUARE",
     input: 1,
     output: 1,
@@ -37,7 +39,7 @@ fn table() -> Table {
         Some(counter),
     );
     table.set_static_gas(0x54, 7);
-    table.set_guard(0xff, |_| Err(Halt::Host("no contract goes").into()));
+    table.set_guard(0xff, |_| Err(HaltReason::Host("no contract goes").into()));
     table
 }
 

@@ -1,60 +1,63 @@
-//! Stacks and memories of all frames, reserved once as address space and touched as needed, and what else of
-//! a machine its thread keeps for the next one.
+//! The arena: stacks and memories of all frames of a machine, in address space that is reserved once.
 //!
-//! Nothing is allocated per call. The stack of depth `d` begins at `d * STACK_STRIDE`; its place
-//! makes the height of the stack readable from the low bits of the stack pointer. A frame's memory
-//! begins where its caller's ends, since a caller can't grow its memory while its callee runs.
+//! Nothing is allocated per call; pages are committed by the system when they are first written. The stack of depth `d`
+//! begins at `d * STACK_STRIDE`, aligned, so the low 16 bits of the stack pointer are the height in bytes: checking for
+//! underflow and overflow needs no other register. A frame's memory begins where its caller's ends, since a caller
+//! can't grow its memory while its callee runs.
+//!
+//! A thread keeps up to two reservations of dropped machines for its next ones, with their pages and their Keccak
+//! cache.
 
-use crate::{slot_hashes::SlotHashes, word::Word};
+use crate::{keccak_cache::KeccakCache, word::Word};
 use memmap2::{Advice, MmapMut, MmapOptions, UncheckedAdvice};
 use std::cell::RefCell;
 
 /// Words on one stack (Yellow Paper 9.1).
 pub(crate) const STACK_WORDS: usize = 1024;
-/// Bytes from one stack to the next; a power of two, so that the low bits of a stack pointer are
-/// the height in bytes. Half of it stays untouched, which makes a full stack tell from an empty.
+/// Bytes from one stack to the next; a power of two, so that the low bits of a stack pointer are the height in bytes.
+/// Twice the stack's size, so that a full stack is distinct from an empty one; the other half is never touched.
 pub(crate) const STACK_STRIDE: usize = 2 * STACK_WORDS * size_of::<Word>();
 /// Mask of the height bits of a stack pointer.
 pub(crate) const HEIGHT_MASK: usize = STACK_STRIDE - 1;
-/// Nested frames: a transaction's own and 1024 below it.
+/// Most nested frames: a transaction's own and 1024 below it.
 pub(crate) const FRAMES: usize = 1025;
 
-/// Bytes reserved for the memories of all frames together. More than this costs over 2^45 gas,
-/// which no block can hold; a frame that asks for it runs out of gas.
+/// Bytes reserved for the memories of all frames together. More costs over 2^45 gas, which no block has: a frame that
+/// expands beyond it runs out of gas.
 const MEMORY_BYTES: usize = 1 << 32;
-/// Once a run has touched more memory than this, its pages are given back to the system.
+/// Memory beyond this is returned to the system after a run that has touched it.
 const KEEP_BYTES: usize = 16 << 20;
 
 thread_local! {
-    /// Address space that [`Arena`]s of this thread left, with its pages already there.
-    static LEFT: RefCell<Vec<Reserved>> = const { RefCell::new(Vec::new()) };
+    /// Reservations of dropped [`Arena`]s, with pages that are committed already.
+    static SPARE: RefCell<Vec<Reservation>> = const { RefCell::new(Vec::new()) };
 }
 
-/// So many are kept: a block that is executed and a transaction that is run ahead of its turn have one each.
-const MOST_LEFT: usize = 2;
+/// Most spare reservations: one for executing a block, one for speculative execution.
+const MAX_SPARE: usize = 2;
 
-/// Forgets the hashes that this thread keeps for its next machine, so that a measured run knows none.
-pub fn forget_hashes() {
-    LEFT.with_borrow_mut(|left| {
-        for reserved in left {
-            reserved.slot_hashes = SlotHashes::default();
+/// Clears the Keccak cache that this thread keeps for its next machine, so that a measurement starts cold.
+pub fn clear_keccak_cache() {
+    SPARE.with_borrow_mut(|spare| {
+        for reservation in spare {
+            reservation.keccak_cache = KeccakCache::default();
         }
     });
 }
 
-/// What a thread keeps.
+/// Address space for one machine, and its Keccak cache.
 #[derive(Debug)]
-struct Reserved {
+struct Reservation {
     stacks: MmapMut,
     memory: MmapMut,
-    slot_hashes: SlotHashes,
+    keccak_cache: KeccakCache,
 }
 
-/// The reserved address space of one [`crate::Evm`].
+/// The stacks and memories of one [`crate::Evm`].
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// There until the arena is dropped.
-    reserved: Option<Reserved>,
+    /// Taken when the arena is dropped.
+    reservation: Option<Reservation>,
     stacks: *mut u8,
     memory: *mut u8,
     touched: usize,
@@ -63,17 +66,17 @@ pub(crate) struct Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.trim();
-        // While the thread ends there is nowhere to keep it.
-        let _ = LEFT.try_with(|left| {
-            let mut left = left.borrow_mut();
-            if left.len() < MOST_LEFT {
-                left.extend(self.reserved.take());
+        // Fails while the thread ends; the reservation is then unmapped.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MAX_SPARE {
+                spare.extend(self.reservation.take());
             }
         });
     }
 }
 
-impl Reserved {
+impl Reservation {
     fn new() -> Self {
         let reserve = |bytes| {
             MmapOptions::new()
@@ -84,33 +87,32 @@ impl Reserved {
         };
         let stacks = reserve((FRAMES + 1) * STACK_STRIDE);
         let memory = reserve(MEMORY_BYTES);
-        // Huge pages would commit 2 MiB for every depth that is touched.
+        // A huge page would commit 2 MiB for each touched depth.
         let _ = stacks.advise(Advice::NoHugePage);
         let _ = memory.advise(Advice::NoHugePage);
         Self {
             stacks,
             memory,
-            slot_hashes: SlotHashes::default(),
+            keccak_cache: KeccakCache::default(),
         }
     }
 }
 
 impl Arena {
-    /// Takes the address space that the last arena of the thread left, or reserves new; pages are taken
-    /// from the system when first written.
+    /// Takes a spare reservation of this thread, or makes one; pages are committed when first written.
     ///
     /// # Panics
     /// If the system refuses 4.1 GiB of address space (not memory).
     pub(crate) fn new() -> Self {
-        let left = LEFT.with(|left| left.borrow_mut().pop());
-        let mut reserved = left.unwrap_or_else(Reserved::new);
-        let stacks = reserved.stacks.as_mut_ptr();
-        let memory = reserved.memory.as_mut_ptr();
+        let spare = SPARE.with(|spare| spare.borrow_mut().pop());
+        let mut reservation = spare.unwrap_or_else(Reservation::new);
+        let stacks = reservation.stacks.as_mut_ptr();
+        let memory = reservation.memory.as_mut_ptr();
         let padding = (stacks as usize).next_multiple_of(STACK_STRIDE) - stacks as usize;
         // SAFETY: one stride more than the stacks need is reserved.
         let stacks = unsafe { stacks.add(padding) };
         Self {
-            reserved: Some(reserved),
+            reservation: Some(reservation),
             stacks,
             memory,
             touched: 0,
@@ -120,15 +122,18 @@ impl Arena {
     /// The empty stack of depth `depth`, from 0.
     pub(crate) fn stack(&mut self, depth: usize) -> *mut Word {
         assert!(depth < FRAMES, "depth is bounded by the call rules");
-        // SAFETY: the stack of every such depth lies in the reservation, and is aligned.
+        // SAFETY: the stack of every such depth is in the reservation, and is aligned.
         unsafe { self.stacks.add(depth * STACK_STRIDE).cast() }
     }
 
-    /// The hashes that came lately on this thread.
+    /// The Keccak cache.
     #[inline(always)]
-    pub(crate) fn slot_hashes(&mut self) -> &mut SlotHashes {
-        let reserved = self.reserved.as_mut().expect("there until it is dropped");
-        &mut reserved.slot_hashes
+    pub(crate) fn keccak_cache(&mut self) -> &mut KeccakCache {
+        let reservation = self
+            .reservation
+            .as_mut()
+            .expect("there until it is dropped");
+        &mut reservation.keccak_cache
     }
 
     /// The start of the memory region.
@@ -136,9 +141,9 @@ impl Arena {
         self.memory
     }
 
-    /// Whether a memory that begins at `base` may reach `bytes` bytes.
+    /// Whether a memory that begins at `base` can have `bytes` bytes.
     #[inline]
-    pub(crate) fn reaches(&mut self, base: *mut u8, bytes: u64) -> bool {
+    pub(crate) fn can_hold(&mut self, base: *mut u8, bytes: u64) -> bool {
         let start = base as usize - self.memory as usize;
         match usize::try_from(bytes)
             .ok()
@@ -152,16 +157,16 @@ impl Arena {
         }
     }
 
-    /// Gives pages back if the last run used unusually many.
+    /// Returns pages to the system if the last run touched more than [`KEEP_BYTES`].
     pub(crate) fn trim(&mut self) {
         if self.touched > KEEP_BYTES {
             let length = self.touched - KEEP_BYTES;
-            if let Some(reserved) = &self.reserved {
+            if let Some(reservation) = &self.reservation {
                 let advice = UncheckedAdvice::DontNeed;
-                // SAFETY: an anonymous private mapping reads as zero afterwards, no reference into
-                // the range is alive between runs, and frames zero what they grow into anyway.
+                // SAFETY: an anonymous private mapping reads as zero afterwards, no reference into the range is alive
+                // between runs, and frames zero the memory that they expand into.
                 let _ = unsafe {
-                    reserved
+                    reservation
                         .memory
                         .unchecked_advise_range(advice, KEEP_BYTES, length)
                 };
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_are_aligned_and_apart() {
+    fn stacks_are_aligned_and_64_kib_apart() {
         let mut arena = Arena::new();
         let (first, second) = (arena.stack(0) as usize, arena.stack(1) as usize);
         assert_eq!(first & HEIGHT_MASK, 0);
@@ -185,24 +190,24 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_the_address_space_of_two() {
-        let places = || {
+    fn thread_keeps_2_of_3_dropped_reservations() {
+        let addresses = || {
             let mut arenas = [Arena::new(), Arena::new(), Arena::new()];
             arenas.each_mut().map(|arena| arena.memory() as usize)
         };
-        let (first, second) = (places(), places());
-        let kept = second.iter().filter(|place| first[..2].contains(place));
-        assert_eq!(kept.count(), 2);
-        LEFT.with_borrow(|left| assert_eq!(left.len(), MOST_LEFT));
+        let (first, second) = (addresses(), addresses());
+        let reused = second.iter().filter(|address| first[..2].contains(address));
+        assert_eq!(reused.count(), 2);
+        SPARE.with_borrow(|spare| assert_eq!(spare.len(), MAX_SPARE));
     }
 
     #[test]
-    fn memory_ends_where_the_reservation_ends() {
+    fn memory_can_hold_4_gib_and_no_byte_more() {
         let mut arena = Arena::new();
         let base = arena.memory();
-        assert!(arena.reaches(base, MEMORY_BYTES as u64));
-        assert!(!arena.reaches(base, MEMORY_BYTES as u64 + 1));
-        assert!(!arena.reaches(base, u64::MAX));
+        assert!(arena.can_hold(base, MEMORY_BYTES as u64));
+        assert!(!arena.can_hold(base, MEMORY_BYTES as u64 + 1));
+        assert!(!arena.can_hold(base, u64::MAX));
         arena.trim();
     }
 }

@@ -1,6 +1,7 @@
-//! Code prepared for running: padded, with its jump destinations marked.
+//! Code prepared for the interpreter: padded with zeros, jump destinations analysed, and once it is hot in a second
+//! form with superinstructions ([`crate::fused`]).
 
-use crate::interpreter::Dispatch;
+use crate::dispatch::Dispatch;
 use niwaki_primitives::{Address, B256, Bytes, EMPTY_CODE_HASH};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
@@ -9,24 +10,24 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-/// Zero bytes after the code: a PUSH32 in the last place reads them, and running into them stops.
+/// Zero bytes after the code: a PUSH32 as the last byte reads 32 of them, and execution that reaches them stops.
 const PADDING: usize = 40;
 
-/// Runs after which code is worth fusing, unless [`set_runs_to_be_hot`] says otherwise.
-static RUNS_TO_BE_HOT: AtomicU32 = AtomicU32::new(4);
+/// Runs after which code is fused; see [`set_hot_threshold`].
+static HOT_THRESHOLD: AtomicU32 = AtomicU32::new(4);
 
-/// Has code fused when it is run so often; at most 1 is at once. What runs come to does not depend on it.
-pub fn set_runs_to_be_hot(runs: u32) {
-    RUNS_TO_BE_HOT.store(runs, Ordering::Relaxed);
+/// Sets after how many runs code is fused; 0 and 1 mean the first. No result depends on it.
+pub fn set_hot_threshold(runs: u32) {
+    HOT_THRESHOLD.store(runs, Ordering::Relaxed);
 }
 
-/// Whether hot code waits for [`crate::fuse_hot_codes`].
-static FUSES_LATER: AtomicBool = AtomicBool::new(false);
+/// Whether hot code is queued for [`crate::fuse_hot_codes`].
+static IS_FUSING_DEFERRED: AtomicBool = AtomicBool::new(false);
 
-/// Has code that is hot run as it was deployed until somebody calls [`crate::fuse_hot_codes`], instead of being
-/// fused by whoever runs it. What runs come to does not depend on it.
-pub fn fuse_later() {
-    FUSES_LATER.store(true, Ordering::Relaxed);
+/// From now on hot code is not fused by the thread that runs it, but queued until a call of [`crate::fuse_hot_codes`].
+/// No result depends on it.
+pub fn defer_fusing() {
+    IS_FUSING_DEFERRED.store(true, Ordering::Relaxed);
 }
 
 /// Code that the interpreter can run. Immutable; shared between accounts by hash.
@@ -38,9 +39,9 @@ pub struct Code {
     length: usize,
     hash: B256,
     delegate: Option<Address>,
-    /// How often it was begun, up to where it is fused.
+    /// How often it has run, counted until it is fused.
     runs: AtomicU32,
-    /// With sequences of opcodes fused, once it is hot.
+    /// The code with superinstructions, once it is hot.
     #[cfg(target_arch = "x86_64")]
     fused: OnceLock<Box<[u8]>>,
 }
@@ -52,7 +53,7 @@ impl Code {
         padded.extend_from_slice(code);
         padded.resize(code.len() + PADDING, 0);
         Self {
-            jumpdests: crate::jumpdests::mark(code),
+            jumpdests: crate::jumpdests::analyze(code),
             padded: padded.into(),
             length: code.len(),
             hash,
@@ -63,7 +64,7 @@ impl Code {
         }
     }
 
-    /// Prepares init code, whose hash nobody asks for.
+    /// Prepares init code, whose hash is not needed.
     pub(crate) fn init_code(code: &[u8]) -> Self {
         Self::new(code, B256::ZERO)
     }
@@ -80,7 +81,7 @@ impl Code {
         &self.padded[..self.length]
     }
 
-    /// The code as deployed, in a value of its own.
+    /// A copy of the code as deployed.
     pub fn to_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.bytes())
     }
@@ -90,28 +91,28 @@ impl Code {
         self.hash
     }
 
-    /// Memory that it takes once it is hot, bytes.
+    /// Memory that it takes once it is fused, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + 2 * self.padded.len() + self.jumpdests.len()
     }
 
-    /// The first byte of the form that is to run; counts the run.
+    /// The first byte of the form to run; counts the run.
     pub(crate) fn start(&self, dispatch: Dispatch) -> *const u8 {
         #[cfg(target_arch = "x86_64")]
         if dispatch == Dispatch::Fused {
             if let Some(fused) = self.fused.get() {
                 return fused.as_ptr();
             }
-            // Two threads may count one run; what is hot is no matter of one more or less.
+            // Not atomic: two threads may count one run, which only delays fusing.
             let runs = self.runs.load(Ordering::Relaxed).saturating_add(1);
             self.runs.store(runs, Ordering::Relaxed);
-            if runs >= RUNS_TO_BE_HOT.load(Ordering::Relaxed) {
-                if !FUSES_LATER.load(Ordering::Relaxed) {
+            if runs >= HOT_THRESHOLD.load(Ordering::Relaxed) {
+                if !IS_FUSING_DEFERRED.load(Ordering::Relaxed) {
                     return self.fuse();
                 }
-                // Again now and then, for what is forgotten.
+                // Again at each power of two, in case the queue was full.
                 if runs.is_power_of_two() {
-                    crate::code_cache::note_hot(self.hash);
+                    crate::code_cache::queue_hot(self.hash);
                 }
             }
         }
@@ -119,7 +120,7 @@ impl Code {
         self.padded.as_ptr()
     }
 
-    /// Fuses the code unless that has been done; its first byte then.
+    /// Fuses the code unless it is fused already; returns the first byte of the fused form.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn fuse(&self) -> *const u8 {
         let fuse = || crate::fused::fuse(self.bytes(), PADDING, |at| self.is_jumpdest(at));
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operands_are_no_jump_destinations() {
+    fn jumpdest_byte_in_push_operand_is_no_destination() {
         let code = Code::init_code(&[0x60, 0x5b, 0x5b, 0x61, 0x5b]);
         let marked: Vec<u64> = (0..64).filter(|at| code.is_jumpdest(*at)).collect();
         assert_eq!(marked, [2]);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exact_designator_delegates() {
+    fn designator_of_23_bytes_delegates_and_of_24_does_not() {
         let mut designator = vec![0xef, 0x01, 0x00];
         designator.extend([0x11; 20]);
         assert_eq!(delegation(&designator), Some(Address::repeat_byte(0x11)));

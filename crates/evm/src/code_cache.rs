@@ -1,8 +1,12 @@
-//! Prepared code by hash, kept across blocks and shared by all threads.
+//! The code cache: prepared code by hash, kept across blocks and shared by all threads.
 //!
-//! Code is content-addressed, so an entry is right on every chain, branch and state, and nothing
-//! ever has to be taken back. Memory is bounded: each shard keeps a young and an old generation,
-//! and forgets the old one when the young one is full.
+//! Code is content-addressed, so an entry is right on every chain, branch and state, and is never invalidated. Memory
+//! is bounded by [`set_code_cache_bytes`] (64 MiB by default): each of 16 shards has a young and an old generation. A
+//! hit in the old one moves the code to the young one; when the young one is full it becomes the old one, and the old
+//! one is dropped.
+//!
+//! The queue of hot codes is here too: code that has run [`crate::set_hot_threshold`] times is queued by its hash, and
+//! the node fuses the queue between blocks ([`fuse_hot_codes`]).
 
 use crate::code::Code;
 use niwaki_primitives::{B256, map::HashMap};
@@ -11,19 +15,19 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Shards, so that threads seldom wait for each other.
+/// Shards, so that threads seldom contend for a lock.
 const SHARDS: usize = 16;
 
-/// Bytes kept in all, unless [`set_code_cache_bytes`] says otherwise.
+/// Bytes of all shards together; see [`set_code_cache_bytes`].
 static BUDGET_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
 
 static CACHE: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard::EMPTY) }; SHARDS];
 
-/// Codes that have become hot and are not fused yet.
+/// Hashes of codes that are hot and not fused yet.
 static HOT: Mutex<Vec<B256>> = Mutex::new(Vec::new());
 
-/// As many may wait; what is beyond is noted again when it has run twice as often.
-const MOST_HOT: usize = 4096;
+/// Longest queue; code that finds it full is queued again after twice as many runs.
+const MAX_QUEUED: usize = 4096;
 
 struct Shard {
     young: Option<HashMap<B256, Arc<Code>>>,
@@ -31,23 +35,23 @@ struct Shard {
     young_bytes: usize,
 }
 
-/// Bounds the memory that prepared code takes beyond the blocks being executed, bytes.
+/// Sets the memory bound of the cache, bytes. Blocks that are executing hold their codes besides.
 pub fn set_code_cache_bytes(bytes: usize) {
     BUDGET_BYTES.store(bytes, Ordering::Relaxed);
 }
 
-/// Notes that the code with this hash is to be fused. Whatever has no hash of its own is not.
+/// Queues the code with this hash for fusing. Init code has no hash (zero) and is not queued.
 #[cfg(target_arch = "x86_64")]
 #[cold]
-pub(crate) fn note_hot(hash: B256) {
+pub(crate) fn queue_hot(hash: B256) {
     let mut hot = HOT.lock().unwrap_or_else(PoisonError::into_inner);
-    if hot.len() < MOST_HOT && !hash.is_zero() {
+    if hot.len() < MAX_QUEUED && !hash.is_zero() {
         hot.push(hash);
     }
 }
 
-/// Fuses the codes that have become hot since the last call, where [`crate::fuse_later`] has left that to
-/// somebody who has time; how many there were.
+/// Fuses the codes that have become hot since the last call, after [`crate::defer_fusing`]; returns how many there
+/// were.
 pub fn fuse_hot_codes() -> usize {
     let hot = std::mem::take(&mut *HOT.lock().unwrap_or_else(PoisonError::into_inner));
     #[cfg(target_arch = "x86_64")]
@@ -61,7 +65,7 @@ fn shard(hash: &B256) -> &'static Mutex<Shard> {
     &CACHE[usize::from(hash[0]) % SHARDS]
 }
 
-/// The prepared code with this hash, if it is kept.
+/// The prepared code with this hash, if it is cached.
 pub(crate) fn get(hash: &B256) -> Option<Arc<Code>> {
     // A thread that panicked between two map operations leaves both maps usable.
     let mut shard = shard(hash).lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,16 +73,16 @@ pub(crate) fn get(hash: &B256) -> Option<Arc<Code>> {
         return Some(code.clone());
     }
     let code = shard.old.as_mut()?.remove(hash)?;
-    shard.keep(code.clone());
+    shard.insert(code.clone());
     Some(code)
 }
 
-/// Keeps prepared code.
+/// Caches prepared code.
 pub(crate) fn put(code: Arc<Code>) {
     let mut shard = shard(&code.hash())
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    shard.keep(code);
+    shard.insert(code);
 }
 
 impl Shard {
@@ -88,7 +92,7 @@ impl Shard {
         young_bytes: 0,
     };
 
-    fn keep(&mut self, code: Arc<Code>) {
+    fn insert(&mut self, code: Arc<Code>) {
         let budget = BUDGET_BYTES.load(Ordering::Relaxed) / SHARDS / 2;
         if self.young_bytes > budget {
             self.old = self.young.take();
@@ -105,25 +109,25 @@ mod tests {
     use niwaki_crypto::keccak256;
 
     #[test]
-    fn a_shard_evicts_the_least_recently_used_generation() {
+    fn shard_stays_within_budget_after_1000_codes_of_24_kib() {
         let code = |n: u32| {
             let mut bytes = vec![0; 24_576];
             bytes[..4].copy_from_slice(&n.to_be_bytes());
             Arc::new(Code::new(&bytes, keccak256(&bytes)))
         };
         let mut shard = Shard::EMPTY;
-        let kept = |shard: &Shard| {
-            let count = |map: &Option<HashMap<_, _>>| map.as_ref().map_or(0, HashMap::len);
-            count(&shard.young) + count(&shard.old)
+        let count = |shard: &Shard| {
+            let len = |map: &Option<HashMap<_, _>>| map.as_ref().map_or(0, HashMap::len);
+            len(&shard.young) + len(&shard.old)
         };
         for n in 0..1000 {
-            shard.keep(code(n));
+            shard.insert(code(n));
         }
         let bound = BUDGET_BYTES.load(Ordering::Relaxed) / SHARDS / code(0).memory_bytes() + 4;
         assert!(
-            kept(&shard) <= bound,
-            "{} codes are kept, at most {bound} may be",
-            kept(&shard)
+            count(&shard) <= bound,
+            "{} codes are cached, at most {bound} may be",
+            count(&shard)
         );
         let last = code(999).hash();
         assert!(shard.young.as_ref().unwrap().contains_key(&last));

@@ -1,16 +1,13 @@
-//! What an opcode costs in full, told before it runs: traces show it of an opcode that fails.
+//! The full price of an opcode, computed before it runs: traces show it for an opcode that fails.
 //!
-//! An opcode body stops charging where gas runs out, so what it has taken by then is no price.
-//! go-ethereum computes the whole dynamic price first and compares it with what is left; its
-//! structLogs and EIP-3155 lines show that sum. The figure here is the same one, and so are the cases
-//! in which go-ethereum gives up earlier and shows the constant part only: the stack is too short,
-//! the constant part can't be paid, memory beyond 2^37 bytes, a write in a static call, SSTORE at or
-//! below its sentry, a call that can't pay before it knows what its callee gets.
+//! An opcode body stops charging when gas runs out, so what it has charged by then is not its price. go-ethereum
+//! computes the whole dynamic price before it compares it with the gas left, and its structLogs and EIP-3155 lines show
+//! that sum. This module gives the same sum. It also stops where go-ethereum stops earlier and shows only the constant
+//! part: the stack is too short, the gas does not cover the constant part, memory beyond 2^37 bytes, a write in a
+//! static call, SSTORE at or below its sentry, a call whose gas ends before the callee's share is known. Besu stops
+//! elsewhere: see [`CostOrder`].
 //!
-//! Besu gives up elsewhere: see [`CostOrder`].
-//!
-//! The loop form of the interpreter asks for it when a tracer is told of opcodes. Nothing here
-//! changes the machine.
+//! Only the traced loop of the interpreter calls it. It changes nothing in the world.
 
 use crate::{
     frame::Frame,
@@ -48,36 +45,36 @@ const COPY_WORD: i64 = 3;
 const HASH_WORD: i64 = 6;
 /// Per byte of a log.
 const LOG_BYTE: i64 = 8;
-/// The longest memory whose price go-ethereum computes, bytes.
-const MOST_MEMORY: u64 = 0x1f_ffff_ffe0;
+/// The largest memory whose price go-ethereum computes, bytes.
+const MAX_MEMORY: u64 = 0x1f_ffff_ffe0;
 
-/// In whose order the price of an opcode is added up, which shows where gas runs out on the way.
+/// The client in whose order the price of an opcode is added up, which shows if gas runs out between the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CostOrder {
-    /// go-ethereum's: the constant part; then all of the rest, or none of it where a part of it that comes
-    /// before a look at the state can't be paid.
+    /// go-ethereum's: the constant part; then all of the rest, or none of it if the gas does not cover a part that is
+    /// charged before a state access.
     #[default]
     Geth,
-    /// Besu's: what needs no look at the state, the constant part and the price of the cold account
-    /// included; then what it finds there.
+    /// Besu's: all that needs no state access, including the constant part and the price of a cold account; then what
+    /// depends on the state.
     Besu,
 }
 
 /// An opcode that is about to run.
-struct Priced<'f> {
+struct PricedOpcode<'f> {
     frame: &'f Frame,
     table: &'f Table,
     world: &'f World<'static>,
     opcode: u8,
     order: CostOrder,
-    /// The part that does not depend on operands, as go-ethereum divides it.
+    /// The part that go-ethereum counts as constant.
     constant: i64,
 }
 
-/// What the opcode at which `frame` stands costs; `None` for an opcode of a host's own.
+/// The full price of the opcode at `ip`; `None` for a host opcode.
 ///
 /// # Safety
-/// The frame, its code, stack and shared state must be alive, and nothing may write to them meanwhile.
+/// The frame, its code, stack and shared state must be alive, and nothing may write to them during the call.
 pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -> Option<i64> {
     // SAFETY: `ip` points into padded code.
     let opcode = unsafe { *frame.ip };
@@ -87,8 +84,8 @@ pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -
     if !is_dynamic(opcode) {
         return Some(table.static_gas(opcode));
     }
-    let meta = table.meta(opcode)?;
-    let priced = Priced {
+    let info = table.info(opcode)?;
+    let priced = PricedOpcode {
         frame,
         table,
         // SAFETY: as the caller promises.
@@ -97,8 +94,8 @@ pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -
         order,
         constant: constant_part(opcode, table),
     };
-    let goes_on = order == CostOrder::Besu || frame.gas >= priced.constant;
-    let is_priced = frame.stack_len() >= meta.input && goes_on;
+    let covers_constant = order == CostOrder::Besu || frame.gas >= priced.constant;
+    let is_priced = frame.stack_len() >= info.input && covers_constant;
     let dynamic = is_priced.then(|| priced.dynamic()).flatten();
     Some(priced.constant.saturating_add(dynamic.unwrap_or(0)))
 }
@@ -124,8 +121,8 @@ const fn is_dynamic(opcode: u8) -> bool {
     )
 }
 
-/// The part of the price that go-ethereum takes first: all of the static gas, but for opcodes whose
-/// static gas it counts to the dynamic part.
+/// The part of the price that go-ethereum charges first: the static gas, except of opcodes whose static gas it counts
+/// as dynamic.
 fn constant_part(opcode: u8, table: &Table) -> i64 {
     let fork = table.fork();
     match opcode {
@@ -137,8 +134,8 @@ fn constant_part(opcode: u8, table: &Table) -> i64 {
     }
 }
 
-impl Priced<'_> {
-    /// The word `depth` below the top, of which there are enough.
+impl PricedOpcode<'_> {
+    /// The word `depth` below the top; the stack holds the opcode's operands.
     fn word(&self, depth: usize) -> Word {
         // SAFETY: the stack holds the opcode's operands.
         unsafe { *self.frame.sp.sub(depth + 1) }
@@ -148,7 +145,7 @@ impl Priced<'_> {
         self.word(depth).to_u256()
     }
 
-    /// The dynamic part; `None` where go-ethereum gives up before it has one.
+    /// The dynamic part; `None` where go-ethereum fails before it has computed one.
     fn dynamic(&self) -> Option<i64> {
         let rest = self.table.static_gas(self.opcode) - self.constant;
         Some(rest.saturating_add(match self.opcode {
@@ -181,7 +178,7 @@ impl Priced<'_> {
         self.table.schedule().exp_byte * i64::try_from(bytes).unwrap_or(0)
     }
 
-    /// Words that the bytes at `depth` take.
+    /// Words for as many bytes as the word at `depth` says.
     fn words(&self, depth: usize) -> Option<i64> {
         let bytes = u64::try_from(self.number(depth)).ok()?;
         i64::try_from(bytes.div_ceil(32)).ok()
@@ -193,25 +190,25 @@ impl Priced<'_> {
         if length == 0 || end <= self.frame.memory_len as u64 {
             return Some(0);
         }
-        if end > MOST_MEMORY {
+        if end > MAX_MEMORY {
             return None;
         }
         let words = i64::try_from(end.div_ceil(32)).ok()?;
         Some(3 * words + words * words / 512 - self.frame.memory_cost)
     }
 
-    /// The price of memory that holds all ranges, whose offsets and lengths lie at these depths.
+    /// The price of memory that holds all ranges, given by the depths of their offsets and lengths.
     fn memory(&self, ranges: &[(usize, usize)]) -> Option<i64> {
-        let mut most = 0;
+        let mut price = 0;
         for (offset, length) in ranges {
             if self.number(*length).is_zero() {
                 continue;
             }
             let length = u64::try_from(self.number(*length)).ok()?;
             let offset = u64::try_from(self.number(*offset)).ok()?;
-            most = most.max(self.expansion(offset, length)?);
+            price = price.max(self.expansion(offset, length)?);
         }
-        Some(most)
+        Some(price)
     }
 
     fn mcopy(&self) -> Option<i64> {
@@ -286,14 +283,14 @@ impl Priced<'_> {
             }
             _ => {}
         }
-        let moves = !self.world.has_nothing(self.frame.account);
+        let moves = !self.world.has_zero_balance(self.frame.account);
         Some(match self.creates(&beneficiary, moves)? {
             true => cold + prices.selfdestruct_new_account,
             false => cold,
         })
     }
 
-    /// Whether the account at `address` comes into being by a CALL that moves ether or not.
+    /// Whether a CALL creates the account at `address`; `moves` says whether it transfers ether.
     fn creates(&self, address: &Address, moves: bool) -> Option<bool> {
         let (exists, is_empty) = self.world.peek_account(address).ok()?;
         Some(match self.table.schedule().clears_empty {
@@ -311,66 +308,67 @@ impl Priced<'_> {
         }
         let address = self.word(1).to_address();
         let at = if has_value { 3 } else { 2 };
-        let mut asked = self.memory(&[(at, at + 1), (at + 2, at + 3)])?;
+        let mut extra = self.memory(&[(at, at + 1), (at + 2, at + 3)])?;
         if moves {
-            asked += self.table.schedule().call_value;
+            extra += self.table.schedule().call_value;
         }
         let cold = self.cold_account(address);
         match self.order {
-            CostOrder::Geth => self.call_as_geth(&address, moves, (cold, asked)),
-            CostOrder::Besu => self.call_as_besu(&address, moves, cold + asked),
+            CostOrder::Geth => self.call_as_geth(&address, moves, cold, extra),
+            CostOrder::Besu => self.call_as_besu(&address, moves, cold + extra),
         }
     }
 
-    /// A call that can pay what is asked before its callee's gas is known fails no more from EIP-150 on,
-    /// since the callee gets what is left at most; and from EIP-7702 on one that can't has no price.
+    /// From EIP-150 on, a call that covers what is charged before the callee's share can't fail, since the callee gets
+    /// at most what is left; from EIP-7702 on, a call that does not cover it has no price.
     fn call_as_geth(
         &self,
         address: &Address,
         moves: bool,
-        (cold, mut asked): (i64, i64),
+        cold: i64,
+        mut extra: i64,
     ) -> Option<i64> {
         let prices = self.table.schedule();
         let left = self.frame.gas - self.constant - cold;
-        if prices.delegates || left < 0 || self.opcode == CALL && left < asked {
+        if prices.delegates || left < 0 || self.opcode == CALL && left < extra {
             return None;
         }
         if self.opcode == CALL && self.creates(address, moves)? {
-            asked += prices.call_new_account;
+            extra += prices.call_new_account;
         }
-        let wanted = i64::try_from(self.number(0));
-        let most = left.saturating_sub(asked);
-        let given = match (wanted, prices.all_but_one_64th && most >= 0) {
-            (Ok(wanted), true) => wanted.min(most - most / 64),
+        let requested = i64::try_from(self.number(0));
+        let most = left.saturating_sub(extra);
+        let given = match (requested, prices.all_but_one_64th && most >= 0) {
+            (Ok(requested), true) => requested.min(most - most / 64),
             (Err(_), true) => most - most / 64,
-            (Ok(wanted), false) => wanted,
+            (Ok(requested), false) => requested,
             (Err(_), false) => return None,
         };
-        Some(cold.saturating_add(asked).saturating_add(given))
+        Some(cold.saturating_add(extra).saturating_add(given))
     }
 
-    /// The gas of the callee is no cost from EIP-150 on.
-    fn call_as_besu(&self, address: &Address, moves: bool, asked: i64) -> Option<i64> {
+    /// From EIP-150 on, the callee's gas is not part of the price.
+    fn call_as_besu(&self, address: &Address, moves: bool, extra: i64) -> Option<i64> {
         let prices = self.table.schedule();
         let given = match prices.all_but_one_64th {
             true => 0,
             false => i64::try_from(self.number(0)).unwrap_or(i64::MAX),
         };
-        let mut asked = asked.saturating_add(given);
+        let mut extra = extra.saturating_add(given);
         let left = self.frame.gas - self.constant;
-        if left < asked {
-            return Some(asked);
+        if left < extra {
+            return Some(extra);
         }
         if self.opcode == CALL && self.creates(address, moves)? {
-            asked = asked.saturating_add(prices.call_new_account);
+            extra = extra.saturating_add(prices.call_new_account);
         }
-        if left < asked || !prices.delegates {
-            return Some(asked);
+        if left < extra || !prices.delegates {
+            return Some(extra);
         }
         let delegate = self.world.peek_delegate(address).ok()?;
         Some(match delegate {
-            Some(delegate) => asked + WARM_ACCESS + self.cold_account(delegate),
-            None => asked,
+            Some(delegate) => extra + WARM_ACCESS + self.cold_account(delegate),
+            None => extra,
         })
     }
 }
@@ -380,16 +378,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcodes_with_a_body_that_charges_are_dynamic() {
+    fn opcodes_whose_body_charges_are_the_29_dynamic_ones() {
         let table = Table::of(Fork::Amsterdam);
         let dynamic: Vec<&str> = (0..=u8::MAX)
             .filter(|opcode| is_dynamic(*opcode))
             .map(|opcode| table.mnemonic(opcode).expect("an opcode of the fork"))
             .collect();
-        let wanted = "EXP KECCAK256 BALANCE CALLDATACOPY CODECOPY EXTCODESIZE EXTCODECOPY \
+        let expected = "EXP KECCAK256 BALANCE CALLDATACOPY CODECOPY EXTCODESIZE EXTCODECOPY \
                       RETURNDATACOPY EXTCODEHASH MLOAD MSTORE MSTORE8 SLOAD SSTORE MCOPY LOG0 LOG1 \
                       LOG2 LOG3 LOG4 CREATE CALL CALLCODE RETURN DELEGATECALL CREATE2 STATICCALL \
                       REVERT SELFDESTRUCT";
-        assert_eq!(dynamic.join(" "), wanted);
+        assert_eq!(dynamic.join(" "), expected);
     }
 }

@@ -1,40 +1,43 @@
-//! Division of long numbers, limb by limb of the quotient, with the reciprocal of the divisor's highest limbs.
+//! Division of 256- to 512-bit numbers, one limb of the quotient at a time, with the reciprocal of the divisor's high
+//! limbs.
+//!
+//! ```text
+//! power of two        shift or mask
+//! first time          Divisor: Knuth's algorithm D; each quotient limb is a product with the reciprocal
+//! same divisor again  Inverse (inverse.rs): the whole quotient is one product
+//! ```
 //!
 //! Source: Moeller and Granlund, *Improved division by invariant integers* (2011), algorithms 1, 4, 5 and 6;
 //! around them Knuth, *The Art of Computer Programming* 4.3.1, algorithm D.
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "the low half of a wide number is meant, and places of limbs are small"
+    reason = "only the low half of a wide number is used, and indices of limbs are small"
 )]
 
-use crate::inverse::Short;
-use crate::ops::arithmetic::{carrying_add, sub};
-use crate::word::same;
+use crate::inverse::Inverse257;
+use crate::limbs::{Limbs, carrying_add, is_same, sub};
 
-type Limbs = [u64; 4];
-
-/// The divisor that came last. From the second time on its inverse is kept, which costs as much to find as a
-/// division.
+/// The last divisor. At its second use in a row its inverse is computed, which costs as much as a division, and cached.
 #[derive(Debug, Default)]
-pub(crate) struct LastDivisor {
+pub(crate) struct DivisorCache {
     value: Limbs,
-    known: Option<Short>,
+    inverse: Option<Inverse257>,
 }
 
-/// What division by a number needs.
+/// A divisor, normalised, with its reciprocal.
 #[derive(Debug)]
 pub(crate) struct Divisor {
     size: Size,
-    /// By so many bits it is shifted in `normal`.
+    /// Bits by which `normal` is shifted to the left.
     shift: u32,
-    /// Shifted until the highest bit of its highest limb is set.
+    /// The divisor, shifted until the top bit of its highest limb is set.
     normal: Limbs,
-    /// Of its highest limb, or of the highest two.
+    /// Reciprocal of its highest limb, or of the highest two.
     reciprocal: u64,
 }
 
-/// How many limbs a number has, without leading zeros.
+/// Number of limbs without leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     None,
@@ -44,52 +47,52 @@ pub(crate) enum Size {
     Four,
 }
 
-impl LastDivisor {
+impl DivisorCache {
     /// `a` divided by `b`; 0 if `b` is.
     #[inline(never)]
     pub(crate) fn quotient(&mut self, a: &Limbs, b: &Limbs) -> Limbs {
         if let Some(shift) = power_of_two(b) {
             return shifted_right(a, shift);
         }
-        match self.known(b) {
+        match self.inverse_of(b) {
             Some(inverse) => inverse.quotient(a, b),
             None => Divisor::of(b).divide::<5>(a).0,
         }
     }
 
-    /// What is left of `a` divided by `b`; 0 if `b` is.
+    /// The remainder of `a` by `b`; 0 if `b` is.
     #[inline(never)]
     pub(crate) fn remainder(&mut self, a: &Limbs, b: &Limbs) -> Limbs {
         if power_of_two(b).is_some() {
             return low_bits(a, b);
         }
-        match self.known(b) {
+        match self.inverse_of(b) {
             Some(inverse) => inverse.remainder(a, 0, b),
             None => Divisor::of(b).divide::<5>(a).1,
         }
     }
 
-    /// What is left of a sum of 257 bits.
+    /// The remainder of a 257-bit sum.
     #[inline(always)]
     pub(crate) fn remainder_of_sum(&mut self, sum: &[u64; 5], b: &Limbs) -> Limbs {
         if power_of_two(b).is_some() {
             return low_bits(sum, b);
         }
-        match self.known(b) {
+        match self.inverse_of(b) {
             Some(inverse) => inverse.remainder(&[sum[0], sum[1], sum[2], sum[3]], sum[4], b),
             None => Divisor::of(b).divide::<6>(sum).1,
         }
     }
 
-    /// What is known of division by `value`, which is no power of two: nothing if it comes for the first time.
+    /// The inverse of `value`, which is no power of two; `None` if it differs from the last divisor.
     #[inline(always)]
-    fn known(&mut self, value: &Limbs) -> Option<&Short> {
-        if !same(&self.value, value) {
+    fn inverse_of(&mut self, value: &Limbs) -> Option<&Inverse257> {
+        if !is_same(&self.value, value) {
             self.value = *value;
-            self.known = None;
+            self.inverse = None;
             return None;
         }
-        Some(self.known.get_or_insert_with(|| Short::of(value)))
+        Some(self.inverse.get_or_insert_with(|| Inverse257::of(value)))
     }
 }
 
@@ -148,7 +151,7 @@ impl Divisor {
         (low(&quotient), low(&rest))
     }
 
-    /// Leaves quotient and remainder where zeros were.
+    /// Writes quotient and remainder; both must be zero before.
     #[inline(always)]
     fn divide_into<const L: usize>(&self, a: &[u64], rest: &mut [u64; L], quotient: &mut [u64; L]) {
         match self.size {
@@ -160,7 +163,7 @@ impl Divisor {
         }
     }
 
-    /// Divides by one limb. Leaves the remainder in `rest`, as the next function does.
+    /// Divides by one limb; `rest` is then the remainder.
     #[inline(always)]
     fn by_one<const L: usize>(&self, a: &[u64], rest: &mut [u64; L], quotient: &mut [u64; L]) {
         shift_left(a, self.shift, rest);
@@ -173,7 +176,7 @@ impl Divisor {
         rest[0] = remainder >> self.shift;
     }
 
-    /// Divides by `N` limbs, two at least.
+    /// Divides by `N` limbs, at least two; `rest` is then the remainder.
     #[inline(always)]
     fn by_many<const N: usize, const L: usize>(
         &self,
@@ -193,7 +196,7 @@ impl Divisor {
         }
     }
 
-    /// The next limb of the quotient; takes as many divisors from `part`, whose highest limb is then zero.
+    /// The next limb of the quotient. Subtracts that many divisors from `part`, whose highest limb is then zero.
     #[inline(always)]
     fn next_limb<const N: usize>(&self, part: &mut [u64]) -> u64 {
         let highest = [self.normal[N - 2], self.normal[N - 1]];
@@ -204,7 +207,7 @@ impl Divisor {
         let (mut limb, [low, high]) = divide_three(top, highest, self.reciprocal);
         let mut borrow = 0;
         for (part, divisor) in part.iter_mut().zip(&self.normal).take(N - 2) {
-            borrow = take_product(part, limb, *divisor, borrow);
+            borrow = sub_product(part, limb, *divisor, borrow);
         }
         let (mut left, is_less) = wide(high, low).overflowing_sub(u128::from(borrow));
         if is_less {
@@ -218,16 +221,16 @@ impl Divisor {
     }
 }
 
-/// Takes `limb` times `divisor` and `borrow` from `part`; what must be taken from the next one.
+/// Subtracts `limb` times `divisor` and `borrow` from `part`; returns the borrow from the next limb.
 #[inline(always)]
-fn take_product(part: &mut u64, limb: u64, divisor: u64, borrow: u64) -> u64 {
+fn sub_product(part: &mut u64, limb: u64, divisor: u64, borrow: u64) -> u64 {
     let product = u128::from(limb) * u128::from(divisor) + u128::from(borrow);
     let (less, is_less) = part.overflowing_sub(product as u64);
     *part = less;
     (product >> 64) as u64 + u64::from(is_less)
 }
 
-/// Adds as many limbs as `part` has; whether there is one bit more.
+/// Adds as many limbs as `part` has; returns the carry.
 #[inline(always)]
 fn add_to(part: &mut [u64], limbs: &[u64]) -> bool {
     let mut carry = false;
@@ -237,7 +240,7 @@ fn add_to(part: &mut [u64], limbs: &[u64]) -> bool {
     carry
 }
 
-/// By how many bits a shift is the division by `b`, if it is one.
+/// The exponent of `b` if it is a power of two.
 #[inline(always)]
 fn power_of_two(b: &Limbs) -> Option<u32> {
     let less = sub(b, &[1, 0, 0, 0]).0;
@@ -248,7 +251,7 @@ fn power_of_two(b: &Limbs) -> Option<u32> {
     Some(b[at].trailing_zeros() + 64 * at as u32)
 }
 
-/// The remainder by a power of two: one less than that has all lower bits.
+/// The remainder by a power of two: `a & (power - 1)`.
 #[inline(always)]
 fn low_bits(a: &[u64], power: &Limbs) -> Limbs {
     let mask = sub(power, &[1, 0, 0, 0]).0;
@@ -258,7 +261,7 @@ fn low_bits(a: &[u64], power: &Limbs) -> Limbs {
 fn shifted_right(a: &Limbs, shift: u32) -> Limbs {
     let (limbs, bits) = ((shift / 64) as usize, shift % 64);
     let limb = |at: usize| a.get(at).copied().unwrap_or(0);
-    // In two steps, since 64 bits are too many for one.
+    // Shifted twice, since one shift must be by fewer than 64 bits.
     std::array::from_fn(|at| limb(at + limbs) >> bits | limb(at + limbs + 1) << 1 << (63 - bits))
 }
 
@@ -272,14 +275,14 @@ fn shift_left<const L: usize>(a: &[u64], shift: u32, out: &mut [u64; L]) {
     }
 }
 
-/// The next limb where the highest two are those of the divisor: the greatest there is. What is below them is
-/// less than the divisor's, so that less than one divisor is missing to 2^64 of them.
+/// The next quotient limb if the highest two limbs of `part` equal the divisor's: 2^64 - 1. The limbs below are less
+/// than the divisor's, so `part` is less than one divisor short of 2^64 of them.
 #[cold]
 #[inline(never)]
 fn last_limb<const N: usize>(part: &mut [u64], divisor: &Limbs) -> u64 {
     let mut borrow = 0;
     for (part, divisor) in part.iter_mut().zip(divisor).take(N) {
-        borrow = take_product(part, u64::MAX, *divisor, borrow);
+        borrow = sub_product(part, u64::MAX, *divisor, borrow);
     }
     part[N] = part[N].wrapping_sub(borrow);
     u64::MAX
@@ -290,7 +293,7 @@ fn wide(high: u64, low: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Division of two limbs by one whose highest bit is set and that is greater than `high`.
+/// Division of two limbs by one whose top bit is set and that is greater than `high`.
 ///
 /// Source: algorithm 4.
 #[inline(always)]
@@ -310,8 +313,7 @@ fn divide_two(high: u64, low: u64, divisor: u64, reciprocal: u64) -> (u64, u64) 
     (quotient, remainder)
 }
 
-/// Division of three limbs, from the lowest, by two of which the highest bit is set and that are greater than
-/// the highest two.
+/// Division of three limbs, lowest first, by two whose top bit is set and that are greater than the highest two.
 ///
 /// Source: algorithm 5.
 #[inline(always)]
@@ -395,7 +397,7 @@ fn reciprocal_of_two(divisor: [u64; 2]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::arithmetic::limbs;
+    use crate::limbs::limbs;
     use niwaki_primitives::{U256, U512};
     use proptest::prelude::*;
 
@@ -417,63 +419,63 @@ mod tests {
             let divided = |of: fn(U256, U256) -> Option<U256>| {
                 of(U256::from_limbs(a), U256::from_limbs(b)).unwrap_or_default().into_limbs()
             };
-            let mut last = LastDivisor::default();
+            let mut last = DivisorCache::default();
             for _ in 0..2 {
                 prop_assert_eq!(last.quotient(&a, &b), divided(U256::checked_div));
             }
-            let mut last = LastDivisor::default();
+            let mut last = DivisorCache::default();
             for _ in 0..2 {
                 prop_assert_eq!(last.remainder(&a, &b), divided(U256::checked_rem));
             }
         }
 
-        /// Numbers near a multiple of the divisor: estimates are wrong there, if anywhere.
+        /// Numbers near a multiple of the divisor, where estimates are most likely off by one.
         #[test]
         fn remainders_near_zero_agree(factor in limbs(), b in limbs(), zeros in 0..4_usize, off in 0..3_u64) {
             let mut b = b;
             b[4 - zeros..].fill(0);
             let product = long(&factor) * long(&b);
             let near = product.wrapping_add(U512::from(off)).wrapping_sub(U512::from(1));
-            let wanted = near.checked_rem(long(&b)).map_or([0; 4], short);
-            prop_assert_eq!(Divisor::of(&b).remainder_of_product(near.as_limbs()), wanted);
+            let expected = near.checked_rem(long(&b)).map_or([0; 4], short);
+            prop_assert_eq!(Divisor::of(&b).remainder_of_product(near.as_limbs()), expected);
             let a = short(near & U512::from(U256::MAX));
-            let wanted = long(&a).checked_rem(long(&b)).map_or([0; 4], short);
-            prop_assert_eq!(LastDivisor::default().remainder(&a, &b), wanted);
+            let expected = long(&a).checked_rem(long(&b)).map_or([0; 4], short);
+            prop_assert_eq!(DivisorCache::default().remainder(&a, &b), expected);
         }
 
         #[test]
         fn sums_and_products_agree_with_big_integers(a in limbs(), b in limbs(), n in limbs(), carry in 0..2_u64) {
             let sum = [a[0], a[1], a[2], a[3], carry];
-            let wanted = long(&sum).checked_rem(long(&n)).map_or([0; 4], short);
-            let mut last = LastDivisor::default();
+            let expected = long(&sum).checked_rem(long(&n)).map_or([0; 4], short);
+            let mut last = DivisorCache::default();
             for _ in 0..2 {
-                prop_assert_eq!(last.remainder_of_sum(&sum, &n), wanted);
+                prop_assert_eq!(last.remainder_of_sum(&sum, &n), expected);
             }
             let product = long(&a) * long(&b);
-            let wanted = product.checked_rem(long(&n)).map_or([0; 4], short);
-            prop_assert_eq!(Divisor::of(&n).remainder_of_product(product.as_limbs()), wanted);
+            let expected = product.checked_rem(long(&n)).map_or([0; 4], short);
+            prop_assert_eq!(Divisor::of(&n).remainder_of_product(product.as_limbs()), expected);
         }
 
         #[test]
-        fn reciprocals_are_what_they_say(low: u64, high: u64) {
+        fn reciprocals_equal_their_definition(low: u64, high: u64) {
             for high in [high, u64::MAX, 0, 1, high & 0xff, high | 0xff << 56] {
                 let high = high | 1 << 63;
-                let wanted = u128::MAX / u128::from(high) - (1 << 64);
-                prop_assert_eq!(u128::from(reciprocal(high)), wanted);
+                let expected = u128::MAX / u128::from(high) - (1 << 64);
+                prop_assert_eq!(u128::from(reciprocal(high)), expected);
                 for low in [low, 0, 1, u64::MAX] {
                     let most = U256::MAX >> 64_usize;
-                    let wanted = most / U256::from(wide(high, low)) - (U256::from(1) << 64_usize);
-                    prop_assert_eq!(U256::from(reciprocal_of_two([low, high])), wanted);
+                    let expected = most / U256::from(wide(high, low)) - (U256::from(1) << 64_usize);
+                    prop_assert_eq!(U256::from(reciprocal_of_two([low, high])), expected);
                 }
             }
         }
     }
 
     #[test]
-    fn a_divisor_is_known_when_it_comes_a_second_time() {
-        let mut last = LastDivisor::default();
+    fn inverse_is_cached_at_second_use_of_a_divisor() {
+        let mut last = DivisorCache::default();
         let (b, other) = ([5, 0, 0, 7], [0, 0, 3, 0]);
-        let known = [b, b, other, b, b, b].map(|b| last.known(&b).is_some());
+        let known = [b, b, other, b, b, b].map(|b| last.inverse_of(&b).is_some());
         assert_eq!(known, [false, true, false, false, true, true]);
     }
 
@@ -482,7 +484,7 @@ mod tests {
         let a = [u64::MAX, 2, 3 << 60, 0x8765_4321_0000_0001];
         for shift in 0..256_u32 {
             let b = (U256::from(1) << shift as usize).into_limbs();
-            let mut last = LastDivisor::default();
+            let mut last = DivisorCache::default();
             assert_eq!(power_of_two(&b), Some(shift));
             let (x, y) = (U256::from_limbs(a), U256::from_limbs(b));
             assert_eq!(last.quotient(&a, &b), (x / y).into_limbs());

@@ -1,16 +1,16 @@
-//! What goes into the machine and what comes out: block, transaction, message, outcome.
+//! Inputs and output of the machine: block, transaction, message, outcome.
 
-use crate::frame::Exit;
+use crate::exit::Exit;
 use niwaki_primitives::{Address, B256, Bytes, U256};
 
-/// What code can ask about the block.
+/// The block, as opcodes see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockEnv {
     /// Block number.
     pub number: u64,
     /// Seconds since the epoch.
     pub timestamp: u64,
-    /// Receiver of fees.
+    /// Recipient of priority fees.
     pub coinbase: Address,
     /// Gas limit.
     pub gas_limit: u64,
@@ -22,11 +22,11 @@ pub struct BlockEnv {
     pub blob_base_fee: U256,
     /// Chain id.
     pub chain_id: u64,
-    /// Slot of the beacon chain; 0 before Amsterdam.
+    /// Slot number of the beacon chain (EIP-7843); 0 before Amsterdam.
     pub slot_number: u64,
 }
 
-/// What code can ask about the transaction.
+/// The transaction, as opcodes see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TxEnv {
     /// The sender.
@@ -52,14 +52,14 @@ impl Default for Target {
     }
 }
 
-/// A call or creation from outside. By default a call of the zero address with nothing, not even gas.
+/// A call or creation from outside. The default is a call of the zero address without value, input and gas.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// CALLER of the first frame.
     pub caller: Address,
     /// What to run.
     pub target: Target,
-    /// Wei that move from the caller to the target.
+    /// Wei transferred from the caller to the target.
     pub value: U256,
     /// Call data or init code.
     pub input: Bytes,
@@ -74,14 +74,14 @@ pub struct Message {
 pub struct Outcome {
     /// How the first frame ended.
     pub exit: Exit,
-    /// Whether the first frame began. From Amsterdam on, a new account for the value or the target
-    /// of a delegation is paid before it.
-    pub began: bool,
+    /// Whether the gas sufficed for what precedes the first frame: from Amsterdam on, a new account for the value, and
+    /// the target of a delegation.
+    pub has_started: bool,
     /// Gas left, before any refund.
     pub gas_left: u64,
-    /// State gas left of what was set aside.
+    /// State gas left of the reservoir.
     pub reservoir: u64,
-    /// State gas that was used (EIP-8037).
+    /// State gas used (EIP-8037).
     pub state_gas: u64,
     /// Returned data, or the revert's; of a creation: the deployed code.
     pub output: Bytes,

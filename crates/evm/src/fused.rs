@@ -1,17 +1,27 @@
-//! Code in which the commonest sequences of opcodes are one opcode each.
+//! Superinstructions: fused code, in which one handler runs a common sequence of opcodes.
 //!
-//! Fused code is a copy of the code, byte for byte in the same places, in which the first byte of a sequence
-//! names the sequence: one of the bytes that no fork uses for an opcode. A program counter means the same in
-//! both, so a frame can go over from one to the other between any two opcodes, and does wherever something
-//! is not as usual: a sequence checks gas and stack for all its opcodes at once, and what does not pass is
-//! run again opcode by opcode, which finds out what is wrong and when. A jump to an operand of a PUSH is
-//! looked up once, here, and its operand is replaced by the distance.
+//! Each dispatch charges gas, checks the stack and jumps indirectly; for most opcodes that is most of the work. Once
+//! code is hot ([`crate::set_hot_threshold`]), [`fuse`] makes a second copy of it in which the first byte of each known
+//! sequence is replaced by a byte that no fork uses for an opcode, and the handler of that byte runs the whole
+//! sequence. All other bytes stay in place, so a program counter means the same in both copies:
 //!
-//! Only opcodes without effect on anything but stack, memory and program counter are fused, so nobody can
-//! tell that their gas was taken together.
+//! ```text
+//! pc          0        2      3        6      7
+//! deployed    PUSH1 5  ADD    PUSH2 7  JUMP   JUMPDEST
+//!             60 05    01     61 00 07 56     5b
+//! fused       0f 05    01     61 05 00 00     5b       one handler: PUSH1 ADD PUSH2 JUMP
+//! ```
+//!
+//! The target of a jump is checked once, here: the operand of its PUSH is replaced by the distance from the PUSH to the
+//! opcode after the JUMPDEST (5 above), little-endian, in the bytes of operand and JUMP.
+//!
+//! What must hold: nothing can observe fusing. A handler checks gas and stack for the whole sequence at once; if either
+//! does not suffice, the frame switches to the deployed copy at the same program counter ([`unfused`]) and runs it
+//! opcode by opcode, which halts where it must. Only opcodes that touch nothing but stack, memory and program counter
+//! are in sequences, so that charging their gas together can't be seen.
 
 mod patterns;
-mod pieces;
+mod superinstructions;
 
 use crate::{
     arena::{HEIGHT_MASK, STACK_WORDS},
@@ -21,23 +31,23 @@ use crate::{
     word::Word,
 };
 use patterns::PATTERNS;
-use pieces::Piece;
 use std::sync::LazyLock;
+use superinstructions::Superinstruction;
 
 const INVALID: u8 = 0xfe;
 const JUMP: u8 = 0x56;
 const JUMPI: u8 = 0x57;
 const JUMPDEST: u8 = 0x5b;
 
-/// A sequence of opcodes that is run as one.
+/// A sequence of opcodes with a handler of its own.
 struct Pattern {
-    /// The byte that stands for it.
+    /// The byte in fused code.
     code: u8,
     opcodes: fn(&mut Vec<u8>),
     handler: Handler,
 }
 
-const fn pattern<const CODE: u8, P: Piece>() -> Pattern {
+const fn pattern<const CODE: u8, P: Superinstruction>() -> Pattern {
     Pattern {
         code: CODE,
         opcodes: P::opcodes,
@@ -53,11 +63,11 @@ impl Pattern {
     }
 }
 
-/// A sequence of opcodes in one handler.
+/// The handler of a sequence of opcodes.
 ///
 /// # Safety
 /// As for [`crate::interpreter::threaded`]; the code is fused and the table knows its codes.
-unsafe extern "sysv64-unwind" fn fused<const CODE: u8, P: Piece>(
+unsafe extern "sysv64-unwind" fn fused<const CODE: u8, P: Superinstruction>(
     ip: *const u8,
     sp: *mut Word,
     gas: i64,
@@ -66,8 +76,7 @@ unsafe extern "sysv64-unwind" fn fused<const CODE: u8, P: Piece>(
     memory: *mut u8,
 ) {
     const WORD: usize = size_of::<Word>();
-    // SAFETY: gas and stack suffice for every opcode of the sequence; code is padded, so that the next one
-    // exists.
+    // SAFETY: gas and stack suffice for every opcode of the sequence; code is padded, so the next opcode exists.
     unsafe {
         let left = gas - (*table).gas[CODE as usize];
         let height = sp as usize & HEIGHT_MASK;
@@ -92,7 +101,7 @@ unsafe extern "sysv64-unwind" fn fused<const CODE: u8, P: Piece>(
     }
 }
 
-/// Goes on opcode by opcode in the code as it was deployed.
+/// The fallback: continues opcode by opcode in the code as deployed.
 ///
 /// # Safety
 /// As for [`fused`].
@@ -114,20 +123,20 @@ unsafe extern "sysv64-unwind" fn unfused(
     }
 }
 
-/// Whether code of `table` may run fused: all that is fused must be stock, and operands where [`fuse`] passes
-/// over them, since what it passes over stays as it is.
+/// Whether code of `table` may run fused: the host has replaced no opcode that is part of a sequence, and none whose
+/// operand [`fuse`] would take for opcodes.
 pub(crate) fn may_fuse(table: &Table) -> bool {
     let jumps = [JUMP, JUMPI, JUMPDEST].into_iter();
     let mut fused = PATTERNS.iter().flat_map(Pattern::opcodes).chain(jumps);
     let moves_operands = |opcode| {
-        let own = table.is_overridden(opcode) && !is_free(opcode);
-        let immediate = table.meta(opcode).map_or(0, |meta| meta.immediate);
-        own && (immediate != operand_bytes(opcode) || matches!(opcode, 0xe6..=0xe8))
+        let is_host = table.is_overridden(opcode) && !is_free(opcode);
+        let immediate = table.info(opcode).map_or(0, |info| info.immediate);
+        is_host && (immediate != operand_bytes(opcode) || matches!(opcode, 0xe6..=0xe8))
     };
     !fused.any(|opcode| table.is_overridden(opcode)) && !(0..=u8::MAX).any(moves_operands)
 }
 
-/// Makes of `table`, which knows opcodes only, the table of fused code.
+/// Adds the handlers of fused code to `table`.
 pub(crate) fn fuse_table(table: &mut Table) {
     for code in 0..=u8::MAX {
         if is_free(code) {
@@ -136,45 +145,46 @@ pub(crate) fn fuse_table(table: &mut Table) {
     }
     for pattern in &PATTERNS {
         let opcodes = pattern.opcodes();
-        if opcodes.iter().all(|opcode| table.meta(*opcode).is_some()) {
+        if opcodes.iter().all(|opcode| table.info(*opcode).is_some()) {
             let at = usize::from(pattern.code);
             table.threaded[at] = pattern.handler;
             table.gas[at] = opcodes.iter().map(|opcode| table.static_gas(*opcode)).sum();
         }
     }
-    table.threaded[usize::from(JUMP)] = crate::interpreter::threaded::<pieces::JumpPast>;
-    table.threaded[usize::from(JUMPI)] = crate::interpreter::threaded::<pieces::JumpiPast>;
+    table.threaded[usize::from(JUMP)] = crate::interpreter::threaded::<superinstructions::JumpPast>;
+    table.threaded[usize::from(JUMPI)] =
+        crate::interpreter::threaded::<superinstructions::JumpiPast>;
 }
 
-/// Whether no fork has an opcode here, INVALID counted as none.
+/// Whether no fork has an opcode at this byte (INVALID does not count).
 const fn is_free(code: u8) -> bool {
     matches!(code, 0x0c..=0x0f | 0x1f | 0x21..=0x2f | 0x4c..=0x4f | 0xa5..=0xe5 | 0xe9..=0xef)
         || matches!(code, 0xf6..=0xf9 | 0xfb | 0xfc | INVALID)
 }
 
-/// A node of the tree; the root is 0, which nothing leads to.
+/// A node of the trie of sequences. The root is 0, so 0 as a child means none.
 type Node = u16;
 
-/// The end of a sequence.
+/// The end of a sequence in the trie.
 #[derive(Clone, Copy, Default)]
 struct End {
-    /// The byte that stands for it; no opcode is fused into 0.
+    /// The byte in fused code; 0 if no sequence ends here.
     code: u8,
-    /// Bytes of the operand before the jump that it ends in; 0 if it ends otherwise.
+    /// Operand bytes of the PUSH before the final jump; 0 if there is none.
     target: usize,
 }
 
-/// The sequences as a tree along which code is read.
-struct Tree {
-    /// Opcodes that occur in sequences, numbered from 1.
+/// The sequences as a trie over opcodes.
+struct Trie {
+    /// Number of each opcode that occurs in sequences, from 1; 0 for the others.
     class: [u8; 256],
     classes: usize,
-    /// What follows upon each opcode, by node and class.
+    /// The child for each opcode, by node and class.
     next: Vec<Node>,
     ends: Vec<End>,
 }
 
-static TREE: LazyLock<Tree> = LazyLock::new(|| {
+static TRIE: LazyLock<Trie> = LazyLock::new(|| {
     let sequences = PATTERNS
         .iter()
         .map(|pattern| (pattern.code, pattern.opcodes()));
@@ -188,7 +198,7 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| {
             classes += 1;
         }
     }
-    let mut tree = Tree {
+    let mut trie = Trie {
         class,
         classes,
         next: vec![0; classes],
@@ -197,24 +207,24 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| {
     for (code, opcodes) in sequences {
         let mut node = 0;
         for opcode in &opcodes {
-            let at = node * classes + usize::from(tree.class[usize::from(*opcode)]);
-            if tree.next[at] == 0 {
-                tree.next[at] = Node::try_from(tree.ends.len()).expect("few");
-                tree.next.resize(tree.next.len() + classes, 0);
-                tree.ends.push(End::default());
+            let at = node * classes + usize::from(trie.class[usize::from(*opcode)]);
+            if trie.next[at] == 0 {
+                trie.next[at] = Node::try_from(trie.ends.len()).expect("few");
+                trie.next.resize(trie.next.len() + classes, 0);
+                trie.ends.push(End::default());
             }
-            node = usize::from(tree.next[at]);
+            node = usize::from(trie.next[at]);
         }
         let target = match opcodes.as_slice() {
             [.., push, JUMP | JUMPI] => operand_bytes(*push),
             _ => 0,
         };
-        tree.ends[node] = End { code, target };
+        trie.ends[node] = End { code, target };
     }
-    tree
+    trie
 });
 
-/// Bytes of operand behind an opcode, as far as jump destinations go.
+/// Operand bytes of an opcode that jump analysis skips: those of PUSH.
 const fn operand_bytes(opcode: u8) -> usize {
     match opcode {
         0x60..=0x7f => opcode as usize - 0x5f,
@@ -222,9 +232,9 @@ const fn operand_bytes(opcode: u8) -> usize {
     }
 }
 
-/// What stands in fused code instead of the bytes of a sequence that ends in a jump to an operand of so many
-/// bytes; `None` if that can't be.
-fn resolve(
+/// Replaces the target of a sequence that ends in PUSH and jump by the distance; `None` if the target is no JUMPDEST or
+/// the distance does not fit.
+fn resolve_jump(
     bytes: &mut [u8],
     at: usize,
     operand: usize,
@@ -233,24 +243,24 @@ fn resolve(
     if operand == 0 {
         return Some(());
     }
-    // The PUSH, its operand and the jump are the last bytes; the distance is counted from the PUSH.
-    let begins = bytes.len() - operand - 2;
-    let (_, tail) = bytes.split_at_mut(begins);
+    // PUSH, operand and jump are the last bytes; the distance is counted from the PUSH.
+    let push = bytes.len() - operand - 2;
+    let (_, tail) = bytes.split_at_mut(push);
     let target = tail[1..=operand]
         .iter()
         .fold(0, |target, byte| target << 8 | u64::from(*byte));
     if !is_jumpdest(target) {
         return None;
     }
-    let past = i64::try_from(target).ok()? + 1;
-    let distance = past - i64::try_from(at + begins).ok()?;
-    let distance = pieces::encode_distance(distance, operand)?;
+    let after_jumpdest = i64::try_from(target).ok()? + 1;
+    let distance = after_jumpdest - i64::try_from(at + push).ok()?;
+    let distance = superinstructions::encode_distance(distance, operand)?;
     tail[1..1 + distance.len()].copy_from_slice(&distance);
     Some(())
 }
 
-impl Tree {
-    /// The longest sequence at `at` that can be fused, and where it ends; its jump is resolved.
+impl Trie {
+    /// The longest sequence at `at` that can be fused, with its jump resolved, and where it ends.
     fn longest(
         &self,
         code: &[u8],
@@ -258,33 +268,33 @@ impl Tree {
         at: usize,
         is_jumpdest: &impl Fn(u64) -> bool,
     ) -> Option<(u8, usize)> {
-        let mut most = code.len();
+        let mut limit = code.len();
         loop {
-            let (end, behind) = self.walk(code, at, most)?;
-            if resolve(&mut fused[at..behind], at, end.target, is_jumpdest).is_some() {
-                return Some((end.code, behind));
+            let (end, end_at) = self.longest_before(code, at, limit)?;
+            if resolve_jump(&mut fused[at..end_at], at, end.target, is_jumpdest).is_some() {
+                return Some((end.code, end_at));
             }
-            most = behind - 1;
+            limit = end_at - 1;
         }
     }
 
-    /// The longest sequence at `at` that ends at `most` or before, and where.
+    /// The longest sequence at `at` that ends at `limit` or before, and where it ends.
     #[inline]
-    fn walk(&self, code: &[u8], at: usize, most: usize) -> Option<(End, usize)> {
-        let (mut node, mut behind) = (0, at);
+    fn longest_before(&self, code: &[u8], at: usize, limit: usize) -> Option<(End, usize)> {
+        let (mut node, mut end_at) = (0, at);
         let mut found = None;
-        while let Some(opcode) = code.get(behind) {
+        while let Some(opcode) = code.get(end_at) {
             let class = usize::from(self.class[usize::from(*opcode)]);
             node = usize::from(self.next[node * self.classes + class]);
-            behind += 1 + operand_bytes(*opcode);
-            if node == 0 || behind > most {
+            end_at += 1 + operand_bytes(*opcode);
+            if node == 0 || end_at > limit {
                 break;
             }
             if self.ends[node].code != 0 {
-                found = Some((node, behind));
+                found = Some((node, end_at));
             }
         }
-        found.map(|(node, behind)| (self.ends[node], behind))
+        found.map(|(node, end_at)| (self.ends[node], end_at))
     }
 }
 
@@ -292,19 +302,19 @@ impl Tree {
 pub(crate) fn fuse(code: &[u8], padding: usize, is_jumpdest: impl Fn(u64) -> bool) -> Box<[u8]> {
     let mut fused = vec![0; code.len() + padding];
     fused[..code.len()].copy_from_slice(code);
-    let tree = &*TREE;
+    let trie = &*TRIE;
     let mut at = 0;
     while let Some(opcode) = code.get(at) {
-        if let Some((pattern, behind)) = tree.longest(code, &mut fused, at, &is_jumpdest) {
+        if let Some((pattern, end_at)) = trie.longest(code, &mut fused, at, &is_jumpdest) {
             fused[at] = pattern;
-            at = behind;
+            at = end_at;
             continue;
         }
         if is_free(*opcode) {
             fused[at] = INVALID;
         }
         at += 1 + operand_bytes(*opcode);
-        // The operand of DUPN, SWAPN or EXCHANGE stays as it is (EIP-8024).
+        // The operand of DUPN, SWAPN or EXCHANGE is no opcode (EIP-8024).
         if matches!(opcode, 0xe6..=0xe8)
             && let Some(operand) = code.get(at)
         {

@@ -1,10 +1,10 @@
-//! The gas ladder: what each fork charges, as differences from the fork before.
+//! The gas schedule of each fork, as differences from the fork before.
 //!
-//! Static prices stand in the opcode table; here are the prices that a body computes with.
+//! Static prices are in the opcode table; these are the prices and limits that opcode bodies compute with.
 
 use niwaki_primitives::Fork;
 
-/// Looking at an account or a slot that was touched before (EIP-2929), where no table has it.
+/// Access of a warm account (EIP-2929), where it is not the static price of an opcode.
 pub(crate) const WARM_ACCESS: i64 = 100;
 
 /// The first change that a transaction makes to an account (EIP-8038).
@@ -50,7 +50,7 @@ pub struct GasSchedule {
     pub call_stipend: i64,
     /// Whether a call's gas is capped at all but one 64th (EIP-150).
     pub all_but_one_64th: bool,
-    /// Whether empty accounts are as good as none (EIP-161).
+    /// Whether touched empty accounts are deleted (EIP-161).
     pub clears_empty: bool,
     /// SELFDESTRUCT to an account that does not exist (EIP-150, EIP-161).
     pub selfdestruct_new_account: i64,
@@ -80,25 +80,24 @@ pub struct GasSchedule {
     pub delegates: bool,
     /// Prices in state gas, all zero before Amsterdam.
     pub state: StatePrices,
-    /// Whether ether that moves leaves a log (EIP-7708).
+    /// Whether transfers of ether emit a log (EIP-7708).
     pub logs_transfers: bool,
     /// Whether a destroyed account keeps its balance (EIP-8246).
     pub destroyed_keep_balance: bool,
-    /// Whether an account that has nothing but storage is in the way of a creation (EIP-7610), not
-    /// part of Amsterdam.
+    /// Whether an account with nothing but storage is a collision for a creation (EIP-7610); not in Amsterdam.
     pub storage_bars_creation: bool,
 }
 
-/// What growth of the state costs, state gas (EIP-8037).
+/// Prices of state growth, state gas (EIP-8037).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatePrices {
     /// A slot that becomes non-zero and was zero before the transaction.
     pub slot: i64,
-    /// An account that comes into being.
+    /// A new account.
     pub account: i64,
     /// A byte of deployed code.
     pub code_byte: i64,
-    /// A delegation where none was (EIP-7702).
+    /// The first delegation of an account (EIP-7702).
     pub delegation: i64,
 }
 
@@ -153,7 +152,7 @@ impl GasSchedule {
         storage_bars_creation: true,
     };
 
-    /// Whether growth of the state is paid in gas of its own (EIP-8037).
+    /// Whether state growth is paid in state gas (EIP-8037).
     pub const fn has_state_gas(&self) -> bool {
         self.state.account > 0
     }

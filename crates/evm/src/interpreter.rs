@@ -1,80 +1,32 @@
-//! Dispatch: how one opcode's body is reached from the last.
+//! Dispatch: how the interpreter gets from one opcode to the next.
 //!
-//! A body is written once, as an [`Op`]. `threaded` wraps it in a handler whose last act is an
-//! indirect call in tail position, which becomes a jump: the registers of the machine are the six
-//! integer arguments of the System V ABI and never touch memory between opcodes. `stepped` wraps
-//! the same body for a plain loop, which is what tracing, Miri and other targets use.
+//! A body is written once, as an [`Op`], and compiled twice. [`threaded`] wraps it in a handler that ends in an
+//! indirect call in tail position, which the compiler turns into a jump. The interpreter's registers are the six
+//! integer arguments of the System V ABI, so between opcodes they stay in processor registers:
+//!
+//! ```text
+//! handler of ADD:   gas -= 3; if gas < 0 or height < 2 words: leave      (enter)
+//!                   *(sp-2) += *(sp-1); sp -= 1                          (Op::run)
+//!                   ip += 1; jump table.threaded[*ip]                    -> handler of the next opcode
+//! ```
+//!
+//! [`stepped`] wraps the same body for a plain loop, which tracing, Miri and other targets use. A handler must not need
+//! a stack frame of its own, or the call stays a call and long code overflows the native stack: anything that takes the
+//! address of a local is in a function that is never inlined. `cargo xtask handlers` checks the machine code, and
+//! [`crate::has_tail_calls`] the running program.
 
 use crate::{
     cost::full_cost,
-    frame::{Exit, Frame, Halt},
+    dispatch::Dispatch,
+    exit::{Exit, HaltReason},
+    frame::Frame,
     gas::GasSchedule,
     table::Table,
     tracer::Tracer,
     word::Word,
 };
-use std::{
-    fmt,
-    str::FromStr,
-    sync::atomic::{AtomicU8, Ordering},
-};
 
-/// How opcodes are dispatched. What a run comes to does not depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dispatch {
-    /// Each handler jumps to the next, and in code that is hot one handler does what a common sequence of
-    /// opcodes does.
-    Fused,
-    /// Each handler jumps to the next.
-    Threaded,
-    /// A loop calls one body after another; the only way where the processor is no x86-64.
-    Loop,
-}
-
-/// What machines begin with.
-static DEFAULT: AtomicU8 = AtomicU8::new(0);
-
-impl Dispatch {
-    /// All, the fastest first.
-    pub const ALL: [Self; 3] = [Self::Fused, Self::Threaded, Self::Loop];
-
-    /// The name, as a command line has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fused => "fused",
-            Self::Threaded => "threaded",
-            Self::Loop => "loop",
-        }
-    }
-
-    /// Has machines of this process begin with it from now on.
-    pub fn set_default(self) {
-        DEFAULT.store(self as u8, Ordering::Relaxed);
-    }
-}
-
-impl Default for Dispatch {
-    fn default() -> Self {
-        Self::ALL[usize::from(DEFAULT.load(Ordering::Relaxed))]
-    }
-}
-
-impl FromStr for Dispatch {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|way| way.name() == name);
-        found.ok_or_else(|| format!("no dispatch is called {name}: use fused, threaded or loop"))
-    }
-}
-
-impl fmt::Display for Dispatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The machine state that changes with every opcode.
+/// The registers of the interpreter: the state that changes with every opcode.
 pub(crate) struct Regs {
     /// The current opcode.
     pub(crate) ip: *const u8,
@@ -82,7 +34,7 @@ pub(crate) struct Regs {
     pub(crate) sp: *mut Word,
     /// Gas left; negative once it has run out.
     pub(crate) gas: i64,
-    /// The frame that runs.
+    /// The running frame.
     pub(crate) frame: *mut Frame,
     /// The opcode table in force.
     pub(crate) table: *const Table,
@@ -90,22 +42,22 @@ pub(crate) struct Regs {
     pub(crate) memory: *mut u8,
 }
 
-/// The body of an opcode, with what its wrapper checks.
+/// The body of an opcode, and what the wrapper checks before it.
 pub(crate) trait Op {
     /// The opcode.
     const CODE: u8;
-    /// Words taken from the stack.
+    /// Words popped.
     const IN: usize;
-    /// Words put on the stack.
+    /// Words pushed.
     const OUT: usize;
-    /// Bytes to the next opcode; 0 if the body sets `ip`.
+    /// Bytes to the next opcode; 0 if the body moves `ip` itself.
     const SIZE: usize = 1;
 
-    /// Runs the body; false leaves the frame, whose `exit` says why.
+    /// Runs the body. False leaves the frame; its `exit` says why.
     ///
     /// # Safety
-    /// `r` must be the registers of a running frame, the static gas charged, and the stack hold
-    /// `IN` words and have room for `OUT`.
+    /// `r` must be the registers of a running frame, the static gas charged, and the stack must hold `IN` words and
+    /// have room for `OUT`.
     unsafe fn run(r: &mut Regs) -> bool;
 }
 
@@ -119,7 +71,7 @@ pub(crate) type Handler = unsafe extern "sysv64-unwind" fn(
     table: *const Table,
     memory: *mut u8,
 );
-/// A step of the loop form; false leaves the frame.
+/// A step of the loop; false leaves the frame.
 pub(crate) type StepFn = unsafe fn(&mut Regs) -> bool;
 
 impl Regs {
@@ -143,7 +95,7 @@ impl Regs {
         self.sp = unsafe { self.sp.sub(count) };
     }
 
-    /// Takes `amount` of gas; false if there is not so much.
+    /// Takes `amount` of gas; false if there is less.
     ///
     /// # Safety
     /// The frame must be alive.
@@ -152,12 +104,12 @@ impl Regs {
         self.gas = self.gas.wrapping_sub(amount);
         if self.gas < 0 {
             // SAFETY: as the caller promises.
-            return unsafe { self.halt(Halt::OutOfGas) };
+            return unsafe { self.halt(HaltReason::OutOfGas) };
         }
         true
     }
 
-    /// Takes over the gas that a slow path left; negative if it ended the frame.
+    /// Sets the gas that an out-of-line function left; negative if it ended the frame.
     #[inline(always)]
     pub(crate) fn gas_from(&mut self, left: i64) -> bool {
         self.gas = left;
@@ -169,7 +121,7 @@ impl Regs {
     /// # Safety
     /// The frame must be alive.
     #[inline(always)]
-    pub(crate) unsafe fn halt(&mut self, halt: Halt) -> bool {
+    pub(crate) unsafe fn halt(&mut self, halt: HaltReason) -> bool {
         // SAFETY: as the caller promises.
         unsafe { self.exit(Exit::Halt(halt)) }
     }
@@ -192,11 +144,11 @@ impl Regs {
         unsafe { &(*self.table).schedule }
     }
 
-    /// Takes the registers from the frame that [`Regs::save`] has put there and others have changed.
+    /// Loads the registers from the frame: saved by [`Regs::save`], and changed by a host function since.
     ///
     /// # Safety
     /// The frame must be alive.
-    pub(crate) unsafe fn take_up(&mut self) {
+    pub(crate) unsafe fn load(&mut self) {
         // SAFETY: the frame outlives the run.
         unsafe {
             self.ip = (*self.frame).ip;
@@ -205,7 +157,7 @@ impl Regs {
         }
     }
 
-    /// Puts the registers into the frame, to be taken up again or looked at.
+    /// Saves the registers in the frame, to be loaded again or inspected.
     ///
     /// # Safety
     /// The frame must be alive.
@@ -229,14 +181,14 @@ unsafe fn enter<O: Op>(r: &mut Regs) -> bool {
     unsafe {
         r.gas -= (*r.table).gas[O::CODE as usize];
         if r.gas < 0 {
-            return r.halt(Halt::OutOfGas);
+            return r.halt(HaltReason::OutOfGas);
         }
         let height = r.sp as usize & HEIGHT_MASK;
         if O::IN > 0 && height < O::IN * WORD {
-            return r.halt(Halt::StackUnderflow);
+            return r.halt(HaltReason::StackUnderflow);
         }
         if O::OUT > O::IN && height > (STACK_WORDS + O::IN - O::OUT) * WORD {
-            return r.halt(Halt::StackOverflow);
+            return r.halt(HaltReason::StackOverflow);
         }
     }
     true
@@ -263,7 +215,7 @@ pub(crate) unsafe extern "sysv64-unwind" fn threaded<O: Op>(
         table,
         memory,
     };
-    // SAFETY: `enter` establishes what `run` asks for; code is padded, so the next opcode exists.
+    // SAFETY: `enter` establishes what `run` requires; code is padded, so the next opcode exists.
     unsafe {
         if enter::<O>(&mut r) && O::run(&mut r) {
             r.ip = r.ip.add(O::SIZE);
@@ -280,15 +232,15 @@ pub(crate) unsafe extern "sysv64-unwind" fn threaded<O: Op>(
 /// # Safety
 /// `r` must be the registers of a running frame; `ip` points at this opcode.
 pub(crate) unsafe fn stepped<O: Op>(r: &mut Regs) -> bool {
-    // SAFETY: `enter` establishes what `run` asks for.
+    // SAFETY: `enter` establishes what `run` requires.
     unsafe {
-        let goes_on = enter::<O>(r) && O::run(r);
+        let is_running = enter::<O>(r) && O::run(r);
         r.ip = r.ip.add(O::SIZE);
-        goes_on
+        is_running
     }
 }
 
-/// Runs a frame from where it stands until it exits or calls.
+/// Runs a frame from its `ip` until it ends or calls.
 ///
 /// # Safety
 /// The frame must be set up: code, stack, memory and shared state alive for the run.
@@ -317,8 +269,8 @@ pub(crate) unsafe fn run(frame: *mut Frame, table: &Table, dispatch: Dispatch) {
     }
 }
 
-/// As [`run`], telling `tracer` of every opcode before it runs and after. Of one that fails the gas it
-/// leaves is what is left of its price in full, below zero where that is more than there was.
+/// As [`run`], calling `tracer` before and after every opcode. After an opcode that fails, the reported gas is the gas
+/// before it less its full price, and negative if there was less.
 ///
 /// # Safety
 /// As for [`run`].
@@ -341,17 +293,17 @@ pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (
             r.save();
             let (gas, full_cost) = (r.gas, full_cost(&*frame, table, order));
             tracer.step(&crate::tracer::Step::new(&*frame, table));
-            let goes_on = (table.stepped[*r.ip as usize])(&mut r);
-            let handed = (*frame).request.as_ref().map_or(0, |request| request.gas);
+            let is_running = (table.stepped[*r.ip as usize])(&mut r);
+            let forwarded = (*frame).request.as_ref().map_or(0, |request| request.gas);
             let left = match ((*frame).exit, full_cost) {
-                (Exit::Halt(_), Some(cost)) if !goes_on => gas - cost,
+                (Exit::Halt(_), Some(cost)) if !is_running => gas - cost,
                 _ => r.gas,
             };
-            tracer.step_end(left, handed);
-            if !goes_on {
+            tracer.step_end(left, forwarded);
+            if !is_running {
                 break;
             }
-            if tracer.stops() {
+            if tracer.should_stop() {
                 (*frame).exit = Exit::Interrupted;
                 break;
             }

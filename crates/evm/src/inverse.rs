@@ -1,35 +1,37 @@
-//! Quotients by a number that comes again, as products with its inverse.
+//! Barrett division: the quotient by a repeated divisor as a product with its cached inverse.
 //!
-//! A quotient is the product of a number with a power of two over the divisor. Of that product only the limbs
-//! of the quotient are computed, one limb of what is behind its point, and one more for carries. What is left
-//! out is less than [`MOST_MISSING`] of that fraction's units, so the quotient is right unless the fraction is
-//! all but one; then one look at the remainder tells. Nothing waits for anything but the products, and no
-//! operand is shifted or reduced before.
+//! With inverse = 2^k / divisor, the quotient of a number is number * inverse / 2^k. Of that product only the
+//! quotient's limbs, one limb of the fraction and one below it for carries are computed:
+//!
+//! ```text
+//! number * inverse =  | quotient (4 limbs) | fraction (1) | carries (1) | not computed ...
+//! ```
+//!
+//! What is not computed adds less than [`MAX_MISSING`] to the fraction's limb. So the quotient is right unless the
+//! fraction is within that of overflowing; then it may be one too small, and the remainder decides (`corrected`). The
+//! products don't depend on each other, and no operand is shifted or reduced first.
 //!
 //! Source: after Barrett, *Implementing the Rivest Shamir and Adleman public key encryption algorithm* (1986).
 
 use crate::division::{Divisor, Size};
-use crate::ops::arithmetic::sub;
+use crate::limbs::{Limbs, add, low_product, sub};
 
-type Limbs = [u64; 4];
+/// Bound of what an estimate's fraction is too small by: less than one for each limb of the inverse, and one or two for
+/// its truncation.
+const MAX_MISSING: u64 = 16;
 
-/// Units of the fraction's limb that an estimate is too small by, at most: each of the limbs of the inverse
-/// brings less than one for what is below it, its end one or two.
-const MOST_MISSING: u64 = 16;
-
-/// What makes divisions by a number products: of numbers of `X` limbs, and a bit if they are four.
-/// `L` is two limbs more than `X`.
+/// The inverse of a divisor, for numbers of `X` limbs (of four limbs and one bit, if `X` is 4). `L` is `X + 2`.
 #[derive(Debug)]
 pub(crate) struct Inverse<const X: usize, const L: usize> {
     size: Size,
-    /// (2^(64 (X + 1)) - 1) / divisor, rounded down: as many limbs as the divisor has fewer than `L`.
+    /// (2^(64 (X + 1)) - 1) / divisor, rounded down: `L` limbs less those of the divisor.
     limbs: [u64; L],
 }
 
 /// For numbers of 257 bits.
-pub(crate) type Short = Inverse<4, 6>;
+pub(crate) type Inverse257 = Inverse<4, 6>;
 /// For numbers of 512 bits.
-pub(crate) type Long = Inverse<8, 10>;
+pub(crate) type Inverse512 = Inverse<8, 10>;
 
 impl<const X: usize, const L: usize> Inverse<X, L> {
     #[inline(never)]
@@ -42,8 +44,8 @@ impl<const X: usize, const L: usize> Inverse<X, L> {
     }
 }
 
-impl Short {
-    /// `number` divided by the divisor; 0 if that is.
+impl Inverse257 {
+    /// The quotient of `number`; 0 if the divisor is.
     #[inline(always)]
     pub(crate) fn quotient(&self, number: &Limbs, divisor: &Limbs) -> Limbs {
         let (quotient, fraction) = self.estimate(number, 0);
@@ -53,7 +55,7 @@ impl Short {
         corrected(&quotient, number, divisor).0
     }
 
-    /// What is left of `number`, of 2^256 more if `over` is one; 0 if the divisor is.
+    /// The remainder of `number + over * 2^256`; 0 if the divisor is.
     #[inline(always)]
     pub(crate) fn remainder(&self, number: &Limbs, over: u64, divisor: &Limbs) -> Limbs {
         if self.size == Size::None {
@@ -79,7 +81,7 @@ impl Short {
     }
 }
 
-impl Long {
+impl Inverse512 {
     /// What is left of `number`; 0 if the divisor is.
     #[inline(always)]
     pub(crate) fn remainder(&self, number: &[u64; 8], divisor: &Limbs) -> Limbs {
@@ -95,7 +97,7 @@ impl Long {
         corrected(&quotient, low, divisor).1
     }
 
-    /// That of a divisor of three limbs or fewer.
+    /// The estimate for a divisor of three limbs or fewer.
     #[inline(never)]
     fn estimate_by_less(&self, number: &[u64; 8]) -> (Limbs, u64) {
         match self.size {
@@ -112,15 +114,15 @@ fn first<const N: usize, const M: usize>(limbs: &[u64; N]) -> &[u64; M] {
         .expect("an inverse has more limbs than a quotient needs")
 }
 
-/// The lowest four limbs of the quotient of a number, with `over` above it, and the limb behind its point; both
-/// together too small by fewer than [`MOST_MISSING`] units of that limb.
+/// The lowest four limbs of the quotient of a number with `over` above it, and the limb of the fraction; together too
+/// small by less than [`MAX_MISSING`] units of the fraction.
 #[inline(always)]
 fn estimate<const X: usize, const M: usize>(
     number: &[u64; X],
     over: u64,
     inverse: &[u64; M],
 ) -> (Limbs, u64) {
-    // From the limb below the fraction's on.
+    // The first limb is the one below the fraction.
     let mut sum = [0; 6];
     macro_rules! rows {
         ($($row:literal)*) => {$(
@@ -135,7 +137,7 @@ fn estimate<const X: usize, const M: usize>(
     ([a, b, c, d], fraction)
 }
 
-/// Adds the product of the limb at `row` of a number with an inverse, as far as the sum reaches down and up.
+/// Adds the product of the number's limb at `row` with the inverse, cut to the limbs of the sum.
 #[inline(always)]
 fn add_row<const X: usize, const M: usize>(
     sum: &mut [u64; 6],
@@ -153,26 +155,26 @@ fn add_row<const X: usize, const M: usize>(
     for (sum, part) in sum[at..].iter_mut().zip(&inverse[from..to]) {
         (*sum, carry) = limb.carrying_mul_add(*part, *sum, carry);
     }
-    // No row before has come so far.
+    // No earlier row has reached this limb.
     if let Some(next) = sum.get_mut(at + to - from) {
         *next = carry;
     }
 }
 
-/// Whether nothing that is missing can change the quotient.
+/// Whether what was not computed can't change the quotient.
 #[inline(always)]
 const fn is_settled(fraction: u64) -> bool {
-    fraction < u64::MAX - MOST_MISSING
+    fraction < u64::MAX - MAX_MISSING
 }
 
-/// What is left of a number of which the lowest limbs are `low`.
+/// The remainder of a number whose lowest limbs are `low`.
 #[inline(always)]
 fn rest(quotient: &Limbs, low: &Limbs, divisor: &Limbs) -> Limbs {
     sub(low, &low_product(quotient, divisor)).0
 }
 
-/// The quotient and the remainder where the fraction is all but one. With a quotient greater by one what is left
-/// is next to zero, above or below: less than 2^200 either way.
+/// Quotient and remainder if the fraction is close to one. With a quotient greater by one, the remainder is within
+/// 2^200 of zero: if it is negative, the estimate was right.
 #[cold]
 #[inline(never)]
 fn corrected(quotient: &Limbs, low: &Limbs, divisor: &Limbs) -> (Limbs, Limbs) {
@@ -181,27 +183,14 @@ fn corrected(quotient: &Limbs, low: &Limbs, divisor: &Limbs) -> (Limbs, Limbs) {
     if less[3] >> 63 == 1 {
         return (*quotient, rest);
     }
-    let more = crate::ops::arithmetic::add(quotient, &[1, 0, 0, 0]);
+    let more = add(quotient, &[1, 0, 0, 0]);
     (more, less)
-}
-
-/// The low half of a product.
-#[inline(always)]
-fn low_product(a: &Limbs, b: &Limbs) -> Limbs {
-    let mut low = [0; 4];
-    for (at, factor) in a.iter().enumerate() {
-        let mut carry = 0;
-        for (other, limb) in b.iter().zip(&mut low[at..]) {
-            (*limb, carry) = factor.carrying_mul_add(*other, *limb, carry);
-        }
-    }
-    low
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::arithmetic::limbs;
+    use crate::limbs::limbs;
     use niwaki_primitives::{U256, U512};
     use proptest::prelude::*;
 
@@ -219,10 +208,10 @@ mod tests {
         (cut | U256::ONE << (bits - 1)).into_limbs()
     }
 
-    fn check_short(inverse: &Short, number: U512, divisor: &Limbs) {
+    fn check_short(inverse: &Inverse257, number: U512, divisor: &Limbs) {
         let limbs = number.as_limbs();
         let (low, over) = ([limbs[0], limbs[1], limbs[2], limbs[3]], limbs[4]);
-        let (wanted, rest) = number.div_rem(long(divisor));
+        let (expected, rest) = number.div_rem(long(divisor));
         assert_eq!(
             inverse.remainder(&low, over, divisor),
             short(rest),
@@ -231,13 +220,13 @@ mod tests {
         if over == 0 {
             assert_eq!(
                 inverse.quotient(&low, divisor),
-                short(wanted),
+                short(expected),
                 "{number} by {divisor:?}"
             );
         }
     }
 
-    fn check_long(inverse: &Long, number: U512, divisor: &Limbs) {
+    fn check_long(inverse: &Inverse512, number: U512, divisor: &Limbs) {
         assert_eq!(
             inverse.remainder(number.as_limbs(), divisor),
             short(number % long(divisor)),
@@ -245,8 +234,8 @@ mod tests {
         );
     }
 
-    /// Numbers next to the greatest multiple of the divisor that is less than two to the `bits`, and to `factor`
-    /// times the divisor: where the fraction is all but one, or next to nothing.
+    /// Numbers near the greatest multiple of the divisor below 2^`bits`, and near `factor` times the divisor: there the
+    /// fraction is close to one or to zero.
     fn edges(divisor: &Limbs, factor: U512, bits: usize) -> Vec<U512> {
         let most = U512::MAX >> (512 - bits);
         let divisor = long(divisor);
@@ -256,7 +245,7 @@ mod tests {
             most - most % divisor,
             (factor & most) / divisor * divisor,
         ];
-        // As far off as the fraction's error may be, and farther.
+        // Distances below and above the error of the fraction.
         let off = [
             U512::ZERO,
             U512::ONE,
@@ -283,7 +272,7 @@ mod tests {
         ) {
             let divisor = cut(divisor, bits);
             let factor = long(&[low, high].concat());
-            let (of_short, of_long) = (Short::of(&divisor), Long::of(&divisor));
+            let (of_short, of_long) = (Inverse257::of(&divisor), Inverse512::of(&divisor));
             for number in edges(&divisor, factor, 257) {
                 check_short(&of_short, number, &divisor);
             }
@@ -293,15 +282,15 @@ mod tests {
         }
     }
 
-    /// Divisors of every length that are a power of two, or one more or less.
+    /// Powers of two of every length, and one more and less.
     #[test]
-    fn divisors_at_the_ends_of_their_length_agree() {
+    fn division_by_powers_of_two_and_neighbours_agrees_with_big_integers() {
         for bits in 1..=256_usize {
             let power = U256::ONE << (bits - 1);
             let around = [power, power + U256::ONE, power.saturating_sub(U256::ONE)];
             for divisor in around.into_iter().filter(|divisor| !divisor.is_zero()) {
                 let divisor = divisor.into_limbs();
-                let (of_short, of_long) = (Short::of(&divisor), Long::of(&divisor));
+                let (of_short, of_long) = (Inverse257::of(&divisor), Inverse512::of(&divisor));
                 for factor in [U512::MAX / U512::from(3), U512::MAX >> 1] {
                     for number in edges(&divisor, factor, 257) {
                         check_short(&of_short, number, &divisor);
@@ -314,12 +303,11 @@ mod tests {
         }
     }
 
-    /// Both sides of the correction are taken: the fraction says all but one, and the quotient is right, or one
-    /// too small.
+    /// Both sides of the correction: the fraction is close to one, and the estimate is right, or one too small.
     #[test]
-    fn a_fraction_of_all_but_one_is_looked_into() {
+    fn fraction_close_to_one_occurs_with_right_and_too_small_estimates() {
         let divisor = [3, 5, 7, 9 << 60];
-        let inverse = Long::of(&divisor);
+        let inverse = Inverse512::of(&divisor);
         let sides: Vec<bool> = (1..200_u64)
             .flat_map(|factor| [0, 1].map(|off| (factor, off)))
             .filter_map(|(factor, off)| {
@@ -335,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn by_nothing_is_nothing() {
-        let (short, long) = (Short::of(&[0; 4]), Long::of(&[0; 4]));
+    fn quotient_and_remainder_by_0_are_0() {
+        let (short, long) = (Inverse257::of(&[0; 4]), Inverse512::of(&[0; 4]));
         let most = [u64::MAX; 4];
         assert_eq!(short.quotient(&most, &[0; 4]), [0; 4]);
         assert_eq!(short.remainder(&most, 1, &[0; 4]), [0; 4]);

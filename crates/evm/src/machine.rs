@@ -1,63 +1,64 @@
-//! What opcodes and contracts of a host's own get to see and to change.
+//! What host opcodes and host contracts can read and change: a safe view of the frame and of the state.
 //!
-//! All of it is safe: nothing here hands out what the machine points at while it runs.
+//! A host is a program that embeds this crate with a [`crate::Table`] of its own. Nothing here hands out a pointer that
+//! the interpreter uses while it runs.
 
 use crate::{
     arena::STACK_WORDS,
     env::{BlockEnv, TxEnv},
-    evm::Shared,
-    frame::{Frame, Halt},
-    ops::memory::grow,
+    exit::HaltReason,
+    frame::{CallRequest, Frame},
+    ops::memory::expand,
+    shared::SharedState,
     world::{AccountId, World},
 };
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Log, U256};
 
-/// Why an opcode or a contract of a host's own does not come to its end.
+/// How a host opcode or host contract fails.
 #[derive(Debug)]
-pub enum Abort {
+pub enum HostError {
     /// The frame fails and loses its gas.
-    Halt(Halt),
-    /// The machine failed; the run has no outcome.
+    Halt(HaltReason),
+    /// The state could not be read; the run has no outcome.
     Fault(Fault),
 }
 
-impl From<Halt> for Abort {
-    fn from(halt: Halt) -> Self {
+impl From<HaltReason> for HostError {
+    fn from(halt: HaltReason) -> Self {
         Self::Halt(halt)
     }
 }
 
-impl From<Fault> for Abort {
+impl From<Fault> for HostError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-/// Where the frame goes on after an opcode of a host's own. Ranges are of memory, which grows to hold them
-/// and is paid for.
+/// Where the frame continues after a host opcode. Ranges are of memory, which is expanded and charged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// At the next opcode.
+    /// The next opcode.
     Next,
-    /// It ends as by STOP.
+    /// The frame ends as by STOP.
     Stop,
-    /// It ends as by RETURN.
+    /// The frame ends as by RETURN.
     Return {
-        /// Where the output begins.
+        /// Start of the output.
         offset: U256,
-        /// Bytes of it.
+        /// Its length, bytes.
         length: U256,
     },
-    /// It ends as by REVERT.
+    /// The frame ends as by REVERT.
     Revert {
-        /// Where the output begins.
+        /// Start of the output.
         offset: U256,
-        /// Bytes of it.
+        /// Its length, bytes.
         length: U256,
     },
 }
 
-/// A frame that stands at an opcode of a host's own.
+/// A frame that is at a host opcode, or at an opcode with a guard.
 #[derive(Debug)]
 pub struct Machine<'a> {
     frame: &'a mut Frame,
@@ -76,12 +77,12 @@ impl<'a> Machine<'a> {
     /// Takes `amount` of gas.
     ///
     /// # Errors
-    /// There is not so much.
-    pub fn charge(&mut self, amount: u64) -> Result<(), Halt> {
+    /// There is less.
+    pub fn charge(&mut self, amount: u64) -> Result<(), HaltReason> {
         let left = self.gas_left().checked_sub(amount);
-        let left = left.ok_or(Halt::OutOfGas)?;
-        // What is left of an i64 is one.
-        self.frame.gas = i64::try_from(left).map_err(|_| Halt::OutOfGas)?;
+        let left = left.ok_or(HaltReason::OutOfGas)?;
+        // Less than an i64 is an i64.
+        self.frame.gas = i64::try_from(left).map_err(|_| HaltReason::OutOfGas)?;
         Ok(())
     }
 
@@ -94,32 +95,32 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// There is none.
-    pub fn peek(&self, depth: usize) -> Result<U256, Halt> {
+    pub fn peek(&self, depth: usize) -> Result<U256, HaltReason> {
         if depth >= self.stack_len() {
-            return Err(Halt::StackUnderflow);
+            return Err(HaltReason::StackUnderflow);
         }
-        // SAFETY: so many words lie below the stack pointer.
+        // SAFETY: the stack holds more than `depth` words.
         Ok(unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
     }
 
-    /// Takes the word on top.
+    /// Pops a word.
     ///
     /// # Errors
     /// There is none.
-    pub fn pop(&mut self) -> Result<U256, Halt> {
+    pub fn pop(&mut self) -> Result<U256, HaltReason> {
         let top = self.peek(0)?;
         // SAFETY: there is a word.
         self.frame.sp = unsafe { self.frame.sp.sub(1) };
         Ok(top)
     }
 
-    /// Puts a word on top.
+    /// Pushes a word.
     ///
     /// # Errors
     /// There are 1024.
-    pub fn push(&mut self, word: U256) -> Result<(), Halt> {
+    pub fn push(&mut self, word: U256) -> Result<(), HaltReason> {
         if self.stack_len() >= STACK_WORDS {
-            return Err(Halt::StackOverflow);
+            return Err(HaltReason::StackOverflow);
         }
         // SAFETY: there is room.
         unsafe {
@@ -129,25 +130,25 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A range of memory, which grows to hold it and is paid for; an empty range costs nothing.
+    /// A range of memory, which is expanded and charged for; an empty range costs nothing.
     ///
     /// # Errors
-    /// There is not so much gas.
-    pub fn memory(&mut self, offset: U256, length: U256) -> Result<&mut [u8], Halt> {
+    /// There is less gas than the expansion costs.
+    pub fn memory(&mut self, offset: U256, length: U256) -> Result<&mut [u8], HaltReason> {
         if length.is_zero() {
             return Ok(&mut []);
         }
         let end = offset.saturating_add(length).saturating_to::<u64>();
         if end > self.frame.memory_len as u64 {
-            let left = grow(self.frame, end, self.frame.gas);
+            let left = expand(self.frame, end, self.frame.gas);
             if left < 0 {
-                return Err(Halt::OutOfGas);
+                return Err(HaltReason::OutOfGas);
             }
             self.frame.gas = left;
         }
         // Memory reaches `end`, so both are within it.
         let (offset, length) = (offset.to::<usize>(), length.to::<usize>());
-        // SAFETY: the frame's memory is `memory_len` bytes, and nothing else refers to it meanwhile.
+        // SAFETY: the frame's memory is `memory_len` bytes, and nothing else refers to it while it is borrowed.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.frame.memory.add(offset), length) })
     }
 
@@ -164,11 +165,11 @@ impl<'a> Machine<'a> {
         unsafe { *self.frame.ip }
     }
 
-    /// Up to 32 bytes behind the opcode; what lies beyond the code is zero.
+    /// The `N` bytes after the opcode, at most 32; bytes after the end of the code are zero.
     pub fn operand<const N: usize>(&self) -> [u8; N] {
         const { assert!(N <= 32, "more than the operand of a PUSH32") };
-        let behind = self.code().get(self.pc() + 1..).unwrap_or_default();
-        std::array::from_fn(|at| behind.get(at).copied().unwrap_or(0))
+        let after = self.code().get(self.pc() + 1..).unwrap_or_default();
+        std::array::from_fn(|at| after.get(at).copied().unwrap_or(0))
     }
 
     /// Account whose storage is used.
@@ -188,7 +189,7 @@ impl<'a> Machine<'a> {
 
     /// Call data.
     pub fn input(&self) -> &[u8] {
-        // SAFETY: it lies in the caller's memory or in the message, and outlives the frame.
+        // SAFETY: it is in the caller's memory or in the message, and outlives the frame.
         unsafe { std::slice::from_raw_parts(self.frame.input, self.frame.input_len) }
     }
 
@@ -198,7 +199,7 @@ impl<'a> Machine<'a> {
         unsafe { (*self.frame.code).bytes() }
     }
 
-    /// Whether nothing may be written.
+    /// Whether the frame may not write (STATICCALL).
     pub fn is_static(&self) -> bool {
         self.frame.is_static
     }
@@ -210,7 +211,7 @@ impl<'a> Machine<'a> {
 
     /// The block.
     pub fn block(&self) -> &BlockEnv {
-        // SAFETY: shared state outlives the run and nothing writes to it meanwhile.
+        // SAFETY: shared state outlives the run and nothing writes to it while it is borrowed.
         unsafe { &(*self.frame.shared).block }
     }
 
@@ -229,8 +230,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The state as an opcode or a contract of a host's own may read and change it. Changes are taken back with
-/// those of the frame; nothing is charged, and warm stays warm (EIP-2929).
+/// The state as host opcodes and host contracts may read and change it. Changes are reverted with those of the frame.
+/// Nothing is charged, and nothing becomes warm (EIP-2929).
 #[derive(Debug)]
 pub struct HostState<'a> {
     world: &'a mut World<'static>,
@@ -238,9 +239,9 @@ pub struct HostState<'a> {
 }
 
 impl HostState<'_> {
-    fn writes(&mut self, address: &Address) -> Result<AccountId, Abort> {
+    fn load_for_write(&mut self, address: &Address) -> Result<AccountId, HostError> {
         if self.is_static {
-            return Err(Halt::WriteInStaticContext.into());
+            return Err(HaltReason::WriteInStaticContext.into());
         }
         Ok(self.world.load(address)?)
     }
@@ -289,9 +290,14 @@ impl HostState<'_> {
     /// Writes to a slot, without a refund.
     ///
     /// # Errors
-    /// Nothing may be written, or a [`Fault`] of the view.
-    pub fn set_storage(&mut self, address: &Address, key: U256, value: U256) -> Result<(), Abort> {
-        let account = self.writes(address)?;
+    /// The frame is static, or a [`Fault`] of the view.
+    pub fn set_storage(
+        &mut self,
+        address: &Address,
+        key: U256,
+        value: U256,
+    ) -> Result<(), HostError> {
+        let account = self.load_for_write(address)?;
         let slot = self.world.slot(account, key)?;
         self.world.set_slot(slot, value);
         Ok(())
@@ -300,42 +306,42 @@ impl HostState<'_> {
     /// Sets a balance, wei.
     ///
     /// # Errors
-    /// Nothing may be written, or a [`Fault`] of the view.
-    pub fn set_balance(&mut self, address: &Address, balance: U256) -> Result<(), Abort> {
-        let account = self.writes(address)?;
+    /// The frame is static, or a [`Fault`] of the view.
+    pub fn set_balance(&mut self, address: &Address, balance: U256) -> Result<(), HostError> {
+        let account = self.load_for_write(address)?;
         self.world.set_balance(account, balance);
         Ok(())
     }
 
-    /// Moves ether, wei, with the log that the fork leaves of it (EIP-7708); false if the payer has less, or
-    /// the payee would have more than a word holds.
+    /// Transfers wei, with the log of EIP-7708 where the fork has it. False, and nothing moved, if the payer has less
+    /// or the payee would exceed 2^256.
     ///
     /// # Errors
-    /// Nothing may be written, or a [`Fault`] of the view.
-    pub fn transfer(&mut self, from: &Address, to: &Address, wei: U256) -> Result<bool, Abort> {
-        let (from, to) = (self.writes(from)?, self.writes(to)?);
+    /// The frame is static, or a [`Fault`] of the view.
+    pub fn transfer(&mut self, from: &Address, to: &Address, wei: U256) -> Result<bool, HostError> {
+        let (from, to) = (self.load_for_write(from)?, self.load_for_write(to)?);
         let has_room = from == to || self.world.balance(to).checked_add(wei).is_some();
-        let moves = has_room && self.world.transfer(from, to, wei);
-        if moves {
+        let has_moved = has_room && self.world.transfer(from, to, wei);
+        if has_moved {
             self.world.log_transfer(from, to, wei);
         }
-        Ok(moves)
+        Ok(has_moved)
     }
 
-    /// Leaves a log.
+    /// Emits a log.
     ///
     /// # Errors
-    /// Nothing may be written.
-    pub fn log(&mut self, log: Log) -> Result<(), Abort> {
+    /// The frame is static.
+    pub fn log(&mut self, log: Log) -> Result<(), HostError> {
         if self.is_static {
-            return Err(Halt::WriteInStaticContext.into());
+            return Err(HaltReason::WriteInStaticContext.into());
         }
         self.world.log(log);
         Ok(())
     }
 }
 
-/// A call of a contract of the host's own.
+/// A call of a host contract.
 #[derive(Debug)]
 pub struct ContractCall<'a> {
     /// Call data.
@@ -344,9 +350,9 @@ pub struct ContractCall<'a> {
     pub gas: u64,
     /// As CALLER.
     pub caller: Address,
-    /// As ADDRESS: the contract's own, unless its caller has DELEGATECALLed or CALLCODEd it.
+    /// As ADDRESS: the contract's own, or the caller's after DELEGATECALL and CALLCODE.
     pub address: Address,
-    /// Wei; they have moved already.
+    /// Wei, already transferred.
     pub value: U256,
     /// The block.
     pub block: &'a BlockEnv,
@@ -356,34 +362,36 @@ pub struct ContractCall<'a> {
     pub state: HostState<'a>,
 }
 
-/// What a contract of the host's own comes to.
+/// The result of a host contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContractOutput {
-    /// Gas used; more than was given is out of gas.
+    /// Gas used; more than the gas given is out of gas.
     pub gas_used: u64,
     /// Returned data.
     pub output: Bytes,
-    /// Whether it ends as by REVERT: its changes are taken back, the gas it has not used is not lost.
+    /// Whether it ends as by REVERT: its changes are reverted, and unused gas is returned.
     pub reverts: bool,
 }
 
 impl<'a> ContractCall<'a> {
     pub(crate) fn new(
-        shared: &'a mut Shared<'static>,
-        (input, gas): (&'a [u8], u64),
-        (caller, address, value): (Address, Address, U256),
-        is_static: bool,
+        shared: &'a mut SharedState<'static>,
+        request: &CallRequest,
+        address: Address,
+        input: &'a [u8],
     ) -> Self {
-        let world = &mut shared.world;
         Self {
             input,
-            gas,
-            caller,
+            gas: request.gas.unsigned_abs(),
+            caller: request.caller,
             address,
-            value,
+            value: request.value,
             block: &shared.block,
             tx: &shared.tx,
-            state: HostState { world, is_static },
+            state: HostState {
+                world: &mut shared.world,
+                is_static: request.is_static,
+            },
         }
     }
 }

@@ -1,26 +1,22 @@
-//! Sums and products modulo a number that comes again.
+//! ADDMOD and MULMOD: sums and products modulo a number, with a cached inverse.
 //!
-//! Code that computes modulo a number mostly goes on with the same one. From the second product on its
-//! inverse is kept, and the remainder takes two products where a division takes four steps or more that wait
-//! for each other.
+//! Code that uses a modulus (of a curve, say) mostly uses the same one again. From the second product on its inverse is
+//! cached; the remainder then takes two products, where a division takes four or more steps that depend on each other.
 
-use crate::division::{Divisor, LastDivisor};
-use crate::inverse::Long;
-use crate::ops::arithmetic::carrying_add;
-use crate::word::same;
+use crate::division::{Divisor, DivisorCache};
+use crate::inverse::Inverse512;
+use crate::limbs::{Limbs, is_same, product, sum};
 
-type Limbs = [u64; 4];
-
-/// The modulus that came last.
+/// The last modulus, and its inverse.
 #[derive(Debug, Default)]
-pub(crate) struct Modulus {
-    divisor: LastDivisor,
-    /// That of the last product, and its inverse.
+pub(crate) struct ModulusCache {
+    divisor: DivisorCache,
+    /// Modulus of the last product.
     of_product: Limbs,
-    inverse: Option<Long>,
+    inverse: Option<Inverse512>,
 }
 
-impl Modulus {
+impl ModulusCache {
     /// `a` and `b` modulo `n`; 0 modulo 0.
     #[inline(never)]
     pub(crate) fn sum(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
@@ -33,44 +29,20 @@ impl Modulus {
     #[inline(never)]
     pub(crate) fn product(&mut self, a: &Limbs, b: &Limbs, n: &Limbs) -> Limbs {
         let product = product(a, b);
-        if !same(&self.of_product, n) {
+        if !is_same(&self.of_product, n) {
             self.of_product = *n;
             self.inverse = None;
             return Divisor::of(n).remainder_of_product(&product);
         }
-        let inverse = self.inverse.get_or_insert_with(|| Long::of(n));
+        let inverse = self.inverse.get_or_insert_with(|| Inverse512::of(n));
         inverse.remainder(&product, n)
     }
-}
-
-/// The product of 512 bits.
-#[inline(always)]
-fn product(a: &Limbs, b: &Limbs) -> [u64; 8] {
-    let mut limbs = [0; 8];
-    for (at, factor) in a.iter().enumerate() {
-        let mut carry = 0;
-        for (other, limb) in b.iter().zip(&mut limbs[at..]) {
-            (*limb, carry) = factor.carrying_mul_add(*other, *limb, carry);
-        }
-        limbs[at + 4] = carry;
-    }
-    limbs
-}
-
-/// A sum, and whether there is one bit more.
-#[inline(always)]
-fn sum(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
-    let (mut sum, mut carry) = ([0; 4], false);
-    for (limb, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
-        (*limb, carry) = carrying_add(*a, *b, carry);
-    }
-    (sum, carry)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::arithmetic::{limbs, sub};
+    use crate::limbs::{limbs, sub};
     use niwaki_primitives::U256;
     use proptest::prelude::*;
 
@@ -79,7 +51,7 @@ mod tests {
         int(*a).mul_mod(int(*b), int(*n)).into_limbs()
     }
 
-    /// `a` and what is less than `n`, at its very end too.
+    /// `a`, and numbers below `n` including n - 1.
     fn factors(a: Limbs, n: &Limbs) -> [Limbs; 4] {
         let less = U256::from_limbs(a).checked_rem(U256::from_limbs(*n));
         let less = less.unwrap_or_default().into_limbs();
@@ -91,10 +63,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn a_modulus_that_comes_again_gives_the_same(
+        fn products_by_cached_inverse_equal_mul_mod(
             a in limbs(), b in limbs(), n in limbs(), shift in 0..256_usize,
         ) {
-            let mut last = Modulus::default();
+            let mut last = ModulusCache::default();
             let n = (U256::from_limbs(n) >> shift).into_limbs();
             for _ in 0..2 {
                 for a in factors(a, &n) {
@@ -107,8 +79,8 @@ mod tests {
         }
 
         #[test]
-        fn moduli_that_take_turns_give_the_same(a in limbs(), moduli in prop::array::uniform2(limbs())) {
-            let mut last = Modulus::default();
+        fn products_by_alternating_moduli_equal_mul_mod(a in limbs(), moduli in prop::array::uniform2(limbs())) {
+            let mut last = ModulusCache::default();
             for n in [0, 0, 1, 0, 1, 1, 0] {
                 let n = &moduli[n];
                 prop_assert_eq!(last.product(&a, &a, n), expected(&a, &a, n));
@@ -117,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn an_inverse_is_made_when_a_modulus_comes_a_second_time() {
-        let mut last = Modulus::default();
+    fn inverse_is_cached_at_second_use_of_a_modulus() {
+        let mut last = ModulusCache::default();
         let (n, other) = ([5, 0, 0, 7], [6, 0, 0, 7]);
         let known = [n, n, n, other, n, n].map(|n| {
             last.product(&[3; 4], &[4; 4], &n);
@@ -128,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn modulo_nothing_is_nothing() {
-        let mut last = Modulus::default();
+    fn product_modulo_0_is_0() {
+        let mut last = ModulusCache::default();
         for n in [[0; 4], [1, 0, 0, 0], [0; 4]] {
             assert_eq!(last.product(&[u64::MAX; 4], &[u64::MAX; 4], &n), [0; 4]);
         }

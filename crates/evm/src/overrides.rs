@@ -1,30 +1,37 @@
-//! Tables that differ from a fork's: opcodes, prices and contracts of a host's own.
+//! Tables that differ from a fork's: host opcodes, guards, prices and precompiled contracts.
 //!
-//! A row of a host's own has a handler like any other, which calls the host's function; stock rows know
-//! nothing of it and are as fast as they were. Sequences of opcodes are fused over stock rows only.
+//! A host opcode has a handler like any other, which calls the host's function, so stock opcodes are as fast as without
+//! one. Only stock opcodes are part of superinstructions.
+//!
+//! ```text
+//! set_opcode(0x0c, ..)   threaded[0x0c] = replaced     run_body: gas, stack, then the host's function
+//! set_guard(0x55, ..)    threaded[0x55] = guarded      run_guard: the host's function, then stock SSTORE
+//! ```
 
 #[cfg(target_arch = "x86_64")]
 use crate::interpreter::Handler;
 use crate::{
-    frame::{Exit, Frame, Halt},
+    exit::{Exit, HaltReason},
+    frame::Frame,
     gas::GasSchedule,
     interpreter::{Regs, StepFn},
-    machine::{Abort, ContractCall, ContractOutput, Flow, Machine},
-    table::{Meta, Table},
+    machine::{ContractCall, ContractOutput, Flow, HostError, Machine},
+    table::{OpcodeInfo, Table},
     word::Word,
 };
 use niwaki_crypto::{PrecompileSet, Precompiled};
 use niwaki_primitives::{Address, U256};
 use std::{fmt, sync::Arc};
 
-/// What an opcode of a host's own does.
-pub type OpcodeBody = Arc<dyn Fn(&mut Machine<'_>) -> Result<Flow, Abort> + Send + Sync>;
-/// What is asked before a stock opcode runs; nothing has been charged for it yet.
-pub type Guard = Arc<dyn Fn(&mut Machine<'_>) -> Result<(), Abort> + Send + Sync>;
-/// What a contract of a host's own does.
-pub type Contract = Arc<dyn Fn(ContractCall<'_>) -> Result<ContractOutput, Abort> + Send + Sync>;
+/// The body of a host opcode.
+pub type OpcodeBody = Arc<dyn Fn(&mut Machine<'_>) -> Result<Flow, HostError> + Send + Sync>;
+/// Runs before a stock opcode, for which nothing has been charged yet.
+pub type Guard = Arc<dyn Fn(&mut Machine<'_>) -> Result<(), HostError> + Send + Sync>;
+/// The body of a host contract.
+pub type Contract =
+    Arc<dyn Fn(ContractCall<'_>) -> Result<ContractOutput, HostError> + Send + Sync>;
 
-/// A guard, and the forms of the opcode behind it.
+/// A guard, and the two forms of the opcode that it guards.
 #[derive(Clone)]
 struct Guarded {
     guard: Guard,
@@ -33,7 +40,7 @@ struct Guarded {
     stepped: StepFn,
 }
 
-/// The rows of a host's own.
+/// Host opcodes and guards.
 #[derive(Clone)]
 pub(crate) struct Overrides {
     bodies: [Option<OpcodeBody>; 256],
@@ -49,11 +56,13 @@ impl Overrides {
 
 impl fmt::Debug for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let own = |opcode: &u8| {
+        let is_overridden = |opcode: &u8| {
             let at = usize::from(*opcode);
             self.bodies[at].is_some() || self.guards[at].is_some()
         };
-        f.debug_set().entries((0..=u8::MAX).filter(own)).finish()
+        f.debug_set()
+            .entries((0..=u8::MAX).filter(is_overridden))
+            .finish()
     }
 }
 
@@ -61,24 +70,24 @@ impl fmt::Debug for Overrides {
 #[derive(Clone)]
 pub(crate) struct Precompiles {
     pub(crate) set: PrecompileSet,
-    /// By address; few, and asked for each account that a block sees.
-    own: Vec<(Address, Option<Contract>)>,
+    /// The host's changes by address, ascending: a few, looked up for each account that a block loads.
+    host: Vec<(Address, Option<Contract>)>,
 }
 
-/// A contract that is no code.
+/// A precompiled contract.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BuiltIn {
-    /// Of the fork.
+    /// The fork's.
     Stock(Precompiled),
-    /// Of the host.
-    Own,
+    /// The host's.
+    Host,
 }
 
 impl Precompiles {
     pub(crate) fn of(set: PrecompileSet) -> Self {
         Self {
             set,
-            own: Vec::new(),
+            host: Vec::new(),
         }
     }
 
@@ -86,50 +95,49 @@ impl Precompiles {
     #[inline]
     pub(crate) fn get(&self, address: &Address) -> Option<BuiltIn> {
         match self.find(address) {
-            Ok(at) => self.own[at].1.as_ref().map(|_| BuiltIn::Own),
+            Ok(at) => self.host[at].1.as_ref().map(|_| BuiltIn::Host),
             Err(_) => self.set.get(address).map(BuiltIn::Stock),
         }
     }
 
-    /// The host's contract at `address`.
-    pub(crate) fn own(&self, address: &Address) -> Option<&Contract> {
-        self.own[self.find(address).ok()?].1.as_ref()
+    /// The host's contract at `address`, if it has put one there.
+    pub(crate) fn host_contract(&self, address: &Address) -> Option<&Contract> {
+        self.host[self.find(address).ok()?].1.as_ref()
     }
 
     #[inline]
     fn find(&self, address: &Address) -> Result<usize, usize> {
-        self.own.binary_search_by_key(address, |(own, _)| *own)
+        self.host.binary_search_by_key(address, |(at, _)| *at)
     }
 }
 
 impl Table {
-    /// Puts an opcode of the host's own in the place of `opcode`, whether the fork has one there or not:
-    /// its static gas is taken, its operands are checked for, and `body` runs. Behind the end of code
-    /// execution stops, whatever stands in the place of STOP.
+    /// Replaces `opcode`, or adds it where the fork has none: its static gas is charged, the stack is checked, and
+    /// `body` runs. After the end of code execution stops, also if STOP is replaced.
     ///
     /// # Panics
-    /// `meta` has an operand of more than 32 bytes or more than 1024 words, or as [`Table::set_static_gas`].
+    /// If `info` has an operand of more than 32 bytes or more than 1024 words, or as [`Table::set_static_gas`].
     pub fn set_opcode(
         &mut self,
         opcode: u8,
-        meta: Meta,
+        info: OpcodeInfo,
         gas: i64,
-        body: impl Fn(&mut Machine<'_>) -> Result<Flow, Abort> + Send + Sync + 'static,
+        body: impl Fn(&mut Machine<'_>) -> Result<Flow, HostError> + Send + Sync + 'static,
     ) {
         use crate::arena::STACK_WORDS;
         assert!(
-            meta.immediate <= 32,
+            info.immediate <= 32,
             "{} has an operand over 32 bytes",
-            meta.mnemonic
+            info.mnemonic
         );
         assert!(
-            meta.input.max(meta.output) <= STACK_WORDS,
+            info.input.max(info.output) <= STACK_WORDS,
             "{} needs more words than a stack holds",
-            meta.mnemonic
+            info.mnemonic
         );
         let at = usize::from(opcode);
         self.overrides.bodies[at] = Some(Arc::new(body));
-        self.meta[at] = Some(meta);
+        self.info[at] = Some(info);
         self.set_price(opcode, gas);
         match &mut self.overrides.guards[at] {
             Some(guarded) => {
@@ -146,15 +154,15 @@ impl Table {
                 step_replaced,
             ),
         }
-        self.fuse_again();
+        self.rebuild_fused();
     }
 
-    /// Has `guard` asked before `opcode` runs, in the place of a guard that was there. It may look at the
-    /// operands, charge for them, change the state, or end the frame.
+    /// Runs `guard` before each `opcode`, instead of a guard that was set before. It may read the operands, charge for
+    /// them, change the state, or end the frame.
     pub fn set_guard(
         &mut self,
         opcode: u8,
-        guard: impl Fn(&mut Machine<'_>) -> Result<(), Abort> + Send + Sync + 'static,
+        guard: impl Fn(&mut Machine<'_>) -> Result<(), HostError> + Send + Sync + 'static,
     ) {
         let at = usize::from(opcode);
         let guard: Guard = Arc::new(guard);
@@ -175,19 +183,19 @@ impl Table {
                 );
             }
         }
-        self.fuse_again();
+        self.rebuild_fused();
     }
 
     /// Changes the static gas of `opcode`.
     ///
     /// # Panics
-    /// The price is below zero or beyond `u32::MAX`.
+    /// If the price is negative or exceeds `u32::MAX`.
     pub fn set_static_gas(&mut self, opcode: u8, gas: i64) {
         self.set_price(opcode, gas);
-        self.fuse_again();
+        self.rebuild_fused();
     }
 
-    /// Prices are bounded so that their sums are.
+    /// Sets a price, bounded so that no sum of prices overflows.
     fn set_price(&mut self, opcode: u8, gas: i64) {
         assert!(
             u32::try_from(gas).is_ok(),
@@ -199,17 +207,17 @@ impl Table {
     /// Changes the prices and limits that opcodes compute with.
     pub fn change_schedule(&mut self, change: impl FnOnce(&mut GasSchedule)) {
         change(&mut self.schedule);
-        self.fuse_again();
+        self.rebuild_fused();
     }
 
-    /// Puts a contract of the host's own at `address`, or none where the fork has one. As all precompiled
-    /// contracts it is warm (EIP-2929).
+    /// Puts a host contract at `address`, or removes the fork's precompiled contract there. It is warm, as all
+    /// precompiled contracts are (EIP-2929).
     pub fn set_precompile(&mut self, address: Address, contract: Option<Contract>) {
         match self.precompiles.find(&address) {
-            Ok(at) => self.precompiles.own[at].1 = contract,
-            Err(at) => self.precompiles.own.insert(at, (address, contract)),
+            Ok(at) => self.precompiles.host[at].1 = contract,
+            Err(at) => self.precompiles.host.insert(at, (address, contract)),
         }
-        self.fuse_again();
+        self.rebuild_fused();
     }
 
     fn set_row(
@@ -226,35 +234,35 @@ impl Table {
         self.stepped[at] = stepped;
     }
 
-    /// Whether the host has a say in what `opcode` does.
+    /// Whether the host has replaced or guarded `opcode`.
     pub(crate) fn is_overridden(&self, opcode: u8) -> bool {
         let at = usize::from(opcode);
         self.overrides.bodies[at].is_some() || self.overrides.guards[at].is_some()
     }
 }
 
-/// Runs the host's guard; false if the frame has ended.
+/// Runs the guard of the opcode at `ip`; false if the frame has ended.
 #[inline(never)]
-unsafe fn ask(frame: *mut Frame, table: *const Table) -> bool {
-    // SAFETY: the frame stands at an opcode with a guard; both outlive the run, and nothing else refers to
-    // the frame meanwhile.
+unsafe fn run_guard(frame: *mut Frame, table: *const Table) -> bool {
+    // SAFETY: the frame is at an opcode with a guard; frame and table outlive the run, and nothing else refers to the
+    // frame during the call.
     unsafe {
         let guarded = (*table).overrides.guards[usize::from(*(*frame).ip)].as_ref();
         let guarded = guarded.expect("the handler is in the table with the guard");
         if (*frame).gas < 0 {
-            // Of the JUMPDEST before it, which fused jumps leave to the next opcode to find out.
-            (*frame).fail(Halt::OutOfGas);
+            // A fused jump has charged for its JUMPDEST and leaves this check to the next opcode.
+            (*frame).fail(HaltReason::OutOfGas);
             return false;
         }
         let verdict = (guarded.guard)(&mut Machine::new(&mut *frame));
-        verdict.map_err(|abort| (*frame).abort(abort)).is_ok()
+        verdict.map_err(|error| (*frame).end_with(error)).is_ok()
     }
 }
 
-/// Runs the host's opcode at which the frame stands, and moves it behind; false if the frame has ended.
+/// Runs the host opcode at `ip` and moves `ip` after it; false if the frame has ended.
 #[inline(never)]
 unsafe fn run_body(frame: *mut Frame, table: *const Table) -> bool {
-    // SAFETY: as in `ask`.
+    // SAFETY: as in `run_guard`.
     unsafe {
         let frame = &mut *frame;
         let at = usize::from(*frame.ip);
@@ -262,52 +270,52 @@ unsafe fn run_body(frame: *mut Frame, table: *const Table) -> bool {
             frame.exit = Exit::Stop;
             return false;
         }
-        let meta = (*table).meta[at].expect("set with the body");
+        let info = (*table).info[at].expect("set with the body");
         let body = (*table).overrides.bodies[at].as_ref();
         let body = body.expect("the handler is in the table with the body");
-        let ended = match enter(frame, &*table, &meta) {
+        let ended = match enter(frame, &*table, &info) {
             Err(halt) => Err(halt.into()),
             Ok(()) => body(&mut Machine::new(frame)),
         };
-        let ended = ended.and_then(|flow| frame.flow(flow));
-        frame.ip = frame.ip.add(1 + meta.immediate);
-        ended.unwrap_or_else(|abort| {
-            frame.abort(abort);
+        let ended = ended.and_then(|flow| frame.follow(flow));
+        frame.ip = frame.ip.add(1 + info.immediate);
+        ended.unwrap_or_else(|error| {
+            frame.end_with(error);
             false
         })
     }
 }
 
 /// Charges the static gas and checks the stack, in the order of stock opcodes.
-fn enter(frame: &mut Frame, table: &Table, meta: &Meta) -> Result<(), Halt> {
+fn enter(frame: &mut Frame, table: &Table, info: &OpcodeInfo) -> Result<(), HaltReason> {
     use crate::arena::{HEIGHT_MASK, STACK_WORDS};
     // SAFETY: `ip` points into padded code.
     frame.gas -= table.static_gas(unsafe { *frame.ip });
     if frame.gas < 0 {
-        return Err(Halt::OutOfGas);
+        return Err(HaltReason::OutOfGas);
     }
     let height = (frame.sp as usize & HEIGHT_MASK) / size_of::<Word>();
-    if height < meta.input {
-        return Err(Halt::StackUnderflow);
+    if height < info.input {
+        return Err(HaltReason::StackUnderflow);
     }
-    if height - meta.input + meta.output > STACK_WORDS {
-        return Err(Halt::StackOverflow);
+    if height - info.input + info.output > STACK_WORDS {
+        return Err(HaltReason::StackOverflow);
     }
     Ok(())
 }
 
 impl Frame {
-    /// Ends by what a function of the host's says.
+    /// Ends the frame with the error of a host function.
     #[cold]
-    fn abort(&mut self, abort: Abort) {
-        match abort {
-            Abort::Halt(halt) => self.fail(halt),
-            Abort::Fault(fault) => self.fault(fault),
+    fn end_with(&mut self, error: HostError) {
+        match error {
+            HostError::Halt(halt) => self.fail(halt),
+            HostError::Fault(fault) => self.fault(fault),
         };
     }
 
-    /// Goes where an opcode of the host's says; false if the frame has ended.
-    fn flow(&mut self, flow: Flow) -> Result<bool, Abort> {
+    /// Continues as a host opcode says; false if the frame has ended.
+    fn follow(&mut self, flow: Flow) -> Result<bool, HostError> {
         let (exit, offset, length) = match flow {
             Flow::Next => return Ok(true),
             Flow::Stop => (Exit::Stop, U256::ZERO, U256::ZERO),
@@ -323,7 +331,7 @@ impl Frame {
     }
 }
 
-/// The handler of an opcode of the host's own.
+/// The handler of a host opcode.
 ///
 /// # Safety
 /// As for [`crate::interpreter::threaded`].
@@ -336,7 +344,7 @@ unsafe extern "sysv64-unwind" fn replaced(
     table: *const Table,
     memory: *mut u8,
 ) {
-    // SAFETY: the frame outlives the run; behind an opcode there is code or padding.
+    // SAFETY: the frame outlives the run; an opcode is followed by code or padding.
     unsafe {
         save(frame, ip, sp, gas);
         if run_body(frame, table) {
@@ -363,23 +371,23 @@ unsafe extern "sysv64-unwind" fn guarded(
     // SAFETY: the frame outlives the run.
     unsafe {
         save(frame, ip, sp, gas);
-        if ask(frame, table) {
+        if run_guard(frame, table) {
             let (sp, gas) = ((*frame).sp, (*frame).gas);
-            let then = behind(table, ip).threaded;
+            let then = guarded_at(table, ip).threaded;
             return then(ip, sp, gas, frame, table, memory);
         }
         (*frame).ip = ip.add(1);
     }
 }
 
-/// The loop form of an opcode of the host's own.
+/// The loop form of a host opcode.
 unsafe fn step_replaced(r: &mut Regs) -> bool {
     // SAFETY: the frame outlives the run.
     unsafe {
         r.save();
-        let goes_on = run_body(r.frame, r.table);
-        r.take_up();
-        goes_on
+        let is_running = run_body(r.frame, r.table);
+        r.load();
+        is_running
     }
 }
 
@@ -388,18 +396,18 @@ unsafe fn step_guarded(r: &mut Regs) -> bool {
     // SAFETY: the frame outlives the run.
     unsafe {
         r.save();
-        if !ask(r.frame, r.table) {
+        if !run_guard(r.frame, r.table) {
             r.ip = r.ip.add(1);
             return false;
         }
-        r.take_up();
-        (behind(r.table, r.ip).stepped)(r)
+        r.load();
+        (guarded_at(r.table, r.ip).stepped)(r)
     }
 }
 
-/// The opcode behind the guard of the one at `ip`.
+/// The guard of the opcode at `ip`, and the opcode.
 #[inline(always)]
-unsafe fn behind<'t>(table: *const Table, ip: *const u8) -> &'t Guarded {
+unsafe fn guarded_at<'t>(table: *const Table, ip: *const u8) -> &'t Guarded {
     // SAFETY: the table outlives the run, and `ip` points at an opcode with a guard.
     unsafe {
         let guarded = (*table).overrides.guards[*ip as usize].as_ref();

@@ -1,8 +1,8 @@
 //! The opcode tables: one row per opcode, one line per repricing, one table per fork.
 //!
-//! A table is plain data: for each byte a threaded handler, a step of the loop form, a static gas
-//! price and what the opcode does to the stack. Adding an opcode is a row here and a body in
-//! `ops`; repricing one is a line in [`REPRICED`]. A host's own differences are in `overrides`.
+//! A table is plain data: for each byte a threaded handler, a loop step, a static gas price, and what the opcode does
+//! to the stack. A new opcode is a row here and a body in `ops`; a new price is a line in [`REPRICED`]. A host's
+//! changes are in `overrides`.
 
 #[cfg(target_arch = "x86_64")]
 use crate::interpreter::{Handler, threaded};
@@ -17,20 +17,20 @@ use niwaki_crypto::PrecompileSet;
 use niwaki_primitives::Fork;
 use std::sync::LazyLock;
 
-/// What an opcode is, for tools and tests.
+/// Mnemonic, stack effect and operand length of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct OpcodeInfo {
     /// The mnemonic.
     pub mnemonic: &'static str,
-    /// Words taken.
+    /// Words popped.
     pub input: usize,
-    /// Words put.
+    /// Words pushed.
     pub output: usize,
-    /// Bytes of operand after the opcode.
+    /// Operand bytes after the opcode.
     pub immediate: usize,
 }
 
-/// The opcodes and prices of one fork, or of a host that changes some of them in a clone.
+/// The opcodes and prices of one fork; a host changes a clone.
 #[derive(Clone)]
 #[repr(C)]
 pub struct Table {
@@ -40,7 +40,7 @@ pub struct Table {
     pub(crate) gas: [i64; 256],
     pub(crate) schedule: GasSchedule,
     pub(crate) stepped: [StepFn; 256],
-    pub(crate) meta: [Option<Meta>; 256],
+    pub(crate) info: [Option<OpcodeInfo>; 256],
     fork: Fork,
     pub(crate) precompiles: Precompiles,
     pub(crate) overrides: Overrides,
@@ -48,13 +48,13 @@ pub struct Table {
     pub(crate) fused: Option<Box<Table>>,
 }
 
-/// An opcode: where it begins to exist, what it costs there, and its two forms.
+/// An opcode: its first fork, its static gas there, and its two forms.
 #[derive(Clone, Copy)]
 struct Row {
     since: Fork,
     gas: i64,
     code: u8,
-    meta: Meta,
+    info: OpcodeInfo,
     #[cfg(target_arch = "x86_64")]
     threaded: Handler,
     stepped: StepFn,
@@ -66,7 +66,7 @@ const fn row<O: Op>(since: Fork, gas: i64, mnemonic: &'static str) -> Row {
         since,
         gas,
         code: O::CODE,
-        meta: Meta {
+        info: OpcodeInfo {
             mnemonic,
             input: O::IN,
             output: O::OUT,
@@ -225,7 +225,7 @@ const REPRICED: [(Fork, u8, i64); 24] = [
     (Istanbul, Sload::CODE, 800),
     (Istanbul, Balance::CODE, 700),
     (Istanbul, ExtCodeHash::CODE, 700),
-    // EIP-2929: the warm price; what is cold costs more in the body
+    // EIP-2929: the warm price; the body adds the cold price
     (Fork::Berlin, Balance::CODE, 100),
     (Fork::Berlin, ExtCodeSize::CODE, 100),
     (Fork::Berlin, ExtCodeCopy::CODE, 100),
@@ -248,7 +248,7 @@ impl Table {
         static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
             let build = |fork| {
                 let mut table = Table::build(fork);
-                table.fuse_again();
+                table.rebuild_fused();
                 table
             };
             Fork::ALL.into_iter().map(build).collect()
@@ -264,13 +264,13 @@ impl Table {
             gas: [0; 256],
             schedule: GasSchedule::of(fork),
             stepped: [undefined.stepped; 256],
-            meta: [None; 256],
+            info: [None; 256],
             fork,
             precompiles: Precompiles::of(precompiles_of(fork)),
             overrides: Overrides::NONE,
             fused: None,
         };
-        table.meta[usize::from(undefined.code)] = Some(undefined.meta);
+        table.info[usize::from(undefined.code)] = Some(undefined.info);
         let rows: [&[Row]; 6] = [&SINGLES, &[DESTRUCT], &PUSHES, &DUPS, &SWAPS, &LOGS];
         for row in rows.into_iter().flatten().filter(|row| row.since <= fork) {
             let at = usize::from(row.code);
@@ -280,19 +280,19 @@ impl Table {
             }
             table.stepped[at] = row.stepped;
             table.gas[at] = row.gas;
-            table.meta[at] = Some(row.meta);
+            table.info[at] = Some(row.info);
         }
         for (_, code, gas) in REPRICED.into_iter().filter(|(since, ..)| *since <= fork) {
             let at = usize::from(code);
-            if table.meta[at].is_some() {
+            if table.info[at].is_some() {
                 table.gas[at] = gas;
             }
         }
         table
     }
 
-    /// Makes the table of fused code anew, where sequences may be fused.
-    pub(crate) fn fuse_again(&mut self) {
+    /// Rebuilds the table of fused code, if code may be fused with this table.
+    pub(crate) fn rebuild_fused(&mut self) {
         self.fused = None;
         #[cfg(target_arch = "x86_64")]
         if crate::fused::may_fuse(self) {
@@ -302,14 +302,14 @@ impl Table {
         }
     }
 
-    /// What the table knows of an opcode; `None` where it is undefined.
-    pub fn meta(&self, opcode: u8) -> Option<Meta> {
-        self.meta[usize::from(opcode)]
+    /// The row of an opcode; `None` if it is undefined.
+    pub fn info(&self, opcode: u8) -> Option<OpcodeInfo> {
+        self.info[usize::from(opcode)]
     }
 
     /// The mnemonic of an opcode.
     pub fn mnemonic(&self, opcode: u8) -> Option<&'static str> {
-        self.meta(opcode).map(|meta| meta.mnemonic)
+        self.info(opcode).map(|info| info.mnemonic)
     }
 
     /// Static gas of an opcode.
@@ -356,10 +356,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcodes_appear_with_their_fork() {
+    fn frontier_has_130_opcodes_and_amsterdam_154() {
         let count = |fork| {
             (0..=u8::MAX)
-                .filter(|op| Table::of(fork).meta(*op).is_some())
+                .filter(|op| Table::of(fork).info(*op).is_some())
                 .count()
         };
         // The Yellow Paper's Frontier set is 129 opcodes with INVALID; later forks only add.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn repricings_follow_their_fork() {
+    fn sload_costs_50_then_200_then_800_then_100() {
         let sload = |fork| Table::of(fork).static_gas(0x54);
         assert_eq!(sload(Fork::Homestead), 50);
         assert_eq!(sload(Fork::TangerineWhistle), 200);

@@ -2,71 +2,69 @@
 
 use crate::{
     cost::CostOrder,
-    frame::{Exit, Frame, Halt},
+    exit::{Exit, HaltReason},
+    frame::Frame,
     table::Table,
 };
 use niwaki_primitives::{Address, Log, U256};
 use std::fmt;
 
-/// Told of every opcode before and after it runs, and of every call as it begins and ends.
+/// Called before and after every opcode, and where calls begin and end.
 ///
-/// A run with a tracer that wants opcodes uses the loop form of the interpreter; one without a
-/// tracer pays nothing for it.
+/// A run whose tracer traces opcodes uses the loop form of the interpreter; a run without a tracer pays nothing.
 pub trait Tracer {
     /// An opcode is about to run.
     fn step(&mut self, step: &Step<'_>) {
         let _ = step;
     }
 
-    /// Whether opcodes are told at all; asked at the start of every frame. A run whose tracer
-    /// wants calls only is as fast as one without.
-    fn wants_steps(&self) -> bool {
+    /// Whether [`Tracer::step`] and [`Tracer::step_end`] are called; asked at the start of every frame. A run whose
+    /// tracer traces calls only is as fast as one without a tracer.
+    fn should_trace_steps(&self) -> bool {
         true
     }
 
-    /// In whose order the price of an opcode that fails is added up; asked at the start of every frame.
+    /// The client in whose order the price of a failing opcode is added up; asked at the start of every frame.
     fn cost_order(&self) -> CostOrder {
         CostOrder::Geth
     }
 
-    /// Whether the run is to end now, without result; asked after every opcode that is told, and
-    /// wherever a call begins or ends.
-    fn stops(&mut self) -> bool {
+    /// Whether to end the run now, without a result; asked after every traced opcode, and where a call begins or ends.
+    fn should_stop(&mut self) -> bool {
         false
     }
 
-    /// A call, a creation or a SELFDESTRUCT begins, also one that is refused at once. It ends with
-    /// [`Tracer::leave`]; what begins in between is within it.
-    fn enter(&mut self, entered: &Entered<'_>) {
-        let _ = entered;
+    /// A call, creation or SELFDESTRUCT begins, also one that is refused at once. [`Tracer::exit`] ends it; calls that
+    /// begin before that are within it.
+    fn enter(&mut self, start: &CallStart<'_>) {
+        let _ = start;
     }
 
-    /// What was entered last and has not ended ends.
-    fn leave(&mut self, left: &Left<'_>) {
-        let _ = left;
+    /// The innermost open call ends.
+    fn exit(&mut self, end: &CallEnd<'_>) {
+        let _ = end;
     }
 
-    /// The call that runs has emitted these logs since it was entered, or since its last callee
-    /// ended. What it does may be taken back yet.
+    /// The innermost open call has emitted these logs since it began, or since its last callee ended. They may still be
+    /// reverted.
     fn logs(&mut self, logs: &[Log]) {
         let _ = logs;
     }
 
-    /// The opcode has run: gas left in its frame, and gas that it has handed to a callee (stipend
-    /// included), which is gone from the former. Of an opcode that fails, `gas_left` is the gas before it
-    /// less its price as [`Tracer::cost_order`] has it: below zero if that is more than there was.
-    fn step_end(&mut self, gas_left: i64, handed: i64) {
-        let _ = (gas_left, handed);
+    /// The opcode has run. `gas_left` is the gas of its frame; `forwarded` is the gas given to a callee (stipend
+    /// included), already taken from the former. After an opcode that fails, `gas_left` is the gas before it less its
+    /// price by [`Tracer::cost_order`], and negative if there was less.
+    fn step_end(&mut self, gas_left: i64, forwarded: i64) {
+        let _ = (gas_left, forwarded);
     }
 
-    /// A frame has ended: gas left in it before an exceptional halt took the rest, its output, and
-    /// its failure, if it failed.
+    /// A frame has ended: the gas left before an exceptional halt takes it, the output, and the error if it failed.
     fn frame_end(&mut self, depth: usize, gas_left: i64, output: &[u8], error: Option<String>) {
         let _ = (depth, gas_left, output, error);
     }
 }
 
-/// What is entered.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// CALL, or the message of a transaction.
@@ -116,22 +114,22 @@ impl CallKind {
     }
 }
 
-/// A call, a creation or a SELFDESTRUCT as it begins.
+/// A call, creation or SELFDESTRUCT that begins.
 #[derive(Clone, Copy, Debug)]
-pub struct Entered<'a> {
-    /// Which.
+pub struct CallStart<'a> {
+    /// Its kind.
     pub kind: CallKind,
-    /// Who calls: the account that runs, whatever its callee will see as its caller.
+    /// The account that runs and calls; after DELEGATECALL the callee sees another caller.
     pub from: Address,
     /// Account whose code runs, the new account, or the beneficiary.
     pub to: Address,
-    /// Wei; what the callee will see, moved or not.
+    /// CALLVALUE of the callee, wei, transferred or not.
     pub value: U256,
     /// Input or init code.
     pub input: &'a [u8],
     /// Gas given, stipend included.
     pub gas: u64,
-    /// 0 for the transaction's own.
+    /// 0 for the transaction's own call.
     pub depth: usize,
     /// Whether `to` is a precompiled contract.
     pub is_precompiled: bool,
@@ -139,43 +137,43 @@ pub struct Entered<'a> {
 
 /// How a call or creation ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
-    /// 0 for the transaction's own.
+pub struct CallEnd<'a> {
+    /// 0 for the transaction's own call.
     pub depth: usize,
-    /// What it returned or reverted with; of a creation: the code.
+    /// Returned data, or the revert's; of a creation the code.
     pub output: &'a [u8],
-    /// Gas it used of what it was given.
+    /// Gas used of the gas given.
     pub gas_used: u64,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
 }
 
-/// Why a call or creation failed. Shown in the words that clients of geth know.
+/// Why a call or creation failed. `Display` gives geth's messages, which clients match on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// REVERT.
     Revert,
     /// An exceptional halt.
-    Halt(Halt),
+    Halt(HaltReason),
     /// An opcode took more words than the stack held.
     StackUnderflow {
-        /// Words there were.
+        /// Words on the stack.
         height: usize,
-        /// Words it takes.
+        /// Words that the opcode pops.
         takes: usize,
     },
     /// An opcode would have left more than 1024 words.
     StackOverflow {
-        /// Words there were.
+        /// Words on the stack.
         height: usize,
     },
-    /// A contract could not pay for its code.
+    /// The creation could not pay for its code (EIP-2).
     CodeDeposit,
     /// The caller has less than the value.
     Balance,
     /// The callee would be deeper than 1024.
     Depth,
-    /// The creator's nonce is at its end.
+    /// The creator's nonce is 2^64 - 1 (EIP-2681).
     Nonce,
 }
 
@@ -194,15 +192,15 @@ impl fmt::Display for Failure {
             Self::Depth => "max call depth exceeded",
             Self::Nonce => "nonce uint64 overflow",
             Self::Halt(halt) => match halt {
-                Halt::UndefinedOpcode(0xfe) => "invalid opcode: INVALID",
-                Halt::UndefinedOpcode(opcode) => {
+                HaltReason::UndefinedOpcode(0xfe) => "invalid opcode: INVALID",
+                HaltReason::UndefinedOpcode(opcode) => {
                     return write!(f, "invalid opcode: opcode {opcode:#x} not defined");
                 }
-                Halt::StackOverflow => "stack limit reached",
-                Halt::WriteInStaticContext => "write protection",
-                Halt::AddressCollision => "contract address collision",
-                Halt::InvalidContractPrefix => "invalid code: must not begin with 0xef",
-                Halt::CodeTooLong => "max code size exceeded",
+                HaltReason::StackOverflow => "stack limit reached",
+                HaltReason::WriteInStaticContext => "write protection",
+                HaltReason::AddressCollision => "contract address collision",
+                HaltReason::InvalidContractPrefix => "invalid code: must not begin with 0xef",
+                HaltReason::CodeTooLong => "max code size exceeded",
                 other => return other.fmt(f),
             },
         };
@@ -211,23 +209,23 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// How a frame's end failed, if it did. `frame` is as it was left.
+    /// The failure of a frame that ended by `exit`, if it failed. `frame` is as the interpreter left it.
     pub(crate) fn of(exit: Exit, frame: &Frame, table: &Table) -> Option<Self> {
         let height = frame.stack_len();
         Some(match exit {
             Exit::Revert => Self::Revert,
-            Exit::Halt(Halt::StackOverflow) => Self::StackOverflow { height },
-            Exit::Halt(Halt::StackUnderflow) => {
-                // A jump stands where it is, any other opcode is behind.
-                // SAFETY: both bytes lie in the padded code.
+            Exit::Halt(HaltReason::StackOverflow) => Self::StackOverflow { height },
+            Exit::Halt(HaltReason::StackUnderflow) => {
+                // `ip` is at a jump, but after any other opcode.
+                // SAFETY: both bytes are in the padded code.
                 let bytes = unsafe {
                     let at = |ip: *const u8| (ip >= frame.code_start).then(|| *ip);
                     [at(frame.ip.wrapping_sub(1)), at(frame.ip)]
                 };
-                let metas = bytes.into_iter().flatten();
-                let takes = metas
-                    .filter_map(|opcode| table.meta(opcode))
-                    .map(|meta| meta.input)
+                let infos = bytes.into_iter().flatten();
+                let takes = infos
+                    .filter_map(|opcode| table.info(opcode))
+                    .map(|info| info.input)
                     .find(|takes| *takes > height);
                 Self::StackUnderflow {
                     height,
@@ -240,7 +238,7 @@ impl Failure {
     }
 }
 
-/// The machine before an opcode.
+/// The frame before an opcode.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     frame: &'a Frame,
@@ -258,7 +256,7 @@ impl<'a> Step<'a> {
         unsafe { usize::try_from(self.frame.ip.offset_from(self.frame.code_start)).unwrap_or(0) }
     }
 
-    /// Whether the frame has no code at all, so that what runs is the STOP behind its end.
+    /// Whether the frame has no code, so that the implicit STOP runs.
     pub fn is_code_empty(&self) -> bool {
         // SAFETY: the code outlives the frame.
         unsafe { (*self.frame.code).bytes().is_empty() }
@@ -305,7 +303,7 @@ impl<'a> Step<'a> {
     pub fn stack(&self) -> Vec<U256> {
         (0..self.frame.stack_len())
             .rev()
-            // SAFETY: `height` words lie below the stack pointer.
+            // SAFETY: the stack holds `stack_len` words.
             .map(|depth| unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
             .collect()
     }
@@ -317,14 +315,14 @@ impl<'a> Step<'a> {
 
     /// The word `depth` below the top, if it is there.
     pub fn peek(&self, depth: usize) -> Option<U256> {
-        // SAFETY: so many words lie below the stack pointer.
+        // SAFETY: the stack holds more than `depth` words.
         (depth < self.stack_len()).then(|| unsafe { (*self.frame.sp.sub(depth + 1)).to_u256() })
     }
 
-    /// The value of a slot of the account whose storage is used; zero if it can't be read, which
-    /// the opcode that reads it will find out too.
+    /// The value of a slot of the account whose storage is used; zero if it can't be read, in which case the opcode
+    /// that reads it faults.
     pub fn slot(&self, key: U256) -> U256 {
-        // SAFETY: shared state outlives the run, and nothing else refers to it meanwhile.
+        // SAFETY: shared state outlives the run, and nothing else refers to it while it is borrowed.
         let world = unsafe { &mut (*self.frame.shared).world };
         let slot = world.slot(self.frame.account, key);
         slot.map_or(U256::ZERO, |slot| world.slot_value(slot))
@@ -338,7 +336,7 @@ impl<'a> Step<'a> {
 
     /// The memory.
     pub fn memory(&self) -> &[u8] {
-        // SAFETY: the frame's memory is `memory_len` bytes and nothing writes to it meanwhile.
+        // SAFETY: the frame's memory is `memory_len` bytes and nothing writes to it while it is borrowed.
         unsafe { std::slice::from_raw_parts(self.frame.memory, self.frame.memory_len) }
     }
 
@@ -349,7 +347,7 @@ impl<'a> Step<'a> {
 
     /// Refund counter of the transaction.
     pub fn refund(&self) -> i64 {
-        // SAFETY: shared state outlives the run and nothing writes to it meanwhile.
+        // SAFETY: shared state outlives the run and nothing writes to it while it is borrowed.
         unsafe { (*self.frame.shared).world.refund() }
     }
 

@@ -1,7 +1,7 @@
 //! The 256-bit word of the stack, as four 64-bit limbs that are moved one by one.
 //!
-//! A word is never copied as a block: LLVM would turn that into 16-byte moves, and loading 16
-//! bytes that were just stored as two limbs misses store forwarding on every current x86 core.
+//! A word is never copied as one block: LLVM would make 16-byte moves of that, and a load of 16 bytes that were just
+//! stored as two limbs misses store forwarding on every current x86 core.
 
 use niwaki_primitives::{Address, B256, U256};
 use std::ptr;
@@ -96,15 +96,7 @@ impl From<B256> for Word {
     }
 }
 
-/// Whether two numbers are the same. Compared as blocks, limbs that were just written one by one would not be
-/// there yet.
-#[inline(always)]
-pub(crate) const fn same(a: &[u64; 4], b: &[u64; 4]) -> bool {
-    (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) == 0
-}
-
-/// Copies a word limb by limb, one at a time: more in flight would cost a handler a push and a pop
-/// of a register that it must preserve.
+/// Copies a word one limb at a time: more limbs in flight would make a handler save and restore a register.
 ///
 /// # Safety
 /// `to` must be valid for writing and `from` for reading a word.
@@ -112,7 +104,7 @@ pub(crate) const fn same(a: &[u64; 4], b: &[u64; 4]) -> bool {
 pub(crate) unsafe fn copy(to: *mut Word, from: *const Word) {
     let (to, from) = (to.cast::<u64>(), from.cast::<u64>());
     for at in 0..4 {
-        // SAFETY: four limbs lie within each word. Volatile keeps LLVM from merging them.
+        // SAFETY: each word has four limbs. Volatile keeps LLVM from merging the moves.
         unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
     }
 }
@@ -141,7 +133,7 @@ pub(crate) unsafe fn swap(a: *mut Word, b: *mut Word) {
 #[inline(always)]
 pub(crate) unsafe fn write(to: *mut Word, limbs: [u64; 4]) {
     let to = to.cast::<u64>();
-    // SAFETY: four limbs lie within the word.
+    // SAFETY: a word has four limbs.
     unsafe {
         *to = limbs[0];
         *to.add(1) = limbs[1];
@@ -190,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_survives_the_trip_through_bytes() {
+    fn word_to_bytes_and_back_is_the_same() {
         let word = Word([1, 2 << 40, 3 << 50, 4 << 60]);
         let bytes = word.to_b256();
         assert_eq!(U256::from_be_bytes(bytes.0), word.to_u256());

@@ -1,10 +1,10 @@
-//! What an opcode that fails costs, as go-ethereum's traces tell it: its price in full, or the part that is
-//! taken before the operands are looked at where go-ethereum goes no further.
+//! The cost of a failing opcode in traces, as in go-ethereum's: its full price, or its constant part where go-ethereum
+//! stops before it reads the operands.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use niwaki_evm::{
     BlockEnv, CostOrder, Evm, Exit, Message, Outcome, Step, Table, Target, Tracer, TxEnv,
-    tracers::{Eip3155, Eip3155End, Shown, Touched},
+    tracers::{Eip3155, Eip3155End, Eip3155Options, PrestateTracer},
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -12,14 +12,14 @@ use niwaki_testkit::{MemoryAccount, MemoryState};
 const CALLEE: Address = Address::repeat_byte(0xc0);
 /// Has a balance and code that writes: `SSTORE(1, 1)`.
 const OTHER: Address = Address::repeat_byte(0x0e);
-/// Delegates to the one before.
+/// Delegates to `WRITES`.
 const DELEGATING: Address = Address::repeat_byte(0x0d);
 const PUSH_DELEGATING: &str = "730d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d";
 /// PUSH20 of the account that writes, and of one that does not exist.
 const PUSH_OTHER: &str = "730e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
 const PUSH_ABSENT: &str = "7300000000000000000000000000000000000000f2";
 
-/// Runs `code` (hex) with so much gas.
+/// Runs `code` (hex) with `gas`.
 fn run(fork: Fork, code: &str, gas: u64, tracer: &mut dyn Tracer) -> Outcome {
     let mut state = MemoryState::default();
     let delegation = format!("ef0100{}", hex::encode(OTHER));
@@ -49,7 +49,7 @@ fn run(fork: Fork, code: &str, gas: u64, tracer: &mut dyn Tracer) -> Outcome {
 /// The last opcode of a run that fails, and its cost.
 #[track_caller]
 fn last(fork: Fork, code: &str, gas: u64) -> (String, u64) {
-    let mut lines = Eip3155::new(Shown::default(), Vec::new());
+    let mut lines = Eip3155::new(Eip3155Options::default(), Vec::new());
     let outcome = run(fork, code, gas, &mut lines);
     assert!(matches!(outcome.exit, Exit::Halt(_)), "{code}: {outcome:?}");
     let written = lines.finish(Eip3155End {
@@ -68,8 +68,7 @@ fn last(fork: Fork, code: &str, gas: u64) -> (String, u64) {
     (line["opName"].as_str().unwrap().to_owned(), cost)
 }
 
-/// Each case: mnemonic, code whose last opcode fails, gas that is left before it, its cost; `before` is what
-/// the opcodes before it take.
+/// Each case: mnemonic, code whose last opcode fails, gas of the opcodes before it, gas left for it, its cost.
 #[track_caller]
 fn check(fork: Fork, cases: &[(&str, &str, u64, u64, u64)]) {
     for (name, code, before, left, cost) in cases {
@@ -79,7 +78,7 @@ fn check(fork: Fork, cases: &[(&str, &str, u64, u64, u64)]) {
 }
 
 #[test]
-fn an_opcode_out_of_gas_costs_its_price_in_full() {
+fn opcode_out_of_gas_costs_its_full_price() {
     let balance = format!("{PUSH_ABSENT}31");
     let size = format!("{PUSH_ABSENT}3b");
     let hash = format!("{PUSH_ABSENT}3f");
@@ -123,7 +122,7 @@ fn an_opcode_out_of_gas_costs_its_price_in_full() {
 }
 
 #[test]
-fn without_gas_for_the_constant_part_an_opcode_costs_that() {
+fn opcode_without_gas_for_its_constant_part_costs_that() {
     let balance = format!("{PUSH_ABSENT}31");
     let destruct = format!("{PUSH_ABSENT}ff");
     check(
@@ -133,9 +132,9 @@ fn without_gas_for_the_constant_part_an_opcode_costs_that() {
             ("MSTORE", "600161ffff52", 6, 2, 3),
             ("KECCAK256", "6104005f20", 5, 29, 30),
             ("CREATE", "60205f5ff0", 7, 31_999, 32_000),
-            // Cold and no gas for it: what it would make is not looked at.
+            // Not enough gas for the cold account: whether it would be created is not read.
             ("SELFDESTRUCT", &destruct, 3, 7_599, 5_000),
-            // Nothing of these is constant.
+            // These have no constant part.
             ("LOG1", "600760405fa1", 8, 10, 1_268),
             ("SLOAD", "600154", 3, 1, 2_100),
             ("EXP", "61ffff60020a", 6, 1, 110),
@@ -144,7 +143,7 @@ fn without_gas_for_the_constant_part_an_opcode_costs_that() {
 }
 
 #[test]
-fn sstore_costs_nothing_where_the_stipend_must_be_left() {
+fn sstore_with_2300_gas_left_costs_0() {
     check(
         Fork::Osaka,
         &[
@@ -159,7 +158,7 @@ fn sstore_costs_nothing_where_the_stipend_must_be_left() {
 }
 
 #[test]
-fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
+fn call_out_of_gas_costs_its_constant_part_from_prague() {
     // CALL(gas 0, absent, value 1).
     let call = format!("60006000600060006001{PUSH_ABSENT}6000f1");
     let delegating = format!("6000600060006000{PUSH_DELEGATING}5afa");
@@ -169,7 +168,7 @@ fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
             ("CALL", &call, 21, 2_599, 100),
             ("CALL", &call, 21, 10_000, 100),
             ("CALL", &call, 21, 36_599, 100),
-            // The account is there, the one that it delegates to can't be paid.
+            // The gas covers the account, but not the one that it delegates to.
             ("STATICCALL", &delegating, 17, 5_199, 100),
         ],
     );
@@ -178,16 +177,16 @@ fn a_call_that_cannot_pay_costs_its_constant_part_from_prague_on() {
         &[
             ("CALL", &call, 21, 2_599, 100),
             ("CALL", &call, 21, 10_000, 100),
-            // The new account is looked at, and told.
+            // The new account is read, and part of the cost.
             ("CALL", &call, 21, 36_599, 36_600),
         ],
     );
-    // CALL(gas 10000, other, value 0), of which nothing is held back before EIP-150.
+    // CALL(gas 10000, other, value 0): before EIP-150 no 64th is kept.
     let call = format!("60006000600060006000{PUSH_OTHER}612710f1");
     check(Fork::Frontier, &[("CALL", &call, 21, 5_000, 10_040)]);
 }
 
-/// Keeps the cost of the last opcode, in Besu's order.
+/// Records the cost of the last opcode, in Besu's order.
 #[derive(Default)]
 struct AsBesu {
     gas: i64,
@@ -209,7 +208,7 @@ impl Tracer for AsBesu {
 }
 
 #[test]
-fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
+fn besu_order_adds_state_independent_costs_first() {
     let balance = format!("{PUSH_ABSENT}31");
     let destruct = format!("{PUSH_ABSENT}ff");
     let call = format!("60006000600060006001{PUSH_ABSENT}6000f1");
@@ -234,7 +233,7 @@ fn besu_adds_up_what_needs_no_look_at_the_state_and_then_the_rest() {
 }
 
 #[test]
-fn memory_beyond_any_price_and_a_stack_too_short_cost_the_constant_part() {
+fn memory_beyond_2_37_bytes_and_stack_underflow_cost_the_constant_part() {
     check(
         Fork::Osaka,
         &[
@@ -259,8 +258,8 @@ fn memory_beyond_any_price_and_a_stack_too_short_cost_the_constant_part() {
 }
 
 #[test]
-fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
-    // STATICCALL(all but a 64th, the caller itself): with 32 bytes of input it writes.
+fn write_in_static_call_costs_its_constant_part() {
+    // STATICCALL(all but a 64th, itself): with 32 bytes of input it writes.
     for (name, code, cost) in [
         ("SSTORE", "5f5f55", "0x0"),
         ("TSTORE", "5f5f5d", "0x64"),
@@ -268,7 +267,7 @@ fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
         ("CREATE", "5f5f5ff0", "0x7d00"),
         ("SELFDESTRUCT", "5fff", "0x1388"),
     ] {
-        let mut lines = Eip3155::new(Shown::default(), Vec::new());
+        let mut lines = Eip3155::new(Eip3155Options::default(), Vec::new());
         let code = format!("36600d575f5f60205f305afa005b{code}");
         run(Fork::Osaka, &code, 90_000, &mut lines);
         let text = String::from_utf8(lines.end().clone()).unwrap();
@@ -282,9 +281,9 @@ fn a_write_in_a_static_call_costs_what_is_taken_before_it_is_refused() {
 }
 
 #[test]
-fn what_an_opcode_that_fails_would_have_looked_at_is_not_touched() {
+fn failing_opcode_adds_no_access_to_prestate() {
     let touched = |code: &str, gas: u64| {
-        let mut touched = Touched::default();
+        let mut touched = PrestateTracer::default();
         run(Fork::Osaka, code, gas, &mut touched);
         (touched.accounts, touched.called)
     };
@@ -301,7 +300,7 @@ fn what_an_opcode_that_fails_would_have_looked_at_is_not_touched() {
     assert_eq!(touched("600154", 2_103).0[&CALLEE].len(), 1);
     assert!(touched("600154", 2_102).0.is_empty());
     assert!(touched("54", 9_000).0.is_empty(), "no slot on the stack");
-    // What came before the failure stays.
+    // Accesses before the failure are kept.
     let two = format!("6001545060025460ff{balance}");
     let (accounts, _) = touched(&two, 4_300);
     assert_eq!(accounts.keys().collect::<Vec<_>>(), [&CALLEE]);

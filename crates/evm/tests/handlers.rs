@@ -1,8 +1,7 @@
-//! Threaded handlers must end in a jump: the language does not promise it, so the machine code is
-//! looked at.
+//! Threaded handlers must end in a jump. The language does not guarantee it, so this reads the machine code.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-use niwaki_evm::{Flow, Meta, Table};
+use niwaki_evm::{Flow, OpcodeInfo, Table};
 use niwaki_primitives::Fork;
 use std::process::Command;
 
@@ -10,7 +9,7 @@ use std::process::Command;
 /// interpreter for the driver.
 const WITHOUT_SUCCESSOR: usize = 11;
 
-/// What names handlers: of opcodes, of sequences, of the way back from those, and of a host's own opcodes.
+/// Symbols of handlers: opcodes, superinstructions, their fallback, host opcodes and guards.
 const HANDLERS: [&str; 5] = [
     "niwaki_evm::interpreter::threaded",
     "niwaki_evm::fused::fused",
@@ -20,21 +19,21 @@ const HANDLERS: [&str; 5] = [
 ];
 
 #[test]
-fn every_handler_jumps_to_the_next_and_none_calls_it() {
+fn over_230_handlers_jump_to_the_next_and_none_calls_it() {
     assert!(
-        niwaki_evm::dispatch_is_flat(),
+        niwaki_evm::has_tail_calls(),
         "links the interpreter into this program"
     );
-    let mut own = Table::of(Fork::Osaka).clone();
-    own.set_guard(0x0c, |_| Ok(()));
-    assert_eq!(own.mnemonic(0x0c), None, "a guard makes no opcode");
-    let meta = Meta {
-        mnemonic: "OWN",
+    let mut table = Table::of(Fork::Osaka).clone();
+    table.set_guard(0x0c, |_| Ok(()));
+    assert_eq!(table.mnemonic(0x0c), None, "a guard makes no opcode");
+    let info = OpcodeInfo {
+        mnemonic: "HOST",
         input: 0,
         output: 0,
         immediate: 0,
     };
-    own.set_opcode(0x0d, meta, 0, |_| Ok(Flow::Next));
+    table.set_opcode(0x0d, info, 0, |_| Ok(Flow::Next));
     let this = std::env::current_exe().expect("a test is a file");
     let output = Command::new("objdump")
         .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
@@ -53,8 +52,7 @@ fn every_handler_jumps_to_the_next_and_none_calls_it() {
         if !HANDLERS.iter().any(|handler| name.contains(handler)) {
             continue;
         }
-        // Slow paths are called by name; a register or the table is called by a handler that
-        // should have jumped.
+        // Out-of-line functions are called by name. A call of a register or of the table should have been a jump.
         let calls_next = body.lines().any(|line| {
             let instruction = line.split('\t').nth(1).unwrap_or("").trim();
             instruction.starts_with("call") && instruction.contains("*%r")

@@ -1,4 +1,4 @@
-//! Published results of opcodes that take two words, on both dispatches; where the corpus is.
+//! Published results of opcodes on two words, on every dispatch; needs the corpus.
 #![expect(clippy::unwrap_used, reason = "a test that can't read its cases fails")]
 
 use niwaki_evm::{BlockEnv, Dispatch, Evm, Message, Table, Target, TxEnv};
@@ -6,7 +6,7 @@ use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState, corpus};
 use serde_json::Value;
 
-/// Name of the file and the opcode.
+/// File name and opcode.
 const FILES: [(&str, u8); 16] = [
     ("add", 0x01),
     ("and", 0x16),
@@ -26,7 +26,7 @@ const FILES: [(&str, u8); 16] = [
     ("xor", 0x18),
 ];
 
-/// Runs `opcode` on two words, of which `top` is the first it takes.
+/// Runs `opcode` on two words; `top` is popped first.
 fn operate(opcode: u8, below: &[u8], top: &[u8], dispatch: Dispatch) -> Bytes {
     let contract = Address::repeat_byte(0xc0);
     let put = [0x60, 0, 0x52, 0x60, 32, 0x60, 0, 0xf3];
@@ -52,7 +52,7 @@ fn operate(opcode: u8, below: &[u8], top: &[u8], dispatch: Dispatch) -> Bytes {
 }
 
 #[test]
-fn every_operation_of_the_corpus_gives_its_word_where_there_is_one() {
+fn over_1000_operations_of_the_corpus_give_their_result() {
     let Some(folder) = corpus("basic-tests/go-ethereum/core/vm/testdata") else {
         return;
     };

@@ -1,24 +1,24 @@
-//! Tables of a host's own: the same on every dispatch, at every gas, and no matter to stock tables.
+//! Tables with host opcodes, guards, prices and contracts: same results on every dispatch and with every amount of gas.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use niwaki_evm::{
-    Abort, BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Exit, Flow, Halt, Left, Message,
-    Meta, Outcome, Step, Table, Target, Tracer, TxEnv,
+    BlockEnv, CallEnd, ContractCall, ContractOutput, Dispatch, Evm, Exit, Flow, HaltReason,
+    HostError, Message, OpcodeInfo, Outcome, Step, Table, Target, Tracer, TxEnv,
 };
 use niwaki_primitives::{Address, Bytes, Fault, Fork, Log, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use std::sync::Arc;
 
 const CONTRACT: Address = Address::repeat_byte(0xc0);
-/// Where the host has a contract.
+/// The address of the host contract.
 const OWN: Address = Address::repeat_byte(0x0e);
 const GAS: u64 = 200_000;
-/// Adds one to the top 20 times in a loop, then returns it: hot after a few runs, and full of sequences.
+/// Adds 1 to the top word 20 times in a loop and returns it: hot after a few runs, and mostly superinstructions.
 const LOOP: &str = "5f60145b90600101906001900380600357505f5260205ff3";
 const RETURN_TOP: &str = "5f5260205ff3";
 
-fn meta(input: usize, output: usize, immediate: usize) -> Meta {
-    Meta {
+fn info(input: usize, output: usize, immediate: usize) -> OpcodeInfo {
+    OpcodeInfo {
         mnemonic: "OWN",
         input,
         output,
@@ -30,8 +30,8 @@ fn osaka() -> Table {
     Table::of(Fork::Osaka).clone()
 }
 
-/// How a contract of the host's ends.
-type End = fn() -> Result<ContractOutput, Abort>;
+/// How a host contract ends.
+type End = fn() -> Result<ContractOutput, HostError>;
 
 struct Run {
     outcome: Result<Outcome, Fault>,
@@ -39,7 +39,7 @@ struct Run {
     logs: usize,
 }
 
-/// Runs `code` often enough to be hot, and gives the last run.
+/// Runs `code` until it is hot; returns the last run.
 fn run_on(table: &Table, code: &str, gas: u64, dispatch: Dispatch) -> Run {
     let mut state = MemoryState::default();
     let account = MemoryAccount {
@@ -75,7 +75,7 @@ fn run_on(table: &Table, code: &str, gas: u64, dispatch: Dispatch) -> Run {
     run()
 }
 
-/// The same on every dispatch.
+/// The run, which must be the same on every dispatch.
 fn run(table: &Table, code: &str, gas: u64) -> Run {
     let runs = Dispatch::ALL.map(|dispatch| run_on(table, code, gas, dispatch));
     for other in &runs[1..] {
@@ -95,10 +95,10 @@ fn result(table: &Table, code: &str) -> U256 {
     U256::from_be_slice(&outcome.output)
 }
 
-/// SQUARE at `opcode`.
+/// A table with SQUARE at `opcode`.
 fn with_square(opcode: u8) -> Table {
     let mut table = osaka();
-    table.set_opcode(opcode, meta(1, 1, 0), 4, |machine| {
+    table.set_opcode(opcode, info(1, 1, 0), 4, |machine| {
         let word = machine.pop()?;
         machine.push(word.wrapping_mul(word))?;
         Ok(Flow::Next)
@@ -107,8 +107,8 @@ fn with_square(opcode: u8) -> Table {
 }
 
 #[test]
-fn an_opcode_of_ones_own_runs_between_stock_ones_wherever_it_stands() {
-    // Bytes that fork code has none at, one that a sequence is known by, and opcodes that are fused and not.
+fn host_opcode_squares_at_any_byte_between_stock_opcodes() {
+    // Unused bytes, one of them a superinstruction's, and stock opcodes that are fused and not.
     for opcode in [
         0x0c, 0x0d, 0x21, 0xa5, 0xe0, 0xe6, 0xfe, 0x20, 0x54, 0x64, 0x01, 0x5b, 0x56,
     ] {
@@ -123,31 +123,35 @@ fn an_opcode_of_ones_own_runs_between_stock_ones_wherever_it_stands() {
     }
     assert_eq!(
         outcome(Table::of(Fork::Osaka), "60030c").exit,
-        Exit::Halt(Halt::UndefinedOpcode(0x0c)),
+        Exit::Halt(HaltReason::UndefinedOpcode(0x0c)),
         "the fork's own table is as it was"
     );
 }
 
-/// Fusing passes over operands; what is none on a table of one's own must not be run as it stands.
+/// Fusing skips operands. A byte that is an operand on the stock table but an opcode on this one must be fused.
 #[test]
-fn bytes_that_are_no_operand_any_more_are_opcodes() {
+fn former_operand_bytes_of_push5_run_as_opcodes() {
     let table = with_square(0xe6);
     for (code, undefined) in [("6001e60c0080", 0x0c), ("6001e6a500", 0xa5)] {
         let exit = outcome(&table, code).exit;
-        assert_eq!(exit, Exit::Halt(Halt::UndefinedOpcode(undefined)), "{code}");
+        assert_eq!(
+            exit,
+            Exit::Halt(HaltReason::UndefinedOpcode(undefined)),
+            "{code}"
+        );
     }
-    // In the place of PUSH5.
+    // Instead of PUSH5.
     let exit = outcome(&with_square(0x64), "6001640c0c0c0c0c").exit;
-    assert_eq!(exit, Exit::Halt(Halt::UndefinedOpcode(0x0c)));
+    assert_eq!(exit, Exit::Halt(HaltReason::UndefinedOpcode(0x0c)));
     let mut table = with_square(0xe6);
-    table.set_opcode(0x0c, meta(0, 0, 0), 0, |_| Ok(Flow::Stop));
+    table.set_opcode(0x0c, info(0, 0, 0), 0, |_| Ok(Flow::Stop));
     assert_eq!(outcome(&table, "6001e60c").exit, Exit::Stop);
 }
 
 #[test]
-fn code_ends_where_it_ends_whatever_stands_for_stop() {
+fn end_of_code_stops_although_stop_is_replaced() {
     let mut table = osaka();
-    table.set_opcode(0x00, meta(0, 1, 0), 0, |machine| {
+    table.set_opcode(0x00, info(0, 1, 0), 0, |machine| {
         machine.push(U256::from(9))?;
         Ok(Flow::Next)
     });
@@ -158,89 +162,98 @@ fn code_ends_where_it_ends_whatever_stands_for_stop() {
 }
 
 #[test]
-fn a_guard_is_not_asked_once_gas_has_run_out() {
+fn guard_does_not_run_after_gas_has_run_out() {
     let mut table = osaka();
     table.set_guard(0x00, |machine| Ok(machine.charge(1)?));
-    // PUSH1 JUMP JUMPDEST take 12, and the guard one.
+    // PUSH1 JUMP JUMPDEST cost 12, and the guard 1.
     for gas in 0..13 {
         let run = run(&table, "6003565b00", gas).outcome.unwrap();
-        assert_eq!(run.exit, Exit::Halt(Halt::OutOfGas), "{gas}");
+        assert_eq!(run.exit, Exit::Halt(HaltReason::OutOfGas), "{gas}");
     }
     let run = run(&table, "6003565b00", 13).outcome.unwrap();
     assert_eq!((run.exit, run.gas_left), (Exit::Stop, 0));
 }
 
 #[test]
-fn a_price_that_forbids_an_opcode_forbids_it_in_sequences_too() {
+fn price_of_u32_max_halts_an_opcode_in_superinstructions_too() {
     let mut table = osaka();
     table.set_static_gas(0x60, i64::from(u32::MAX));
     for code in ["60016002", "6001600201"] {
-        assert_eq!(outcome(&table, code).exit, Exit::Halt(Halt::OutOfGas));
+        assert_eq!(outcome(&table, code).exit, Exit::Halt(HaltReason::OutOfGas));
     }
 }
 
 #[test]
-fn gas_and_stack_are_checked_as_for_stock_opcodes() {
+fn host_opcode_checks_gas_and_stack_like_stock_opcodes() {
     let table = with_square(0x0c);
     let code = format!("60030c{RETURN_TOP}");
     let needed = GAS - outcome(&table, &code).gas_left;
     assert_eq!(needed, 3 + 4 + 2 + 3 + 3 + 3 + 2);
     for gas in 0..needed {
         let run = run(&table, &code, gas).outcome.unwrap();
-        assert_eq!(run.exit, Exit::Halt(Halt::OutOfGas), "{gas}");
+        assert_eq!(run.exit, Exit::Halt(HaltReason::OutOfGas), "{gas}");
         assert_eq!(run.gas_left, 0);
     }
     assert_eq!(run(&table, &code, needed).outcome.unwrap().gas_left, 0);
-    assert_eq!(outcome(&table, "0c").exit, Exit::Halt(Halt::StackUnderflow));
+    assert_eq!(
+        outcome(&table, "0c").exit,
+        Exit::Halt(HaltReason::StackUnderflow)
+    );
     let mut puts_one = osaka();
-    puts_one.set_opcode(0x0c, meta(0, 1, 0), 1, |machine| {
+    puts_one.set_opcode(0x0c, info(0, 1, 0), 1, |machine| {
         machine.push(U256::ONE)?;
         Ok(Flow::Next)
     });
     let full = |words: usize| format!("{}00", "0c".repeat(words));
     assert_eq!(outcome(&puts_one, &full(1024)).exit, Exit::Stop);
     let over = outcome(&puts_one, &full(1025)).exit;
-    assert_eq!(over, Exit::Halt(Halt::StackOverflow));
+    assert_eq!(over, Exit::Halt(HaltReason::StackOverflow));
 }
 
 #[test]
-fn what_a_body_takes_and_puts_beyond_its_row_is_checked_too() {
+fn pops_and_pushes_beyond_the_declared_words_halt() {
     let mut table = osaka();
-    table.set_opcode(0x0c, meta(0, 0, 0), 0, |machine| {
+    table.set_opcode(0x0c, info(0, 0, 0), 0, |machine| {
         machine.pop()?;
         Ok(Flow::Next)
     });
-    table.set_opcode(0x0d, meta(0, 0, 0), 0, |machine| {
+    table.set_opcode(0x0d, info(0, 0, 0), 0, |machine| {
         loop {
             machine.push(U256::MAX)?;
         }
     });
-    assert_eq!(outcome(&table, "0c").exit, Exit::Halt(Halt::StackUnderflow));
-    assert_eq!(outcome(&table, "0d").exit, Exit::Halt(Halt::StackOverflow));
+    assert_eq!(
+        outcome(&table, "0c").exit,
+        Exit::Halt(HaltReason::StackUnderflow)
+    );
+    assert_eq!(
+        outcome(&table, "0d").exit,
+        Exit::Halt(HaltReason::StackOverflow)
+    );
 }
 
 #[test]
-fn operands_are_read_as_deployed_and_passed_by() {
+fn operand_is_read_as_deployed_and_skipped() {
     for opcode in [0x0c, 0x20] {
         let mut table = osaka();
-        table.set_opcode(opcode, meta(0, 1, 2), 3, |machine| {
+        table.set_opcode(opcode, info(0, 1, 2), 3, |machine| {
             let operand: [u8; 2] = machine.operand();
             machine.push(U256::from(u16::from_be_bytes(operand)))?;
             Ok(Flow::Next)
         });
-        // The operand reads like the start of a sequence.
+        // The operand is also the start of a sequence.
         let code = format!("{opcode:02x}6001600101{RETURN_TOP}");
         assert_eq!(result(&table, &code), U256::from(0x6002));
         let at_the_end = outcome(&table, &format!("{opcode:02x}"));
-        assert_eq!(at_the_end.exit, Exit::Stop, "zeros lie behind the code");
+        assert_eq!(at_the_end.exit, Exit::Stop, "the code is followed by zeros");
     }
 }
 
 #[test]
-fn a_body_ends_the_frame_in_every_way() {
-    let ends = |flow: fn() -> Result<Flow, Abort>| {
+fn host_opcode_ends_the_frame_by_stop_return_revert_halt_and_fault() {
+    let ends = |flow: fn() -> Result<Flow, HostError>| {
         let mut table = osaka();
-        table.set_opcode(0x0c, meta(0, 0, 0), 0, move |_| flow());
+        table.set_opcode(0x0c, info(0, 0, 0), 0, move |_| flow());
         run(&table, "602a5f520c00", GAS)
     };
     assert_eq!(ends(|| Ok(Flow::Stop)).outcome.unwrap().exit, Exit::Stop);
@@ -269,11 +282,14 @@ fn a_body_ends_the_frame_in_every_way() {
             length: U256::ONE,
         })
     });
-    assert_eq!(far.outcome.unwrap().exit, Exit::Halt(Halt::OutOfGas));
-    let halted = ends(|| Err(Halt::Host("no").into()));
-    assert_eq!(halted.outcome.unwrap().exit, Exit::Halt(Halt::Host("no")));
+    assert_eq!(far.outcome.unwrap().exit, Exit::Halt(HaltReason::OutOfGas));
+    let halted = ends(|| Err(HaltReason::Host("no").into()));
+    assert_eq!(
+        halted.outcome.unwrap().exit,
+        Exit::Halt(HaltReason::Host("no"))
+    );
     let fault = ends(|| {
-        Err(Abort::Fault(Fault::Missing {
+        Err(HostError::Fault(Fault::Missing {
             segment: "test",
             key: "none".into(),
         }))
@@ -282,14 +298,14 @@ fn a_body_ends_the_frame_in_every_way() {
 }
 
 #[test]
-fn changed_prices_are_charged_in_sequences_too() {
+fn changed_prices_are_charged_in_superinstructions() {
     let stock = GAS - outcome(Table::of(Fork::Osaka), LOOP).gas_left;
     let mut table = osaka();
     for (opcode, more) in [(0x01, 97), (0x60, 10), (0x5b, 1_000), (0x57, 5)] {
         let price = table.static_gas(opcode) + more;
         table.set_static_gas(opcode, price);
     }
-    // 20 turns with an ADD, three PUSH1, a JUMPDEST and a JUMPI each, and a PUSH1 before and behind.
+    // 20 iterations with an ADD, three PUSH1, a JUMPDEST and a JUMPI each, and a PUSH1 before and after.
     let dear = GAS - outcome(&table, LOOP).gas_left;
     assert_eq!(
         dear - stock,
@@ -297,7 +313,7 @@ fn changed_prices_are_charged_in_sequences_too() {
     );
     for gas in [0, 100, 1_000, dear - 1] {
         let short = run(&table, LOOP, gas).outcome.unwrap();
-        assert_eq!(short.exit, Exit::Halt(Halt::OutOfGas));
+        assert_eq!(short.exit, Exit::Halt(HaltReason::OutOfGas));
     }
     let mut table = osaka();
     table.change_schedule(|prices| prices.cold_slot = 77);
@@ -305,8 +321,8 @@ fn changed_prices_are_charged_in_sequences_too() {
 }
 
 #[test]
-fn a_guard_comes_before_everything_that_a_stock_opcode_does() {
-    // Before SSTORE in hot code; it sees the operands and may change them.
+fn guard_runs_before_gas_and_stack_checks_of_its_opcode() {
+    // Before SSTORE in hot code: it can read and change the operands.
     let mut table = osaka();
     table.set_guard(0x55, |machine| {
         let (key, value) = (machine.pop()?, machine.pop()?);
@@ -319,13 +335,13 @@ fn a_guard_comes_before_everything_that_a_stock_opcode_does() {
     let guarded = run(&table, "60075f55", GAS);
     assert_eq!(guarded.slot, U256::from(8));
     assert_eq!(guarded.outcome.unwrap().gas_left, stock.gas_left - 1_000);
-    // A stack too short is found by the guard here, by the opcode if the guard does not look.
+    // Here the guard detects stack underflow; the opcode does if the guard reads nothing.
     assert_eq!(
         outcome(&table, "5f55").exit,
-        Exit::Halt(Halt::StackUnderflow)
+        Exit::Halt(HaltReason::StackUnderflow)
     );
 
-    // Before an opcode that is fused, and before one of one's own.
+    // Before an opcode that is fused, and before a host opcode.
     let mut table = with_square(0x0c);
     for opcode in [0x01, 0x0c] {
         table.set_guard(opcode, |machine| {
@@ -340,14 +356,14 @@ fn a_guard_comes_before_everything_that_a_stock_opcode_does() {
     assert_eq!(result(&table, &code), U256::from(9));
 
     let mut table = osaka();
-    table.set_guard(0xff, |_| Err(Halt::Host("no contract goes").into()));
-    table.set_opcode(0xff, meta(0, 0, 0), 0, |_| Ok(Flow::Stop));
+    table.set_guard(0xff, |_| Err(HaltReason::Host("no contract goes").into()));
+    table.set_opcode(0xff, info(0, 0, 0), 0, |_| Ok(Flow::Stop));
     let refused = outcome(&table, "5fff").exit;
-    assert_eq!(refused, Exit::Halt(Halt::Host("no contract goes")));
+    assert_eq!(refused, Exit::Halt(HaltReason::Host("no contract goes")));
 }
 
-/// Calls the host's contract with 32 bytes that are 5, and returns the success and what it returned.
-fn call_own(opcode: &str) -> String {
+/// Calls the host contract with the word 5; returns success and output.
+fn call_host(opcode: &str) -> String {
     let value = if opcode == "f1" { "6003" } else { "" };
     format!(
         "60055f5260206020{}{value}73{}61c350{opcode}5f5260405ff3",
@@ -357,7 +373,7 @@ fn call_own(opcode: &str) -> String {
 }
 
 fn with_contract(
-    contract: impl Fn(ContractCall<'_>) -> Result<ContractOutput, Abort> + Send + Sync + 'static,
+    contract: impl Fn(ContractCall<'_>) -> Result<ContractOutput, HostError> + Send + Sync + 'static,
 ) -> Table {
     let mut table = osaka();
     table.set_precompile(OWN, Some(Arc::new(contract)));
@@ -365,7 +381,7 @@ fn with_contract(
 }
 
 #[test]
-fn a_contract_of_ones_own_answers_every_kind_of_call() {
+fn host_contract_runs_by_all_four_calls() {
     let table = with_contract(|call| {
         assert_eq!(call.gas, if call.value.is_zero() { 50_000 } else { 52_300 });
         let number = U256::from_be_slice(call.input);
@@ -378,19 +394,19 @@ fn a_contract_of_ones_own_answers_every_kind_of_call() {
         })
     });
     for (opcode, expected) in [("f1", 26), ("fa", 26), ("f4", 25)] {
-        let outcome = outcome(&table, &call_own(opcode));
+        let outcome = outcome(&table, &call_host(opcode));
         assert_eq!(outcome.exit, Exit::Return, "{opcode}");
         let words: Vec<U256> = outcome.output.chunks(32).map(U256::from_be_slice).collect();
         assert_eq!(words, [U256::ONE, U256::from(expected)], "{opcode}");
     }
-    // Warm from the start, as all precompiled contracts; 100 for the call itself.
-    let used = GAS - outcome(&table, &call_own("fa")).gas_left;
+    // Warm from the start, as all precompiled contracts: the call costs 100.
+    let used = GAS - outcome(&table, &call_host("fa")).gas_left;
     let pushes = 3 + 2 + 3 + 3 + (2 * 3 + 3 + 2 + 3 + 3) + (2 + 3 + 3 + 2);
     assert_eq!(used, 100 + 500 + pushes + 3);
 }
 
 #[test]
-fn what_a_contract_changes_is_taken_back_when_it_fails() {
+fn changes_of_a_failing_host_contract_are_reverted() {
     let writes = |end: End| {
         with_contract(move |mut call| {
             call.state
@@ -401,7 +417,7 @@ fn what_a_contract_changes_is_taken_back_when_it_fails() {
             end()
         })
     };
-    // How it ends, what it costs, and whether what it did stays.
+    // How it ends, its gas, and whether its changes are kept.
     let ends: [(End, u64, bool); 4] = [
         (|| Ok(ContractOutput::default()), 0, true),
         (
@@ -415,7 +431,7 @@ fn what_a_contract_changes_is_taken_back_when_it_fails() {
             10,
             false,
         ),
-        (|| Err(Halt::Host("no").into()), 50_000, false),
+        (|| Err(HaltReason::Host("no").into()), 50_000, false),
         (
             || {
                 Ok(ContractOutput {
@@ -428,9 +444,9 @@ fn what_a_contract_changes_is_taken_back_when_it_fails() {
         ),
     ];
     let idle = with_contract(|_| Ok(ContractOutput::default()));
-    let idle = outcome(&idle, &call_own("f4")).gas_left;
+    let idle = outcome(&idle, &call_host("f4")).gas_left;
     for (at, (end, used, stays)) in ends.into_iter().enumerate() {
-        let run = run(&writes(end), &call_own("f4"), GAS);
+        let run = run(&writes(end), &call_host("f4"), GAS);
         assert_eq!(run.slot, U256::from(if stays { 9 } else { 0 }), "{at}");
         assert_eq!(run.logs, usize::from(stays), "{at}");
         let outcome = run.outcome.unwrap();
@@ -438,7 +454,7 @@ fn what_a_contract_changes_is_taken_back_when_it_fails() {
         assert_eq!(idle - outcome.gas_left, used, "{at}");
     }
     let writes = writes(|| Ok(ContractOutput::default()));
-    let in_static = run(&writes, &call_own("fa"), GAS);
+    let in_static = run(&writes, &call_host("fa"), GAS);
     assert_eq!(
         in_static.slot,
         U256::ZERO,
@@ -448,15 +464,15 @@ fn what_a_contract_changes_is_taken_back_when_it_fails() {
 }
 
 #[test]
-fn a_contract_of_the_fork_can_be_taken_away() {
-    // SHA-256 of nothing.
+fn precompiled_contract_of_the_fork_can_be_removed() {
+    // SHA-256 of the empty input.
     let code = "60205f5f5f600261fffffa3d5f5260205ff3";
     assert_eq!(result(Table::of(Fork::Osaka), code), U256::from(32));
     let mut table = osaka();
     let sha256 = Address::with_last_byte(2);
     table.set_precompile(sha256, None);
     assert_eq!(result(&table, code), U256::ZERO);
-    // And another one put there, beside others.
+    // And replaced by another one.
     for byte in [9, 1, 5] {
         table.set_precompile(Address::repeat_byte(byte), None);
     }
@@ -472,9 +488,9 @@ fn a_contract_of_the_fork_can_be_taken_away() {
 }
 
 #[test]
-fn the_host_reads_and_moves_what_it_asks_for() {
+fn host_opcode_reads_state_and_transfers_wei() {
     let mut table = osaka();
-    table.set_opcode(0x0c, meta(0, 1, 0), 0, |machine| {
+    table.set_opcode(0x0c, info(0, 1, 0), 0, |machine| {
         let (own, other) = (machine.address(), Address::repeat_byte(0x77));
         let mut state = machine.state();
         assert_eq!(state.account(&other)?, None);
@@ -514,14 +530,14 @@ impl Tracer for Names {
         self.names.push(step.mnemonic().unwrap_or("none"));
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, left: &CallEnd<'_>) {
         self.failures
             .push(left.failure.map(|failure| failure.to_string()));
     }
 }
 
 #[test]
-fn a_tracer_is_told_of_rows_of_ones_own() {
+fn tracer_sees_host_opcodes() {
     let mut table = with_square(0x0c);
     let reverts = Arc::new(|_: ContractCall<'_>| {
         Ok(ContractOutput {
@@ -531,7 +547,7 @@ fn a_tracer_is_told_of_rows_of_ones_own() {
     });
     table.set_precompile(OWN, Some(reverts));
     let mut state = MemoryState::default();
-    let code = format!("60030c{}", call_own("f4"));
+    let code = format!("60030c{}", call_host("f4"));
     let code: Bytes = hex::decode(code).unwrap().into();
     let account = MemoryAccount {
         code: code.into(),

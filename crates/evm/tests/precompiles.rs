@@ -1,6 +1,5 @@
-//! Published vectors of precompiled contracts, through the table of the fork that they are for.
-//!
-//! Those of `testdata` always; all of `$NIWAKI_CORPUS/basic-tests` where that names a folder.
+//! Published vectors of precompiled contracts, run with the table of their fork: those in `testdata`, and all in
+//! `$NIWAKI_CORPUS/basic-tests` if that is set.
 #![expect(clippy::unwrap_used, reason = "a test that can't read its cases fails")]
 
 use niwaki_crypto::{PrecompileHalt, Precompiled};
@@ -10,7 +9,7 @@ use niwaki_testkit::corpus;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Name of a file, the contract's address and the fork whose price it gives.
+/// File name, address of the contract, and the fork whose price it has.
 #[rustfmt::skip]
 const FILES: [(&str, u16, Fork); 32] = [
     // go-ethereum
@@ -50,7 +49,7 @@ const FILES: [(&str, u16, Fork); 32] = [
     ("invalid_subgroup_for_pairing", 0x0f, Fork::Prague),
 ];
 
-/// What a run must give: output, and gas where the vector says it.
+/// The expected output, and the gas where the vector has it.
 type Want = Option<(Bytes, Option<u64>)>;
 
 fn contract(address: u16, fork: Fork) -> Precompiled {
@@ -60,12 +59,12 @@ fn contract(address: u16, fork: Fork) -> Precompiled {
         .unwrap_or_else(|| panic!("{fork} has no contract at {address}"))
 }
 
-/// Runs one vector; its gas is enough, and one less is not.
+/// Runs one vector: its gas suffices, and one less does not.
 fn check(name: &str, contract: Precompiled, input: &[u8], want: Want) {
     const PLENTY: u64 = 1 << 40;
     match (contract.run(input, PLENTY), want) {
-        (Ok((used, output)), Some((wanted, gas))) => {
-            assert_eq!(output, wanted, "{name}");
+        (Ok((used, output)), Some((expected, gas))) => {
+            assert_eq!(output, expected, "{name}");
             assert_eq!(used, gas.unwrap_or(used), "{name}: gas");
             niwaki_crypto::forget_precompile_results();
             assert_eq!(
@@ -148,7 +147,7 @@ fn run_csv(path: &Path) -> usize {
 }
 
 /// C-kzg's format: commitment, z, y and proof; the output true, false, or null where they are
-/// malformed. The contract takes them behind the versioned hash of the commitment.
+/// malformed. The contract's input is the versioned hash of the commitment, then these.
 fn run_kzg(path: &Path) -> usize {
     /// Blob size and modulus, as EIP-4844 gives them.
     const SUCCESS: &str = "0000000000000000000000000000000000000000000000000000000000001000\
@@ -189,7 +188,7 @@ fn sha256(data: &[u8]) -> B256 {
     niwaki_crypto::sha256(data)
 }
 
-/// Every file under `folder` by the ending of its name.
+/// Runs every file under `folder` by its extension.
 fn run_folder(folder: &Path) -> usize {
     let mut count = 0;
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -210,14 +209,15 @@ fn run_folder(folder: &Path) -> usize {
 }
 
 #[test]
-fn kept_vectors_give_their_output_for_their_gas_or_fail() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-    let counts = ["besu", "c-kzg-4844", "nimbus-eth1"].map(|folder| run_folder(&kept.join(folder)));
+fn vectors_of_testdata_give_their_output_and_gas() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let counts =
+        ["besu", "c-kzg-4844", "nimbus-eth1"].map(|folder| run_folder(&testdata.join(folder)));
     assert_eq!(counts, [77, 13, 50]);
 }
 
 #[test]
-fn every_vector_of_the_corpus_gives_its_output_for_its_gas_or_fails_where_there_is_one() {
+fn vectors_of_the_corpus_give_their_output_and_gas() {
     for (part, at_least) in [
         ("go-ethereum/core/vm/testdata/precompiles", 1_000),
         ("nimbus-eth1/tests/fixtures/PrecompileTests", 20),

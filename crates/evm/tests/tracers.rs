@@ -1,9 +1,9 @@
-//! The tracers of the library, upon two contracts that call each other.
+//! The ready tracers, on two contracts that call each other.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use niwaki_evm::{
     BlockEnv, CallKind, Evm, Failure, Message, Outcome, Table, Target, Tracer, TxEnv,
-    tracers::{CallOptions, CallTree, Eip3155, Eip3155End, Shown, Touched},
+    tracers::{CallOptions, CallTree, Eip3155, Eip3155End, Eip3155Options, PrestateTracer},
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -11,7 +11,7 @@ use niwaki_testkit::{MemoryAccount, MemoryState};
 const CALLER: Address = Address::repeat_byte(0xca);
 const CALLEE: Address = Address::repeat_byte(0xcb);
 
-/// The caller hands its input on to the callee, logs, and asks SHA-256; the callee reads a slot and reverts.
+/// The caller passes its input to the callee, logs, and calls SHA-256; the callee reads a slot and reverts.
 fn run(tracer: Option<&mut dyn Tracer>) -> Outcome {
     let caller = format!(
         "365f5f375f5f365f5f73{}5af1505f5fa05f5f5f5f60025afa5000",
@@ -44,7 +44,7 @@ fn tree(options: CallOptions) -> niwaki_evm::tracers::Call {
 }
 
 #[test]
-fn the_tree_of_calls_has_what_call_tracer_shows() {
+fn call_tree_has_the_fields_of_call_tracer() {
     let root = tree(CallOptions {
         with_logs: true,
         ..CallOptions::default()
@@ -78,7 +78,7 @@ fn the_tree_of_calls_has_what_call_tracer_shows() {
 }
 
 #[test]
-fn options_leave_out_what_is_not_wanted() {
+fn options_leave_out_inner_calls_logs_and_precompiled_contracts() {
     let top = tree(CallOptions {
         only_top: true,
         ..CallOptions::default()
@@ -92,8 +92,8 @@ fn options_leave_out_what_is_not_wanted() {
 }
 
 #[test]
-fn what_code_looks_at_is_what_prestate_tracer_shows() {
-    let mut touched = Touched::default();
+fn prestate_tracer_records_accessed_accounts_and_slots() {
+    let mut touched = PrestateTracer::default();
     run(Some(&mut touched));
     assert_eq!(
         touched.accounts[&CALLEE].iter().collect::<Vec<_>>(),
@@ -104,8 +104,8 @@ fn what_code_looks_at_is_what_prestate_tracer_shows() {
 }
 
 #[test]
-fn lines_are_those_of_eip_3155() {
-    let mut lines = Eip3155::new(Shown::default(), Vec::new());
+fn eip_3155_lines_match() {
+    let mut lines = Eip3155::new(Eip3155Options::default(), Vec::new());
     let outcome = run(Some(&mut lines));
     let written = lines.finish(Eip3155End {
         state_root: None,

@@ -23,7 +23,7 @@ pub(crate) fn set_delegations(
             continue;
         };
         if world.exists(account) {
-            world.give_refund(REFUND_FOR_EXISTING);
+            world.add_refund(REFUND_FOR_EXISTING);
         }
         apply(world, account, authorization);
     }
@@ -104,7 +104,7 @@ fn authority(
     let Some(authority) = recover_authority(authorization) else {
         return Ok(None);
     };
-    let account = world.warm_from_start(&authority)?;
+    let account = world.load_warm(&authority)?;
     let code = world.code(account)?;
     let code = world.code_at(code);
     if !code.bytes().is_empty() && code.delegate().is_none() {

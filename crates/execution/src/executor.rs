@@ -2,7 +2,7 @@
 
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
-use niwaki_primitives::{Fault, Fork, Header, StateDiff, StateView, U256};
+use niwaki_primitives::{DirtyState, Fault, Fork, Header, StateDiff, StateView, U256};
 use niwaki_rules::{BlockRules, ChainSpec, GasAvailable, InvalidBlock, TX_MAX_GAS_LIMIT};
 
 /// Why a block has no result.
@@ -147,9 +147,9 @@ impl<'v> Executor<'v> {
         self.evm.world().diff()
     }
 
-    /// What was written since this was called last; see [`World::take_untold`](niwaki_evm::World::take_untold).
-    pub fn take_untold(&mut self) -> StateDiff {
-        self.evm.world().take_untold()
+    /// What was written since this was called last; see [`World::drain_dirty`](niwaki_evm::World::drain_dirty).
+    pub fn drain_dirty(&mut self) -> DirtyState {
+        self.evm.world().drain_dirty()
     }
 }
 

@@ -10,15 +10,15 @@
 //! ```
 
 use crate::executor::Executor;
-use niwaki_primitives::{B256, Fault, Header, Receipt, StateDiff};
+use niwaki_primitives::{B256, DirtyState, Fault, Header, Receipt, StateDiff};
 
 /// How far the commit thread has come with a block.
 #[expect(missing_debug_implementations, reason = "a function")]
 pub struct BlockProgress<'a> {
     /// Receipts of the committed transactions.
     pub receipts: &'a [Receipt],
-    /// Drains the values written since the last call, which takes time; see [`Executor::take_untold`].
-    pub drain_dirty: &'a mut dyn FnMut() -> StateDiff,
+    /// Drains the values written since the last call, which takes time; see [`Executor::drain_dirty`].
+    pub drain_dirty: &'a mut dyn FnMut() -> DirtyState,
     /// Gas used, in [`BlockProgress::PARTS`] of what the header says; all of them once the block changes nothing any more.
     pub part: u32,
 }
@@ -113,7 +113,7 @@ impl<'a> Observed<'a> {
     fn call(&mut self, executor: &mut Executor<'_>, receipts: &[Receipt], part: u32) {
         self.observer.progress(BlockProgress {
             receipts,
-            drain_dirty: &mut || executor.take_untold(),
+            drain_dirty: &mut || executor.drain_dirty(),
             part,
         });
     }

@@ -3,7 +3,7 @@
 //!
 //! The calling thread is the commit thread: it commits the transactions in the order of the block. Workers claim
 //! transactions ahead of it, execute each speculatively on the state committed by then, and store what it read and wrote
-//! ([`Effects`]). When the commit thread comes to a transaction, it
+//! ([`ReadWriteSet`]). When the commit thread comes to a transaction, it
 //!
 //! 1. executes it, if no worker has claimed it ("sequential");
 //! 2. waits for the worker that has claimed it, executing another one speculatively meanwhile;

@@ -33,7 +33,7 @@ impl Executor<'_> {
     /// Spec: execution-specs `prague/fork.py`, `process_checked_system_transaction`.
     pub(crate) fn take_requests(&mut self, contract: Address) -> Result<Bytes, ExecuteError> {
         let world = self.evm.world();
-        let account = world.look_at(&contract)?;
+        let account = world.load_accessed(&contract)?;
         let code = world.code(account)?;
         if world.code_at(code).bytes().is_empty() {
             return Err(InvalidBlock::SystemContractEmpty { address: contract }.into());

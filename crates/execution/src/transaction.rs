@@ -202,7 +202,7 @@ impl Executor<'_> {
         let (Target::Call(first) | Target::Create(first)) = target;
         warm_up(world, tx, [sender, first]);
         if fork >= Fork::Shanghai {
-            world.declare_account(&coinbase); // EIP-3651
+            world.warm_account(&coinbase); // EIP-3651
         }
         let mut message = Message {
             caller: sender,
@@ -248,9 +248,9 @@ impl Executor<'_> {
         };
         let mut outcome = match paid {
             Some(_) => self.evm.run(&message, tracer)?,
-            None => self.evm.refuse(&message, tracer)?,
+            None => self.evm.halt_before_first_frame(&message, tracer)?,
         };
-        if outcome.began {
+        if outcome.has_started {
             outcome.state_gas = outcome.state_gas.saturating_add(paid.unwrap_or_default());
         } else {
             self.evm.world().revert(checkpoint);
@@ -300,12 +300,12 @@ impl Executor<'_> {
 /// Spec: EIP-2929, EIP-2930. (Before Berlin, nothing looks at warmth.)
 fn warm_up(world: &mut World<'_>, tx: &TxEnvelope, first: [Address; 2]) {
     for address in first {
-        world.declare_account(&address);
+        world.warm_account(&address);
     }
     for item in tx.access_list().into_iter().flat_map(|list| list.iter()) {
-        world.declare_account(&item.address);
+        world.warm_account(&item.address);
         for key in &item.storage_keys {
-            world.declare_slot(&item.address, U256::from_be_bytes(key.0));
+            world.warm_slot(&item.address, U256::from_be_bytes(key.0));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Transactions of a chain with opcodes of its own.
 
-use niwaki_evm::{Exit, Flow, Halt, Meta, Table};
+use niwaki_evm::{Exit, Flow, HaltReason, OpcodeInfo, Table};
 use niwaki_execution::Executor;
 use niwaki_primitives::{
     Address, Bytes, Fork, Header, SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind,
@@ -47,13 +47,13 @@ fn transactions_run_on_the_table_that_an_executor_was_given() {
         ..Header::default()
     };
     let mut table = Table::of(Fork::Osaka).clone();
-    let meta = Meta {
+    let info = OpcodeInfo {
         mnemonic: "TIMES",
         input: 0,
         output: 1,
         immediate: 0,
     };
-    table.set_opcode(0x0c, meta, 700, |machine| {
+    table.set_opcode(0x0c, info, 700, |machine| {
         let address = machine.address();
         let stored = machine.state().storage(&address, U256::ZERO)?;
         machine.push(stored + U256::from(1))?;
@@ -74,5 +74,5 @@ fn transactions_run_on_the_table_that_an_executor_was_given() {
 
     let mut stock = Executor::new(&spec, &header, &state);
     let result = stock.process_transaction(&call(0), SENDER, None).unwrap();
-    assert_eq!(result.exit, Exit::Halt(Halt::UndefinedOpcode(0x0c)));
+    assert_eq!(result.exit, Exit::Halt(HaltReason::UndefinedOpcode(0x0c)));
 }

@@ -1,6 +1,6 @@
 //! Rules that a genesis file changes on private chains: `contractSizeLimit`, and what blocks pay.
 
-use niwaki_evm::{Exit, Halt};
+use niwaki_evm::{Exit, HaltReason};
 use niwaki_execution::{Executor, apply_body};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, Senders,
@@ -113,7 +113,7 @@ fn a_contract_size_limit_of_64_deploys_64_bytes_and_refuses_65() {
     for fork in [Fork::Shanghai, Fork::Osaka] {
         let spec = chain(fork, Some(64));
         assert_eq!(create(&spec, fork, init_code(64, 0)), Exit::Return);
-        let refused = Exit::Halt(Halt::CodeTooLong);
+        let refused = Exit::Halt(HaltReason::CodeTooLong);
         assert_eq!(create(&spec, fork, init_code(65, 0)), refused);
         assert!(factory_creates(&spec, fork, init_code(64, 0)));
         assert!(!factory_creates(&spec, fork, init_code(65, 0)));
@@ -131,7 +131,7 @@ fn a_contract_size_limit_of_2147483647_deploys_24577_and_30000_bytes() {
         assert!(factory_creates(&spec, Fork::Osaka, init_code(bytes, 0)));
     }
     let stock = chain(Fork::Osaka, None);
-    let refused = Exit::Halt(Halt::CodeTooLong);
+    let refused = Exit::Halt(HaltReason::CodeTooLong);
     assert_eq!(create(&stock, Fork::Osaka, init_code(24_577, 0)), refused);
 }
 
@@ -150,7 +150,7 @@ fn a_contract_size_limit_holds_in_amsterdam_in_place_of_65536() {
 fn a_contract_size_limit_begins_with_spurious_dragon() {
     for (fork, exit) in [
         (Fork::TangerineWhistle, Exit::Return),
-        (Fork::SpuriousDragon, Exit::Halt(Halt::CodeTooLong)),
+        (Fork::SpuriousDragon, Exit::Halt(HaltReason::CodeTooLong)),
     ] {
         let spec = chain(fork, Some(64));
         assert_eq!(create(&spec, fork, old_init_code(65)), exit, "{fork}");

@@ -90,7 +90,7 @@ fn print_notes(notes: &[Note]) {
 
 fn run_command(options: &Options, notes: &[Note]) -> Result<Ending> {
     niwaki_crypto::install(Preference::Auto)?;
-    if !niwaki_evm::dispatch_is_flat() {
+    if !niwaki_evm::has_tail_calls() {
         return Err(eyre!(
             "this build's interpreter would overflow its stack: the compiler did not turn its \
              tail calls into jumps; build with --release and the pinned toolchain"

@@ -22,6 +22,23 @@ impl StateDiff {
     }
 }
 
+/// What a block has written since its changes were last drained, with the values of now.
+///
+/// Unlike in a [`StateDiff`], an account or slot may have the value of the parent state again, and code is not listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirtyState {
+    /// Written accounts, strictly ascending by address. With `storage_wiped`, zero slots may be listed too.
+    pub accounts: Vec<(Address, AccountDiff)>,
+}
+
+impl From<StateDiff> for DirtyState {
+    fn from(diff: StateDiff) -> Self {
+        Self {
+            accounts: diff.accounts,
+        }
+    }
+}
+
 /// How one account changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountDiff {

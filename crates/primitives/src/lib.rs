@@ -48,7 +48,7 @@ pub use alloy_primitives::{
 };
 pub use alloy_rlp as rlp;
 pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};
-pub use diff::{AccountDiff, SlotDiff, StateDiff};
+pub use diff::{AccountDiff, DirtyState, SlotDiff, StateDiff};
 pub use fault::Fault;
 pub use fork::Fork;
 pub use senders::Senders;

@@ -16,8 +16,8 @@ use crate::{
 };
 use eyre::{Context, Result, bail, ensure};
 use niwaki_evm::{
-    BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, Meta, Table, Target,
-    TxEnv, forget_hashes,
+    BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, OpcodeInfo, Table,
+    Target, TxEnv, forget_hashes,
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -381,13 +381,13 @@ fn closely(program: &Program, field: &Field<'_>, calls: u32) -> Result<f64> {
 /// Osaka's table with an opcode, a guard and a contract of a host's own.
 fn overridden() -> Table {
     let mut table = Table::of(Fork::Osaka).clone();
-    let meta = Meta {
+    let info = OpcodeInfo {
         mnemonic: "OWN",
         input: 0,
         output: 0,
         immediate: 0,
     };
-    table.set_opcode(0x0c, meta, 1, |_| Ok(Flow::Next));
+    table.set_opcode(0x0c, info, 1, |_| Ok(Flow::Next));
     table.set_guard(0xff, |_| Ok(()));
     let contract = |_: ContractCall<'_>| Ok(ContractOutput::default());
     table.set_precompile(Address::repeat_byte(0x0c), Some(Arc::new(contract)));
@@ -430,7 +430,7 @@ fn niwaki<'a>(
         for _ in 0..times {
             if forgets {
                 earlier += start.elapsed();
-                forget_hashes();
+                clear_keccak_cache();
                 start = Instant::now();
             }
             let block = BlockEnv {
@@ -446,7 +446,7 @@ fn niwaki<'a>(
                 ..TxEnv::default()
             });
             for address in [CALLER, CONTRACT] {
-                evm.world().warm_from_start(&address)?;
+                evm.world().load_warm(&address)?;
             }
             let outcome = evm.run(&message, None)?;
             ensure!(

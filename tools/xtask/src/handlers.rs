@@ -82,7 +82,7 @@ mod tests {
     const JUMPS: &str = "\
 00000000005ad000 <niwaki_evm::interpreter::threaded>:
   5ad000:\tsub    0x808(%r8),%rdx
-  5ad010:\tcall   *0x3e04b6(%rip)        # 98d440 <niwaki_evm::ops::memory::grow>
+  5ad010:\tcall   *0x3e04b6(%rip)        # 98d440 <niwaki_evm::ops::memory::expand>
   5ad018:\tjmp    *(%r8,%rax,8)
 ";
     const CALLS: &str = "\

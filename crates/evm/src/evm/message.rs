@@ -1,9 +1,10 @@
-//! Messages from outside: what runs before and after their first frame.
+//! Messages from outside: what happens before and after their first frame.
 
-use super::{Ended, Evm};
+use super::{Evm, FrameResult};
 use crate::{
     env::{Message, Outcome, Target},
-    frame::{Exit, Halt, Request},
+    exit::{Exit, HaltReason},
+    frame::CallRequest,
     gas::{GasSchedule, WARM_ACCESS},
     state_gas::StateGas,
     tracer::Tracer,
@@ -15,7 +16,7 @@ impl Evm<'_> {
     /// Runs a message to its end. What it changed stays in the world unless it failed.
     ///
     /// # Errors
-    /// A [`Fault`] of the state; the world is then good for nothing.
+    /// A [`Fault`] of the state; the world must then be dropped.
     pub fn run(
         &mut self,
         message: &Message,
@@ -23,59 +24,58 @@ impl Evm<'_> {
     ) -> Result<Outcome, Fault> {
         self.frames.clear();
         self.shared().return_data.clear();
-        // More gas than an i64 can't be spent by any block; it comes back unspent.
+        // No block can spend more gas than an i64 holds; the excess is returned unspent.
         let mut gas = i64::try_from(message.gas).unwrap_or(i64::MAX);
-        let beyond = message.gas - gas.unsigned_abs();
+        let excess_gas = message.gas - gas.unsigned_abs();
         let reservoir = i64::try_from(message.reservoir).unwrap_or(i64::MAX);
-        let set_aside_beyond = message.reservoir - reservoir.unsigned_abs();
+        let excess_reservoir = message.reservoir - reservoir.unsigned_abs();
         let mut state = StateGas::with_reservoir(reservoir);
-        let (request, began) = self.request_from(message, &mut gas, &mut state)?;
+        let (request, has_started) = self.request_from(message, &mut gas, &mut state)?;
         let exit = Exit::of(&message.target);
         if let Some(tracer) = tracer.as_deref_mut() {
-            self.tell_entered(tracer, &request, exit);
+            self.trace_enter(tracer, &request, exit);
         }
         let started = match exit {
-            _ if !began => Some(Ended::halted(Halt::OutOfGas, &request)),
+            _ if !has_started => Some(FrameResult::halted(HaltReason::OutOfGas, &request)),
             Exit::Create => self.start_creation(&request)?,
             _ => self.start_call(&request)?,
         };
         let ended = match started {
             Some(done) => {
                 if let Some(tracer) = tracer {
-                    self.tell_done(tracer, &request, &done);
+                    self.trace_exit(tracer, &request, &done);
                 }
                 done
             }
-            None => self.drive(tracer)?,
+            None => self.run_frames(tracer)?,
         };
         gas = ended.gas;
-        self.take_back(&ended, request.new_account, &mut state, &mut gas);
+        self.return_state_gas(&ended, request.creates_account, &mut state, &mut gas);
         if matches!(ended.exit, Exit::Halt(_)) {
-            // What a new account gave back is burnt with the rest.
+            // The price of the new account, which was just returned, burns with the rest.
             gas = 0;
         }
         let shared = self.shared();
         if !ended.exit.is_success() {
-            shared.world.forget_kept_touch();
+            shared.world.forget_ripemd_touch();
         }
         let output = Bytes::from(std::mem::take(&mut shared.return_data));
         shared.arena.trim();
         Ok(Outcome {
             exit: ended.exit,
-            began,
-            gas_left: gas.unsigned_abs() + if gas > 0 { beyond } else { 0 },
+            has_started,
+            gas_left: gas.unsigned_abs() + if gas > 0 { excess_gas } else { 0 },
             output,
-            reservoir: state.reservoir.unsigned_abs() + set_aside_beyond,
+            reservoir: state.reservoir.unsigned_abs() + excess_reservoir,
             state_gas: u64::try_from(state.used).unwrap_or(0),
         })
     }
 
-    /// Ends a message whose gas has not even paid for what comes before its first frame, so that a
-    /// tracer knows of it.
+    /// Ends a message that runs out of gas before its first frame, and calls the tracer as if it had begun.
     ///
     /// # Errors
     /// A [`Fault`] of the state.
-    pub fn refuse(
+    pub fn halt_before_first_frame(
         &mut self,
         message: &Message,
         tracer: Option<&mut dyn Tracer>,
@@ -86,14 +86,18 @@ impl Evm<'_> {
             let gas = i64::try_from(message.gas).unwrap_or(i64::MAX);
             let (Target::Call(address) | Target::Create(address)) = message.target;
             let target = self.world().load(&address)?;
-            let request = Request::of(message, address, target, gas);
+            let request = CallRequest::of(message, address, target, gas);
             let exit = Exit::of(&message.target);
-            self.tell_entered(tracer, &request, exit);
-            self.tell_done(tracer, &request, &Ended::halted(Halt::OutOfGas, &request));
+            self.trace_enter(tracer, &request, exit);
+            self.trace_exit(
+                tracer,
+                &request,
+                &FrameResult::halted(HaltReason::OutOfGas, &request),
+            );
         }
         Ok(Outcome {
-            exit: Exit::Halt(Halt::OutOfGas),
-            began: false,
+            exit: Exit::Halt(HaltReason::OutOfGas),
+            has_started: false,
             gas_left: 0,
             output: Bytes::new(),
             reservoir: message.reservoir,
@@ -101,8 +105,8 @@ impl Evm<'_> {
         })
     }
 
-    /// What a message asks for, and whether its gas pays for what comes before the first frame: from
-    /// Amsterdam on a new account for the value or the creation, and the target of a delegation.
+    /// The call that a message makes, and whether its gas pays for what precedes the first frame: from Amsterdam on
+    /// a new account for the value or the creation, and the target of a delegation.
     ///
     /// Spec: EIP-2780, EIP-8037; execution-specs `amsterdam/fork.py`, `process_transaction`.
     fn request_from(
@@ -110,41 +114,41 @@ impl Evm<'_> {
         message: &Message,
         gas: &mut i64,
         state: &mut StateGas,
-    ) -> Result<(Request, bool), Fault> {
+    ) -> Result<(CallRequest, bool), Fault> {
         let prices = self.table.schedule();
         let (Target::Call(address) | Target::Create(address)) = message.target;
         let is_call = matches!(message.target, Target::Call(_));
         let world = self.world();
-        let target = world.look_at(&address)?;
-        let mut new_account = prices.has_state_gas()
+        let target = world.load_accessed(&address)?;
+        let mut creates_account = prices.has_state_gas()
             && !(is_call && message.value.is_zero())
             && world.is_empty(target);
-        let mut began = !new_account || state.charge(prices.state.account, gas);
-        new_account &= began;
-        let (mut code_account, mut delegated) = (target, false);
-        if began && prices.delegates && is_call {
+        let mut has_started = !creates_account || state.charge(prices.state.account, gas);
+        creates_account &= has_started;
+        let (mut code_account, mut is_delegated) = (target, false);
+        if has_started && prices.delegates && is_call {
             let code = world.code(target)?;
             if let Some(delegate) = world.code_at(code).delegate() {
-                delegated = true;
+                is_delegated = true;
                 match first_delegate(world, &delegate, gas, prices)? {
                     Some(account) => code_account = account,
-                    None => began = false,
+                    None => has_started = false,
                 }
             }
         }
-        let request = Request {
+        let request = CallRequest {
             reservoir: state.reservoir,
-            new_account,
+            creates_account,
             code_account,
-            delegated,
-            ..Request::of(message, address, target, *gas)
+            is_delegated,
+            ..CallRequest::of(message, address, target, *gas)
         };
-        Ok((request, began))
+        Ok((request, has_started))
     }
 }
 
-/// The account that the first frame's code comes from by delegation; `None` if `gas` does not pay for
-/// looking at it. It costs nothing before Amsterdam.
+/// Loads the account whose code the first frame runs by delegation; `None` if `gas` does not pay for that access.
+/// Before Amsterdam it is free.
 fn first_delegate(
     world: &mut World<'_>,
     delegate: &Address,
@@ -152,7 +156,7 @@ fn first_delegate(
     prices: &GasSchedule,
 ) -> Result<Option<AccountId>, Fault> {
     if !prices.has_state_gas() {
-        return world.warm_from_start(delegate).map(Some);
+        return world.load_warm(delegate).map(Some);
     }
     let mut left = *gas - WARM_ACCESS;
     let account = world.access(delegate, &mut left, prices.cold_account)?;

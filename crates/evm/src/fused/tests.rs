@@ -1,7 +1,7 @@
-//! Whether sequences come to the same as their opcodes, wherever they fail.
+//! Fused, threaded and looped code give the same result, also where it halts.
 
 use super::*;
-use crate::{BlockEnv, Dispatch, Evm, Exit, Message, Target, TxEnv, set_runs_to_be_hot};
+use crate::{BlockEnv, Dispatch, Evm, Exit, Message, Target, TxEnv, set_hot_threshold};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 const JUMPDEST: u8 = 0x5b;
 
-/// Runs `code` upon nothing; how it ended, gas left, and what it returned.
+/// Runs `code` on an empty state; returns exit, gas left and output.
 fn run(code: &[u8], fork: Fork, gas: u64, dispatch: Dispatch) -> (Exit, u64, Bytes) {
     let mut state = MemoryState::default();
     let code = Bytes::copy_from_slice(code).into();
@@ -34,7 +34,7 @@ fn run(code: &[u8], fork: Fork, gas: u64, dispatch: Dispatch) -> (Exit, u64, Byt
 }
 
 fn same_everywhere(code: &[u8], fork: Fork, gas: u64) -> (Exit, u64, Bytes) {
-    set_runs_to_be_hot(1);
+    set_hot_threshold(1);
     let [fused, threaded, looped] = Dispatch::ALL.map(|dispatch| run(code, fork, gas, dispatch));
     assert_eq!(
         fused,
@@ -51,8 +51,8 @@ fn same_everywhere(code: &[u8], fork: Fork, gas: u64) -> (Exit, u64, Bytes) {
     fused
 }
 
-/// After `code`: sequences with the words that their operands are taken from, and an end that
-/// drops some words and returns the others. A jump leads behind the sequence, or to where there is no JUMPDEST.
+/// `code`, then sequences with the given operands, then an end that drops some words and returns eight. A jump leads to
+/// the JUMPDEST after its sequence, or to a byte that is none.
 fn program(mut code: Vec<u8>, sequences: &[(usize, [u8; 4])], dropped: usize) -> Vec<u8> {
     for (chosen, operands) in sequences {
         let opcodes = PATTERNS[chosen % PATTERNS.len()].opcodes();
@@ -61,7 +61,7 @@ fn program(mut code: Vec<u8>, sequences: &[(usize, [u8; 4])], dropped: usize) ->
             .map(|opcode| 1 + operand_bytes(*opcode))
             .sum();
         let jumps = matches!(opcodes.last(), Some(&(JUMP | JUMPI)));
-        // Behind the sequence stand INVALID and a JUMPDEST, where operands of two bytes lead.
+        // After the sequence come INVALID and a JUMPDEST, which operands of two bytes lead to.
         let landing = code.len() + length + 1;
         let aimed = operands[3] >= 16;
         for (at, opcode) in opcodes.iter().enumerate() {
@@ -80,8 +80,8 @@ fn program(mut code: Vec<u8>, sequences: &[(usize, [u8; 4])], dropped: usize) ->
     }
     code.extend(vec![0x50; dropped]);
     // Eight words into memory, and out.
-    for place in 0..8 {
-        code.extend([0x60, place * 32, 0x52]);
+    for word in 0..8 {
+        code.extend([0x60, word * 32, 0x52]);
     }
     code.extend([0x61, 1, 0, 0x5f, 0xf3]);
     code
@@ -90,7 +90,7 @@ fn program(mut code: Vec<u8>, sequences: &[(usize, [u8; 4])], dropped: usize) ->
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6000))]
     #[test]
-    fn sequences_come_to_the_same_as_their_opcodes(
+    fn sequences_give_what_their_opcodes_give(
         start in prop::collection::vec(0u8..40, 0..24),
         sequences in prop::collection::vec((any::<usize>(), any::<[u8; 4]>()), 1..12),
         gas in prop_oneof![Just(100_000u64), 0u64..400],
@@ -101,13 +101,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_come_to_the_same(code in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_give_the_same(code in prop::collection::vec(any::<u8>(), 0..200)) {
         same_everywhere(&code, Fork::Amsterdam, 100_000);
     }
 }
 
 #[test]
-fn every_sequence_is_run_at_both_ends_of_the_stack_with_every_amount_of_gas() {
+fn every_sequence_agrees_at_both_stack_limits_with_0_to_39_gas() {
     let mut ended_well = 0;
     for (chosen, pattern) in PATTERNS.iter().enumerate() {
         for height in [0, 1, 2, 3, 4, 5, 9, 1020, 1021, 1022, 1023, 1024] {
@@ -124,13 +124,16 @@ fn every_sequence_is_run_at_both_ends_of_the_stack_with_every_amount_of_gas() {
             40,
             |_| true,
         );
-        assert_eq!(fused[0], pattern.code, "a sequence stands for itself");
+        assert_eq!(
+            fused[0], pattern.code,
+            "a sequence is fused into its own byte"
+        );
     }
     assert!(ended_well > 200, "{ended_well}");
 }
 
 #[test]
-fn a_sequence_has_a_free_byte_of_its_own_and_no_effect_beyond_the_frame() {
+fn each_sequence_has_its_own_unused_byte_and_only_stack_and_memory_opcodes() {
     let harmless = |opcode: u8| matches!(opcode, 0x01..=0x03 | 0x10..=0x17 | 0x1b..=0x1d | 0x34 | 0x50..=0x52 | 0x56 | 0x57 | 0x5f..=0x9f);
     let mut codes = std::collections::BTreeSet::new();
     let mut sequences = std::collections::BTreeSet::new();
@@ -144,7 +147,7 @@ fn a_sequence_has_a_free_byte_of_its_own_and_no_effect_beyond_the_frame() {
         assert!(codes.insert(pattern.code) && sequences.insert(opcodes));
     }
     for fork in Fork::ALL {
-        let known = |code: &u8| Table::of(fork).meta(*code).is_some();
+        let known = |code: &u8| Table::of(fork).info(*code).is_some();
         assert!(
             (0..INVALID).filter(known).all(|code| !is_free(code)),
             "{fork}"
@@ -153,30 +156,30 @@ fn a_sequence_has_a_free_byte_of_its_own_and_no_effect_beyond_the_frame() {
 }
 
 #[test]
-fn what_no_fork_knows_still_fails_by_its_own_name() {
+fn unused_bytes_halt_as_undefined_opcodes_0x0c_0xa5_0xef_0xfe() {
     for code in [0x0c, 0xa5, 0xef, INVALID] {
         let (exit, left, _) = same_everywhere(&[0x5f, code], Fork::Osaka, 1000);
-        assert_eq!(exit, Exit::Halt(crate::Halt::UndefinedOpcode(code)));
+        assert_eq!(exit, Exit::Halt(crate::HaltReason::UndefinedOpcode(code)));
         assert_eq!(left, 0);
     }
 }
 
 #[test]
-fn a_jump_is_fused_only_if_it_leads_to_a_jumpdest() {
+fn jump_is_fused_only_to_a_jumpdest_within_distance() {
     let is_jumpdest = |at| at == 4;
     let code = [0x61, 0, 4, JUMP, JUMPDEST, 0x61, 0, 5, JUMP];
     let fused = fuse(&code, 40, is_jumpdest);
     assert_eq!(fused[..9], [0x0d, 5, 0, 0, JUMPDEST, 0x61, 0, 5, JUMP]);
     assert_eq!(fused.len(), code.len() + 40);
-    // Too far for the two bytes there are.
+    // Too far for the two bytes of operand and JUMP.
     let mut far = vec![0; 40_000];
     far.extend([0x60, 4, JUMP]);
     assert_eq!(fuse(&far, 40, is_jumpdest)[40_000..40_003], [0x60, 4, JUMP]);
 }
 
 #[test]
-fn an_operand_of_eip_8024_is_not_taken_for_an_opcode() {
-    // DUPN 0x80 reads what would be DUP1, and POP POP follows.
+fn dupn_operand_0x50_is_not_fused_as_pop() {
+    // DUPN with an operand that would be POP, then POP POP.
     let fused = fuse(&[0xe6, 0x50, 0x50, 0x50], 40, |_| false);
     assert_eq!(fused[..4], [0xe6, 0x50, 0xbf, 0x50]);
 }

@@ -1,49 +1,15 @@
 //! 0x00s: arithmetic modulo 2^256.
 //!
-//! Most operands of real code fit in 64 bits, so each costly operation looks for that first.
+//! Most operands of real code fit in 64 bits, so each costly operation checks for that first.
 
 use super::{binary, op};
 use crate::{
-    division::LastDivisor,
-    modulus::Modulus,
+    division::DivisorCache,
+    limbs::{Limbs, add, sub},
+    modulus::ModulusCache,
     word::{Word, write},
 };
 use niwaki_primitives::U256;
-
-type Limbs = [u64; 4];
-
-#[inline(always)]
-pub(crate) fn add(a: &Limbs, b: &Limbs) -> Limbs {
-    let (r0, c0) = a[0].overflowing_add(b[0]);
-    let (r1, c1) = carrying_add(a[1], b[1], c0);
-    let (r2, c2) = carrying_add(a[2], b[2], c1);
-    let r3 = a[3].wrapping_add(b[3]).wrapping_add(u64::from(c2));
-    [r0, r1, r2, r3]
-}
-
-/// The difference, and whether it borrowed, that is, whether `a < b`.
-#[inline(always)]
-pub(crate) fn sub(a: &Limbs, b: &Limbs) -> (Limbs, bool) {
-    let (r0, c0) = a[0].overflowing_sub(b[0]);
-    let (r1, c1) = borrowing_sub(a[1], b[1], c0);
-    let (r2, c2) = borrowing_sub(a[2], b[2], c1);
-    let (r3, c3) = borrowing_sub(a[3], b[3], c2);
-    ([r0, r1, r2, r3], c3)
-}
-
-#[inline(always)]
-pub(crate) fn carrying_add(a: u64, b: u64, carry: bool) -> (u64, bool) {
-    let (sum, first) = a.overflowing_add(b);
-    let (sum, second) = sum.overflowing_add(u64::from(carry));
-    (sum, first | second)
-}
-
-#[inline(always)]
-fn borrowing_sub(a: u64, b: u64, borrow: bool) -> (u64, bool) {
-    let (difference, first) = a.overflowing_sub(b);
-    let (difference, second) = difference.overflowing_sub(u64::from(borrow));
-    (difference, first | second)
-}
 
 #[inline(always)]
 fn high_limbs(a: &Limbs) -> u64 {
@@ -60,8 +26,7 @@ fn is_negative(a: &Limbs) -> bool {
     a[3] >> 63 == 1
 }
 
-/// `a`, negated if so asked; limb by limb either way, since what was just written in limbs is not there yet for
-/// whoever copies it as a block.
+/// `a`, negated if `negative`. Limb by limb in both cases: a 32-byte copy would wait for limbs that were just stored.
 #[inline(always)]
 fn negate_if(a: &Limbs, negative: bool) -> Limbs {
     let mask = u64::from(negative).wrapping_neg();
@@ -78,7 +43,7 @@ fn magnitude(a: &Limbs) -> Limbs {
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the low half of a wide product is meant"
+    reason = "only the low half of a wide product is used"
 )]
 fn mul(a: &Limbs, b: &Limbs) -> Limbs {
     let wide = |x: u64, y: u64| u128::from(x) * u128::from(y);
@@ -100,7 +65,7 @@ fn mul(a: &Limbs, b: &Limbs) -> Limbs {
 }
 
 #[inline(always)]
-fn div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+fn div(a: &Limbs, b: &Limbs, last: &mut DivisorCache) -> Limbs {
     if high_limbs(a) | high_limbs(b) == 0 {
         return [a[0].checked_div(b[0]).unwrap_or(0), 0, 0, 0];
     }
@@ -108,34 +73,34 @@ fn div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
 }
 
 #[inline(always)]
-fn rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+fn rem(a: &Limbs, b: &Limbs, last: &mut DivisorCache) -> Limbs {
     if high_limbs(a) | high_limbs(b) == 0 {
         return [a[0].checked_rem(b[0]).unwrap_or(0), 0, 0, 0];
     }
     last.remainder(a, b)
 }
 
-/// Division of two's complement numbers, towards zero; -2^255 / -1 wraps to itself. In a handler its numbers
-/// would need a frame, so that the handler could not jump to the next.
+/// Division of two's complement numbers, towards zero; -2^255 / -1 is -2^255. Not inlined: its locals would give the
+/// handler a stack frame, and then it could not end in a jump.
 #[inline(never)]
-fn signed_div(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+fn signed_div(a: &Limbs, b: &Limbs, last: &mut DivisorCache) -> Limbs {
     let quotient = div(&magnitude(a), &magnitude(b), last);
     negate_if(&quotient, is_negative(a) != is_negative(b))
 }
 
 /// Remainder with the sign of the dividend.
 #[inline(never)]
-fn signed_rem(a: &Limbs, b: &Limbs, last: &mut LastDivisor) -> Limbs {
+fn signed_rem(a: &Limbs, b: &Limbs, last: &mut DivisorCache) -> Limbs {
     let remainder = rem(&magnitude(a), &magnitude(b), last);
     negate_if(&remainder, is_negative(a))
 }
 
 #[inline(always)]
-fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs, last: &mut Modulus) -> Limbs {
+fn add_mod(a: &Limbs, b: &Limbs, n: &Limbs, last: &mut ModulusCache) -> Limbs {
     if !(sub(a, n).1 && sub(b, n).1) {
         return last.sum(a, b, n);
     }
-    // The sum is that of `a` and the negative of what `b` lacks to `n`.
+    // Both are below `n`, so the sum is a - (n - b), plus n if that borrows.
     let (less, is_less) = sub(a, &sub(n, b).0);
     if is_less { add(&less, n) } else { less }
 }
@@ -162,7 +127,7 @@ fn pow(base: &Limbs, exponent: &Limbs) -> Limbs {
     result
 }
 
-/// Repeats the sign of the byte at `at`, counted from the least significant.
+/// Extends the sign of the byte at `at`, counted from the least significant.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
@@ -187,7 +152,7 @@ fn sign_extend(at: u64, value: &Limbs) -> Limbs {
     result
 }
 
-/// An opcode that divides its top by the word below, and knows the last divisor.
+/// An opcode that divides the top word by the word below, with the inverse of a repeated divisor.
 macro_rules! dividing {
     ($name:ident = $code:literal, $divide:ident) => {
         op!($name = $code, 2 => 1, |r| {
@@ -238,23 +203,10 @@ op!(Exp = 0x0a, 2 => 1, |r| {
     true
 });
 
-/// Numbers of which many have limbs at the ends of their range.
-#[cfg(test)]
-pub(crate) fn limbs() -> impl proptest::strategy::Strategy<Value = Limbs> {
-    use proptest::prelude::*;
-    let limb = prop_oneof![
-        Just(0),
-        Just(1),
-        Just(u64::MAX),
-        Just(1 << 63),
-        any::<u64>()
-    ];
-    prop::array::uniform4(limb)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limbs::limbs;
     use proptest::prelude::*;
 
     proptest! {
@@ -265,14 +217,14 @@ mod tests {
             prop_assert_eq!(int(&sub(&a, &b).0), x.wrapping_sub(y));
             prop_assert_eq!(sub(&a, &b).1, x < y);
             prop_assert_eq!(int(&mul(&a, &b)), x.wrapping_mul(y));
-            let last = &mut LastDivisor::default();
+            let last = &mut DivisorCache::default();
             prop_assert_eq!(int(&div(&a, &b, last)), x.checked_div(y).unwrap_or_default());
             prop_assert_eq!(int(&rem(&a, &b, last)), x.checked_rem(y).unwrap_or_default());
             let small = [n[0] % 300, 0, 0, 0];
             prop_assert_eq!(int(&pow(&a, &small)), x.wrapping_pow(int(&small)));
             prop_assert_eq!(int(&pow(&a, &b)), x.wrapping_pow(y));
             let (less_a, less_b) = (rem(&a, &n, last), rem(&b, &n, last));
-            let modulus = &mut Modulus::default();
+            let modulus = &mut ModulusCache::default();
             for (a, b) in [(a, b), (less_a, less_b), (a, less_b)] {
                 let sum = add_mod(&a, &b, &n, modulus);
                 prop_assert_eq!(int(&sum), int(&a).add_mod(int(&b), int(&n)));
@@ -280,18 +232,18 @@ mod tests {
         }
 
         #[test]
-        fn signed_division_recomposes(a in limbs(), b in limbs()) {
+        fn signed_quotient_times_divisor_plus_remainder_is_dividend(a in limbs(), b in limbs()) {
             prop_assume!(b != [0; 4]);
-            let last = &mut LastDivisor::default();
+            let last = &mut DivisorCache::default();
             let (quotient, remainder) = (signed_div(&a, &b, last), signed_rem(&a, &b, last));
             prop_assert_eq!(add(&mul(&quotient, &b), &remainder), a);
         }
     }
 
     #[test]
-    fn edges_of_signed_numbers() {
+    fn minimum_divided_by_minus_one_is_minimum_and_signextend_31_is_identity() {
         let minimum = [0, 0, 0, 1 << 63];
-        let last = &mut LastDivisor::default();
+        let last = &mut DivisorCache::default();
         assert_eq!(signed_div(&minimum, &[u64::MAX; 4], last), minimum);
         assert_eq!(signed_div(&minimum, &[0; 4], last), [0; 4]);
         assert_eq!(signed_rem(&minimum, &[0; 4], last), [0; 4]);

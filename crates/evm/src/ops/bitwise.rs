@@ -1,9 +1,10 @@
 //! 0x10s: comparison and bits.
 
-use super::{arithmetic::sub, binary, op};
-use crate::word::{Word, write};
-
-type Limbs = [u64; 4];
+use super::{binary, op};
+use crate::{
+    limbs::{Limbs, sub},
+    word::{Word, write},
+};
 
 #[inline(always)]
 fn truth(value: bool) -> Limbs {

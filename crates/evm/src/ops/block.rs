@@ -6,14 +6,14 @@ use crate::{frame::Frame, word::Word};
 /// The hash of one of the 256 most recent ancestors, else zero.
 #[inline(never)]
 fn block_hash(frame: *mut Frame, slot: *mut Word, gas: i64) -> i64 {
-    // SAFETY: frame and slot outlive the call, and nothing else refers to them meanwhile.
+    // SAFETY: frame and slot outlive the call, and nothing else refers to them during it.
     let (frame, slot) = unsafe { (&mut *frame, &mut *slot) };
     let shared = frame.shared();
     let current = shared.block.number;
-    let wanted = slot
+    let ancestor = slot
         .as_u64()
         .filter(|number| *number < current && current - *number <= 256);
-    *slot = match wanted.map(|number| shared.world.block_hash(number)) {
+    *slot = match ancestor.map(|number| shared.world.block_hash(number)) {
         None => Word::ZERO,
         Some(Ok(hash)) => hash.into(),
         Some(Err(fault)) => return frame.fault(fault),

@@ -1,42 +1,42 @@
-//! 0x50s and 0xf0s: where execution goes on, and where it ends.
+//! 0x50s and 0xf0s: jumps, and the end of a frame.
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "`usize` has 64 bits, see `lib.rs`; what is cut down otherwise is meant"
+    reason = "`usize` has 64 bits, see `lib.rs`; other truncations are intended"
 )]
 
 use super::{op, push};
 use crate::{
-    frame::{Exit, Halt},
+    exit::{Exit, HaltReason},
     interpreter::{Op, Regs},
     ops::memory,
     word::Word,
 };
 
-/// Moves to `target` if it is a JUMPDEST; `ip` is then at it.
+/// Moves `ip` to `target` if it is a JUMPDEST; else the frame halts.
 ///
 /// # Safety
 /// The frame must be alive and `target` a word of the stack.
 #[inline(always)]
 pub(crate) unsafe fn jump_to(r: &mut Regs, target: *const Word) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { jump_to_place(r, (*target).as_u64()) }
+    unsafe { jump_to_pc(r, (*target).as_u64()) }
 }
 
-/// Moves to `place` in the code if there is a JUMPDEST; `ip` is then at it. `None` is beyond any code.
+/// Moves `ip` to `pc` if there is a JUMPDEST; else the frame halts. `None` is beyond any code.
 ///
 /// # Safety
 /// The frame must be alive.
 #[inline(always)]
-pub(crate) unsafe fn jump_to_place(r: &mut Regs, place: Option<u64>) -> bool {
-    // SAFETY: the frame and its code outlive the run; a marked destination lies in the code.
+pub(crate) unsafe fn jump_to_pc(r: &mut Regs, pc: Option<u64>) -> bool {
+    // SAFETY: the frame and its code outlive the run; a destination of the bitmap is in the code.
     unsafe {
         let frame = &*r.frame;
-        match place {
+        match pc {
             Some(at) if (*frame.code).is_jumpdest(at) => {
                 r.ip = frame.code_start.wrapping_add(at as usize);
                 true
             }
-            _ => r.halt(Halt::InvalidJump),
+            _ => r.halt(HaltReason::InvalidJump),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Op for Jumpdest {
     }
 }
 
-/// Takes a range of memory from the stack as the frame's output and leaves.
+/// Leaves the frame with the range of memory on the stack as its output.
 #[inline(always)]
 unsafe fn leave_with_output(r: &mut Regs, exit: Exit) -> bool {
     // SAFETY: the wrapper has checked for two words.
@@ -112,6 +112,6 @@ impl Op for Undefined {
     #[inline(always)]
     unsafe fn run(r: &mut Regs) -> bool {
         // SAFETY: `ip` points into padded code; the frame outlives the run.
-        unsafe { r.halt(Halt::UndefinedOpcode(*r.ip)) }
+        unsafe { r.halt(HaltReason::UndefinedOpcode(*r.ip)) }
     }
 }

@@ -1,7 +1,7 @@
-//! 0x30s: the call, the code, other accounts, and what the last call returned.
+//! 0x30s: the call, the code, other accounts, and the return data.
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "`usize` has 64 bits, see `lib.rs`; what is cut down otherwise is meant"
+    reason = "`usize` has 64 bits, see `lib.rs`; other truncations are intended"
 )]
 
 use super::{
@@ -9,7 +9,8 @@ use super::{
     op, push,
 };
 use crate::{
-    frame::{Frame, Halt},
+    exit::HaltReason,
+    frame::Frame,
     word::{self, Word},
     world::{AccountId, CodeId, World},
 };
@@ -56,7 +57,7 @@ op!(CallDataLoad = 0x35, 1 => 1, |r| {
     true
 });
 
-/// Puts the input from `offset` to its end in `slot`, and zeros after that.
+/// Writes the input from `offset` to its end into `slot`, zero-padded.
 #[cold]
 #[inline(never)]
 fn load_padded(frame: *const Frame, slot: *mut Word, offset: u64) {
@@ -93,14 +94,14 @@ op!(
     let data = (*(*r.frame).shared).return_data.as_slice();
     let from = (*from).saturating_u64();
     if from.saturating_add(bytes as u64) > data.len() as u64 {
-        return r.halt(Halt::ReturnDataOutOfBounds);
+        return r.halt(HaltReason::ReturnDataOutOfBounds);
     }
     copy_padded(to, bytes, data, from);
     true
 });
 
-/// Loads the account at the address in `slot`, charges for it if it is cold, and replaces the
-/// address by what `read` makes of it. Returns the gas left, or less than zero if the frame ended.
+/// Accesses the account at the address in `slot`, charges for it if it is cold, and replaces the address by the result
+/// of `read`. Returns the gas left, negative if the frame has ended.
 #[inline(always)]
 fn read_account(
     frame: *mut Frame,
@@ -109,13 +110,13 @@ fn read_account(
     cold_price: i64,
     read: impl FnOnce(&mut World<'static>, AccountId) -> Result<Word, Fault>,
 ) -> i64 {
-    // SAFETY: frame and slot outlive the call, and nothing else refers to them meanwhile.
+    // SAFETY: frame and slot outlive the call, and nothing else refers to them during it.
     let (frame, slot) = unsafe { (&mut *frame, &mut *slot) };
     let world = &mut frame.shared().world;
     let mut left = gas;
     let account = match world.access(&slot.to_address(), &mut left, cold_price) {
         Ok(Some(account)) => account,
-        Ok(None) => return frame.fail(Halt::OutOfGas),
+        Ok(None) => return frame.fail(HaltReason::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
     match read(world, account) {
@@ -176,7 +177,7 @@ op!(ExtCodeCopy = 0x3c, 4 => 0, |r| {
     let (address, to, from, length) = (r.peek(0), r.peek(1), r.peek(2), r.peek(3));
     r.pop(4);
     let Some((to, bytes)) = copy_target(r, to, length) else { return false };
-    // The code's handle takes the address's place on the stack, which is free by now.
+    // The code's id replaces the address in its popped word.
     let left = code_of(r.frame, address, r.gas, r.schedule().cold_account);
     if !r.gas_from(left) {
         return false;

@@ -1,42 +1,42 @@
 //! 0x20, 0x50s: memory, copies into it, and hashing of it.
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "`usize` has 64 bits, see `lib.rs`; what is cut down otherwise is meant"
+    reason = "`usize` has 64 bits, see `lib.rs`; other truncations are intended"
 )]
 
 use super::{op, push};
 use crate::{
-    frame::{Frame, Halt},
+    exit::HaltReason,
+    frame::Frame,
     interpreter::Regs,
     word::{self, Word},
 };
 use niwaki_crypto::keccak256;
 use std::ptr;
 
-/// Grows the memory to hold `end` bytes and charges for it. Returns the gas left, or less than
-/// zero if the frame has failed.
+/// Expands the memory to `end` bytes and charges for it. Returns the gas left, negative if the frame has failed.
 ///
 /// Spec: Yellow Paper H.1, C_mem; execution-specs `vm/gas.py`, `calculate_memory_gas_cost`.
 #[cold]
 #[inline(never)]
-pub(crate) fn grow(frame: *mut Frame, end: u64, gas: i64) -> i64 {
-    // SAFETY: the frame outlives the run, and nothing else refers to it meanwhile.
+pub(crate) fn expand(frame: *mut Frame, end: u64, gas: i64) -> i64 {
+    // SAFETY: the frame outlives the run, and nothing else refers to it during the call.
     let frame = unsafe { &mut *frame };
     let words = end.div_ceil(32);
     let bytes = words.saturating_mul(32);
     let base = frame.memory;
-    if !frame.shared().arena.reaches(base, bytes) {
-        return frame.fail(Halt::OutOfGas);
+    if !frame.shared().arena.can_hold(base, bytes) {
+        return frame.fail(HaltReason::OutOfGas);
     }
     // The arena holds 2^27 words at most, so neither the square nor the sum overflows.
     let words = words as i64;
     let cost = 3 * words + words * words / 512;
     let left = gas - (cost - frame.memory_cost);
     if left < 0 {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     let grown = bytes as usize;
-    // SAFETY: the arena reaches `grown` bytes from `memory`.
+    // SAFETY: the arena holds `grown` bytes from `memory`.
     unsafe {
         ptr::write_bytes(
             frame.memory.add(frame.memory_len),
@@ -49,8 +49,7 @@ pub(crate) fn grow(frame: *mut Frame, end: u64, gas: i64) -> i64 {
     left
 }
 
-/// Makes the memory hold `length` bytes from `offset`; gives the start, or `None` if the frame has
-/// failed.
+/// Expands the memory to hold `length` bytes from `offset`; returns their start, or `None` if the frame has failed.
 ///
 /// # Safety
 /// The frame must be alive and `offset` a word of the stack.
@@ -61,17 +60,17 @@ pub(crate) unsafe fn reach(r: &mut Regs, offset: *const Word, length: usize) -> 
     let end = offset.saturating_add(length as u64);
     // SAFETY: the frame outlives the run.
     if end > unsafe { (*r.frame).memory_len } as u64 {
-        let left = grow(r.frame, end, r.gas);
+        let left = expand(r.frame, end, r.gas);
         if !r.gas_from(left) {
             return None;
         }
     }
-    // SAFETY: the memory holds `end` bytes, so the offset lies within it.
+    // SAFETY: the memory holds `end` bytes, so the offset is within it.
     Some(unsafe { r.memory.add(offset as usize) })
 }
 
-/// A range of memory named by two words; the memory grows to hold it unless it is empty. `None` if
-/// the frame has failed.
+/// The range of memory that two words describe; the memory is expanded unless the range is empty. `None` if the frame
+/// has failed.
 #[inline(always)]
 pub(crate) unsafe fn range(
     r: &mut Regs,
@@ -126,7 +125,7 @@ op!(Keccak256 = 0x20, 2 => 1, |r| {
     }
     let Some((start, bytes)) = range(r, offset, length) else { return false };
     let input = std::slice::from_raw_parts(start, bytes);
-    match (*r.frame).shared().arena.slot_hashes().keccak256(input) {
+    match (*r.frame).shared().arena.keccak_cache().keccak256(input) {
         Some(hash) => word::load_be(length, hash.as_ptr()),
         None => word::load_be(length, keccak256(input).as_ptr()),
     }
@@ -151,7 +150,7 @@ op!(
     true
 });
 
-/// Where a copy into memory goes: charges for it and grows the memory.
+/// The destination of a copy into memory: charges for the copy and expands the memory.
 ///
 /// # Safety
 /// `to` and `length` must be words of the stack.
@@ -170,7 +169,7 @@ pub(crate) unsafe fn copy_target(
     }
 }
 
-/// Copies from `source`, beginning at `offset`, and fills with zeros what lies beyond its end.
+/// Copies from `source`, starting at `offset`, with zeros beyond its end.
 ///
 /// # Safety
 /// `to` must be valid for `length` bytes and not overlap `source`.

@@ -35,14 +35,14 @@ macro_rules! op {
 }
 pub(crate) use op;
 
-/// An operation upon two words and nothing else.
+/// An opcode that reads two words and does nothing but leave one.
 #[cfg(target_arch = "x86_64")]
 pub(crate) trait Binary: crate::interpreter::Op {
-    /// What it leaves of the top `a` and the word `b` below.
+    /// The result for the top word `a` and the word `b` below.
     fn apply(a: &[u64; 4], b: &[u64; 4]) -> [u64; 4];
 }
 
-/// An opcode that takes two words and leaves one: `a` is the top.
+/// An opcode that pops two words and pushes one: `a` is the top.
 macro_rules! binary {
     ($(#[$doc:meta])* $name:ident = $code:literal, |$a:ident, $b:ident| $result:expr) => {
         crate::ops::op!($(#[$doc])* $name = $code, 2 => 1, |r| {
@@ -63,7 +63,7 @@ macro_rules! binary {
 }
 pub(crate) use binary;
 
-/// An opcode that puts one word on the stack: `[u64; 4]`.
+/// An opcode that pushes one word: `[u64; 4]`.
 macro_rules! push {
     ($(#[$doc:meta])* $name:ident = $code:literal, |$r:ident| $result:expr) => {
         crate::ops::op!($(#[$doc])* $name = $code, 0 => 1, |$r| {

@@ -1,9 +1,9 @@
-//! 0x50s to 0x90s: moving words on the stack.
+//! 0x50s to 0x90s, and EIP-8024: stack operations.
 
 use super::{op, push};
 use crate::{
     arena::HEIGHT_MASK,
-    frame::Halt,
+    exit::HaltReason,
     interpreter::{Op, Regs},
     word::{self, Word, write},
 };
@@ -51,8 +51,8 @@ impl<const N: usize> Push<N> {
             let end = ip.add(1 + N);
             for (at, limb) in limbs.iter_mut().enumerate().take(N.div_ceil(8)) {
                 let bytes = if N - at * 8 >= 8 { 8 } else { N - at * 8 };
-                // The operand's limbs end at `end`. A short one is read from its first byte and
-                // shifted: what lies after it is code or padding.
+                // The limbs of the operand end at `end`. A short one is read from its first byte, with the code or
+                // padding after it, and shifted.
                 let from = end.sub(at * 8 + bytes).cast::<u64>();
                 *limb = ptr::read_unaligned(from).swap_bytes() >> (64 - bytes * 8);
             }
@@ -98,13 +98,13 @@ impl<const N: usize> Op for Swap<N> {
     }
 }
 
-/// Whether the stack below `r.sp` holds `count` words.
+/// Whether the stack holds `count` words.
 #[inline(always)]
-fn holds(r: &Regs, count: usize) -> bool {
+fn has_words(r: &Regs, count: usize) -> bool {
     (r.sp as usize & HEIGHT_MASK) >= count * size_of::<Word>()
 }
 
-/// The operand of DUPN and SWAPN: 17 to 235. What would be a JUMPDEST or a PUSH is none.
+/// The depth in the operand of DUPN and SWAPN: 17 to 235. Bytes of JUMPDEST and PUSH are invalid.
 const fn decode_single(operand: u8) -> Option<usize> {
     match operand {
         91..=127 => None,
@@ -130,10 +130,10 @@ op!(
     DupN = 0xe6, 0 => 1, size 2, |r| {
     let operand = *r.ip.add(1);
     let Some(depth) = decode_single(operand) else {
-        return r.halt(Halt::InvalidOperand(operand));
+        return r.halt(HaltReason::InvalidOperand(operand));
     };
-    if !holds(r, depth) {
-        return r.halt(Halt::StackUnderflow);
+    if !has_words(r, depth) {
+        return r.halt(HaltReason::StackUnderflow);
     }
     word::copy(r.sp, r.peek(depth - 1));
     r.sp = r.sp.add(1);
@@ -144,10 +144,10 @@ op!(
     SwapN = 0xe7, 0 => 0, size 2, |r| {
     let operand = *r.ip.add(1);
     let Some(depth) = decode_single(operand) else {
-        return r.halt(Halt::InvalidOperand(operand));
+        return r.halt(HaltReason::InvalidOperand(operand));
     };
-    if !holds(r, depth + 1) {
-        return r.halt(Halt::StackUnderflow);
+    if !has_words(r, depth + 1) {
+        return r.halt(HaltReason::StackUnderflow);
     }
     word::swap(r.peek(0), r.peek(depth));
     true
@@ -157,10 +157,10 @@ op!(
     Exchange = 0xe8, 0 => 0, size 2, |r| {
     let operand = *r.ip.add(1);
     let Some((upper, lower)) = decode_pair(operand) else {
-        return r.halt(Halt::InvalidOperand(operand));
+        return r.halt(HaltReason::InvalidOperand(operand));
     };
-    if !holds(r, upper.max(lower) + 1) {
-        return r.halt(Halt::StackUnderflow);
+    if !has_words(r, upper.max(lower) + 1) {
+        return r.halt(HaltReason::StackUnderflow);
     }
     word::swap(r.peek(upper), r.peek(lower));
     true
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operands_of_eip_8024_name_each_depth_once() {
+    fn eip_8024_operands_cover_depths_17_to_235_once() {
         let mut singles: Vec<usize> = (0..=u8::MAX).filter_map(decode_single).collect();
         singles.sort_unstable();
         assert_eq!(singles, (17..=235).collect::<Vec<_>>());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn no_operand_of_eip_8024_hides_a_jump_destination_or_a_push() {
+    fn eip_8024_operands_0x5b_to_0x7f_are_invalid() {
         for operand in 0x5b..=0x7f {
             assert_eq!((decode_single(operand), decode_pair(operand)), (None, None));
         }

@@ -2,25 +2,25 @@
 
 use super::{memory::range, op};
 use crate::{
-    frame::{Frame, Halt},
+    exit::HaltReason,
+    frame::Frame,
     gas::{GasSchedule, Sstore as Rule},
     interpreter::{Op, Regs},
     word::Word,
 };
 use niwaki_primitives::{B256, Bytes, Log, LogData, U256};
 
-/// Reads a slot of the frame's account in place of its key. Returns the gas left, or less than
-/// zero if the frame ended.
+/// Replaces the key in `slot` by the value of that storage slot. Returns the gas left, negative if the frame has ended.
 #[inline(never)]
 fn load(frame: *mut Frame, slot: *mut Word, gas: i64, cold_price: i64) -> i64 {
-    // SAFETY: frame and slot outlive the call, and nothing else refers to them meanwhile.
+    // SAFETY: frame and slot outlive the call, and nothing else refers to them during it.
     let (frame, slot) = unsafe { (&mut *frame, &mut *slot) };
     let account = frame.account;
     let world = &mut frame.shared().world;
     let mut left = gas;
     let id = match world.access_slot(account, slot.to_u256(), &mut left, cold_price) {
         Ok(Some(id)) => id,
-        Ok(None) => return frame.fail(Halt::OutOfGas),
+        Ok(None) => return frame.fail(HaltReason::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
     *slot = world.slot_value(id).into();
@@ -44,20 +44,20 @@ fn store(
     gas: i64,
     prices: &GasSchedule,
 ) -> i64 {
-    // SAFETY: frame and words outlive the call, and nothing else refers to the frame meanwhile.
+    // SAFETY: frame and words outlive the call, and nothing else refers to the frame during it.
     let (frame, key, new) = unsafe { (&mut *frame, (*key).to_u256(), (*value).to_u256()) };
     if frame.is_static {
-        return frame.fail(Halt::WriteInStaticContext);
+        return frame.fail(HaltReason::WriteInStaticContext);
     }
     if gas <= prices.sstore_sentry {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     let account = frame.account;
     let world = &mut frame.shared().world;
     let mut left = gas;
     let id = match world.access_slot(account, key, &mut left, prices.sstore_cold) {
         Ok(Some(id)) => id,
-        Ok(None) => return frame.fail(Halt::OutOfGas),
+        Ok(None) => return frame.fail(HaltReason::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
     let (original, current) = (world.slot_original(id), world.slot_value(id));
@@ -72,11 +72,11 @@ fn store(
     }
     left -= price;
     if left < 0 {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     let grows = may_grow && current.is_zero();
     if grows && !frame.state.charge(prices.state.slot, &mut left) {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     frame.shared().world.set_slot(id, new);
     left
@@ -166,7 +166,7 @@ fn store_transient(frame: *mut Frame, key: *const Word, value: *const Word, gas:
     // SAFETY: as in `store`.
     let (frame, key, value) = unsafe { (&mut *frame, (*key).to_u256(), (*value).to_u256()) };
     if frame.is_static {
-        return frame.fail(Halt::WriteInStaticContext);
+        return frame.fail(HaltReason::WriteInStaticContext);
     }
     let account = frame.account;
     frame.shared().world.set_transient(account, key, value);
@@ -198,7 +198,7 @@ fn record(frame: *mut Frame, topics: *const Word, count: usize, data: *const u8,
     let (frame, data) = unsafe { (&mut *frame, std::slice::from_raw_parts(data, length)) };
     // SAFETY: as above.
     let topic = |at: usize| -> B256 { unsafe { (*topics.sub(at)).to_b256() } };
-    // The data first: its handle is moved in larger pieces than it was written in, which must have arrived.
+    // The data first: its `Bytes` is written by 8-byte stores and moved by 16-byte loads, which wait for those.
     let data = Bytes::copy_from_slice(data);
     let topics = (0..count).map(topic).collect();
     let log = Log {
@@ -221,7 +221,7 @@ impl<const N: usize> Op for LogOp<N> {
         // SAFETY: the wrapper has checked for N + 2 words; the frame outlives the run.
         unsafe {
             if (*r.frame).is_static {
-                return r.halt(Halt::WriteInStaticContext);
+                return r.halt(HaltReason::WriteInStaticContext);
             }
             let (offset, length, topics) = (r.peek(0), r.peek(1), r.peek(2));
             r.pop(N + 2);

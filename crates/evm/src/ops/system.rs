@@ -1,12 +1,13 @@
 //! 0xf0s: calls, creations, and the end of a contract.
 //!
-//! An opcode here charges, describes what it wants as a [`Request`], and leaves the frame; the
-//! driver in `evm.rs` runs it and takes the frame up again.
+//! CALL and CREATE charge, put a [`CallRequest`] into the frame, and leave it; the driver in `evm.rs` runs the request
+//! and resumes the frame.
 
 use super::{memory::range, op};
 use crate::{
     arena::FRAMES,
-    frame::{Exit, Frame, Halt, Request},
+    exit::{Exit, HaltReason},
+    frame::{CallRequest, Frame},
     gas::{GasSchedule, WARM_ACCESS},
     interpreter::Regs,
     word::Word,
@@ -23,13 +24,13 @@ enum Variant {
     Static,
 }
 
-/// The ranges of memory of a call, reached already.
+/// The memory ranges of a call, expanded already.
 struct Ranges {
     input: (*mut u8, usize),
     output: (*mut u8, usize),
 }
 
-/// Reaches the input and output memory of a call whose ranges begin `at` words below the top.
+/// Expands memory for input and output of a call whose ranges begin `at` words below the top.
 #[inline(always)]
 unsafe fn ranges(r: &mut Regs, at: usize) -> Option<Ranges> {
     // SAFETY: the wrapper has checked for the words.
@@ -40,8 +41,8 @@ unsafe fn ranges(r: &mut Regs, at: usize) -> Option<Ranges> {
     }
 }
 
-/// Prices a call and describes it in the frame. `top` is the topmost of its words: gas, address
-/// and, where `kind` has one, value. Returns the gas left, or less than zero if the frame ended.
+/// Charges for a call and makes its request. `top` is the topmost of its words: gas, address and, where `kind` has one,
+/// value. Returns the gas left, negative if the frame has ended.
 ///
 /// Spec: execution-specs `vm/instructions/system.py`, `vm/gas.py` (`calculate_message_call_gas`);
 /// EIP-150, EIP-161, EIP-2929, EIP-7702, EIP-8037.
@@ -52,9 +53,9 @@ fn call(
     top: *const Word,
     gas: i64,
     prices: &GasSchedule,
-) -> (i64, Option<Request>) {
-    // SAFETY: frame and words outlive the call, and nothing else refers to the frame meanwhile.
-    let (frame, wanted, address) = unsafe {
+) -> (i64, Option<CallRequest>) {
+    // SAFETY: frame and words outlive the call, and nothing else refers to the frame during it.
+    let (frame, requested_gas, address) = unsafe {
         (
             &mut *frame,
             (*top).saturating_u64(),
@@ -69,7 +70,7 @@ fn call(
         U256::ZERO
     };
     if kind == Variant::Plain && frame.is_static && !value.is_zero() {
-        return (frame.fail(Halt::WriteInStaticContext), None);
+        return (frame.fail(HaltReason::WriteInStaticContext), None);
     }
     let mut left = gas;
     if !value.is_zero() {
@@ -78,7 +79,7 @@ fn call(
     let world = &mut frame.shared().world;
     let account = match world.access(&address, &mut left, prices.cold_account) {
         Ok(Some(account)) => account,
-        Ok(None) => return (frame.fail(Halt::OutOfGas), None),
+        Ok(None) => return (frame.fail(HaltReason::OutOfGas), None),
         Err(fault) => return (frame.fault(fault), None),
     };
     let creates = kind == Variant::Plain
@@ -91,17 +92,17 @@ fn call(
         left -= prices.call_new_account;
     }
     if left < 0 {
-        return (frame.fail(Halt::OutOfGas), None);
+        return (frame.fail(HaltReason::OutOfGas), None);
     }
-    let (code_account, delegated) = match delegate_of(frame, account, &mut left, prices) {
+    let (code_account, is_delegated) = match delegate_of(frame, account, &mut left, prices) {
         Ok(code_account) => code_account,
         Err(ended) => return (ended, None),
     };
     if creates && !frame.state.charge(prices.state.account, &mut left) {
-        return (frame.fail(Halt::OutOfGas), None);
+        return (frame.fail(HaltReason::OutOfGas), None);
     }
-    let Some(given) = gas_for_callee(left, wanted, prices) else {
-        return (frame.fail(Halt::OutOfGas), None);
+    let Some(given) = gas_for_callee(left, requested_gas, prices) else {
+        return (frame.fail(HaltReason::OutOfGas), None);
     };
     left -= given;
     let stipend = if value.is_zero() {
@@ -110,13 +111,13 @@ fn call(
         prices.call_stipend
     };
     let keeps_context = kind == Variant::Delegate;
-    let request = Request {
+    let request = CallRequest {
         gas: given.saturating_add(stipend),
         reservoir: std::mem::take(&mut frame.state.reservoir),
-        new_account: creates,
+        creates_account: creates,
         code_address: address,
         code_account,
-        delegated,
+        is_delegated,
         target: match kind {
             Variant::Plain | Variant::Static => account,
             Variant::Code | Variant::Delegate => frame.account,
@@ -141,7 +142,7 @@ fn call(
     (left, Some(request))
 }
 
-/// The account whose code a call to `account` runs, charging for a delegation's target (EIP-7702).
+/// The account whose code a call to `account` runs; charges for the target of a delegation (EIP-7702).
 fn delegate_of(
     frame: &mut Frame,
     account: AccountId,
@@ -162,25 +163,26 @@ fn delegate_of(
     *left -= WARM_ACCESS;
     match world.access(&delegate, left, prices.cold_account) {
         Ok(Some(target)) => Ok((target, true)),
-        Ok(None) => Err(frame.fail(Halt::OutOfGas)),
+        Ok(None) => Err(frame.fail(HaltReason::OutOfGas)),
         Err(fault) => Err(frame.fault(fault)),
     }
 }
 
-/// The gas that goes to a callee out of `left`; `None` if there is not enough.
-fn gas_for_callee(left: i64, wanted: u64, prices: &GasSchedule) -> Option<i64> {
-    let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
+/// The gas for a callee out of `left`; `None` if there is less than requested (before EIP-150).
+fn gas_for_callee(left: i64, requested: u64, prices: &GasSchedule) -> Option<i64> {
+    let requested = i64::try_from(requested).unwrap_or(i64::MAX);
     if prices.all_but_one_64th {
-        return Some(wanted.min(left - left / 64));
+        return Some(requested.min(left - left / 64));
     }
-    (wanted <= left).then_some(wanted)
+    (requested <= left).then_some(requested)
 }
 
-/// Puts the ranges into the request and leaves the frame, or fails with what `call` said.
+/// Leaves the frame with the request of a call, or with the failure of `call`.
 #[inline(never)]
 fn request_call(
     frame: *mut Frame,
-    (kind, ranges): (Variant, &Ranges),
+    kind: Variant,
+    ranges: &Ranges,
     top: *const Word,
     gas: i64,
     prices: &GasSchedule,
@@ -207,7 +209,7 @@ unsafe fn call_op(r: &mut Regs, kind: Variant, at: usize) -> bool {
         let Some(ranges) = ranges(r, at) else {
             return false;
         };
-        r.gas = request_call(r.frame, (kind, &ranges), top, r.gas, r.schedule());
+        r.gas = request_call(r.frame, kind, &ranges, top, r.gas, r.schedule());
         r.pop(at + 4);
     }
     false
@@ -222,24 +224,24 @@ op!(
     /// EIP-214.
     StaticCall = 0xfa, 6 => 1, |r| call_op(r, Variant::Static, 2));
 
-/// Describes a creation in the frame and leaves it. The gas goes to the new contract but for one
-/// 64th (EIP-150). `salt` is null for CREATE.
+/// Leaves the frame with the request of a creation. The new contract gets all but one 64th of the gas (EIP-150). `salt`
+/// is null for CREATE.
 #[inline(never)]
 fn request_creation(
     frame: *mut Frame,
     value: *const Word,
     salt: *const Word,
     init_code: (*mut u8, usize),
-    gas_and_prices: (i64, &GasSchedule),
+    gas: i64,
+    prices: &GasSchedule,
 ) -> i64 {
-    let (gas, prices) = gas_and_prices;
     // SAFETY: frame, words and memory outlive the call.
     let (frame, value) = unsafe { (&mut *frame, (*value).to_u256()) };
     if frame.is_static {
-        return frame.fail(Halt::WriteInStaticContext);
+        return frame.fail(HaltReason::WriteInStaticContext);
     }
     if init_code.1 > prices.max_init_code_bytes {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     let (creator, account) = (frame.address, frame.account);
     let nonce = frame.shared().world.nonce(account);
@@ -253,11 +255,11 @@ fn request_creation(
                 std::slice::from_raw_parts(init_code.0, init_code.1),
             )
         };
-        creator.create2(salt, frame.shared().world.last_init_code.hash(code))
+        creator.create2(salt, frame.shared().world.init_code_cache.hash(code))
     };
     let mut left = gas;
-    let new_account = match pay_for_account(frame, &address, value, &mut left, prices) {
-        Ok(new_account) => new_account,
+    let creates_account = match pay_for_account(frame, &address, value, &mut left, prices) {
+        Ok(creates_account) => creates_account,
         Err(ended) => return ended,
     };
     let given = if prices.all_but_one_64th {
@@ -265,13 +267,13 @@ fn request_creation(
     } else {
         left
     };
-    frame.request = Some(Request {
+    frame.request = Some(CallRequest {
         gas: given,
         reservoir: std::mem::take(&mut frame.state.reservoir),
-        new_account,
+        creates_account,
         code_address: address,
         code_account: account,
-        delegated: false,
+        is_delegated: false,
         target: account,
         caller: creator,
         value,
@@ -286,8 +288,8 @@ fn request_creation(
     left - given
 }
 
-/// Charges state gas for the account of a creation that can begin, if there is none at its address;
-/// whether it did. Elsewhere the address is not looked at.
+/// Charges state gas for the new account of a creation, if the creation can begin and its address is empty; returns
+/// whether it did. Before Amsterdam the address is not accessed here.
 ///
 /// Spec: EIP-8037; execution-specs `amsterdam/vm/instructions/system.py`, `generic_create`.
 fn pay_for_account(
@@ -305,7 +307,7 @@ fn pay_for_account(
     if is_deepest || !world.can_pay(account, endowment) || world.nonce(account) == u64::MAX {
         return Ok(false);
     }
-    let created = match world.look_at(address) {
+    let created = match world.load_accessed(address) {
         Ok(created) => created,
         Err(fault) => return Err(frame.fault(fault)),
     };
@@ -313,7 +315,7 @@ fn pay_for_account(
         return Ok(false);
     }
     if !frame.state.charge(prices.state.account, left) {
-        return Err(frame.fail(Halt::OutOfGas));
+        return Err(frame.fail(HaltReason::OutOfGas));
     }
     Ok(true)
 }
@@ -339,8 +341,7 @@ unsafe fn create_op(r: &mut Regs, has_salt: bool) -> bool {
         } else {
             std::ptr::null()
         };
-        let gas = (r.gas, r.schedule());
-        r.gas = request_creation(r.frame, value, salt, init_code, gas);
+        r.gas = request_creation(r.frame, value, salt, init_code, r.gas, r.schedule());
         r.pop(if has_salt { 4 } else { 3 });
     }
     false
@@ -357,18 +358,18 @@ op!(
 /// `vm/instructions/system.py`.
 #[inline(never)]
 fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedule) -> i64 {
-    // SAFETY: the frame outlives the call, and nothing else refers to it meanwhile.
+    // SAFETY: the frame outlives the call, and nothing else refers to it during it.
     let frame = unsafe { &mut *frame };
     if frame.is_static {
-        return frame.fail(Halt::WriteInStaticContext);
+        return frame.fail(HaltReason::WriteInStaticContext);
     }
     let account = frame.account;
-    let heir = beneficiary;
+    let beneficiary_address = beneficiary;
     let world = &mut frame.shared().world;
     let mut left = gas;
     let beneficiary = match world.access(&beneficiary, &mut left, prices.selfdestruct_cold) {
         Ok(Some(beneficiary)) => beneficiary,
-        Ok(None) => return frame.fail(Halt::OutOfGas),
+        Ok(None) => return frame.fail(HaltReason::OutOfGas),
         Err(fault) => return frame.fault(fault),
     };
     let creates = if prices.clears_empty {
@@ -380,17 +381,17 @@ fn destroy(frame: *mut Frame, beneficiary: Address, gas: i64, prices: &GasSchedu
         left -= prices.selfdestruct_new_account;
     }
     if left < 0 {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     if creates && !frame.state.charge(prices.state.account, &mut left) {
-        return frame.fail(Halt::OutOfGas);
+        return frame.fail(HaltReason::OutOfGas);
     }
     let world = &mut frame.shared().world;
-    let inherited = world.balance(account);
+    let wei = world.balance(account);
     if world.self_destruct(account, beneficiary, prices.selfdestruct_only_new) {
         world.add_refund(prices.selfdestruct_refund);
     }
-    frame.shared().heir = (heir, inherited);
+    frame.shared().last_selfdestruct = (beneficiary_address, wei);
     frame.exit = Exit::SelfDestruct;
     left
 }

@@ -1,24 +1,24 @@
-//! The tree of calls of one transaction: callTracer, and what flatCallTracer and 4byteTracer make of it.
+//! The call tree of one transaction: callTracer, from which flatCallTracer and 4byteTracer are derived.
 
-use crate::tracer::{CallKind, Entered, Failure, Left, Tracer};
+use crate::tracer::{CallEnd, CallKind, CallStart, Failure, Tracer};
 use niwaki_primitives::{Address, Bytes, Log, U256};
 use std::collections::BTreeMap;
 
-/// Bytes of inputs, outputs and logs that one tree may hold.
-const MOST_BYTES: usize = 256 << 20;
-/// What a call takes beside its bytes.
+/// Limit of inputs, outputs and logs in one tree, bytes.
+const MAX_BYTES: usize = 256 << 20;
+/// Memory of a call without these, bytes.
 const CALL_BYTES: usize = 300;
 
-/// A call, with those within it.
+/// A call and the calls within it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which.
+    /// Its kind.
     pub kind: CallKind,
     /// The account that runs.
     pub from: Address,
     /// Account whose code runs, the new account, or the beneficiary.
     pub to: Address,
-    /// Wei; what the callee sees, moved or not.
+    /// CALLVALUE of the callee, wei, transferred or not.
     pub value: U256,
     /// Gas given, stipend included.
     pub gas: u64,
@@ -26,7 +26,7 @@ pub struct Call {
     pub gas_used: u64,
     /// Input or init code.
     pub input: Bytes,
-    /// What it returned or reverted with; of a creation: the code.
+    /// Returned data, or the revert's; of a creation the code.
     pub output: Bytes,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
@@ -43,9 +43,9 @@ pub struct Call {
 pub struct CallLog {
     /// The log.
     pub log: Log,
-    /// How many calls its emitter had made before it.
+    /// How many calls its emitter had made before.
     pub position: usize,
-    /// Its number in the block, as the receipt has it: logs that were taken back do not count.
+    /// Its index in the block, as in the receipt: reverted logs do not count.
     pub index: usize,
 }
 
@@ -81,33 +81,32 @@ impl Call {
     }
 }
 
-/// What of the calls is kept.
+/// What the tree contains.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallOptions {
     /// Only the transaction's own call.
     pub only_top: bool,
-    /// Logs too.
+    /// Include logs.
     pub with_logs: bool,
-    /// Whether plain calls of precompiled contracts are left out.
+    /// Leave out plain calls of precompiled contracts.
     pub without_precompiled: bool,
 }
 
-/// Keeps the calls of a transaction.
-/// Its memory is bounded: a run that has more to keep is ended.
+/// Records the calls of a transaction. Its memory is bounded: a run that exceeds it is stopped.
 #[derive(Debug, Default)]
 pub struct CallTree {
     options: CallOptions,
     open: Vec<Call>,
     root: Option<Call>,
     bytes: usize,
-    /// Logs of the block so far, without those that were taken back.
+    /// Logs of the block so far, without reverted ones.
     logs: usize,
-    /// What `logs` was when each call that has not ended was entered, kept or not.
+    /// `logs` at the start of each open call, recorded or not.
     logs_before: Vec<usize>,
 }
 
 impl CallTree {
-    /// One that keeps what `options` say.
+    /// An empty tree.
     pub fn new(options: CallOptions) -> Self {
         Self {
             options,
@@ -115,8 +114,7 @@ impl CallTree {
         }
     }
 
-    /// Numbers the logs from `logs` on: so many have the transactions of the block left that come before
-    /// this one.
+    /// Numbers logs from `logs` on: the count of logs of the block's transactions before this one.
     #[must_use]
     pub fn after_logs(self, logs: usize) -> Self {
         Self { logs, ..self }
@@ -127,58 +125,58 @@ impl CallTree {
         self.root
     }
 
-    /// Whether the run was ended because it had more calls than are kept.
+    /// Whether the run was stopped because it exceeded the memory bound.
     pub fn is_too_large(&self) -> bool {
-        self.bytes > MOST_BYTES
+        self.bytes > MAX_BYTES
     }
 }
 
 impl Tracer for CallTree {
-    fn wants_steps(&self) -> bool {
+    fn should_trace_steps(&self) -> bool {
         false
     }
 
-    fn stops(&mut self) -> bool {
+    fn should_stop(&mut self) -> bool {
         self.is_too_large()
     }
 
-    fn enter(&mut self, entered: &Entered<'_>) {
+    fn enter(&mut self, start: &CallStart<'_>) {
         self.logs_before.push(self.logs);
-        if self.options.only_top && entered.depth > 0 {
+        if self.options.only_top && start.depth > 0 {
             return;
         }
-        self.bytes += entered.input.len() + CALL_BYTES;
+        self.bytes += start.input.len() + CALL_BYTES;
         self.open.push(Call {
-            kind: entered.kind,
-            from: entered.from,
-            to: entered.to,
-            value: entered.value,
-            gas: entered.gas,
+            kind: start.kind,
+            from: start.from,
+            to: start.to,
+            value: start.value,
+            gas: start.gas,
             gas_used: 0,
-            input: Bytes::copy_from_slice(entered.input),
+            input: Bytes::copy_from_slice(start.input),
             output: Bytes::new(),
             failure: None,
-            is_precompiled: entered.is_precompiled,
+            is_precompiled: start.is_precompiled,
             logs: Vec::new(),
             calls: Vec::new(),
         });
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, end: &CallEnd<'_>) {
         let before = self.logs_before.pop();
-        if let (Some(before), Some(_)) = (before, left.failure) {
+        if let (Some(before), Some(_)) = (before, end.failure) {
             self.logs = before;
         }
-        if self.options.only_top && left.depth > 0 {
+        if self.options.only_top && end.depth > 0 {
             return;
         }
         let Some(mut call) = self.open.pop() else {
             return;
         };
-        self.bytes += left.output.len();
-        call.gas_used = left.gas_used;
-        call.output = Bytes::copy_from_slice(left.output);
-        call.failure = left.failure;
+        self.bytes += end.output.len();
+        call.gas_used = end.gas_used;
+        call.output = Bytes::copy_from_slice(end.output);
+        call.failure = end.failure;
         let is_plain = matches!(call.kind, CallKind::Call | CallKind::StaticCall);
         match self.open.last_mut() {
             None => self.root = Some(call),

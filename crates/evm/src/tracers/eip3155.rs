@@ -1,56 +1,55 @@
-//! Traces as EIP-3155 has them: one JSON object per opcode, one at the end.
+//! EIP-3155 traces: one JSON object per opcode, and one at the end.
 //!
-//! Fields stand in the order of the EIP. `refund` is a plain number, as other clients write it, and
-//! the counter before the opcode; memory and storage are left out unless they are asked for.
-//! `gasCost` of a call holds what the callee gets, as in the example of the EIP, that of a creation
-//! does not, as go-ethereum has it. An opcode that ends its frame by an exceptional halt costs its
-//! price in full, whatever there was. [`Form::Besu`] writes them as Besu's tool does.
+//! Fields are in the order of the EIP. `refund` is a plain number, as other clients write it, and the counter before
+//! the opcode; memory and storage are left out unless requested. `gasCost` of a call includes the callee's gas, as in
+//! the example of the EIP; that of a creation does not, as in go-ethereum. An opcode that halts costs its full price,
+//! also if there was less gas. [`Eip3155Format::Besu`] writes lines as Besu's evmtool does.
 
 use crate::{
     cost::CostOrder,
-    frame::Exit,
+    exit::Exit,
     tracer::{Step, Tracer},
 };
 use niwaki_primitives::{Address, B256, U256, hex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io::Write};
 
-/// What of each opcode is written besides what always is, and how.
+/// The optional fields of a line, and its format.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct Eip3155Options {
     /// The frame's memory.
     pub memory: bool,
     /// The stack, from the bottom to the top.
     pub stack: bool,
-    /// What the last call has returned.
+    /// Return data of the last call.
     pub return_data: bool,
-    /// The slots of the account that the transaction has written to, as they stand.
+    /// The slots of the account that the transaction has written, with their values.
     pub storage: bool,
-    /// How lines are written.
-    pub form: Form,
+    /// The format of lines.
+    pub form: Eip3155Format,
 }
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As the EIP has them.
+pub enum Eip3155Format {
+    /// The EIP's.
     Eip3155,
-    /// As Besu's tool: nothing that is empty, no STOP behind the end of code, costs and errors in
-    /// its way; `strict` numbers are those of the EIP, others decimal.
+    /// Besu's: no empty fields, no STOP after the end of code, Besu's costs and errors. `strict` numbers are those of
+    /// the EIP, others are decimal.
     Besu {
-        /// Whether numbers are those of the EIP.
+        /// Whether numbers are in the EIP's notation.
         strict: bool,
     },
 }
 
-impl Default for Shown {
+impl Default for Eip3155Options {
     fn default() -> Self {
         Self {
             memory: false,
             stack: true,
             return_data: true,
             storage: false,
-            form: Form::Eip3155,
+            form: Eip3155Format::Eip3155,
         }
     }
 }
@@ -58,9 +57,9 @@ impl Default for Shown {
 /// Writes the trace of one transaction.
 #[derive(Debug)]
 pub struct Eip3155<W> {
-    shown: Shown,
+    shown: Eip3155Options,
     out: W,
-    pending: Option<Line>,
+    pending: Option<OpcodeLine>,
     gas: i64,
     written: BTreeMap<Address, BTreeSet<U256>>,
 }
@@ -74,7 +73,7 @@ enum Number {
 
 /// One opcode.
 #[derive(Debug)]
-struct Line {
+struct OpcodeLine {
     pc: usize,
     op: Number,
     gas: Number,
@@ -100,7 +99,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A string as JSON has it.
+/// A JSON string.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for letter in text.chars() {
@@ -117,7 +116,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// As JSON.
-impl fmt::Display for Line {
+impl fmt::Display for OpcodeLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (pc, op, gas, cost) = (self.pc, &self.op, &self.gas, &self.gas_cost);
         write!(f, r#"{{"pc":{pc},"op":{op},"gas":{gas},"gasCost":{cost}"#)?;
@@ -167,13 +166,13 @@ pub struct Eip3155End<'a> {
     pub fork: &'a str,
 }
 
-/// The gas that EIP-2200 wants an SSTORE to leave behind.
+/// SSTORE fails with this much gas left, or less (EIP-2200).
 const STIPEND: i64 = 2_300;
 const SSTORE: u8 = 0x55;
 
 impl<W: Write> Eip3155<W> {
-    /// One that writes what `shown` says to `out`.
-    pub fn new(shown: Shown, out: W) -> Self {
+    /// A tracer that writes to `out`.
+    pub fn new(shown: Eip3155Options, out: W) -> Self {
         Self {
             shown,
             out,
@@ -183,33 +182,33 @@ impl<W: Write> Eip3155<W> {
         }
     }
 
-    /// A number as it is to be written.
+    /// A number in the notation of the format.
     fn number(&self, value: i64) -> Number {
         match self.shown.form {
-            Form::Besu { strict: false } => Number::Plain(value),
+            Eip3155Format::Besu { strict: false } => Number::Plain(value),
             _ => Number::Hex(format!("{value:#x}")),
         }
     }
 
     fn op(&self, opcode: u8) -> Number {
         match self.shown.form {
-            Form::Besu { strict: false } => Number::Hex(format!("{opcode:#04x}")),
+            Eip3155Format::Besu { strict: false } => Number::Hex(format!("{opcode:#04x}")),
             _ => Number::Plain(opcode.into()),
         }
     }
 
     fn flush(&mut self, error: Option<String>) {
         if let Some(line) = self.pending.take() {
-            self.write(&Line { error, ..line }.to_string());
+            self.write(&OpcodeLine { error, ..line }.to_string());
         }
     }
 
-    /// What can't be written is lost: whoever reads has gone.
+    /// Ignores errors: the reader has closed the stream.
     fn write(&mut self, line: &str) {
         let _ = writeln!(self.out, "{line}");
     }
 
-    /// Writes the last opcode, and the line that sums the trace up.
+    /// Writes the last opcode and the summary line.
     pub fn finish(mut self, end: Eip3155End<'_>) -> W {
         self.flush(None);
         let root = end
@@ -233,31 +232,30 @@ impl<W: Write> Eip3155<W> {
         &mut self.out
     }
 
-    /// The slots that the account has written to, with what they hold.
+    /// The slots of the account that were written, with their values.
     fn storage(&self, step: &Step<'_>) -> BTreeMap<String, String> {
         let keys = self.written.get(&step.address()).into_iter().flatten();
         keys.map(|key| (format!("{key:#x}"), format!("{:#x}", step.slot(*key))))
             .collect()
     }
 
-    /// The error of an opcode, and where it is not what the opcode has taken, its cost, as Besu has
-    /// them.
+    /// The error of an opcode in Besu's words, and its cost where Besu shows another than was charged.
     fn as_besu(&self, opcode: u8, output: &[u8], error: &str) -> (String, Option<i64>) {
         match error {
             "execution reverted" => return (hex::encode_prefixed(output), None),
             "out of gas" if opcode == SSTORE && self.gas <= STIPEND => {
-                return (besu_words(error), Some(STIPEND));
+                return (besu_error(error), Some(STIPEND));
             }
             _ => {}
         }
         let free = ["undefined", "stack", "return data"];
         let cost = free.iter().any(|start| error.starts_with(start));
-        (besu_words(error), cost.then_some(0))
+        (besu_error(error), cost.then_some(0))
     }
 }
 
-/// Besu's words for a reason of ours to halt.
-pub fn besu_words(halt: &str) -> String {
+/// Besu's message for a [`HaltReason`](crate::HaltReason) as displayed.
+pub fn besu_error(halt: &str) -> String {
     if let Some(opcode) = halt.strip_prefix("undefined opcode ") {
         return format!("Invalid opcode: {opcode}");
     }
@@ -279,15 +277,15 @@ pub fn besu_words(halt: &str) -> String {
 impl<W: Write> Tracer for Eip3155<W> {
     fn cost_order(&self) -> CostOrder {
         match self.shown.form {
-            Form::Eip3155 => CostOrder::Geth,
-            Form::Besu { .. } => CostOrder::Besu,
+            Eip3155Format::Eip3155 => CostOrder::Geth,
+            Eip3155Format::Besu { .. } => CostOrder::Besu,
         }
     }
 
     fn step(&mut self, step: &Step<'_>) {
         self.flush(None);
-        let besu = self.shown.form != Form::Eip3155;
-        if step.is_code_empty() || (besu && step.pc() >= step.code().len()) {
+        let is_besu = self.shown.form != Eip3155Format::Eip3155;
+        if step.is_code_empty() || (is_besu && step.pc() >= step.code().len()) {
             return;
         }
         let words = || {
@@ -296,9 +294,9 @@ impl<W: Write> Tracer for Eip3155<W> {
                 .map(|word| format!("{word:#x}"))
                 .collect()
         };
-        let bytes = |wanted: bool, bytes: &[u8]| {
-            let wanted = wanted && !(besu && bytes.is_empty());
-            wanted.then(|| hex::encode_prefixed(bytes))
+        let bytes = |is_shown: bool, bytes: &[u8]| {
+            let is_shown = is_shown && !(is_besu && bytes.is_empty());
+            is_shown.then(|| hex::encode_prefixed(bytes))
         };
         let (shown, opcode) = (self.shown, step.opcode());
         let storage = match shown.storage {
@@ -309,7 +307,7 @@ impl<W: Write> Tracer for Eip3155<W> {
             self.written.entry(step.address()).or_default().insert(key);
         }
         self.gas = step.gas();
-        self.pending = Some(Line {
+        self.pending = Some(OpcodeLine {
             pc: step.pc(),
             op: self.op(opcode),
             gas: self.number(step.gas()),
@@ -327,20 +325,20 @@ impl<W: Write> Tracer for Eip3155<W> {
         });
     }
 
-    fn step_end(&mut self, gas_left: i64, handed: i64) {
+    fn step_end(&mut self, gas_left: i64, forwarded: i64) {
         const CREATIONS: [u8; 2] = [0xf0, 0xf5];
         if let Some(mut line) = self.pending.take() {
-            let handed = handed * i64::from(CREATIONS.contains(&line.opcode));
-            line.gas_cost = self.number(self.gas - gas_left - handed);
+            let creation = forwarded * i64::from(CREATIONS.contains(&line.opcode));
+            line.gas_cost = self.number(self.gas - gas_left - creation);
             self.pending = Some(line);
         }
     }
 
-    /// Only the opcode that failed carries the error; its callers' opcodes have been written.
+    /// Only the opcode that failed has the error; the opcodes of its callers are written already.
     fn frame_end(&mut self, _depth: usize, _gas: i64, output: &[u8], error: Option<String>) {
-        let besu = self.shown.form != Form::Eip3155;
+        let is_besu = self.shown.form != Eip3155Format::Eip3155;
         let opcode = self.pending.as_ref().map(|line| line.opcode);
-        let (Some(opcode), Some(text), true) = (opcode, &error, besu) else {
+        let (Some(opcode), Some(text), true) = (opcode, &error, is_besu) else {
             return self.flush(error);
         };
         let (text, cost) = self.as_besu(opcode, output, text);
@@ -357,9 +355,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_whatever_a_host_says() {
+    fn line_is_json_with_quotes_and_control_characters_in_mnemonic() {
         assert_eq!(quoted("a \"b\"\\\n"), r#""a \"b\"\\\u000a""#);
-        let line = Line {
+        let line = OpcodeLine {
             pc: 1,
             op: Number::Plain(12),
             gas: Number::Hex("0x5".into()),

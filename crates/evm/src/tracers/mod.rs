@@ -1,13 +1,12 @@
-//! Tracers that are ready to be used: what geth calls callTracer, flatCallTracer, 4byteTracer and
-//! prestateTracer, as values, and the lines of EIP-3155.
+//! Ready tracers for [`crate::Evm::run`]: geth's callTracer, flatCallTracer and 4byteTracer ([`CallTree`]) and
+//! prestateTracer ([`PrestateTracer`]) as values, and EIP-3155 lines ([`Eip3155`]).
 //!
-//! They are given to [`crate::Evm::run`]; what is not given costs nothing. The first three want no
-//! opcodes, so that a run with them is dispatched as ever.
+//! [`CallTree`] traces no opcodes, so a run with it is dispatched as one without a tracer.
 
 mod calls;
 mod eip3155;
-mod touched;
+mod prestate;
 
 pub use calls::{Call, CallLog, CallOptions, CallTree, Selector};
-pub use eip3155::{Eip3155, Eip3155End, Form, Shown, besu_words};
-pub use touched::Touched;
+pub use eip3155::{Eip3155, Eip3155End, Eip3155Format, Eip3155Options, besu_error};
+pub use prestate::PrestateTracer;

@@ -1,23 +1,23 @@
-//! What a block has touched and changed, as its access list tells it (EIP-7928).
+//! Records the block access list, the BAL (EIP-7928): what a block has read and changed.
 //!
-//! That an account or a slot was read is a mark on its record, which no revert takes back. Changes
-//! are collected when a transaction ends, from the journal; they belong to an index, which several
-//! system calls may share, and are compared with the values before it when it is closed.
+//! An access is a mark on the record of the account or slot, which no revert undoes. Changes come from the journal when
+//! a transaction ends. They belong to a block access index, which several system calls may share: when the index is
+//! closed, the values of now are compared with those before it, and what differs is listed.
 //!
 //! Spec: EIP-7928; execution-specs `amsterdam/block_access_lists.py`.
 
-use super::{AccountId, SlotId, World, journal::Change};
+use super::{AccountId, SlotId, World, journal::JournalEntry};
 use niwaki_primitives::{
     Account, AccountChanges, BalanceChange, BlockAccessIndex, BlockAccessList, CodeChange,
     NonceChange, SlotChanges, StorageChange, U256, map::HashMap,
 };
 
-/// The changes of a block so far, by index.
+/// The changes of a block so far, by block access index.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
-    /// 0 before the first transaction, then one for each, then one for what comes after.
+pub(super) struct BalRecorder {
+    /// 0 before the first transaction, then one per transaction, then one for what follows the last.
     index: u64,
-    /// What the present index has changed, as it was before.
+    /// Values before the open index, of what it has changed.
     accounts: HashMap<AccountId, Account>,
     slots: HashMap<SlotId, U256>,
     changed_accounts: HashMap<AccountId, Changes>,
@@ -32,25 +32,29 @@ struct Changes {
 }
 
 impl World<'_> {
-    /// Has the access list of the block recorded. To be called before anything runs.
+    /// Starts recording the access list. To be called before anything runs.
     pub fn record_access_list(&mut self) {
-        self.recorder = Some(Box::default());
+        self.bal_recorder = Some(Box::default());
     }
 
-    /// Remembers what the transaction is about to have changed, while the journal still knows.
-    pub(super) fn note_changes(&mut self) {
-        let Some(mut recorder) = self.recorder.take() else {
+    /// Keeps the values before the transaction, as long as the journal has them.
+    pub(super) fn record_changes(&mut self) {
+        let Some(mut recorder) = self.bal_recorder.take() else {
             return;
         };
         let mut before: HashMap<AccountId, Account> = HashMap::default();
         for change in self.journal.iter().rev() {
             match *change {
-                Change::Balance { account, old } => self.known(&mut before, account).balance = old,
-                Change::Nonce { account, old } => self.known(&mut before, account).nonce = old,
-                Change::Code { account, hash, .. } => {
-                    self.known(&mut before, account).code_hash = hash;
+                JournalEntry::Balance { account, old } => {
+                    self.prior_account(&mut before, account).balance = old
                 }
-                Change::Slot { slot, .. } => {
+                JournalEntry::Nonce { account, old } => {
+                    self.prior_account(&mut before, account).nonce = old
+                }
+                JournalEntry::Code { account, hash, .. } => {
+                    self.prior_account(&mut before, account).code_hash = hash;
+                }
+                JournalEntry::Slot { slot, .. } => {
                     let original = self.slot_record(slot).original;
                     recorder.slots.entry(slot).or_insert(original);
                 }
@@ -60,10 +64,10 @@ impl World<'_> {
         for (account, values) in before {
             recorder.accounts.entry(account).or_insert(values);
         }
-        self.recorder = Some(recorder);
+        self.bal_recorder = Some(recorder);
     }
 
-    fn known<'a>(
+    fn prior_account<'a>(
         &self,
         values: &'a mut HashMap<AccountId, Account>,
         id: AccountId,
@@ -71,9 +75,9 @@ impl World<'_> {
         values.entry(id).or_insert(self.record(id).current)
     }
 
-    /// Ends an index: what differs now from what was before it are its changes.
+    /// Closes an index: what differs from the values before it are its changes.
     pub fn close_access_index(&mut self) {
-        let Some(mut recorder) = self.recorder.take() else {
+        let Some(mut recorder) = self.bal_recorder.take() else {
             return;
         };
         let index = BlockAccessIndex(recorder.index);
@@ -105,17 +109,17 @@ impl World<'_> {
                 changes.push(StorageChange::new(index, new));
             }
         }
-        self.recorder = Some(recorder);
+        self.bal_recorder = Some(recorder);
     }
 
-    /// The list of all closed indices, if it was recorded. Linear in what the block has touched.
+    /// The list of all closed indices, if recorded. Linear in what the block has accessed.
     pub fn take_access_list(&mut self) -> Option<BlockAccessList> {
-        let mut recorder = self.recorder.take()?;
+        let mut recorder = self.bal_recorder.take()?;
         let mut list = Vec::new();
         for at in 0..self.accounts.len() {
             let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
             let record = self.record(id);
-            if !record.accessed {
+            if !record.is_accessed {
                 continue;
             }
             let mut account = AccountChanges::new(record.address);
@@ -126,7 +130,7 @@ impl World<'_> {
                     Some(changes) => account
                         .storage_changes
                         .push(SlotChanges::new(record.key, changes)),
-                    None if record.accessed => account.storage_reads.push(record.key),
+                    None if record.is_accessed => account.storage_reads.push(record.key),
                     None => {}
                 }
                 next = record.next;

@@ -1,37 +1,37 @@
-//! Accounts of the world: one record each, found once by address and then by handle.
+//! Accounts of the world: one record each, looked up by address once and by id from then on.
 
-use super::{World, effects::Looks, journal::Change, slots::SlotId};
+use super::{World, journal::JournalEntry, read_write_set::ReadFlags, slots::SlotId};
 use crate::{code::Code, code_cache, overrides::BuiltIn};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Account, Address, B256, EMPTY_CODE_HASH, Fault, U256};
 use std::{cell::Cell, sync::Arc};
 
-/// Handle of an account, good for the length of a block.
+/// Id of an account, valid for one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AccountId(pub(crate) u32);
 
 impl AccountId {
-    /// Some bits of this and of a key in its storage.
+    /// Bits of this id and of a key in its storage, for [`RecentIds`](super::recent_ids::RecentIds).
     #[inline(always)]
     pub(super) fn bits_with(self, key: &U256) -> u64 {
         key.as_limbs()[0] ^ u64::from(self.0) << 40
     }
 }
 
-/// Handle of a code, good for the length of a block.
+/// Id of a code, valid for one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeId(pub(crate) u32);
 
 impl CodeId {
     /// No code.
     pub(crate) const EMPTY: Self = Self(0);
-    /// The code has not been looked at yet.
-    const UNKNOWN: Self = Self(u32::MAX);
+    /// The code has not been loaded yet.
+    const NOT_LOADED: Self = Self(u32::MAX);
 
-    /// Of an account whose code has not been looked at.
-    pub(super) fn of_unseen(account: &Account) -> Self {
+    /// Of an account whose code has not been loaded.
+    pub(super) fn not_loaded(account: &Account) -> Self {
         match account.has_code() {
-            true => Self::UNKNOWN,
+            true => Self::NOT_LOADED,
             false => Self::EMPTY,
         }
     }
@@ -40,39 +40,39 @@ impl CodeId {
 #[derive(Debug)]
 pub(super) struct AccountRecord {
     pub(super) address: Address,
-    /// In the parent state.
+    /// The account in the parent state.
     pub(super) parent: Option<Account>,
     pub(super) current: Account,
     pub(super) exists: bool,
-    /// Storage of the parent state is gone.
-    pub(super) wiped: bool,
+    /// Whether its storage in the parent state is gone.
+    pub(super) is_wiped: bool,
     pub(super) code: CodeId,
     /// Transaction in which the account is warm.
     pub(super) warm_tx: u32,
-    /// Transaction that touched it, in the sense of EIP-161.
+    /// Transaction that touched it (EIP-161).
     pub(super) touched_tx: u32,
     /// Transaction that created it by CREATE or as its target.
     pub(super) created_tx: u32,
     /// Transaction that destroyed it.
     pub(super) destroyed_tx: u32,
-    /// Most recently interned slot; the slots form a list.
+    /// The slot interned last; the slots are a linked list.
     pub(super) first_slot: Option<SlotId>,
     pub(super) precompiled: Option<BuiltIn>,
-    /// Whether the block has looked at it, for the access list.
-    pub(super) accessed: bool,
-    /// Whether it is on the list of what nobody was told yet.
-    pub(super) is_untold: bool,
-    /// What else than its code was looked at.
-    pub(super) looks: Cell<Looks>,
-    /// Precompiled contracts are (EIP-2929), wherever a simulation may have moved them.
+    /// Whether the block has accessed it (EIP-7928).
+    pub(super) is_accessed: bool,
+    /// Whether it is in the dirty set.
+    pub(super) is_dirty: bool,
+    /// What a speculative execution has read of it.
+    pub(super) reads: Cell<ReadFlags>,
+    /// Whether a precompiled contract is at the address (EIP-2929), also if a simulation has moved it away.
     pub(super) is_always_warm: bool,
 }
 
 impl AccountRecord {
-    /// Notes what is looked at, for those who run the transaction ahead of its turn.
+    /// Notes a read, for validation.
     #[inline]
-    fn look(&self, look: Looks) -> &Self {
-        self.looks.set(self.looks.get().with(look));
+    fn note_read(&self, flags: ReadFlags) -> &Self {
+        self.reads.set(self.reads.get().with(flags));
         self
     }
 }
@@ -86,7 +86,7 @@ impl World<'_> {
         &mut self.accounts[id.0 as usize]
     }
 
-    /// The handle of the account at `address`, read from the parent state at first sight.
+    /// The id of the account at `address`, which is read from the parent state the first time.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -97,22 +97,22 @@ impl World<'_> {
     pub fn load(&mut self, address: &Address) -> Result<AccountId, Fault> {
         match self.find(address) {
             Some(id) => {
-                self.note_account(id);
+                self.track_account(id);
                 Ok(id)
             }
             None => self.intern(address),
         }
     }
 
-    /// The handle of an account that the block has seen.
+    /// The id of an account, if the block has seen it.
     #[inline]
     pub(super) fn id_of(&self, address: &Address) -> Option<AccountId> {
         let is = |id: u32| self.accounts[id as usize].address == *address;
-        let hash = self.account_ids.of_address(address);
+        let hash = self.account_ids.hash_address(address);
         self.account_ids.find(hash, is).map(AccountId)
     }
 
-    /// As [`World::id_of`], with a look at what was looked up lately.
+    /// As [`World::id_of`], through the cache of recent ids.
     #[inline]
     fn find(&mut self, address: &Address) -> Option<AccountId> {
         let [.., a, b, c, d, e, f, g, h] = address.0.0;
@@ -133,7 +133,7 @@ impl World<'_> {
         Ok(self.intern_as(address, parent))
     }
 
-    /// The handle of an account that the block has not seen and that is known in the parent state.
+    /// Interns an account that the block has not seen, with its value in the parent state.
     pub(super) fn intern_as(&mut self, address: &Address, parent: Option<Account>) -> AccountId {
         let current = parent.unwrap_or_default();
         let own_precompiled = self.precompiles.get(address);
@@ -143,9 +143,9 @@ impl World<'_> {
             parent,
             current,
             exists: parent.is_some(),
-            wiped: false,
-            code: CodeId::of_unseen(&current),
-            warm_tx: if self.declared_accounts.contains(address) {
+            is_wiped: false,
+            code: CodeId::not_loaded(&current),
+            warm_tx: if self.prewarmed_accounts.contains(address) {
                 self.tx
             } else {
                 0
@@ -154,18 +154,18 @@ impl World<'_> {
             created_tx: 0,
             destroyed_tx: 0,
             first_slot: None,
-            precompiled: match self.moved.get(address) {
+            precompiled: match self.precompile_overrides.get(address) {
                 Some(moved) => moved.map(BuiltIn::Stock),
                 None => own_precompiled,
             },
-            accessed: false,
-            is_untold: false,
-            looks: Cell::default(),
+            is_accessed: false,
+            is_dirty: false,
+            reads: Cell::default(),
             is_always_warm: own_precompiled.is_some(),
         });
-        let hash = self.account_ids.of_address(address);
-        self.account_ids.add(hash, id.0);
-        self.note_account(id);
+        let hash = self.account_ids.hash_address(address);
+        self.account_ids.insert(hash, id.0);
+        self.track_account(id);
         id
     }
 
@@ -177,23 +177,26 @@ impl World<'_> {
     /// Balance in wei.
     #[inline]
     pub fn balance(&self, id: AccountId) -> U256 {
-        self.record(id).look(Looks::BALANCE).current.balance
+        self.record(id)
+            .note_read(ReadFlags::BALANCE)
+            .current
+            .balance
     }
 
-    /// Whether the account has `amount` wei. If it has, that is all that was learnt of its balance.
+    /// Whether the account has `amount` wei. If so, only that counts as read of its balance.
     pub fn can_pay(&mut self, id: AccountId, amount: U256) -> bool {
         let record = self.record(id);
         let Some(rest) = record.current.balance.checked_sub(amount) else {
-            record.look(Looks::BALANCE);
+            record.note_read(ReadFlags::BALANCE);
             return false;
         };
-        if self.ahead.is_some() {
-            self.note_rest(id, rest);
+        if self.speculation.is_some() {
+            self.track_min_balance(id, rest);
         }
         true
     }
 
-    /// Takes `amount` wei of the account, or all there is.
+    /// Takes `amount` wei from the account, or its whole balance if that is less.
     pub fn pay(&mut self, id: AccountId, amount: U256) {
         let rest = match self.can_pay(id, amount) {
             true => self.record(id).current.balance.wrapping_sub(amount),
@@ -204,29 +207,29 @@ impl World<'_> {
 
     /// Nonce.
     pub fn nonce(&self, id: AccountId) -> u64 {
-        self.record(id).look(Looks::NONCE).current.nonce
+        self.record(id).note_read(ReadFlags::NONCE).current.nonce
     }
 
     /// Whether the account exists, empty or not.
     pub fn exists(&self, id: AccountId) -> bool {
-        self.record(id).look(Looks::EXISTENCE).exists
+        self.record(id).note_read(ReadFlags::EXISTENCE).exists
     }
 
     /// Whether the account is empty in the sense of EIP-161, or does not exist.
     pub fn is_empty(&self, id: AccountId) -> bool {
         let record = self.record(id);
         let before = record.parent.map_or(U256::ZERO, |parent| parent.balance);
-        // With more than it had it is not empty, whatever it had: what has neither nonce nor code can't
-        // spend, so nothing is taken from it before the transaction ends.
+        // An account that has more than before the block is not empty, whatever it had: without nonce and code it
+        // can't spend, so its balance does not fall again before the transaction ends.
         if record.current.balance <= before {
-            record.look(Looks::EMPTINESS);
+            record.note_read(ReadFlags::EMPTINESS);
         }
         record.current.is_empty()
     }
 
     /// The hash of the account's code, if the account exists.
     pub fn code_hash(&self, id: AccountId) -> Option<B256> {
-        let record = self.record(id).look(Looks::EXISTENCE);
+        let record = self.record(id).note_read(ReadFlags::EXISTENCE);
         record.exists.then_some(record.current.code_hash)
     }
 
@@ -235,14 +238,14 @@ impl World<'_> {
         self.record(id).precompiled
     }
 
-    /// The handle of the account's code, prepared at first sight.
+    /// The id of the account's code, which is prepared the first time.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
     #[inline]
     pub fn code(&mut self, id: AccountId) -> Result<CodeId, Fault> {
         match self.record(id).code {
-            CodeId::UNKNOWN => self.intern_code(id),
+            CodeId::NOT_LOADED => self.intern_code(id),
             known => Ok(known),
         }
     }
@@ -277,14 +280,14 @@ impl World<'_> {
         self.add_code(code)
     }
 
-    /// The code with this handle.
+    /// The code with this id.
     #[inline]
     pub fn code_at(&self, id: CodeId) -> &Code {
         &self.codes[id.0 as usize]
     }
 
-    /// Looks at the account at `address` as code does, which leaves it warm: `cold_price` is taken
-    /// from `left` if it was cold. `None` if that is more than is left; then nothing was read.
+    /// Accesses the account at `address` as an opcode does: takes `cold_price` from `left` if it is cold, and makes it
+    /// warm. `None` if there is less gas left; then nothing was read.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -305,7 +308,7 @@ impl World<'_> {
                 id
             }
             None => {
-                let is_warm = self.declared_accounts.contains(address)
+                let is_warm = self.prewarmed_accounts.contains(address)
                     || self.precompiles.get(address).is_some();
                 *left -= if is_warm { 0 } else { cold_price };
                 if *left < 0 {
@@ -317,61 +320,60 @@ impl World<'_> {
         if *left < 0 {
             return Ok(None);
         }
-        self.note_account(id);
+        self.track_account(id);
         let record = self.record_mut(id);
-        record.accessed = true;
+        record.is_accessed = true;
         if record.warm_tx != tx && !record.is_always_warm {
             record.warm_tx = tx;
-            self.journal.push(Change::WarmAccount { account: id });
+            self.journal.push(JournalEntry::WarmAccount { account: id });
         }
         Ok(Some(id))
     }
 
-    /// Reads an account for the transaction itself, who pays for that beforehand.
+    /// Loads an account that the transaction accesses outside of opcodes: free, but in the block access list.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
-    pub fn look_at(&mut self, address: &Address) -> Result<AccountId, Fault> {
+    pub fn load_accessed(&mut self, address: &Address) -> Result<AccountId, Fault> {
         let id = self.load(address)?;
-        self.record_mut(id).accessed = true;
+        self.record_mut(id).is_accessed = true;
         Ok(id)
     }
 
-    /// Declares an account warm for the whole transaction (EIP-2930, EIP-3651) without reading it.
-    pub fn declare_account(&mut self, address: &Address) {
+    /// Makes an account warm for the whole transaction (EIP-2930, EIP-3651) without reading it.
+    pub fn warm_account(&mut self, address: &Address) {
         match self.id_of(address) {
             Some(id) => self.accounts[id.0 as usize].warm_tx = self.tx,
             None => {
-                self.declared_accounts.insert(*address);
+                self.prewarmed_accounts.insert(*address);
             }
         }
     }
 
-    /// Reads an account and makes it warm for the whole transaction, whatever reverts (EIP-2929,
-    /// EIP-7702).
+    /// Loads an account and makes it warm for the whole transaction, whatever reverts (EIP-2929, EIP-7702).
     ///
     /// # Errors
     /// A [`Fault`] of the view.
-    pub fn warm_from_start(&mut self, address: &Address) -> Result<AccountId, Fault> {
-        let id = self.look_at(address)?;
+    pub fn load_warm(&mut self, address: &Address) -> Result<AccountId, Fault> {
+        let id = self.load_accessed(address)?;
         self.record_mut(id).warm_tx = self.tx;
         Ok(id)
     }
 
-    /// Makes the account exist, and subject to EIP-161's clearing.
+    /// Makes the account exist, and marks it for EIP-161's clearing of empty accounts.
     pub fn touch(&mut self, id: AccountId) {
         let tx = self.tx;
         let record = self.record_mut(id);
-        record.accessed = true;
+        record.is_accessed = true;
         if !record.exists {
             record.exists = true;
-            self.journal.push(Change::Existence { account: id });
+            self.journal.push(JournalEntry::Existence { account: id });
         }
         let record = self.record_mut(id);
         if record.touched_tx != tx {
             record.touched_tx = tx;
             self.touched.push(id);
-            self.journal.push(Change::Touch { account: id });
+            self.journal.push(JournalEntry::Touch { account: id });
         }
     }
 
@@ -380,7 +382,8 @@ impl World<'_> {
         self.touch(id);
         let record = self.record_mut(id);
         let old = std::mem::replace(&mut record.current.balance, balance);
-        self.journal.push(Change::Balance { account: id, old });
+        self.journal
+            .push(JournalEntry::Balance { account: id, old });
     }
 
     /// Adds to the balance, wei. Wraps: supply bounds every balance below 2^256.
@@ -406,7 +409,7 @@ impl World<'_> {
         self.touch(id);
         let record = self.record_mut(id);
         let old = std::mem::replace(&mut record.current.nonce, nonce);
-        self.journal.push(Change::Nonce { account: id, old });
+        self.journal.push(JournalEntry::Nonce { account: id, old });
     }
 
     /// Sets the code. The account exists from then on. Linear in the code's length.
@@ -425,8 +428,8 @@ impl World<'_> {
         self.put_code(id, hash, new);
     }
 
-    /// As [`World::set_code`], with a code that is prepared.
-    pub(super) fn set_known_code(&mut self, id: AccountId, code: Arc<Code>) {
+    /// As [`World::set_code`], with prepared code.
+    pub(super) fn set_prepared_code(&mut self, id: AccountId, code: Arc<Code>) {
         let hash = code.hash();
         let new = match self.code_ids.get(&hash) {
             Some(known) => *known,
@@ -443,7 +446,7 @@ impl World<'_> {
         let old = (record.current.code_hash, record.code);
         record.current.code_hash = hash;
         record.code = new;
-        self.journal.push(Change::Code {
+        self.journal.push(JournalEntry::Code {
             account: id,
             hash: old.0,
             code: old.1,
@@ -454,8 +457,8 @@ impl World<'_> {
     ///
     /// # Errors
     /// A [`Fault`] of the view.
-    pub(crate) fn is_taken(&mut self, id: AccountId) -> Result<bool, Fault> {
-        let record = self.record(id).look(Looks::NONCE);
+    pub(crate) fn has_collision(&mut self, id: AccountId) -> Result<bool, Fault> {
+        let record = self.record(id).note_read(ReadFlags::NONCE);
         if record.current.nonce != 0 || record.current.has_code() {
             return Ok(true);
         }
@@ -467,32 +470,32 @@ impl World<'_> {
             let slot = self.slot_record(slot);
             next = slot.next;
             if !slot.current.is_zero() {
-                // It need not be this transaction that has seen the slot.
-                if let Some(ahead) = &mut self.ahead {
-                    ahead.is_opaque = true;
+                // An earlier transaction may have read the slot, so this one has not tracked it.
+                if let Some(speculation) = &mut self.speculation {
+                    speculation.is_untrackable = true;
                 }
                 return Ok(true);
             }
         }
-        // Slots that this block has not seen. One that it has set to zero is still counted here;
-        // only an account without nonce and code could have such, and none can change its slots.
+        // Slots that this block has not seen. One that it has set to zero still counts; but an account without nonce
+        // and code can't change its slots.
         self.may_have_unseen_storage(id)
     }
 
     fn may_have_unseen_storage(&mut self, id: AccountId) -> Result<bool, Fault> {
         let record = self.record(id);
-        if record.wiped || record.parent.is_none() {
+        if record.is_wiped || record.parent.is_none() {
             return Ok(false);
         }
         let has_storage = self.view.has_storage(&record.address)?;
-        if let Some(ahead) = &mut self.ahead {
-            ahead.is_opaque |= has_storage;
+        if let Some(speculation) = &mut self.speculation {
+            speculation.is_untrackable |= has_storage;
         }
         Ok(has_storage)
     }
 
-    /// Clears what an account without nonce and code may have in storage, which a contract that is
-    /// created there does not see. No such account has ever been on a public chain.
+    /// Clears storage that an account without nonce and code may have, so that a contract created there starts with
+    /// none. No such account has ever been on a public chain.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -502,8 +505,8 @@ impl World<'_> {
         if self.storage_bars_creation || !self.may_have_unseen_storage(id)? {
             return Ok(());
         }
-        self.record_mut(id).wiped = true;
-        self.journal.push(Change::Wiped { account: id });
+        self.record_mut(id).is_wiped = true;
+        self.journal.push(JournalEntry::Wiped { account: id });
         self.set_slots(id, |_| U256::ZERO);
         Ok(())
     }
@@ -513,7 +516,8 @@ impl World<'_> {
         let tx = self.tx;
         let record = self.record_mut(id);
         let old = std::mem::replace(&mut record.created_tx, tx);
-        self.journal.push(Change::Created { account: id, old });
+        self.journal
+            .push(JournalEntry::Created { account: id, old });
     }
 
     /// Moves the whole balance to `beneficiary` and, unless the fork spares old accounts, marks
@@ -538,11 +542,12 @@ impl World<'_> {
         }
         let old = std::mem::replace(&mut self.record_mut(id).destroyed_tx, tx);
         self.destroyed.push(id);
-        self.journal.push(Change::Destroyed { account: id, old });
+        self.journal
+            .push(JournalEntry::Destroyed { account: id, old });
         true
     }
 
-    /// Accounts that the transaction destroyed, for logs of their end (later forks) and traces.
+    /// Accounts that the transaction destroyed, for logs (later forks) and traces.
     pub fn destroyed(&self) -> impl Iterator<Item = Address> {
         let live = |id: &&AccountId| self.record(**id).destroyed_tx == self.tx;
         self.destroyed
@@ -559,9 +564,9 @@ mod tests {
     use niwaki_primitives::Fork;
     use niwaki_testkit::MemoryState;
 
-    /// The hash of the code that came last is known; no other code may get it.
+    /// `set_code` reuses the hash of the last code if it is equal.
     #[test]
-    fn accounts_get_code_with_its_hash_whichever_code_came_before() {
+    fn code_hash_is_keccak_of_code_in_any_order_of_4_codes() {
         let state = MemoryState::default();
         let mut world = World::new(&state, Table::of(Fork::London));
         let codes: [&[u8]; 4] = [&[], &[1], &[2], &[1, 0]];

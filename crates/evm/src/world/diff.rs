@@ -1,11 +1,11 @@
-//! What the block has changed so far.
+//! The diff: all that the block has changed.
 
 use super::{AccountId, World};
 use niwaki_primitives::{AccountDiff, SlotDiff, StateDiff, U256};
 
 impl World<'_> {
-    /// Every difference between the parent state and now. Linear in what the block has touched;
-    /// to be called between transactions.
+    /// Every difference between the parent state and now. Linear in what the block has accessed; to be called between
+    /// transactions.
     pub fn diff(&self) -> StateDiff {
         let mut diff = StateDiff::default();
         let mut order = Vec::with_capacity(self.accounts.len());
@@ -13,7 +13,7 @@ impl World<'_> {
             let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
             order.push((self.record(id).address, id));
         }
-        // Sorted now, while entries are short.
+        // Sorted before the diffs are made, while entries are 24 bytes.
         order.sort_unstable_by_key(|(address, _)| *address);
         let mut slots = Vec::new();
         diff.accounts.reserve(order.len());
@@ -21,11 +21,11 @@ impl World<'_> {
             let record = self.record(id);
             self.changed_slots(id, &mut slots);
             let new = record.exists.then_some(record.current);
-            if record.parent != new || !slots.is_empty() || record.wiped {
+            if record.parent != new || !slots.is_empty() || record.is_wiped {
                 let change = AccountDiff {
                     prior: record.parent,
                     new,
-                    storage_wiped: record.wiped,
+                    storage_wiped: record.is_wiped,
                     slots: slots.to_vec(),
                 };
                 diff.accounts.push((address, change));
@@ -35,14 +35,14 @@ impl World<'_> {
         diff
     }
 
-    /// Puts the changed slots of an account into `changed`, ascending, instead of what is there.
+    /// Replaces `changed` by the changed slots of an account, ascending.
     fn changed_slots(&self, id: AccountId, changed: &mut Vec<(U256, SlotDiff)>) {
         changed.clear();
         let record = self.record(id);
         let mut next = record.first_slot;
         while let Some(slot) = next {
             let slot = self.slot_record(slot);
-            let before = if record.wiped {
+            let before = if record.is_wiped {
                 U256::ZERO
             } else {
                 slot.parent
@@ -68,7 +68,7 @@ impl World<'_> {
         let mut codes: Vec<_> = self.new_codes.iter().map(|id| self.code_at(*id)).collect();
         codes.sort_unstable_by_key(|code| code.hash());
         codes.dedup_by_key(|code| code.hash());
-        // Of those whose code changed: who had it before had it from the parent state.
+        // Only where the code changed: an account that had it before has it from the parent state.
         let used: niwaki_primitives::map::HashSet<_> = diff
             .accounts
             .iter()

@@ -1,4 +1,4 @@
-//! The journal: what to put back when a frame reverts.
+//! The journal of a transaction: its changes with the old values, undone from the end when a frame reverts.
 
 use super::{
     World,
@@ -7,7 +7,7 @@ use super::{
 };
 use niwaki_primitives::{Address, B256, U256, address};
 
-/// A state of the world that can be returned to within the transaction.
+/// A point within the transaction that the world can revert to.
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     journal: usize,
@@ -15,9 +15,9 @@ pub struct Checkpoint {
     refund: i64,
 }
 
-/// One change, with the old value.
+/// One change, with what is needed to undo it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum JournalEntry {
     WarmAccount {
         account: AccountId,
     },
@@ -64,16 +64,15 @@ pub(super) enum Change {
     },
 }
 
-/// Its touch outlives a revert: on mainnet, block 2,675,119 deleted this empty account although
-/// the call to it had run out of gas, and every client has to agree. It does not outlive the
-/// failure of the whole transaction.
+/// The touch of this account survives a revert: block 2,675,119 of mainnet deleted it as empty although the call that
+/// touched it had run out of gas, and every client has to agree. It does not survive the failure of the transaction.
 ///
 /// Spec: execution-specs `spurious_dragon/vm/__init__.py`, `incorporate_child_on_error`;
 /// `vm/interpreter.py`, `process_message_call`.
 const RIPEMD160: Address = address!("0000000000000000000000000000000000000003");
 
 impl World<'_> {
-    /// Where a frame begins.
+    /// The point that a frame reverts to.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             journal: self.journal.len(),
@@ -82,7 +81,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes back everything since `checkpoint`.
+    /// Undoes everything since `checkpoint`.
     pub fn revert(&mut self, checkpoint: Checkpoint) {
         while self.journal.len() > checkpoint.journal {
             let Some(change) = self.journal.pop() else {
@@ -94,28 +93,30 @@ impl World<'_> {
         self.refund = checkpoint.refund;
     }
 
-    /// A transaction that failed as a whole has touched nothing, [`RIPEMD160`] included.
+    /// Forgets the touch of [`RIPEMD160`] when a transaction fails as a whole.
     #[cold]
-    pub(crate) fn forget_kept_touch(&mut self) {
-        let kept = |id: &AccountId| self.record(*id).address == RIPEMD160;
-        if let Some(id) = self.touched.iter().copied().find(kept) {
+    pub(crate) fn forget_ripemd_touch(&mut self) {
+        let is_ripemd = |id: &AccountId| self.record(*id).address == RIPEMD160;
+        if let Some(id) = self.touched.iter().copied().find(is_ripemd) {
             self.record_mut(id).touched_tx = 0;
         }
     }
 
-    fn undo(&mut self, change: Change) {
+    fn undo(&mut self, change: JournalEntry) {
         match change {
-            Change::WarmAccount { account } => self.record_mut(account).warm_tx = 0,
-            Change::WarmSlot { slot } => self.slots[slot.0 as usize].warm_tx = 0,
-            Change::Existence { account } => self.record_mut(account).exists = false,
-            Change::Touch { account } => {
+            JournalEntry::WarmAccount { account } => self.record_mut(account).warm_tx = 0,
+            JournalEntry::WarmSlot { slot } => self.slots[slot.0 as usize].warm_tx = 0,
+            JournalEntry::Existence { account } => self.record_mut(account).exists = false,
+            JournalEntry::Touch { account } => {
                 if self.record(account).address != RIPEMD160 {
                     self.record_mut(account).touched_tx = 0;
                 }
             }
-            Change::Balance { account, old } => self.record_mut(account).current.balance = old,
-            Change::Nonce { account, old } => self.record_mut(account).current.nonce = old,
-            Change::Code {
+            JournalEntry::Balance { account, old } => {
+                self.record_mut(account).current.balance = old
+            }
+            JournalEntry::Nonce { account, old } => self.record_mut(account).current.nonce = old,
+            JournalEntry::Code {
                 account,
                 hash,
                 code,
@@ -124,17 +125,17 @@ impl World<'_> {
                 record.current.code_hash = hash;
                 record.code = code;
             }
-            Change::Created { account, old } => self.record_mut(account).created_tx = old,
-            Change::Wiped { account } => {
-                self.record_mut(account).wiped = false;
+            JournalEntry::Created { account, old } => self.record_mut(account).created_tx = old,
+            JournalEntry::Wiped { account } => {
+                self.record_mut(account).is_wiped = false;
                 self.set_slots(account, |slot| slot.parent);
             }
-            Change::Destroyed { account, old } => {
+            JournalEntry::Destroyed { account, old } => {
                 self.record_mut(account).destroyed_tx = old;
                 self.destroyed.pop();
             }
-            Change::Slot { slot, old } => self.slots[slot.0 as usize].current = old,
-            Change::Transient { at, old } => self.transient.set(at, old),
+            JournalEntry::Slot { slot, old } => self.slots[slot.0 as usize].current = old,
+            JournalEntry::Transient { at, old } => self.transient.set(at, old),
         }
     }
 }

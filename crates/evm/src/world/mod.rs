@@ -1,47 +1,59 @@
-//! The world as a block changes it: accounts and slots interned to handles, and a journal.
+//! The world state while a block runs: one record per account and slot, and a journal to revert.
 //!
-//! Each account and slot that is touched gets one record for the length of the block, which holds
-//! the parent state's value, the value at the start of the transaction and the current one. A
-//! record says by transaction number whether it is warm, so nothing is cleared between
-//! transactions; what can be reverted is written to the journal as handle and old value.
+//! The first access of an account or slot reads it from the [`StateView`] and interns it: it gets a record, and a
+//! 32-bit id that opcodes and journal use from then on. A record has the value in the parent state, the current value,
+//! and of a slot the value at the start of the transaction. What holds for one transaction only (warm, touched,
+//! created, destroyed) is the number of that transaction, so nothing is cleared between transactions. What a frame may
+//! revert is in the journal as id and old value.
+//!
+//! ```text
+//! SLOAD A.x             slots[7] = { parent 1, original 1, current 1, warm_tx 3 }   journal: WarmSlot 7
+//! SSTORE A.x 5          slots[7].current = 5                                        journal: WarmSlot 7, Slot 7 old 1
+//! REVERT                the journal is undone from its end to the frame's checkpoint
+//! end of block: diff()  A.x: 1 -> 5
+//! ```
+//!
+//! Three readers follow the writes without slowing the opcodes, each when a transaction ends: the block access list
+//! (`access_list`), the dirty set of the incremental root (`dirty`), and the listener of speculating workers
+//! (`listener`). `read_write_set` runs transactions speculatively and moves their writes to another world.
 
 mod access_list;
 mod accounts;
 mod diff;
-mod effects;
-mod handles;
+mod dirty;
+mod ids;
 mod journal;
+mod listener;
 mod peek;
-mod publish;
-mod recent;
+mod read_write_set;
+mod recent_ids;
 mod slots;
 mod transient;
-mod untold;
 
 pub use accounts::{AccountId, CodeId};
-pub use effects::{Effects, Holding};
 pub use journal::Checkpoint;
-pub use publish::Publisher;
+pub use listener::StateListener;
+pub use read_write_set::{ReadWriteSet, ValidatedIds};
 pub use slots::SlotId;
 
-use crate::{code::Code, init_code::LastInitCode, overrides::Precompiles, table::Table};
-use access_list::Recorder;
+use crate::{code::Code, init_code_cache::InitCodeCache, overrides::Precompiles, table::Table};
+use access_list::BalRecorder;
 use accounts::AccountRecord;
-use effects::Ahead;
-use handles::Handles;
-use journal::Change;
+use dirty::DirtySet;
+use ids::IdTable;
+use journal::JournalEntry;
 use niwaki_crypto::Precompiled;
 use niwaki_primitives::{
     Account, Address, B256, Bytes, Fault, Log, LogData, StateView, U256, address, b256,
     map::{HashMap, HashSet},
 };
-use recent::Recent;
+use read_write_set::Speculation;
+use recent_ids::RecentIds;
 use slots::SlotRecord;
 use std::sync::Arc;
 use transient::Transient;
-use untold::Untold;
 
-/// The state of the chain while a block runs upon it.
+/// The state of the chain while a block runs on top of it.
 pub struct World<'v> {
     view: &'v dyn StateView,
     clears_empty: bool,
@@ -49,41 +61,41 @@ pub struct World<'v> {
     destroyed_keep_balance: bool,
     storage_bars_creation: bool,
     precompiles: &'v Precompiles,
-    /// Addresses that hold another precompiled contract than the set says, or none.
-    moved: HashMap<Address, Option<Precompiled>>,
-    account_ids: Handles,
-    recent_accounts: Recent,
+    /// Addresses at which a simulation has put another precompiled contract, or none.
+    precompile_overrides: HashMap<Address, Option<Precompiled>>,
+    account_ids: IdTable,
+    recent_accounts: RecentIds,
     accounts: Vec<AccountRecord>,
-    slot_ids: Handles,
-    recent_slots: Recent,
+    slot_ids: IdTable,
+    recent_slots: RecentIds,
     slots: Vec<SlotRecord>,
     code_ids: HashMap<B256, CodeId>,
     codes: Vec<Arc<Code>>,
-    /// Codes that accounts got in this block.
+    /// Codes that accounts have got in this block.
     new_codes: Vec<CodeId>,
-    pub(crate) last_init_code: LastInitCode,
-    /// Number of the transaction, from 1; records name it to say that something holds within it.
+    pub(crate) init_code_cache: InitCodeCache,
+    /// Number of the transaction, from 1. A mark on a record is this number, and lapses with the transaction.
     tx: u32,
-    journal: Vec<Change>,
+    journal: Vec<JournalEntry>,
     logs: Vec<Log>,
     refund: i64,
     transient: Transient,
     touched: Vec<AccountId>,
     destroyed: Vec<AccountId>,
-    /// Accounts and slots that the transaction declared warm and the block has not read yet.
-    declared_accounts: HashSet<Address>,
-    declared_slots: HashSet<(Address, U256)>,
-    /// What is noted of a transaction that runs ahead of its turn.
-    ahead: Option<Box<Ahead>>,
-    /// Told of what each transaction has changed.
-    publisher: Option<&'v dyn Publisher>,
-    /// What has changed since somebody asked for it, if anybody has.
-    untold: Option<Untold>,
-    /// Collects the block access list.
-    recorder: Option<Box<Recorder>>,
+    /// Accounts and slots that are warm from the start of the transaction, but that the block has not seen yet.
+    prewarmed_accounts: HashSet<Address>,
+    prewarmed_slots: HashSet<(Address, U256)>,
+    /// What a speculative execution tracks; `None` in a world that only executes.
+    speculation: Option<Box<Speculation>>,
+    /// Notified of what each transaction has written.
+    listener: Option<&'v dyn StateListener>,
+    /// What was written since the last drain; `None` before the first.
+    dirty: Option<DirtySet>,
+    /// Records the block access list, if that was requested.
+    bal_recorder: Option<Box<BalRecorder>>,
 }
 
-/// Caller of system calls, and emitter of the logs of transfers (EIP-4788, EIP-7708).
+/// Caller of system calls, and emitter of transfer logs (EIP-4788, EIP-7708).
 pub const SYSTEM_ADDRESS: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
 
 /// `Transfer(address,address,uint256)`.
@@ -91,7 +103,7 @@ const TRANSFER_EVENT: B256 =
     b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 impl<'v> World<'v> {
-    /// The world before a block upon the state `view`, with the rules of `table`.
+    /// The world before a block on top of the state `view`, with the rules of `table`.
     pub fn new(view: &'v dyn StateView, table: &'v Table) -> Self {
         let prices = table.schedule();
         Self {
@@ -101,17 +113,17 @@ impl<'v> World<'v> {
             destroyed_keep_balance: prices.destroyed_keep_balance,
             storage_bars_creation: prices.storage_bars_creation,
             precompiles: &table.precompiles,
-            moved: HashMap::default(),
-            account_ids: Handles::default(),
-            recent_accounts: Recent::default(),
+            precompile_overrides: HashMap::default(),
+            account_ids: IdTable::default(),
+            recent_accounts: RecentIds::default(),
             accounts: Vec::new(),
-            slot_ids: Handles::default(),
-            recent_slots: Recent::default(),
+            slot_ids: IdTable::default(),
+            recent_slots: RecentIds::default(),
             slots: Vec::new(),
             code_ids: HashMap::default(),
             codes: vec![Code::empty()],
             new_codes: Vec::new(),
-            last_init_code: LastInitCode::default(),
+            init_code_cache: InitCodeCache::default(),
             tx: 1,
             journal: Vec::new(),
             logs: Vec::new(),
@@ -119,16 +131,16 @@ impl<'v> World<'v> {
             transient: Transient::default(),
             touched: Vec::new(),
             destroyed: Vec::new(),
-            declared_accounts: HashSet::default(),
-            declared_slots: HashSet::default(),
-            ahead: None,
-            publisher: None,
-            untold: None,
-            recorder: None,
+            prewarmed_accounts: HashSet::default(),
+            prewarmed_slots: HashSet::default(),
+            speculation: None,
+            listener: None,
+            dirty: None,
+            bal_recorder: None,
         }
     }
 
-    /// Begins the next transaction: everything is cold, nothing can be reverted any more.
+    /// Begins the next transaction: everything is cold, and earlier changes can no longer be reverted.
     pub fn begin_transaction(&mut self) {
         self.tx += 1;
         self.journal.clear();
@@ -137,13 +149,13 @@ impl<'v> World<'v> {
         self.transient.clear();
         self.touched.clear();
         self.destroyed.clear();
-        self.declared_accounts.clear();
-        self.declared_slots.clear();
+        self.prewarmed_accounts.clear();
+        self.prewarmed_slots.clear();
     }
 
-    /// Ends the transaction: destroyed accounts go, and touched ones that are empty (EIP-161).
+    /// Ends the transaction: deletes destroyed accounts, and touched accounts that are empty (EIP-161).
     pub fn end_transaction(&mut self) {
-        self.note_changes();
+        self.record_changes();
         let changed = self.changed();
         for id in std::mem::take(&mut self.destroyed) {
             if self.record(id).destroyed_tx == self.tx {
@@ -159,17 +171,17 @@ impl<'v> World<'v> {
                     self.erase(id);
                 }
             }
-            // Its memory serves the next transaction.
+            // The next transaction reuses its memory.
             touched.append(&mut self.touched);
             self.touched = touched;
         }
-        self.publish(changed);
-        self.note_untold();
+        self.notify(changed);
+        self.mark_dirty();
         self.journal.clear();
     }
 
-    /// Whether the block has seen the account at `address`, so that it has a handle.
-    pub fn knows(&self, address: &Address) -> bool {
+    /// Whether the block has seen the account at `address`, so that it has an id.
+    pub fn has_seen(&self, address: &Address) -> bool {
         self.id_of(address).is_some()
     }
 
@@ -181,10 +193,10 @@ impl<'v> World<'v> {
         self.view.block_hash(number)
     }
 
-    /// Puts another precompiled contract at `address`, or none, for a simulation. To be called
-    /// before anything has looked at the account.
-    pub fn move_precompiled(&mut self, address: &Address, contract: Option<Precompiled>) {
-        self.moved.insert(*address, contract);
+    /// Puts another precompiled contract at `address`, or none, for a simulation. To be called before the account is
+    /// loaded.
+    pub fn override_precompile(&mut self, address: &Address, contract: Option<Precompiled>) {
+        self.precompile_overrides.insert(*address, contract);
     }
 
     /// Logs of the transaction so far.
@@ -192,7 +204,7 @@ impl<'v> World<'v> {
         &self.logs
     }
 
-    /// Takes the transaction's logs out.
+    /// Takes the transaction's logs.
     pub fn take_logs(&mut self) -> Vec<Log> {
         std::mem::take(&mut self.logs)
     }
@@ -202,21 +214,17 @@ impl<'v> World<'v> {
         self.logs.push(log);
     }
 
-    /// The transaction's refund counter, gas; may be negative in between.
+    /// The transaction's refund counter, gas; may be negative while the transaction runs.
     pub fn refund(&self) -> i64 {
         self.refund
     }
 
-    /// Adds to the refund counter from outside of code (EIP-7702).
-    pub fn give_refund(&mut self, amount: i64) {
-        self.add_refund(amount);
-    }
-
-    pub(crate) fn add_refund(&mut self, amount: i64) {
+    /// Adds to the refund counter, gas.
+    pub fn add_refund(&mut self, amount: i64) {
         self.refund += amount;
     }
 
-    /// Leaves a log of ether that moves from one account to another, where the fork has such logs.
+    /// Logs a transfer of ether, in forks that have such logs.
     ///
     /// Spec: EIP-7708.
     pub(crate) fn log_transfer(&mut self, from: AccountId, to: AccountId, amount: U256) {
@@ -232,8 +240,7 @@ impl<'v> World<'v> {
         });
     }
 
-    /// What becomes of a destroyed account at the end of a transaction: nothing is left of it but,
-    /// from EIP-8246 on, its balance.
+    /// Deletes a destroyed account at the end of a transaction; from EIP-8246 on its balance stays.
     fn destroy(&mut self, id: AccountId) {
         let balance = self.record(id).current.balance;
         self.erase(id);
@@ -244,10 +251,10 @@ impl<'v> World<'v> {
         }
     }
 
-    /// Forgets an account at the end of a transaction, with its storage.
+    /// Deletes an account at the end of a transaction, with its storage.
     fn erase(&mut self, id: AccountId) {
         self.clear_storage(id);
-        self.note_end_untold(id);
+        self.mark_erased_dirty(id);
         let record = self.record_mut(id);
         record.exists = false;
         record.current = Account::EMPTY;

@@ -1,5 +1,5 @@
-//! Looking at the world without leaving a trace: nothing becomes warm, interned or part of an access
-//! list. Tracers price an opcode with it before the opcode runs.
+//! Reads that leave the world as it is: nothing becomes warm, interned or part of an access list. The full price of an
+//! opcode is computed with them for tracers, before the opcode runs.
 
 use super::{AccountId, World};
 use crate::code::delegation;
@@ -14,7 +14,8 @@ impl World<'_> {
                 record.warm_tx != self.tx && !record.is_always_warm
             }
             None => {
-                !self.declared_accounts.contains(address) && self.precompiles.get(address).is_none()
+                !self.prewarmed_accounts.contains(address)
+                    && self.precompiles.get(address).is_none()
             }
         }
     }
@@ -25,7 +26,7 @@ impl World<'_> {
             Some(id) => self.slot_record(id).warm_tx != self.tx,
             None => {
                 let address = self.record(account).address;
-                !self.declared_slots.contains(&(address, *key))
+                !self.prewarmed_slots.contains(&(address, *key))
             }
         }
     }
@@ -37,7 +38,7 @@ impl World<'_> {
     pub(crate) fn peek_slot(&self, account: AccountId, key: &U256) -> Result<(U256, U256), Fault> {
         if let Some(id) = self.id_of_slot(account, key) {
             let slot = self.slot_record(id);
-            let original = match slot.seen_tx == self.tx {
+            let original = match slot.original_tx == self.tx {
                 true => slot.original,
                 false => slot.current,
             };
@@ -45,13 +46,13 @@ impl World<'_> {
         }
         let record = self.record(account);
         let value = match record.parent {
-            Some(_) if !record.wiped => self.view.storage(&record.address, key)?,
+            Some(_) if !record.is_wiped => self.view.storage(&record.address, key)?,
             _ => U256::ZERO,
         };
         Ok((value, value))
     }
 
-    /// Whether the account at `address` exists, and whether it is empty in the sense of EIP-161.
+    /// Whether the account at `address` exists, and whether it is empty (EIP-161).
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -67,7 +68,7 @@ impl World<'_> {
         ))
     }
 
-    /// Whose code runs for the account at `address`, if it delegates (EIP-7702).
+    /// The account that the one at `address` delegates to (EIP-7702).
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -85,8 +86,8 @@ impl World<'_> {
         })
     }
 
-    /// Whether an account has no wei.
-    pub(crate) fn has_nothing(&self, account: AccountId) -> bool {
+    /// Whether the balance of an account is zero.
+    pub(crate) fn has_zero_balance(&self, account: AccountId) -> bool {
         self.record(account).current.balance.is_zero()
     }
 }

@@ -1,31 +1,31 @@
 //! Storage slots of the world.
 
-use super::{AccountId, World, journal::Change};
-use crate::word::same;
+use super::{AccountId, World, journal::JournalEntry};
+use crate::limbs::is_same;
 use niwaki_primitives::{Address, Fault, U256};
 
-/// Handle of a storage slot, good for the length of a block.
+/// Id of a storage slot, valid for one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId(pub(crate) u32);
 
 #[derive(Debug)]
 pub(super) struct SlotRecord {
     pub(super) current: U256,
-    /// At the start of transaction `seen_tx`.
+    /// Value at the start of transaction `original_tx` (EIP-2200).
     pub(super) original: U256,
     pub(super) account: AccountId,
     pub(super) key: U256,
-    /// In the parent state.
+    /// Value in the parent state.
     pub(super) parent: U256,
-    /// Transaction that `original` is good for.
-    pub(super) seen_tx: u32,
+    /// Transaction that `original` belongs to.
+    pub(super) original_tx: u32,
     /// Transaction in which the slot is warm.
     pub(super) warm_tx: u32,
-    /// Whether the block has looked at it, for the access list.
-    pub(super) accessed: bool,
-    /// Whether it is on the list of what nobody was told yet.
-    pub(super) is_untold: bool,
-    /// The account's slot interned before.
+    /// Whether the block has accessed it (EIP-7928).
+    pub(super) is_accessed: bool,
+    /// Whether it is in the dirty set.
+    pub(super) is_dirty: bool,
+    /// Next slot of the account: the one interned before.
     pub(super) next: Option<SlotId>,
 }
 
@@ -34,7 +34,7 @@ impl World<'_> {
         &self.slots[id.0 as usize]
     }
 
-    /// The handle of a slot, read from the parent state at first sight.
+    /// The id of a slot, which is read from the parent state the first time.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -45,32 +45,32 @@ impl World<'_> {
     pub fn slot(&mut self, account: AccountId, key: U256) -> Result<SlotId, Fault> {
         match self.find_slot(account, &key) {
             Some(id) => {
-                self.see(id);
+                self.snapshot_original(id);
                 Ok(id)
             }
             None => self.intern_slot(account, key),
         }
     }
 
-    /// The handle of a slot that the block has seen.
+    /// The id of a slot, if the block has seen it.
     #[inline]
     pub(super) fn id_of_slot(&self, account: AccountId, key: &U256) -> Option<SlotId> {
         let is = |id: u32| {
             let slot = &self.slots[id as usize];
-            same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
+            is_same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
         };
-        let hash = self.slot_ids.of_slot(account, key);
+        let hash = self.slot_ids.hash_slot(account, key);
         self.slot_ids.find(hash, is).map(SlotId)
     }
 
-    /// As [`World::id_of_slot`], with a look at what was looked up lately.
+    /// As [`World::id_of_slot`], through the cache of recent ids.
     #[inline]
     fn find_slot(&mut self, account: AccountId, key: &U256) -> Option<SlotId> {
         let bits = account.bits_with(key);
         let recent = self.recent_slots.get(bits);
         let record = self.slots.get(recent as usize);
         if record.is_some_and(|slot| {
-            same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
+            is_same(slot.key.as_limbs(), key.as_limbs()) && slot.account == account
         }) {
             return Some(SlotId(recent));
         }
@@ -79,15 +79,15 @@ impl World<'_> {
         Some(id)
     }
 
-    /// Keeps the value that a slot has when the transaction comes to it first.
+    /// Records the original value of a slot at its first use in the transaction.
     #[inline]
-    fn see(&mut self, id: SlotId) -> &SlotRecord {
+    fn snapshot_original(&mut self, id: SlotId) -> &SlotRecord {
         let tx = self.tx;
         let slot = &mut self.slots[id.0 as usize];
-        if slot.seen_tx != tx {
-            slot.seen_tx = tx;
+        if slot.original_tx != tx {
+            slot.original_tx = tx;
             slot.original = slot.current;
-            self.note_slot(id);
+            self.track_slot(id);
         }
         self.slot_record(id)
     }
@@ -102,11 +102,11 @@ impl World<'_> {
         Ok(self.intern_slot_as(account, key, parent))
     }
 
-    /// The handle of a slot that the block has not seen and whose value in the parent state is known.
+    /// Interns a slot that the block has not seen, with its value in the parent state.
     pub(super) fn intern_slot_as(&mut self, account: AccountId, key: U256, parent: U256) -> SlotId {
         let record = self.record(account);
-        let current = if record.wiped { U256::ZERO } else { parent };
-        let declared = self.declared_slots.contains(&(record.address, key));
+        let current = if record.is_wiped { U256::ZERO } else { parent };
+        let declared = self.prewarmed_slots.contains(&(record.address, key));
         let id = SlotId(u32::try_from(self.slots.len()).expect("gas bounds the slots"));
         self.slots.push(SlotRecord {
             current,
@@ -114,21 +114,21 @@ impl World<'_> {
             account,
             key,
             parent,
-            seen_tx: self.tx,
+            original_tx: self.tx,
             warm_tx: if declared { self.tx } else { 0 },
-            accessed: false,
-            is_untold: false,
+            is_accessed: false,
+            is_dirty: false,
             next: record.first_slot,
         });
-        let hash = self.slot_ids.of_slot(account, &key);
-        self.slot_ids.add(hash, id.0);
+        let hash = self.slot_ids.hash_slot(account, &key);
+        self.slot_ids.insert(hash, id.0);
         self.record_mut(account).first_slot = Some(id);
-        self.note_slot(id);
+        self.track_slot(id);
         id
     }
 
-    /// Whether the block has seen a slot, so that it has a handle.
-    pub fn knows_slot(&self, address: &Address, key: U256) -> bool {
+    /// Whether the block has seen a slot, so that it has an id.
+    pub fn has_seen_slot(&self, address: &Address, key: U256) -> bool {
         let account = self.id_of(address);
         account.is_some_and(|account| self.id_of_slot(account, &key).is_some())
     }
@@ -145,8 +145,8 @@ impl World<'_> {
         self.slot_record(id).original
     }
 
-    /// Looks at a slot as code does, which leaves it warm: `cold_price` is taken from `left` if it
-    /// was cold. `None` if that is more than is left; then nothing was read.
+    /// Accesses a slot as an opcode does: takes `cold_price` from `left` if the slot is cold, and makes it warm. `None`
+    /// if there is less gas left; then nothing was read.
     ///
     /// # Errors
     /// A [`Fault`] of the view.
@@ -161,14 +161,14 @@ impl World<'_> {
         let tx = self.tx;
         let id = match self.find_slot(account, &key) {
             Some(id) => {
-                if self.see(id).warm_tx != tx {
+                if self.snapshot_original(id).warm_tx != tx {
                     *left -= cold_price;
                 }
                 id
             }
             None => {
                 let address = self.address(account);
-                if !self.declared_slots.contains(&(address, key)) {
+                if !self.prewarmed_slots.contains(&(address, key)) {
                     *left -= cold_price;
                 }
                 if *left < 0 {
@@ -181,21 +181,21 @@ impl World<'_> {
             return Ok(None);
         }
         let slot = &mut self.slots[id.0 as usize];
-        slot.accessed = true;
+        slot.is_accessed = true;
         if slot.warm_tx != tx {
             slot.warm_tx = tx;
-            self.journal.push(Change::WarmSlot { slot: id });
+            self.journal.push(JournalEntry::WarmSlot { slot: id });
         }
         Ok(Some(id))
     }
 
-    /// Declares a slot warm for the whole transaction (EIP-2930) without reading it.
-    pub fn declare_slot(&mut self, address: &Address, key: U256) {
+    /// Makes a slot warm for the whole transaction (EIP-2930) without reading it.
+    pub fn warm_slot(&mut self, address: &Address, key: U256) {
         let account = self.id_of(address);
         match account.and_then(|account| self.id_of_slot(account, &key)) {
             Some(id) => self.slots[id.0 as usize].warm_tx = self.tx,
             None => {
-                self.declared_slots.insert((*address, key));
+                self.prewarmed_slots.insert((*address, key));
             }
         }
     }
@@ -206,18 +206,18 @@ impl World<'_> {
         let slot = &mut self.slots[id.0 as usize];
         if slot.current != value {
             let old = std::mem::replace(&mut slot.current, value);
-            self.journal.push(Change::Slot { slot: id, old });
+            self.journal.push(JournalEntry::Slot { slot: id, old });
         }
     }
 
-    /// Zeroes all storage of an account at the end of a transaction.
+    /// Clears all storage of an account at the end of a transaction.
     pub(super) fn clear_storage(&mut self, account: AccountId) {
         let record = self.record_mut(account);
-        record.wiped = record.parent.is_some();
+        record.is_wiped = record.parent.is_some();
         self.set_slots(account, |_| U256::ZERO);
     }
 
-    /// Sets every slot of an account that the block knows, past the journal.
+    /// Sets every slot of an account that the block has seen, without journaling.
     pub(super) fn set_slots(&mut self, account: AccountId, value: impl Fn(&SlotRecord) -> U256) {
         let mut next = self.record(account).first_slot;
         while let Some(id) = next {

@@ -1,14 +1,14 @@
-//! Transient storage: what contracts keep until the end of the transaction (EIP-1153).
+//! Transient storage, which lasts until the end of the transaction (EIP-1153).
 
-use super::{AccountId, World, journal::Change, recent::Recent};
-use crate::word::same;
+use super::{AccountId, World, journal::JournalEntry, recent_ids::RecentIds};
+use crate::limbs::is_same;
 use niwaki_primitives::{U256, map::HashMap};
 
 /// The values of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Transient {
     ids: HashMap<(AccountId, U256), u32>,
-    recent: Recent,
+    recent: RecentIds,
     values: Vec<Value>,
 }
 
@@ -20,7 +20,7 @@ struct Value {
 }
 
 impl Transient {
-    /// Forgets all of them.
+    /// Removes all values.
     #[inline]
     pub(super) fn clear(&mut self) {
         if !self.values.is_empty() {
@@ -29,7 +29,7 @@ impl Transient {
         }
     }
 
-    /// Sets the value at a place that [`Transient::find`] gave.
+    /// Sets the value at an index of [`Transient::find`].
     pub(super) fn set(&mut self, at: u32, value: U256) {
         self.values[at as usize].current = value;
     }
@@ -41,9 +41,9 @@ impl Transient {
         }
         let bits = account.bits_with(key);
         let at = self.recent.get(bits);
-        let held = self.values.get(at as usize);
-        if held.is_some_and(|value| {
-            same(value.key.as_limbs(), key.as_limbs()) && value.account == account
+        let recent = self.values.get(at as usize);
+        if recent.is_some_and(|value| {
+            is_same(value.key.as_limbs(), key.as_limbs()) && value.account == account
         }) {
             return Some(at);
         }
@@ -79,10 +79,10 @@ impl World<'_> {
             None if value.is_zero() => return,
             None => transient.add(account, key),
         };
-        let held = &mut transient.values[at as usize].current;
-        if *held != value {
-            let old = std::mem::replace(held, value);
-            self.journal.push(Change::Transient { at, old });
+        let current = &mut transient.values[at as usize].current;
+        if *current != value {
+            let old = std::mem::replace(current, value);
+            self.journal.push(JournalEntry::Transient { at, old });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls: gas given, value, depth, delegation.
+//! Calls: gas of the callee, value, depth, delegation.
 
 use crate::machine::{CALLEE, Machine, OTHER, push};
 use niwaki_evm::Exit;
@@ -10,7 +10,7 @@ fn call(gas: &str, value: &str, then: &str) -> String {
 }
 
 #[test]
-fn a_call_gets_at_most_all_but_a_64th() {
+fn callee_gets_all_but_one_64th_of_gas() {
     // The callee returns the gas it sees; 2 for GAS itself.
     let callee = "5a5f5260205ff3";
     let code = format!(
@@ -29,7 +29,7 @@ fn a_call_gets_at_most_all_but_a_64th() {
 }
 
 #[test]
-fn before_eip_150_a_call_for_more_gas_than_is_left_fails() {
+fn call_with_more_gas_than_left_fails_before_eip_150() {
     let code = format!("60006000600060006000{}62ffffff f1", push(OTHER)).replace(' ', "");
     assert!(
         Machine::new(Fork::Homestead, &code)
@@ -95,7 +95,7 @@ fn a_new_account_costs_25000_only_with_value_from_eip_161() {
 fn calls_nest_1024_deep() {
     // Each frame calls itself with all its gas and returns the depth below it plus one.
     let code = "60205f5f5f5f305af1505f516001015f5260205ff3";
-    // Deep enough without the 64th rule only: Homestead gives a callee what it asks for.
+    // Without the 64th rule: Homestead gives a callee the gas it requests.
     let homestead = "6020600060006000600030 6107d05a03 f1506000516001016000526020 6000f3";
     let ran = Machine::new(Fork::Homestead, &homestead.replace(' ', "")).run_with(1 << 40);
     assert_eq!((ran.exit, ran.number()), (Exit::Return, U256::from(1025)));
@@ -117,7 +117,7 @@ fn delegatecall_keeps_caller_value_and_storage() {
 }
 
 #[test]
-fn eip_7702_code_acts_for_the_account_that_points_at_it() {
+fn eip_7702_delegated_code_uses_storage_of_the_delegating_account() {
     // OTHER delegates to 0x77.., which stores 1 in slot 0: in OTHER's storage.
     let target = Address::repeat_byte(0x77);
     let designator = format!("ef0100{}", niwaki_primitives::hex::encode(target));

@@ -11,7 +11,7 @@ fn creates(init: &str) -> String {
 }
 
 #[test]
-fn a_contract_begins_with_nonce_1_from_eip_161() {
+fn new_contract_has_nonce_1_from_eip_161() {
     for (fork, nonce) in [(Fork::Homestead, 0), (Fork::SpuriousDragon, 1)] {
         let ran = Machine::new(fork, &creates("00")).run();
         let address = CALLEE.create(1);
@@ -64,7 +64,7 @@ fn init_code_beyond_49152_bytes_runs_out_of_gas_from_eip_3860() {
 }
 
 #[test]
-fn a_taken_address_costs_the_gas_and_keeps_the_nonce() {
+fn address_collision_costs_all_but_one_64th_and_increments_the_nonce() {
     let taken = CALLEE.create(1);
     let ran = Machine::new(Fork::Shanghai, &creates("00"))
         .with(taken, 0, "00")
@@ -80,7 +80,7 @@ fn a_taken_address_costs_the_gas_and_keeps_the_nonce() {
 }
 
 #[test]
-fn create2_takes_its_address_from_salt_and_code() {
+fn create2_address_is_hash_of_salt_and_init_code() {
     // create2(0, 0, 0, 7)
     let code = "60076000600060 00f560005260206000f3".replace(' ', "");
     let ran = Machine::new(Fork::Constantinople, &code).run();
@@ -104,20 +104,20 @@ fn selfdestruct_deletes_old_accounts_only_before_eip_6780() {
             ran.refund,
         )
     };
-    let (callee, heir, refund) = after(Fork::Berlin);
+    let (callee, beneficiary, refund) = after(Fork::Berlin);
     assert_eq!(
-        (callee.new, callee.storage_wiped, heir),
+        (callee.new, callee.storage_wiped, beneficiary),
         (None, true, Some(U256::from(1000)))
     );
     assert_eq!(refund, 24_000);
-    let (callee, heir, refund) = after(Fork::Cancun);
+    let (callee, beneficiary, refund) = after(Fork::Cancun);
     assert_eq!(callee.new.map(|account| account.balance), Some(U256::ZERO));
     assert!(!callee.storage_wiped);
-    assert_eq!((heir, refund), (Some(U256::from(1000)), 0));
+    assert_eq!((beneficiary, refund), (Some(U256::from(1000)), 0));
 }
 
 #[test]
-fn a_contract_that_dies_at_birth_leaves_nothing() {
+fn selfdestruct_in_init_code_leaves_no_account() {
     // The init code destroys itself in favour of its creator.
     for fork in [Fork::Berlin, Fork::Cancun] {
         let ran = Machine::new(fork, &creates("33ff")).run();

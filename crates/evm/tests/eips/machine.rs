@@ -1,6 +1,6 @@
-//! A machine for one test: accounts, a fork, a call.
+//! A fixture for one test: accounts, a fork, a call.
 
-use niwaki_evm::{BlockEnv, Dispatch, Evm, Exit, Halt, Message, Table, Target, TxEnv};
+use niwaki_evm::{BlockEnv, Dispatch, Evm, Exit, HaltReason, Message, Table, Target, TxEnv};
 use niwaki_primitives::{Address, Bytes, Fork, Log, StateDiff, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
@@ -16,7 +16,7 @@ pub(crate) struct Machine {
     state: MemoryState,
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) exit: Exit,
@@ -34,7 +34,7 @@ impl Ran {
     }
 
     pub(crate) fn ran_out_of_gas(&self) -> bool {
-        self.exit == Exit::Halt(Halt::OutOfGas)
+        self.exit == Exit::Halt(HaltReason::OutOfGas)
     }
 }
 
@@ -56,7 +56,7 @@ impl Machine {
         machine.with(CALLEE, 1000, code)
     }
 
-    /// Puts an account with `balance` wei and `code` (hex) in place.
+    /// Adds an account with `balance` wei and `code` (hex).
     pub(crate) fn with(mut self, address: Address, balance: u64, code: &str) -> Self {
         let code = niwaki_primitives::hex::decode(code).expect("tests write hex");
         let account = MemoryAccount {
@@ -69,7 +69,7 @@ impl Machine {
         self
     }
 
-    /// Puts a value into the callee's storage.
+    /// Sets a slot of the callee.
     pub(crate) fn with_slot(mut self, slot: u64, value: u64) -> Self {
         let callee = self
             .state
@@ -80,14 +80,14 @@ impl Machine {
         self
     }
 
-    /// Calls the callee with plenty of gas.
+    /// Calls the callee with 10 million gas.
     pub(crate) fn run(&self) -> Ran {
         self.run_with(10_000_000)
     }
 
     /// Calls the callee with `gas`, on every dispatch, which must agree.
     pub(crate) fn run_with(&self, gas: u64) -> Ran {
-        niwaki_evm::set_runs_to_be_hot(1);
+        niwaki_evm::set_hot_threshold(1);
         let [fused, threaded, looped] = Dispatch::ALL.map(|dispatch| self.run_on(dispatch, gas));
         for other in [&threaded, &looped] {
             assert_eq!(fused.exit, other.exit);
@@ -111,8 +111,8 @@ impl Machine {
             origin: CALLER,
             ..TxEnv::default()
         });
-        evm.world().declare_account(&CALLER);
-        evm.world().declare_account(&CALLEE);
+        evm.world().warm_account(&CALLER);
+        evm.world().warm_account(&CALLEE);
         let message = Message {
             caller: CALLER,
             target: Target::Call(CALLEE),
@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// The gas that just suffices is enough, and one less is not.
+    /// Asserts that `gas` suffices exactly: one less runs out.
     pub(crate) fn costs(&self, gas: u64) {
         let enough = self.run_with(gas);
         assert_eq!(enough.exit, Exit::Stop, "with {gas}");

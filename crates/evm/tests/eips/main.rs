@@ -1,4 +1,4 @@
-//! The law of each EIP at its edges: before the fork, at the gas that just suffices, and below.
+//! Each EIP at its edges: before the fork, with exactly enough gas, and with one less.
 
 mod calls;
 mod creation;

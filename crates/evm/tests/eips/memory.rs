@@ -1,7 +1,7 @@
 //! Memory: its price, its zeros, copies.
 
 use crate::machine::Machine;
-use niwaki_evm::{Exit, Halt};
+use niwaki_evm::{Exit, HaltReason};
 use niwaki_primitives::{Fork, U256};
 
 #[test]
@@ -9,12 +9,12 @@ fn memory_costs_3_a_word_and_a_512th_of_the_square() {
     Machine::new(Fork::Osaka, "600051").costs(3 + 3 + 3);
     // Word 1000: 3 * 1000 + 1000 * 1000 / 512.
     Machine::new(Fork::Osaka, "617ce051").costs(3 + 3 + 3_000 + 1_953);
-    // An empty range costs nothing, wherever it lies.
+    // An empty range costs nothing at any offset.
     Machine::new(Fork::Osaka, &format!("60007f{}20", "ff".repeat(32))).costs(3 + 3 + 30);
 }
 
 #[test]
-fn an_offset_beyond_all_gas_runs_out_of_it() {
+fn offset_beyond_2_40_runs_out_of_gas() {
     for offset in ["64ffffffffff", "67ffffffffffffffff"] {
         assert!(
             Machine::new(Fork::Osaka, &format!("{offset}51"))
@@ -31,7 +31,7 @@ fn an_offset_beyond_all_gas_runs_out_of_it() {
 }
 
 #[test]
-fn memory_is_zero_where_an_earlier_call_wrote() {
+fn memory_of_a_second_run_on_the_thread_is_zero() {
     // Twice on the same thread, so that the second run finds the first one's pages.
     let dirty = Machine::new(Fork::Osaka, &format!("7f{}60005260005100", "ff".repeat(32)));
     assert_eq!(dirty.run().exit, Exit::Stop);
@@ -50,7 +50,7 @@ fn mcopy_moves_overlapping_ranges() {
     )
     .run();
     assert_eq!(ran.output.as_ref(), [1, 1, 2]);
-    // The farther end is paid for: 64 bytes from 0 to 32 reach word 3.
+    // Memory to the farther end is charged: 64 bytes copied from 0 to 32 end in word 3.
     Machine::new(Fork::Cancun, "6040600060205e").costs(3 * 3 + 3 + 2 * 3 + 3 * 3);
 }
 
@@ -58,11 +58,14 @@ fn mcopy_moves_overlapping_ranges() {
 fn return_data_beyond_its_end_halts() {
     let copy = |length: &str| Machine::new(Fork::Byzantium, &format!("{length}600060003e")).run();
     assert_eq!(copy("6000").exit, Exit::Stop);
-    assert_eq!(copy("6001").exit, Exit::Halt(Halt::ReturnDataOutOfBounds));
+    assert_eq!(
+        copy("6001").exit,
+        Exit::Halt(HaltReason::ReturnDataOutOfBounds)
+    );
 }
 
 #[test]
-fn what_lies_beyond_code_and_call_data_reads_as_zeros() {
+fn bytes_beyond_code_and_call_data_are_zero() {
     let ran = Machine::new(Fork::Osaka, "602060006000396020600060003960206000f3").run();
     assert_eq!(ran.output.len(), 32);
     assert_eq!(ran.output[..2], [0x60, 0x20]);

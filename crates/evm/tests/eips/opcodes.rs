@@ -1,7 +1,7 @@
 //! Opcodes that a fork brought.
 
 use crate::machine::Machine;
-use niwaki_evm::{Exit, Halt};
+use niwaki_evm::{Exit, HaltReason};
 use niwaki_primitives::{Fork, U256};
 
 /// The opcode is undefined in `before` and runs in `since`.
@@ -9,7 +9,7 @@ fn begins(since: Fork, before: Fork, code: &str, opcode: u8) {
     let early = Machine::new(before, code).run();
     assert_eq!(
         early.exit,
-        Exit::Halt(Halt::UndefinedOpcode(opcode)),
+        Exit::Halt(HaltReason::UndefinedOpcode(opcode)),
         "{code} in {before}"
     );
     assert!(
@@ -78,9 +78,9 @@ fn the_stack_holds_1024_words_and_no_more() {
         Exit::Stop
     );
     let over = Machine::new(Fork::Osaka, &pushes(1025)).run();
-    assert_eq!(over.exit, Exit::Halt(Halt::StackOverflow));
+    assert_eq!(over.exit, Exit::Halt(HaltReason::StackOverflow));
     let dup = Machine::new(Fork::Osaka, &format!("{}80", pushes(1024))).run();
-    assert_eq!(dup.exit, Exit::Halt(Halt::StackOverflow));
+    assert_eq!(dup.exit, Exit::Halt(HaltReason::StackOverflow));
     let swap = Machine::new(Fork::Osaka, &format!("{}90", pushes(1024))).run();
     assert_eq!(swap.exit, Exit::Stop);
 }
@@ -98,7 +98,7 @@ fn an_opcode_without_its_words_underflows() {
         "5f5f5f5f5f5ff1",
     ] {
         let ran = Machine::new(Fork::Osaka, code).run();
-        assert_eq!(ran.exit, Exit::Halt(Halt::StackUnderflow), "{code}");
+        assert_eq!(ran.exit, Exit::Halt(HaltReason::StackUnderflow), "{code}");
     }
 }
 
@@ -106,14 +106,14 @@ fn an_opcode_without_its_words_underflows() {
 fn jumps_lead_to_jumpdests_only() {
     let jump = |code: &str| Machine::new(Fork::Osaka, code).run().exit;
     assert_eq!(jump("6003565b"), Exit::Stop);
-    assert_eq!(jump("60035600"), Exit::Halt(Halt::InvalidJump));
+    assert_eq!(jump("60035600"), Exit::Halt(HaltReason::InvalidJump));
     // Into the operand of a PUSH1.
-    assert_eq!(jump("600456605b"), Exit::Halt(Halt::InvalidJump));
+    assert_eq!(jump("600456605b"), Exit::Halt(HaltReason::InvalidJump));
     // Far beyond the code, and beyond 64 bits.
-    assert_eq!(jump("61ffff56"), Exit::Halt(Halt::InvalidJump));
+    assert_eq!(jump("61ffff56"), Exit::Halt(HaltReason::InvalidJump));
     assert_eq!(
         jump(&format!("7f{}56", "ff".repeat(32))),
-        Exit::Halt(Halt::InvalidJump)
+        Exit::Halt(HaltReason::InvalidJump)
     );
     // A condition of zero does not look at the target.
     assert_eq!(jump("5f61ffff57"), Exit::Stop);

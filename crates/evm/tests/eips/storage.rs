@@ -1,7 +1,7 @@
 //! SSTORE's prices and refunds, and transient storage.
 
 use crate::machine::Machine;
-use niwaki_evm::{Exit, Halt};
+use niwaki_evm::{Exit, HaltReason};
 use niwaki_primitives::{Fork, U256};
 
 /// Code that stores the values one after another in slot 0.
@@ -109,6 +109,6 @@ fn a_static_call_may_not_write() {
     // On its own it may.
     assert_ne!(
         Machine::new(Fork::Cancun, "60015f55").run().exit,
-        Exit::Halt(Halt::WriteInStaticContext)
+        Exit::Halt(HaltReason::WriteInStaticContext)
     );
 }

@@ -103,8 +103,8 @@ impl BalReads {
     /// Whether the block itself has loaded all of it into `world`, so that it can be compared.
     pub(super) fn are_loaded_in(&self, world: &World<'_>) -> bool {
         let mut slots = self.slots.iter();
-        self.accounts.iter().all(|address| world.knows(address))
-            && slots.all(|(address, slot)| world.knows_slot(address, *slot))
+        self.accounts.iter().all(|address| world.has_seen(address))
+            && slots.all(|(address, slot)| world.has_seen_slot(address, *slot))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::body::at_index;
 use crate::executor::{ExecuteError, Executor};
 use crate::observer::{IdleWork, Observed};
 use crate::transaction::TransactionResult;
-use niwaki_evm::Effects;
+use niwaki_evm::ReadWriteSet;
 use niwaki_primitives::{
     Address, Bytes, Fault, Receipt, RecoveredBlock, Transaction, TxEnvelope, Typed2718,
 };
@@ -73,7 +73,7 @@ impl<'v> Executor<'v> {
         &mut self,
         tx: &TxEnvelope,
         sender: Address,
-    ) -> Option<(TransactionResult, Effects)> {
+    ) -> Option<(TransactionResult, ReadWriteSet)> {
         let room = GasAvailable::both(self.evm.block().gas_limit);
         let gas = check_transaction(tx, sender, &self.rules, room, self.rules.max_blob_gas());
         let (gas, cost) = (gas.ok()?, upfront_cost(tx)?);
@@ -87,7 +87,7 @@ impl<'v> Executor<'v> {
         let mut result = self.run_and_pay(tx, sender, gas, price, None).ok()?;
         // The receipt does not hold it.
         result.output = Bytes::new();
-        let effects = self.evm.world().take_effects()?;
+        let effects = self.evm.world().take_read_write_set()?;
         Some((result, effects))
     }
 
@@ -102,10 +102,10 @@ impl<'v> Executor<'v> {
         if !speculative.bal_reads.are_loaded_in(world) {
             return Ok(None);
         }
-        let Some(holding) = world.holds(&speculative.effects)? else {
+        let Some(holding) = world.validate(&speculative.effects)? else {
             return Ok(None);
         };
-        world.adopt(speculative.effects, &holding);
+        world.apply(speculative.effects, &holding);
         let mut result = speculative.result;
         result.logs = self.end_transaction(&result, blob_gas_of(tx));
         Ok(Some(result))

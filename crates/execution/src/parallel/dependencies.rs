@@ -5,7 +5,7 @@ use super::bal_view::{Bal, last_before};
 use super::speculative_base::SpeculativeBase;
 use crate::body::at_index;
 use crate::executor::{ExecuteError, Executor};
-use niwaki_evm::Effects;
+use niwaki_evm::ReadWriteSet;
 use niwaki_primitives::{AccountChanges, Address, RecoveredBlock, StateView, map::HashMap};
 use niwaki_rules::ChainSpec;
 
@@ -40,14 +40,14 @@ pub fn tx_dependencies(
     let mut all = Vec::with_capacity(transactions.len());
     for (index, tx) in transactions.iter().enumerate() {
         let sender = sequential.sender(block, index)?;
-        let mut execute_after = |count| -> Result<Option<Effects>, ExecuteError> {
+        let mut execute_after = |count| -> Result<Option<ReadWriteSet>, ExecuteError> {
             base.begin(count, speculative.evm.world());
             let Some((_, effects)) = speculative.speculate(tx, sender) else {
                 return Ok(None);
             };
             let world = sequential.evm.world();
             let is_valid =
-                base.take_bal_reads().are_loaded_in(world) && world.holds(&effects)?.is_some();
+                base.take_bal_reads().are_loaded_in(world) && world.validate(&effects)?.is_some();
             Ok(is_valid.then_some(effects))
         };
         let mut own = TxDependencies::default();
@@ -88,7 +88,7 @@ impl<'l> Writers<'l> {
 
     /// Of the first `count` transactions, the last writer of each value that was read, and the very last of them, without
     /// which the execution would not be valid. The sender's nonce is taken to be right.
-    fn of_reads(&self, effects: &Effects, count: usize, sender: Address) -> Vec<usize> {
+    fn of_reads(&self, effects: &ReadWriteSet, count: usize, sender: Address) -> Vec<usize> {
         let mut writers: Vec<u64> = Vec::new();
         let end = (count as u64).saturating_add(1);
         for (address, balance, nonce) in effects.accounts_read() {

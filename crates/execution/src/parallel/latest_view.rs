@@ -5,7 +5,7 @@
 //! compared with the true value when its transaction is committed.
 
 use super::append_log::AppendLog;
-use niwaki_evm::{Publisher, World};
+use niwaki_evm::{StateListener, World};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256, map::HashMap};
 use std::cell::RefCell;
 
@@ -33,16 +33,16 @@ impl<'v> CommittedState<'v> {
     }
 }
 
-impl Publisher for CommittedState<'_> {
-    fn account(&self, address: Address, account: Option<Account>) {
+impl StateListener for CommittedState<'_> {
+    fn on_account(&self, address: Address, account: Option<Account>) {
         self.changes.append(Change::Account(address, account));
     }
 
-    fn slot(&self, address: Address, key: U256, value: U256) {
+    fn on_slot(&self, address: Address, key: U256, value: U256) {
         self.changes.append(Change::Slot(address, key, value));
     }
 
-    fn code(&self, hash: B256, code: Bytes) {
+    fn on_code(&self, hash: B256, code: Bytes) {
         self.changes.append(Change::Code(hash, code));
     }
 }
@@ -67,11 +67,11 @@ impl Overlay {
         match change {
             Change::Account(address, account) => {
                 self.accounts.insert(address, account);
-                world.learn_account(&address, account);
+                world.refresh_account(&address, account);
             }
             Change::Slot(address, key, value) => {
                 self.slots.insert((address, key), value);
-                world.learn_slot(&address, key, value);
+                world.refresh_slot(&address, key, value);
             }
             Change::Code(hash, code) => {
                 self.codes.insert(hash, code);

@@ -8,7 +8,7 @@ use crate::executor::Executor;
 use crate::observer::IdleWork;
 use crate::senders::{recover_next_batch, sender_of};
 use crate::transaction::TransactionResult;
-use niwaki_evm::Effects;
+use niwaki_evm::ReadWriteSet;
 use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
 use niwaki_rules::ChainSpec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ pub const MIN_WASTE_GAS: u64 = 4_000_000;
 /// What a worker got from executing a transaction speculatively.
 pub(super) struct SpeculativeResult {
     pub(super) result: TransactionResult,
-    pub(super) effects: Effects,
+    pub(super) effects: ReadWriteSet,
     pub(super) bal_reads: BalReads,
 }
 

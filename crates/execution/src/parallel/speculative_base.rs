@@ -23,7 +23,7 @@ impl<'r> SpeculativeBase<'r> {
     /// Has the commit thread's `world` publish its changes, if workers need them.
     pub(super) fn subscribe(self, world: &mut World<'r>) {
         if let Self::Committed(committed) = self {
-            world.publish_to(committed);
+            world.subscribe(committed);
         }
     }
 
@@ -59,12 +59,12 @@ impl SpeculativeView<'_> {
     pub(super) fn begin(&self, index: usize, world: &mut World<'_>) {
         match self {
             Self::Latest(latest) => {
-                world.start_again();
+                world.undo_speculation();
                 latest.catch_up(world);
             }
             Self::Bal(bal) => {
                 bal.begin(index);
-                world.start_over();
+                world.reset_speculation();
             }
         }
     }

@@ -5,8 +5,8 @@ use niwaki_execution::{
     BlockExecution, BlockObserver, BlockProgress, Executor, Parallelism, apply_body,
 };
 use niwaki_primitives::{
-    Account, AccountDiff, Address, B256, Fault, Fork, Receipt, RecoveredBlock, StateDiff,
-    Typed2718, U256,
+    Account, AccountDiff, Address, B256, DirtyState, Fault, Fork, Receipt, RecoveredBlock,
+    StateDiff, Typed2718, U256,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
@@ -32,7 +32,7 @@ type Change = (
 struct Whole(BTreeMap<Address, Change>);
 
 impl Whole {
-    fn add(&mut self, part: StateDiff) {
+    fn add(&mut self, part: DirtyState) {
         assert!(part.accounts.is_sorted_by(|a, b| a.0 < b.0));
         for (address, change) in part.accounts {
             assert!(change.slots.is_sorted_by(|a, b| a.0 < b.0));

@@ -31,7 +31,7 @@ impl Follower {
         reorg_threshold: u64,
     ) -> Result<Self> {
         // Code becomes hot while blocks are executed; this thread has the time to fuse it.
-        niwaki_evm::fuse_later();
+        niwaki_evm::defer_fusing();
         let (sender, heads) = sync_channel(WAITING);
         let events = Arc::clone(&backend);
         pool.listen(move |event| events.events().notify_pool(event));

@@ -7,7 +7,7 @@ use super::call::CallRequest;
 use crate::params::{BlockTag, Params};
 use crate::simulation::{self, Message, NoopTracer, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult, json};
-use niwaki_evm::{Failure, Halt};
+use niwaki_evm::{Failure, HaltReason};
 use niwaki_primitives::{Fork, StateView, U256};
 use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction, max_gas_limit};
 use std::time::Instant;
@@ -143,7 +143,7 @@ impl Search<'_> {
         }
         let too_little = || RpcError::server(format!("gas required exceeds allowance ({most})"));
         let first = self.run(most)?.ok_or_else(too_little)?;
-        if first.failure == Some(Failure::Halt(Halt::OutOfGas)) {
+        if first.failure == Some(Failure::Halt(HaltReason::OutOfGas)) {
             return Err(too_little());
         }
         if let Some(error) = simulation::reverted(&first) {

@@ -204,7 +204,10 @@ impl<'v> SimulatedBlock<'v> {
             executor.set_blob_base_fee(fee);
         }
         for (address, contract) in &self.moved {
-            executor.evm().world().move_precompiled(address, *contract);
+            executor
+                .evm()
+                .world()
+                .override_precompile(address, *contract);
         }
         executor
     }

@@ -1,6 +1,6 @@
 //! A tracer that stops execution at the deadline of the request, and records why the transaction failed.
 
-use niwaki_evm::{CostOrder, Entered, Failure, Left, Step, Tracer};
+use niwaki_evm::{CallEnd, CallStart, CostOrder, Failure, Step, Tracer};
 use niwaki_primitives::Log;
 use std::time::Instant;
 
@@ -52,28 +52,28 @@ impl Tracer for DeadlineTracer<'_> {
         self.inner.frame_end(depth, gas_left, output, error);
     }
 
-    fn wants_steps(&self) -> bool {
-        self.inner.wants_steps()
+    fn should_trace_steps(&self) -> bool {
+        self.inner.should_trace_steps()
     }
 
     fn cost_order(&self) -> CostOrder {
         self.inner.cost_order()
     }
 
-    fn stops(&mut self) -> bool {
-        self.is_timed_out || self.inner.stops()
+    fn should_stop(&mut self) -> bool {
+        self.is_timed_out || self.inner.should_stop()
     }
 
-    fn enter(&mut self, entered: &Entered<'_>) {
+    fn enter(&mut self, entered: &CallStart<'_>) {
         self.check_deadline();
         self.inner.enter(entered);
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, left: &CallEnd<'_>) {
         if left.depth == 0 {
             self.failure = left.failure;
         }
-        self.inner.leave(left);
+        self.inner.exit(left);
     }
 
     fn logs(&mut self, logs: &[Log]) {
@@ -85,7 +85,7 @@ impl Tracer for DeadlineTracer<'_> {
 pub(crate) struct NoopTracer;
 
 impl Tracer for NoopTracer {
-    fn wants_steps(&self) -> bool {
+    fn should_trace_steps(&self) -> bool {
         false
     }
 }

@@ -9,7 +9,7 @@ use crate::json::{self, Array, Object};
 use crate::params::Params;
 use crate::simulation::{SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_evm::{Entered, Left, Step, Tracer};
+use niwaki_evm::{CallEnd, CallStart, Step, Tracer};
 use niwaki_primitives::B256;
 use serde::Deserialize;
 use std::fs::{self, File};
@@ -216,15 +216,15 @@ impl Tracer for FileTracer {
         }
     }
 
-    fn stops(&mut self) -> bool {
+    fn should_stop(&mut self) -> bool {
         self.error.is_some()
     }
 
-    fn enter(&mut self, _: &Entered<'_>) {
+    fn enter(&mut self, _: &CallStart<'_>) {
         self.end(0);
     }
 
-    fn leave(&mut self, _: &Left<'_>) {
+    fn exit(&mut self, _: &CallEnd<'_>) {
         self.end(0);
     }
 }

@@ -4,7 +4,7 @@
 use crate::json::Object;
 use niwaki_chain::BlockId;
 use niwaki_evm::tracers::Call;
-use niwaki_evm::{CallKind, Failure, Halt};
+use niwaki_evm::{CallKind, Failure, HaltReason};
 use niwaki_primitives::{Address, B256};
 
 /// The block and index of a traced transaction.
@@ -120,11 +120,11 @@ fn parity_words(failure: Failure) -> String {
         Failure::StackUnderflow { .. } => "Stack underflow",
         Failure::StackOverflow { .. } => "Out of stack",
         Failure::CodeDeposit => "Out of gas",
-        Failure::Halt(Halt::OutOfGas | Halt::CodeTooLong) => "Out of gas",
-        Failure::Halt(Halt::InvalidJump) => "Bad jump destination",
-        Failure::Halt(Halt::UndefinedOpcode(_)) => "Bad instruction",
-        Failure::Halt(Halt::ReturnDataOutOfBounds) => "Out of bounds",
-        Failure::Halt(Halt::Precompile) => "Built-in failed",
+        Failure::Halt(HaltReason::OutOfGas | HaltReason::CodeTooLong) => "Out of gas",
+        Failure::Halt(HaltReason::InvalidJump) => "Bad jump destination",
+        Failure::Halt(HaltReason::UndefinedOpcode(_)) => "Bad instruction",
+        Failure::Halt(HaltReason::ReturnDataOutOfBounds) => "Out of bounds",
+        Failure::Halt(HaltReason::Precompile) => "Built-in failed",
         other => return other.to_string(),
     }
     .to_owned()

@@ -3,7 +3,7 @@
 
 use crate::RpcError;
 use crate::json::Object;
-use niwaki_evm::tracers::Touched;
+use niwaki_evm::tracers::PrestateTracer;
 use niwaki_execution::Overlay;
 use niwaki_primitives::{
     Account, Address, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction, TxEnvelope, U256,
@@ -44,10 +44,10 @@ pub(crate) fn touched_by(
     nonce: u64,
     coinbase: Address,
     state: &Overlay<'_>,
-) -> Result<Touched, RpcError> {
+) -> Result<PrestateTracer, RpcError> {
     let to = tx.to().unwrap_or_else(|| sender.create(nonce));
     let signed = tx.authorization_list().unwrap_or_default();
-    let mut touched = Touched::default();
+    let mut touched = PrestateTracer::default();
     for address in [sender, to, coinbase]
         .into_iter()
         .chain(signed.iter().filter_map(recover_authority))
@@ -62,7 +62,7 @@ pub(crate) fn touched_by(
 
 /// Adds the delegates of what was called, as they were and as the transaction made them.
 fn add_delegates(
-    touched: &mut Touched,
+    touched: &mut PrestateTracer,
     state: &Overlay<'_>,
     diff: &StateDiff,
 ) -> Result<(), RpcError> {
@@ -163,7 +163,7 @@ impl ShownAccount {
 /// Writes the accessed accounts: `before` is the state before the transaction, `diff` what it changed.
 pub(crate) fn write(
     out: &mut Vec<u8>,
-    mut touched: Touched,
+    mut touched: PrestateTracer,
     before: &Overlay<'_>,
     diff: &StateDiff,
     options: &PrestateOptions,

@@ -5,7 +5,7 @@
 use crate::RpcError;
 use crate::json::{self, Array, Object};
 use crate::response_stream::ResponseStream;
-use niwaki_evm::{Entered, Failure, Halt, Left, Step, Tracer};
+use niwaki_evm::{CallEnd, CallStart, Failure, HaltReason, Step, Tracer};
 use niwaki_primitives::{Address, U256, hex};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -200,21 +200,21 @@ impl Tracer for StructLogger<'_> {
         }
     }
 
-    fn stops(&mut self) -> bool {
+    fn should_stop(&mut self) -> bool {
         self.room == 0 || self.error.is_some()
     }
 
-    fn enter(&mut self, _: &Entered<'_>) {
+    fn enter(&mut self, _: &CallStart<'_>) {
         self.flush(None);
     }
 
     /// Only a failure that keeps an opcode from running is shown as its error.
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, left: &CallEnd<'_>) {
         let failure = left.failure.filter(|failure| {
             use Failure::{Halt as Halted, StackOverflow, StackUnderflow};
             matches!(
                 failure,
-                Halted(Halt::OutOfGas) | StackUnderflow { .. } | StackOverflow { .. }
+                Halted(HaltReason::OutOfGas) | StackUnderflow { .. } | StackOverflow { .. }
             )
         });
         // An opcode that ends its frame accesses storage only if it fails, and then it has read nothing.

@@ -9,7 +9,7 @@ use super::{MAX_RESPONSE_BYTES, too_large};
 use crate::RpcError;
 use crate::json::{self, Array, Object};
 use crate::response_stream::ResponseStream;
-use niwaki_evm::{CallKind, CostOrder, Entered, Failure, Halt, Left, Step, Tracer};
+use niwaki_evm::{CallEnd, CallKind, CallStart, CostOrder, Failure, HaltReason, Step, Tracer};
 use niwaki_primitives::U256;
 use std::time::Instant;
 
@@ -250,7 +250,11 @@ fn has_run(failure: Option<Failure>) -> bool {
     use Failure::{CodeDeposit, Halt as Halted, Revert};
     matches!(
         failure,
-        None | Some(Revert | CodeDeposit | Halted(Halt::CodeTooLong | Halt::InvalidContractPrefix))
+        None | Some(
+            Revert
+                | CodeDeposit
+                | Halted(HaltReason::CodeTooLong | HaltReason::InvalidContractPrefix)
+        )
     )
 }
 
@@ -259,7 +263,7 @@ fn is_unlisted(failure: Option<Failure>) -> bool {
     use Failure::{Halt as Halted, StackOverflow, StackUnderflow};
     matches!(
         failure,
-        Some(StackUnderflow { .. } | StackOverflow { .. } | Halted(Halt::UndefinedOpcode(_)))
+        Some(StackUnderflow { .. } | StackOverflow { .. } | Halted(HaltReason::UndefinedOpcode(_)))
     )
 }
 
@@ -307,11 +311,11 @@ impl Tracer for VmTracer<'_> {
         }
     }
 
-    fn stops(&mut self) -> bool {
+    fn should_stop(&mut self) -> bool {
         self.error.is_some()
     }
 
-    fn enter(&mut self, entered: &Entered<'_>) {
+    fn enter(&mut self, entered: &CallStart<'_>) {
         self.frames.push(Frame {
             is_call: entered.kind != CallKind::SelfDestruct,
             init_code: match entered.kind.creates() {
@@ -324,14 +328,14 @@ impl Tracer for VmTracer<'_> {
         });
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, left: &CallEnd<'_>) {
         let failure = left.failure;
         let frame = self.frames.last_mut();
         if let Some(open) = frame.and_then(|frame| frame.open.as_mut()) {
             match failure {
                 _ if has_run(failure) => self.end_op(Some(&After::End)),
                 _ if is_unlisted(failure) && !open.is_opened => {}
-                Some(Failure::Halt(Halt::OutOfGas)) => self.end_op(None),
+                Some(Failure::Halt(HaltReason::OutOfGas)) => self.end_op(None),
                 _ => {
                     open.cost = open.static_gas;
                     self.end_op(Some(&After::End));

@@ -6,7 +6,7 @@
 
 use crate::{BlockId, View};
 use niwaki_crypto::keccak256_batch;
-use niwaki_primitives::{Address, B256, Fault, StateDiff, U256};
+use niwaki_primitives::{AccountDiff, Address, B256, Fault, U256};
 use niwaki_trie::TrieAccount;
 
 /// The keys of a diff, in its order.
@@ -37,17 +37,21 @@ impl HashedKeys {
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub(crate) fn of_diff(&self, view: &View, diff: &StateDiff) -> Result<Self, Fault> {
+    pub(crate) fn of_diff(
+        &self,
+        view: &View,
+        diff: &[(Address, AccountDiff)],
+    ) -> Result<Self, Fault> {
         let base = Some(view.block());
         let mut keys = Self {
             base,
-            accounts: Vec::with_capacity(diff.accounts.len()),
+            accounts: Vec::with_capacity(diff.len()),
             slots: Vec::with_capacity(self.slots.len()),
         };
         // Indices of what must be hashed.
         let (mut accounts, mut slots) = (Vec::new(), Vec::new());
         let mut known = self.iter().peekable();
-        for (address, change) in &diff.accounts {
+        for (address, change) in diff {
             while known
                 .next_if(|(known, _)| known.address < *address)
                 .is_some()

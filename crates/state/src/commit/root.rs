@@ -12,7 +12,7 @@ use crate::tries::trie_cache::TrieCache;
 use crate::views::layers::DiffLayers;
 use crate::{StateHead, View, WorldState};
 use niwaki_primitives::{
-    Account, AccountDiff, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
+    Account, AccountDiff, Address, B256, Bytes, DirtyState, EMPTY_ROOT_HASH, Fault, StateDiff, U256,
 };
 use niwaki_storage::Segment;
 use niwaki_trie::TrieAccount;
@@ -101,18 +101,18 @@ impl WorldState {
     /// `diff` by hashed keys, without what does not differ.
     pub(crate) fn hash_diff(&self, view: &View, diff: &StateDiff) -> Result<HashedDiff, Fault> {
         let last = Arc::clone(&self.keys());
-        let keys = Arc::new(last.of_diff(view, diff)?);
+        let keys = Arc::new(last.of_diff(view, &diff.accounts)?);
         *self.keys() = Arc::clone(&keys);
-        Ok(hash_diff(view, diff, &keys)?.without_unchanged())
+        Ok(hash_diff(view, &diff.accounts, &keys)?.without_unchanged())
     }
 
     /// The same for a part of what a block has changed so far. Unchanged accounts and slots stay listed, because they
     /// may undo what an earlier part has changed.
-    pub(crate) fn hash_part(&self, view: &View, part: &StateDiff) -> Result<HashedDiff, Fault> {
+    pub(crate) fn hash_part(&self, view: &View, part: &DirtyState) -> Result<HashedDiff, Fault> {
         let last = Arc::clone(&self.keys());
-        let keys = last.of_diff(view, part)?;
+        let keys = last.of_diff(view, &part.accounts)?;
         *self.keys() = Arc::new(last.merged_with(&keys));
-        hash_diff(view, part, &keys)
+        hash_diff(view, &part.accounts, &keys)
     }
 
     /// As [`WorldState::compute_root`], on top of a view of the present head.
@@ -160,10 +160,10 @@ impl WorldState {
 /// are the prior ones; they are filled in when the tries move. Unchanged accounts and slots are kept.
 pub(crate) fn hash_diff(
     view: &View,
-    diff: &StateDiff,
+    diff: &[(Address, AccountDiff)],
     keys: &HashedKeys,
 ) -> Result<HashedDiff, Fault> {
-    let both = diff.accounts.iter().zip(keys.iter());
+    let both = diff.iter().zip(keys.iter());
     let mut both: Vec<_> = both.collect();
     both.sort_unstable_by_key(|(_, (account, _))| account.key);
     let mut accounts = Vec::with_capacity(both.len());

@@ -317,7 +317,7 @@ fn hashed_keys_do_not_depend_on_what_was_hashed_before() {
         let (view, before) = &views[rng.random_range(0..views.len())];
         let diff = random_diff(&mut rng, before);
         let diff = part_of(&mut rng, &diff);
-        known = known.of_diff(view, &diff).unwrap();
+        known = known.of_diff(view, &diff.accounts).unwrap();
         let each: Vec<_> = known.iter().collect();
         assert_eq!(each.len(), diff.accounts.len());
         for ((address, change), (account, slots)) in diff.accounts.iter().zip(each) {
@@ -330,7 +330,7 @@ fn hashed_keys_do_not_depend_on_what_was_hashed_before() {
         }
         // Merged keys are those of both lists, or the newer ones alone on another base.
         let older = HashedKeys::default()
-            .of_diff(&views[0].0, &part_of(&mut rng, &diff))
+            .of_diff(&views[0].0, &part_of(&mut rng, &diff).accounts)
             .unwrap();
         let both = older.merged_with(&known);
         let mut expected = list_of(&known);
@@ -371,8 +371,8 @@ const BATCH: usize = 8;
 fn batches_of(diff: &StateDiff, view: &View) -> usize {
     let mut changes = hash_diff(
         view,
-        diff,
-        &HashedKeys::default().of_diff(view, diff).unwrap(),
+        &diff.accounts,
+        &HashedKeys::default().of_diff(view, &diff.accounts).unwrap(),
     )
     .unwrap();
     let mut batches = 0;
@@ -407,19 +407,19 @@ fn an_incremental_root_applies_parts_until_it_is_finished_or_dropped() {
     let session = IncrementalRoot::new(&world, &view, BATCH);
     let finisher = session.finisher();
     assert!(session.is_applied() && !session.apply_some());
-    session.push(part_of(&mut rng, &diff), false);
+    session.push(part_of(&mut rng, &diff).into(), false);
     assert!(session.is_pending() && session.apply_some());
-    session.push(diff.clone(), true);
+    session.push(diff.clone().into(), true);
     session.apply_all();
     assert!(session.is_applied() && !session.is_closed());
     assert_eq!(session.parts(), 2);
-    session.push(diff.clone(), true);
+    session.push(diff.clone().into(), true);
     assert_eq!(finisher.finish(&diff).unwrap().root(), expected);
     assert!(session.is_closed() && !session.is_pending() && !session.apply_some());
 
     let session = IncrementalRoot::new(&world, &view, BATCH);
     let finisher = session.finisher();
-    session.push(diff, false);
+    session.push(diff.into(), false);
     drop(finisher);
     let epoch = world.tries().epoch();
     session.apply_all();
@@ -510,8 +510,12 @@ fn the_diff_between_siblings_undoes_one_and_applies_the_other() {
     let view = world.view_at_head().unwrap();
     let hashed = |rng: &mut StdRng| {
         let diff = random_diff(rng, &state);
-        let keys = HashedKeys::default().of_diff(&view, &diff).unwrap();
-        hash_diff(&view, &diff, &keys).unwrap().without_unchanged()
+        let keys = HashedKeys::default()
+            .of_diff(&view, &diff.accounts)
+            .unwrap();
+        hash_diff(&view, &diff.accounts, &keys)
+            .unwrap()
+            .without_unchanged()
     };
     for _ in 0..500 {
         let (from, to) = (hashed(&mut rng), hashed(&mut rng));

@@ -22,7 +22,7 @@ use crate::commit::hashed_diff::HashedDiff;
 use crate::tries::trie_cache::TrieCache;
 use crate::views::layers::DiffLayers;
 use crate::{ComputedRoot, View, WorldState};
-use niwaki_primitives::{Fault, StateDiff};
+use niwaki_primitives::{DirtyState, Fault, StateDiff};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -54,7 +54,7 @@ pub struct IncrementalRoot<'a> {
 
 #[derive(Debug)]
 enum PendingPart {
-    New(StateDiff),
+    New(DirtyState),
     /// Hashed, and applied in part.
     Begun(HashedDiff),
 }
@@ -82,7 +82,7 @@ impl<'a> IncrementalRoot<'a> {
 
     /// Adds accounts and slots that the block has changed so far, as they are now. What an earlier part has listed
     /// and this one does not stays as it was there. An unchanged account or slot may be listed.
-    pub fn push(&self, part: StateDiff, is_last: bool) {
+    pub fn push(&self, part: DirtyState, is_last: bool) {
         self.pending().push_back(PendingPart::New(part));
         self.has_last.store(is_last, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Collects the logs of a simulated call, on request with a log for each transfer of ether.
 
-use niwaki_evm::{CallKind, Entered, Left, Tracer};
+use niwaki_evm::{CallEnd, CallKind, CallStart, Tracer};
 use niwaki_primitives::{Address, B256, Bytes, Log, LogData, address, b256};
 
 /// The address that a transfer's log names as its emitter.
@@ -44,11 +44,11 @@ impl LogCollector {
 }
 
 impl Tracer for LogCollector {
-    fn wants_steps(&self) -> bool {
+    fn should_trace_steps(&self) -> bool {
         false
     }
 
-    fn enter(&mut self, entered: &Entered<'_>) {
+    fn enter(&mut self, entered: &CallStart<'_>) {
         self.open.push(Vec::new());
         let moves = entered.kind != CallKind::DelegateCall && !entered.value.is_zero();
         if !self.traces_transfers || !moves {
@@ -65,7 +65,7 @@ impl Tracer for LogCollector {
         });
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
+    fn exit(&mut self, left: &CallEnd<'_>) {
         let Some(logs) = self.open.pop() else { return };
         if left.failure.is_some() {
             return;

@@ -1,15 +1,15 @@
-//! Hot code that is fused by somebody who has time. The setting is of the process, so this is one of its own.
+//! Deferred fusing of hot code. The setting is per process, so this test is a binary of its own.
 #![cfg(target_arch = "x86_64")]
 
 use niwaki_evm::{
-    BlockEnv, Evm, Message, Outcome, Table, Target, TxEnv, fuse_hot_codes, fuse_later,
-    set_runs_to_be_hot,
+    BlockEnv, Evm, Message, Outcome, Table, Target, TxEnv, defer_fusing, fuse_hot_codes,
+    set_hot_threshold,
 };
 use niwaki_primitives::{Address, Bytes, Fork, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
 #[test]
-fn hot_code_is_fused_when_it_is_asked_for_and_once() {
+fn hot_code_is_fused_once_by_fuse_hot_codes_after_2_runs() {
     let contract = Address::repeat_byte(0xc0);
     let mut state = MemoryState::default();
     // Adds one 20 times, and returns the sum.
@@ -29,15 +29,15 @@ fn hot_code_is_fused_when_it_is_asked_for_and_once() {
         };
         evm.run(&message, None).unwrap()
     };
-    fuse_later();
-    set_runs_to_be_hot(2);
+    defer_fusing();
+    set_hot_threshold(2);
     let first = run();
     assert_eq!(first.output[31], 20);
-    assert_eq!(fuse_hot_codes(), 0, "once is not hot");
+    assert_eq!(fuse_hot_codes(), 0, "one run is below the threshold");
     assert_eq!(run(), first);
     assert_eq!(fuse_hot_codes(), 1);
     for _ in 0..40 {
         assert_eq!(run(), first);
     }
-    assert_eq!(fuse_hot_codes(), 0, "it is done");
+    assert_eq!(fuse_hot_codes(), 0, "fused already");
 }

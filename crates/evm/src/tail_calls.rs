@@ -1,15 +1,14 @@
-//! Whether the compiler made jumps of the handlers' last calls, tried at start.
+//! The start-up check that the compiler has turned the handlers' tail calls into jumps.
 
 use crate::{BlockEnv, Evm, Exit, Message, Table, Target};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 
-/// Runs a million opcodes on a small native stack. False, or a crash at once rather than later in
-/// the middle of a block, says that the compiler made calls of the handlers' jumps. A few
-/// milliseconds; programs call it at start.
+/// Runs a million opcodes on a native stack of 256 KiB. If handlers call each other instead of jumping, this returns
+/// false or crashes at start-up, rather than in the middle of a block. Takes a few milliseconds.
 ///
 /// # Panics
 /// If the system gives no thread.
-pub fn dispatch_is_flat() -> bool {
+pub fn has_tail_calls() -> bool {
     const STACK_BYTES: usize = 256 << 10;
     // PUSH4 n; loop: JUMPDEST; PUSH1 1; SWAP1; SUB; DUP1; PUSH1 loop; JUMPI; STOP
     let code = [
@@ -25,7 +24,7 @@ pub fn dispatch_is_flat() -> bool {
         .unwrap_or(false)
 }
 
-/// Runs code upon an empty state with plenty of gas; `None` if it could not be run.
+/// Runs code on an empty state with ample gas; `None` on a fault.
 fn run_alone(code: &[u8]) -> Option<Exit> {
     struct Empty;
     impl StateView for Empty {

@@ -1,34 +1,34 @@
-//! Hashes of one word and of two that came lately.
+//! A cache of Keccak hashes of 32 and 64 bytes.
 //!
-//! That is how compilers place what a mapping or an array holds: the hash of a key and of the mapping's own
-//! slot, or of the array's. Code that changes such a value asks for its place twice, to read and to write, and
-//! a contract's busy accounts come again in other transactions. The tables are small enough to stay near
-//! beside what code works with; where nothing comes again, looking into one costs a hundredth of hashing.
+//! Solidity stores a mapping's value at `keccak(key ++ slot)` and an array at `keccak(slot)`. Code that changes such a
+//! value hashes the same bytes twice, to read and to write, and busy keys of a contract come again in later
+//! transactions. Two direct-mapped tables of 128 entries stay in the processor's cache; a miss costs a hundredth of
+//! hashing.
 
 use niwaki_crypto::keccak256;
 
-/// How many are kept of each length; a power of two.
-const KEPT: usize = 128;
+/// Entries per table; a power of two.
+const ENTRIES: usize = 128;
 
-/// The hashes of words, and those of pairs of them.
+/// Hashes of one word and of two words.
 #[derive(Debug, Default)]
-pub(crate) struct SlotHashes {
+pub(crate) struct KeccakCache {
     one: Box<Table<4>>,
     two: Box<Table<8>>,
 }
 
-/// Each where the bits of its input say, until another one is there.
+/// Direct-mapped by the input.
 #[derive(Debug)]
-struct Table<const LIMBS: usize>([Kept<LIMBS>; KEPT]);
+struct Table<const LIMBS: usize>([Entry<LIMBS>; ENTRIES]);
 
 #[derive(Clone, Copy, Debug)]
-struct Kept<const LIMBS: usize> {
+struct Entry<const LIMBS: usize> {
     input: [u64; LIMBS],
     hash: [u8; 32],
 }
 
-impl SlotHashes {
-    /// The Keccak-256 hash of `bytes`, if it is one of those that are kept here.
+impl KeccakCache {
+    /// The Keccak-256 hash of `bytes`, if they are 32 or 64.
     #[inline(always)]
     pub(crate) fn keccak256(&mut self, bytes: &[u8]) -> Option<&[u8; 32]> {
         match bytes.len() {
@@ -40,11 +40,11 @@ impl SlotHashes {
 }
 
 impl<const LIMBS: usize> Default for Table<LIMBS> {
-    /// In every place the hash of zeros, which is right wherever it is found.
+    /// Each entry is the hash of zeros, which is valid in any place.
     fn default() -> Self {
         let input = [0; LIMBS];
         let hash = keccak256([[0; 8]; LIMBS].concat()).0;
-        Self([Kept { input, hash }; KEPT])
+        Self([Entry { input, hash }; ENTRIES])
     }
 }
 
@@ -56,23 +56,23 @@ impl<const LIMBS: usize> Table<LIMBS> {
         for (limb, bytes) in input.iter_mut().zip(limbs) {
             *limb = u64::from_ne_bytes(*bytes);
         }
-        let kept = &mut self.0[place(&input)];
-        if kept.input != input {
-            kept.input = input;
-            kept.hash = keccak256(bytes).0;
+        let entry = &mut self.0[entry_of(&input)];
+        if entry.input != input {
+            entry.input = input;
+            entry.hash = keccak256(bytes).0;
         }
-        &kept.hash
+        &entry.hash
     }
 }
 
-/// A place that depends on all bits of the input.
+/// The entry for an input: depends on all of its bits.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the highest bits only are left"
+    reason = "only the highest bits are left"
 )]
-fn place(input: &[u64]) -> usize {
-    /// Odd, with bits that look like chance; each limb has one of its own.
+fn entry_of(input: &[u64]) -> usize {
+    /// Odd random-looking multipliers, one per limb.
     const FACTORS: [u64; 8] = [
         0x9e37_79b9_7f4a_7c15,
         0xbf58_476d_1ce4_e5b9,
@@ -85,11 +85,11 @@ fn place(input: &[u64]) -> usize {
     ];
     let products = input.iter().zip(FACTORS);
     let mixed = products.fold(0u64, |sum, (limb, factor)| {
-        // Both halves: the limbs are of bytes in the other order, so what differs may be in the highest.
+        // Both halves: the limbs are big-endian bytes read as little-endian, so inputs may differ in high bits only.
         let product = u128::from(*limb) * u128::from(factor);
         sum.wrapping_add(product as u64 ^ (product >> 64) as u64)
     });
-    (mixed >> (u64::BITS - KEPT.ilog2())) as usize
+    (mixed >> (u64::BITS - ENTRIES.ilog2())) as usize
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As a mapping's key or slot: a number, or a hash.
+    /// A mapping's key or slot: a small number, or a hash.
     fn word() -> impl Strategy<Value = [u8; 32]> {
         prop_oneof![
             any::<u8>().prop_map(|last| std::array::from_fn(|at| last * u8::from(at == 31))),
@@ -114,8 +114,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_hash_is_that_of_its_input(inputs in prop::collection::vec(input(), 1..300)) {
-            let mut hashes = SlotHashes::default();
+        fn cached_hash_is_keccak_of_its_input(inputs in prop::collection::vec(input(), 1..300)) {
+            let mut hashes = KeccakCache::default();
             for input in inputs.iter().chain(&inputs) {
                 prop_assert_eq!(hashes.keccak256(input), Some(&keccak256(input).0));
             }
@@ -123,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_their_hash_from_the_start_and_other_lengths_none() {
-        let mut hashes = SlotHashes::default();
+    fn zeros_of_32_and_64_bytes_are_cached_from_the_start_and_other_lengths_never() {
+        let mut hashes = KeccakCache::default();
         for zeros in [vec![0; 32], vec![0; 64]] {
             assert_eq!(hashes.keccak256(&zeros), Some(&keccak256(&zeros).0));
         }
@@ -134,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_slots_that_follow_one_another_spread() {
-        let mut places = std::collections::BTreeSet::new();
+    fn sequential_128_keys_and_slots_fill_more_than_half_of_128_entries() {
+        let mut entries = std::collections::BTreeSet::new();
         for (key, slot) in (0..16).flat_map(|key| (0..8).map(move |slot| (key, slot))) {
             let mut input = [0; 8];
             // Numbers of 256 bits, the highest byte first.
             (input[3], input[7]) = (u64::swap_bytes(key), u64::swap_bytes(slot));
-            places.insert(place(&input));
+            entries.insert(entry_of(&input));
         }
-        // As chance would: 128 in 128 places fill five of eight.
-        assert!(places.len() > KEPT / 2, "{}", places.len());
+        // 128 random entries fill five eighths of 128.
+        assert!(entries.len() > ENTRIES / 2, "{}", entries.len());
     }
 }

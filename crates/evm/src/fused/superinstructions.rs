@@ -1,4 +1,9 @@
-//! What sequences are made of: opcodes, and what several together come to.
+//! The bodies of superinstructions.
+//!
+//! An opcode is a superinstruction, a pair of superinstructions is one, and some sequences have a body of their own
+//! that saves stack traffic: `PUSH1 5 ADD` as [`PushBinary<1, Add>`](PushBinary) adds 5 to the top word in place. What
+//! a sequence needs of the stack is computed by the compiler from its parts: for `(A, B)`, B's needs are reduced by
+//! what A leaves.
 
 use crate::{
     interpreter::{Op, Regs},
@@ -17,19 +22,19 @@ const fn larger(a: isize, b: isize) -> isize {
     if a > b { a } else { b }
 }
 
-/// One or more opcodes.
-pub(super) trait Piece {
-    /// Words that must be on the stack.
+/// One or more opcodes with one body.
+pub(super) trait Superinstruction {
+    /// Words that the stack must hold.
     const NEEDS: usize;
-    /// Words it leaves more than there were.
+    /// Change of the stack height, words.
     const NET: isize;
-    /// Words that there are more at most while it runs.
+    /// Greatest rise of the stack height while its opcodes run, words.
     const PEAK: usize;
 
     /// Adds its opcodes.
     fn opcodes(into: &mut Vec<u8>);
 
-    /// Runs it and moves `ip` behind it; false leaves the frame.
+    /// Runs it and moves `ip` after it; false leaves the frame.
     ///
     /// # Safety
     /// `r` must be the registers of a running frame of fused code; static gas is charged, the stack holds
@@ -37,7 +42,7 @@ pub(super) trait Piece {
     unsafe fn run(r: &mut Regs) -> bool;
 }
 
-impl<O: Op> Piece for O {
+impl<O: Op> Superinstruction for O {
     const NEEDS: usize = O::IN;
     const NET: isize = O::OUT as isize - O::IN as isize;
     const PEAK: usize = O::OUT.saturating_sub(O::IN);
@@ -50,14 +55,14 @@ impl<O: Op> Piece for O {
     unsafe fn run(r: &mut Regs) -> bool {
         // SAFETY: as the caller promises.
         unsafe {
-            let goes_on = <O as Op>::run(r);
+            let is_running = <O as Op>::run(r);
             r.ip = r.ip.add(O::SIZE);
-            goes_on
+            is_running
         }
     }
 }
 
-impl<A: Piece, B: Piece> Piece for (A, B) {
+impl<A: Superinstruction, B: Superinstruction> Superinstruction for (A, B) {
     const NEEDS: usize = larger(A::NEEDS as isize, B::NEEDS as isize - A::NET) as usize;
     const NET: isize = A::NET + B::NET;
     const PEAK: usize = larger(A::PEAK as isize, A::NET + B::PEAK as isize) as usize;
@@ -74,10 +79,10 @@ impl<A: Piece, B: Piece> Piece for (A, B) {
     }
 }
 
-/// DUPn and an operation upon two words.
-pub(super) struct DupThen<const N: usize, B>(PhantomData<B>);
+/// DUPn and a binary opcode.
+pub(super) struct DupBinary<const N: usize, B>(PhantomData<B>);
 
-impl<const N: usize, B: Binary> Piece for DupThen<N, B> {
+impl<const N: usize, B: Binary> Superinstruction for DupBinary<N, B> {
     const NEEDS: usize = N;
     const NET: isize = 0;
     const PEAK: usize = 1;
@@ -98,10 +103,10 @@ impl<const N: usize, B: Binary> Piece for DupThen<N, B> {
     }
 }
 
-/// PUSHn and an operation upon two words.
-pub(super) struct PushThen<const N: usize, B>(PhantomData<B>);
+/// PUSHn and a binary opcode.
+pub(super) struct PushBinary<const N: usize, B>(PhantomData<B>);
 
-impl<const N: usize, B: Binary> Piece for PushThen<N, B> {
+impl<const N: usize, B: Binary> Superinstruction for PushBinary<N, B> {
     const NEEDS: usize = 1;
     const NET: isize = 0;
     const PEAK: usize = 1;
@@ -122,10 +127,10 @@ impl<const N: usize, B: Binary> Piece for PushThen<N, B> {
     }
 }
 
-/// SWAPn and POP: the top takes the place of the word n below it.
+/// SWAPn and POP: the top word replaces the word n below it.
 pub(super) struct SwapPop<const N: usize>;
 
-impl<const N: usize> Piece for SwapPop<N> {
+impl<const N: usize> Superinstruction for SwapPop<N> {
     const NEEDS: usize = N + 1;
     const NET: isize = -1;
     const PEAK: usize = 0;
@@ -147,9 +152,9 @@ impl<const N: usize> Piece for SwapPop<N> {
 }
 
 /// DUPn and MLOAD.
-pub(super) struct LoadAt<const N: usize>;
+pub(super) struct DupMload<const N: usize>;
 
-impl<const N: usize> Piece for LoadAt<N> {
+impl<const N: usize> Superinstruction for DupMload<N> {
     const NEEDS: usize = N;
     const NET: isize = 1;
     const PEAK: usize = 1;
@@ -174,9 +179,9 @@ impl<const N: usize> Piece for LoadAt<N> {
 }
 
 /// DUPn and MSTORE.
-pub(super) struct StoreAt<const N: usize>;
+pub(super) struct DupMstore<const N: usize>;
 
-impl<const N: usize> Piece for StoreAt<N> {
+impl<const N: usize> Superinstruction for DupMstore<N> {
     const NEEDS: usize = N;
     const NET: isize = -1;
     const PEAK: usize = 1;
@@ -200,10 +205,9 @@ impl<const N: usize> Piece for StoreAt<N> {
     }
 }
 
-/// Charges for the JUMPDEST at `ip` and moves behind it. That there is not so much gas is found by the next
-/// opcode.
+/// Charges for the JUMPDEST at `ip` and moves after it. The next opcode finds out if there was less gas.
 #[inline(always)]
-unsafe fn pass(r: &mut Regs) {
+unsafe fn pass_jumpdest(r: &mut Regs) {
     // SAFETY: the table outlives the run; a JUMPDEST is followed by code or padding.
     unsafe {
         r.gas -= (*r.table).gas[Jumpdest::CODE as usize];
@@ -211,7 +215,7 @@ unsafe fn pass(r: &mut Regs) {
     }
 }
 
-/// JUMP, and the JUMPDEST that it leads to.
+/// JUMP and the JUMPDEST that it leads to.
 pub(crate) struct JumpPast;
 
 impl Op for JumpPast {
@@ -224,16 +228,16 @@ impl Op for JumpPast {
     unsafe fn run(r: &mut Regs) -> bool {
         // SAFETY: as the caller promises.
         unsafe {
-            let goes_on = <Jump as Op>::run(r);
-            if goes_on {
-                pass(r);
+            let is_running = <Jump as Op>::run(r);
+            if is_running {
+                pass_jumpdest(r);
             }
-            goes_on
+            is_running
         }
     }
 }
 
-/// JUMPI, and the JUMPDEST that it may lead to.
+/// JUMPI and the JUMPDEST that it may lead to.
 pub(crate) struct JumpiPast;
 
 impl Op for JumpiPast {
@@ -252,19 +256,19 @@ impl Op for JumpiPast {
                 r.ip = r.ip.add(1);
                 return true;
             }
-            let goes_on = jump_to(r, target);
-            if goes_on {
-                pass(r);
+            let is_running = jump_to(r, target);
+            if is_running {
+                pass_jumpdest(r);
             }
-            goes_on
+            is_running
         }
     }
 }
 
-/// SWAPn, SWAPn-1, POP n-1 times, JUMP: a function returns its top word to the place n below it.
-pub(super) struct Return<const N: usize>;
+/// SWAPn, SWAPn-1, POP n-1 times, JUMP: a function returns its top word to the jump target n below it.
+pub(super) struct FunctionReturn<const N: usize>;
 
-impl<const N: usize> Piece for Return<N> {
+impl<const N: usize> Superinstruction for FunctionReturn<N> {
     const NEEDS: usize = N + 1;
     const NET: isize = -(N as isize);
     const PEAK: usize = 0;
@@ -280,21 +284,21 @@ impl<const N: usize> Piece for Return<N> {
 
     #[inline(always)]
     unsafe fn run(r: &mut Regs) -> bool {
-        // SAFETY: there are N + 1 words; the place of the target is above the new top until it is written.
+        // SAFETY: there are N + 1 words; the target is read before its word is overwritten.
         unsafe {
             let target = (*r.peek(N)).as_u64();
             word::copy(r.peek(N), r.peek(0));
             r.pop(N);
-            let goes_on = crate::ops::control::jump_to_place(r, target);
-            if goes_on {
-                pass(r);
+            let is_running = crate::ops::control::jump_to_pc(r, target);
+            if is_running {
+                pass_jumpdest(r);
             }
-            goes_on
+            is_running
         }
     }
 }
 
-/// The distance of a jump as the operand of a PUSH of so many bytes; there is one byte more, the jump's.
+/// The distance of a jump in the bytes of a PUSH operand of `operand` bytes and of the jump after it.
 pub(super) fn encode_distance(distance: i64, operand: usize) -> Option<Vec<u8>> {
     let room = if operand == 1 { 2 } else { 3 };
     let limit = 1 << (room * 8 - 1);
@@ -303,7 +307,7 @@ pub(super) fn encode_distance(distance: i64, operand: usize) -> Option<Vec<u8>> 
         .then(|| distance.to_le_bytes()[..room].to_vec())
 }
 
-/// The distance that stands in the place of a PUSH's operand at `ip`.
+/// The distance in the operand of the PUSH at `ip`.
 #[inline(always)]
 unsafe fn distance<const N: usize>(ip: *const u8) -> isize {
     // SAFETY: a PUSH of one byte and its jump are three bytes, any other at least four.
@@ -316,10 +320,10 @@ unsafe fn distance<const N: usize>(ip: *const u8) -> isize {
     }
 }
 
-/// PUSHn and JUMP, and the JUMPDEST behind it.
-pub(super) struct Goto<const N: usize>;
+/// PUSHn, JUMP, and the JUMPDEST that it leads to.
+pub(super) struct PushJump<const N: usize>;
 
-impl<const N: usize> Piece for Goto<N> {
+impl<const N: usize> Superinstruction for PushJump<N> {
     const NEEDS: usize = 0;
     const NET: isize = 0;
     const PEAK: usize = 1;
@@ -330,7 +334,7 @@ impl<const N: usize> Piece for Goto<N> {
 
     #[inline(always)]
     unsafe fn run(r: &mut Regs) -> bool {
-        // SAFETY: the distance leads behind a JUMPDEST of the code.
+        // SAFETY: the distance leads to the byte after a JUMPDEST of the code.
         unsafe {
             r.ip = r.ip.offset(distance::<N>(r.ip));
             r.gas -= (*r.table).gas[Jumpdest::CODE as usize];
@@ -339,26 +343,26 @@ impl<const N: usize> Piece for Goto<N> {
     }
 }
 
-/// What is asked before a jump, with the word on the stack that answers it.
+/// The condition of a JUMPI, and the opcodes that compute it.
 pub(super) trait Condition {
-    /// Words that must be on the stack.
+    /// Words that the stack must hold.
     const NEEDS: usize;
-    /// Words more than there were, with the answer.
+    /// Change of the stack height with the condition on it, words.
     const NET: isize;
-    /// Words that there are more at most.
+    /// Greatest rise of the stack height, words.
     const PEAK: usize;
 
     /// Adds its opcodes.
     fn opcodes(into: &mut Vec<u8>);
 
-    /// The answer, which is off the stack; moves `ip` behind the opcodes.
+    /// Pops the condition; whether it is non-zero. Moves `ip` after the opcodes.
     ///
     /// # Safety
-    /// As for [`Piece::run`].
-    unsafe fn holds(r: &mut Regs) -> bool;
+    /// As for [`Superinstruction::run`].
+    unsafe fn evaluate(r: &mut Regs) -> bool;
 }
 
-/// The top of the stack.
+/// The top word.
 pub(super) struct Top;
 
 impl Condition for Top {
@@ -369,20 +373,20 @@ impl Condition for Top {
     fn opcodes(_: &mut Vec<u8>) {}
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: there is a word.
         unsafe {
-            let holds = !(*r.peek(0)).is_zero();
+            let is_met = !(*r.peek(0)).is_zero();
             r.pop(1);
-            holds
+            is_met
         }
     }
 }
 
-/// The top of the stack, which stays: DUP1.
-pub(super) struct Kept;
+/// A copy of the top word: DUP1.
+pub(super) struct DupTop;
 
-impl Condition for Kept {
+impl Condition for DupTop {
     const NEEDS: usize = 1;
     const NET: isize = 1;
     const PEAK: usize = 1;
@@ -392,7 +396,7 @@ impl Condition for Kept {
     }
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: there is a word.
         unsafe {
             r.ip = r.ip.add(1);
@@ -401,7 +405,7 @@ impl Condition for Kept {
     }
 }
 
-/// The contrary: ISZERO.
+/// The negation: ISZERO.
 pub(super) struct Not<C>(PhantomData<C>);
 
 impl<C: Condition> Condition for Not<C> {
@@ -415,17 +419,17 @@ impl<C: Condition> Condition for Not<C> {
     }
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: as the caller promises.
         unsafe {
-            let holds = C::holds(r);
+            let is_met = C::evaluate(r);
             r.ip = r.ip.add(1);
-            !holds
+            !is_met
         }
     }
 }
 
-/// A comparison of the two words on top.
+/// A comparison of the two top words.
 pub(super) struct Compare<B>(PhantomData<B>);
 
 impl<B: Binary> Condition for Compare<B> {
@@ -438,21 +442,21 @@ impl<B: Binary> Condition for Compare<B> {
     }
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: there are two words.
         unsafe {
-            let answer = B::apply(&(*r.peek(0)).0, &(*r.peek(1)).0);
+            let result = B::apply(&(*r.peek(0)).0, &(*r.peek(1)).0);
             r.pop(2);
             r.ip = r.ip.add(1);
-            !Word(answer).is_zero()
+            !Word(result).is_zero()
         }
     }
 }
 
 /// DUPn and a comparison.
-pub(super) struct CompareKept<const N: usize, B>(PhantomData<B>);
+pub(super) struct DupCompare<const N: usize, B>(PhantomData<B>);
 
-impl<const N: usize, B: Binary> Condition for CompareKept<N, B> {
+impl<const N: usize, B: Binary> Condition for DupCompare<N, B> {
     const NEEDS: usize = N;
     const NET: isize = 0;
     const PEAK: usize = 1;
@@ -462,18 +466,18 @@ impl<const N: usize, B: Binary> Condition for CompareKept<N, B> {
     }
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: there are N words.
         unsafe {
-            let answer = B::apply(&(*r.peek(N - 1)).0, &(*r.peek(0)).0);
+            let result = B::apply(&(*r.peek(N - 1)).0, &(*r.peek(0)).0);
             r.pop(1);
             r.ip = r.ip.add(2);
-            !Word(answer).is_zero()
+            !Word(result).is_zero()
         }
     }
 }
 
-/// DUP1, PUSHn and a comparison: what a contract asks of the selector of a call.
+/// DUP1, PUSHn and a comparison: the dispatch of a contract by function selector.
 pub(super) struct Selector<const N: usize, B>(PhantomData<B>);
 
 impl<const N: usize, B: Binary> Condition for Selector<N, B> {
@@ -486,7 +490,7 @@ impl<const N: usize, B: Binary> Condition for Selector<N, B> {
     }
 
     #[inline(always)]
-    unsafe fn holds(r: &mut Regs) -> bool {
+    unsafe fn evaluate(r: &mut Regs) -> bool {
         // SAFETY: there is a word; the operand is in the code.
         unsafe {
             let operand = Push::<N>::operand(r.ip.add(1));
@@ -496,10 +500,10 @@ impl<const N: usize, B: Binary> Condition for Selector<N, B> {
     }
 }
 
-/// A condition, PUSHn and JUMPI, and the JUMPDEST where it leads.
-pub(super) struct If<C, const N: usize>(PhantomData<C>);
+/// A condition, PUSHn, JUMPI, and the JUMPDEST that it leads to.
+pub(super) struct JumpIf<C, const N: usize>(PhantomData<C>);
 
-impl<C: Condition, const N: usize> Piece for If<C, N> {
+impl<C: Condition, const N: usize> Superinstruction for JumpIf<C, N> {
     const NEEDS: usize = C::NEEDS;
     const NET: isize = C::NET - 1;
     const PEAK: usize = larger(C::PEAK as isize, C::NET + 1) as usize;
@@ -511,9 +515,9 @@ impl<C: Condition, const N: usize> Piece for If<C, N> {
 
     #[inline(always)]
     unsafe fn run(r: &mut Regs) -> bool {
-        // SAFETY: as the caller promises; the distance leads behind a JUMPDEST of the code.
+        // SAFETY: as the caller promises; the distance leads to the byte after a JUMPDEST of the code.
         unsafe {
-            if C::holds(r) {
+            if C::evaluate(r) {
                 r.ip = r.ip.offset(distance::<N>(r.ip));
                 r.gas -= (*r.table).gas[Jumpdest::CODE as usize];
             } else {

@@ -1,42 +1,43 @@
-//! What a tracer is told of calls; never on the way of a run without one.
+//! Calls of the tracer where a call begins or ends, and for new logs. A run without a tracer never comes here.
 
-use super::{Ended, Evm};
+use super::{Evm, FrameResult};
 use crate::{
-    frame::{Exit, Frame, Request},
-    tracer::{CallKind, Entered, Failure, Left, Tracer},
+    exit::Exit,
+    frame::{CallRequest, Frame},
+    tracer::{CallEnd, CallKind, CallStart, Failure, Tracer},
 };
 use niwaki_primitives::{Address, U256};
 
 impl Evm<'_> {
-    /// Depth of what is entered next.
+    /// Depth of the next frame.
     fn next_depth(&self) -> usize {
         self.frames.len()
     }
 
     #[cold]
-    pub(super) fn tell_entered(
+    pub(super) fn trace_enter(
         &mut self,
         tracer: &mut (dyn Tracer + '_),
-        request: &Request,
+        request: &CallRequest,
         exit: Exit,
     ) {
         let (kind, from) = match self.frames.last() {
-            // SAFETY: the frame has run the opcode that lies before `ip`.
+            // SAFETY: `ip` is after the opcode that the frame has run.
             Some(frame) => unsafe { (CallKind::of_opcode(*frame.ip.sub(1)), frame.address) },
             None if exit == Exit::Create => (CallKind::Create, request.caller),
             None => (CallKind::Call, request.caller),
         };
         let world = &self.shared().world;
         let is_precompiled = !kind.creates()
-            && !request.delegated
+            && !request.is_delegated
             && world.precompiled(request.code_account).is_some();
-        // SAFETY: the range lies in the caller's memory, or in the message.
+        // SAFETY: the range is in the caller's memory, or in the message.
         let input = unsafe { std::slice::from_raw_parts(request.input, request.input_len) };
         let depth = self.next_depth();
         if depth == 0 {
-            self.shared().told_logs = 0;
+            self.shared().traced_logs = 0;
         }
-        tracer.enter(&Entered {
+        tracer.enter(&CallStart {
             kind,
             from,
             to: request.code_address,
@@ -48,21 +49,21 @@ impl Evm<'_> {
         });
     }
 
-    /// The end of what needed no frame.
+    /// The end of a call or creation that needed no frame.
     #[cold]
-    pub(super) fn tell_done(
+    pub(super) fn trace_exit(
         &mut self,
         tracer: &mut (dyn Tracer + '_),
-        request: &Request,
-        ended: &Ended,
+        request: &CallRequest,
+        ended: &FrameResult,
     ) {
-        self.tell_logs(tracer);
+        self.trace_logs(tracer);
         let depth = self.next_depth();
-        let too_deep = self.too_deep();
+        let is_too_deep = self.is_too_deep();
         let shared = self.shared();
         let failure = match ended.exit {
-            // What needs no frame reverts by being refused, or is a contract of the host's own.
-            Exit::Revert if too_deep => Some(Failure::Depth),
+            // Without a frame, only a refused call and a host's precompiled contract revert.
+            Exit::Revert if is_too_deep => Some(Failure::Depth),
             Exit::Revert => {
                 let payer = shared.world.load(&request.caller);
                 let balance = payer.map_or(U256::MAX, |payer| shared.world.balance(payer));
@@ -77,7 +78,7 @@ impl Evm<'_> {
             Exit::Halt(halt) => Some(Failure::Halt(halt)),
             _ => None,
         };
-        tracer.leave(&Left {
+        tracer.exit(&CallEnd {
             depth,
             output: &shared.return_data,
             gas_used: (request.gas - ended.gas).unsigned_abs(),
@@ -86,30 +87,36 @@ impl Evm<'_> {
     }
 
     #[cold]
-    pub(super) fn tell_logs(&mut self, tracer: &mut (dyn Tracer + '_)) {
+    pub(super) fn trace_logs(&mut self, tracer: &mut (dyn Tracer + '_)) {
         let shared = self.shared();
         let logs = shared.world.logs();
-        let told = std::mem::replace(&mut shared.told_logs, logs.len());
-        if let Some(new) = logs.get(told..).filter(|new| !new.is_empty()) {
+        let traced = std::mem::replace(&mut shared.traced_logs, logs.len());
+        if let Some(new) = logs.get(traced..).filter(|new| !new.is_empty()) {
             tracer.logs(new);
         }
     }
 }
 
+/// A SELFDESTRUCT of `frame`, shown as a call that moves its balance.
 #[cold]
-pub(super) fn tell_destroyed(tracer: &mut (dyn Tracer + '_), frame: &Frame, heir: (Address, U256)) {
+pub(super) fn trace_selfdestruct(
+    tracer: &mut (dyn Tracer + '_),
+    frame: &Frame,
+    beneficiary: Address,
+    wei: U256,
+) {
     let depth = frame.depth + 1;
-    tracer.enter(&Entered {
+    tracer.enter(&CallStart {
         kind: CallKind::SelfDestruct,
         from: frame.address,
-        to: heir.0,
-        value: heir.1,
+        to: beneficiary,
+        value: wei,
         input: &[],
         gas: 0,
         depth,
         is_precompiled: false,
     });
-    tracer.leave(&Left {
+    tracer.exit(&CallEnd {
         depth,
         output: &[],
         gas_used: 0,

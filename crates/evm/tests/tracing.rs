@@ -1,9 +1,9 @@
-//! What a tracer is told of calls, logs and ends, with opcodes and without.
+//! The tracer's events for calls, logs and failures, with opcode tracing and without.
 #![expect(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 use niwaki_evm::{
-    BlockEnv, CallKind, Entered, Evm, Exit, Left, Message, Outcome, Step, Table, Target, Tracer,
-    TxEnv,
+    BlockEnv, CallEnd, CallKind, CallStart, Evm, Exit, Message, Outcome, Step, Table, Target,
+    Tracer, TxEnv,
 };
 use niwaki_primitives::{Address, Bytes, Fork, Log, U256, hex};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -11,45 +11,45 @@ use niwaki_testkit::{MemoryAccount, MemoryState};
 const CALLER: Address = Address::repeat_byte(0xca);
 const CALLEE: Address = Address::repeat_byte(0xcb);
 
-/// Keeps a line for each event.
+/// Records a line for each event.
 #[derive(Default)]
 struct Lines {
     lines: Vec<String>,
-    steps: bool,
-    /// Ends the run after so many opcodes.
-    most: Option<usize>,
-    told: usize,
+    traces_steps: bool,
+    /// Stops the run after so many opcodes.
+    limit: Option<usize>,
+    steps: usize,
 }
 
 impl Tracer for Lines {
     fn step(&mut self, _: &Step<'_>) {
-        self.told += 1;
+        self.steps += 1;
     }
 
-    fn wants_steps(&self) -> bool {
-        self.steps
+    fn should_trace_steps(&self) -> bool {
+        self.traces_steps
     }
 
-    fn stops(&mut self) -> bool {
-        self.most.is_some_and(|most| self.told >= most)
+    fn should_stop(&mut self) -> bool {
+        self.limit.is_some_and(|limit| self.steps >= limit)
     }
 
-    fn enter(&mut self, entered: &Entered<'_>) {
-        let Entered { kind, depth, .. } = entered;
-        let to = match entered.to {
+    fn enter(&mut self, start: &CallStart<'_>) {
+        let CallStart { kind, depth, .. } = start;
+        let to = match start.to {
             CALLER => "caller",
             CALLEE => "callee",
-            _ if entered.is_precompiled => "precompiled",
+            _ if start.is_precompiled => "precompiled",
             _ => "other",
         };
         self.lines.push(format!("{depth} {} {to}", kind.mnemonic()));
     }
 
-    fn leave(&mut self, left: &Left<'_>) {
-        let failure = left
+    fn exit(&mut self, end: &CallEnd<'_>) {
+        let failure = end
             .failure
             .map_or_else(String::new, |failure| format!(": {failure}"));
-        self.lines.push(format!("{} ends{failure}", left.depth));
+        self.lines.push(format!("{} ends{failure}", end.depth));
     }
 
     fn logs(&mut self, logs: &[Log]) {
@@ -57,7 +57,7 @@ impl Tracer for Lines {
     }
 }
 
-/// Runs `caller`, beside which `callee` stands, and gives its outcome.
+/// Runs the code `caller` in a state that also has the code `callee`.
 fn run(caller: &str, callee: &str, tracer: Option<&mut dyn Tracer>) -> Outcome {
     let mut state = MemoryState::default();
     for (address, code) in [(CALLER, caller), (CALLEE, callee)] {
@@ -80,7 +80,7 @@ fn run(caller: &str, callee: &str, tracer: Option<&mut dyn Tracer>) -> Outcome {
     evm.run(&message, tracer).unwrap()
 }
 
-/// A call of the callee by `opcode`, and its result off the stack.
+/// A call of the callee by `opcode`, whose result is popped.
 fn calls(opcode: &str) -> String {
     let value = if ["f1", "f2"].contains(&opcode) {
         "5f"
@@ -90,34 +90,35 @@ fn calls(opcode: &str) -> String {
     format!("5f5f5f5f{value}73{}5a{opcode}50", hex::encode(CALLEE))
 }
 
-fn told(caller: &str, callee: &str) -> Vec<String> {
-    let told = [false, true].map(|steps| {
+/// The events of a run, which must not depend on whether opcodes are traced.
+fn events(caller: &str, callee: &str) -> Vec<String> {
+    let events = [false, true].map(|traces_steps| {
         let mut lines = Lines {
-            steps,
+            traces_steps,
             ..Lines::default()
         };
         let outcome = run(caller, callee, Some(&mut lines));
-        assert_eq!(outcome, run(caller, callee, None), "watched or not");
+        assert_eq!(outcome, run(caller, callee, None), "traced or not");
         lines.lines
     });
-    assert_eq!(told[0], told[1], "with opcodes or without");
-    told[0].clone()
+    assert_eq!(events[0], events[1], "with opcodes or without");
+    events[0].clone()
 }
 
 #[test]
-fn calls_of_each_kind_begin_and_end_in_their_order() {
+fn each_kind_of_call_enters_and_exits_in_order() {
     for (opcode, kind) in [
         ("f1", CallKind::Call),
         ("f2", CallKind::CallCode),
         ("f4", CallKind::DelegateCall),
         ("fa", CallKind::StaticCall),
     ] {
-        let lines = told(&calls(opcode), "00");
+        let lines = events(&calls(opcode), "00");
         let call = format!("1 {} callee", kind.mnemonic());
         assert_eq!(lines, ["0 CALL caller", &call, "1 ends", "0 ends"]);
     }
     let precompiled = "5f5f5f5f60045afa50";
-    let lines = told(precompiled, "");
+    let lines = events(precompiled, "");
     assert_eq!(
         lines,
         [
@@ -127,12 +128,12 @@ fn calls_of_each_kind_begin_and_end_in_their_order() {
             "0 ends"
         ]
     );
-    let creates = told("5f5f5ff050", "");
+    let creates = events("5f5f5ff050", "");
     assert_eq!(
         creates,
         ["0 CALL caller", "1 CREATE other", "1 ends", "0 ends"]
     );
-    let destroys = told(&calls("f1"), &format!("73{}ff", hex::encode(CALLER)));
+    let destroys = events(&calls("f1"), &format!("73{}ff", hex::encode(CALLER)));
     let want = [
         "0 CALL caller",
         "1 CALL callee",
@@ -145,7 +146,7 @@ fn calls_of_each_kind_begin_and_end_in_their_order() {
 }
 
 #[test]
-fn logs_are_told_where_they_come_even_if_they_are_taken_back() {
+fn logs_are_reported_in_their_call_even_if_it_reverts() {
     let logs = "5f5fa0";
     let caller = format!("{logs}{}{logs}{logs}", calls("f1"));
     let want = [
@@ -157,11 +158,11 @@ fn logs_are_told_where_they_come_even_if_they_are_taken_back() {
         "2 logs",
         "0 ends",
     ];
-    assert_eq!(told(&caller, &format!("{logs}5f5ffd")), want);
+    assert_eq!(events(&caller, &format!("{logs}5f5ffd")), want);
 }
 
 #[test]
-fn failures_are_told_in_the_words_of_geth() {
+fn failures_have_the_messages_of_geth() {
     for (code, want) in [
         ("5f5ffd", "execution reverted"),
         ("fe", "invalid opcode: INVALID"),
@@ -173,25 +174,25 @@ fn failures_are_told_in_the_words_of_geth() {
         ("5f5f60013d3e", "return data out of bounds"),
         ("5b5f56", "out of gas"),
     ] {
-        let lines = told(&calls("f1"), code);
+        let lines = events(&calls("f1"), code);
         assert_eq!(lines[2], format!("1 ends: {want}"), "{code}");
     }
-    let writes = told(&calls("fa"), "5f5f55");
+    let writes = events(&calls("fa"), "5f5f55");
     assert_eq!(writes[2], "1 ends: write protection");
     let poor = format!("5f5f5f5f600173{}5af1", hex::encode(CALLEE));
     assert_eq!(
-        told(&poor, "00")[2],
+        events(&poor, "00")[2],
         "1 ends: insufficient balance for transfer"
     );
 }
 
 #[test]
-fn a_tracer_can_end_a_run_that_would_not_end_soon() {
+fn tracer_stops_an_endless_loop_after_100_opcodes() {
     let mut lines = Lines {
-        steps: true,
-        most: Some(100),
+        traces_steps: true,
+        limit: Some(100),
         ..Lines::default()
     };
     let outcome = run("5b5f56", "", Some(&mut lines));
-    assert_eq!((outcome.exit, lines.told), (Exit::Interrupted, 100));
+    assert_eq!((outcome.exit, lines.steps), (Exit::Interrupted, 100));
 }
