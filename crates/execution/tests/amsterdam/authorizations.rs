@@ -1,37 +1,37 @@
-//! EIP-7702 under the new meter: what each authorization pays, and what of it stays.
+//! EIP-7702 with state gas: the charges of authorizations, and what survives failures.
 
 use super::{
-    code::sstore,
-    scene::{
-        CAP, GAS, MAIN, NOBODY, OTHER, Ran, SOMEBODY, Scene, Tx, account_of_key, authorize,
-        delegation, sender,
+    block_test::{
+        ABSENT, BlockResult, BlockTest, CAP, EXISTING, GAS, MAIN, OTHER, Tx, account_of_key,
+        authorize, delegation, sender,
     },
+    code::sstore,
 };
 use niwaki_primitives::{AccessList, AccessListItem, Address, Bytes, SignedAuthorization, U256};
 
-/// Paid for each authorization before anything is known of it.
+/// Intrinsic gas per authorization.
 const EACH: u64 = 7_816;
 const WRITE: u64 = 9_000;
 const ACCOUNT: u64 = 183_600;
 const DELEGATION: u64 = 35_190;
 
-/// [`SOMEBODY`] is called without value, which costs 15,000.
-fn run(scene: Scene, authorizations: Vec<SignedAuthorization>) -> Ran {
+/// [`EXISTING`] is called without value, which costs 15,000.
+fn run(test: BlockTest, authorizations: Vec<SignedAuthorization>) -> BlockResult {
     let tx = Tx {
         authorizations,
-        ..Tx::to(SOMEBODY)
+        ..Tx::to(EXISTING)
     };
-    scene.then(tx).run()
+    test.then(tx).run()
 }
 
-/// Key 1 has an account.
-fn known() -> Scene {
-    Scene::new().balance(account_of_key(1), 1)
+/// A block in which the account of key 1 exists.
+fn known() -> BlockTest {
+    BlockTest::new().balance(account_of_key(1), 1)
 }
 
 #[test]
-fn an_authority_that_is_nobody_pays_for_account_write_and_delegation() {
-    let ran = run(Scene::new(), vec![authorize(1, MAIN, 0)]);
+fn absent_authority_is_charged_account_write_and_delegation() {
+    let ran = run(BlockTest::new(), vec![authorize(1, MAIN, 0)]);
     assert_eq!(ran.gas(0), 15_000 + EACH + WRITE + ACCOUNT + DELEGATION);
     assert_eq!(ran.gas_used, ACCOUNT + DELEGATION);
     let authority = account_of_key(1);
@@ -40,20 +40,20 @@ fn an_authority_that_is_nobody_pays_for_account_write_and_delegation() {
 }
 
 #[test]
-fn an_authority_that_is_somebody_pays_for_write_and_delegation() {
+fn existing_authority_is_charged_write_and_delegation() {
     let ran = run(known(), vec![authorize(1, MAIN, 0)]);
     assert_eq!(ran.gas(0), 15_000 + EACH + WRITE + DELEGATION);
 }
 
 #[test]
-fn the_sender_as_authority_pays_for_the_delegation_alone() {
-    let ran = run(Scene::new(), vec![authorize(0, MAIN, 1)]);
+fn sender_as_authority_is_charged_only_the_delegation() {
+    let ran = run(BlockTest::new(), vec![authorize(0, MAIN, 1)]);
     assert_eq!(ran.gas(0), 15_000 + EACH + DELEGATION);
     assert_eq!(ran.nonce(sender()), Some(2));
 }
 
 #[test]
-fn the_recipient_as_authority_pays_for_its_write_unless_it_gets_value() {
+fn recipient_as_authority_is_charged_its_write_unless_it_gets_value() {
     for (value, base, write) in [(0, 15_000, WRITE), (1, 21_000, 0)] {
         let tx = Tx {
             value,
@@ -66,7 +66,7 @@ fn the_recipient_as_authority_pays_for_its_write_unless_it_gets_value() {
 }
 
 #[test]
-fn an_authorization_that_does_not_hold_pays_its_base_alone() {
+fn invalid_authorization_is_charged_only_its_base() {
     let mut other_chain = authorize(1, MAIN, 0).inner().clone();
     other_chain.chain_id = U256::from(2);
     let other_chain =
@@ -87,13 +87,13 @@ fn an_authorization_that_does_not_hold_pays_its_base_alone() {
         assert_eq!(ran.gas(0), 15_000 + EACH);
         assert_eq!(ran.nonce(account_of_key(1)), Some(0));
     }
-    let contract = Scene::new().code(account_of_key(1), [0x00]);
+    let contract = BlockTest::new().code(account_of_key(1), [0x00]);
     let ran = run(contract, vec![authorize(1, MAIN, 1)]);
     assert_eq!(ran.gas(0), 15_000 + EACH);
 }
 
 #[test]
-fn write_and_delegation_are_paid_once_for_an_authority() {
+fn write_and_delegation_are_charged_once_per_authority() {
     let set_clear_set = vec![
         authorize(1, MAIN, 0),
         authorize(1, Address::ZERO, 1),
@@ -106,8 +106,8 @@ fn write_and_delegation_are_paid_once_for_an_authority() {
 }
 
 #[test]
-fn a_delegation_that_was_there_before_is_changed_and_cleared_for_nothing() {
-    let delegated = || Scene::new().code(account_of_key(1), delegation(MAIN));
+fn changing_or_clearing_an_old_delegation_charges_no_state_gas() {
+    let delegated = || BlockTest::new().code(account_of_key(1), delegation(MAIN));
     for delegate in [OTHER, Address::ZERO] {
         let ran = run(delegated(), vec![authorize(1, delegate, 1)]);
         assert_eq!(ran.gas(0), 15_000 + EACH + WRITE, "{delegate}");
@@ -118,7 +118,7 @@ fn a_delegation_that_was_there_before_is_changed_and_cleared_for_nothing() {
 }
 
 #[test]
-fn clearing_what_was_set_in_the_transaction_gives_nothing_back() {
+fn clearing_a_new_delegation_refunds_nothing() {
     let set_and_clear = vec![authorize(1, MAIN, 0), authorize(1, Address::ZERO, 1)];
     let ran = run(known(), set_and_clear);
     assert_eq!(ran.gas(0), 15_000 + 2 * EACH + WRITE + DELEGATION);
@@ -126,12 +126,15 @@ fn clearing_what_was_set_in_the_transaction_gives_nothing_back() {
 }
 
 #[test]
-fn delegations_and_their_state_gas_outlive_a_frame_that_fails() {
+fn delegations_and_their_state_gas_survive_a_failed_frame() {
     let authority = account_of_key(1);
     for (end, burns) in [(&[0x5f, 0x5f, 0xfd][..], false), (&[0xfe], true)] {
         let tx = Tx::set_code(vec![authorize(1, MAIN, 0)]);
         let code = [&sstore(0, 1), end].concat();
-        let ran = Scene::running(code).balance(authority, 1).then(tx).run();
+        let ran = BlockTest::running(code)
+            .balance(authority, 1)
+            .then(tx)
+            .run();
         assert!(!ran.succeeded(0));
         let paid = 15_000 + EACH + WRITE + DELEGATION;
         let expected = if burns { GAS } else { paid + 6 + 12_100 + 4 };
@@ -142,13 +145,13 @@ fn delegations_and_their_state_gas_outlive_a_frame_that_fails() {
 }
 
 #[test]
-fn without_the_gas_for_an_authorization_nothing_of_any_stays() {
+fn out_of_gas_in_one_authorization_drops_all() {
     let enough = 15_000 + 2 * EACH + WRITE + DELEGATION + WRITE + ACCOUNT + DELEGATION;
     for (gas, succeeds) in [(enough, true), (enough - 1, false)] {
         let tx = Tx {
             gas,
             authorizations: vec![authorize(1, MAIN, 0), authorize(2, MAIN, 0)],
-            ..Tx::to(SOMEBODY)
+            ..Tx::to(EXISTING)
         };
         let ran = known().then(tx).run();
         assert_eq!((ran.succeeded(0), ran.gas(0)), (succeeds, gas));
@@ -170,14 +173,14 @@ fn without_the_gas_for_an_authorization_nothing_of_any_stays() {
 }
 
 #[test]
-fn a_recipient_that_cannot_be_paid_gives_the_reservoir_back_that_authorizations_took() {
+fn out_of_gas_at_recipient_returns_the_reservoir_of_authorizations() {
     let addresses = 4_000;
     let tx = Tx {
         gas: CAP + DELEGATION,
         value: 1,
         access_list: AccessList(vec![AccessListItem::default(); addresses]),
         authorizations: vec![authorize(1, MAIN, 0)],
-        ..Tx::to(NOBODY)
+        ..Tx::to(ABSENT)
     };
     let intrinsic = 21_000 + EACH + 4_180 * 4_000;
     assert!((WRITE..ACCOUNT).contains(&(CAP - intrinsic)));
@@ -188,13 +191,13 @@ fn a_recipient_that_cannot_be_paid_gives_the_reservoir_back_that_authorizations_
 }
 
 #[test]
-fn the_code_of_a_delegated_recipient_runs_for_the_price_of_its_target() {
+fn delegated_recipient_runs_its_targets_code_for_one_access() {
     let tx = Tx {
         to: account_of_key(1).into(),
         authorizations: vec![authorize(1, MAIN, 0)],
         ..Tx::default()
     };
-    let ran = Scene::running(sstore(0, 1))
+    let ran = BlockTest::running(sstore(0, 1))
         .balance(account_of_key(1), 1)
         .then(tx)
         .run();
@@ -204,10 +207,10 @@ fn the_code_of_a_delegated_recipient_runs_for_the_price_of_its_target() {
 }
 
 #[test]
-fn a_delegated_sender_that_sends_to_itself_pays_for_the_target() {
-    let scene = Scene::running([0x00]).change(sender(), |account| {
+fn delegated_sender_as_recipient_is_charged_the_target() {
+    let test = BlockTest::running([0x00]).change(sender(), |account| {
         account.code = Bytes::from(delegation(MAIN)).into();
     });
-    let ran = scene.then(Tx::to(sender())).run();
+    let ran = test.then(Tx::to(sender())).run();
     assert_eq!(ran.gas(0), 12_000 + 3_000);
 }

@@ -1,8 +1,8 @@
-//! Small programs, put together by hand.
+//! Builders of small programs.
 
 use niwaki_primitives::Address;
 
-/// All that the caller may give, where a call names its gas.
+/// The most gas that a call can request.
 pub(crate) const ALL: u32 = 0x00ff_ffff;
 
 /// `PUSH1`, 3 gas.
@@ -35,19 +35,19 @@ pub(crate) fn call(to: Address, value: u8, gas: u32) -> Vec<u8> {
     call_by(0xf1, to, value, gas)
 }
 
-/// An opcode upon an address, whose result is dropped: 5 gas beside it.
-pub(crate) fn ask(opcode: u8, of: Address) -> Vec<u8> {
+/// An opcode on an address, whose result is popped: 5 gas besides the opcode.
+pub(crate) fn query(opcode: u8, of: Address) -> Vec<u8> {
     [&[0x73][..], of.as_slice(), &[opcode, 0x50]].concat()
 }
 
-/// Logs the word on the top of the stack.
-pub(crate) fn tell() -> Vec<u8> {
+/// Logs the top word.
+pub(crate) fn log_top() -> Vec<u8> {
     vec![0x5f, 0x52, 0x60, 0x20, 0x5f, 0xa0]
 }
 
-/// Logs what gas `body` costs, and 2 for the question. It must leave the stack as it was.
+/// Logs the gas of `body`, and 2 for GAS. It must leave the stack unchanged.
 pub(crate) fn measure(body: &[u8]) -> Vec<u8> {
-    [&[0x5a], body, &[0x5a, 0x90, 0x03], &tell()].concat()
+    [&[0x5a], body, &[0x5a, 0x90, 0x03], &log_top()].concat()
 }
 
 /// Init code that deploys `code`, at most 32 bytes.

@@ -1,28 +1,29 @@
-//! EIP-7708: ether that moves leaves a log, in its place among the others.
+//! EIP-7708: logs of transfers, in order among the other logs.
 
 use super::{
-    code::{ALL, call, call_by, create_by, destroy, push, tell},
-    scene::{COINBASE, MAIN, NOBODY, OTHER, Ran, SOMEBODY, SYSTEM_ADDRESS, Scene, Tx, sender},
+    block_test::{
+        ABSENT, BlockResult, BlockTest, COINBASE, EXISTING, MAIN, OTHER, SYSTEM_ADDRESS, Tx, sender,
+    },
+    code::{ALL, call, call_by, create_by, destroy, log_top, push},
 };
 use niwaki_primitives::Withdrawal;
 
-fn run(scene: Scene, value: u64) -> Ran {
-    scene
-        .then(Tx {
-            value,
-            ..Tx::default()
-        })
-        .run()
+fn run(test: BlockTest, value: u64) -> BlockResult {
+    test.then(Tx {
+        value,
+        ..Tx::default()
+    })
+    .run()
 }
 
 #[test]
-fn the_value_of_a_transaction_is_logged() {
-    for to in [SOMEBODY, NOBODY] {
+fn value_of_a_transaction_is_logged() {
+    for to in [EXISTING, ABSENT] {
         let tx = Tx {
             value: 9,
             ..Tx::to(to)
         };
-        let ran = Scene::new().then(tx).run();
+        let ran = BlockTest::new().then(tx).run();
         assert_eq!(ran.transfers(), [(sender(), to, 9)]);
     }
     let tx = Tx {
@@ -31,55 +32,56 @@ fn the_value_of_a_transaction_is_logged() {
     };
     let created = sender().create(0);
     assert_eq!(
-        Scene::new().then(tx).run().transfers(),
+        BlockTest::new().then(tx).run().transfers(),
         [(sender(), created, 9)]
     );
 }
 
 #[test]
-fn no_value_and_value_to_oneself_leave_no_log() {
-    for (to, value) in [(SOMEBODY, 0), (sender(), 9)] {
+fn zero_value_and_value_to_oneself_are_not_logged() {
+    for (to, value) in [(EXISTING, 0), (sender(), 9)] {
         let tx = Tx {
             value,
             ..Tx::to(to)
         };
-        assert_eq!(Scene::new().then(tx).run().receipts[0].logs, []);
+        assert_eq!(BlockTest::new().then(tx).run().receipts[0].logs, []);
     }
 }
 
 #[test]
-fn fees_and_withdrawals_leave_no_log() {
-    let mut scene = Scene::new();
-    scene.withdrawals.push(Withdrawal {
+fn fees_and_withdrawals_are_not_logged() {
+    let mut test = BlockTest::new();
+    test.withdrawals.push(Withdrawal {
         index: 0,
         validator_index: 0,
-        address: SOMEBODY,
+        address: EXISTING,
         amount: 1,
     });
-    scene.header.beneficiary = COINBASE;
-    let ran = scene.then(Tx::to(SOMEBODY)).run();
+    test.header.beneficiary = COINBASE;
+    let ran = test.then(Tx::to(EXISTING)).run();
     assert_eq!(ran.transfers(), []);
     assert!(ran.balance(COINBASE).is_some());
 }
 
 #[test]
-fn a_transfer_comes_before_the_logs_of_the_code_that_it_starts() {
-    let scene = Scene::running([push(1), tell(), call(OTHER, 3, ALL), push(2), tell()].concat())
-        .balance(MAIN, 5)
-        .code(OTHER, [push(7), tell()].concat());
-    let ran = run(scene, 4);
+fn transfer_log_precedes_logs_of_the_callee() {
+    let test =
+        BlockTest::running([push(1), log_top(), call(OTHER, 3, ALL), push(2), log_top()].concat())
+            .balance(MAIN, 5)
+            .code(OTHER, [push(7), log_top()].concat());
+    let ran = run(test, 4);
     let emitters: Vec<_> = ran.receipts[0].logs.iter().map(|log| log.address).collect();
     assert_eq!(
         emitters,
         [SYSTEM_ADDRESS, MAIN, SYSTEM_ADDRESS, OTHER, MAIN]
     );
     assert_eq!(ran.transfers(), [(sender(), MAIN, 4), (MAIN, OTHER, 3)]);
-    assert_eq!(ran.told(), [1, 7, 2]);
+    assert_eq!(ran.logged(), [1, 7, 2]);
 }
 
 #[test]
-fn the_bloom_of_a_block_knows_of_transfers() {
-    let ran = run(Scene::running(vec![]), 1);
+fn bloom_contains_transfer_logs() {
+    let ran = run(BlockTest::running(vec![]), 1);
     assert_eq!(ran.receipts[0].logs.len(), 1);
     let bloom = ran.receipts[0].bloom();
     assert!(bloom.contains_input(niwaki_primitives::BloomInput::Raw(
@@ -88,64 +90,64 @@ fn the_bloom_of_a_block_knows_of_transfers() {
 }
 
 #[test]
-fn calls_that_move_nothing_leave_no_log() {
+fn calls_without_transfer_log_nothing() {
     for opcode in [0xf2, 0xf4, 0xfa] {
-        let scene = Scene::running(call_by(opcode, OTHER, 1, ALL)).balance(MAIN, 5);
-        assert_eq!(run(scene, 0).receipts[0].logs, [], "{opcode:x}");
+        let test = BlockTest::running(call_by(opcode, OTHER, 1, ALL)).balance(MAIN, 5);
+        assert_eq!(run(test, 0).receipts[0].logs, [], "{opcode:x}");
     }
     for (to, value) in [(OTHER, 0), (MAIN, 1), (OTHER, 6)] {
-        // Without value; to oneself; more than there is.
-        let scene = Scene::running(call(to, value, 0)).balance(MAIN, 5);
-        assert_eq!(run(scene, 0).transfers(), [], "{to} {value}");
+        // No value; to oneself; more than the balance.
+        let test = BlockTest::running(call(to, value, 0)).balance(MAIN, 5);
+        assert_eq!(run(test, 0).transfers(), [], "{to} {value}");
     }
 }
 
 #[test]
-fn a_call_that_fails_takes_its_transfers_along() {
+fn failed_call_reverts_its_transfer_logs() {
     for end in [&[0x5f, 0x5f, 0xfd][..], &[0xfe]] {
-        let scene = Scene::running(call(OTHER, 1, 50_000))
+        let test = BlockTest::running(call(OTHER, 1, 50_000))
             .balance(MAIN, 5)
             .balance(OTHER, 1)
-            .code(OTHER, [&call(SOMEBODY, 1, 0)[..], end].concat());
-        assert_eq!(run(scene, 0).receipts[0].logs, []);
+            .code(OTHER, [&call(EXISTING, 1, 0)[..], end].concat());
+        assert_eq!(run(test, 0).receipts[0].logs, []);
     }
-    let scene = Scene::running([0x5f, 0x5f, 0xfd]);
-    assert_eq!(run(scene, 1).receipts[0].logs, []);
+    let test = BlockTest::running([0x5f, 0x5f, 0xfd]);
+    assert_eq!(run(test, 1).receipts[0].logs, []);
 }
 
 #[test]
-fn an_endowment_is_logged() {
+fn endowment_is_logged() {
     for opcode in [0xf0, 0xf5] {
         let init = [0x00];
-        let scene = Scene::running(create_by(opcode, &init, 2)).balance(MAIN, 5);
+        let test = BlockTest::running(create_by(opcode, &init, 2)).balance(MAIN, 5);
         let created = match opcode {
             0xf0 => MAIN.create(1),
             _ => MAIN.create2_from_code([0; 32], init),
         };
-        assert_eq!(run(scene, 0).transfers(), [(MAIN, created, 2)]);
+        assert_eq!(run(test, 0).transfers(), [(MAIN, created, 2)]);
     }
     let reverts = create_by(0xf0, &[0x5f, 0x5f, 0xfd], 2);
-    let scene = Scene::running(reverts).balance(MAIN, 5);
-    assert_eq!(run(scene, 0).transfers(), []);
+    let test = BlockTest::running(reverts).balance(MAIN, 5);
+    assert_eq!(run(test, 0).transfers(), []);
 }
 
 #[test]
 fn selfdestruct_to_another_is_logged_and_to_itself_is_not() {
-    let scene = |heir| Scene::running(destroy(heir)).balance(MAIN, 5);
-    assert_eq!(run(scene(NOBODY), 0).transfers(), [(MAIN, NOBODY, 5)]);
-    assert_eq!(run(scene(MAIN), 0).transfers(), []);
-    assert_eq!(run(Scene::running(destroy(NOBODY)), 0).transfers(), []);
+    let test = |beneficiary| BlockTest::running(destroy(beneficiary)).balance(MAIN, 5);
+    assert_eq!(run(test(ABSENT), 0).transfers(), [(MAIN, ABSENT, 5)]);
+    assert_eq!(run(test(MAIN), 0).transfers(), []);
+    assert_eq!(run(BlockTest::running(destroy(ABSENT)), 0).transfers(), []);
 }
 
 #[test]
-fn a_contract_that_is_created_and_destroyed_keeps_what_it_has_and_burns_nothing() {
-    // Init code that destroys itself to itself, with an endowment.
+fn contract_created_and_destroyed_keeps_its_balance() {
+    // Init code that self-destructs to itself, with an endowment.
     let tx = Tx {
         value: 5,
         ..Tx::create([0x60, 1, 0x60, 1, 0x55, 0x30, 0xff])
     };
     let created = sender().create(0);
-    let ran = Scene::new().then(tx).run();
+    let ran = BlockTest::new().then(tx).run();
     assert_eq!(
         ran.gas(0),
         24_000 + 4 * 16 + 3 * 16 + 2 + 6 + 12_100 + 2 + 5_000 + 281_520
@@ -157,9 +159,9 @@ fn a_contract_that_is_created_and_destroyed_keeps_what_it_has_and_burns_nothing(
 }
 
 #[test]
-fn a_contract_that_is_created_and_destroyed_without_money_is_gone_and_may_come_again() {
+fn contract_created_and_destroyed_without_balance_is_deleted_and_can_be_created_again() {
     let factory = create_by(0xf5, &[0x33, 0xff], 0);
-    let ran = Scene::running(factory)
+    let ran = BlockTest::running(factory)
         .then(Tx::default())
         .then(Tx::default())
         .run();

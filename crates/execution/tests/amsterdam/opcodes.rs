@@ -1,24 +1,24 @@
-//! Prices of opcodes that look at accounts, and the opcodes that are new.
+//! Prices of opcodes that access accounts, and new opcodes.
 
 use super::{
-    code::{ALL, ask, call, call_by, create_by, measure, tell},
-    scene::{GAS, MAIN, NOBODY, OTHER, SOMEBODY, Scene, Tx, delegation},
+    block_test::{ABSENT, BlockTest, EXISTING, GAS, MAIN, OTHER, Tx, delegation},
+    code::{ALL, call, call_by, create_by, log_top, measure, query},
 };
 use niwaki_primitives::Address;
 
 /// Gas that `body` costs in a contract that is warm and has a balance of 10.
 fn cost(body: &[u8]) -> u64 {
-    let scene = Scene::running(measure(body))
+    let test = BlockTest::running(measure(body))
         .balance(MAIN, 10)
         .code(OTHER, [0x00]);
-    scene.then(Tx::default()).run().told()[0] - 2
+    test.then(Tx::default()).run().logged()[0] - 2
 }
 
 #[test]
-fn looking_at_an_account_costs_3_000_and_again_100_and_its_code_100_more() {
+fn account_access_costs_3_000_cold_100_warm_and_100_more_for_code() {
     for (opcode, cold, warm) in [(0x31, 3_000, 100), (0x3b, 3_100, 200), (0x3f, 3_000, 100)] {
-        for account in [SOMEBODY, NOBODY, OTHER] {
-            let once = ask(opcode, account);
+        for account in [EXISTING, ABSENT, OTHER] {
+            let once = query(opcode, account);
             assert_eq!(cost(&once), 5 + cold, "{opcode:x}");
             let twice = [once.clone(), once].concat();
             assert_eq!(cost(&twice), 10 + cold + warm, "{opcode:x}");
@@ -27,7 +27,7 @@ fn looking_at_an_account_costs_3_000_and_again_100_and_its_code_100_more() {
 }
 
 #[test]
-fn copying_code_costs_the_access_100_and_3_for_each_word() {
+fn extcodecopy_costs_access_100_and_3_per_word() {
     let copy = |bytes: u8| {
         [
             &[0x60, bytes, 0x5f, 0x5f, 0x73][..],
@@ -43,14 +43,14 @@ fn copying_code_costs_the_access_100_and_3_for_each_word() {
 }
 
 #[test]
-fn a_slot_costs_2_100_and_again_100() {
+fn sload_costs_2_100_cold_and_100_warm() {
     let load = [0x5f, 0x54, 0x50];
     assert_eq!(cost(&load), 2 + 2_100 + 2);
     assert_eq!(cost(&[load, load].concat()), 2 * 4 + 2_100 + 100);
 }
 
 #[test]
-fn calls_cost_the_access_and_value_11_300_of_which_the_callee_gets_2_300() {
+fn call_value_costs_11_300_of_which_the_callee_gets_2_300() {
     for opcode in [0xf1, 0xf2, 0xf4, 0xfa] {
         let code = [call_by(opcode, OTHER, 0, ALL), vec![0x50]].concat();
         let pushes = if opcode < 0xf3 { 17 } else { 14 };
@@ -65,48 +65,48 @@ fn calls_cost_the_access_and_value_11_300_of_which_the_callee_gets_2_300() {
 }
 
 #[test]
-fn callcode_with_value_creates_nobody() {
-    let code = [call_by(0xf2, NOBODY, 1, ALL), vec![0x50]].concat();
+fn callcode_with_value_creates_no_account() {
+    let code = [call_by(0xf2, ABSENT, 1, ALL), vec![0x50]].concat();
     assert_eq!(cost(&code), 17 + 3_000 + 11_300 - 2_300 + 2);
 }
 
 #[test]
-fn a_call_by_delegation_pays_for_its_target_too() {
+fn call_of_delegated_account_charges_its_target() {
     let delegated = Address::repeat_byte(0x77);
     let code = [call(delegated, 0, ALL), vec![0x50]].concat();
-    let scene = |code: &[u8]| {
-        Scene::running(measure(code))
+    let test = |code: &[u8]| {
+        BlockTest::running(measure(code))
             .code(delegated, delegation(OTHER))
             .code(OTHER, [0x00])
     };
-    let told = |code: &[u8]| scene(code).then(Tx::default()).run().told()[0] - 2;
-    assert_eq!(told(&code), 17 + 3_000 + 3_000 + 2);
-    let warm = [ask(0x31, OTHER), code].concat();
-    assert_eq!(told(&warm), 5 + 3_000 + 17 + 3_000 + 100 + 2);
+    let logged = |code: &[u8]| test(code).then(Tx::default()).run().logged()[0] - 2;
+    assert_eq!(logged(&code), 17 + 3_000 + 3_000 + 2);
+    let warm = [query(0x31, OTHER), code].concat();
+    assert_eq!(logged(&warm), 5 + 3_000 + 17 + 3_000 + 100 + 2);
 }
 
 #[test]
-fn a_delegation_to_a_precompiled_contract_runs_nothing() {
+fn delegation_to_precompiled_contract_runs_no_code() {
     let delegated = Address::repeat_byte(0x77);
     let pairing = Address::with_last_byte(8);
     // With one gas the contract itself would fail.
-    let ran = Scene::running([call(delegated, 0, 1), tell()].concat())
+    let ran = BlockTest::running([call(delegated, 0, 1), log_top()].concat())
         .code(delegated, delegation(pairing))
         .then(Tx::default())
         .run();
-    assert_eq!(ran.told(), [1]);
+    assert_eq!(ran.logged(), [1]);
 }
 
 #[test]
-fn creations_cost_12_000_and_2_or_8_for_each_word() {
-    // Where there is money already, no account is paid for.
+fn create_costs_12_000_and_2_per_word_create2_8() {
+    // At an address with a balance no account is charged.
     let create2 = MAIN.create2_from_code([0; 32], [0]);
     for (opcode, at, word) in [(0xf0, MAIN.create(1), 2), (0xf5, create2, 8)] {
         let code = [create_by(opcode, &[0], 0), vec![0x50]].concat();
-        let scene = Scene::running(measure(&code)).balance(at, 1);
+        let test = BlockTest::running(measure(&code)).balance(at, 1);
         let pushes = 3 + 2 + 3 + 3 + 3 + 2 + 3 + if opcode == 0xf5 { 2 } else { 0 };
         assert_eq!(
-            scene.then(Tx::default()).run().told(),
+            test.then(Tx::default()).run().logged(),
             [pushes + 12_000 + word + 2 + 2],
             "{opcode:x}"
         );
@@ -114,23 +114,23 @@ fn creations_cost_12_000_and_2_or_8_for_each_word() {
 }
 
 #[test]
-fn slotnum_gives_the_slot_of_the_header_for_2_gas() {
-    let ran = Scene::running([vec![0x4b], tell()].concat())
+fn slotnum_is_the_slot_of_the_header_for_2_gas() {
+    let ran = BlockTest::running([vec![0x4b], log_top()].concat())
         .then(Tx::default())
         .run();
-    assert_eq!(ran.told(), [5]);
+    assert_eq!(ran.logged(), [5]);
     assert_eq!(cost(&[0x4b, 0x50]), 4);
 }
 
-/// Runs an opcode upon the words 1 to 40, 40 on top, and tells the topmost word.
+/// Runs an opcode on the words 1 to 40, 40 on top; returns the top word.
 fn reach(code: &[u8]) -> Option<u64> {
     let words: Vec<u8> = (1..=40).flat_map(|word| [0x60, word]).collect();
-    let scene = Scene::running([words, code.to_vec(), tell()].concat());
-    scene.then(Tx::default()).run().told().first().copied()
+    let test = BlockTest::running([words, code.to_vec(), log_top()].concat());
+    test.then(Tx::default()).run().logged().first().copied()
 }
 
 #[test]
-fn dupn_copies_the_word_that_its_immediate_names() {
+fn dupn_copies_the_word_at_the_depth_of_its_immediate() {
     assert_eq!(reach(&[0xe6, 0x80]), Some(40 - 16));
     assert_eq!(reach(&[0xe6, 0x81]), Some(40 - 17));
     assert_eq!(reach(&[0xe6, 0x97]), Some(1));
@@ -139,14 +139,14 @@ fn dupn_copies_the_word_that_its_immediate_names() {
 }
 
 #[test]
-fn swapn_exchanges_the_top_with_the_word_below_the_one_named() {
+fn swapn_swaps_the_top_with_the_word_one_below_its_depth() {
     assert_eq!(reach(&[0xe7, 0x80]), Some(40 - 17));
     assert_eq!(reach(&[0xe7, 0x96]), Some(1));
     assert_eq!(reach(&[0xe7, 0x97]), None);
 }
 
 #[test]
-fn exchange_leaves_the_top_and_swaps_two_below() {
+fn exchange_swaps_two_words_below_the_top() {
     // 143 xor 0x8e = 0x01: the second and the third.
     assert_eq!(reach(&[0xe8, 0x8e, 0x50]), Some(38));
     assert_eq!(reach(&[0xe8, 0x8e, 0x50, 0x50]), Some(39));
@@ -154,49 +154,50 @@ fn exchange_leaves_the_top_and_swaps_two_below() {
 }
 
 #[test]
-fn an_immediate_that_looks_like_an_opcode_of_jumps_is_refused_and_still_one() {
+fn immediate_jumpdest_is_invalid_and_a_jump_destination() {
     for opcode in [0xe6, 0xe7, 0xe8] {
         for immediate in [0x5b, 0x60, 0x7f] {
             assert_eq!(reach(&[opcode, immediate, 0x00]), None, "{immediate:x}");
         }
     }
-    // JUMPDEST as an immediate is where one may jump to.
-    let ran = Scene::running([&[0x60, 0x04, 0x56, 0xe6, 0x5b, 0x60, 1][..], &tell()].concat())
-        .then(Tx::default())
-        .run();
-    assert_eq!(ran.told(), [1]);
+    // JUMPDEST as an immediate is a valid jump destination.
+    let ran =
+        BlockTest::running([&[0x60, 0x04, 0x56, 0xe6, 0x5b, 0x60, 1][..], &log_top()].concat())
+            .then(Tx::default())
+            .run();
+    assert_eq!(ran.logged(), [1]);
 }
 
 #[test]
-fn an_immediate_beyond_the_code_is_zero() {
+fn immediate_beyond_the_code_is_0() {
     // 145 + 0: the 145th word.
     let words: Vec<u8> = (0..=144).flat_map(|word| [0x60, word]).collect();
-    let enough = Scene::running([words.clone(), vec![0xe6]].concat());
+    let enough = BlockTest::running([words.clone(), vec![0xe6]].concat());
     assert!(enough.then(Tx::default()).run().succeeded(0));
-    let few = Scene::running([words[2..].to_vec(), vec![0xe6]].concat());
+    let few = BlockTest::running([words[2..].to_vec(), vec![0xe6]].concat());
     assert!(!few.then(Tx::default()).run().succeeded(0));
 }
 
 #[test]
-fn deployed_code_may_have_65_536_bytes_and_no_more() {
+fn deployed_code_has_at_most_65_536_bytes() {
     for (size, succeeds) in [(0x01_0000_u32, true), (0x01_0001, false)] {
         let [_, high, middle, low] = size.to_be_bytes();
         let tx = Tx {
             gas: 130_000_000,
             ..Tx::create([0x62, high, middle, low, 0x5f, 0xf3])
         };
-        let mut scene = Scene::new();
-        scene.header.gas_limit = 1 << 30;
-        let ran = scene.then(tx).run();
+        let mut test = BlockTest::new();
+        test.header.gas_limit = 1 << 30;
+        let ran = test.then(tx).run();
         assert_eq!(ran.succeeded(0), succeeds, "{size}");
     }
 }
 
 #[test]
-fn init_code_of_an_opcode_may_have_131_072_bytes_and_no_more() {
+fn init_code_of_create_has_at_most_131_072_bytes() {
     for (size, succeeds) in [(0x02_0000_u32, true), (0x02_0001, false)] {
         let [_, high, middle, low] = size.to_be_bytes();
-        let ran = Scene::running([0x62, high, middle, low, 0x5f, 0x5f, 0xf0])
+        let ran = BlockTest::running([0x62, high, middle, low, 0x5f, 0x5f, 0xf0])
             .then(Tx::default())
             .run();
         assert_eq!(ran.succeeded(0), succeeds, "{size}");

@@ -1,8 +1,8 @@
-//! What a slot costs by its way from the value before the transaction to the one after it.
+//! The price of SSTORE by the transition of the slot in the transaction.
 
 use super::{
+    block_test::{BlockResult, BlockTest, GAS, MAIN, Tx},
     code::sstore,
-    scene::{GAS, MAIN, Ran, Scene, Tx},
 };
 use niwaki_primitives::{AccessList, AccessListItem, B256, U256};
 
@@ -12,13 +12,13 @@ const WRITE: u64 = 10_000;
 const NEW: u64 = 97_920;
 const CLEARED: u64 = 11_616;
 
-fn run(original: u64, values: &[u8]) -> Ran {
+fn run(original: u64, values: &[u8]) -> BlockResult {
     let code: Vec<u8> = values.iter().flat_map(|value| sstore(0, *value)).collect();
-    let mut scene = Scene::running(code);
+    let mut test = BlockTest::running(code);
     if original > 0 {
-        scene = scene.slot(MAIN, 0, original);
+        test = test.slot(MAIN, 0, original);
     }
-    scene.then(Tx::default()).run()
+    test.then(Tx::default()).run()
 }
 
 /// Original value, values written, execution gas, state gas, refund.
@@ -46,7 +46,7 @@ const WAYS: [(u64, &[u8], u64, u64, u64); 14] = [
 ];
 
 #[test]
-fn each_way_of_a_slot_has_its_price() {
+fn each_transition_of_a_slot_has_its_price() {
     for (original, values, execution, state, refund) in WAYS {
         let ran = run(original, values);
         let execution = 15_000 + 6 * values.len() as u64 + execution;
@@ -60,12 +60,12 @@ fn each_way_of_a_slot_has_its_price() {
 }
 
 #[test]
-fn a_slot_of_the_access_list_is_warm() {
+fn slot_of_the_access_list_is_warm() {
     let access_list = AccessList(vec![AccessListItem {
         address: MAIN,
         storage_keys: vec![B256::ZERO],
     }]);
-    let ran = Scene::running(sstore(0, 1))
+    let ran = BlockTest::running(sstore(0, 1))
         .then(Tx {
             access_list,
             ..Tx::default()
@@ -76,8 +76,8 @@ fn a_slot_of_the_access_list_is_warm() {
 }
 
 #[test]
-fn the_original_value_is_that_of_the_transaction() {
-    let ran = Scene::running([sstore(0, 1), sstore(0, 2)].concat())
+fn original_value_is_that_before_the_transaction() {
+    let ran = BlockTest::running([sstore(0, 1), sstore(0, 2)].concat())
         .then(Tx::default())
         .then(Tx::default())
         .run();
@@ -88,14 +88,14 @@ fn the_original_value_is_that_of_the_transaction() {
 }
 
 #[test]
-fn what_is_just_enough_does_and_one_less_does_not() {
+fn sstore_succeeds_with_its_exact_gas_and_fails_with_one_less() {
     let enough = 15_000 + 6 + ACCESS + WRITE + NEW;
     for (gas, succeeds) in [(enough, true), (enough - 1, false)] {
         let tx = Tx {
             gas,
             ..Tx::default()
         };
-        let ran = Scene::running(sstore(0, 1)).then(tx).run();
+        let ran = BlockTest::running(sstore(0, 1)).then(tx).run();
         assert_eq!((ran.succeeded(0), ran.gas(0)), (succeeds, gas));
     }
     assert!(enough < GAS);

@@ -1,4 +1,4 @@
-//! A block being put together: state, transactions, withdrawals; and what came of it.
+//! A fixture: a block with its state, transactions and withdrawals, and the result of executing it.
 
 use alloy_eips::{eip2935, eip4788, eip7002, eip7251, eip8282};
 use niwaki_crypto::keccak256;
@@ -12,24 +12,24 @@ use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use std::collections::BTreeMap;
 
-/// The contract that transactions call unless told otherwise.
+/// The contract that transactions call by default.
 pub(crate) const MAIN: Address = Address::repeat_byte(0xaa);
-/// Another contract, which the first one calls.
+/// Another contract, which [`MAIN`] calls.
 pub(crate) const OTHER: Address = Address::repeat_byte(0xbb);
 /// An account that does not exist.
-pub(crate) const NOBODY: Address = Address::repeat_byte(0xdd);
+pub(crate) const ABSENT: Address = Address::repeat_byte(0xdd);
 /// An account with a balance and nothing else.
-pub(crate) const SOMEBODY: Address = Address::repeat_byte(0xee);
+pub(crate) const EXISTING: Address = Address::repeat_byte(0xee);
 pub(crate) const COINBASE: Address = Address::repeat_byte(0xcb);
 pub(crate) const SYSTEM_ADDRESS: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
-/// Enough for any test, and no more than what bounds execution.
+/// The default gas limit of a transaction: enough, and below [`CAP`].
 pub(crate) const GAS: u64 = 1_000_000;
-/// What bounds execution gas.
+/// The bound of execution gas per transaction (EIP-7825).
 pub(crate) const CAP: u64 = 1 << 24;
 const CHAIN_ID: u64 = 1;
 pub(crate) const BASE_FEE: u64 = 7;
 
-/// The six system contracts with their code, in the order in which the EIPs came.
+/// The six system contracts with their code, in the order of their EIPs.
 pub(crate) fn system_contracts() -> [(Address, Bytes); 6] {
     let codes = niwaki_testkit::genesis::system_contracts();
     let addresses = [
@@ -47,7 +47,7 @@ fn key(number: u8) -> Key {
     Key::new(keccak256([number]))
 }
 
-/// The account of key `number`. Key 0 sends unless told otherwise.
+/// The account of key `number`. Key 0 is the default sender.
 pub(crate) fn account_of_key(number: u8) -> Address {
     key(number).address
 }
@@ -56,12 +56,12 @@ pub(crate) fn sender() -> Address {
     account_of_key(0)
 }
 
-/// Key `number` lets `delegate` act for its account.
+/// An authorization by key `number` to delegate to `delegate`.
 pub(crate) fn authorize(number: u8, delegate: Address, nonce: u64) -> SignedAuthorization {
     key(number).authorize(CHAIN_ID, delegate, nonce)
 }
 
-/// Code that delegates.
+/// A delegation designator.
 pub(crate) fn delegation(to: Address) -> Vec<u8> {
     [&[0xef, 0x01, 0x00], to.as_slice()].concat()
 }
@@ -149,9 +149,9 @@ impl Tx {
     }
 }
 
-/// A block being put together.
+/// A block to execute.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct BlockTest {
     pub(crate) header: Header,
     pub(crate) state: MemoryState,
     transactions: Vec<(TxEnvelope, Address)>,
@@ -159,20 +159,20 @@ pub(crate) struct Scene {
     nonces: BTreeMap<u8, u64>,
 }
 
-/// What came of a block.
+/// The result of a block.
 #[derive(Clone, Debug)]
-pub(crate) struct Ran {
+pub(crate) struct BlockResult {
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) gas_used: u64,
     pub(crate) requests: Vec<Bytes>,
-    /// The block access list.
-    pub(crate) list: BTreeMap<Address, AccountChanges>,
+    /// The block access list, by address.
+    pub(crate) bal: BTreeMap<Address, AccountChanges>,
     /// The state after it.
     pub(crate) state: MemoryState,
 }
 
-impl Scene {
-    /// The system contracts, a rich sender, and [`SOMEBODY`].
+impl BlockTest {
+    /// The system contracts, a rich sender, and [`EXISTING`].
     pub(crate) fn new() -> Self {
         let mut state = MemoryState::default();
         for (address, code) in system_contracts() {
@@ -183,7 +183,7 @@ impl Scene {
             ..MemoryAccount::default()
         };
         state.insert(sender(), holds(u64::MAX));
-        state.insert(SOMEBODY, holds(1));
+        state.insert(EXISTING, holds(1));
         state.block_hashes.insert(0, B256::repeat_byte(0x11));
         let header = Header {
             parent_hash: B256::repeat_byte(0x11),
@@ -207,7 +207,7 @@ impl Scene {
         }
     }
 
-    /// With `code` at [`MAIN`].
+    /// A block with `code` at [`MAIN`].
     pub(crate) fn running(code: impl Into<Bytes>) -> Self {
         Self::new().code(MAIN, code)
     }
@@ -224,7 +224,7 @@ impl Scene {
         self
     }
 
-    /// A slot that holds something.
+    /// Sets a slot.
     pub(crate) fn slot(self, at: Address, key: u64, value: u64) -> Self {
         self.change(at, |account| {
             account.storage.insert(U256::from(key), U256::from(value));
@@ -235,17 +235,17 @@ impl Scene {
         self.change(at, |account| account.balance = U256::from(wei))
     }
 
-    /// The next transaction, by the next nonce of its sender.
+    /// Adds a transaction with the next nonce of its sender.
     pub(crate) fn then(mut self, tx: Tx) -> Self {
         let from = account_of_key(tx.key);
-        let held = self.state.accounts.get(&from).map_or(0, |a| a.nonce);
-        let nonce = self.nonces.entry(tx.key).or_insert(held);
+        let first = self.state.accounts.get(&from).map_or(0, |a| a.nonce);
+        let nonce = self.nonces.entry(tx.key).or_insert(first);
         self.transactions.push((tx.signed(*nonce), from));
         *nonce += 1;
         self
     }
 
-    fn apply(&self) -> Result<Ran, ExecuteError> {
+    fn apply(&self) -> Result<BlockResult, ExecuteError> {
         let (transactions, senders): (_, Vec<_>) = self.transactions.iter().cloned().unzip();
         let block = RecoveredBlock {
             block: Block {
@@ -265,11 +265,11 @@ impl Scene {
         state.apply(&executed.diff);
         let list = executed.block_access_list.unwrap();
         assert!(list.is_sorted_by(|a, b| a.address < b.address));
-        Ok(Ran {
+        Ok(BlockResult {
             receipts: executed.receipts,
             gas_used: executed.gas_used,
             requests: executed.requests,
-            list: list
+            bal: list
                 .into_iter()
                 .map(|account| (account.address, account))
                 .collect(),
@@ -277,12 +277,12 @@ impl Scene {
         })
     }
 
-    pub(crate) fn run(&self) -> Ran {
+    pub(crate) fn run(&self) -> BlockResult {
         self.apply().unwrap()
     }
 
-    /// Which transaction makes the block invalid, if one does.
-    pub(crate) fn refused(&self) -> Option<usize> {
+    /// The index of the transaction that makes the block invalid, if one does.
+    pub(crate) fn invalid_transaction(&self) -> Option<usize> {
         match self.apply() {
             Ok(_) => None,
             Err(ExecuteError::Invalid(InvalidBlock::Transaction { index, .. })) => Some(index),
@@ -290,7 +290,7 @@ impl Scene {
         }
     }
 
-    /// Whether what comes after the transactions makes the block invalid.
+    /// Whether the block is invalid.
     pub(crate) fn is_invalid(&self) -> bool {
         matches!(self.apply(), Err(ExecuteError::Invalid(_)))
     }
@@ -304,8 +304,8 @@ fn contract(code: impl Into<Bytes>) -> MemoryAccount {
     }
 }
 
-impl Ran {
-    /// Gas that transaction `index` paid for.
+impl BlockResult {
+    /// Gas used by transaction `index`.
     pub(crate) fn gas(&self, index: usize) -> u64 {
         let before = index
             .checked_sub(1)
@@ -317,8 +317,8 @@ impl Ran {
         self.receipts[index].status == Some(true)
     }
 
-    /// The words that code logged, one each.
-    pub(crate) fn told(&self) -> Vec<u64> {
+    /// The words that code has logged.
+    pub(crate) fn logged(&self) -> Vec<u64> {
         self.receipts
             .iter()
             .flat_map(|receipt| &receipt.logs)
@@ -327,7 +327,7 @@ impl Ran {
             .collect()
     }
 
-    /// Transfers that were logged: from, to, wei.
+    /// The logged transfers: from, to, wei.
     pub(crate) fn transfers(&self) -> Vec<(Address, Address, u64)> {
         let logs = self.receipts.iter().flat_map(|receipt| &receipt.logs);
         logs.filter(|log| log.address == SYSTEM_ADDRESS)
@@ -372,10 +372,10 @@ fn transfer(log: &Log) -> (Address, Address, u64) {
     (address(1), address(2), u64::try_from(value).unwrap())
 }
 
-/// An account of the list in short: changed slots with index and value, read slots, balances,
-/// nonces, codes, each with its index.
+/// An entry of the block access list with small numbers: changed slots with index and value, read slots, balances,
+/// nonces and codes with their index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct AccountEntry {
     pub(crate) writes: Vec<(u64, Vec<(u64, u64)>)>,
     pub(crate) reads: Vec<u64>,
     pub(crate) balances: Vec<(u64, u64)>,
@@ -383,10 +383,10 @@ pub(crate) struct Listed {
     pub(crate) codes: Vec<(u64, Bytes)>,
 }
 
-impl Ran {
-    /// What the list says of an account; numbers as far as they are small.
-    pub(crate) fn listed(&self, of: Address) -> Option<Listed> {
-        let account = self.list.get(&of)?;
+impl BlockResult {
+    /// The entry of an account; numbers above 64 bits become `u64::MAX`.
+    pub(crate) fn entry(&self, of: Address) -> Option<AccountEntry> {
+        let account = self.bal.get(&of)?;
         let small = |word: &U256| u64::try_from(*word).unwrap_or(u64::MAX);
         let slots = account.storage_changes.iter().map(|slot| {
             let changes = slot.changes.iter();
@@ -396,7 +396,7 @@ impl Ran {
         let balances = account.balance_changes.iter();
         let nonces = account.nonce_changes.iter();
         let codes = account.code_changes.iter();
-        Some(Listed {
+        Some(AccountEntry {
             writes: slots.collect(),
             reads: account.storage_reads.iter().map(small).collect(),
             balances: balances
