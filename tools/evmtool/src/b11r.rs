@@ -1,7 +1,7 @@
-//! `niwaki-evm b11r`: a block of its parts.
+//! `niwaki-evm b11r`: builds a block from its parts.
 //!
-//! Options and documents are those of go-ethereum's `evm b11r`. A block is sealed by proof of authority
-//! (EIP-225) if that is asked for; proof of work is not made here.
+//! Options and documents are those of go-ethereum's `evm b11r`. A block is sealed by proof of authority (EIP-225) on
+//! request; proof of work is not supported.
 
 use crate::t8n::{Failure, read, read_stdin, write};
 use alloy_primitives::keccak256;
@@ -50,7 +50,7 @@ pub(crate) struct B11rOptions {
     block: String,
 }
 
-/// The documents, each where it was found.
+/// The documents, unparsed.
 #[derive(Debug, Default, Deserialize)]
 struct Parts {
     header: Option<Box<RawValue>>,
@@ -97,20 +97,20 @@ struct RawHeader {
     slot_number: Option<Quantity>,
 }
 
-/// What a seal by proof of authority is made of.
+/// Input of a proof-of-authority seal (EIP-225).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Clique {
     secret_key: B256,
-    /// Who is voted on.
+    /// The account that is voted on.
     voted: Option<FixtureAddress>,
-    /// Whether they shall be a signer.
+    /// Whether the vote is to add it as a signer.
     authorize: Option<bool>,
-    /// What the signer may say, 32 bytes.
+    /// The signer's vanity data, 32 bytes.
     vanity: Option<B256>,
 }
 
-/// Builds the block that the options name.
+/// Builds the block from the documents that the options name.
 ///
 /// # Errors
 /// [`Failure`].
@@ -206,7 +206,7 @@ fn build(raw: RawHeader, parts: &Parts) -> Result<Value, Failure> {
     }))
 }
 
-/// A list of items that are in RLP already.
+/// The RLP list of encoded items.
 fn list(items: &[Bytes]) -> Bytes {
     let payload = items.concat();
     let mut out = Vec::new();
@@ -219,7 +219,7 @@ fn list(items: &[Bytes]) -> Bytes {
     out.into()
 }
 
-/// The transactions as they stand in the block: a list in RLP; nothing is none of them.
+/// The transactions of the block as an RLP list; an empty text is an empty list.
 fn list_of(text: &str) -> Result<Bytes, Failure> {
     let bytes = hex::decode(text.trim()).map_err(|error| Failure::json("txs", error))?;
     if bytes.is_empty() {
@@ -239,7 +239,7 @@ fn check_list(what: &str, mut bytes: &[u8]) -> Result<(), Failure> {
 }
 
 impl RawHeader {
-    /// The header, above ommers of that hash unless it names another one.
+    /// The header; its ommers hash is `ommers_hash` unless it has one.
     fn header(self, ommers_hash: B256) -> Result<Header, Failure> {
         let number = |what: &str, quantity: Quantity| {
             u64::try_from(quantity.0)
@@ -283,8 +283,8 @@ impl RawHeader {
     }
 }
 
-/// Seals `header` with the key of `clique` (EIP-225): the vote, and at the end of the extra data the
-/// signature of all the rest.
+/// Seals `header` with the key of `clique` (EIP-225): sets the vote, and signs the rest of the header at the end of the
+/// extra data.
 fn seal(header: &mut Header, clique: &Clique) -> Result<(), Failure> {
     let both = |what: &str, part: &str| {
         Failure::config(format!(

@@ -1,8 +1,7 @@
-//! `niwaki-evm benchmark`: precompiled contracts and KECCAK256, each by itself, on the native library and on the
-//! pure one.
+//! `niwaki-evm benchmark`: times precompiled contracts and KECCAK256 on the native library and on the pure one.
 //!
-//! A case is one input. It is run in batches that alternate between both libraries; its figure is the median of its
-//! batches. No result is kept between two calls unless that is asked for.
+//! A case is one input. Its batches alternate between both libraries; its result is the median of the batches. No
+//! result is cached between two calls unless requested.
 
 mod case;
 mod report;
@@ -50,7 +49,7 @@ pub(crate) struct BenchmarkOptions {
     json: Option<PathBuf>,
 }
 
-/// What runs a case.
+/// The code that runs a case.
 #[derive(Clone, Copy)]
 enum Runner {
     Contract(Precompiled, Preference),
@@ -59,10 +58,10 @@ enum Runner {
     Keccak,
 }
 
-/// More than any input of ours costs.
+/// More gas than any case costs.
 const GAS: u64 = 1 << 50;
 
-/// Measures what the options ask for.
+/// Runs the benchmark.
 pub(crate) fn run(options: &BenchmarkOptions) -> Result<()> {
     let fork = fork_of(&options.fork)?;
     if !options.use_precompile_cache {
@@ -130,7 +129,7 @@ impl BenchmarkOptions {
         Ok(Row::new(case, gas, libraries.collect()))
     }
 
-    /// The libraries that are asked for, the native one first.
+    /// The selected libraries, the native one first.
     fn runners(&self, contract: Option<Precompiled>) -> Vec<(&'static str, Runner)> {
         let Some(contract) = contract else {
             return vec![("keccak-asm", Runner::Keccak)];
@@ -173,10 +172,10 @@ impl Runner {
 }
 
 impl Case {
-    /// Time of so many calls. What pairings keep of points is forgotten before each, outside of it.
+    /// Time of `calls` calls. The cache of pairing points is cleared before each call, outside of the measured time.
     fn batch(&self, runner: Runner, calls: u32) -> Duration {
         let once = || {
-            // It did not fail before, and an input is all that it depends on.
+            // It succeeded before, and depends on nothing but its input.
             let _ = black_box(runner.run(&self.input));
         };
         if self.keeps_points && !matches!(runner, Runner::Kept(_)) {
@@ -194,7 +193,7 @@ impl Case {
         start.elapsed()
     }
 
-    /// How many calls take at least so long.
+    /// How many calls take at least `least`.
     fn calls_within(&self, runner: Runner, least: Duration) -> u32 {
         let mut calls = 1;
         loop {

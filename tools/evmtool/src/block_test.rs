@@ -1,6 +1,6 @@
-//! Blockchain tests and engine tests: chains of blocks from a genesis on.
+//! Blockchain tests and engine tests: chains of blocks on a genesis.
 
-use crate::cases::{Selection, Verdict, guarded};
+use crate::cases::{Selection, Verdict, catch_panic};
 use crate::chain::{PlainChain, Refusal, ordered_root};
 use crate::network::chain_spec;
 use crate::reason;
@@ -16,19 +16,19 @@ use serde_json::Value;
 
 /// Runs a blockchain test.
 pub(crate) fn run_blocks(test: &BlockTest, selection: &Selection) -> Option<Verdict> {
-    selection.wants_fork(&test.network).then(|| Verdict {
+    selection.selects_fork(&test.network).then(|| Verdict {
         name: test.name.clone(),
         fork: test.network.clone(),
-        outcome: guarded(|| judge_blocks(test, selection)),
+        outcome: catch_panic(|| check_blocks(test, selection)),
     })
 }
 
 /// Runs an engine test.
 pub(crate) fn run_payloads(test: &EngineTest, selection: &Selection) -> Option<Verdict> {
-    selection.wants_fork(&test.network).then(|| Verdict {
+    selection.selects_fork(&test.network).then(|| Verdict {
         name: test.name.clone(),
         fork: test.network.clone(),
-        outcome: guarded(|| judge_payloads(test, selection)),
+        outcome: catch_panic(|| check_payloads(test, selection)),
     })
 }
 
@@ -47,7 +47,7 @@ fn start(
     PlainChain::new(spec, genesis.clone(), hash, state)
 }
 
-fn judge_blocks(test: &BlockTest, selection: &Selection) -> Result<(), String> {
+fn check_blocks(test: &BlockTest, selection: &Selection) -> Result<(), String> {
     let mut chain = start(
         &test.network,
         &test.config,
@@ -73,7 +73,7 @@ fn judge_blocks(test: &BlockTest, selection: &Selection) -> Result<(), String> {
     )
 }
 
-/// Compares a refusal (its name and its text) with what the fixture wants.
+/// Compares a rejection (its name and its text) with the fixture's expectation.
 fn compare(
     expect: &BlockExpectation,
     refusal: Option<(&'static str, String)>,
@@ -131,7 +131,7 @@ fn compare_end(
     }
 }
 
-fn judge_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String> {
+fn check_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String> {
     let mut chain = start(
         &test.network,
         &test.config,
@@ -142,7 +142,7 @@ fn judge_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String
     chain.set_dispatch(selection.dispatch);
     chain.set_parallelism(selection.parallelism);
     for (index, case) in test.payloads.iter().enumerate() {
-        judge_payload(&mut chain, case).map_err(|reason| format!("payload {index}: {reason}"))?;
+        check_payload(&mut chain, case).map_err(|reason| format!("payload {index}: {reason}"))?;
     }
     compare_end(
         &chain,
@@ -152,7 +152,7 @@ fn judge_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String
     )
 }
 
-fn judge_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), String> {
+fn check_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), String> {
     let version = PayloadVersion::from_number(case.version)
         .ok_or_else(|| format!("engine_newPayloadV{} is not known", case.version))?;
     let decoded = parse_params(&case.params)

@@ -1,8 +1,8 @@
-//! `niwaki-evm cartevm`: every opcode by itself, or every pair of them, as densely as a program can hold it;
-//! or known attacks.
+//! `niwaki-evm cartevm`: times every opcode alone, or every pair of opcodes, repeated as densely as a program can; or
+//! known attacks.
 //!
-//! What comes of it is where a machine is slow for what it is paid. Each case is run in batches that alternate
-//! with the peer's; the figure of a case is the median of its batches.
+//! It shows where the interpreter is slow for the gas that it gets. The batches of a case alternate with those of revm;
+//! the result of a case is the median of its batches.
 
 mod machine;
 mod plot;
@@ -22,9 +22,9 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use worst::Worst;
 
-/// Number of the block that programs stand in.
+/// Number of the programs' block.
 const NUMBER: u64 = 1_000;
-/// Times that the gas is to be enough for a program's units.
+/// How often the gas suffices for a program's units.
 const BEGINNINGS: u64 = 8;
 
 /// Options of `cartevm`.
@@ -74,10 +74,10 @@ pub(crate) struct CartOptions {
     dispatch: Dispatch,
 }
 
-/// Measures what the options ask for.
+/// Runs the measurement.
 pub(crate) fn run(options: &CartOptions) -> Result<()> {
     let fork = fork_of(&options.fork)?;
-    // Runs are the same again and again: each is to count.
+    // All runs are equal, so each must be executed, not taken from the cache.
     niwaki_crypto::set_precompile_result_bytes(0);
     let measures: Vec<Measure<'_>> = match options.worst {
         true => options.attacks(fork)?,
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
         left_out.first().map_or("", String::as_str),
         options.gas
     );
-    let report = Report::new(fork, options, (measured, left_out));
+    let report = Report::new(fork, options, measured, left_out);
     report.print(options.slowest);
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)? + "\n";
@@ -116,10 +116,10 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
     Ok(())
 }
 
-/// Gives a case; its name and the reason if the program does not run to its end even once.
+/// Measures a case; the inner error is its name and why its program does not complete once.
 type Measure<'a> = Box<dyn FnOnce() -> Result<Result<Case, String>> + 'a>;
 
-/// How far it is, on a terminal.
+/// Prints the progress on a terminal.
 fn progress(at: usize, of: usize) {
     if std::io::stderr().is_terminal() {
         let end = if at == of { "\n" } else { "" };
@@ -131,7 +131,7 @@ impl CartOptions {
     /// The opcodes of each case.
     fn cases(&self, table: &Table) -> Result<Vec<Vec<u8>>> {
         let all: Vec<u8> = (0..=u8::MAX)
-            .filter(|opcode| table.meta(*opcode).is_some())
+            .filter(|opcode| table.info(*opcode).is_some())
             .collect();
         let wanted = self.only.iter().map(|name| {
             let found = all.iter().find(|opcode| {
@@ -159,7 +159,7 @@ impl CartOptions {
         })
     }
 
-    /// The case of `opcodes`; its name and the reason if the program does not run to its end even once.
+    /// Measures `opcodes`; the inner error is as for [`Measure`].
     #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
     fn measure(&self, fork: Fork, opcodes: &[u8]) -> Result<Result<Case, String>> {
         let size = usize::try_from(self.code_size)?;
@@ -169,25 +169,26 @@ impl CartOptions {
             let code = program.straight(count);
             Ours::new(&program.contracts, code, fork, self.dispatch).run(self.gas)
         };
-        // Where units are dear, as creations are, fewer of them, so that the program begins again a few times.
+        // Fewer units if they are expensive, as creations are, so that the program loops a few times.
         if let [Ok((_, one)), Ok((_, two))] = [1, 2].map(|count| straight(&program, count)) {
-            let most = self.gas / BEGINNINGS / (two - one).max(1);
-            program.count = program.count.min(usize::try_from(most)?.max(2));
+            let limit = self.gas / BEGINNINGS / (two - one).max(1);
+            program.count = program.count.min(usize::try_from(limit)?.max(2));
         }
-        // The first run of the units may cost more than the others.
+        // The first run of the units may cost more gas than the others.
         let runs = [0, 1, program.count].map(|count| straight(&program, count));
         if let Some(Err(error)) = runs.iter().find(|run| run.is_err()) {
             return Ok(Err(format!("{}: {error}", program.name)));
         }
         let [none, one, all] = runs.map(|run| run.map_or(0, |(_, gas)| gas));
         let each = all.saturating_sub(one) as f64 / (program.count - 1).max(1) as f64;
-        let code = program.looped(all + all / 8 + program::MOST_HANDED);
-        let machines = self.machines(fork, &program.contracts, code);
+        let code = program.looped(all + all / 8 + program::MAX_CALL_GAS);
+        let (ours, revm) = self.machines(fork, &program.contracts, code);
         let ran = |gas: u64| gas.saturating_sub(none) as f64 / each;
-        self.race(program.name, &machines, &ran).map(Ok)
+        self.alternate(program.name, &ours, revm.as_ref(), &ran)
+            .map(Ok)
     }
 
-    /// The attacks that are asked for.
+    /// The selected attacks.
     fn attacks(&self, fork: Fork) -> Result<Vec<Measure<'_>>> {
         ensure!(
             self.gas > 2 * worst::MARGIN,
@@ -216,20 +217,22 @@ impl CartOptions {
     }
 
     fn attack(&self, fork: Fork, worst: &Worst) -> Result<Result<Case, String>> {
-        let machines = self.machines(fork, &worst.contracts, worst.code.clone());
-        let times = match machines.0.times(self.gas, worst.start) {
+        let (ours, revm) = self.machines(fork, &worst.contracts, worst.code.clone());
+        let times = match ours.times(self.gas, worst.start) {
             Ok(times) => times,
             Err(error) => return Ok(Err(format!("{}: {error}", worst.name))),
         };
         let ran = |_| times as f64;
-        self.race(worst.name.to_owned(), &machines, &ran).map(Ok)
+        self.alternate(worst.name.to_owned(), &ours, revm.as_ref(), &ran)
+            .map(Ok)
     }
 
-    /// Runs a program in batches, in turn with the peer; `ran` says of its gas how often it did what it does.
-    fn race(
+    /// Runs a program in batches that alternate with revm's; `ran` gives the number of units for its gas.
+    fn alternate(
         &self,
         name: String,
-        (ours, revm): &(Ours, Option<Revm>),
+        ours: &Ours,
+        revm: Option<&Revm>,
         ran: &dyn Fn(u64) -> f64,
     ) -> Result<Case> {
         let failed = || format!("the program of {name}");
@@ -237,14 +240,17 @@ impl CartOptions {
         let mut times = Vec::new();
         for _ in 0..self.batches {
             let (took, _) = ours.run(self.gas).wrap_err_with(failed)?;
-            let peer = revm.as_ref().map(|revm| revm.run(self.gas)).transpose();
+            let peer = revm.map(|revm| revm.run(self.gas)).transpose();
             let peer = peer.wrap_err_with(failed)?;
-            if let Some((_, theirs)) = peer {
-                ensure!(theirs == gas, "{name}: {gas} gas here, {theirs} on revm");
+            if let Some((_, revm_gas)) = peer {
+                ensure!(
+                    revm_gas == gas,
+                    "{name}: {gas} gas here, {revm_gas} on revm"
+                );
             }
             times.push((took, peer.map(|(took, _)| took)));
         }
-        Ok(Case::new(name, (gas, ran(gas)), &times))
+        Ok(Case::new(name, gas, ran(gas), &times))
     }
 
     fn machines(

@@ -1,4 +1,4 @@
-//! Many cases of fixture files: which to run, on how many threads, and what came of them.
+//! Runs the cases of many fixture files on several threads, and counts the verdicts.
 
 use crate::{block_test, state_test, vm_test};
 use niwaki_evm::Dispatch;
@@ -35,27 +35,27 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether cases of this fork or network are wanted.
-    pub(crate) fn wants_fork(&self, fork: &str) -> bool {
+    /// Whether cases of this fork or network are selected.
+    pub(crate) fn selects_fork(&self, fork: &str) -> bool {
         let wanted = self.fork.as_deref();
         wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(fork))
     }
 
-    /// Whether this choice of a state test is wanted.
-    pub(crate) fn wants(&self, post: &StatePost) -> bool {
+    /// Whether this choice of a state test is selected.
+    pub(crate) fn selects(&self, post: &StatePost) -> bool {
         let Indexes { data, gas, value } = post.indexes;
         let chosen = self.indexes.iter().zip([data, gas, value]);
-        self.wants_fork(&post.fork) && { chosen }.all(|(want, is)| want.is_none_or(|w| w == is))
+        self.selects_fork(&post.fork) && { chosen }.all(|(want, is)| want.is_none_or(|w| w == is))
     }
 
-    /// Whether cases of this name are wanted.
-    pub(crate) fn wants_name(&self, name: &str) -> bool {
+    /// Whether cases of this name are selected.
+    pub(crate) fn selects_name(&self, name: &str) -> bool {
         let wanted = self.test_name.as_deref();
         wanted.is_none_or(|pattern| glob_matches(pattern, name))
     }
 }
 
-/// What came of one case.
+/// The verdict on one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Name of the case, with the choice for state tests.
@@ -69,9 +69,9 @@ pub struct Verdict {
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As the fixture wants.
+    /// As the fixture expects.
     Passed,
-    /// Otherwise, and how.
+    /// Different, and how.
     Failed(String),
     /// Not run, and why.
     Skipped(String),
@@ -86,12 +86,12 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
-/// How many cases ended in which way.
+/// Counts of passed, failed and skipped cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Cases that ended as the fixture wants.
+    /// Cases that passed.
     pub passed: u64,
-    /// Cases that did not.
+    /// Cases that failed.
     pub failed: u64,
     /// Cases that were not run.
     pub skipped: u64,
@@ -118,8 +118,8 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Runs `case`, turning a panic into a failure, so that one case can't end the others.
-pub(crate) fn guarded(case: impl FnOnce() -> Result<(), String>) -> Outcome {
+/// Runs `case` and turns a panic into a failure, so that one case can't end the others.
+pub(crate) fn catch_panic(case: impl FnOnce() -> Result<(), String>) -> Outcome {
     match catch_unwind(AssertUnwindSafe(case)) {
         Ok(result) => result.into(),
         Err(panic) => {
@@ -132,8 +132,8 @@ pub(crate) fn guarded(case: impl FnOnce() -> Result<(), String>) -> Outcome {
     }
 }
 
-/// Runs every selected case of `files` on `jobs` threads and hands each verdict to `report` on
-/// this thread, or the error of a file that is no fixture file.
+/// Runs every selected case of `files` on `jobs` threads and passes each verdict to `report` on this thread, or the
+/// error of a file that is no fixture file.
 pub fn run_files(
     files: &[PathBuf],
     suite: Suite,
@@ -163,7 +163,7 @@ pub fn run_files(
 pub fn run_fixtures(fixtures: &[Fixture], suite: Suite, selection: &Selection) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for fixture in fixtures {
-        if !selection.wants_name(fixture.name()) {
+        if !selection.selects_name(fixture.name()) {
             continue;
         }
         match (suite, fixture) {

@@ -1,7 +1,7 @@
-//! The plainest chain: every block with its whole state in memory.
+//! A simple chain for block tests: every block with its whole state in memory.
 //!
-//! It is what block tests run upon: decode, check, execute, compare, in the spec's order and one
-//! after the other. Forks are followed by total difficulty until Paris, by the last block after.
+//! Import decodes, checks, executes and compares in the specification's order. The head is the block with the greatest
+//! total difficulty until Paris, and the last block from then on.
 
 use alloy_rlp::{BufMut, Decodable, Encodable};
 use niwaki_evm::Dispatch;
@@ -20,7 +20,7 @@ use niwaki_testkit::state_root;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A block that has been taken.
+/// An imported block.
 struct Stored {
     header: Header,
     ommers: Vec<B256>,
@@ -37,12 +37,12 @@ pub(crate) struct PlainChain {
     head: B256,
 }
 
-/// Why a block was not taken.
+/// Why a block was not imported.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It breaks the protocol.
+    /// The block is invalid.
     Invalid(InvalidBlock),
-    /// We failed.
+    /// The client failed.
     Fault(String),
 }
 
@@ -61,7 +61,7 @@ impl From<ExecuteError> for Refusal {
     }
 }
 
-/// Root of the trie from the RLP of an index to the item there.
+/// Root of the trie of items by their RLP-encoded index.
 pub(crate) fn ordered_root(items: &[Bytes]) -> B256 {
     alloy_trie::root::ordered_trie_root_with_encoder(items, |item, out| out.put_slice(item))
 }
@@ -70,7 +70,7 @@ impl PlainChain {
     /// A chain of its genesis block alone.
     ///
     /// # Errors
-    /// What of the header does not follow from the state.
+    /// A field of the genesis header that does not match the state.
     pub(crate) fn new(
         spec: ChainSpec,
         genesis: Header,
@@ -109,7 +109,7 @@ impl PlainChain {
         self.dispatch = dispatch;
     }
 
-    /// Has the transactions of each block run so, always on the fastest dispatch.
+    /// Sets how the transactions of each block run; then always on the fastest dispatch.
     pub(crate) fn set_parallelism(&mut self, parallelism: Option<Parallelism>) {
         self.parallelism = parallelism;
     }
@@ -129,7 +129,7 @@ impl PlainChain {
         &self.blocks[&self.head].state
     }
 
-    /// Takes a block as RLP and moves the head if it is better.
+    /// Imports a block as RLP, and moves the head if it is better.
     pub(crate) fn import_rlp(&mut self, rlp: &[u8]) -> Result<B256, Refusal> {
         let mut rest = rlp;
         let malformed = |reason: String| InvalidBlock::Encoding {
@@ -145,7 +145,7 @@ impl PlainChain {
         self.import(block, hash, None)
     }
 
-    /// Takes a block, with the access list that it has brought, and moves the head if it is better.
+    /// Imports a block, with its access list if it has one, and moves the head if it is better.
     pub(crate) fn import(
         &mut self,
         block: Block,
@@ -162,8 +162,8 @@ impl PlainChain {
             parent: header.parent_hash,
         })?;
         let total_difficulty = parent.total_difficulty.saturating_add(header.difficulty);
-        // The specs compare the transactions root after execution, so that a transaction that is
-        // invalid by itself is named first.
+        // The specification compares the transactions root after execution, so an invalid transaction is reported
+        // first.
         let unlike_its_root = match self.check(&block, parent) {
             Err(InvalidBlock::Body(reason @ InvalidBody::TransactionsRoot { .. })) => Some(reason),
             result => result.map(|()| None)?,
@@ -212,7 +212,7 @@ impl PlainChain {
         Ok(hash)
     }
 
-    /// Everything that can be said before execution.
+    /// The checks before execution.
     fn check(&self, block: &Block, parent: &Stored) -> Result<(), InvalidBlock> {
         let header = &block.header;
         let above = Parent {
@@ -242,7 +242,7 @@ impl PlainChain {
         Ok(())
     }
 
-    /// The nearest ancestors, from the block `hash` on downwards.
+    /// The nearest ancestors, from the block `hash` downwards.
     fn ancestors(&self, mut hash: B256) -> Vec<Ancestor> {
         let mut ancestors = Vec::new();
         for _ in 0..=MAX_OMMER_DEPTH {
@@ -273,7 +273,7 @@ impl PlainChain {
     }
 }
 
-/// What the header claims about execution.
+/// Compares the header with the result of execution.
 fn check_executed(
     header: &Header,
     executed: &ExecutedBlock,
@@ -311,7 +311,7 @@ fn check_executed(
     Ok(())
 }
 
-/// The encoding of a receipt that the receipts root is made of.
+/// The encoding of a receipt in the receipts trie.
 pub(crate) fn encode_receipt(receipt: &Receipt) -> Bytes {
     let mut fields = Vec::new();
     match (receipt.status, receipt.post_state) {

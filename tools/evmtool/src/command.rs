@@ -55,8 +55,8 @@ enum Command {
 }
 
 impl Options {
-    /// The options of a command line, which may also be one of Besu's tool: that runs code where no
-    /// command is named, and takes options of traces before `state-test`.
+    /// Parses a command line, also one of Besu's evmtool, which runs code if no command is named and takes trace
+    /// options before `state-test`.
     pub fn of(mut arguments: Vec<OsString>) -> Self {
         const BESU: &str = "--besu";
         const OWN: [&str; 4] = ["-h", "--help", "-V", "--version"];
@@ -74,10 +74,10 @@ impl Options {
         Self::parse_from(arguments)
     }
 
-    /// Does what the command line asks for; true if no case failed.
+    /// Runs the command; true if no case failed.
     ///
     /// # Errors
-    /// What was wrong with the input, and what to do.
+    /// What is wrong with the input, and what to do.
     pub fn execute(&self) -> Result<bool> {
         check_machine()?;
         match &self.command {
@@ -98,16 +98,16 @@ impl Options {
     }
 }
 
-/// With the exit code of the failure, if it is one.
+/// Ends the process with the exit code of the failure, if there is one.
 fn done(result: Result<(), t8n::Failure>) -> Result<bool> {
     Ok(result.map(|()| true)?)
 }
 
-/// Puts the cryptography in force, and tries the interpreter's jumps.
+/// Checks cryptography and the interpreter's tail calls.
 fn check_machine() -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     ensure!(
-        niwaki_evm::dispatch_is_flat(),
+        niwaki_evm::has_tail_calls(),
         "the compiler made calls of the interpreter's jumps, so that long code would overflow the \
          stack; build with --release and the toolchain of rust-toolchain.toml"
     );
@@ -228,7 +228,7 @@ impl CaseOptions {
     }
 }
 
-/// Runs every wanted case; true if none failed.
+/// Runs every selected case; true if none failed.
 fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Result<bool> {
     options.check_fork()?;
     ensure!(
@@ -261,7 +261,7 @@ fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Resu
         selection,
         jobs,
         |file, verdict| match verdict {
-            // A closed pipe ends the printing, not the counting.
+            // A closed pipe ends printing, not counting.
             Ok(verdict) => drop(print(&mut out, options.json, file, verdict)),
             Err(error) => {
                 unreadable += 1;
@@ -279,7 +279,7 @@ fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Resu
     Ok(tally.failed == 0)
 }
 
-/// Nothing run is not a pass.
+/// Fails if no case was run.
 fn ensure_something_ran(options: &CaseOptions, suite: Suite, tally: &Tally) -> Result<()> {
     if tally.passed + tally.failed > 0 {
         return Ok(());

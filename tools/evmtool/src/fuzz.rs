@@ -1,10 +1,10 @@
-//! `niwaki-evm fuzz`: random cases on this machine, and on revm or go-ethereum's `evm`.
+//! `niwaki-evm fuzz`: runs random cases here and on revm or go-ethereum's `evm`, and compares.
 
 use clap::Args;
 use eyre::{Result, WrapErr, bail, ensure};
 use niwaki_evm::Dispatch;
 use niwaki_fuzz::{
-    BLOCK_FORKS, Difference, FORKS, Looked, Search, Statetest, T8n, Tally, check, check_block,
+    BLOCK_FORKS, Difference, FORKS, Progress, Search, Statetest, T8n, Tally, check, check_block,
     check_traces, search,
 };
 use niwaki_primitives::Fork;
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     let dispatch = if options.loop_dispatch {
         Dispatch::Loop
     } else {
-        niwaki_evm::set_runs_to_be_hot(1);
+        niwaki_evm::set_hot_threshold(1);
         Dispatch::Fused
     };
     let (peer, fork) = (options.peer()?, options.fork()?);
@@ -104,43 +104,43 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     let stop = stop_flag()?;
     println!("fuzzing from seed {seed} on {} threads", look.jobs);
     let told = Mutex::new(start);
-    let goes_on = |looked: &Looked| {
+    let goes_on = |progress: &Progress| {
         if let Some(mut last) = told.lock().ok().filter(|last| last.elapsed() >= EVERY) {
             *last = Instant::now();
-            let rate = looked.cases as f64 / start.elapsed().as_secs_f64();
-            let (cases, next) = (looked.cases, looked.next);
+            let rate = progress.cases as f64 / start.elapsed().as_secs_f64();
+            let (cases, next) = (progress.cases, progress.next);
             println!("{cases} cases, {rate:.0} a second; all before case {next}");
         }
         !stop.load(Ordering::Relaxed)
     };
     match search(&look, &check, &goes_on) {
-        Ok(looked) => {
+        Ok(progress) => {
             let asked = stop.load(Ordering::Relaxed);
-            summarize(&looked, whole_blocks, start);
+            summarize(&progress, whole_blocks, start);
             if asked {
                 println!(
                     "stopped; to go on: the same with --seed {seed} --from {}",
-                    looked.next
+                    progress.next
                 );
             }
             Ok(true)
         }
         Err(found) => {
-            tell(options, &found)?;
+            report(options, &found)?;
             Ok(false)
         }
     }
 }
 
-/// Another one each second, far from those before it.
+/// A seed from the clock: one per second, far from the one before.
 pub(crate) fn seed_of_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs().wrapping_mul(1 << 24))
 }
 
-fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
-    let tally = looked.tally;
-    // A receipt does not say which of the two it was.
+fn summarize(progress: &Progress, whole_blocks: bool, start: Instant) {
+    let tally = progress.tally;
+    // A receipt does not distinguish the two.
     let failed = if whole_blocks {
         format!("{} failed", tally.reverted)
     } else {
@@ -149,7 +149,7 @@ fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
     println!(
         "{} cases without a difference: {} transactions succeeded, {failed}, {} were refused; {} \
          Mgas in {:.0} s",
-        looked.cases,
+        progress.cases,
         tally.succeeded,
         tally.refused,
         tally.gas / 1_000_000,
@@ -157,7 +157,7 @@ fn summarize(looked: &Looked, whole_blocks: bool, start: Instant) {
     );
 }
 
-/// Set by Ctrl-C: what has been begun is ended first. The second one ends the process.
+/// A flag that Ctrl-C sets: cases that run are completed. A second Ctrl-C ends the process.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
@@ -170,7 +170,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A folder of this process where cases are handed to another program, gone at the end.
+/// A folder of this process in which cases are passed to another program; removed at the end.
 struct Handover(PathBuf);
 
 impl Handover {
@@ -195,7 +195,7 @@ impl Drop for Handover {
 }
 
 impl FuzzOptions {
-    /// The other program, where there is one.
+    /// The program to compare with, if there is one.
     fn peer(&self) -> Result<Option<T8n>> {
         let Some(program) = &self.t8n else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl FuzzOptions {
         Ok(Some(T8n::new(program.clone(), self.keep.clone())))
     }
 
-    /// The program that traces state tests, where there is one.
+    /// The program that traces state tests, if there is one.
     fn statetest(&self, folder: &Path) -> Result<Option<Statetest>> {
         let Some(program) = &self.statetest else {
             return Ok(None);
@@ -221,7 +221,7 @@ impl FuzzOptions {
         Ok(Some(Statetest::new(program.clone(), folder.to_owned())))
     }
 
-    /// The fork that is asked for, if the other machine has it.
+    /// The requested fork, if the other program has it.
     fn fork(&self) -> Result<Option<Fork>> {
         let Some(name) = &self.fork else {
             return Ok(None);
@@ -241,7 +241,7 @@ impl FuzzOptions {
     }
 }
 
-fn tell(options: &FuzzOptions, found: &Difference) -> Result<()> {
+fn report(options: &FuzzOptions, found: &Difference) -> Result<()> {
     println!(
         "difference on {}, seed {}: {}",
         found.fork, found.seed, found.what

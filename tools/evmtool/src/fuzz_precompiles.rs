@@ -1,4 +1,4 @@
-//! `niwaki-evm fuzz-precompiles`: random inputs of precompiled contracts on the native library and on the pure one.
+//! `niwaki-evm fuzz-precompiles`: runs random inputs of precompiled contracts on the native and on the pure library.
 
 use crate::fuzz::{EVERY, seed_of_clock, stop_flag};
 use clap::Args;
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &PrecompilesOptions) -> Result<bool> {
                 start.elapsed().as_secs_f64()
             ),
             Err(found) => {
-                tell(name, &found);
+                report(name, &found);
                 return Ok(false);
             }
         }
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &PrecompilesOptions) -> Result<bool> {
     Ok(true)
 }
 
-fn tell(name: &str, found: &Disagreement) {
+fn report(name: &str, found: &Disagreement) {
     let [native, pure] =
         contract_at(found.contract).map_or([""; 2], |contract| contract.libraries());
     println!(
@@ -103,7 +103,7 @@ fn tell(name: &str, found: &Disagreement) {
 }
 
 impl PrecompilesOptions {
-    /// The contracts that are asked for, in the order of their addresses.
+    /// The selected contracts, in the order of their addresses.
     fn contracts(&self) -> Result<Vec<(u16, &'static str)>> {
         for name in &self.only {
             if !CONTRACTS.iter().any(|(_, known)| known == name) {

@@ -1,8 +1,7 @@
 //! The conformance runner behind `niwaki-evm`: fixtures in, verdicts out.
 //!
-//! In go the fixture files of execution-spec-tests and ethereum-tests; out comes a [`Verdict`] per
-//! case. The tests of this package call the same functions as the program, so that what passes
-//! there passes here. It knows the rooms it judges from outside only.
+//! Input: the fixture files of execution-spec-tests and ethereum-tests; output: a [`Verdict`] per case. The tests of
+//! this package call the same functions as the program. It uses only the public API of the crates that it tests.
 #![forbid(unsafe_code)]
 
 mod b11r;

@@ -1,4 +1,4 @@
-//! What fixtures compare logs by.
+//! The hash by which fixtures compare logs.
 
 use alloy_primitives::keccak256;
 use niwaki_primitives::{B256, Log};

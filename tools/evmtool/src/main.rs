@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// The allocator of the node: what is measured here is to be what happens there.
+/// The allocator of the node, so that measurements match it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

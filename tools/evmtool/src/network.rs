@@ -1,4 +1,4 @@
-//! The chain that a fixture's network name stands for.
+//! Chain specifications by a fixture's network name.
 
 use niwaki_primitives::{Fork, U256};
 use niwaki_rules::{Activation, BlobParams, ChainSpec, DaoFork};
@@ -9,7 +9,7 @@ use niwaki_testkit::fixtures::FixtureConfig;
 /// (`ArrowGlacierToParisAtDiffC0000`).
 ///
 /// # Errors
-/// What is not understood of the name.
+/// The part of the name that is unknown.
 pub(crate) fn chain_spec(network: &str, config: &FixtureConfig) -> Result<ChainSpec, String> {
     let mut spec = parse_network(network)?;
     spec.chain_id = config.chain_id.unwrap_or(1);
@@ -61,7 +61,7 @@ fn parse_network(network: &str) -> Result<ChainSpec, String> {
                 spec.set(fork, Activation::Block(block));
             }
             Point::Time(time) => spec.set(fork, Activation::Time(time)),
-            // What lies between, such as Gray Glacier, never begins.
+            // Forks in between, such as Gray Glacier, never activate.
             Point::Difficulty(_) if fork == to => spec.set(fork, Activation::TotalDifficulty),
             Point::Difficulty(_) => {}
         }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_is_that_fork_from_genesis_on() {
+    fn fork_name_is_that_fork_from_genesis() {
         assert_eq!(spec("Prague").fork_at(0, 0, true), Fork::Prague);
         assert_eq!(
             spec("ConstantinopleFix").fork_at(0, 0, false),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn transitions_are_by_block_time_and_difficulty() {
+    fn transitions_are_by_block_timestamp_and_total_difficulty() {
         let london = spec("BerlinToLondonAt5");
         assert_eq!(london.fork_at(4, 0, false), Fork::Berlin);
         assert_eq!(london.fork_at(5, 0, false), Fork::London);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused() {
+    fn unknown_name_is_an_error() {
         for name in ["Atlantis", "BerlinToLondon", "BerlinToLondonAtx"] {
             assert!(
                 chain_spec(name, &FixtureConfig::default()).is_err(),

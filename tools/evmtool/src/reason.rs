@@ -1,21 +1,19 @@
-//! Comparing the reason of a refusal with the one that a fixture names.
+//! Compares the error of an invalid block or transaction with the one that a fixture expects.
 //!
-//! Newer fixtures use the names that `spec_name` gives, with alternatives between bars. Older ones
-//! have the names of retesteth, which filled them; its clients' configurations
-//! (ethereum/retesteth, `retesteth/configs/clientconfigs`) list them, and each but those of EOF and its
-//! transactions, which no suite here has, is below: in [`SAME`], or in [`MALFORMED`] where it says that bytes can't be
-//! decoded. Several are coarser than ours, and some of the newer ones name a stage that a client may
-//! reach in another order. A name that has no row stands for itself.
+//! Newer fixtures use the names that `spec_name` gives, with alternatives between bars. Older ones have the names of
+//! retesteth, which filled them, from its client configurations (ethereum/retesteth,
+//! `retesteth/configs/clientconfigs`). Each, except those of EOF, which no suite here has, is below: in [`SAME`], or in
+//! [`MALFORMED`] if it means that bytes can't be decoded. Several are coarser than ours, and some of the newer ones
+//! name a stage that a client may reach in another order. A name without a row means itself.
 
-/// Names of ours for bytes that can't be decoded.
+/// Our names for bytes that can't be decoded.
 const UNDECODED: &[&str] = &[
     "RLP_STRUCTURES_ENCODING",
     "INCORRECT_BLOCK_FORMAT",
     "RLP_WITHDRAWALS_NOT_READ",
 ];
 
-/// What begins the names of ethereum-tests for a field of a block that can't be decoded; the rest says which
-/// field and how.
+/// Prefix of ethereum-tests names for a block field that can't be decoded; the rest is the field and the error.
 const MALFORMED_FIELDS: &[&str] = &[
     "RLP_ExpectedInput",
     "RLP_InputList_",
@@ -79,10 +77,9 @@ const MALFORMED: &[&str] = &[
     "invalid transaction",
 ];
 
-/// An expected name, and the names of ours that are the same refusal.
+/// An expected name, and our names for the same error.
 const SAME: &[(&str, &[&str])] = &[
-    // Decoded before it is judged: a creation of these types, and a transaction with its blobs,
-    // have no place in a block's encoding.
+    // Found when decoding: a block can't encode a creation of these types, nor a transaction with its blobs.
     ("TYPE_3_TX_CONTRACT_CREATION", &["RLP_STRUCTURES_ENCODING"]),
     ("TYPE_4_TX_CONTRACT_CREATION", &["RLP_STRUCTURES_ENCODING"]),
     ("INCORRECT_BLOCK_FORMAT", &["RLP_STRUCTURES_ENCODING"]),
@@ -172,8 +169,7 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("InvalidGasLimit", &["GASLIMIT_TOO_BIG", "INVALID_GASLIMIT"]),
-    // A limit of zero is below the gas used, which is looked at first; and a block at a fork may lack the
-    // base fee from which its limit follows.
+    // A limit of zero is below the gas used, which is checked first; and a block at a fork may lack the base fee.
     (
         "InvalidGasLimit2",
         &[
@@ -343,7 +339,7 @@ const SAME: &[(&str, &[&str])] = &[
     ),
     ("UncleInChain", &["UNCLE_IN_CHAIN", "UNCLE_IS_ANCESTOR"]),
     ("UncleIsAncestor", &["UNCLE_IS_ANCESTOR"]),
-    // Of the same ommer twice, the second is in the chain already.
+    // If an ommer is there twice, the second is in the chain already.
     ("UncleIsBrother", &["UNCLE_IS_BROTHER", "UNCLE_IN_CHAIN"]),
     (
         "UncleParentIsNotAncestor",
@@ -352,7 +348,7 @@ const SAME: &[(&str, &[&str])] = &[
     ("UncleTooOld", &["UNCLE_PARENT_INCORRECT"]),
     ("UnknownParent", &["UNKNOWN_PARENT"]),
     ("UnknownParent2", &["UNKNOWN_PARENT"]),
-    // What the first tests in Python said.
+    // Names of the first Python tests.
     ("Transaction without funds", &["INSUFFICIENT_ACCOUNT_FUNDS"]),
     ("blob fields missing post fork", &["INCORRECT_BLOCK_FORMAT"]),
     (
@@ -410,7 +406,7 @@ const SAME: &[(&str, &[&str])] = &[
     ("zero blob tx", &["TYPE_3_TX_ZERO_BLOBS"]),
 ];
 
-/// Whether the refusal `got` is one that the fixture's `expected` names.
+/// Whether the error `got` is one of the fixture's `expected`.
 pub(crate) fn matches(expected: &str, got: &str) -> bool {
     expected.split('|').any(|alternative| {
         let name = alternative
@@ -434,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_compared_without_class_and_with_alternatives() {
+    fn names_match_without_class_and_by_alternatives() {
         let both = "TransactionException.A|BlockException.B";
         assert!(matches(both, "A"));
         assert!(matches(both, "B"));
@@ -444,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_names_are_ours_by_their_meaning() {
+    fn legacy_names_match_ours() {
         for (legacy, ours) in [
             ("InvalidGasLimit2", "INVALID_GAS_USED_ABOVE_LIMIT"),
             ("InvalidUnclesHash", "INVALID_UNCLES_HASH"),
@@ -465,7 +461,7 @@ mod tests {
             assert!(matches(legacy, ours), "{legacy} {ours}");
             assert!(!matches(legacy, "INVALID_LOG_BLOOM"), "{legacy}");
         }
-        // A newer name that begins like an older one stands for itself.
+        // A newer name with the prefix of an older one means itself.
         assert!(!matches(
             "RLP_BLOCK_LIMIT_EXCEEDED",
             "RLP_STRUCTURES_ENCODING"

@@ -1,4 +1,4 @@
-//! `niwaki-evm run`: code once, or many times, and how long it takes.
+//! `niwaki-evm run`: runs code once or many times, and prints gas, output and time.
 
 mod start;
 
@@ -6,7 +6,7 @@ use crate::t8n;
 use crate::trace::TraceOptions;
 use clap::Args;
 use eyre::{Result, eyre};
-use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Shown};
+use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Eip3155Options};
 use niwaki_evm::{Dispatch, Evm, Exit, Table, Tracer};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryState, state_root};
@@ -97,7 +97,7 @@ pub(crate) struct RunOptions {
     dispatch: Dispatch,
 }
 
-/// What one run gave.
+/// The result of one run.
 struct Ran {
     exit: Exit,
     gas_used: u64,
@@ -119,7 +119,7 @@ impl Ran {
     }
 }
 
-/// Runs the code and prints what came of it.
+/// Runs the code and prints the result.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
     let start = Start::of(options)?;
     let ran = match options.traces.is_besu() {
@@ -134,7 +134,10 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
 
 fn plainly(options: &RunOptions, start: &Start) -> Result<Ran> {
     if options.trace {
-        let mut tracer = Eip3155::new(Shown::default(), BufWriter::new(std::io::stderr().lock()));
+        let mut tracer = Eip3155::new(
+            Eip3155Options::default(),
+            BufWriter::new(std::io::stderr().lock()),
+        );
         let ran = once(start, options, Some(&mut tracer))?;
         let _ = tracer.finish(ran.end(start.fork)).flush();
     }
@@ -168,11 +171,11 @@ fn plainly(options: &RunOptions, start: &Start) -> Result<Ran> {
     Ok(last)
 }
 
-/// Trace and summary on standard output, in Besu's form; a run that is traced is the only one.
+/// Prints trace and summary in Besu's format; a traced run is the only one.
 fn as_besu(options: &RunOptions, start: &Start) -> Result<Ran> {
     let (ran, ns) = if options.json || options.trace {
         let out = BufWriter::new(std::io::stdout().lock());
-        let mut tracer = Eip3155::new(options.traces.shown(), out);
+        let mut tracer = Eip3155::new(options.traces.options(), out);
         let ran = once(start, options, Some(&mut tracer))?;
         let _ = tracer.end().flush();
         let ns = ran.ns;
@@ -197,9 +200,9 @@ fn as_besu(options: &RunOptions, start: &Start) -> Result<Ran> {
     Ok(ran)
 }
 
-/// The last of the wanted runs, and the times of all of them, ascending.
+/// The last run, and the times of all runs, ascending.
 fn timed(options: &RunOptions, start: &Start) -> Result<(Ran, Vec<u128>)> {
-    // Every run is to count.
+    // Each run must be executed, not taken from the cache.
     niwaki_crypto::set_precompile_result_bytes(0);
     let repeat = options.repeat.max(1);
     for _ in 0..repeat.div_ceil(10) {
@@ -229,7 +232,7 @@ fn once(start: &Start, options: &RunOptions, tracer: Option<&mut dyn Tracer>) ->
     }
     evm.begin_transaction(start.tx.clone());
     for address in &start.warm {
-        evm.world().warm_from_start(address)?;
+        evm.world().load_warm(address)?;
     }
     let began = Instant::now();
     let outcome = evm.run(&start.message, tracer)?;

@@ -1,16 +1,16 @@
-//! State tests: one transaction upon one state.
+//! State tests: one transaction on one state.
 
 mod batch;
 
 pub(crate) use batch::{Batch, run_batch};
 
-use crate::cases::{Outcome, Selection, Verdict, guarded};
+use crate::cases::{Outcome, Selection, Verdict, catch_panic};
 use crate::logs_hash::logs_hash;
 use crate::network::chain_spec;
 use crate::reason;
 use crate::transaction::{Built, build};
 use alloy_primitives::keccak256;
-use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Shown};
+use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Eip3155Options};
 use niwaki_evm::{Dispatch, Tracer};
 use niwaki_execution::{Executor, TransactionError, TransactionResult};
 use niwaki_primitives::{Address, B256, Fork, Header, Log, U256};
@@ -23,24 +23,23 @@ use std::io::{BufWriter, Write};
 /// Base fee where an old fixture has none, wei.
 const DEFAULT_BASE_FEE: u64 = 10;
 
-/// Runs every wanted choice of a state test.
+/// Runs every selected choice of a state test.
 pub(crate) fn run(test: &StateTest, selection: &Selection) -> Vec<Verdict> {
     test.posts
         .iter()
-        .filter(|post| selection.wants(post))
+        .filter(|post| selection.selects(post))
         .map(|post| {
             let Indexes { data, gas, value } = post.indexes;
             Verdict {
                 name: format!("{}/d{data}g{gas}v{value}", test.name),
                 fork: post.fork.clone(),
-                outcome: judge(test, post, selection),
+                outcome: check(test, post, selection),
             }
         })
         .collect()
 }
 
-/// Runs one choice under the eyes of `tracer`; whether it does what the fixture wants is not
-/// looked at.
+/// Runs one choice with `tracer`, without comparing it with the fixture.
 ///
 /// # Errors
 /// Why it could not be run.
@@ -52,13 +51,14 @@ pub fn trace_post(
     execute(test, post, Dispatch::Loop, Some(tracer)).map(|_| ())
 }
 
-fn judge(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
+fn check(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
     if post.state_root.is_zero() {
         return Outcome::Skipped("the fixture gives no root to compare with".to_owned());
     }
-    guarded(|| {
+    catch_panic(|| {
         let stderr = || BufWriter::new(std::io::stderr().lock());
-        let mut tracer = { selection.trace }.then(|| Eip3155::new(Shown::default(), stderr()));
+        let mut tracer =
+            { selection.trace }.then(|| Eip3155::new(Eip3155Options::default(), stderr()));
         let ended = execute(
             test,
             post,
@@ -80,8 +80,13 @@ fn judge(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
     })
 }
 
-/// Whether a choice became what the fixture wants.
-fn compare(test: &StateTest, post: &StatePost, ended: &Ended, root: B256) -> Result<(), String> {
+/// Compares the result of a choice with the fixture.
+fn compare(
+    test: &StateTest,
+    post: &StatePost,
+    ended: &PostResult,
+    root: B256,
+) -> Result<(), String> {
     match (&post.exception, &ended.result) {
         (None, Err(name)) => return Err(format!("refused: {name}")),
         (Some(wanted), Ok(_)) => return Err(format!("taken, must be refused: {wanted}")),
@@ -92,8 +97,8 @@ fn compare(test: &StateTest, post: &StatePost, ended: &Ended, root: B256) -> Res
     }
     let mut root = root;
     if root != post.state_root && ended.result.is_err() {
-        // In the older fixtures the block of a refused transaction is an empty one, whose
-        // coinbase gets a reward of zero: an empty account, before EIP-161.
+        // In older fixtures the block of an invalid transaction is empty, and its coinbase gets a reward of zero:
+        // before EIP-161 that creates an empty account.
         let mut state = ended.state.clone();
         state.accounts.entry(test.env.coinbase).or_default();
         root = state_root(&state);
@@ -109,15 +114,15 @@ fn compare(test: &StateTest, post: &StatePost, ended: &Ended, root: B256) -> Res
     Ok(())
 }
 
-/// What became of a choice.
-struct Ended {
-    /// The result, or the name of the refusal.
+/// The result of a choice.
+struct PostResult {
+    /// The transaction's result, or the name of the error that makes it invalid.
     result: Result<TransactionResult, &'static str>,
     /// The state after.
     state: MemoryState,
 }
 
-impl Ended {
+impl PostResult {
     fn logs(&self) -> &[Log] {
         self.result.as_ref().map_or(&[], |result| &result.logs)
     }
@@ -128,14 +133,14 @@ fn execute(
     post: &StatePost,
     dispatch: Dispatch,
     tracer: Option<&mut dyn Tracer>,
-) -> Result<Ended, String> {
+) -> Result<PostResult, String> {
     let spec = chain_spec(&post.fork, &test.config)?;
     let mut state = pre_state(test);
     let tx = match build(&test.transaction, post.indexes, spec.chain_id)? {
         Built::Tx(tx) => tx,
         Built::Unencodable(reason) => {
             let reason = before_its_fork(&spec, reason).unwrap_or(reason);
-            return Ok(Ended {
+            return Ok(PostResult {
                 result: Err(reason),
                 state,
             });
@@ -156,10 +161,10 @@ fn execute(
     if let Some(diff) = diff {
         state.apply(&diff);
     }
-    Ok(Ended { result, state })
+    Ok(PostResult { result, state })
 }
 
-/// The types that can't hold a creation are refused before their fork whatever they hold.
+/// Before their fork, transaction types that allow no creation are invalid whatever they contain.
 fn before_its_fork(spec: &ChainSpec, reason: &str) -> Option<&'static str> {
     let fork = spec.fork_at(0, 0, true);
     match reason {
@@ -174,7 +179,7 @@ fn pre_state(test: &StateTest) -> MemoryState {
     for (address, account) in &test.pre {
         state.insert(*address, account.clone());
     }
-    // What BLOCKHASH gives in a state test: the hash of the number in decimal.
+    // BLOCKHASH in a state test is the hash of the number in decimal.
     for number in test.env.number.saturating_sub(256)..test.env.number {
         let hash = keccak256(number.to_string());
         state.block_hashes.insert(number, hash);
@@ -190,7 +195,7 @@ fn sender_of(test: &StateTest) -> Result<Address, String> {
     }
 }
 
-/// The header of the block that the transaction stands in.
+/// The header of the transaction's block.
 pub(crate) fn header_of(env: &StateEnv, spec: &ChainSpec) -> Header {
     let merged = spec.terminal_total_difficulty == Some(U256::ZERO);
     let fork = spec.fork_at(env.number, env.timestamp, merged);

@@ -14,7 +14,7 @@ pub(crate) use server::{ServerOptions, serve};
 
 use clap::Args;
 use input::{Input, Parts};
-use niwaki_evm::tracers::Shown;
+use niwaki_evm::tracers::Eip3155Options;
 use niwaki_primitives::{Fork, U256};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -87,12 +87,12 @@ struct StateOptions {
     reward: Option<i128>,
 }
 
-/// Whose rules a transition follows.
+/// The rules of a transition.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     fork: Fork,
     chain_id: u64,
-    /// The reward of a block before Paris where it is not the fork's; none at all if that is `None`.
+    /// The block reward before Paris if it is not the fork's; `Some(None)` for no reward.
     reward: Option<Option<U256>>,
 }
 
@@ -116,7 +116,7 @@ impl Rules {
     }
 }
 
-/// Why there is no transition, and the exit code that says so.
+/// Why there is no transition, with the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
@@ -125,7 +125,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The code that the program ends with, as go-ethereum's.
+    /// The exit code, as go-ethereum's.
     pub fn exit_code(&self) -> u8 {
         self.code
     }
@@ -158,7 +158,7 @@ impl Failure {
     }
 }
 
-/// Runs the transition that the options name.
+/// Runs the transition of the options.
 ///
 /// # Errors
 /// [`Failure`].
@@ -169,10 +169,10 @@ pub(crate) fn run(options: &T8nOptions) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
     let traces = options.trace.then(|| Traces {
         folder: folder.clone(),
-        shown: Shown {
+        shown: Eip3155Options {
             memory: options.trace_memory,
             stack: !options.trace_nostack,
-            ..Shown::default()
+            ..Eip3155Options::default()
         },
     });
     let done = transition::apply(&rules, input, traces.as_ref())?;

@@ -1,7 +1,7 @@
-//! What a trace shows, by the flags of Besu's tool and of go-ethereum's.
+//! The trace flags of Besu's evmtool and of go-ethereum's.
 
 use clap::Args;
-use niwaki_evm::tracers::{Form, Shown};
+use niwaki_evm::tracers::{Eip3155Format, Eip3155Options};
 
 /// The flags of a trace; each also as `--flag=false`.
 #[derive(Clone, Debug, Default, Args)]
@@ -78,7 +78,7 @@ pub(crate) struct TraceOptions {
 }
 
 impl TraceOptions {
-    /// Whether Besu's form is asked for.
+    /// Whether the output is in Besu's format.
     pub(crate) fn is_besu(&self) -> bool {
         let flags = [
             self.memory,
@@ -96,7 +96,7 @@ impl TraceOptions {
         self.besu || flags.iter().any(Option::is_some)
     }
 
-    /// Whether the summary holds times.
+    /// Whether the summary has times.
     pub(crate) fn with_time(&self) -> bool {
         !self.no_time.unwrap_or(false)
     }
@@ -106,21 +106,21 @@ impl TraceOptions {
         chosen(self.strict, self.not_strict, true)
     }
 
-    /// What Besu's form shows.
-    pub(crate) fn shown(&self) -> Shown {
-        Shown {
+    /// The options of Besu's format.
+    pub(crate) fn options(&self) -> Eip3155Options {
+        Eip3155Options {
             memory: chosen(self.memory, self.no_memory, false),
             stack: chosen(self.stack, self.no_stack, true),
             return_data: chosen(self.return_data, self.no_return_data, false),
             storage: chosen(self.storage, self.no_storage, false),
-            form: Form::Besu {
+            form: Eip3155Format::Besu {
                 strict: self.is_strict(),
             },
         }
     }
 }
 
-/// A flag, or else what its negation leaves.
+/// The value of a flag and its negation.
 fn chosen(flag: Option<bool>, negated: Option<bool>, default: bool) -> bool {
     flag.or(negated.map(|no| !no)).unwrap_or(default)
 }

@@ -1,4 +1,4 @@
-//! The transaction that a state test stands for.
+//! The transaction of a state test's template.
 
 use alloy_consensus::SignableTransaction;
 use alloy_primitives::Signature;
@@ -8,12 +8,12 @@ use niwaki_primitives::{
 };
 use niwaki_testkit::fixtures::{AuthorizationFields, Indexes, TransactionFields, Wide};
 
-/// What became of a template.
+/// A built template.
 #[derive(Debug)]
 pub(crate) enum Built {
-    /// The transaction. Its signature is a placeholder in range: the sender is known.
+    /// The transaction. Its signature is a valid placeholder, since the sender is known.
     Tx(Box<TxEnvelope>),
-    /// Its fields fit in no transaction; the name of the reason, as a decoder would give it.
+    /// Its fields fit in no transaction; the name of the error that a decoder would give.
     Unencodable(&'static str),
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn sign<T: SignableTransaction<Signature>>(tx: T) -> alloy_consensus:
     tx.into_signed(Signature::new(U256::ONE, U256::ONE, false))
 }
 
-/// A price per gas of 2^128 wei or more fits in no transaction, and nobody could pay it.
+/// A price per gas; 2^128 wei or more fits in no transaction.
 fn price(wide: Option<Wide>) -> Result<u128, &'static str> {
     match wide {
         None => Ok(0),
@@ -130,7 +130,7 @@ impl Chosen<'_> {
         Ok(sign(tx).into())
     }
 
-    /// The receiver of a transaction whose type has no room for a creation.
+    /// The receiver of a transaction whose type allows no creation.
     fn receiver(&self, refusal: &'static str) -> Result<Address, &'static str> {
         match self.fields.to {
             TxKind::Call(to) => Ok(to),

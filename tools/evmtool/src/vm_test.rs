@@ -1,6 +1,6 @@
-//! VM tests: code run bare, by Frontier's rules.
+//! VM tests: code without a transaction, by Frontier's rules.
 
-use crate::cases::{Selection, Verdict, guarded};
+use crate::cases::{Selection, Verdict, catch_panic};
 use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
 use niwaki_evm::{BlockEnv, Evm, Message, Table, Target, TxEnv};
@@ -11,14 +11,14 @@ use niwaki_testkit::{MemoryAccount, MemoryState};
 /// Runs a VM test.
 pub(crate) fn run(test: &VmTest, selection: &Selection) -> Option<Verdict> {
     let fork = Fork::Frontier.name();
-    selection.wants_fork(fork).then(|| Verdict {
+    selection.selects_fork(fork).then(|| Verdict {
         name: test.name.clone(),
         fork: fork.to_owned(),
-        outcome: guarded(|| judge(test, selection)),
+        outcome: catch_panic(|| check(test, selection)),
     })
 }
 
-fn judge(test: &VmTest, selection: &Selection) -> Result<(), String> {
+fn check(test: &VmTest, selection: &Selection) -> Result<(), String> {
     let exec = &test.exec;
     let mut state = MemoryState::default();
     for (address, account) in &test.pre {
@@ -40,8 +40,8 @@ fn judge(test: &VmTest, selection: &Selection) -> Result<(), String> {
         let hash = keccak256(number.to_string());
         state.block_hashes.insert(number, hash);
     }
-    // The value is told to the code and moves nothing: what moves is given to the caller before,
-    // and taken from the runner's balance here.
+    // CALLVALUE is set but no value moves in the fixture: the caller is given the value before, and the target's
+    // balance is reduced by it.
     let caller = state.accounts.entry(exec.caller).or_default();
     caller.balance = caller.balance.saturating_add(exec.value);
     let runner = state.accounts.entry(exec.address).or_default();

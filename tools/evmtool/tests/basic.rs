@@ -1,5 +1,5 @@
-//! The published cases below blocks and states: RLP, keys and signatures, genesis hashes, single
-//! mainnet blocks. Kept ones always; the corpus holds no more of these, but for larger blocks.
+//! Published cases of RLP, keys and signatures, genesis hashes and single mainnet blocks: those in `testdata`, and the
+//! larger blocks of the corpus.
 #![expect(clippy::unwrap_used, reason = "a test that can't read its cases fails")]
 
 use alloy_primitives::{Bytes, U512, keccak256};
@@ -11,7 +11,7 @@ use niwaki_testkit::corpus;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-fn kept(path: &str) -> PathBuf {
+fn testdata(path: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/basic");
     folder.join(path)
 }
@@ -77,8 +77,8 @@ impl Decodable for Item {
 }
 
 #[test]
-fn published_rlp_is_written_and_read_as_it_stands() {
-    let cases: Map<String, Value> = load(&kept("RLPTests/rlptest.json"));
+fn published_rlp_encodes_and_decodes() {
+    let cases: Map<String, Value> = load(&testdata("RLPTests/rlptest.json"));
     assert_eq!(cases.len(), 28);
     for (name, case) in &cases {
         let (item, rlp) = (Item::of(&case["in"]), bytes(&case["out"]));
@@ -89,7 +89,7 @@ fn published_rlp_is_written_and_read_as_it_stands() {
         );
         assert_eq!(alloy_rlp::decode_exact::<Item>(&rlp), Ok(item), "{name}");
     }
-    let cases: Map<String, Value> = load(&kept("RLPTests/example.json"));
+    let cases: Map<String, Value> = load(&testdata("RLPTests/example.json"));
     for (name, case) in &cases {
         assert_eq!(case["in"], "VALID", "{name}");
         let rlp = bytes(&case["out"]);
@@ -99,10 +99,10 @@ fn published_rlp_is_written_and_read_as_it_stands() {
 }
 
 #[test]
-fn published_malformed_rlp_is_refused_as_an_item_a_block_and_a_transaction() {
+fn published_malformed_rlp_fails_as_item_block_and_transaction() {
     let mut count = 0;
     for file in ["RLPTests/invalidRLPTest.json", "besu/invalidRLPTest.json"] {
-        let cases: Map<String, Value> = load(&kept(file));
+        let cases: Map<String, Value> = load(&testdata(file));
         for (name, case) in &cases {
             assert_eq!(case["in"], "INVALID", "{name}");
             let rlp = bytes(&case["out"]);
@@ -123,8 +123,8 @@ fn published_malformed_rlp_is_refused_as_an_item_a_block_and_a_transaction() {
 }
 
 #[test]
-fn published_keys_come_from_their_seeds_and_have_their_addresses() {
-    let cases: Vec<Value> = load(&kept("BasicTests/keyaddrtest.json"));
+fn published_keys_match_their_seeds_and_addresses() {
+    let cases: Vec<Value> = load(&testdata("BasicTests/keyaddrtest.json"));
     assert_eq!(cases.len(), 2);
     for case in &cases {
         let address = Address::from_slice(&bytes(&case["addr"]));
@@ -135,8 +135,8 @@ fn published_keys_come_from_their_seeds_and_have_their_addresses() {
 }
 
 #[test]
-fn published_signed_transactions_recover_to_the_owner_of_their_key() {
-    let cases: Vec<Value> = load(&kept("BasicTests/txtest.json"));
+fn published_transactions_recover_their_sender() {
+    let cases: Vec<Value> = load(&testdata("BasicTests/txtest.json"));
     assert_eq!(cases.len(), 2);
     for case in &cases {
         let rlp = bytes(&case["signed"]);
@@ -149,8 +149,8 @@ fn published_signed_transactions_recover_to_the_owner_of_their_key() {
 }
 
 #[test]
-fn the_published_genesis_of_mainnet_is_the_built_in_one() {
-    let case: Value = load(&kept("BasicTests/genesishashestest.json"));
+fn published_genesis_of_mainnet_is_the_built_in_one() {
+    let case: Value = load(&testdata("BasicTests/genesishashestest.json"));
     let root = B256::from_slice(&bytes(&case["genesis_state_root"]));
     let header = Network::Mainnet.genesis().header(root);
     assert_eq!(header.hash_slow().as_slice(), bytes(&case["genesis_hash"]));
@@ -158,7 +158,7 @@ fn the_published_genesis_of_mainnet_is_the_built_in_one() {
     assert_eq!(rlp, bytes(&case["genesis_rlp_hex"]));
 }
 
-/// Reads every block of a folder, writes it again, and compares the parts with the header.
+/// Decodes every block of a folder, encodes it again, and compares the parts with the header.
 fn run_blocks(folder: &Path) -> usize {
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -185,8 +185,8 @@ fn run_blocks(folder: &Path) -> usize {
 }
 
 #[test]
-fn single_mainnet_blocks_are_read_and_written_as_they_stand() {
-    assert_eq!(run_blocks(&kept("besu")), 3);
+fn mainnet_blocks_decode_and_encode_unchanged() {
+    assert_eq!(run_blocks(&testdata("besu")), 3);
     let Some(folder) = corpus("basic-tests/besu/blockvalidation") else {
         return;
     };

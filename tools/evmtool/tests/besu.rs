@@ -1,4 +1,4 @@
-//! `run` and `state-test` as Besu's tool: its own cases, and the flags that they don't have.
+//! `run` and `state-test` as Besu's evmtool: its own cases, and flags that these don't use.
 
 use niwaki_testkit::corpus;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn run(arguments: &[&str], stdin: &str) -> Output {
         .spawn()
         .expect("the program starts");
     let mut pipe = child.stdin.take().expect("asked for");
-    // A program that has no use for it does not read.
+    // The program may not read its standard input.
     drop(pipe.write_all(stdin.as_bytes()));
     drop(pipe);
     child.wait_with_output().expect("a child can be waited for")
@@ -31,9 +31,9 @@ fn lines(arguments: &[&str], stdin: &str) -> Vec<Value> {
     lines.collect()
 }
 
-/// Each line, in order, every field and no other.
+/// Each line has every field, in order, and no other.
 #[test]
-fn besu_s_cases_print_what_besu_prints() {
+fn cases_of_besu_print_the_lines_of_besu() {
     let Some(folder) = corpus("besu-fixtures/evmtool") else {
         return;
     };
@@ -62,14 +62,14 @@ fn besu_s_cases_print_what_besu_prints() {
 const STORES: &str = "6002600155600154 50";
 
 #[test]
-fn storage_is_shown_once_it_is_written() {
+fn trace_shows_storage_after_its_first_write() {
     let code = ["--trace", "--trace.storage", "--nostack", "--code", STORES];
     let lines = lines(&code, "");
     assert_eq!(lines[2]["opName"], "SSTORE");
     assert!(lines[2].get("storage").is_none());
     assert_eq!(lines[3]["storage"], json!({"0x1": "0x2"}));
     assert!(lines.iter().all(|line| line.get("stack").is_none()));
-    // With times, unless they are unwanted, and no line for the end of the code.
+    // With times by default, and without a line for the end of the code.
     assert!(lines[6]["timens"].is_u64(), "{}", lines[6]);
     assert_eq!(lines.len(), 7);
 }
@@ -79,7 +79,7 @@ const TELLS: &str =
     "335f52 30602052 32604052 41606052 34608052 3a60a052 4660c052 4360e052 4861010052 6101205ff3";
 
 #[test]
-fn code_is_told_what_the_options_say() {
+fn options_set_what_code_reads() {
     let options = [
         "run",
         "--json",
@@ -99,7 +99,7 @@ fn code_is_told_what_the_options_say() {
 }
 
 #[test]
-fn a_genesis_gives_accounts_block_and_fork() {
+fn genesis_sets_accounts_block_and_fork() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("genesis.json").display().to_string();
     let genesis = json!({
@@ -119,15 +119,15 @@ fn a_genesis_gives_accounts_block_and_fork() {
     let words = [0x2a, 5, 77, 0x11].map(|word: u64| format!("{word:064x}"));
     assert_eq!(summary["output"], format!("0x{}", words.concat()));
     assert_eq!(summary["fork"], "London");
-    // What the account holds comes from there, the code from here: SLOAD 1, returned.
+    // The storage is from the genesis, the code from the command line: SLOAD 1, returned.
     let code = ["--code", "60015460005260206000f3"];
     let summary = &lines(&[&from[..], &code].concat(), "")[0];
     assert_eq!(summary["output"], format!("0x{}", words[0]));
 }
 
 #[test]
-fn a_creation_runs_the_code_with_the_input_behind_it() {
-    // Returns what stands behind its ten bytes: CODESIZE - 10 bytes of the code from 10 on.
+fn creation_runs_code_followed_by_input() {
+    // Returns what follows its ten bytes: CODESIZE - 10 bytes of the code from offset 10.
     let init = "600a3803600a5f39600a38035ff3";
     let init = init.replace("600a", "600e");
     let output = run(
@@ -144,7 +144,7 @@ fn a_creation_runs_the_code_with_the_input_behind_it() {
 }
 
 #[test]
-fn what_can_not_be_run_is_named() {
+fn unusable_input_is_named() {
     for (arguments, text) in [
         (vec!["run"], "there is no code to run; give it in hex"),
         (

@@ -37,7 +37,7 @@ fn cases(report: &Value) -> &Vec<Value> {
 
 /// The program itself compares the gas of both machines.
 #[test]
-fn every_opcode_of_every_fork_uses_the_gas_that_it_uses_on_revm() {
+fn every_opcode_of_every_fork_uses_the_gas_of_revm() {
     for (fork, opcodes) in [
         ("Frontier", 130),
         ("Byzantium", 135),
@@ -50,14 +50,14 @@ fn every_opcode_of_every_fork_uses_the_gas_that_it_uses_on_revm() {
             assert!(case["over_revm"].as_f64().unwrap() > 0.0, "{case}");
         }
     }
-    // A fork that revm's programs are not run for.
+    // A fork without programs on revm.
     let report = report(&["--fork", "Amsterdam", "--revm", "--gas", "6000000"]);
     assert_eq!(cases(&report).len(), 154);
 }
 
-/// Creations cost so much that a program of them is shorter than asked.
+/// Creations are so expensive that their program is shorter than requested.
 #[test]
-fn no_opcode_is_left_out_for_its_price() {
+fn expensive_opcodes_are_measured_too() {
     let report = report(&[
         "--only",
         "CREATE,CREATE2,ADD",
@@ -89,7 +89,7 @@ fn pairs_run_both_opcodes_equally_often() {
 }
 
 #[test]
-fn opcodes_that_end_a_frame_or_move_words_keep_their_own_in_pairs() {
+fn frame_ending_and_stack_opcodes_have_operands_of_their_own_in_pairs() {
     let gas_of = |names: &str, pair: &str| {
         let report = report(&["--only", names, "--pairs", "--revm", "--gas", "6000000"]);
         let case = cases(&report)
@@ -99,7 +99,7 @@ fn opcodes_that_end_a_frame_or_move_words_keep_their_own_in_pairs() {
         let case = case.unwrap_or_else(|| panic!("{pair} is missing: {}", report["left_out"]));
         case["gas"].as_f64().unwrap() / case["times"].as_f64().unwrap()
     };
-    // Seven operands copied and a result dropped, twice; the warm price of a call, and 10 of gas for INVALID.
+    // Seven operands copied and a result popped, twice; the warm price of a call, and 10 gas for INVALID.
     let calls = 2.0 * (7.0 * 3.0 + 100.0 + 2.0);
     let each = gas_of("STOP,INVALID", "STOP INVALID");
     assert!((each / (calls + 10.0) - 1.0).abs() < 0.05, "{each}");
@@ -113,7 +113,7 @@ fn opcodes_that_end_a_frame_or_move_words_keep_their_own_in_pairs() {
 }
 
 #[test]
-fn the_slowest_is_first_and_the_median_in_the_middle() {
+fn slowest_case_is_first_and_median_in_the_middle() {
     let report = report(&[
         "--only",
         "ADD,SLOAD,EXP,KECCAK256,CREATE",
@@ -130,7 +130,7 @@ fn the_slowest_is_first_and_the_median_in_the_middle() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_with_the_reason() {
+fn unmeasurable_input_is_an_error_with_its_reason() {
     for (arguments, text) in [
         (vec!["--only", "NOPE"], "--only NOPE is no opcode of Osaka"),
         (
@@ -160,7 +160,7 @@ fn what_can_not_be_measured_is_refused_with_the_reason() {
 
 /// The program itself compares the gas of both machines.
 #[test]
-fn every_attack_that_a_fork_knows_runs_with_the_gas_that_it_uses_on_revm() {
+fn every_attack_of_a_fork_uses_the_gas_of_revm() {
     for (fork, attacks) in [("Frontier", 8), ("Byzantium", 15), ("Osaka", 26)] {
         let options = ["--worst", "--fork", fork, "--revm", "--gas", "3000000"];
         let report = report(&options);
@@ -178,7 +178,7 @@ fn every_attack_that_a_fork_knows_runs_with_the_gas_that_it_uses_on_revm() {
 }
 
 #[test]
-fn attacks_pay_for_what_they_are_named_for() {
+fn attacks_run_the_opcode_of_their_name() {
     let names = "cold-sload,jumpdest-wall,point-evaluation,create2";
     let report = report(&["--worst", "--only", names, "--gas", "6000000"]);
     for (name, gas) in [

@@ -1,4 +1,4 @@
-//! The program from its command line: traces, and what it says of input that it can't use.
+//! The command line: traces, and errors of unusable input.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -43,7 +43,7 @@ const TRACE: [(u64, u64, u64, &str, usize, u64, usize); 19] = [
 ];
 
 #[test]
-fn a_trace_is_as_eip_3155_has_it() {
+fn trace_has_the_fields_of_eip_3155() {
     let output = run(&["run", "--code", PROGRAM, "--gas", "100000", "--trace"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
@@ -78,7 +78,7 @@ fn a_trace_is_as_eip_3155_has_it() {
 }
 
 #[test]
-fn a_traced_state_test_ends_with_its_root() {
+fn traced_state_test_ends_with_its_state_root() {
     let name = "ripeMdAccountShouldNotBeDeletedWhenEmptyAndTouchedTransactionFails";
     let case = ["--test-name", name, "--fork", "EIP158", "--trace"];
     let output = run(&[&["state-test", "state-tests.json"][..], &case].concat());
@@ -91,7 +91,7 @@ fn a_traced_state_test_ends_with_its_root() {
 }
 
 #[test]
-fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
+fn unusable_input_is_named_with_the_next_step_and_exits_with_2() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     std::fs::create_dir(path("empty")).unwrap();
@@ -180,7 +180,7 @@ fn input_that_cannot_be_used_is_named_with_what_to_do_and_ends_with_2() {
 }
 
 #[test]
-fn a_failing_case_is_named_and_ends_with_1() {
+fn failing_case_is_named_and_exits_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wrong.json");
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/state-tests.json");
@@ -212,7 +212,7 @@ fn a_failing_case_is_named_and_ends_with_1() {
 }
 
 #[test]
-fn code_without_gas_runs_out_of_it() {
+fn code_without_gas_is_out_of_gas() {
     let output = run(&["run", "--code", "6001", "--gas", "0", "--json"]);
     assert!(output.status.success());
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What the kept fixtures reach: a spread is only worth its name if nothing is left out of it.
+//! Coverage of the fixtures in `testdata`: every opcode, precompiled contract, fork and transition.
 
 use niwaki_evm::{Step, Table, Tracer};
 use niwaki_evmtool::trace_post;
@@ -7,12 +7,12 @@ use niwaki_testkit::fixtures::{BlockExpectation, Fixture, load_fixtures};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-fn kept(file: &str) -> Vec<Fixture> {
+fn testdata(file: &str) -> Vec<Fixture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     load_fixtures(&folder.join(file)).expect("a kept file is well-formed")
 }
 
-/// What ran under one fork.
+/// What ran in one fork.
 #[derive(Default)]
 struct Reached {
     opcodes: BTreeSet<u8>,
@@ -32,9 +32,9 @@ impl Tracer for Reached {
 }
 
 #[test]
-fn kept_state_tests_run_every_opcode_and_call_every_precompile_of_every_fork() {
+fn testdata_state_tests_run_every_opcode_and_precompile_of_every_fork() {
     let mut reached: BTreeMap<Fork, Reached> = BTreeMap::new();
-    for fixture in kept("state-tests.json") {
+    for fixture in testdata("state-tests.json") {
         let Fixture::State(test) = fixture else {
             continue;
         };
@@ -71,8 +71,7 @@ fn kept_state_tests_run_every_opcode_and_call_every_precompile_of_every_fork() {
     assert!(missing.is_empty(), "never reached:\n{}", missing.join("\n"));
 }
 
-/// Forks of which the published state tests, or those of bearable size, do not run every opcode,
-/// and how many they run.
+/// Forks in which the published state tests (of reasonable size) do not run every opcode, and how many they run.
 const PARTLY: [(Fork, usize); 4] = [
     (Fork::Frontier, 108),
     (Fork::TangerineWhistle, 96),
@@ -117,10 +116,10 @@ const TRANSITIONS: [&str; 13] = [
 ];
 
 #[test]
-fn kept_blockchain_tests_have_every_fork_and_transition_and_blocks_good_and_bad() {
+fn testdata_blockchain_tests_have_every_fork_and_transition_valid_and_invalid() {
     let (mut networks, mut reasons) = (BTreeSet::new(), BTreeSet::new());
     let (mut good, mut bad) = (0, 0);
-    for fixture in kept("blockchain-tests.json") {
+    for fixture in testdata("blockchain-tests.json") {
         let Fixture::Block(test) = fixture else {
             panic!("{} is no blockchain test", fixture.name());
         };

@@ -1,7 +1,7 @@
-//! The published fixtures: the kept ones always, all of them where `NIWAKI_CORPUS` names them.
+//! The published fixtures: those in `testdata`, and all in `NIWAKI_CORPUS` if that is set.
 //!
-//! Every case runs once per dispatch of the interpreter, and blocks also with their transactions ahead
-//! of their turn. A case that fails is named with its reason; a part that is missing is named too.
+//! Every case runs once per dispatch of the interpreter, and blocks also with speculative execution. A case that fails
+//! is named with its reason; a missing part is named too.
 
 use niwaki_evm::Dispatch;
 use niwaki_evmtool::{Outcome, Selection, Suite, Tally, run_files};
@@ -20,14 +20,14 @@ const CORPUS: [(&str, Suite); 6] = [
     ("basic-tests/besu/regressions/generalstate", Suite::State),
 ];
 
-/// Runs every case under `path` in every way and gives how the cases ended, which is the
-/// same for both. Panics with the name and the reason of each case that failed.
+/// Runs every case under `path` in every mode and returns the tally, which is the same for all. Panics with the name
+/// and the reason of each case that failed.
 fn run_all(path: &Path, suite: Suite) -> Tally {
     let files = fixture_files(&[path.to_owned()]).expect("the folder can be listed");
     let jobs = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
     let mut tallies = Vec::new();
-    for selection in ways(suite) {
+    for selection in modes(suite) {
         let mut failures = Vec::new();
         let tally = run_files(&files, suite, &selection, jobs, |file, verdict| {
             let at = file.display();
@@ -66,9 +66,8 @@ fn run_all(path: &Path, suite: Suite) -> Tally {
     first
 }
 
-/// Each dispatch; and for blocks their transactions ahead of their turn, all of them, and some on three
-/// threads.
-fn ways(suite: Suite) -> Vec<Selection> {
+/// Each dispatch; and for blocks speculative execution of all transactions, and of some on three threads.
+fn modes(suite: Suite) -> Vec<Selection> {
     let ahead = |threads, speculate_all| Selection {
         parallelism: Some(Parallelism {
             speculate_all,
@@ -77,7 +76,7 @@ fn ways(suite: Suite) -> Vec<Selection> {
         ..Selection::default()
     };
     // All code is fused before its first run.
-    niwaki_evm::set_runs_to_be_hot(1);
+    niwaki_evm::set_hot_threshold(1);
     let mut ways = Dispatch::ALL
         .map(|dispatch| Selection {
             dispatch,
@@ -90,7 +89,7 @@ fn ways(suite: Suite) -> Vec<Selection> {
     ways
 }
 
-fn kept(file: &str) -> PathBuf {
+fn testdata(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")
         .join(file)
@@ -104,28 +103,31 @@ fn tally(passed: u64) -> Tally {
 }
 
 #[test]
-fn kept_state_tests_pass_in_every_way() {
+fn testdata_state_tests_pass_on_every_dispatch() {
     assert_eq!(
-        run_all(&kept("state-tests.json"), Suite::State),
+        run_all(&testdata("state-tests.json"), Suite::State),
         tally(1298)
     );
 }
 
 #[test]
-fn kept_blockchain_tests_pass_in_every_way() {
+fn testdata_blockchain_tests_pass_on_every_dispatch_and_in_parallel() {
     assert_eq!(
-        run_all(&kept("blockchain-tests.json"), Suite::Block),
+        run_all(&testdata("blockchain-tests.json"), Suite::Block),
         tally(135)
     );
 }
 
 #[test]
-fn kept_engine_tests_pass_in_every_way() {
-    assert_eq!(run_all(&kept("engine-tests.json"), Suite::Block), tally(43));
+fn testdata_engine_tests_pass_on_every_dispatch_and_in_parallel() {
+    assert_eq!(
+        run_all(&testdata("engine-tests.json"), Suite::Block),
+        tally(43)
+    );
 }
 
 #[test]
-fn every_case_of_the_corpus_passes_where_there_is_one() {
+fn every_case_of_the_corpus_passes() {
     for (part, suite) in CORPUS {
         let Some(path) = corpus(part) else {
             continue;

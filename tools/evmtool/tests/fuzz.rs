@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_case_is_written_as_a_state_test_that_does_here_what_the_case_does() {
+fn written_state_test_has_the_result_of_its_case() {
     let (mut refused, mut taken) = (0, 0);
     for fork in FORKS {
         for seed in 0..20 {
@@ -37,7 +37,7 @@ fn a_case_is_written_as_a_state_test_that_does_here_what_the_case_does() {
 }
 
 #[test]
-fn a_search_goes_on_at_the_case_where_it_was_stopped() {
+fn search_continues_from_a_given_case() {
     let output = run(&["--seed", "3", "--from", "150", "--cases", "200"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");
@@ -46,7 +46,7 @@ fn a_search_goes_on_at_the_case_where_it_was_stopped() {
 
 #[cfg(unix)]
 #[test]
-fn a_search_that_is_stopped_says_where_to_go_on() {
+fn stopped_search_prints_the_next_case() {
     use std::io::{BufRead, BufReader, Read};
     let mut child = Command::new(env!("CARGO_BIN_EXE_niwaki-evm"))
         .args(["fuzz", "--seed", "9", "--seconds", "600", "--jobs", "2"])
@@ -55,7 +55,7 @@ fn a_search_that_is_stopped_says_where_to_go_on() {
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    // Written when it listens for signals.
+    // Printed when the process handles signals.
     out.read_line(&mut line).unwrap();
     assert!(line.starts_with("fuzzing from seed 9"), "{line}");
     let id = child.id().to_string();

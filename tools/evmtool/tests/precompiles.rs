@@ -31,7 +31,7 @@ fn names(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn every_contract_of_osaka_is_measured_on_both_of_its_libraries() {
+fn every_contract_of_osaka_is_measured_on_both_libraries() {
     let report = report(&[]);
     let names = names(&report);
     assert!(names.len() >= 84, "{names:?}");
@@ -77,7 +77,7 @@ fn every_contract_of_osaka_is_measured_on_both_of_its_libraries() {
 }
 
 #[test]
-fn a_name_and_a_library_can_be_asked_for() {
+fn options_select_name_and_library() {
     let native = report(&["--native", "ecrecover", "modexp-32"]);
     let pure = report(&["--pure", "ecrecover"]);
     assert_eq!(names(&pure), ["ecrecover", "ecrecover-no-signer"]);
@@ -89,7 +89,7 @@ fn a_name_and_a_library_can_be_asked_for() {
 }
 
 #[test]
-fn a_fork_has_its_own_contracts_and_prices() {
+fn fork_sets_contracts_and_prices() {
     let report = report(&["--fork", "Byzantium", "bn254-", "bls12"]);
     let names = names(&report);
     assert!(names.iter().all(|name| name.contains("bn254")), "{names:?}");
@@ -98,7 +98,7 @@ fn a_fork_has_its_own_contracts_and_prices() {
 }
 
 #[test]
-fn what_is_kept_is_found_sooner_than_it_was_made() {
+fn cached_result_is_faster_than_computed_one() {
     let ns = |options: &[&str]| {
         let report = report(&[options, &["bls12-pairing-8"]].concat());
         report["cases"][0]["libraries"][0]["ns"].as_f64().unwrap()
@@ -107,7 +107,7 @@ fn what_is_kept_is_found_sooner_than_it_was_made() {
 }
 
 #[test]
-fn what_can_not_be_measured_is_refused_with_the_reason() {
+fn unmeasurable_input_is_an_error_with_its_reason() {
     for (arguments, text) in [
         (vec!["nope"], "no case of Osaka has a name with nope in it"),
         (vec!["--fork", "Atlantis"], "--fork Atlantis is no fork"),
@@ -123,7 +123,7 @@ fn what_can_not_be_measured_is_refused_with_the_reason() {
 }
 
 #[test]
-fn random_inputs_are_counted_for_each_contract() {
+fn random_inputs_are_counted_per_contract() {
     let output = run(&["fuzz-precompiles", "--inputs", "40", "--seed", "5"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");
@@ -134,7 +134,7 @@ fn random_inputs_are_counted_for_each_contract() {
 }
 
 #[test]
-fn contracts_that_are_not_there_and_no_inputs_are_refused() {
+fn unknown_contract_and_zero_inputs_are_errors() {
     for (arguments, text) in [
         (["--only", "nope"], "--only nope is no precompiled contract"),
         (["--inputs", "0"], "--inputs 0 looks at nothing"),
@@ -148,7 +148,7 @@ fn contracts_that_are_not_there_and_no_inputs_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_search_that_is_stopped_tells_what_it_has_done() {
+fn stopped_search_prints_its_counts() {
     use std::io::{BufRead, BufReader, Read};
     let mut child = Command::new(env!("CARGO_BIN_EXE_niwaki-evm"))
         .args(["fuzz-precompiles", "--inputs", "1000000000", "--seed", "9"])
@@ -157,7 +157,7 @@ fn a_search_that_is_stopped_tells_what_it_has_done() {
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    // Written when it listens for signals.
+    // Printed when the process handles signals.
     out.read_line(&mut line).unwrap();
     assert!(line.starts_with("fuzzing from seed 9"), "{line}");
     let id = child.id().to_string();

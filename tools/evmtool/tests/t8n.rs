@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 const KEY: &str = "0x45a915e4d060149eb4365960e6a7a45f334393093061116b197e3240065ff2d8";
-/// Of that key.
+/// The address of that key.
 const SENDER: &str = "0xa94f5374fce5edbc8e2a8697c15331677e6ebf0b";
 /// PUSH1 2; PUSH1 1; SSTORE; PUSH1 7; PUSH0; PUSH0; LOG1.
 const CODE: &str = "0x600260015560075f5fa1";
@@ -28,7 +28,7 @@ fn start(arguments: &[&str], folder: &Path) -> Child {
 fn run(arguments: &[&str], folder: &Path, stdin: &Value) -> Output {
     let mut child = start(arguments, folder);
     let mut pipe = child.stdin.take().expect("asked for");
-    // A program that refuses its options does not read.
+    // A program that rejects its options does not read.
     drop(pipe.write_all(stdin.to_string().as_bytes()));
     drop(pipe);
     child.wait_with_output().expect("a child can be waited for")
@@ -45,7 +45,7 @@ const PIPED: [&str; 7] = [
     "--output.body=stdout",
 ];
 
-/// What the program says of `input` by the rules of `fork`.
+/// The output for `input` by the rules of `fork`.
 fn transition(fork: &str, input: &Value) -> Value {
     let fork = format!("--state.fork={fork}");
     let arguments = [&PIPED[..], &[&fork]].concat();
@@ -79,7 +79,7 @@ fn shanghai(txs: &Value) -> Value {
 }
 
 #[test]
-fn transactions_change_the_state_and_leave_receipts() {
+fn transactions_change_state_and_give_receipts() {
     let answer = transition(
         "Shanghai",
         &shanghai(&json!([legacy(0, 60_000), legacy(1, 60_000)])),
@@ -102,7 +102,7 @@ fn transactions_change_the_state_and_leave_receipts() {
         .values()
         .collect();
     assert_eq!(slots, [&format!("0x{:064x}", 2)]);
-    // From the body come the same transactions, and with them the same result.
+    // The body has the same transactions, which give the same result.
     let mut again = shanghai(&json!([]));
     again["txs"] = answer["body"].clone();
     assert_eq!(transition("Shanghai", &again), answer);
@@ -112,7 +112,7 @@ fn transactions_change_the_state_and_leave_receipts() {
 }
 
 #[test]
-fn what_can_not_be_in_the_block_is_rejected_and_the_rest_goes_on() {
+fn invalid_transaction_is_rejected_and_the_rest_runs() {
     let txs = json!([legacy(1, 60_000), legacy(0, 1_000), legacy(0, 60_000)]);
     let answer = transition("Shanghai", &shanghai(&txs));
     let rejected = answer["result"]["rejected"].as_array().unwrap();
@@ -124,7 +124,7 @@ fn what_can_not_be_in_the_block_is_rejected_and_the_rest_goes_on() {
 }
 
 #[test]
-fn what_is_no_transaction_is_rejected_in_its_place() {
+fn malformed_transaction_is_rejected_at_its_index() {
     let with = |name: &str, value: Value| {
         let mut tx = legacy(0, 60_000);
         tx[name] = value;
@@ -155,9 +155,9 @@ fn what_is_no_transaction_is_rejected_in_its_place() {
     }
 }
 
-/// Fillers write a parity under both of its names, and so of other fields that have two.
+/// Test fillers write fields that have two names under both.
 #[test]
-fn fields_may_stand_under_both_of_their_names() {
+fn fields_may_have_both_of_their_names() {
     let authorization = json!({
         "chainId": "0x0", "address": CONTRACT, "nonce": "0x0",
         "v": "0x0", "yParity": "0x0", "r": "0x1", "s": "0x1",
@@ -184,7 +184,7 @@ fn fields_may_stand_under_both_of_their_names() {
 }
 
 #[test]
-fn a_block_is_built_and_sealed_of_its_parts() {
+fn b11r_builds_and_seals_a_block() {
     let header = json!({
         "stateRoot": format!("0x{}", "22".repeat(32)), "number": "0x1", "gasLimit": "0x1000000",
         "timestamp": "0x5", "difficulty": "0x2",
@@ -228,7 +228,7 @@ fn a_block_is_built_and_sealed_of_its_parts() {
 }
 
 #[test]
-fn files_are_read_and_written_with_a_trace_of_each_transaction() {
+fn files_are_read_and_written_with_a_trace_per_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let input = shanghai(&json!([legacy(0, 60_000)]));
     for part in ["alloc", "env", "txs"] {
@@ -272,7 +272,7 @@ fn files_are_read_and_written_with_a_trace_of_each_transaction() {
     assert!(lines[0].get("stack").is_none());
     let gas = &whole["result"]["receipts"][0]["gasUsed"];
     assert_eq!(&lines.last().unwrap()["gasUsed"], gas);
-    // What was written as the body can be read as transactions.
+    // The written body can be read as transactions.
     std::fs::rename(
         folder.path().join("out/txs.rlp"),
         folder.path().join("txs.rlp"),
@@ -297,7 +297,7 @@ fn files_are_read_and_written_with_a_trace_of_each_transaction() {
 }
 
 #[test]
-fn the_reward_is_the_fork_s_or_what_is_asked_for() {
+fn reward_is_the_forks_or_the_given_one() {
     let mut input = shanghai(&json!([]));
     input["env"]["currentDifficulty"] = json!("0x20000");
     input["env"]["ommers"] =
@@ -326,7 +326,7 @@ fn the_reward_is_the_fork_s_or_what_is_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_the_exit_code_that_others_use() {
+fn errors_have_the_exit_codes_of_geth() {
     let cases: [(&str, Value, i32, &str); 6] = [
         ("/env/parentBaseFee", Value::Null, 3, "no currentBaseFee"),
         ("/env/currentNumber", json!("x"), 10, "env"),
@@ -358,7 +358,7 @@ fn what_is_wrong_is_named_with_the_exit_code_that_others_use() {
         &Value::Null,
     );
     assert_eq!(output.status.code(), Some(11));
-    // BLOCKHASH of a block that is not given.
+    // BLOCKHASH of a block whose hash is not given.
     let mut input = shanghai(&json!([legacy(0, 60_000)]));
     input["env"]["currentNumber"] = json!(9);
     input["alloc"][CONTRACT]["code"] = json!("0x600840");
@@ -368,7 +368,7 @@ fn what_is_wrong_is_named_with_the_exit_code_that_others_use() {
 }
 
 #[test]
-fn the_server_answers_as_the_program_does() {
+fn server_gives_the_output_of_the_program() {
     let mut child = start(&["t8n-server", "--port", "0"], Path::new("."));
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
@@ -409,7 +409,7 @@ fn the_server_answers_as_the_program_does() {
 
 /// Besu's own cases of `t8n` and `b11r`: command line, standard input, and what must be printed.
 #[test]
-fn besu_s_cases_give_what_besu_gives() {
+fn cases_of_besu_give_the_output_of_besu() {
     let Some(folder) = corpus("besu-fixtures/evmtool") else {
         return;
     };
@@ -442,7 +442,7 @@ fn besu_s_cases_give_what_besu_gives() {
     assert_eq!(ran, 22);
 }
 
-/// Besu takes numbers of an alloc for hex even without `0x`; here, as in go-ethereum, they are decimal then.
+/// Besu reads numbers of an alloc as hex even without `0x`; here, as in go-ethereum, they are then decimal.
 fn as_besu_reads(mut input: Value) -> Value {
     let accounts = input.get_mut("alloc").and_then(Value::as_object_mut);
     for (_, account) in accounts.into_iter().flatten() {
@@ -455,8 +455,8 @@ fn as_besu_reads(mut input: Value) -> Value {
     input
 }
 
-/// Without what Besu has a way of its own for: texts of refusals, and of logs the block's number, hash and
-/// whether they were removed, and their number in the transaction, which is that in the block here.
+/// Without the parts that differ in Besu: error messages, and in logs block number, block hash, `removed`, and the log
+/// index, which Besu counts per transaction and this program per block.
 fn comparable(mut output: Value) -> Value {
     if let Some(rejected) = output
         .pointer_mut("/result/rejected")

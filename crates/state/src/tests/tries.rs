@@ -388,7 +388,7 @@ fn batches_of(diff: &StateDiff, view: &View) -> usize {
 
 /// Applies `part` to the tries until it is done or over; whether anything is left.
 fn apply(world: &WorldState, view: &View, part: &StateDiff, is_over: &dyn Fn() -> bool) -> bool {
-    let mut rest = world.hash_part(view, part).unwrap();
+    let mut rest = world.hash_part(view, &part.clone().into()).unwrap();
     while world
         .apply_to_tries(view, &mut rest, BATCH, is_over)
         .unwrap()

@@ -1,4 +1,4 @@
-//! The inputs: typical ones, as blocks have them, and those that cost most time for their gas.
+//! The inputs: typical ones of real blocks, and those that take most time for their gas.
 
 use niwaki_fuzz::{CONTRACTS, valid_input};
 use niwaki_primitives::{Address, U256, hex};
@@ -9,11 +9,11 @@ pub(super) struct Case {
     /// `None` for KECCAK256.
     pub(super) address: Option<Address>,
     pub(super) input: Vec<u8>,
-    /// Whether the contract keeps what it made of points.
+    /// Whether the contract caches prepared points.
     pub(super) keeps_points: bool,
 }
 
-/// Sizes that each contract's inputs are made of, by what a size is for it; zero where there is one size only.
+/// Input sizes of each contract; zero if there is only one size.
 const SIZES: [(u16, &[usize]); 17] = [
     (0x01, &[0]),
     (0x02, &[0, 64, 128, 1_024, 65_536]),
@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-/// Inputs of an edge: scalars and numbers that are as large as can be, or that spare all work.
+/// Edge cases: the largest scalars and numbers, and inputs that need no work.
 fn others(contract: u16, name: &str) -> Vec<Case> {
     let made = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let mut input = valid_input(contract, 1, 21);
@@ -115,7 +115,7 @@ fn others(contract: u16, name: &str) -> Vec<Case> {
     }
 }
 
-/// The example of EIP-155 as the contract reads it.
+/// The example of EIP-155 as input of the contract.
 const SIGNED: [u8; 128] = hex!(
     "daf5a779ae972f972197303d7b574746c7ef83eadac0f2791ad23db92e4c8e53"
     "000000000000000000000000000000000000000000000000000000000000001b"
@@ -127,7 +127,7 @@ const SIGNED: [u8; 128] = hex!(
 const UNSIGNED_R: [u8; 32] =
     hex!("0000000000000000000000000000000000000000000000000000000000000005");
 
-/// Powers: inverses, which blocks ask for, and the shapes of EIP-7883's vectors.
+/// MODEXP: inverses, as real blocks compute them, and the shapes of EIP-7883's vectors.
 fn powers() -> Vec<Case> {
     const ORDER: [u8; 32] =
         hex!("30644e72e131a029b85045b68181585d2833e84879b9709143e1f593f0000001");
@@ -144,7 +144,7 @@ fn powers() -> Vec<Case> {
         number[bytes - 1] = last;
         number
     };
-    // Base and modulus of so many bytes, the exponent, and whether the modulus is even.
+    // Bytes of base and modulus, the exponent, and whether the modulus is even.
     let shapes: [(&str, usize, Vec<u8>, u8); 20] = [
         ("32-one-byte", 32, vec![0xff], 0xfd),
         ("32-odd", 32, vec![0xff; 32], 0xfd),

@@ -1,18 +1,18 @@
-//! What came of the cases.
+//! The report of a benchmark.
 
 use super::case::Case;
 use niwaki_primitives::Fork;
 use serde::Serialize;
 
-/// One library's figures of one case.
+/// The measurement of one case on one library.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     library: &'static str,
-    /// Median of the batches, for each call.
+    /// Median of the batches, per call.
     ns: f64,
     least_ns: f64,
     mgas_per_second: f64,
-    /// Distance of the quartiles over the median.
+    /// Interquartile range divided by the median.
     spread: f64,
 }
 
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// What the columns are.
+/// Prints the column titles.
 pub(super) fn print_head() {
     let library = format!(
         "{:>12} {:>9} {:>6}  {:<18}",

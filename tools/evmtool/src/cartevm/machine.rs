@@ -1,4 +1,4 @@
-//! A program on a machine: ours, and revm.
+//! Runs a program on this machine, and on revm.
 
 use eyre::{Result, ensure, eyre};
 use niwaki_evm::{BlockEnv, Dispatch, Evm, Exit, Message, Step, Table, Target, Tracer, TxEnv};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 const CALLER: Address = Address::repeat_byte(0x10);
 const CONTRACT: Address = Address::repeat_byte(0xc0);
-/// What a transaction without data pays before its first opcode.
+/// Intrinsic gas of a transaction without data.
 const INTRINSIC: u64 = 21_000;
 
-/// Code at an address, upon a state that is the same each time.
+/// Code at an address, on a state that is the same for each run.
 pub(super) struct Ours {
     state: MemoryState,
     fork: Fork,
     dispatch: Dispatch,
 }
 
-/// What one run took: time and gas.
+/// Time and gas of one run.
 pub(super) type Run = (Duration, u64);
 
 impl Ours {
@@ -61,16 +61,16 @@ impl Ours {
     /// How often the opcode at `pc` of the code runs.
     pub(super) fn times(&self, gas: u64, pc: usize) -> Result<u64> {
         let mut times = Times { pc, count: 0 };
-        self.watched(gas, Some(&mut times))?;
+        self.traced(gas, Some(&mut times))?;
         Ok(times.count)
     }
 
-    /// Calls it once with so much gas; the changes are gathered, as a block would.
+    /// Calls the code once; the diff is computed, as for a block.
     pub(super) fn run(&self, gas: u64) -> Result<Run> {
-        self.watched(gas, None)
+        self.traced(gas, None)
     }
 
-    fn watched(&self, gas: u64, tracer: Option<&mut dyn Tracer>) -> Result<Run> {
+    fn traced(&self, gas: u64, tracer: Option<&mut dyn Tracer>) -> Result<Run> {
         let began = Instant::now();
         let block = BlockEnv {
             number: super::NUMBER,
@@ -85,7 +85,7 @@ impl Ours {
             ..TxEnv::default()
         });
         for address in [CALLER, CONTRACT] {
-            evm.world().warm_from_start(&address)?;
+            evm.world().load_warm(&address)?;
         }
         let outcome = evm.run(
             &Message {
@@ -100,7 +100,7 @@ impl Ours {
         )?;
         let world = evm.world();
         world.end_transaction();
-        // Whoever gets these drops them in time of their own, as with revm's.
+        // The caller drops these outside of the measured time, as revm's result.
         let left = (world.take_logs(), world.diff());
         drop(evm);
         let took = began.elapsed();
@@ -129,7 +129,7 @@ pub(super) struct Revm {
 }
 
 impl Revm {
-    /// `None` for a fork that it has no rules of, or whose gas a call alone does not have.
+    /// `None` for a fork that revm lacks, or whose state gas a plain call does not have.
     pub(super) fn new(contracts: &[(Address, Bytes)], code: Bytes, fork: Fork) -> Option<Self> {
         let mut state = CacheDB::new(EmptyDB::default());
         for (address, code) in contracts.iter().cloned().chain([(CONTRACT, code)]) {
@@ -167,7 +167,7 @@ impl Revm {
             .modify_block_chained(|block| {
                 block.gas_limit = gas + INTRINSIC;
                 block.number = U256::from(super::NUMBER);
-                // Its default is address zero, which programs use.
+                // revm's default is address zero, which programs use.
                 block.beneficiary = CALLER;
             })
             .with_db(WrapDatabaseRef(&self.state))

@@ -1,4 +1,4 @@
-//! The cases as one picture (SVG): a bar for each, the slowest at the top, on a scale of logarithms.
+//! A bar chart of the cases (SVG), the slowest at the top, on a logarithmic scale.
 
 use super::report::Report;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ const RIGHT: f64 = 30.0;
 const TOP: f64 = 60.0;
 const ROW: f64 = 14.0;
 
-/// Where the scale begins and ends, as powers of ten of Mgas/s.
+/// The ends of the scale, as powers of ten of Mgas/s.
 fn ends(report: &Report) -> (f64, f64) {
     let rates = report.cases.iter().flat_map(|case| {
         [Some(case.mgas_per_second), case.revm_mgas_per_second]
@@ -24,7 +24,7 @@ fn ends(report: &Report) -> (f64, f64) {
     (least.floor(), most.ceil().max(least.floor() + 1.0))
 }
 
-/// The picture.
+/// The chart.
 #[expect(clippy::cast_precision_loss, reason = "places in a picture")]
 pub(super) fn svg(report: &Report) -> String {
     let (least, most) = ends(report);
@@ -64,11 +64,11 @@ pub(super) fn svg(report: &Report) -> String {
             y + 2.0,
             ROW - 4.0
         );
-        if let Some(theirs) = case.revm_mgas_per_second {
+        if let Some(revm) = case.revm_mgas_per_second {
             let _ = writeln!(
                 out,
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"#d55e00\"/>",
-                x(theirs),
+                x(revm),
                 y + ROW / 2.0
             );
         }

@@ -1,17 +1,21 @@
-//! Programs that are one opcode over and over, or two in turn.
+//! Programs that repeat one opcode, or two alternating ones.
 //!
-//! A program puts operands on the stack once and then repeats a unit until it is as long as asked: copies of
-//! the operands, the opcode, and what takes its result off the stack. At its end it begins again while there
-//! is gas for one more time. Where an opcode ends its frame, the unit calls a contract that holds it.
+//! A program pushes operands once and then repeats a unit up to the requested size: copies of the operands, the opcode,
+//! and POPs of its result. At its end it loops while there is gas for one more iteration. For an opcode that ends its
+//! frame, the unit calls a contract that contains it.
+//!
+//! ```text
+//! setup: PUSH a, PUSH b      unit of MULMOD: DUP3 DUP3 DUP3 MULMOD POP      end: loop while GAS > margin
+//! ```
 
 use niwaki_evm::Table;
 use niwaki_primitives::{Address, Bytes, U256, address};
 
-/// Deployed beside the program: code that does nothing, and more bytes of it than a copy takes.
+/// A contract that does nothing, with more bytes than a copy takes.
 pub(super) const NOTHING: Address = address!("00000000000000000000000000000000000000a0");
 /// Returns 64 bytes.
 const RETURNING: Address = address!("00000000000000000000000000000000000000a2");
-/// Holds an opcode that ends its frame, at an address of its own for each opcode, far from precompiled contracts.
+/// Address of the contract with an opcode that ends its frame, far from precompiled contracts.
 const fn ending(opcode: u8) -> Address {
     let mut bytes = RETURNING.0.0;
     bytes[10] = 1;
@@ -30,8 +34,8 @@ const DUP1: u8 = 0x80;
 const RETURN: u8 = 0xf3;
 pub(super) const STATICCALL: u8 = 0xfa;
 
-/// Gas that a unit hands to a call at most; before EIP-150 it must be there.
-pub(super) const MOST_HANDED: u64 = 40_000;
+/// Most gas that a unit gives to a call; before EIP-150 it must be left.
+pub(super) const MAX_CALL_GAS: u64 = 40_000;
 
 /// Words below the operands for opcodes that reach deep.
 const DEEP: usize = 20;
@@ -39,33 +43,33 @@ const DEEP: usize = 20;
 /// How an opcode is repeated.
 #[derive(Clone, Debug)]
 struct Unit {
-    /// What it works upon, the top of the stack first, put there once.
+    /// Its operands, the top of the stack first, pushed once.
     operands: Vec<U256>,
-    form: Form,
+    repetition: Repetition,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
-    /// Copies of all operands, the opcode with what stands after it, and as many POPs as it has results.
+enum Repetition {
+    /// Copies of all operands, the opcode with its immediate, and one POP per result.
     Copies { opcode: Vec<u8>, results: usize },
-    /// Copies of all operands but the first, which the result takes the place of.
+    /// Copies of all operands but the first, which the result replaces.
     Chain { opcode: u8 },
-    /// The opcode by itself.
+    /// The opcode alone.
     Bare { opcode: Vec<u8> },
-    /// The opcode by itself, which moves so many words; in a pair, upon words of its own.
+    /// The opcode alone, which moves so many words; in a pair, on words of its own.
     Moves { opcode: Vec<u8>, words: usize },
     /// A jump to the byte after it, on a condition or without.
     Jump { opcode: u8 },
 }
 
-/// A program, and what stands beside it.
+/// A program and its contracts.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: String,
-    /// Before the units.
+    /// Code before the units.
     prologue: Vec<u8>,
     units: Vec<Unit>,
-    /// Times that the units stand in the program.
+    /// Copies of the units in the program.
     pub(super) count: usize,
     /// Contracts that it calls, with their code.
     pub(super) contracts: Vec<(Address, Bytes)>,
@@ -86,7 +90,7 @@ pub(super) fn address_word(address: Address) -> U256 {
     address.into_word().into()
 }
 
-/// Numbers of 256 bits that look like chance.
+/// Pseudo-random numbers of 256 bits.
 fn wide(seed: u8) -> U256 {
     let bytes: [u8; 32] = std::array::from_fn(|at| {
         let at = u8::try_from(at).expect("below 32");
@@ -98,56 +102,56 @@ fn wide(seed: u8) -> U256 {
 impl Unit {
     /// The unit of an opcode of `table`, and the contract that it calls.
     fn of(table: &Table, opcode: u8) -> Option<(Self, Option<(Address, Bytes)>)> {
-        let meta = table.meta(opcode)?;
+        let info = table.info(opcode)?;
         let one = vec![opcode];
         let copies = |operands: Vec<U256>| Self {
             operands,
-            form: Form::Copies {
+            repetition: Repetition::Copies {
                 opcode: one.clone(),
-                results: meta.output,
+                results: info.output,
             },
         };
         let bare = |bytes: Vec<u8>| Self {
             operands: Vec::new(),
-            form: Form::Bare { opcode: bytes },
+            repetition: Repetition::Bare { opcode: bytes },
         };
         let moves = |opcode: Vec<u8>, words: usize| Self {
             operands: Vec::new(),
-            form: Form::Moves { opcode, words },
+            repetition: Repetition::Moves { opcode, words },
         };
         let unit = match opcode {
-            // What ends its frame: STOP, RETURN, REVERT, INVALID, SELFDESTRUCT.
+            // Opcodes that end the frame: STOP, RETURN, REVERT, INVALID, SELFDESTRUCT.
             0x00 | 0xf3 | 0xfd | 0xfe | 0xff => {
-                let zeros = [PUSH1, 0].repeat(meta.input);
+                let zeros = [PUSH1, 0].repeat(info.input);
                 let code = [zeros.as_slice(), &one].concat();
-                // INVALID takes all that it is given, SELFDESTRUCT the most of the others.
-                let gas = if opcode == 0xfe { 10 } else { MOST_HANDED };
+                // INVALID takes all gas given; of the others SELFDESTRUCT costs most.
+                let gas = if opcode == 0xfe { 10 } else { MAX_CALL_GAS };
                 let at = ending(opcode);
                 return Some((Self::call(0xf1, word(gas), at), Some((at, code.into()))));
             }
             0x56 | 0x57 => Self {
                 operands: Vec::new(),
-                form: Form::Jump { opcode },
+                repetition: Repetition::Jump { opcode },
             },
             0x5b => bare(one),
             0x60..=0x7f => {
-                let operand = vec![0xa5; meta.immediate];
+                let operand = vec![0xa5; info.immediate];
                 bare([one, operand, vec![POP]].concat())
             }
             0x80..=0x8f => bare(vec![opcode, POP]),
             0x90..=0x9f => moves(one, usize::from(opcode - 0x90) + 2),
-            // DUPN, SWAPN and EXCHANGE, with operands that name depths of 17 and less.
+            // DUPN, SWAPN and EXCHANGE, with operands of depth 17 or less.
             0xe6 => bare(vec![opcode, 0x80, POP]),
             0xe7 => moves(vec![opcode, 0x80], 18),
             0xe8 => moves(vec![opcode, 0x9d], 4),
             0xf1 | 0xf2 | 0xf4 | 0xfa => Self::call(opcode, word(20_000), NOTHING),
-            // A salt that does not come again.
+            // A salt that is not repeated.
             0xf5 => bare(vec![GAS, PUSH1, 0, PUSH1, 0, PUSH1, 0, opcode, POP]),
-            _ if meta.input == 0 => bare([one, vec![POP; meta.output]].concat()),
-            _ => match operands(opcode, meta.input) {
+            _ if info.input == 0 => bare([one, vec![POP; info.output]].concat()),
+            _ => match operands(opcode, info.input) {
                 Operands::Chained(operands) => Self {
                     operands,
-                    form: Form::Chain { opcode },
+                    repetition: Repetition::Chain { opcode },
                 },
                 Operands::Copied(operands) => copies(operands),
             },
@@ -161,47 +165,47 @@ impl Unit {
         let operands = [gas, address_word(to)].into_iter().chain(value);
         Self {
             operands: operands.chain([U256::ZERO; 4]).collect(),
-            form: Form::Copies {
+            repetition: Repetition::Copies {
                 opcode: vec![opcode],
                 results: 1,
             },
         }
     }
 
-    /// Appends it at its place in the program; its operands begin below `above` others. `alone` if there is no
-    /// other unit.
+    /// Appends the unit to the program. `above` operands of other units are above its own; `alone` if there is no other
+    /// unit.
     fn write(&self, out: &mut Vec<u8>, above: usize, alone: bool) {
         let copies = |out: &mut Vec<u8>, count: usize, depth: usize| {
             let depth = u8::try_from(depth - 1).expect("within reach of DUP16");
             out.extend(std::iter::repeat_n(DUP1 + depth, count));
         };
         let count = self.operands.len();
-        match &self.form {
-            Form::Copies { opcode, results } => {
+        match &self.repetition {
+            Repetition::Copies { opcode, results } => {
                 if count > 0 {
                     copies(out, count, count + above);
                 }
                 out.extend_from_slice(opcode);
                 out.extend(std::iter::repeat_n(POP, *results));
             }
-            Form::Chain { opcode } if above == 0 => {
+            Repetition::Chain { opcode } if above == 0 => {
                 if count > 1 {
                     copies(out, count - 1, count);
                 }
                 out.push(*opcode);
             }
-            Form::Chain { opcode } => {
+            Repetition::Chain { opcode } => {
                 copies(out, count, count + above);
                 out.extend_from_slice(&[*opcode, POP]);
             }
-            Form::Bare { opcode } => out.extend_from_slice(opcode),
-            Form::Moves { opcode, .. } if alone => out.extend_from_slice(opcode),
-            Form::Moves { opcode, words } => {
+            Repetition::Bare { opcode } => out.extend_from_slice(opcode),
+            Repetition::Moves { opcode, .. } if alone => out.extend_from_slice(opcode),
+            Repetition::Moves { opcode, words } => {
                 out.extend([PUSH1, 1].repeat(*words));
                 out.extend_from_slice(opcode);
                 out.extend(std::iter::repeat_n(POP, *words));
             }
-            Form::Jump { opcode } => {
+            Repetition::Jump { opcode } => {
                 if *opcode == JUMPI {
                     out.extend_from_slice(&[PUSH1, 1]);
                 }
@@ -219,12 +223,12 @@ enum Operands {
     Copied(Vec<U256>),
 }
 
-/// What an opcode that takes `count` words is to work upon: what makes it do its whole work.
+/// Operands for an opcode that pops `count` words, such that it does its full work.
 fn operands(opcode: u8, count: usize) -> Operands {
     let contract = address_word(NOTHING);
     let numbers = |values: &[u64]| values.iter().copied().map(word).collect();
     Operands::Copied(match opcode {
-        // ADD, MUL, SUB, EXP, the comparisons, the bitwise ones: the result is as good an operand.
+        // ADD, MUL, SUB, comparisons, bitwise opcodes: the result can be the next operand.
         0x01..=0x03 | 0x10..=0x19 => {
             return Operands::Chained([1, 3].into_iter().take(count).map(wide).collect());
         }
@@ -239,7 +243,7 @@ fn operands(opcode: u8, count: usize) -> Operands {
         0x1e => vec![wide(1) >> 70],
         0x31 | 0x3b | 0x3f => vec![contract],
         0x3c => vec![contract, U256::ZERO, U256::ZERO, word(32)],
-        // Copies of 32 bytes; RETURNDATACOPY of what is there.
+        // Copies of 32 bytes.
         0x37 | 0x39 | 0x3e | 0x5e => numbers(&[0, 0, 32]),
         // BLOCKHASH of the block before.
         0x40 => numbers(&[super::NUMBER - 1]),
@@ -259,7 +263,7 @@ fn operands(opcode: u8, count: usize) -> Operands {
 }
 
 impl Program {
-    /// The program of `opcodes` in turn, of about `size` bytes; `None` if `table` lacks one of them.
+    /// The program of alternating `opcodes`, of about `size` bytes; `None` if `table` lacks one of them.
     pub(super) fn of(table: &Table, opcodes: &[u8], size: usize) -> Option<Self> {
         let mut units = Vec::new();
         let mut contracts = vec![
@@ -279,8 +283,8 @@ impl Program {
             .map(|opcode| table.mnemonic(*opcode))
             .collect();
         let mut prologue = Vec::new();
-        if table.meta(STATICCALL).is_some() {
-            // Returned data for whoever copies it.
+        if table.info(STATICCALL).is_some() {
+            // Return data for RETURNDATACOPY.
             for value in [0, 0, 0, 0] {
                 push(&mut prologue, word(value));
             }
@@ -308,7 +312,7 @@ impl Program {
         Some(program)
     }
 
-    /// Everything before the end, with the units so many times.
+    /// The program without its end, with `count` copies of the units.
     fn body(&self, count: usize) -> Vec<u8> {
         let mut out = self.prologue.clone();
         out.push(JUMPDEST);
@@ -327,8 +331,7 @@ impl Program {
         [self.body(count).as_slice(), &[STOP]].concat().into()
     }
 
-    /// The code that runs the units as often as there is room for, again and again while there is more gas
-    /// than `margin`.
+    /// The code that loops over the units while there is more gas than `margin`.
     pub(super) fn looped(&self, margin: u64) -> Bytes {
         let mut out = self.body(self.count);
         push(&mut out, word(margin));
@@ -339,5 +342,5 @@ impl Program {
     }
 }
 
-/// Bytes after the units, at most.
+/// Most bytes after the units.
 const TAIL: usize = 24;

@@ -1,4 +1,4 @@
-//! What came of the cases.
+//! The report of a measurement.
 
 use super::CartOptions;
 use niwaki_primitives::Fork;
@@ -10,14 +10,14 @@ use std::time::Duration;
 pub(super) struct Case {
     /// The mnemonics.
     pub(super) name: String,
-    /// Of each run.
+    /// Gas of each run.
     gas: u64,
-    /// Times that the opcode ran, or the pair.
+    /// How often the opcode, or the pair, ran.
     times: u64,
-    /// Median of the runs over that.
+    /// Median time of the runs, divided by that.
     ns: f64,
     pub(super) mgas_per_second: f64,
-    /// Distance of the quartiles over the median.
+    /// Interquartile range divided by the median.
     spread: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revm_mgas_per_second: Option<f64>,
@@ -44,7 +44,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 impl Case {
-    /// Of runs that used `gas` and ran the opcode so many times each.
+    /// A case whose runs used `gas` and ran the opcode `ran` times each.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -53,12 +53,13 @@ impl Case {
     )]
     pub(super) fn new(
         name: String,
-        (gas, ran): (u64, f64),
+        gas: u64,
+        ran: f64,
         times: &[(Duration, Option<Duration>)],
     ) -> Self {
         let ours = sorted(times.iter().map(|(took, _)| took.as_secs_f64()));
         let median = quantile(&ours, 0.5);
-        let theirs = sorted(
+        let revm = sorted(
             times
                 .iter()
                 .filter_map(|(_, took)| Some((*took)?.as_secs_f64())),
@@ -66,7 +67,7 @@ impl Case {
         let ratios = sorted(
             times
                 .iter()
-                .filter_map(|(ours, theirs)| Some((*theirs)?.as_secs_f64() / ours.as_secs_f64())),
+                .filter_map(|(ours, revm)| Some((*revm)?.as_secs_f64() / ours.as_secs_f64())),
         );
         let rate = |seconds: f64| gas as f64 / seconds / 1e6;
         Self {
@@ -76,7 +77,7 @@ impl Case {
             ns: median * 1e9 / ran,
             mgas_per_second: rate(median),
             spread: (quantile(&ours, 0.75) - quantile(&ours, 0.25)) / median,
-            revm_mgas_per_second: (!theirs.is_empty()).then(|| rate(quantile(&theirs, 0.5))),
+            revm_mgas_per_second: (!revm.is_empty()).then(|| rate(quantile(&revm, 0.5))),
             over_revm: (!ratios.is_empty()).then(|| quantile(&ratios, 0.5)),
         }
     }
@@ -87,15 +88,15 @@ impl Case {
 pub(super) struct Report {
     pub(super) fork: &'static str,
     gas: u64,
-    /// Bytes of each program, about, where they are made so long.
+    /// Approximate bytes of each program, if they have a size.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_size: Option<u32>,
     batches: u32,
     pub(super) median_mgas_per_second: f64,
-    /// How much slower than that the slowest is.
+    /// How much slower the slowest is than the median.
     median_over_slowest: f64,
     pub(super) cases: Vec<Case>,
-    /// Cases whose program does not run to its end, mostly since it needs more gas, and how it ends.
+    /// Cases whose program does not complete, mostly for lack of gas, and how it ends.
     left_out: Vec<String>,
 }
 
@@ -103,7 +104,8 @@ impl Report {
     pub(super) fn new(
         fork: Fork,
         options: &CartOptions,
-        (mut cases, left_out): (Vec<Case>, Vec<String>),
+        mut cases: Vec<Case>,
+        left_out: Vec<String>,
     ) -> Self {
         cases.sort_by(|a, b| a.mgas_per_second.total_cmp(&b.mgas_per_second));
         let rates: Vec<f64> = cases.iter().map(|case| case.mgas_per_second).collect();

@@ -1,5 +1,4 @@
-//! Known attacks that make blocks slow, each as one program: a few opcodes with what they work upon,
-//! again and again while there is gas.
+//! Known attacks that make blocks slow, each as one program that loops over a few opcodes while there is gas.
 
 use super::program::{GAS, GT, JUMPDEST, JUMPI, POP, STATICCALL, STOP, address_word, push, word};
 use niwaki_primitives::{Address, Bytes, Fork, U256, address, hex};
@@ -24,30 +23,30 @@ const CREATE2: u8 = 0xf5;
 const INVALID: u8 = 0xfe;
 const SELFDESTRUCT: u8 = 0xff;
 
-/// Gas with which no program begins its body again: more than any body takes.
+/// Gas with which no program starts another iteration: more than any body costs.
 pub(super) const MARGIN: u64 = 1_000_000;
-/// Where contracts stand one after the other.
+/// First address of the sequence of contracts.
 const ROW: Address = address!("00000000000000000000c0de0000000000000000");
-/// How many; a power of two.
+/// Their count; a power of two.
 const CONTRACTS: u64 = 512;
-/// A contract beside them.
+/// Another contract.
 const ALONE: Address = address!("00000000000000000000a10e0000000000000000");
-/// Most bytes of deployed code (EIP-170), and of init code (EIP-3860).
+/// Size limits of deployed code (EIP-170) and of init code (EIP-3860), bytes.
 const MAX_CODE: u64 = 24_576;
 const MAX_INIT_CODE: u64 = 2 * MAX_CODE;
 
-/// A program, and the contracts that it meets.
+/// A program and its contracts.
 #[derive(Clone, Debug)]
 pub(super) struct Worst {
     pub(super) name: &'static str,
     since: Fork,
     pub(super) code: Bytes,
-    /// Where its body begins, which it does once for each time that is counted.
+    /// Offset of its body, which is entered once per counted iteration.
     pub(super) start: usize,
     pub(super) contracts: Vec<(Address, Bytes)>,
 }
 
-/// Code while it is written.
+/// A code builder.
 #[derive(Default)]
 struct Code(Vec<u8>);
 
@@ -71,7 +70,7 @@ impl Code {
         self
     }
 
-    /// The address of the next of the contracts, from the counter below `above` words.
+    /// Pushes the address of the next contract, from the counter that is below `above` words.
     fn next_contract(self, above: u8) -> Self {
         let counter = self.ops(&[DUP1 + above]).push(CONTRACTS - 1).ops(&[AND]);
         counter.push_address(ROW).ops(&[ADD])
@@ -91,8 +90,7 @@ impl Code {
 }
 
 impl Worst {
-    /// A program that does `setup` once and then `body` again and again; below both lies a counter,
-    /// which begins at 1.
+    /// A program that runs `setup` once and then loops over `body`. A counter from 1 is at the bottom of the stack.
     fn new(name: &'static str, since: Fork, setup: Code, body: Code) -> Self {
         let mut code = Code::default().push(1).ops(&setup.0);
         let start = code.0.len();
@@ -112,12 +110,12 @@ impl Worst {
         self
     }
 
-    /// Calls of a precompiled contract with `input`; one that fails ends the program.
+    /// Calls of a precompiled contract with `input`; a failure ends the program.
     fn precompiled(name: &'static str, since: Fork, number: u64, input: &[u8]) -> Self {
         let setup = Code::default().store(input);
         let call = Code::default().push_all(&[0, 0, input.len() as u64, 0, number]);
         let mut body = call.ops(&[GAS, STATICCALL]);
-        // Behind the counter, the setup and a JUMPDEST; then over the jump and the INVALID.
+        // The counter, the setup and a JUMPDEST precede it; it jumps over the jump and the INVALID.
         let body_at = 2 + setup.0.len() + 1;
         let target = body_at + body.0.len() + 5;
         let target = u16::try_from(target).expect("within a contract");
@@ -132,7 +130,7 @@ fn row(at: u64) -> Address {
     Address::from_word(place.into())
 }
 
-/// Contracts of the largest size: STOP, a number of their own, and JUMPDESTs.
+/// Contracts of the largest size: STOP, a distinct number, and JUMPDESTs.
 fn big_contracts() -> impl Iterator<Item = (Address, Bytes)> {
     (0..CONTRACTS).map(|at| {
         let size = usize::try_from(MAX_CODE).expect("small");
@@ -143,7 +141,7 @@ fn big_contracts() -> impl Iterator<Item = (Address, Bytes)> {
     })
 }
 
-/// Accounts that delegate, each to what `to` says of its number (EIP-7702).
+/// Accounts that delegate to `to` of their number (EIP-7702).
 fn delegating(to: impl Fn(u64) -> Address) -> impl Iterator<Item = (Address, Bytes)> {
     (0..CONTRACTS).map(move |at| {
         let code = [&[0xef, 0x01, 0x00], to(at).as_slice()].concat();
@@ -151,7 +149,7 @@ fn delegating(to: impl Fn(u64) -> Address) -> impl Iterator<Item = (Address, Byt
     })
 }
 
-/// Every attack that `fork` knows.
+/// The attacks of `fork`.
 pub(super) fn of(fork: Fork) -> Vec<Worst> {
     let mut all = state();
     all.extend(code());
@@ -161,7 +159,7 @@ pub(super) fn of(fork: Fork) -> Vec<Worst> {
     all
 }
 
-/// Accounts and slots that have not been looked at.
+/// Cold accounts and slots.
 fn state() -> Vec<Worst> {
     let sweep = |name, opcode, since| {
         let body = Code::default()
@@ -203,13 +201,13 @@ fn state() -> Vec<Worst> {
     ]
 }
 
-/// A call with no value and no data, whose result is dropped.
+/// A call without value and data, whose result is popped.
 fn call(to: Address, gas: u64) -> Code {
     let code = Code::default().push_all(&[0; 5]).push_address(to);
     code.push(gas).ops(&[CALL, POP])
 }
 
-/// Large code, deployed and not.
+/// Large code, deployed and as init code.
 fn code() -> Vec<Worst> {
     let of_big = |name, since, body: Code| {
         Worst::new(name, since, Code::default(), body).with(big_contracts())
@@ -250,7 +248,7 @@ fn code() -> Vec<Worst> {
 /// Calls and creations.
 fn frames() -> Vec<Worst> {
     let creation = |name, init: &[u8]| {
-        // The init code stands at the start of the word.
+        // The init code is at the start of the word.
         let setup = Code::default().store(init);
         let body = Code::default()
             .ops(&[DUP1])

@@ -1,4 +1,4 @@
-//! What a run begins with: state, block, transaction and message, of options and a genesis.
+//! The input of a run: state, block, transaction and message, from options and a genesis.
 
 use super::{RunOptions, fork_of};
 use crate::transaction::sign;
@@ -10,7 +10,7 @@ use niwaki_rules::{BlockRules, Genesis, Network, intrinsic_gas};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use std::path::Path;
 
-/// What is not said on the command line.
+/// Values that the command line does not set.
 struct Defaults {
     fork: Fork,
     gas: u64,
@@ -38,7 +38,7 @@ impl Defaults {
         }
     }
 
-    /// Besu's: "sender" and "receiver" in ASCII, and the genesis that it makes up.
+    /// Besu's: "sender" and "receiver" in ASCII, and its built-in genesis.
     fn besu() -> Self {
         Self {
             fork: Fork::Bpo5,
@@ -66,7 +66,7 @@ pub(super) struct Start {
     pub(super) message: Message,
     /// Longest code that can be deployed, bytes, where the genesis file has a limit of its own.
     pub(super) max_code_bytes: Option<usize>,
-    /// Accounts that are warm.
+    /// Warm accounts.
     pub(super) warm: Vec<Address>,
 }
 
@@ -159,7 +159,7 @@ impl Start {
     }
 }
 
-/// Gives the account so much wei at least, and says its nonce.
+/// Raises the balance of the account to at least `wei`; returns its nonce.
 fn fund(state: &mut MemoryState, address: Address, wei: U256) -> u64 {
     let held = state.accounts.get(&address).cloned().unwrap_or_default();
     let nonce = held.nonce;
@@ -249,7 +249,7 @@ fn read(path: &Path, option: &str) -> Result<String> {
     text.wrap_err_with(|| format!("can't read {path}, which {option} names; check the path"))
 }
 
-/// What a file holds in hex.
+/// The hex content of a file.
 fn bytes_in(option: &str, path: &str) -> Result<Bytes> {
     bytes_of(option, &read(Path::new(path), option)?)
 }
@@ -266,7 +266,7 @@ fn bytes_of(option: &str, text: &str) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// An address of at most 40 digits, short ones with zeros before them.
+/// An address of at most 40 digits, padded with zeros on the left.
 pub(super) fn address(text: &str) -> Result<Address, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let padded = format!("{digits:0>40}");

@@ -1,14 +1,13 @@
-//! State tests as Besu's tool runs them: one after the other, a JSON object for each on standard
-//! output, after its trace if one is asked for; files by name, or their names or content from
-//! standard input.
+//! State tests as Besu's evmtool runs them: in order, with one JSON object for each on standard output, after its trace
+//! if one is requested. Files are named on the command line, or standard input has their names or their content.
 
-use super::{Ended, compare, execute};
-use crate::cases::{Outcome, Selection, guarded};
+use super::{PostResult, compare, execute};
+use crate::cases::{Outcome, Selection, catch_panic};
 use crate::logs_hash::logs_hash;
 use crate::t8n;
 use crate::trace::TraceOptions;
 use eyre::{Result, WrapErr, ensure, eyre};
-use niwaki_evm::tracers::{Eip3155, besu_words};
+use niwaki_evm::tracers::{Eip3155, besu_error};
 use niwaki_evm::{Exit, Tracer};
 use niwaki_primitives::Fork;
 use niwaki_testkit::fixtures::{Fixture, Indexes, StatePost, StateTest, parse_fixtures};
@@ -18,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What is run, and what is printed.
+/// What to run and what to print.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch<'a> {
     pub(crate) selection: &'a Selection,
@@ -29,7 +28,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) alloc: bool,
 }
 
-/// How many tests ended in which way.
+/// Counts of passed and failed tests.
 #[derive(Default)]
 struct Count {
     passed: u64,
@@ -37,8 +36,8 @@ struct Count {
     unreadable: u64,
 }
 
-/// Runs the files of `paths`, `stdin` for one that is read from standard input; without any those
-/// whose names are there, line by line. True if no test failed.
+/// Runs the files of `paths`; `stdin` is a file on standard input. Without paths, standard input has file names, one
+/// per line. True if no test failed.
 pub(crate) fn run_batch(batch: Batch<'_>, paths: &[PathBuf], out: &mut impl Write) -> Result<bool> {
     let mut count = Count::default();
     if paths.is_empty() {
@@ -98,10 +97,13 @@ impl Batch<'_> {
             let Fixture::State(test) = fixture else {
                 continue;
             };
-            if !self.selection.wants_name(&test.name) {
+            if !self.selection.selects_name(&test.name) {
                 continue;
             }
-            let wanted = test.posts.iter().filter(|post| self.selection.wants(post));
+            let wanted = test
+                .posts
+                .iter()
+                .filter(|post| self.selection.selects(post));
             let mut posts: Vec<&StatePost> = wanted.collect();
             posts.sort_by_key(|post| Fork::from_name(&post.fork));
             for post in posts {
@@ -112,7 +114,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Runs one choice and prints what came of it; whether it passed.
+    /// Runs one choice and prints its result; true if it passed.
     fn run(&self, test: &StateTest, post: &StatePost, out: &mut impl Write) -> bool {
         let Indexes { data, gas, value } = post.indexes;
         let mut summary = json!({
@@ -120,7 +122,7 @@ impl Batch<'_> {
             "d": data, "g": gas, "v": value, "pass": false,
         });
         let mut alloc = None;
-        let outcome = guarded(|| {
+        let outcome = catch_panic(|| {
             let mut tracer = { self.trace }.then(|| Eip3155::new(self.shown.shown(), &mut *out));
             let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
             let began = Instant::now();
@@ -144,7 +146,7 @@ impl Batch<'_> {
         if let Some(alloc) = alloc {
             let _ = writeln!(out, "{alloc}");
         }
-        // Whoever reads may wait for this before the next name.
+        // A reader may wait for this line before it writes the next name.
         let _ = writeln!(out, "{summary}").and_then(|()| out.flush());
         passed
     }
@@ -156,7 +158,7 @@ impl Batch<'_> {
         }
     }
 
-    fn sum_up(&self, summary: &mut Value, ended: &Ended, seconds: f64) {
+    fn sum_up(&self, summary: &mut Value, ended: &PostResult, seconds: f64) {
         let result = match &ended.result {
             Ok(result) => result,
             Err(reason) => {
@@ -167,7 +169,7 @@ impl Batch<'_> {
         summary["output"] = Value::String(hex::encode(&result.output));
         summary["gasUsed"] = self.gas(result.gas_used);
         if let Exit::Halt(halt) = result.exit {
-            summary["error"] = Value::String(besu_words(&halt.to_string()));
+            summary["error"] = Value::String(besu_error(&halt.to_string()));
         }
         if self.shown.with_time() {
             #[expect(

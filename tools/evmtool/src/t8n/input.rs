@@ -1,6 +1,6 @@
-//! What a transition is given: the state before, the block, and its transactions.
+//! The input of a transition: pre-state, block and transactions.
 //!
-//! The forms are those of go-ethereum's `evm t8n`, which Besu's tool shares. Numbers are hex or decimal, in
+//! The formats are those of go-ethereum's `evm t8n`, which Besu's tool shares. Numbers are hex or decimal, in
 //! strings or, up to 64 bits, not.
 
 use super::Failure;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// A block before it is made.
+/// The block environment.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Env {
@@ -46,7 +46,7 @@ pub(super) struct Env {
 
 #[derive(Debug, Deserialize)]
 struct Ommer {
-    /// By so much its number is less than the block's.
+    /// Its distance below the block's number.
     delta: Quantity,
     address: FixtureAddress,
 }
@@ -61,7 +61,7 @@ struct RawWithdrawal {
     amount: Quantity,
 }
 
-/// System contracts that are not where mainnet has them.
+/// Addresses of system contracts that differ from mainnet's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Config {
@@ -70,7 +70,7 @@ pub(super) struct Config {
     pub(super) consolidation_request_contract_address: Option<FixtureAddress>,
 }
 
-/// Everything that a transition is made of but its rules.
+/// Everything that a transition needs but its rules.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     pub(super) alloc: FixtureAlloc,
@@ -79,7 +79,7 @@ pub(super) struct Input {
     pub(super) transactions: Vec<Signed>,
 }
 
-/// The JSON of the parts, each where it was found.
+/// The parts as unparsed JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parts {
@@ -116,7 +116,7 @@ impl Parts {
         let Some(raw) = &self.txs else {
             return Ok(Vec::new());
         };
-        // A string holds RLP wherever it stands.
+        // A string is RLP.
         match serde_json::from_str::<String>(raw.get()) {
             Ok(rlp) => from_rlp(&rlp),
             Err(_) => Ok(from_json(&parse::<Vec<_>>("txs", raw)?, chain_id)),
@@ -164,7 +164,7 @@ impl Env {
         })
     }
 
-    /// What was given as the difficulty, or follows from the parent; nothing from Paris on.
+    /// The given difficulty, or the one computed from the parent; zero from Paris on.
     fn difficulty(&self, fork: Fork, number: u64, timestamp: u64) -> Result<U256, Failure> {
         if fork >= Fork::Paris {
             return Ok(U256::ZERO);
@@ -221,7 +221,7 @@ impl Env {
         Ok(next_excess_blob_gas(&parent, fork, params))
     }
 
-    /// What was given, or the hash of the block before.
+    /// The given parent hash, or the hash of the previous block.
     fn parent_hash(&self, number: u64) -> Result<B256, Failure> {
         if let Some(hash) = self.parent_hash.as_ref().or(self.previous_hash.as_ref()) {
             return B256::try_from(hash.0.as_ref())
@@ -234,7 +234,7 @@ impl Env {
         Ok(hash.copied().unwrap_or_default())
     }
 
-    /// Of the ommers what rewards depend on.
+    /// Ommer headers with the fields that rewards depend on.
     pub(super) fn ommers(&self, number: u64) -> Result<Vec<Header>, Failure> {
         let header = |ommer: &Ommer| {
             Ok(Header {

@@ -1,4 +1,4 @@
-//! What a transition gives: the result, the state after, and the transactions that were given.
+//! The output of a transition: result, post-state, and the given transactions.
 
 use super::transition::{Done, Taken};
 use crate::chain::{encode_receipt, ordered_root};
@@ -14,7 +14,7 @@ fn quantity(value: impl std::fmt::LowerHex) -> Value {
     Value::String(format!("{value:#x}"))
 }
 
-/// The result, in the form of go-ethereum's and Besu's.
+/// The result, in the format of go-ethereum's and Besu's.
 pub(super) fn result(done: &Done, fork: Fork) -> Value {
     let ran = &done.ran;
     let executed = &ran.executed;
@@ -87,7 +87,7 @@ fn receipts(done: &Done) -> Value {
         .zip(&done.ran.executed.receipts)
         .enumerate();
     let shown = of_each.map(|(index, (taken, receipt))| {
-        let logs = logs(done, (index, taken), receipt, first_log);
+        let logs = logs(done, index, taken, receipt, first_log);
         first_log += receipt.logs.len();
         json!({
             "root": receipt.post_state.map_or_else(|| "0x".to_owned(), |root| root.to_string()),
@@ -106,7 +106,7 @@ fn receipts(done: &Done) -> Value {
 }
 
 /// The logs of a receipt; null if there are none.
-fn logs(done: &Done, (index, taken): (usize, &Taken), receipt: &Receipt, first: usize) -> Value {
+fn logs(done: &Done, index: usize, taken: &Taken, receipt: &Receipt, first: usize) -> Value {
     if receipt.logs.is_empty() {
         return Value::Null;
     }
@@ -126,7 +126,7 @@ fn logs(done: &Done, (index, taken): (usize, &Taken), receipt: &Receipt, first: 
     shown.collect()
 }
 
-/// The state as an alloc: what is zero or empty is left out, but for balances.
+/// The state as an alloc, without zero and empty fields except balances.
 pub(crate) fn alloc(state: &MemoryState) -> Value {
     let accounts = state.accounts.iter().map(|(address, account)| {
         let mut fields = Map::new();

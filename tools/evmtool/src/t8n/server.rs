@@ -1,8 +1,8 @@
-//! `niwaki-evm t8n-server`: transitions over HTTP, one for each request, so that a filler of many tests does
-//! not start a program for each.
+//! `niwaki-evm t8n-server`: transitions over HTTP, one per request, so that a test filler does not start a process for
+//! each.
 //!
-//! A request holds `state` (`fork`, `chainid`, `reward`) and `input` (`alloc`, `env`, `txs` or `txsRlp`), the
-//! answer `alloc`, `body` and `result`, as Besu's tool has them.
+//! A request has `state` (`fork`, `chainid`, `reward`) and `input` (`alloc`, `env`, `txs` or `txsRlp`), the
+//! response `alloc`, `body` and `result`, as Besu's tool has them.
 
 use super::input::Parts;
 use super::{Failure, Rules, part, transition};
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Bytes of a request.
+/// Limit of a request, bytes.
 const LONGEST_REQUEST: usize = 256 << 20;
 
 /// Options of `t8n-server`.

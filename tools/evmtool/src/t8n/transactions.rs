@@ -12,12 +12,12 @@ use niwaki_primitives::{
 use niwaki_testkit::fixtures::{Data, FixtureAddress, Quantity};
 use serde::Deserialize;
 
-/// A transaction in its place.
+/// An entry of the list of transactions.
 #[derive(Clone, Debug)]
 pub(super) enum Signed {
-    /// It is one.
+    /// A transaction.
     Tx(Box<TxEnvelope>),
-    /// It is none; why.
+    /// An invalid entry, and why.
     Refused(String),
 }
 
@@ -69,14 +69,14 @@ struct AuthorizationFields {
     chain_id: Quantity,
     address: FixtureAddress,
     nonce: Quantity,
-    /// One of the two, or both.
+    /// One of `yParity` and `v`, or both.
     y_parity: Option<Quantity>,
     v: Option<Quantity>,
     r: Quantity,
     s: Quantity,
 }
 
-/// The transactions of `objects`, on a chain of `chain_id`. One that is none is refused in its place.
+/// The transactions of `objects`, on a chain of `chain_id`. An invalid entry is rejected at its index.
 pub(super) fn from_json(objects: &[Fields], chain_id: u64) -> Vec<Signed> {
     let envelope = |fields: &Fields| match fields.envelope(chain_id) {
         Ok(tx) => Signed::Tx(Box::new(tx)),
@@ -85,10 +85,10 @@ pub(super) fn from_json(objects: &[Fields], chain_id: u64) -> Vec<Signed> {
     objects.iter().map(envelope).collect()
 }
 
-/// The transactions of a list in RLP, in hex. One that is none is refused in its place.
+/// The transactions of an RLP list in hex. An invalid entry is rejected at its index.
 ///
 /// # Errors
-/// [`Failure`] if it is no list.
+/// [`Failure`] if it is not a list.
 pub(super) fn from_rlp(hex: &str) -> Result<Vec<Signed>, Failure> {
     let bytes = bytes_of("txs", hex)?;
     if bytes.is_empty() {
@@ -107,7 +107,7 @@ pub(super) fn from_rlp(hex: &str) -> Result<Vec<Signed>, Failure> {
 }
 
 impl Fields {
-    /// The type that was given, or that the fields are of.
+    /// The given type, or the one that the fields imply.
     fn tx_type(&self) -> Result<u64, String> {
         if let Some(kind) = self.kind {
             return number("type", kind);
@@ -216,7 +216,7 @@ impl Fields {
         Ok(tx.into_signed(signature).into())
     }
 
-    /// Whether it is to be signed here.
+    /// Whether it has a key to sign with.
     fn is_unsigned(&self) -> bool {
         self.secret_key.is_some() && self.r.0.is_zero() && self.s.0.is_zero()
     }
@@ -256,7 +256,7 @@ impl Fields {
         address.map(TxKind::Call).map_err(wrong)
     }
 
-    /// The receiver, where there must be one.
+    /// The receiver, which must be set.
     fn receiver(&self) -> Result<Address, String> {
         match self.kind()? {
             TxKind::Call(to) => Ok(to),

@@ -1,4 +1,4 @@
-//! The transition: a block's transactions one after the other, upon a state in memory.
+//! The transition: executes a block's transactions in order, on a state in memory.
 
 use super::input::{Config, Input};
 use super::transactions::Signed;
@@ -16,35 +16,35 @@ use niwaki_rules::{ChainSpec, recover_sender};
 use niwaki_testkit::{MemoryState, state_root};
 use std::{collections::HashMap, path::PathBuf};
 
-/// Where traces go, and what is shown in them.
+/// The folder of traces, and their options.
 #[derive(Clone, Debug)]
 pub(super) struct Traces {
     pub(super) folder: PathBuf,
-    pub(super) shown: niwaki_evm::tracers::Shown,
+    pub(super) shown: niwaki_evm::tracers::Eip3155Options,
 }
 
-/// What came of a transition.
+/// The result of a transition.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) header: Header,
-    /// As given, whatever the fork, or the header's.
+    /// As given, in any fork, or the header's.
     pub(super) difficulty: U256,
     pub(super) withdrawals: Option<Vec<Withdrawal>>,
     pub(super) ran: Ran,
     pub(super) state: MemoryState,
 }
 
-/// What came of running it.
+/// The executed block.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// All that were given, but for what is no transaction.
+    /// All transactions that were given.
     pub(super) given: Vec<TxEnvelope>,
-    /// Those that were taken, what each used, and what each created.
+    /// Those that were included, with gas used and created contract.
     pub(super) taken: Vec<Taken>,
-    /// Those that were not, by their places, and why.
+    /// Those that were rejected, by index, and why.
     pub(super) rejected: Vec<(usize, String)>,
     pub(super) executed: ExecutedBlock,
-    /// What no block could do, as Besu names it.
+    /// Besu's name of an error that no valid block can have.
     pub(super) exception: Option<&'static str>,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn apply(rules: &Rules, input: Input, traces: Option<&Traces>) -> Res
         receipts: Vec::new(),
         rejected: Vec::new(),
     };
-    let ran = run.block((&spec, &header), input.transactions, body)?;
+    let ran = run.block(&spec, &header, input.transactions, body)?;
     state.apply(&ran.executed.diff);
     Ok(Done {
         difficulty: input
@@ -128,7 +128,7 @@ fn chain_spec(rules: &Rules, config: &Config) -> ChainSpec {
 /// A transition while its transactions run.
 struct Run<'a> {
     executor: Executor<'a>,
-    /// Before all of them.
+    /// The pre-state.
     state: &'a MemoryState,
     fork: Fork,
     traces: Option<&'a Traces>,
@@ -141,7 +141,8 @@ struct Run<'a> {
 impl Run<'_> {
     fn block(
         mut self,
-        (spec, header): (&ChainSpec, &Header),
+        spec: &ChainSpec,
+        header: &Header,
         transactions: Vec<Signed>,
         mut body: BlockBody,
     ) -> Result<Ran, Failure> {
@@ -197,7 +198,7 @@ impl Run<'_> {
             }
         };
         if let (Some(traces), Some(tracer)) = (self.traces, tracer) {
-            self.write_trace(traces, tracer, (&tx, &result))?;
+            self.write_trace(traces, tracer, &tx, &result)?;
         }
         let post_state = (self.fork < Fork::Byzantium).then(|| {
             let mut state = self.state.clone();
@@ -205,7 +206,7 @@ impl Run<'_> {
             state_root(&state)
         });
         let gas_used = result.gas_used;
-        // Where it would have been, if it failed.
+        // Also if it failed: the address that it would have got.
         let created = tx.to().is_none().then(|| sender.create(tx.nonce()));
         let receipt = self.executor.receipt(tx.ty(), result, post_state);
         self.receipts.push(receipt);
@@ -221,7 +222,8 @@ impl Run<'_> {
         &self,
         traces: &Traces,
         tracer: Eip3155<Vec<u8>>,
-        (tx, result): (&TxEnvelope, &TransactionResult),
+        tx: &TxEnvelope,
+        result: &TransactionResult,
     ) -> Result<(), Failure> {
         let text = tracer.finish(End {
             state_root: None,
@@ -235,7 +237,7 @@ impl Run<'_> {
         std::fs::write(&path, text).map_err(|error| Failure::io(&path, &error))
     }
 
-    /// Besu's name for it, where the withdrawals make a balance of 2^256 wei or more.
+    /// Besu's name of the error if withdrawals raise a balance to 2^256 wei or more.
     fn overflow(&mut self, withdrawals: &[Withdrawal]) -> Result<Option<&'static str>, Failure> {
         let world = self.executor.evm().world();
         let mut sums = HashMap::new();
@@ -253,7 +255,7 @@ impl Run<'_> {
     }
 }
 
-/// A state that could not be read.
+/// The failure of a state that could not be read.
 fn failed(fault: Fault) -> Failure {
     match fault {
         Fault::Missing {
