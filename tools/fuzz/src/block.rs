@@ -1,9 +1,9 @@
-//! Whole blocks on this machine, in turn and ahead of it, and on go-ethereum's `evm t8n`, compared.
+//! Compares whole blocks: executed here sequentially and speculatively, and by go-ethereum's `evm t8n`.
 //!
-//! A case is a state with the system contracts, a header, transactions of every type and
-//! withdrawals, all drawn from one seed for one fork. All machines drop the transactions that they
-//! refuse and run the others; refusals, receipts, gas, requests, state root and block access list
-//! must be equal. This room knows that program's command line and JSON, and none of its code.
+//! A case is a state with the system contracts, a header, transactions of every type and withdrawals, all drawn from
+//! one seed for one fork. Each machine drops invalid transactions and runs the others; rejections, receipts, gas,
+//! requests, state root and block access list must be equal. This module uses that program's command line and JSON, and
+//! none of its code.
 
 mod cast;
 mod compare;
@@ -26,17 +26,17 @@ use niwaki_primitives::{
     Address, B256, Bloom, Bytes, Fork, Header, Receipt, StateView, TxEnvelope, U256, Withdrawal,
 };
 use niwaki_testkit::MemoryState;
-use ours::Way;
+use ours::Mode;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-/// The forks whose blocks are drawn here: those with requests, as far as both machines know them.
+/// The forks of drawn blocks: those with requests that both machines have.
 pub const BLOCK_FORKS: [Fork; 3] = [Fork::Prague, Fork::Osaka, Fork::Amsterdam];
 
 /// Number of the block.
 const NUMBER: u64 = 1000;
 const MOST_TRANSACTIONS: usize = 8;
 
-/// A block before its transactions are signed, so that some can be left out.
+/// A block with unsigned transactions, so that some can be removed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     cast: Cast,
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
     withdrawals: Vec<Withdrawal>,
 }
 
-/// A block with the state it meets. Some of its transactions may be invalid.
+/// A block and its pre-state. Some of its transactions may be invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCase {
     pub(crate) fork: Fork,
@@ -56,19 +56,19 @@ pub(crate) struct BlockCase {
     pub(crate) withdrawals: Vec<Withdrawal>,
 }
 
-/// What a machine makes of a block.
+/// The result of a machine for a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// What comes after the transactions broke the protocol; in the machine's words.
+    /// The block is invalid after its transactions; the machine's message.
     Invalid(String),
-    /// The block without the transactions that were refused.
+    /// The block, executed without its invalid transactions.
     Done(Box<Done>),
 }
 
-/// What running a block gave.
+/// An executed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Which transactions were refused.
+    /// Indices of invalid transactions.
     pub(crate) refused: Vec<usize>,
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) receipt_blooms: Vec<Bloom>,
@@ -153,11 +153,10 @@ fn draw_withdrawals(rng: &mut SmallRng, cast: &Cast) -> Vec<Withdrawal> {
         .collect()
 }
 
-/// Runs the block of `seed` with its transactions in turn and ahead of it, and on `peer` if there is
-/// one.
+/// Runs the block of `seed` with its transactions sequentially and speculatively, and on `peer` if there is one.
 ///
 /// # Errors
-/// The [`Difference`], cut down to the transactions that it needs, with the files that show it.
+/// The [`Difference`], shrunk to the transactions that it needs, with the files that reproduce it.
 pub fn check_block(
     seed: u64,
     fork: Fork,
@@ -167,7 +166,7 @@ pub fn check_block(
 ) -> Result<(), Difference> {
     let plan = Plan::of(seed, fork);
     let case = plan.sign();
-    let (ours, _) = ours::run(&case, Way::InTurn(dispatch));
+    let (ours, _) = ours::run(&case, Mode::InTurn(dispatch));
     if let Verdict::Done(done) = &ours {
         count(tally, &case, done);
     }

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 /// How a transaction that ran ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its changes stay.
+    /// Success: its changes are kept.
     Success,
     /// REVERT.
     Revert,
@@ -23,16 +23,16 @@ pub enum End {
     Halt,
 }
 
-/// What one machine says of one transaction.
+/// The result of one machine for one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Not accepted into a block.
+    /// Invalid.
     Refused,
-    /// Run.
+    /// Executed.
     Ran {
         /// How it ended.
         end: End,
-        /// Gas paid for.
+        /// Gas used.
         gas_used: u64,
         /// Returned data.
         output: Bytes,
@@ -48,7 +48,7 @@ pub struct Case {
     pub fork: Fork,
     /// The header of the block.
     pub header: Header,
-    /// The state before.
+    /// The pre-state.
     pub state: MemoryState,
     /// Transactions with their senders.
     pub transactions: Vec<(TxEnvelope, Address)>,
@@ -56,15 +56,15 @@ pub struct Case {
 
 /// Chain id of every case.
 pub(crate) const CHAIN_ID: u64 = 1;
-/// Number of the block; code asks for the hashes of those before it.
+/// Block number; code reads the hashes of ancestors.
 const NUMBER: u64 = 1000;
 const CONTRACTS: u8 = 5;
 const SENDERS: u8 = 2;
-/// Signers of authorizations: secret keys 1 and 2 would do, but recovery is the same for any
-/// signature that has a point, so the signatures are drawn and the signers follow.
+/// Authorities of authorizations. Any signature with a valid point recovers some signer, so signatures are drawn and
+/// the authorities recovered from them.
 const WEI: u64 = 1_000_000_000_000_000_000;
 
-/// What BLOCKHASH gives in a state test: the hashes of the numbers in decimal.
+/// BLOCKHASH in a state test is the hash of the number in decimal.
 static BLOCK_HASHES: LazyLock<BTreeMap<u64, B256>> = LazyLock::new(|| {
     let numbers = NUMBER - 256..NUMBER;
     numbers
@@ -81,7 +81,7 @@ fn sender(at: u8) -> Address {
 }
 
 impl Case {
-    /// The case of `seed`, of a fork that is drawn too unless it is given.
+    /// The case of `seed`; the fork is drawn unless given.
     pub fn of(seed: u64, fork: Option<Fork>) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let drawn = FORKS[rng.random_range(0..FORKS.len())];
@@ -144,7 +144,7 @@ fn draw_contract(rng: &mut SmallRng, accounts: &[Address], fork: Fork) -> Memory
     account
 }
 
-/// Amsterdam's programs lean to what it prices by the state.
+/// Makes Amsterdam's programs prefer opcodes with state-dependent prices.
 fn at_edges(writer: Writer<'_>, fork: Fork) -> Writer<'_> {
     if fork >= Fork::Amsterdam {
         writer.at_edges_of(fork)
@@ -321,7 +321,7 @@ fn draw_transaction(
     (tx, sender(from))
 }
 
-/// A signature of the right form; senders are given, so nobody recovers them from it.
+/// A placeholder signature; the senders are known.
 pub(crate) fn sign<T>(tx: T) -> TxEnvelope
 where
     T: SignableTransaction<Signature>,

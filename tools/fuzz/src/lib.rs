@@ -1,17 +1,25 @@
 //! Differential fuzzing of the state transition against revm and go-ethereum.
 //!
-//! A case is a fork, a small state full of contracts, and a few transactions in one block, all
-//! drawn from one seed. Both machines run it; every transaction must be accepted or refused alike,
-//! end alike, cost the same gas, return the same bytes and log the same logs, and the state after
-//! the block must be the same. The seed of a case is all it takes to see a difference again.
+//! A case is a fork, a small state full of contracts, and a few transactions in one block, all drawn from one seed.
+//! Both machines run it: validity, end, gas, output and logs of each transaction and the post-state must be equal. The
+//! seed reproduces a difference.
 //!
-//! [`check_traces`] compares the first transaction of each with go-ethereum's, opcode by opcode. A
-//! case that differs is cut down to what it needs, and told as a state test.
+//! [`check_traces`] compares the first transaction of a case with go-ethereum's, opcode by opcode. A case that differs
+//! is shrunk, and printed as a state test.
 //!
-//! [`check_block`] does the same with whole blocks, system calls and requests among them, beside
-//! go-ethereum's `evm t8n`, where that program is at hand.
+//! [`check_block`] compares whole blocks, with system calls and requests, with go-ethereum's `evm t8n` if that is
+//! available.
 //!
 //! [`check_precompile`] runs random inputs of precompiled contracts on both of their libraries.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `case`, `program`, `program/edges` | drawing of cases and of their programs |
+//! | `ours`, `peer`, `terms` | a case on this machine, on revm, and revm's names |
+//! | `trace`, `statetest`, `state_test` | EIP-3155 traces, go-ethereum's `evm statetest`, a case as a state test |
+//! | `block/*` | whole blocks: drawing, signing, execution here and by `evm t8n`, comparison |
+//! | `precompiles/*` | inputs of precompiled contracts: drawing, simple reference forms, prices |
+//! | `shrink` | shrinking of cases that differ |
 
 mod block;
 mod case;
@@ -41,7 +49,7 @@ use serde_json::Value;
 use shrink::shrink;
 use std::{collections::BTreeSet, ops::Range, sync::Mutex, time::Instant};
 
-/// The forks that both machines know.
+/// The forks that both machines have.
 pub const FORKS: [Fork; 15] = [
     Fork::Frontier,
     Fork::Homestead,
@@ -60,7 +68,7 @@ pub const FORKS: [Fork; 15] = [
     Fork::Amsterdam,
 ];
 
-/// Two machines that do not agree.
+/// A difference between two machines.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The seed of the case.
@@ -69,15 +77,14 @@ pub struct Difference {
     pub fork: Fork,
     /// What differs, ours first.
     pub what: String,
-    /// A state test in which it does, of one transaction that was cut down; `None` if it takes
-    /// several.
+    /// A state test that shows it, with one shrunk transaction; `None` if it needs several.
     pub test: Option<Value>,
 }
 
-/// What a run of cases looked like: random programs that all fail at once would prove nothing.
+/// Statistics of a run, since random programs that all fail at once would prove nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Transactions that both refused.
+    /// Transactions that both found invalid.
     pub refused: u64,
     /// Transactions that succeeded.
     pub succeeded: u64,
@@ -89,10 +96,10 @@ pub struct Tally {
     pub gas: u64,
 }
 
-/// Runs the case of `seed` here with `dispatch` and on revm; the fork is drawn unless it is given.
+/// Runs the case of `seed` here with `dispatch` and on revm; the fork is drawn unless given.
 ///
 /// # Errors
-/// The first [`Difference`], cut down.
+/// The first [`Difference`], shrunk.
 pub fn check(
     seed: u64,
     fork: Option<Fork>,
@@ -100,20 +107,20 @@ pub fn check(
     tally: &mut Tally,
 ) -> Result<(), Difference> {
     let case = Case::of(seed, fork);
-    let found = unlike_revm(&case, dispatch, &mut |outcome| tally.count(outcome));
+    let found = difference_from_revm(&case, dispatch, &mut |outcome| tally.count(outcome));
     match found {
-        Some(what) => Err(found_in(seed, case, what, &|case| {
-            unlike_revm(case, dispatch, &mut |_| ())
+        Some(what) => Err(shrunk(seed, case, what, &|case| {
+            difference_from_revm(case, dispatch, &mut |_| ())
         })),
         None => Ok(()),
     }
 }
 
 /// Runs the first transactions of the cases of `seeds` here and on go-ethereum, and compares their
-/// traces and the state after each; the fork is drawn unless it is given.
+/// traces and post-states; the fork is drawn unless given.
 ///
 /// # Errors
-/// The first [`Difference`], cut down.
+/// The first [`Difference`], shrunk.
 pub fn check_traces(
     seeds: Range<u64>,
     fork: Option<Fork>,
@@ -126,7 +133,7 @@ pub fn check_traces(
     for ((seed, case), theirs) in (first..).zip(cases).zip(theirs) {
         let (ours, ended) = trace::Trace::of(&case);
         if let Some(what) = ours.difference(&theirs, case.fork) {
-            return Err(found_in(seed, case, what, &|case| {
+            return Err(shrunk(seed, case, what, &|case| {
                 let theirs = peer.run(std::slice::from_ref(case)).pop()?;
                 trace::Trace::of(case).0.difference(&theirs, case.fork)
             }));
@@ -146,8 +153,8 @@ pub fn check_traces(
     Ok(())
 }
 
-/// The difference that is left of a case in which `what` differs.
-fn found_in(seed: u64, case: Case, what: String, differs: shrink::Differs<'_>) -> Difference {
+/// The shrunk difference of a case in which `what` differs.
+fn shrunk(seed: u64, case: Case, what: String, differs: shrink::Differs<'_>) -> Difference {
     let fork = case.fork;
     let (small, what) = shrink(case, what, differs);
     let name = format!("fuzz-{}-{seed}", fork.name().to_lowercase());
@@ -160,8 +167,12 @@ fn found_in(seed: u64, case: Case, what: String, differs: shrink::Differs<'_>) -
     }
 }
 
-/// What of a case differs from revm's; `ran` is told of what is alike.
-fn unlike_revm(case: &Case, dispatch: Dispatch, ran: &mut dyn FnMut(&Outcome)) -> Option<String> {
+/// The difference from revm in a case; `ran` is called with equal outcomes.
+fn difference_from_revm(
+    case: &Case,
+    dispatch: Dispatch,
+    ran: &mut dyn FnMut(&Outcome),
+) -> Option<String> {
     let (ours, our_state) = ours::run(case, dispatch);
     let (theirs, their_state) = peer::run(case);
     for (at, (us, them)) in ours.iter().zip(&theirs).enumerate() {
@@ -179,13 +190,12 @@ fn unlike_revm(case: &Case, dispatch: Dispatch, ran: &mut dyn FnMut(&Outcome)) -
     })
 }
 
-/// How long to look, and where.
+/// The range and duration of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// The seed of case 0.
     pub seed: u64,
-    /// Cases to run, the first one and the one after the last; that is `u64::MAX` for as many as the
-    /// time allows.
+    /// Range of cases; its end is `u64::MAX` for as many as the time allows.
     pub cases: (u64, u64),
     /// When to stop.
     pub until: Option<Instant>,
@@ -195,42 +205,42 @@ pub struct Search {
     pub chunk: u64,
 }
 
-/// What has been looked at.
+/// The progress of a search.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Looked {
+pub struct Progress {
     /// Cases that were run.
     pub cases: u64,
-    /// All cases before this one were run, where the search began or later.
+    /// All cases before this one were run.
     pub next: u64,
-    /// What they looked like.
+    /// Their statistics.
     pub tally: Tally,
 }
 
-/// What checks the cases of some seeds: [`check`], [`check_block`] or [`check_traces`].
+/// A check of the cases of some seeds: [`check`], [`check_block`] or [`check_traces`].
 pub type Check<'a> = &'a (dyn Fn(Range<u64>, &mut Tally) -> Result<(), Difference> + Sync);
 
-/// Runs cases until the search is over or a difference is found. `goes_on` is told of what has been
-/// looked at now and then, and says whether to look further; what has been begun is ended.
+/// Runs cases until the search is over or a difference is found. `should_continue` is called with the progress now and
+/// then; if it returns false, cases that run are completed.
 ///
 /// # Errors
 /// The [`Difference`] found first.
 pub fn search(
     search: &Search,
     check: Check<'_>,
-    goes_on: &(dyn Fn(&Looked) -> bool + Sync),
-) -> Result<Looked, Difference> {
+    should_continue: &(dyn Fn(&Progress) -> bool + Sync),
+) -> Result<Progress, Difference> {
     let (first, end) = search.cases;
     let found: Mutex<Option<Difference>> = Mutex::new(None);
-    // What has been looked at, what comes next, and the chunks that are being looked at.
-    let shared = Mutex::new((Looked::default(), first, BTreeSet::new()));
+    // The progress, the next case, and the chunks that are running.
+    let shared = Mutex::new((Progress::default(), first, BTreeSet::new()));
     let lock = || shared.lock().expect("no thread panics while it holds it");
     let late = || search.until.is_some_and(|until| Instant::now() >= until);
     let work = || {
         while !late() && found.lock().expect("as above").is_none() {
             let mut held = lock();
-            let (looked, next, running) = &mut *held;
-            looked.next = running.first().copied().unwrap_or(*next);
-            if *next >= end || !goes_on(looked) {
+            let (progress, next, running) = &mut *held;
+            progress.next = running.first().copied().unwrap_or(*next);
+            if *next >= end || !should_continue(progress) {
                 break;
             }
             let chunk = *next..next.saturating_add(search.chunk).min(end);
@@ -245,10 +255,10 @@ pub fn search(
                 *found.lock().expect("as above") = Some(difference);
                 return;
             }
-            let (looked, _, running) = &mut *lock();
+            let (progress, _, running) = &mut *lock();
             running.remove(&chunk.start);
-            looked.cases += chunk.end - chunk.start;
-            looked.tally.add(&tally);
+            progress.cases += chunk.end - chunk.start;
+            progress.tally.add(&tally);
         }
     };
     std::thread::scope(|scope| {
@@ -259,8 +269,8 @@ pub fn search(
     if let Some(difference) = found.into_inner().expect("as above") {
         return Err(difference);
     }
-    let (looked, next, _) = shared.into_inner().expect("as above");
-    Ok(Looked { next, ..looked })
+    let (progress, next, _) = shared.into_inner().expect("as above");
+    Ok(Progress { next, ..progress })
 }
 
 impl Tally {
@@ -293,8 +303,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_thousand_seeds_agree_with_revm_on_every_dispatch() {
-        niwaki_evm::set_runs_to_be_hot(1);
+    fn first_1000_seeds_agree_with_revm_on_every_dispatch() {
+        niwaki_evm::set_hot_threshold(1);
         for dispatch in Dispatch::ALL {
             let look = Search {
                 seed: 0,
@@ -308,7 +318,7 @@ mod tests {
             };
             match search(&look, &check, &|_| true) {
                 Err(difference) => panic!("{difference:?}"),
-                Ok(Looked { cases, next, tally }) => {
+                Ok(Progress { cases, next, tally }) => {
                     assert_eq!((cases, next), (1000, 1000));
                     assert!(
                         tally.succeeded > 500,

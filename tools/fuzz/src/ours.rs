@@ -1,4 +1,4 @@
-//! The case on our machine.
+//! Runs a case on this machine.
 
 use crate::case::{CHAIN_ID, Case, End, Outcome};
 use niwaki_evm::{Dispatch, Exit};
@@ -8,10 +8,13 @@ use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use std::collections::BTreeMap;
 
-/// An account as both machines show it: nonce, balance, code hash, storage without zeros.
-pub(crate) type Shown = (u64, U256, B256, BTreeMap<U256, U256>);
+/// An account in comparable form: nonce, balance, code hash, storage without zeros.
+pub(crate) type AccountValues = (u64, U256, B256, BTreeMap<U256, U256>);
 
-pub(crate) fn run(case: &Case, dispatch: Dispatch) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
+pub(crate) fn run(
+    case: &Case,
+    dispatch: Dispatch,
+) -> (Vec<Outcome>, BTreeMap<Address, AccountValues>) {
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let mut executor = Executor::new(&spec, &case.header, &case.state);
     executor.evm().set_dispatch(dispatch);
@@ -40,7 +43,7 @@ pub(crate) fn run(case: &Case, dispatch: Dispatch) -> (Vec<Outcome>, BTreeMap<Ad
     (outcomes, show(&state))
 }
 
-fn show(state: &MemoryState) -> BTreeMap<Address, Shown> {
+fn show(state: &MemoryState) -> BTreeMap<Address, AccountValues> {
     use niwaki_primitives::StateView;
     state
         .accounts
@@ -57,9 +60,9 @@ fn show(state: &MemoryState) -> BTreeMap<Address, Shown> {
         .collect()
 }
 
-/// Whether there is nothing to compare: revm does not keep apart an account that is empty and one
-/// that does not exist before Spurious Dragon; the fixtures do.
-pub(crate) fn is_empty(shown: &Shown) -> bool {
+/// Whether an account is empty. Before Spurious Dragon revm does not distinguish an empty account from an absent one;
+/// fixtures cover that.
+pub(crate) fn is_empty(shown: &AccountValues) -> bool {
     let (nonce, balance, hash, _) = shown;
     *nonce == 0 && balance.is_zero() && *hash == niwaki_primitives::EMPTY_CODE_HASH
 }

@@ -1,8 +1,8 @@
-//! The case on revm.
+//! Runs a case on revm.
 
 use crate::{
     case::{CHAIN_ID, Case, End, Outcome},
-    ours::{Shown, is_empty},
+    ours::{AccountValues, is_empty},
     terms::{revm_block, spec_id, tx_env},
 };
 use niwaki_primitives::{Address, Bytes, Fault, Fork, StateView, Transaction, U256};
@@ -17,7 +17,7 @@ use revm::{
 };
 use std::collections::BTreeMap;
 
-/// The state of the case as revm reads it.
+/// The pre-state as a database of revm.
 struct Reader<'a>(&'a niwaki_testkit::MemoryState);
 
 /// A fault in revm's terms.
@@ -61,7 +61,7 @@ impl DatabaseRef for Reader<'_> {
     }
 }
 
-/// What is left of the block's gas: for execution, and from Amsterdam on for state.
+/// Gas left in the block: for execution, and from Amsterdam on for state.
 struct Room {
     execution: u64,
     state: u64,
@@ -75,8 +75,7 @@ impl Room {
         }
     }
 
-    /// Whether a transaction with so much gas may come next. (That gas has a bound of its own, revm
-    /// does not know.)
+    /// Whether a transaction with this gas fits. (revm does not know the bound of a transaction.)
     fn fits(&self, gas: u64, fork: Fork) -> bool {
         if fork < Fork::Amsterdam {
             return gas <= self.execution;
@@ -85,7 +84,7 @@ impl Room {
         execution <= self.execution && gas <= self.state && gas <= u64::from(u32::MAX)
     }
 
-    fn take(&mut self, gas: &ResultGas, fork: Fork) {
+    fn use_gas(&mut self, gas: &ResultGas, fork: Fork) {
         if fork < Fork::Amsterdam {
             self.execution -= gas.tx_gas_used();
         } else {
@@ -95,7 +94,7 @@ impl Room {
     }
 }
 
-pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
+pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, AccountValues>) {
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let rules = BlockRules::new(&spec, &case.header);
     let header = &case.header;
@@ -118,13 +117,13 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, Shown>) {
     let mut outcomes = Vec::new();
     let (mut room, mut blob_gas_left) = (Room::of(header.gas_limit), rules.max_blob_gas());
     for (tx, sender) in &case.transactions {
-        // revm leaves what is left of the block's limits to its caller.
+        // revm leaves the block's gas limits to its caller.
         let blob_gas = blob_gas_of(tx);
         let fits = room.fits(tx.gas_limit(), case.fork) && blob_gas <= blob_gas_left;
         let result = fits.then(|| evm.transact_commit(tx_env(tx, *sender)));
         outcomes.push(match result {
             Some(Ok(result)) => {
-                room.take(result.gas(), case.fork);
+                room.use_gas(result.gas(), case.fork);
                 blob_gas_left -= blob_gas;
                 outcome(result)
             }
@@ -153,8 +152,8 @@ fn outcome(result: ExecutionResult) -> Outcome {
     }
 }
 
-fn show(case: &Case, bundle: &BundleState) -> BTreeMap<Address, Shown> {
-    let mut shown: BTreeMap<Address, Shown> = case
+fn show(case: &Case, bundle: &BundleState) -> BTreeMap<Address, AccountValues> {
+    let mut shown: BTreeMap<Address, AccountValues> = case
         .state
         .accounts
         .iter()

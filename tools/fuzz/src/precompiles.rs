@@ -1,7 +1,7 @@
-//! Random inputs of precompiled contracts, each on the native library and on the pure one, and compared.
+//! Compares random inputs of precompiled contracts on the native library and on the pure one.
 //!
-//! Outcome, output and gas must be the same, and the gas that of the specifications. A contract that has one library
-//! only is compared with a plain form made here. An input is all drawn from its seed.
+//! Outcome, output and gas must be equal, and the gas must be the specification's. A contract with only one library is
+//! compared with a simple implementation here. The seed determines an input.
 
 mod curve;
 mod draw;
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The precompiled contracts of Osaka by the ends of their addresses, with names.
+/// The precompiled contracts of Osaka: low bytes of the address, and name.
 pub const CONTRACTS: [(u16, &str); 18] = [
     (0x01, "ecrecover"),
     (0x02, "sha256"),
@@ -42,17 +42,17 @@ pub const CONTRACTS: [(u16, &str); 18] = [
     (0x100, "p256verify"),
 ];
 
-/// The contract of Osaka at an address by its end.
+/// The contract of Osaka at an address, by its low bytes.
 pub fn contract_at(address: u16) -> Option<Precompiled> {
     let mut whole = Address::ZERO;
     whole.0[18..].copy_from_slice(&address.to_be_bytes());
     PrecompileSet::Osaka.get(&whole)
 }
 
-/// An input on which libraries do not agree.
+/// An input for which the libraries differ.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
-    /// The end of the contract's address.
+    /// The low bytes of the contract's address.
     pub contract: u16,
     /// The seed of the input.
     pub seed: u64,
@@ -62,21 +62,21 @@ pub struct Disagreement {
     pub what: String,
 }
 
-/// What came of inputs: ones that all fail would prove little.
+/// Counts of outcomes, since inputs that all fail would prove little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
     /// With an output.
     pub succeeded: u64,
-    /// Taken, with an empty output, as that of a signature that is wrong.
+    /// Accepted with an empty output, as for an invalid signature.
     pub empty: u64,
-    /// Refused for what they are.
+    /// Rejected as invalid.
     pub refused: u64,
-    /// With too little gas.
+    /// Out of gas.
     pub out_of_gas: u64,
 }
 
 impl Outcomes {
-    /// All of them.
+    /// The total.
     pub fn count(&self) -> u64 {
         self.succeeded + self.empty + self.refused + self.out_of_gas
     }
@@ -89,28 +89,28 @@ impl Outcomes {
     }
 }
 
-/// What is compared of an outcome: libraries have words of their own for what they refuse.
+/// The compared part of an outcome: error messages are each library's own.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+enum ComparedOutcome {
     Output(u64, String),
     Refused,
     OutOfGas,
     Fault(String),
 }
 
-fn seen(contract: Precompiled, library: Preference, input: &[u8], gas: u64) -> Seen {
+fn run_on(contract: Precompiled, library: Preference, input: &[u8], gas: u64) -> ComparedOutcome {
     match contract.run_by(library, input, gas) {
-        Ok((used, output)) => Seen::Output(used, hex::encode(output)),
-        Err(PrecompileHalt::Input(_)) => Seen::Refused,
-        Err(PrecompileHalt::OutOfGas) => Seen::OutOfGas,
-        Err(PrecompileHalt::Fault(what)) => Seen::Fault(what),
+        Ok((used, output)) => ComparedOutcome::Output(used, hex::encode(output)),
+        Err(PrecompileHalt::Input(_)) => ComparedOutcome::Refused,
+        Err(PrecompileHalt::OutOfGas) => ComparedOutcome::OutOfGas,
+        Err(PrecompileHalt::Fault(what)) => ComparedOutcome::Fault(what),
     }
 }
 
 /// Runs the input of `seed` on both libraries of the contract at `address`.
 ///
 /// # Errors
-/// The [`Disagreement`], if they do not agree with each other or with the specifications' price.
+/// The [`Disagreement`], if they differ from each other or from the specification's price.
 ///
 /// # Panics
 /// If there is no such contract.
@@ -130,8 +130,8 @@ pub fn check_precompile(
         (2, Some(price)) => random.random_range(0..=price),
         _ => ample_gas(address),
     };
-    let native = seen(contract, Preference::Native, &input, gas);
-    let pure = seen(contract, Preference::Pure, &input, gas);
+    let native = run_on(contract, Preference::Native, &input, gas);
+    let pure = run_on(contract, Preference::Pure, &input, gas);
     if let Some(what) = difference(address, &input, gas, [&native, &pure]) {
         return Err(Disagreement {
             contract: address,
@@ -141,38 +141,43 @@ pub fn check_precompile(
         });
     }
     match native {
-        Seen::Output(_, output) if output.is_empty() => outcomes.empty += 1,
-        Seen::Output(..) => outcomes.succeeded += 1,
-        Seen::Refused => outcomes.refused += 1,
+        ComparedOutcome::Output(_, output) if output.is_empty() => outcomes.empty += 1,
+        ComparedOutcome::Output(..) => outcomes.succeeded += 1,
+        ComparedOutcome::Refused => outcomes.refused += 1,
         _ => outcomes.out_of_gas += 1,
     }
     Ok(())
 }
 
-/// What is wrong with what the native library and the pure one made of `input`.
-fn difference(address: u16, input: &[u8], gas: u64, [native, pure]: [&Seen; 2]) -> Option<String> {
+/// The difference between both outcomes for `input`, or from the specification's price.
+fn difference(
+    address: u16,
+    input: &[u8],
+    gas: u64,
+    [native, pure]: [&ComparedOutcome; 2],
+) -> Option<String> {
     if native != pure {
         return Some(format!("with {gas} gas native {native:?}, pure {pure:?}"));
     }
     let price = price(address, input);
     let is_right = match (native, price) {
-        (Seen::Output(used, output), Some(price)) => {
+        (ComparedOutcome::Output(used, output), Some(price)) => {
             let output = hex::decode(output).ok();
-            let is_output = plainly(address, input).is_none_or(|plain| plain == output);
+            let is_output = reference_output(address, input).is_none_or(|plain| plain == output);
             *used == price && gas >= price && is_output
         }
-        (Seen::OutOfGas, Some(price)) => gas < price,
-        (Seen::Refused, Some(price)) => {
-            plainly(address, input).is_none_or(|plain| plain.is_none())
+        (ComparedOutcome::OutOfGas, Some(price)) => gas < price,
+        (ComparedOutcome::Refused, Some(price)) => {
+            reference_output(address, input).is_none_or(|plain| plain.is_none())
                 && (gas >= price || may_be_refused_first(address))
         }
-        (Seen::Refused | Seen::OutOfGas, None) => true,
+        (ComparedOutcome::Refused | ComparedOutcome::OutOfGas, None) => true,
         _ => false,
     };
     (!is_right).then(|| format!("with {gas} gas {native:?}, and the price is {price:?}"))
 }
 
-/// Enough for what is drawn, and so little that a drawn length or number of rounds takes no seconds.
+/// Enough gas for drawn inputs, and little enough that no drawn length or number of rounds takes seconds.
 fn ample_gas(address: u16) -> u64 {
     match address {
         0x05 => 5_000_000,
@@ -181,13 +186,13 @@ fn ample_gas(address: u16) -> u64 {
     }
 }
 
-/// Contracts that look at the whole of their input before they look at the gas.
+/// Whether the contract checks its whole input before the gas.
 fn may_be_refused_first(address: u16) -> bool {
     address == 0x09
 }
 
-/// The output by a plain form made here, if there is one; none of what is to be refused.
-fn plainly(address: u16, input: &[u8]) -> Option<Option<Vec<u8>>> {
+/// The output of the simple implementation, if there is one; the inner `None` for an invalid input.
+fn reference_output(address: u16, input: &[u8]) -> Option<Option<Vec<u8>>> {
     match address {
         0x02 => Some(Some(niwaki_crypto::sha256(input).to_vec())),
         0x03 => Some(Some(plain::ripemd160(input))),
@@ -197,8 +202,8 @@ fn plainly(address: u16, input: &[u8]) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// Runs the inputs of `seeds` on `jobs` threads until they are through, it is `until`, or `goes_on`, which is told of
-/// how many have been run, says no; what has been begun is ended.
+/// Runs the inputs of `seeds` on `jobs` threads until all have run, it is `until`, or `should_continue`, called with
+/// the count so far, returns false; inputs that run are completed.
 ///
 /// # Errors
 /// The first [`Disagreement`] found.
@@ -207,7 +212,7 @@ pub fn check_precompile_inputs(
     seeds: Range<u64>,
     jobs: usize,
     until: Option<Instant>,
-    goes_on: &(dyn Fn(u64) -> bool + Sync),
+    should_continue: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<Outcomes, Disagreement> {
     const CHUNK: u64 = 16;
     let next = AtomicU64::new(seeds.start);
@@ -220,7 +225,7 @@ pub fn check_precompile_inputs(
                 (held.0.count(), held.1.is_some())
             };
             let is_late = until.is_some_and(|until| Instant::now() >= until);
-            if is_found || is_late || !goes_on(so_far) {
+            if is_found || is_late || !should_continue(so_far) {
                 return;
             }
             let first = next.fetch_add(CHUNK, Ordering::Relaxed);
@@ -266,33 +271,40 @@ mod tests {
     }
 
     #[test]
-    fn other_outcomes_outputs_and_gas_are_differences() {
-        let output = |gas, bytes: &[u8]| Seen::Output(gas, hex::encode(bytes));
-        let is_alike = |address, input: &[u8], gas, native: &Seen, pure: &Seen| {
-            difference(address, input, gas, [native, pure]).is_none()
-        };
+    fn different_outcome_output_or_gas_is_a_difference() {
+        let output = |gas, bytes: &[u8]| ComparedOutcome::Output(gas, hex::encode(bytes));
+        let is_alike =
+            |address, input: &[u8], gas, native: &ComparedOutcome, pure: &ComparedOutcome| {
+                difference(address, input, gas, [native, pure]).is_none()
+            };
         let (right, input) = (output(18, &[7]), [7]);
         assert!(is_alike(4, &input, 18, &right, &right));
         for wrong in [
             output(18, &[8]),
             output(17, &[7]),
-            Seen::Refused,
-            Seen::OutOfGas,
-            Seen::Fault("broken".into()),
+            ComparedOutcome::Refused,
+            ComparedOutcome::OutOfGas,
+            ComparedOutcome::Fault("broken".into()),
         ] {
             assert!(!is_alike(4, &input, 18, &right, &wrong), "{wrong:?}");
-            // Both may be wrong alike.
+            // Both libraries may be wrong in the same way.
             assert!(!is_alike(4, &input, 18, &wrong, &wrong), "{wrong:?}");
         }
-        assert!(is_alike(4, &input, 17, &Seen::OutOfGas, &Seen::OutOfGas));
+        assert!(is_alike(
+            4,
+            &input,
+            17,
+            &ComparedOutcome::OutOfGas,
+            &ComparedOutcome::OutOfGas
+        ));
         assert!(!is_alike(4, &input, 17, &right, &right));
-        // An input that is refused at any price.
+        // An invalid input.
         assert!(is_alike(
             0x0b,
             &input,
             1_000,
-            &Seen::Refused,
-            &Seen::Refused
+            &ComparedOutcome::Refused,
+            &ComparedOutcome::Refused
         ));
         assert!(!is_alike(
             0x0b,
@@ -304,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_contract_of_osaka_is_named_and_no_other() {
+    fn each_contract_of_osaka_has_a_name() {
         let addresses = PrecompileSet::Osaka.addresses();
         assert_eq!(addresses.len(), CONTRACTS.len());
         for ((address, _), known) in CONTRACTS.iter().zip(addresses) {
@@ -313,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_where_it_is_told_to() {
+    fn search_ends_at_its_deadline_and_when_stopped() {
         let outcomes = check_precompile_inputs(4, 0..1_000_000, 1, None, &|count| count < 100);
         let count = outcomes.expect("identity").count();
         assert!((100..200).contains(&count), "{count}");

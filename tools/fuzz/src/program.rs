@@ -1,5 +1,5 @@
-//! Random programs that get somewhere: values are pushed before they are used, jumps lead to
-//! destinations, loops end, and calls go to accounts that exist more often than not.
+//! Random programs that do not fail at once: operands are pushed before they are used, jumps lead to destinations,
+//! loops end, and most calls go to accounts that exist.
 
 mod edges;
 
@@ -8,20 +8,20 @@ pub(crate) use edges::GAS_MARKS;
 use niwaki_primitives::{Address, Fork, U256};
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 
-/// Bytes of the memory that programs mostly use.
+/// Memory that programs mostly use, bytes.
 const MEMORY: u64 = 320;
 
 /// Writes one program.
 pub(crate) struct Writer<'a> {
     rng: &'a mut SmallRng,
-    /// Accounts worth naming.
+    /// Addresses that code may name.
     accounts: &'a [Address],
     code: Vec<u8>,
-    /// Words on the stack, as far as is known.
+    /// Words on the stack, as tracked.
     height: usize,
-    /// The fork whose edges are sought, if any are.
+    /// The fork whose state-dependent prices are preferred, if any.
     edges: Option<Fork>,
-    /// How many programs this one is written into.
+    /// Nesting depth of programs in programs.
     nesting: u8,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Seeks what `fork` prices by the state.
+    /// Prefers opcodes with state-dependent prices of `fork`.
     pub(crate) fn at_edges_of(mut self, fork: Fork) -> Self {
         self.edges = Some(fork);
         self
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         self.op(opcode);
     }
 
-    /// Pushes a value with as many bytes as it needs, or now and then more.
+    /// Pushes a value in its minimal bytes, or sometimes in more.
     fn push(&mut self, value: U256) {
         let bytes = value.to_be_bytes::<32>();
         let needed = 32 - bytes.iter().take_while(|byte| **byte == 0).count();
@@ -93,7 +93,7 @@ impl<'a> Writer<'a> {
         self.push(U256::from(value));
     }
 
-    /// A value of a kind that finds edges.
+    /// A value, often at an edge.
     fn value(&mut self) -> U256 {
         let rng = &mut *self.rng;
         match rng.random_range(0..10) {
@@ -109,8 +109,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Pushes a place in memory, rarely one that costs a fortune.
-    fn place(&mut self) {
+    /// Pushes a memory offset, rarely a very expensive one.
+    fn offset(&mut self) {
         let place = match self.rng.random_range(0..200) {
             0 => self.value(),
             1..8 => U256::from(self.rng.random_range(0..100_000u64)),
@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
             _ => U256::from(self.rng.random_range(0..MEMORY)),
         };
         self.push(length);
-        self.place();
+        self.offset();
     }
 
     fn account(&mut self) {
@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
             24..34 => self.shuffle(),
             34..46 => self.memory(),
             46..60 => self.storage(),
-            60..70 => self.ask(),
+            60..70 => self.environment(),
             70..78 => self.copy(),
             78..82 => self.log(),
             82..88 => self.branch(),
@@ -229,19 +229,19 @@ impl<'a> Writer<'a> {
             0 | 1 => {
                 let value = self.value();
                 self.push(value);
-                self.place();
+                self.offset();
                 self.op(0x52);
                 self.height -= 2;
             }
             2 => {
                 let value = self.value();
                 self.push(value);
-                self.place();
+                self.offset();
                 self.op(0x53);
                 self.height -= 2;
             }
             3 => {
-                self.place();
+                self.offset();
                 self.op(0x51);
             }
             4 => {
@@ -270,7 +270,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn ask(&mut self) {
+    fn environment(&mut self) {
         const ABOUT: [u8; 20] = [
             0x30, 0x32, 0x33, 0x34, 0x36, 0x38, 0x3a, 0x3d, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46,
             0x47, 0x48, 0x4a, 0x58, 0x5a, 0x59,
@@ -281,7 +281,7 @@ impl<'a> Writer<'a> {
                 self.op_of(&[0x31, 0x3b, 0x3f]);
             }
             1 => {
-                self.place();
+                self.offset();
                 self.op(0x35);
             }
             2 => {
@@ -299,8 +299,8 @@ impl<'a> Writer<'a> {
     fn copy(&mut self) {
         let length = self.rng.random_range(0..100);
         self.push_u64(length);
-        self.place();
-        self.place();
+        self.offset();
+        self.offset();
         match self.rng.random_range(0..5) {
             0 => self.op(0x37),
             1 => self.op(0x39),
@@ -363,7 +363,7 @@ impl<'a> Writer<'a> {
             self.op(0x50);
             self.height -= 1;
         }
-        // counter - 1, kept while it is not zero
+        // counter - 1, left on the stack while it is not zero
         self.code.extend([0x60, 1, 0x90, 0x03, 0x80, 0x61]);
         self.code.extend(start.to_be_bytes());
         self.op(0x57);
@@ -402,11 +402,11 @@ impl<'a> Writer<'a> {
         self.height -= if opcode < 0xf3 { 6 } else { 5 };
     }
 
-    /// Puts init code into memory and creates with it.
+    /// Writes init code to memory and creates with it.
     fn create(&mut self) {
         let mut init = [0u8; 32];
         let body: &[u8] = match self.rng.random_range(0..5) {
-            // Returns 10 bytes of zeros; reverts; code that begins with 0xef; destroys itself.
+            // Returns 10 zero bytes; reverts; returns code that begins with 0xef; self-destructs.
             0 => &[0x60, 10, 0x60, 0, 0xf3],
             1 => &[0x60, 4, 0x60, 0, 0xfd],
             2 => &[0x60, 0xef, 0x60, 0, 0x53, 0x60, 1, 0x60, 0, 0xf3],

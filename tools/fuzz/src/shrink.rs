@@ -1,5 +1,5 @@
-//! Cutting a case down to what it needs: fewer transactions and accounts, shorter code, smaller
-//! values, as long as something still differs.
+//! Shrinks a case in which machines differ: fewer transactions and accounts, shorter code, smaller values, as long as
+//! they still differ.
 
 use crate::case::{CHAIN_ID, Case, sign};
 use niwaki_execution::Executor;
@@ -9,13 +9,13 @@ use niwaki_primitives::{
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryAccount;
 
-/// What differs in a case, if anything does.
+/// The difference in a case, if there is one.
 pub(crate) type Differs<'a> = &'a dyn Fn(&Case) -> Option<String>;
 
-/// Most cases that are tried.
+/// Limit of cases that are tried.
 const MOST_TRIES: usize = 20_000;
 const JUMPDEST: u8 = 0x5b;
-/// Bytes of which every piece is tried.
+/// Length up to which every piece of bytes is tried.
 const FEW: usize = 128;
 
 struct Shrink<'a> {
@@ -25,7 +25,7 @@ struct Shrink<'a> {
     tries: usize,
 }
 
-/// Cuts down `case`, in which `what` differs; what of it still does, and what that is.
+/// Shrinks `case`, in which `what` differs; returns the smaller case and its difference.
 pub(crate) fn shrink(case: Case, what: String, differs: Differs<'_>) -> (Case, String) {
     let mut shrink = Shrink {
         case,
@@ -38,7 +38,7 @@ pub(crate) fn shrink(case: Case, what: String, differs: Differs<'_>) -> (Case, S
 }
 
 impl Shrink<'_> {
-    /// Keeps what `change` makes of the case if it makes anything of it and something still differs.
+    /// Applies `change` to the case if the result still differs.
     fn attempt(&mut self, change: impl FnOnce(&mut Case) -> Option<()>) -> bool {
         let mut smaller = self.case.clone();
         if self.tries >= MOST_TRIES || change(&mut smaller).is_none() {
@@ -53,7 +53,7 @@ impl Shrink<'_> {
         differs
     }
 
-    /// Tries everything once; true if something became smaller.
+    /// Tries each change once; true if the case became smaller.
     fn round(&mut self) -> bool {
         let mut smaller = self.transactions();
         for address in self.addresses() {
@@ -91,7 +91,7 @@ impl Shrink<'_> {
         }
         smaller |= self.edit(at, without_access_list);
         smaller |= self.edit(at, |tx| with_value(tx, U256::ZERO));
-        // A callee that does it by itself, in the place of its caller.
+        // A callee instead of its caller.
         for address in self.addresses() {
             smaller |= self.attempt(|case| {
                 let tx = &mut case.transactions[at].0;
@@ -109,7 +109,7 @@ impl Shrink<'_> {
                 *tx = with_input(tx, bytes.into());
             },
         );
-        // The least gas that does, roughly.
+        // Roughly the least gas.
         while self.edit(at, |tx| with_gas(tx, tx.gas_limit() / 2))
             || self.edit(at, |tx| with_gas(tx, tx.gas_limit() / 8 * 7))
         {
@@ -118,7 +118,7 @@ impl Shrink<'_> {
         smaller
     }
 
-    /// Puts another transaction in the place of one.
+    /// Replaces a transaction.
     fn edit(&mut self, at: usize, change: impl FnOnce(&TxEnvelope) -> Option<TxEnvelope>) -> bool {
         self.attempt(|case| {
             let tx = &mut case.transactions[at].0;
@@ -156,8 +156,8 @@ impl Shrink<'_> {
         smaller | self.bytes(true, &code, &set)
     }
 
-    /// Takes pieces out of bytes, the large ones first; of code, it also moves jumps, puts JUMPDESTs in the place
-    /// of what holds jumps in theirs, and makes what is pushed zero.
+    /// Removes pieces of bytes, large ones first. In code it also moves jump targets, and replaces bytes by JUMPDESTs
+    /// or zeros, which keep jump targets in place.
     fn bytes(
         &mut self,
         is_code: bool,
@@ -168,7 +168,7 @@ impl Shrink<'_> {
         let length = |shrink: &Self| get(&shrink.case).len();
         let mut size = length(self);
         while size > 0 {
-            // Of few bytes, every piece.
+            // Of short bytes, every piece.
             let few = length(self) <= FEW;
             let mut end = length(self);
             while end > 0 {
@@ -182,7 +182,7 @@ impl Shrink<'_> {
                     set(case, bytes);
                     Some(())
                 });
-                let filled = !gone && self.fill(is_code, (start, end), get, set);
+                let filled = !gone && self.fill(is_code, start, end, get, set);
                 smaller |= gone | filled;
                 end = match few && !gone {
                     true if start == 0 => 0,
@@ -198,12 +198,13 @@ impl Shrink<'_> {
     fn fill(
         &mut self,
         is_code: bool,
-        (start, end): (usize, usize),
+        start: usize,
+        end: usize,
         get: &dyn Fn(&Case) -> Vec<u8>,
         set: &dyn Fn(&mut Case, Vec<u8>),
     ) -> bool {
         let with = if is_code { JUMPDEST } else { 0 };
-        // Zero, where it is pushed, is as small; what is either already stays.
+        // A pushed zero is as small; pieces of only zeros and JUMPDESTs stay.
         let fills = [Some(with), is_code.then_some(0)];
         fills.into_iter().flatten().any(|with| {
             self.attempt(|case| {
@@ -220,8 +221,7 @@ impl Shrink<'_> {
     }
 }
 
-/// Has the jumps of code, where what was pushed just before says where, lead where they led when the
-/// bytes from `start` to `end` are gone.
+/// Adjusts the targets of PUSH2 and jump for the removal of the bytes from `start` to `end`.
 fn move_jumps(code: &mut [u8], start: usize, end: usize) {
     const PUSH2: u8 = 0x61;
     const JUMPS: [u8; 2] = [0x56, 0x57];
@@ -237,7 +237,7 @@ fn move_jumps(code: &mut [u8], start: usize, end: usize) {
     }
 }
 
-/// Puts the state after the first transaction in the place of that transaction.
+/// Replaces the first transaction by the state after it.
 fn run_first(case: &mut Case) -> Option<()> {
     let (tx, sender) = case.transactions.remove(0);
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
@@ -250,7 +250,7 @@ fn run_first(case: &mut Case) -> Option<()> {
     Some(())
 }
 
-/// The transaction with `change` made to its fields, whatever its type.
+/// The transaction with `change` applied to its fields, for any type.
 macro_rules! changed {
     ($tx:expr, $fields:ident => $change:expr) => {
         match $tx {
@@ -272,7 +272,7 @@ fn with_value(tx: &TxEnvelope, value: U256) -> Option<TxEnvelope> {
     (tx.value() != value).then(|| changed!(tx, fields => fields.value = value))
 }
 
-/// A transaction that does not create, to someone else.
+/// The transaction with another receiver; it must not be a creation.
 fn with_receiver(tx: &TxEnvelope, to: Address) -> TxEnvelope {
     match tx {
         TxEnvelope::Legacy(signed) => changed!(@ signed, fields => fields.to = to.into()),
@@ -291,7 +291,7 @@ fn with_input(tx: &TxEnvelope, input: Bytes) -> TxEnvelope {
     changed!(tx, fields => fields.input = input)
 }
 
-/// One of the oldest type, which has the fewest fields.
+/// The transaction as a legacy one, which has the fewest fields.
 fn plain(tx: &TxEnvelope) -> Option<TxEnvelope> {
     (!matches!(tx, TxEnvelope::Legacy(_))).then(|| {
         sign(TxLegacy {

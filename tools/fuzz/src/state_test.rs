@@ -31,7 +31,7 @@ pub(crate) fn alloc(state: &MemoryState) -> Value {
     Value::Object(accounts.collect())
 }
 
-/// The name that fixtures have of a fork.
+/// The name of a fork in fixtures.
 fn fork_name(fork: Fork) -> &'static str {
     match fork {
         Fork::TangerineWhistle => "EIP150",
@@ -104,8 +104,7 @@ fn transaction(case: &Case) -> Value {
     fields
 }
 
-/// The state test `name` of the first transaction of the case, with what it does here as what it
-/// must do.
+/// The state test `name` of the first transaction of the case, which expects the result that it has here.
 pub fn state_test(name: &str, case: &Case) -> Value {
     let (result, state) = run(case, None);
     let mut post = json!({
@@ -119,8 +118,8 @@ pub fn state_test(name: &str, case: &Case) -> Value {
     json!({ name: with_post(case, &post) })
 }
 
-/// The same without running it: whatever it does is taken for wrong.
-pub(crate) fn unjudged(name: &str, case: &Case) -> Value {
+/// The same without running it, with an expectation that nothing meets.
+pub(crate) fn without_expectation(name: &str, case: &Case) -> Value {
     let post = json!({
         "hash": B256::repeat_byte(1), "logs": B256::ZERO,
         "indexes": { "data": 0, "gas": 0, "value": 0 },

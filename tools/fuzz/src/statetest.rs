@@ -1,8 +1,7 @@
-//! State tests on go-ethereum's `evm statetest`: processes that stay, are told the names of files
-//! and write traces.
+//! Runs state tests by go-ethereum's `evm statetest`: long-running processes read file names and write traces.
 
 use crate::case::Case;
-use crate::state_test::unjudged;
+use crate::state_test::without_expectation;
 use crate::trace::Trace;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -10,11 +9,11 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The program, and its processes that have nothing to do.
+/// The program, and its idle processes.
 #[derive(Debug)]
 pub struct Statetest {
     program: PathBuf,
-    /// Where cases are handed over.
+    /// Folder of the files of cases.
     folder: PathBuf,
     idle: Mutex<Vec<Process>>,
     started: AtomicU64,
@@ -36,7 +35,7 @@ impl Drop for Process {
 }
 
 impl Statetest {
-    /// The program at `program`; cases are handed over by files in `folder`, which must be there.
+    /// The program at `program`; cases are passed by files in `folder`, which must exist.
     pub fn new(program: PathBuf, folder: PathBuf) -> Self {
         Self {
             program,
@@ -58,7 +57,7 @@ impl Statetest {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // Ctrl-C is for whoever asks it, not for the program.
+        // Ctrl-C is for this process, not for the program.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
@@ -75,13 +74,13 @@ impl Statetest {
     /// The traces of the first transactions of the cases.
     ///
     /// # Panics
-    /// If the program can't be run or what it writes not be read: nothing was compared then.
+    /// If the program can't be run or its output can't be read, since nothing was compared then.
     pub(crate) fn run(&self, cases: &[Case]) -> Vec<Trace> {
         let idle = self.idle.lock().expect("nobody panics with it").pop();
         let name = self.program.display();
         let mut process = idle.map_or_else(|| self.start(), Ok);
         let traces = process.as_mut().map_err(|error| error.to_string());
-        let traces = traces.and_then(|process| self.ask(process, cases));
+        let traces = traces.and_then(|process| self.request(process, cases));
         match (process, traces) {
             (Ok(process), Ok(traces)) => {
                 let mut idle = self.idle.lock().expect("nobody panics with it");
@@ -93,12 +92,12 @@ impl Statetest {
         }
     }
 
-    fn ask(&self, process: &mut Process, cases: &[Case]) -> Result<Vec<Trace>, String> {
+    fn request(&self, process: &mut Process, cases: &[Case]) -> Result<Vec<Trace>, String> {
         let said = |error: std::io::Error| error.to_string();
         let mut names = String::new();
         for (at, case) in cases.iter().enumerate() {
             let path = self.folder.join(format!("{}-{at}.json", process.number));
-            std::fs::write(&path, unjudged("case", case).to_string()).map_err(said)?;
+            std::fs::write(&path, without_expectation("case", case).to_string()).map_err(said)?;
             names += &format!("{}\n", path.display());
         }
         process.stdin.write_all(names.as_bytes()).map_err(said)?;

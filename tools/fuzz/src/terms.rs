@@ -1,4 +1,4 @@
-//! What revm calls a fork, a block and a transaction.
+//! Conversion of forks, blocks and transactions into revm's types.
 
 use niwaki_primitives::{Address, Fork, Header, Transaction, TxEnvelope, TxKind, Typed2718, U256};
 use niwaki_rules::BlockRules;
@@ -8,7 +8,7 @@ use revm::{
     primitives::hardfork::SpecId,
 };
 
-/// revm's name of the rules of `fork`; `None` for Constantinople, which it has no rules of.
+/// revm's id of `fork`; `None` for Constantinople, which revm lacks.
 pub fn spec_id(fork: Fork) -> Option<SpecId> {
     Some(match fork {
         f if f >= Fork::Amsterdam => SpecId::AMSTERDAM,
@@ -30,7 +30,7 @@ pub fn spec_id(fork: Fork) -> Option<SpecId> {
     })
 }
 
-/// The transaction as revm takes it.
+/// The transaction for revm.
 pub fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
     TxEnv {
         tx_type: tx.ty(),
@@ -55,7 +55,7 @@ pub fn tx_env(tx: &TxEnvelope, sender: Address) -> TxEnv {
     }
 }
 
-/// A block as revm takes it.
+/// The block for revm.
 pub fn revm_block(header: &Header, rules: &BlockRules) -> BlockEnv {
     let blobs = header
         .excess_blob_gas

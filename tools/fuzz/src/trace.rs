@@ -1,4 +1,4 @@
-//! Traces of transactions by EIP-3155: of this machine, and read from another; line by line.
+//! EIP-3155 traces of transactions: recorded here, read from go-ethereum, and compared line by line.
 
 use crate::case::{CHAIN_ID, Case};
 use niwaki_evm::{Dispatch, Step, Tracer};
@@ -24,13 +24,13 @@ pub(crate) struct Line {
     pub(crate) stack: Vec<U256>,
 }
 
-/// A transaction on one machine.
+/// The trace of a transaction on one machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) lines: Vec<Line>,
-    /// Whether it was not accepted into a block.
+    /// Whether the transaction is invalid.
     pub(crate) refused: bool,
-    /// Root of the state after it.
+    /// Root of the post-state.
     pub(crate) root: B256,
 }
 
@@ -40,11 +40,11 @@ const REVERT: u8 = 0xfd;
 const SELFDESTRUCT: u8 = 0xff;
 const CREATIONS: [u8; 2] = [0xf0, 0xf5];
 
-/// Gathers lines.
+/// Records lines.
 #[derive(Default)]
 struct Lines {
     lines: Vec<Line>,
-    /// Whether the opcode that runs has a line; the STOP of an account without code has none.
+    /// Whether the running opcode has a line; the STOP of an account without code has none.
     told: bool,
 }
 
@@ -75,16 +75,16 @@ impl Tracer for Lines {
         });
     }
 
-    fn step_end(&mut self, gas_left: i64, handed: i64) {
+    fn step_end(&mut self, gas_left: i64, forwarded: i64) {
         if let Some(last) = self.lines.last_mut().filter(|_| self.told) {
-            let handed = handed * i64::from(CREATIONS.contains(&last.op));
+            let forwarded = forwarded * i64::from(CREATIONS.contains(&last.op));
             last.failed |= gas_left < 0;
-            let left = gas_left.saturating_add(handed);
+            let left = gas_left.saturating_add(forwarded);
             last.cost = last.gas.saturating_add_signed(left.saturating_neg());
         }
     }
 
-    /// A creation may fail after its code has returned, which no opcode is to blame for.
+    /// A creation may fail after its code has returned: that is no opcode's failure.
     fn frame_end(&mut self, depth: usize, gas: i64, _output: &[u8], error: Option<String>) {
         let last = self
             .lines
@@ -100,11 +100,11 @@ fn counts_refund(op: u8) -> bool {
     matches!(op, SSTORE | SELFDESTRUCT)
 }
 
-/// What came of a transaction, or the name of the reason why it is refused.
-pub(crate) type Ended = Result<TransactionResult, &'static str>;
+/// The result of a transaction, or the name of the error that makes it invalid.
+pub(crate) type Executed = Result<TransactionResult, &'static str>;
 
 /// The first transaction of the case here, and the state after it.
-pub(crate) fn run(case: &Case, tracer: Option<&mut dyn Tracer>) -> (Ended, MemoryState) {
+pub(crate) fn run(case: &Case, tracer: Option<&mut dyn Tracer>) -> (Executed, MemoryState) {
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let mut executor = Executor::new(&spec, &case.header, &case.state);
     executor.evm().set_dispatch(Dispatch::Loop);
@@ -122,8 +122,8 @@ pub(crate) fn run(case: &Case, tracer: Option<&mut dyn Tracer>) -> (Ended, Memor
 }
 
 impl Trace {
-    /// Of the first transaction of the case, on this machine.
-    pub(crate) fn of(case: &Case) -> (Self, Ended) {
+    /// The trace of the first transaction of the case on this machine.
+    pub(crate) fn of(case: &Case) -> (Self, Executed) {
         let mut lines = Lines::default();
         let (result, state) = run(case, Some(&mut lines));
         let trace = Self {
@@ -134,7 +134,7 @@ impl Trace {
         (trace, result)
     }
 
-    /// Of a transaction of which nothing has been read yet.
+    /// An empty trace, to be read.
     pub(crate) fn unread() -> Self {
         Self {
             refused: true,
@@ -142,7 +142,7 @@ impl Trace {
         }
     }
 
-    /// Takes a line that go-ethereum has written; true if it was the last.
+    /// Reads a line of go-ethereum's; true if it was the last.
     pub(crate) fn read(&mut self, text: &str) -> Result<bool, String> {
         let raw: Raw<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if let Some(root) = raw.state_root {
@@ -150,45 +150,45 @@ impl Trace {
             return Ok(true);
         }
         let Some(pc) = raw.pc else {
-            // The end of a call, and the first one is that of the transaction.
+            // The end of a call; the first is the transaction's.
             self.refused = false;
             return Ok(false);
         };
         let line = raw.line(pc).ok_or("a number is out of range")?;
         match self.lines.last_mut() {
-            // What fails while it runs is written a second time.
+            // A failing opcode is written twice.
             Some(last) if line.failed && last.is_same_step(&line) => last.failed = true,
             _ => self.lines.push(line),
         }
         Ok(false)
     }
 
-    /// What differs from go-ethereum's, if anything does. From Amsterdam on its costs are without
-    /// state gas; what is left before the next opcode is compared all the same.
-    pub(crate) fn difference(&self, theirs: &Self, fork: Fork) -> Option<String> {
+    /// The difference from go-ethereum's trace. From Amsterdam on its costs exclude state gas; the gas before the next
+    /// opcode is compared nevertheless.
+    pub(crate) fn difference(&self, geth: &Self, fork: Fork) -> Option<String> {
         let costs = fork < Fork::Amsterdam;
-        let tell = |ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            format!("\n  niwaki {ours:?}\n  geth   {theirs:?}")
+        let tell = |ours: &dyn std::fmt::Debug, geth: &dyn std::fmt::Debug| {
+            format!("\n  niwaki {ours:?}\n  geth   {geth:?}")
         };
-        if self.refused != theirs.refused {
-            let (ours, theirs) = (self.refused, theirs.refused);
-            return Some(format!("refused:{}", tell(&ours, &theirs)));
+        if self.refused != geth.refused {
+            let (ours, geth) = (self.refused, geth.refused);
+            return Some(format!("refused:{}", tell(&ours, &geth)));
         }
         if self.refused {
             return None;
         }
-        let most = self.lines.len().max(theirs.lines.len());
+        let most = self.lines.len().max(geth.lines.len());
         for at in 0..most {
-            let (ours, theirs) = (self.lines.get(at), theirs.lines.get(at));
+            let (ours, geth) = (self.lines.get(at), geth.lines.get(at));
             let same = ours
-                .zip(theirs)
+                .zip(geth)
                 .is_some_and(|(us, them)| us.agrees(them, costs));
             if !same {
-                return Some(format!("line {at} of the trace:{}", tell(&ours, &theirs)));
+                return Some(format!("line {at} of the trace:{}", tell(&ours, &geth)));
             }
         }
-        let differs = self.root != theirs.root;
-        differs.then(|| format!("state root:{}", tell(&self.root, &theirs.root)))
+        let differs = self.root != geth.root;
+        differs.then(|| format!("state root:{}", tell(&self.root, &geth.root)))
     }
 }
 
@@ -203,25 +203,25 @@ impl Line {
                 })
     }
 
-    /// Whether both machines did the same. What an opcode that fails has refunded is each machine's own
-    /// affair, and so is the refund of a SELFDESTRUCT after which nothing runs. Before Prague go-ethereum
-    /// counts the gas of a callee down from 2^64 where its caller can't pay for the call itself.
-    fn agrees(&self, theirs: &Self, costs: bool) -> bool {
-        let own = self.failed && theirs.failed;
-        let is_counted_down = own && i64::try_from(theirs.cost).is_err();
-        self.pc == theirs.pc
-            && self.op == theirs.op
-            && self.gas == theirs.gas
-            && self.memory == theirs.memory
-            && self.depth == theirs.depth
-            && self.failed == theirs.failed
-            && self.stack == theirs.stack
-            && (is_counted_down || !costs || self.cost == theirs.cost)
-            && (own || self.op == SELFDESTRUCT || self.refund == theirs.refund)
+    /// Whether both lines agree. The refund counter is not compared at a failing opcode, nor at SELFDESTRUCT, after
+    /// which nothing runs. Before Prague go-ethereum computes the callee's gas from 2^64 down if the gas does not cover
+    /// the call itself.
+    fn agrees(&self, geth: &Self, costs: bool) -> bool {
+        let own = self.failed && geth.failed;
+        let is_counted_down = own && i64::try_from(geth.cost).is_err();
+        self.pc == geth.pc
+            && self.op == geth.op
+            && self.gas == geth.gas
+            && self.memory == geth.memory
+            && self.depth == geth.depth
+            && self.failed == geth.failed
+            && self.stack == geth.stack
+            && (is_counted_down || !costs || self.cost == geth.cost)
+            && (own || self.op == SELFDESTRUCT || self.refund == geth.refund)
     }
 }
 
-/// A line of go-ethereum's: an opcode, the end of a call, or the root at the end.
+/// A line of go-ethereum's: an opcode, the end of a call, or the final root.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Raw<'a> {

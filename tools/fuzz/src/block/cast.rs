@@ -1,4 +1,4 @@
-//! Who there is in a block: keys, contracts, and everybody that code may name.
+//! The accounts of a block: keys, contracts, and the addresses that code may name.
 
 use super::system::{DEPOSIT_CONTRACT, install};
 use crate::program::Writer;
@@ -10,7 +10,7 @@ use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 const CONTRACTS: u8 = 6;
 /// Keys that send transactions.
 pub(crate) const SENDERS: usize = 4;
-/// Keys that sign authorizations besides.
+/// More keys, which only sign authorizations.
 const AUTHORITIES: usize = 5;
 const ETHER: u64 = 1_000_000_000_000_000_000;
 
@@ -23,12 +23,12 @@ pub(crate) struct Cast {
     pub(crate) contracts: Vec<Address>,
     /// Accounts that do not exist.
     pub(crate) nobodies: Vec<Address>,
-    /// Everybody that code may name, some more often than others.
+    /// Addresses that code may name, some several times.
     pub(crate) named: Vec<Address>,
 }
 
 impl Cast {
-    /// Draws the cast of a block and the state that it is in.
+    /// Draws the accounts of a block and its pre-state.
     pub(crate) fn draw(rng: &mut SmallRng, fork: Fork) -> (Self, MemoryState) {
         let names = (0..SENDERS + AUTHORITIES).map(|number| format!("niwaki fuzz {number}"));
         let keys: Vec<Key> = names.map(|name| Key::of(&name)).collect();
@@ -95,7 +95,7 @@ impl Cast {
                 state.insert(key.address, account);
             }
         }
-        // Where a contract will be created there is money now and then, or a contract.
+        // Sometimes a balance or a contract at an address where a contract will be created.
         for address in self
             .contracts
             .iter()
@@ -142,7 +142,7 @@ impl Cast {
         }
     }
 
-    /// Whom an account delegates to: contracts, precompiled ones, nobody, anybody.
+    /// The target of a delegation: a contract, a precompiled contract, an absent account, or any.
     pub(crate) fn draw_delegate(&self, rng: &mut SmallRng) -> Address {
         match rng.random_range(0..10) {
             0..6 => *self.contracts.choose(rng).expect("there are contracts"),

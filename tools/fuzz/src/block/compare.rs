@@ -1,8 +1,8 @@
-//! What differs between two machines, and with how little of the block it still does.
+//! Compares the results of two machines for a block, and shrinks the block while they differ.
 
 use super::{
     BlockCase, Done, Plan, T8n, Verdict,
-    ours::{self, Way},
+    ours::{self, Mode},
 };
 use niwaki_evm::Dispatch;
 use niwaki_primitives::{AccountChanges, Address, BlockAccessList, Bytes, rlp::Decodable};
@@ -12,26 +12,26 @@ use std::{
     fmt::Debug,
 };
 
-/// What differs where one machine runs the block and the other does not.
+/// The difference if only one machine runs the block.
 const WHOLE: &str = "the block";
 
-/// Where blocks are run besides one transaction after the other on our machine.
+/// What to compare our sequential execution with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Others<'a> {
     pub(crate) dispatch: Dispatch,
-    /// go-ethereum, if it is there.
+    /// go-ethereum, if available.
     pub(crate) peer: Option<&'a T8n>,
 }
 
-/// What differs, in turn on our machine first; `None` if nothing does.
+/// The difference, our sequential execution first; `None` if there is none.
 pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String> {
-    let (us, our_state) = ours::run(case, Way::InTurn(others.dispatch));
-    for (who, way) in [("ahead", Way::Ahead), ("listed", Way::Listed)] {
+    let (us, our_state) = ours::run(case, Mode::InTurn(others.dispatch));
+    for (who, way) in [("ahead", Mode::Ahead), ("listed", Mode::Listed)] {
         let (ahead, ahead_state) = ours::run(case, way);
         if us != ahead {
             return Some(match (&us, &ahead) {
                 (Verdict::Done(us), Verdict::Done(ahead)) => {
-                    describe(who, (us, ahead), || (our_state, ahead_state))
+                    describe(who, us, ahead, || (our_state, ahead_state))
                 }
                 _ => unequal(who, WHOLE, &us, &ahead),
             });
@@ -44,11 +44,11 @@ pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String>
     }
     let (us, mut them) = match (us, them) {
         (Verdict::Done(us), Verdict::Done(them)) => (us, them),
-        // The reasons are each machine's own words.
+        // The error messages are each machine's own.
         (Verdict::Invalid(_), Verdict::Invalid(_)) => return None,
         (us, them) => return Some(unequal("geth", WHOLE, &us, &them)),
     };
-    // A refused transaction may have left something in their list that no block shows.
+    // In go-ethereum a rejected transaction may have left entries in the block access list.
     if !us.refused.is_empty() && us.refused == them.refused {
         let mut clean = case.clone();
         let mut index = 0..;
@@ -59,17 +59,18 @@ pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String>
             them.block_access_list = again.block_access_list;
         }
     }
-    (us != them).then(|| describe("geth", (&us, &them), || (our_state, peer.post_state(case))))
+    (us != them).then(|| describe("geth", &us, &them, || (our_state, peer.post_state(case))))
 }
 
 fn unequal(who: &str, what: &str, us: &dyn Debug, them: &dyn Debug) -> String {
     format!("{what}:\n  niwaki {us:?}\n  {who:<6} {them:?}\n")
 }
 
-/// Every difference that a reader can use.
+/// All differences, for a reader.
 fn describe(
     who: &str,
-    (us, them): (&Done, &Done),
+    us: &Done,
+    them: &Done,
     states: impl FnOnce() -> (MemoryState, MemoryState),
 ) -> String {
     let mut said = String::new();
@@ -134,8 +135,8 @@ fn accounts(list: Option<&Bytes>) -> BTreeMap<Address, AccountChanges> {
         .collect()
 }
 
-/// Leaves out transactions, withdrawals and accounts as long as something still differs, and as long
-/// as a block that both run does not become one that only one of them does.
+/// Removes transactions, withdrawals and accounts while the results differ, and while a block that both machines run
+/// does not become one that only one runs.
 pub(crate) fn shrink(mut plan: Plan, mut what: String, others: Others<'_>) -> (Plan, String) {
     let mut keep_if_differs = |plan: &mut Plan, smaller: Plan| {
         let found = difference(&smaller.sign(), others);

@@ -1,4 +1,4 @@
-//! Transactions before they are signed: nonces and gas limits follow from the state they meet.
+//! Unsigned transactions; nonces and gas limits are set when the state before them is known.
 
 use super::{
     cast::{Cast, SENDERS},
@@ -16,54 +16,54 @@ use niwaki_primitives::{
 };
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 
-/// As much gas as execution may have.
+/// The bound of execution gas (EIP-7825).
 pub(crate) const PLENTY: u64 = 1 << 24;
 
-/// A transaction of any type that nobody has signed.
+/// An unsigned transaction of any type.
 pub(crate) type Unsigned = EthereumTypedTransaction<TxEip4844>;
 
-/// How much gas a transaction gets.
+/// The gas limit of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GasLimit {
-    /// So much.
+    /// This much.
     Is(u64),
-    /// What it needs with plenty of gas, and so much more or less.
+    /// What it uses with ample gas, plus this.
     NeededAnd(i64),
-    /// So many percent of that.
+    /// This percentage of what it uses.
     Percent(u64),
-    /// So much that an opcode of those that look at the state is met with so much gas left.
+    /// Such that a state-accessing opcode is reached with this gas left.
     AtOpcode { which: usize, mark: Mark },
 }
 
 /// Gas left before an opcode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
-    /// Its price and so much more or less.
+    /// Its price, plus this.
     Price(i64),
-    /// So much.
+    /// This much.
     Gas(i64),
 }
 
-/// An authorization; its nonce follows from the state.
+/// An authorization whose nonce is set from the state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Promise {
+pub(crate) struct AuthorizationDraft {
     pub(crate) authority: usize,
     chain_id: u64,
     delegate: Address,
     /// Added to the right nonce.
     nonce_offset: u64,
-    /// Whether its signature is spoiled.
+    /// Whether its signature is corrupted.
     spoiled: bool,
 }
 
-/// A transaction to be signed.
+/// A transaction to sign.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) from: usize,
     /// Added to the right nonce.
     pub(crate) nonce_offset: u64,
     pub(crate) gas: GasLimit,
-    pub(crate) promises: Vec<Promise>,
+    pub(crate) authorizations: Vec<AuthorizationDraft>,
     tx: Unsigned,
 }
 
@@ -73,7 +73,7 @@ impl Draft {
         let (mut to, input, mut value) = draw_message(rng, cast, from);
         let access_list = draw_access_list(rng, cast);
         let mut gas = draw_gas(rng, cast.fork);
-        // As many addresses as leave next to nothing of the gas for execution.
+        // As many addresses as leave almost no gas for execution.
         let fills = access_list.len() > 1_000;
         if fills && rng.random_bool(0.8) {
             gas = GasLimit::Is(PLENTY + rng.random_range(0..500_000));
@@ -87,13 +87,13 @@ impl Draft {
         if cast.fork >= Fork::Amsterdam && deploys_much {
             gas = GasLimit::Is(rng.random_range(99_000_000..120_000_000));
         }
-        let mut tx = draw_typed(rng, (to, input, value), access_list);
-        let promises = match &mut tx {
+        let mut tx = draw_typed(rng, to, input, value, access_list);
+        let authorizations = match &mut tx {
             Unsigned::Eip7702(tx) => {
                 if rng.random_bool(0.2) {
                     tx.to = cast.keys[rng.random_range(0..cast.keys.len())].address;
                 }
-                draw_promises(rng, cast, from)
+                draw_authorizations(rng, cast, from)
             }
             _ => vec![],
         };
@@ -105,7 +105,7 @@ impl Draft {
             from,
             nonce_offset: offset(rng, 0.02),
             gas,
-            promises,
+            authorizations,
             tx,
         }
     }
@@ -128,7 +128,7 @@ impl Draft {
             Unsigned::Eip4844(tx) => (tx.nonce, tx.gas_limit) = (nonce, gas),
             Unsigned::Eip7702(tx) => {
                 (tx.nonce, tx.gas_limit) = (nonce, gas);
-                tx.authorization_list = self.keep_promises(cast, nonce_of);
+                tx.authorization_list = self.sign_authorizations(cast, nonce_of);
             }
         }
 
@@ -136,7 +136,7 @@ impl Draft {
         tx.into_envelope(signature)
     }
 
-    fn keep_promises(
+    fn sign_authorizations(
         &self,
         cast: &Cast,
         nonce_of: &dyn Fn(&Address) -> u64,
@@ -144,21 +144,23 @@ impl Draft {
         let mut signed = Vec::new();
         let mut used = vec![0u64; cast.keys.len()];
         used[self.from] = 1;
-        for promise in &self.promises {
-            let key = &cast.keys[promise.authority];
-            let nonce = nonce_of(&key.address).wrapping_add(used[promise.authority]);
+        for authorization in &self.authorizations {
+            let key = &cast.keys[authorization.authority];
+            let nonce = nonce_of(&key.address).wrapping_add(used[authorization.authority]);
             let authorization = Authorization {
-                chain_id: U256::from(promise.chain_id),
-                address: promise.delegate,
-                nonce: nonce.wrapping_add(promise.nonce_offset),
+                chain_id: U256::from(authorization.chain_id),
+                address: authorization.delegate,
+                nonce: nonce.wrapping_add(authorization.nonce_offset),
             };
             let signature = key.signature(&authorization.signature_hash());
             let (mut r, s) = (signature.r(), signature.s());
-            if promise.spoiled {
+            if authorization.spoiled {
                 r = r.wrapping_add(U256::from(1));
             }
-            let holds = promise.chain_id < 2 && promise.nonce_offset == 0 && !promise.spoiled;
-            used[promise.authority] += u64::from(holds);
+            let holds = authorization.chain_id < 2
+                && authorization.nonce_offset == 0
+                && !authorization.spoiled;
+            used[authorization.authority] += u64::from(holds);
             let y_parity = u8::from(signature.v());
             signed.push(SignedAuthorization::new_unchecked(
                 authorization,
@@ -176,7 +178,7 @@ fn draw_gas(rng: &mut SmallRng, fork: Fork) -> GasLimit {
     if rng.random_bool(beyond) {
         return GasLimit::Is(PLENTY + rng.random_range(0..500_000));
     }
-    // Enough for 65,536 bytes of code, and what no transaction may have.
+    // Enough for 65,536 bytes of code, and more than a transaction may have.
     if rng.random_bool(beyond / 4.0) {
         let most = *[120_000_000, 250_000_000, (1 << 32) - 1, 1 << 32]
             .choose(rng)
@@ -216,7 +218,7 @@ fn draw_message(rng: &mut SmallRng, cast: &Cast, from: usize) -> (TxKind, Bytes,
     let to = match rng.random_range(0..100) {
         0..44 => *cast.contracts.choose(rng).expect("there are contracts"),
         44..45 => {
-            // Deploys so many bytes.
+            // Deploys this many bytes.
             let size: u32 = *[24_576, 24_577, 65_536, 65_536, 65_537]
                 .choose(rng)
                 .expect("not empty");
@@ -303,15 +305,15 @@ fn draw_access_list(rng: &mut SmallRng, cast: &Cast) -> AccessList {
     AccessList(items)
 }
 
-fn draw_promises(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<Promise> {
-    let mut promises: Vec<Promise> = Vec::new();
+fn draw_authorizations(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<AuthorizationDraft> {
+    let mut authorizations: Vec<AuthorizationDraft> = Vec::new();
     let count = if rng.random_bool(0.03) {
         0
     } else {
         rng.random_range(1..5)
     };
     for _ in 0..count {
-        let authority = match (rng.random_range(0..6), promises.last()) {
+        let authority = match (rng.random_range(0..6), authorizations.last()) {
             (0, _) => from,
             (1 | 2, Some(last)) => last.authority,
             _ => rng.random_range(0..cast.keys.len()),
@@ -321,7 +323,7 @@ fn draw_promises(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<Promise> {
         } else {
             cast.draw_delegate(rng)
         };
-        promises.push(Promise {
+        authorizations.push(AuthorizationDraft {
             authority,
             chain_id: *[0, 0, CHAIN_ID, CHAIN_ID, CHAIN_ID, CHAIN_ID, CHAIN_ID, 2]
                 .choose(rng)
@@ -331,7 +333,7 @@ fn draw_promises(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<Promise> {
             spoiled: rng.random_bool(0.05),
         });
     }
-    promises
+    authorizations
 }
 
 fn draw_blobs(rng: &mut SmallRng) -> Vec<B256> {
@@ -353,7 +355,9 @@ fn draw_blobs(rng: &mut SmallRng) -> Vec<B256> {
 /// A transaction of a drawn type; type 3 and 4 need a recipient.
 fn draw_typed(
     rng: &mut SmallRng,
-    (to, input, value): (TxKind, Bytes, U256),
+    to: TxKind,
+    input: Bytes,
+    value: U256,
     access_list: AccessList,
 ) -> Unsigned {
     let price: u128 = match rng.random_range(0..30) {

@@ -1,4 +1,4 @@
-//! A block on our machine.
+//! Runs a block on this machine.
 
 use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
@@ -12,25 +12,25 @@ use niwaki_primitives::{
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{MemoryState, state_root};
 
-/// How our machine runs a block.
+/// How a block is executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
-    /// One transaction after the other.
+pub(crate) enum Mode {
+    /// Sequentially.
     InTurn(Dispatch),
-    /// Every transaction ahead of its turn first, on two threads.
+    /// Each transaction speculatively first, on two threads.
     Ahead,
-    /// So too, upon the access list that running them in turn gives.
+    /// The same with the block access list of the sequential execution.
     Listed,
 }
 
-/// The threads of those ways.
+/// Threads of the speculative modes.
 const AHEAD: Parallelism = Parallelism {
     speculate_all: true,
     ..Parallelism::of(2)
 };
 
-/// Runs the block without the transactions that are refused, and gives the state after it.
-pub(crate) fn run(case: &BlockCase, way: Way) -> (Verdict, MemoryState) {
+/// Executes the block without its invalid transactions; returns the post-state too.
+pub(crate) fn run(case: &BlockCase, mode: Mode) -> (Verdict, MemoryState) {
     let mut refused = Vec::new();
     loop {
         let (kept, transactions): (Vec<usize>, Vec<_>) = case
@@ -57,7 +57,7 @@ pub(crate) fn run(case: &BlockCase, way: Way) -> (Verdict, MemoryState) {
 fn apply(
     case: &BlockCase,
     transactions: Vec<(TxEnvelope, Address)>,
-    way: Way,
+    mode: Mode,
 ) -> Result<ExecutedBlock, ExecuteError> {
     let (transactions, senders): (_, Vec<_>) = transactions.into_iter().unzip();
     let block = RecoveredBlock {
@@ -75,19 +75,15 @@ fn apply(
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let post_state = &mut |_: &_| Ok(B256::ZERO);
     match way {
-        Way::InTurn(dispatch) => {
+        Mode::InTurn(dispatch) => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().set_dispatch(dispatch);
             executor.apply_body(&spec, &block, post_state)
         }
-        Way::Ahead => {
-            let execution = BlockExecution {
-                parallelism: AHEAD,
-                ..BlockExecution::new(&spec, &block, &case.state)
-            };
-            Ok(execution.run(post_state)?.0)
+    mode: Mode,
+) -> Result<ExecutedBlock, ExecuteError> {
         }
-        Way::Listed => {
+        Mode::Listed => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().world().record_access_list();
             let sequential = executor.apply_body(&spec, &block, post_state)?;

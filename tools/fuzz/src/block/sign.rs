@@ -1,7 +1,7 @@
-//! From a plan to a signed block: nonces as the state has them, gas as a transaction needs it.
+//! Signs a planned block: nonces from the state, gas from what a transaction uses.
 //!
-//! What a transaction needs is found by running it with plenty of gas. Some get so much that a
-//! certain opcode is reached with gas beside its price, or beside another mark.
+//! What a transaction uses is found by running it with ample gas. Some get a limit with which a chosen opcode is
+//! reached with gas close to its price, or to another mark.
 
 use super::{
     BlockCase, Plan,
@@ -13,13 +13,13 @@ use niwaki_execution::Executor;
 use niwaki_primitives::{Address, Header, TxEnvelope};
 use niwaki_rules::ChainSpec;
 
-/// Calls hand on all but a 64th, so that a mark within one is not hit at once.
+/// Calls forward all but one 64th, so a mark within a call takes several attempts.
 const ATTEMPTS: usize = 4;
 
 type Signed = (TxEnvelope, Address);
 
 impl Plan {
-    /// Signs the transactions, each with the nonces and the gas that the state before it asks for.
+    /// Signs the transactions, each with nonces and gas from the state before it.
     pub(crate) fn sign(&self) -> BlockCase {
         let spec = ChainSpec::single(CHAIN_ID, self.cast.fork);
         let mut executor = Executor::new(&spec, &self.header, &self.state);
@@ -52,7 +52,7 @@ impl Plan {
         }
     }
 
-    /// Gas that `tx` needs after `taken`, before refunds, and the opcodes that it meets.
+    /// Gas that `tx` uses after `taken`, before refunds, and the opcodes that it reaches.
     fn run_after(&self, spec: &ChainSpec, taken: &[Signed], tx: &Signed) -> (u64, Steps) {
         let header = Header {
             gas_limit: 1 << 40,
@@ -85,15 +85,16 @@ fn gas_limit(wanted: GasLimit, try_with: impl Fn(u64) -> (u64, Steps)) -> u64 {
                 Mark::Price(beside) => steps.met[at].price + beside,
                 Mark::Gas(gas) => gas,
             };
-            aim(PLENTY, (at, mark), steps, try_with)
+            find_gas(PLENTY, at, mark, steps, try_with)
         }
     }
 }
 
-/// Gas with which opcode `at` is met with `mark` gas left.
-fn aim(
+/// The gas limit with which opcode `at` is reached with `mark` gas left.
+fn find_gas(
     mut gas: u64,
-    (at, mark): (usize, i64),
+    at: usize,
+    mark: i64,
     mut steps: Steps,
     try_with: impl Fn(u64) -> (u64, Steps),
 ) -> u64 {
@@ -111,19 +112,19 @@ fn aim(
     gas
 }
 
-/// An opcode that looks at the state, creates or calls.
+/// A state-accessing opcode, creation or call that was reached.
 #[derive(Clone, Copy, Debug)]
-struct Met {
+struct Reached {
     /// Gas left before it.
     gas: i64,
-    /// What it costs beside what it hands to a callee.
+    /// Its cost without the callee's gas.
     price: i64,
 }
 
-/// Collects what a transaction meets.
+/// Records the opcodes that a transaction reaches.
 #[derive(Debug, Default)]
 struct Steps {
-    met: Vec<Met>,
+    met: Vec<Reached>,
     pending: Option<i64>,
 }
 
@@ -136,10 +137,10 @@ impl Tracer for Steps {
         self.pending = looks.then(|| step.gas());
     }
 
-    fn step_end(&mut self, gas_left: i64, handed: i64) {
+    fn step_end(&mut self, gas_left: i64, forwarded: i64) {
         if let Some(gas) = self.pending.take() {
-            let price = gas - gas_left.max(0) - handed;
-            self.met.push(Met { gas, price });
+            let price = gas - gas_left.max(0) - forwarded;
+            self.met.push(Reached { gas, price });
         }
     }
 }

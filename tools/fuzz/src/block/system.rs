@@ -1,4 +1,4 @@
-//! The system contracts in a state: code as the EIPs give it, and queues that hold something.
+//! The system contracts of a state: the EIPs' code, and queues with entries.
 
 use alloy_eips::{eip7002, eip7251, eip8282};
 use niwaki_primitives::{Address, Bytes, U256, address, b256, hex};
@@ -6,7 +6,7 @@ use niwaki_testkit::genesis::system_contracts;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::{Rng, rngs::SmallRng};
 
-/// Where mainnet's deposit contract lies. Here a stand-in does: it logs its input as the event.
+/// Address of mainnet's deposit contract. Here a stand-in logs its input as the event.
 pub(crate) const DEPOSIT_CONTRACT: Address = address!("00000000219ab540356cbb839cbe05303d7705fa");
 
 /// A contract that queues requests: address, code, slots of one request, bytes of its input.
@@ -40,7 +40,7 @@ pub(crate) const QUEUES: [Queue; 4] = [
     },
 ];
 
-/// Puts all of them into `state`.
+/// Adds them to `state`.
 pub(crate) fn install(rng: &mut SmallRng, state: &mut MemoryState) {
     for (address, code) in system_contracts() {
         state.insert(*address, contract(code.clone()));
@@ -90,8 +90,7 @@ fn deposit_stand_in() -> Bytes {
     .into()
 }
 
-/// The data of a deposit event, now and then of another length. (That its offsets are what they must
-/// be, go-ethereum does not check.)
+/// The data of a deposit event, sometimes of a wrong length. (go-ethereum does not check its offsets.)
 pub(crate) fn deposit_event(rng: &mut SmallRng) -> Vec<u8> {
     const FIELDS: [(usize, u16, u16); 5] = [
         (0, 160, 48),
@@ -113,7 +112,7 @@ pub(crate) fn deposit_event(rng: &mut SmallRng) -> Vec<u8> {
     event
 }
 
-/// The input of a request, now and then of another length.
+/// The input of a request, sometimes of a wrong length.
 pub(crate) fn request_input(rng: &mut SmallRng, queue: &Queue) -> Vec<u8> {
     let mut bytes = queue.input_bytes;
     if rng.random_bool(0.1) {

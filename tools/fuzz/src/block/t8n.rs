@@ -1,4 +1,4 @@
-//! A block on go-ethereum's `evm t8n`, one process for each.
+//! Runs blocks by go-ethereum's `evm t8n`, one process per block.
 
 use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
@@ -12,27 +12,27 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The program, and where cases that differ are kept.
+/// The program, and the folder of cases that differ.
 #[derive(Clone, Debug)]
 pub struct T8n {
     program: PathBuf,
     folder: PathBuf,
 }
 
-/// A JSON document of the program that is not of the form it documents.
+/// JSON of the program that does not have the documented format.
 #[derive(Debug)]
 struct Malformed(&'static str);
 
 impl T8n {
-    /// The program at `program`; what differs is written to folders in `folder`.
+    /// The program at `program`; cases that differ are written to folders in `folder`.
     pub fn new(program: PathBuf, folder: PathBuf) -> Self {
         Self { program, folder }
     }
 
-    /// What it says of a block.
+    /// Its result for a block.
     ///
     /// # Panics
-    /// If the program can't be run or its answer not be read: nothing was compared then.
+    /// If the program can't be run or its output can't be read, since nothing was compared then.
     pub(crate) fn run(&self, case: &BlockCase) -> Verdict {
         match self.call(case, "") {
             Ok(answer) => {
@@ -64,7 +64,7 @@ impl T8n {
         state
     }
 
-    /// Runs the program; what it says on standard error if it fails.
+    /// Runs the program; the error is its standard error.
     fn call(&self, case: &BlockCase, alloc_to: &str) -> Result<Value, String> {
         let mut child = Command::new(&self.program)
             .args(["--verbosity", "0", "t8n", "--state.reward", "-1"])
@@ -84,7 +84,7 @@ impl T8n {
             "txsRlp": transactions(case),
         });
         let mut stdin = child.stdin.take().expect("asked for");
-        // A program that ends early says why.
+        // Standard error says why the program ended early.
         drop(stdin.write_all(input.to_string().as_bytes()));
         drop(stdin);
         let output = child.wait_with_output().expect("a child can be waited for");
@@ -94,7 +94,7 @@ impl T8n {
         serde_json::from_slice(&output.stdout).map_err(|error| format!("no JSON: {error}"))
     }
 
-    /// Writes the three files of a case, and says where and how to run them.
+    /// Writes the three files of a case; returns how to run them.
     pub(crate) fn keep(&self, seed: u64, case: &BlockCase) -> String {
         let folder = self
             .folder
@@ -163,7 +163,7 @@ fn env(case: &BlockCase) -> Value {
     env
 }
 
-/// The signed transactions as a list in RLP, in hex.
+/// The signed transactions as an RLP list in hex.
 fn transactions(case: &BlockCase) -> Value {
     let signed: Vec<&TxEnvelope> = case.transactions.iter().map(|(tx, _)| tx).collect();
     Value::String(hex::encode_prefixed(rlp::encode(&signed)))

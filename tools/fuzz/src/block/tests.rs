@@ -1,4 +1,4 @@
-//! What drawn blocks are like, and what is said of two machines that do not agree.
+//! Drawn blocks, and reports of differences.
 
 use super::*;
 use niwaki_primitives::Transaction;
@@ -8,7 +8,7 @@ use serde_json::json;
 const SEEDS: std::ops::Range<u64> = 0..40;
 
 #[test]
-fn a_seed_gives_the_same_block_every_time() {
+fn seed_determines_the_block() {
     for seed in SEEDS {
         let [a, b] = [(); 2].map(|()| Plan::of(seed, Fork::Osaka).sign());
         assert_eq!(a.header, b.header, "seed {seed}");
@@ -19,7 +19,7 @@ fn a_seed_gives_the_same_block_every_time() {
 }
 
 #[test]
-fn senders_are_who_signed() {
+fn senders_match_the_signatures() {
     for seed in SEEDS {
         for (tx, sender) in Plan::of(seed, Fork::Osaka).sign().transactions {
             assert_eq!(recover_sender(&tx).ok(), Some(sender), "seed {seed}");
@@ -28,13 +28,13 @@ fn senders_are_who_signed() {
 }
 
 #[test]
-fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_refused() {
+fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_invalid() {
     let mut tally = Tally::default();
     let mut types = std::collections::BTreeSet::new();
     let mut requests = std::collections::BTreeSet::new();
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(done), _) = ours::run(&case, Way::InTurn(Dispatch::Threaded)) else {
+        let (Verdict::Done(done), _) = ours::run(&case, Mode::InTurn(Dispatch::Threaded)) else {
             continue;
         };
         count(&mut tally, &case, &done);
@@ -50,7 +50,7 @@ fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_refused() {
 }
 
 #[test]
-fn transactions_ahead_of_their_turn_change_nothing() {
+fn speculative_execution_gives_the_sequential_result() {
     for fork in BLOCK_FORKS {
         for seed in 0..100 {
             let mut tally = Tally::default();
@@ -61,35 +61,35 @@ fn transactions_ahead_of_their_turn_change_nothing() {
 }
 
 #[test]
-fn promises_are_kept_more_often_than_broken() {
-    let (mut kept, mut promised) = (0, 0);
+fn most_authorizations_are_valid() {
+    let (mut valid, mut count) = (0, 0);
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(_), after) = ours::run(&case, Way::InTurn(Dispatch::Threaded)) else {
+        let (Verdict::Done(_), after) = ours::run(&case, Mode::InTurn(Dispatch::Threaded)) else {
             continue;
         };
         for (tx, _) in &case.transactions {
-            for promise in tx.authorization_list().into_iter().flatten() {
-                let Some(authority) = niwaki_rules::recover_authority(promise) else {
+            for authorization in tx.authorization_list().into_iter().flatten() {
+                let Some(authority) = niwaki_rules::recover_authority(authorization) else {
                     continue;
                 };
-                promised += 1;
+                count += 1;
                 let account = after.accounts.get(&authority);
-                kept += u32::from(account.is_some_and(|a| a.nonce > promise.nonce));
+                valid += u32::from(account.is_some_and(|a| a.nonce > authorization.nonce));
             }
         }
     }
-    assert!(kept > promised / 2 && kept < promised, "{kept}/{promised}");
+    assert!(valid > count / 2 && valid < count, "{valid}/{count}");
 }
 
-/// A program that answers every block with `answer`.
+/// A program that responds to every block with `response`.
 #[cfg(unix)]
-fn program(folder: &std::path::Path, answer: &serde_json::Value) -> T8n {
+fn program(folder: &std::path::Path, response: &serde_json::Value) -> T8n {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join("evm");
     std::fs::write(
         &path,
-        format!("#!/bin/sh\ncat >/dev/null\necho '{answer}'\n"),
+        format!("#!/bin/sh\ncat >/dev/null\necho '{response}'\n"),
     )
     .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -98,9 +98,9 @@ fn program(folder: &std::path::Path, answer: &serde_json::Value) -> T8n {
 
 #[test]
 #[cfg(unix)]
-fn a_difference_is_told_with_what_each_says_and_cut_down() {
+fn difference_has_both_results_and_is_shrunk() {
     let folder = tempfile::tempdir().unwrap();
-    let answer = json!({"result": {
+    let response = json!({"result": {
         "stateRoot": B256::repeat_byte(1),
         "logsBloom": Bloom::ZERO,
         "gasUsed": "0x5",
@@ -108,7 +108,7 @@ fn a_difference_is_told_with_what_each_says_and_cut_down() {
         "receipts": [],
         "requests": [],
     }, "alloc": {}});
-    let peer = program(folder.path(), &answer);
+    let peer = program(folder.path(), &response);
     let mut tally = Tally::default();
     let found =
         check_block(7, Fork::Osaka, Some(&peer), Dispatch::Threaded, &mut tally).unwrap_err();
@@ -118,7 +118,7 @@ fn a_difference_is_told_with_what_each_says_and_cut_down() {
         "{found:?}"
     );
     assert!(found.what.contains("state root:"), "{found:?}");
-    // Nothing is left of the transactions, since any block differs.
+    // No transaction is left, since any block differs.
     let kept = folder.path().join("t8n-osaka-7");
     let transactions = std::fs::read_to_string(kept.join("txs.rlp")).unwrap();
     assert_eq!(transactions, "\"0xc0\"");
@@ -128,9 +128,9 @@ fn a_difference_is_told_with_what_each_says_and_cut_down() {
 #[test]
 #[cfg(unix)]
 #[should_panic(expected = "stateRoot")]
-fn an_answer_of_another_form_is_no_agreement() {
+fn malformed_response_panics() {
     let folder = tempfile::tempdir().unwrap();
-    let answer =
+    let response =
         json!({"result": {"gasUsed": "0x0", "blobGasUsed": "0x0", "logsBloom": Bloom::ZERO}});
-    program(folder.path(), &answer).run(&Plan::of(0, Fork::Osaka).sign());
+    program(folder.path(), &response).run(&Plan::of(0, Fork::Osaka).sign());
 }

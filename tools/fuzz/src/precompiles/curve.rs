@@ -1,7 +1,7 @@
-//! Curves of the precompiled contracts, plainly: affine points over a field or its extension by a root of -1.
+//! Simple curve arithmetic for drawing inputs: affine points over a field or its extension by a root of -1.
 //!
-//! Made to draw inputs with, on and off the curve and its group, not to be fast; nothing is shared with what is
-//! being fuzzed.
+//! It gives points on and off the curve and its group. It is slow, and shares no code with the libraries that are
+//! fuzzed.
 
 use alloy_primitives::{U256, Uint, hex};
 
@@ -20,10 +20,10 @@ pub(super) struct Curve {
     pub(super) field: Wide,
     a: Element,
     b: Element,
-    /// The group that the contract takes points of.
+    /// The order of the group that the contract accepts.
     pub(super) order: U256,
     pub(super) generator: [Element; 2],
-    /// Whether coordinates have a second part.
+    /// Whether coordinates are in the extension field.
     pub(super) is_extension: bool,
 }
 
@@ -133,12 +133,12 @@ impl Curve {
         [0, 1].map(|at| a[at].add_mod(b[at], self.field))
     }
 
-    fn opposite_of(&self, a: Element) -> Element {
+    fn negated(&self, a: Element) -> Element {
         a.map(|part| (self.field - part) % self.field)
     }
 
     fn less(&self, a: Element, b: Element) -> Element {
-        self.add(a, self.opposite_of(b))
+        self.add(a, self.negated(b))
     }
 
     fn times(&self, a: Element, b: Element) -> Element {
@@ -151,7 +151,7 @@ impl Curve {
         [product(a[0], b[0]).add_mod(minus, self.field), cross]
     }
 
-    /// None of zero.
+    /// `None` for zero.
     fn inverse(&self, a: Element) -> Option<Element> {
         let [re, im] = a.map(|part| part.mul_mod(part, self.field));
         let inverse = re.add_mod(im, self.field).inv_mod(self.field)?;
@@ -198,7 +198,7 @@ impl Curve {
     }
 
     pub(super) fn opposite(&self, point: Point) -> Point {
-        point.map(|[x, y]| [x, self.opposite_of(y)])
+        point.map(|[x, y]| [x, self.negated(y)])
     }
 
     pub(super) fn sum(&self, a: Point, b: Point) -> Point {
@@ -262,7 +262,7 @@ pub(super) fn compressed(curve: &Curve, point: Point) -> [u8; 48] {
     bytes
 }
 
-/// The point that 48 bytes stand for.
+/// The point of 48 compressed bytes.
 pub(super) fn decompressed(curve: &Curve, mut bytes: [u8; 48]) -> Point {
     let is_greater = bytes[0] & 0x20 != 0;
     bytes[0] &= 0x1f;
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generator_times_its_order_is_at_infinity_and_roots_give_points() {
+    fn generator_times_order_is_infinity_and_roots_give_points() {
         for curve in [
             Curve::p256(),
             Curve::bn254_g1(),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_points_are_read_again() {
+    fn compressed_points_decompress_to_themselves() {
         let curve = Curve::bls12_381_g1();
         for bytes in TAU {
             assert_eq!(compressed(&curve, decompressed(&curve, bytes)), bytes);

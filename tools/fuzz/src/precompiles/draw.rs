@@ -1,4 +1,4 @@
-//! Random inputs of precompiled contracts: valid ones, ones that nearly are, and bytes.
+//! Random inputs of precompiled contracts: valid, almost valid, and random bytes.
 
 use super::curve::{Point, Wide};
 use super::valid::{
@@ -46,7 +46,7 @@ pub(super) fn input(contract: u16, random: &mut SmallRng) -> Vec<u8> {
     input
 }
 
-/// Changes bytes, wherever they are.
+/// Changes some bytes.
 fn spoil(input: &mut Vec<u8>, random: &mut SmallRng) {
     let length = input.len();
     match random.random_range(0..7) {
@@ -72,7 +72,7 @@ fn spoil(input: &mut Vec<u8>, random: &mut SmallRng) {
     }
 }
 
-/// A part of a coordinate: in range, at its edges, beyond, or bytes where zeros should be.
+/// A part of a coordinate: in range, at its edges, out of range, or with non-zero padding.
 fn part(pool: &Pool, random: &mut SmallRng) -> Vec<u8> {
     let field = pool.curve.field;
     let drawn = Wide::from_limbs(random.random()) % field;
@@ -93,7 +93,7 @@ fn part(pool: &Pool, random: &mut SmallRng) -> Vec<u8> {
     bytes
 }
 
-/// A point as a contract reads it, seldom as it must be if `is_bad`.
+/// An encoded point; rarely valid if `is_bad`.
 fn point(pool: &Pool, is_bad: bool, random: &mut SmallRng) -> Vec<u8> {
     let valid: Point = match random.random_range(0..16) {
         0 => None,
@@ -106,7 +106,7 @@ fn point(pool: &Pool, is_bad: bool, random: &mut SmallRng) -> Vec<u8> {
     let parts = pool.parts();
     match random.random_range(0..6) {
         0 => pool.bytes(pool.outside(random)),
-        // Upon another curve, or none.
+        // On another curve, or on none.
         1 => (0..parts).flat_map(|_| part(pool, random)).collect(),
         2 => {
             let mut bytes = pool.bytes(valid);
@@ -114,7 +114,7 @@ fn point(pool: &Pool, is_bad: bool, random: &mut SmallRng) -> Vec<u8> {
             bytes[at..at + pool.part_bytes()].copy_from_slice(&part(pool, random));
             bytes
         }
-        // The same number, beyond the field.
+        // The same number plus the field's order.
         3 => {
             let Some(coordinates) = valid else {
                 let mut bytes = Vec::new();
@@ -153,7 +153,7 @@ fn scalar(order: U256, random: &mut SmallRng) -> [u8; 32] {
     number.to_be_bytes()
 }
 
-/// Sums and multiples: of one point, of two, of more.
+/// Sums and multiples of one, two or more points.
 fn terms(contract: u16, random: &mut SmallRng) -> Vec<u8> {
     let pool = match contract {
         0x06 | 0x07 => &POOLS.bn254[0],
@@ -233,7 +233,7 @@ fn recovery(random: &mut SmallRng) -> Vec<u8> {
         if random.random_bool(0.15) {
             input[at..at + 32].copy_from_slice(&scalar(SECP256K1_ORDER, random));
         }
-        // A low second number.
+        // A small second number.
         if at == 96 && random.random_bool(0.3) {
             input[at] &= 0x7f;
         }
@@ -290,7 +290,7 @@ fn proof(random: &mut SmallRng) -> Vec<u8> {
             let at = *[32, 64].choose(random).unwrap_or(&32);
             input[at..at + 32].copy_from_slice(&scalar(order, random));
         }
-        // Another point, flag or infinity where a commitment or proof is.
+        // Another point, flag or infinity as commitment or proof.
         1 | 2 => {
             let other = opening(random);
             let at = *[96, 144].choose(random).unwrap_or(&96);
@@ -307,7 +307,7 @@ fn proof(random: &mut SmallRng) -> Vec<u8> {
                 input[..32].copy_from_slice(&hash);
             }
         }
-        // Upon the curve, most likely outside the group.
+        // On the curve, most likely not in the group.
         3 => {
             let pool = &POOLS.bls[0];
             let at = *[96, 144].choose(random).unwrap_or(&96);
@@ -355,7 +355,7 @@ fn exponentiation(random: &mut SmallRng) -> Vec<u8> {
         *last |= 1;
     }
     let mut input = power(&operands);
-    // A length that is not that of what follows.
+    // A length that does not match what follows.
     if random.random_bool(0.04) {
         let at = 32 * random.random_range(0..3);
         let claimed = match random.random_range(0..5) {
@@ -369,7 +369,7 @@ fn exponentiation(random: &mut SmallRng) -> Vec<u8> {
     input
 }
 
-/// Bytes of one of the numbers: random, or one that is at an edge.
+/// Bytes of one operand: random, or at an edge.
 fn operand(length: usize, random: &mut SmallRng) -> Vec<u8> {
     let mut bytes = random_bytes(random, length);
     if length == 0 {

@@ -1,8 +1,8 @@
-//! RIPEMD-160 and BLAKE2's F, plainly, as the contracts that have them have one library only.
+//! Simple RIPEMD-160 and BLAKE2 F, since those contracts have only one library.
 
 use std::array;
 
-/// As the contract gives it: 12 zero bytes and the digest.
+/// The contract's output: 12 zero bytes and the digest.
 pub(super) fn ripemd160(message: &[u8]) -> Vec<u8> {
     let mut padded = message.to_vec();
     padded.push(0x80);
@@ -33,10 +33,10 @@ pub(super) fn ripemd160(message: &[u8]) -> Vec<u8> {
     digest
 }
 
-/// Which word each step takes: rho again and again, upon pi on the right.
+/// The word of each step: powers of rho, on pi for the right line.
 const RHO: [usize; 16] = [7, 4, 13, 1, 10, 6, 15, 3, 12, 0, 9, 5, 2, 14, 11, 8];
 
-/// Rotations of each round, by the word taken.
+/// Rotations of each round, by word.
 const SHIFTS: [[u32; 16]; 5] = [
     [11, 14, 15, 12, 5, 8, 7, 9, 11, 13, 14, 15, 6, 7, 9, 8],
     [12, 13, 11, 15, 6, 9, 9, 7, 12, 15, 11, 13, 7, 8, 7, 7],
@@ -76,7 +76,7 @@ fn line(state: [u32; 5], words: &[u32; 16], is_right: bool) -> [u32; 5] {
     [a, b, c, d, e]
 }
 
-/// EIP-152; `None` if the input is not one.
+/// EIP-152; `None` if the input is invalid.
 pub(super) fn blake2f(input: &[u8]) -> Option<Vec<u8>> {
     let rounds = u32::from_be_bytes(*input.first_chunk().filter(|_| input.len() == 213)?);
     let is_last = match input[212] {
@@ -153,7 +153,7 @@ mod tests {
     use alloy_primitives::hex;
 
     #[test]
-    fn known_digests() {
+    fn digests_match_published_vectors() {
         let digest = |message: &str| hex::encode(&ripemd160(message.as_bytes())[12..]);
         assert_eq!(digest(""), "9c1185a5c5e9fc54612808977ee8f548b2258d31");
         assert_eq!(digest("abc"), "8eb208f7e05d987a9b044a8e98c6b087f15a0bfc");
@@ -163,7 +163,7 @@ mod tests {
 
     /// The fifth vector of EIP-152: BLAKE2b of "abc".
     #[test]
-    fn the_example_of_eip_152() {
+    fn fifth_vector_of_eip_152() {
         let mut input = hex!(
             "0000000c48c9bdf267e6096a3ba7ca8485ae67bb2bf894fe72f36e3cf1361d5f3af54fa5d182e6ad7f520e511f6c3e2b8c68059b"
             "6bbd41fbabd9831f79217e1319cde05b"

@@ -1,8 +1,8 @@
-//! What a precompiled contract of Osaka costs, by the specifications and nothing else.
+//! Prices of Osaka's precompiled contracts, from the specifications alone.
 
 use alloy_primitives::U256;
 
-/// Thousandths of the full price of each point for sums of so many multiples, EIP-2537.
+/// Discounts of EIP-2537 by number of points, in thousandths of the full price.
 const G1_DISCOUNTS: [u16; 128] = [
     1000, 949, 848, 797, 764, 750, 738, 728, 719, 712, 705, 698, 692, 687, 682, 677, 673, 669, 665,
     661, 658, 654, 651, 648, 645, 642, 640, 637, 635, 632, 630, 627, 625, 623, 621, 619, 617, 615,
@@ -22,7 +22,7 @@ const G2_DISCOUNTS: [u16; 128] = [
     533, 532, 532, 531, 530, 530, 529, 528, 528, 527, 526, 526, 525, 524, 524,
 ];
 
-/// The gas that `contract` takes for `input`; `None` if it fails at any price.
+/// The gas of `contract` for `input`; `None` if the input is invalid.
 pub fn price(contract: u16, input: &[u8]) -> Option<u64> {
     let length = input.len() as u64;
     let words = length.div_ceil(32);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prices_of_examples() {
+    fn prices_match_examples() {
         let eip_7883 = [
             vec![0; 31],
             vec![1],

@@ -5,17 +5,17 @@ use alloy_primitives::{U256, hex};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::LazyLock;
 
-/// Points of each pool.
+/// Points per pool.
 const POINTS: usize = 48;
 
-/// A curve with points that were made once; sums of two of them are as good as any.
+/// A curve with precomputed points; inputs use sums of two of them.
 pub(super) struct Pool {
     pub(super) curve: Curve,
-    /// Points of the group, with the multiples of the generator that they are.
+    /// Points of the group, with their multiple of the generator.
     inside: Vec<(U256, Point)>,
-    /// Points of the curve, most of them of no group that a contract takes.
+    /// Points of the curve, most of them not in the group.
     outside: Vec<Point>,
-    /// Bytes of a part of a coordinate, and whether the second part comes first.
+    /// Bytes per part of a coordinate, and whether the second part comes first.
     part_bytes: usize,
     is_swapped: bool,
 }
@@ -55,7 +55,7 @@ impl Pool {
         }
     }
 
-    /// A point of the group other than infinity, and the multiple that it is.
+    /// A point of the group other than infinity, and its multiple of the generator.
     pub(super) fn inside(&self, random: &mut SmallRng) -> (U256, Point) {
         let [(a, p), (b, q)] =
             [(); 2].map(|()| self.inside[random.random_range(0..self.inside.len())]);
@@ -76,7 +76,7 @@ impl Pool {
         if self.curve.is_extension { 4 } else { 2 }
     }
 
-    /// As contracts read it.
+    /// The point as contracts encode it.
     pub(super) fn bytes(&self, point: Point) -> Vec<u8> {
         let Some(coordinates) = point else {
             return vec![0; self.parts() * self.part_bytes];
@@ -96,7 +96,7 @@ impl Pool {
         bytes
     }
 
-    /// A part of a coordinate as contracts read it.
+    /// Appends a part of a coordinate as contracts encode it.
     pub(super) fn put(&self, bytes: &mut Vec<u8>, part: Wide) {
         let wide = part.to_be_bytes::<48>();
         match self.part_bytes.checked_sub(wide.len()) {
@@ -113,7 +113,7 @@ impl Pool {
     }
 }
 
-/// The points that inputs are made of.
+/// The points for all inputs.
 pub(super) struct Pools {
     pub(super) p256: Pool,
     pub(super) bn254: [Pool; 2],
@@ -206,17 +206,17 @@ pub(super) fn valid(contract: u16, items: usize, random: &mut SmallRng) -> Vec<u
     }
 }
 
-/// Half of all first coordinates are of a point, so that half of these have a signer.
+/// Half of all x coordinates belong to a point, so half of these signatures have a signer.
 fn recovery(random: &mut SmallRng) -> Vec<u8> {
     let mut input = random_bytes(random, 128);
     input[32..63].fill(0);
     input[63] = random.random_range(27..=28);
-    // Below the order, both.
+    // Both below the order.
     (input[64], input[96]) = (input[64] & 0x7f, input[96] & 0x7f);
     input
 }
 
-/// The operands with their lengths before them.
+/// The operands, prefixed by their lengths.
 pub(super) fn power(operands: &[Vec<u8>; 3]) -> Vec<u8> {
     let lengths = operands
         .each_ref()
@@ -224,7 +224,7 @@ pub(super) fn power(operands: &[Vec<u8>; 3]) -> Vec<u8> {
     [lengths.concat(), operands.concat()].concat()
 }
 
-/// A point and what it is to be multiplied by.
+/// A point and its factor.
 fn term(pool: &Pool, random: &mut SmallRng) -> Vec<u8> {
     let mut bytes = pool.bytes(pool.inside(random).1);
     bytes.extend(random_bytes(random, 32));
@@ -269,7 +269,7 @@ pub(super) fn opening(random: &mut SmallRng) -> [u8; 192] {
     let Pool { curve, .. } = pools.bls[0];
     let [one, tau, square] = pools.powers;
     let times = |point, factor: u64| curve.multiple(point, U256::from(factor));
-    // Of a constant any number may be the point.
+    // A constant opens at any point.
     let is_constant = random.random_bool(0.25);
     let most = if is_constant { 1 } else { 16 };
     let (a, b) = (random.random_range(0..most), random.random_range(0..most));
@@ -328,7 +328,7 @@ pub(super) fn signature(random: &mut SmallRng) -> [u8; 160] {
     }
 }
 
-/// Primes of which one less than two is an exponent that blocks ask for, and others' kin.
+/// Primes p whose p - 2 real blocks use as exponent, and similar ones.
 pub(super) const PRIMES: [[u8; 32]; 3] = [
     hex!("30644e72e131a029b85045b68181585d2833e84879b9709143e1f593f0000001"),
     hex!("30644e72e131a029b85045b68181585d97816a916871ca8d3c208c16d87cfd47"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn contracts_accept_what_is_valid() {
+    fn contracts_accept_valid_inputs() {
         let mut random = SmallRng::seed_from_u64(7);
         for _ in 0..8 {
             for (contract, items) in [(8, 2), (8, 3), (8, 5), (0x0f, 2), (0x0f, 3), (0x0f, 6)] {

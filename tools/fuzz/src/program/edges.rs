@@ -1,16 +1,16 @@
-//! Pieces that meet the edges of the state's prices: slots set and cleared again, value sent to
-//! nobody, calls with a little gas too little, creations that collide, deep stacks.
+//! Opcode groups at the edges of state-dependent prices: slots set and cleared, value sent to absent accounts, calls
+//! with slightly too little gas, address collisions, deep stacks.
 
 use super::Writer;
 use niwaki_primitives::{Address, Fork, U256};
 use rand::{Rng, seq::IndexedRandom};
 
-/// Gas amounts beside which prices lie, before Amsterdam and after.
+/// Gas amounts close to prices, before Amsterdam and after.
 pub(crate) const GAS_MARKS: [i64; 20] = [
     0, 100, 2_100, 2_300, 2_600, 3_000, 5_000, 6_000, 9_000, 11_300, 12_100, 14_300, 22_100,
     25_000, 32_000, 97_920, 110_020, 183_600, 197_900, 300_000,
 ];
-/// Bytes of deployed code beside which rules lie.
+/// Code sizes close to limits, bytes.
 const CODE_SIZES: [u64; 12] = [
     0, 1, 2, 31, 33, 64, 1_000, 24_576, 24_577, 65_535, 65_536, 65_537,
 ];
@@ -25,13 +25,13 @@ const RUNTIMES: [&[u8]; 8] = [
     &[0x5f, 0x54, 0x15, 0x5f, 0x55],
     &[0xfe],
 ];
-/// How deep programs are written into programs.
+/// Limit of nested programs.
 const MAX_NESTING: u8 = 2;
 
 impl Writer<'_> {
     pub(super) fn edge(&mut self) {
         match self.rng.random_range(0..100) {
-            0..18 => self.store_to_and_fro(),
+            0..18 => self.store_several(),
             18..26 => self.flip(),
             26..30 => self.call_twice(),
             30..46 => self.pay(),
@@ -39,19 +39,19 @@ impl Writer<'_> {
             58..74 => self.create_at_the_edge(),
             74..80 => self.deep_stack(),
             80..82 => self.slot_number(),
-            82..91 => self.look_at_accounts(),
-            91..95 => self.tell_gas(),
+            82..91 => self.access_accounts(),
+            91..95 => self.log_gas(),
             _ => self.self_destruct(),
         }
     }
 
-    fn knows_amsterdam(&mut self) -> bool {
+    fn is_amsterdam(&mut self) -> bool {
         let fork = self.edges.unwrap_or_default();
         fork >= Fork::Amsterdam || self.rng.random_bool(0.02)
     }
 
-    /// Writes a few values to one slot, one after the other.
-    fn store_to_and_fro(&mut self) {
+    /// Writes a few values to one slot in order.
+    fn store_several(&mut self) {
         let key = match self.rng.random_range(0..10) {
             0 => U256::MAX,
             1 => U256::from(1) << 128,
@@ -71,14 +71,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Sets a slot that is zero, and clears one that is not: what another frame has done.
+    /// Sets a slot if it is zero, else clears it: undoes another frame's write.
     fn flip(&mut self) {
         self.key();
         self.code.extend([0x80, 0x54, 0x15, 0x90, 0x55]);
         self.height -= 1;
     }
 
-    /// Calls one account several times with all gas, and logs what is left.
+    /// Calls one account several times with all gas, and logs the gas left.
     fn call_twice(&mut self) {
         let account = *self.accounts.choose(self.rng).expect("there are accounts");
         for _ in 0..self.rng.random_range(2..4) {
@@ -87,7 +87,7 @@ impl Writer<'_> {
             self.push(U256::from_be_bytes(account.into_word().0));
             self.code.extend([0x5a, 0xf1, 0x50]);
             self.height -= 6;
-            self.tell_gas();
+            self.log_gas();
         }
     }
 
@@ -96,8 +96,8 @@ impl Writer<'_> {
         self.height -= 1;
     }
 
-    /// Gas beside a mark, or all there is.
-    fn push_odd_gas(&mut self) {
+    /// Pushes gas close to a price, or all.
+    fn push_edge_gas(&mut self) {
         if self.rng.random_bool(0.25) {
             self.op(0x5a);
             self.height += 1;
@@ -113,7 +113,7 @@ impl Writer<'_> {
         self.push_u64(u64::try_from(beside).unwrap_or(0));
     }
 
-    /// A call whose gas is on the stack's top, and then whether it succeeded: dropped, or stored.
+    /// A call whose gas is on top of the stack; its success is popped or stored.
     fn finish_call(&mut self, opcode: u8) {
         self.op(opcode);
         self.height -= if opcode < 0xf3 { 6 } else { 5 };
@@ -145,7 +145,7 @@ impl Writer<'_> {
         self.push_u64(value);
     }
 
-    /// CALL or CALLCODE with value to anybody.
+    /// CALL or CALLCODE with value to any account.
     fn pay(&mut self) {
         let opcode = if self.rng.random_bool(0.85) {
             0xf1
@@ -155,7 +155,7 @@ impl Writer<'_> {
         self.small_ranges();
         self.push_value();
         self.account();
-        self.push_odd_gas();
+        self.push_edge_gas();
         self.finish_call(opcode);
     }
 
@@ -168,7 +168,7 @@ impl Writer<'_> {
             self.push_u64(0);
         }
         self.account();
-        self.push_odd_gas();
+        self.push_edge_gas();
         self.finish_call(opcode);
     }
 
@@ -215,7 +215,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A program of its own.
+    /// A nested program.
     fn nested(&mut self) -> Vec<u8> {
         if self.nesting >= MAX_NESTING {
             return vec![0x5f];
@@ -229,7 +229,7 @@ impl Writer<'_> {
         code
     }
 
-    /// CREATE or CREATE2, and then a call of what was created.
+    /// CREATE or CREATE2, then a call of the new contract.
     fn create_at_the_edge(&mut self) {
         let init = self.init_code();
         self.put(&init);
@@ -264,7 +264,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Calls the address on the stack's top, and leaves the address there.
+    /// Calls the address on top of the stack, which stays.
     fn call_top(&mut self) {
         for _ in 0..4 {
             self.push_u64(0);
@@ -274,10 +274,10 @@ impl Writer<'_> {
         } else {
             self.push_u64(0);
         }
-        // DUP6: below lie value and two ranges.
+        // DUP6: value and two ranges are below.
         self.op(0x85);
         self.height += 1;
-        self.push_odd_gas();
+        self.push_edge_gas();
         self.op(0xf1);
         self.height -= 6;
         self.drop_top();
@@ -285,7 +285,7 @@ impl Writer<'_> {
 
     /// Many words, then DUPN, SWAPN or EXCHANGE with any immediate.
     fn deep_stack(&mut self) {
-        if !self.knows_amsterdam() {
+        if !self.is_amsterdam() {
             return;
         }
         let words = self.rng.random_range(1..60);
@@ -320,14 +320,14 @@ impl Writer<'_> {
     }
 
     fn slot_number(&mut self) {
-        if self.knows_amsterdam() {
+        if self.is_amsterdam() {
             self.op(0x4b);
             self.height += 1;
         }
     }
 
-    /// BALANCE and its like of several accounts.
-    fn look_at_accounts(&mut self) {
+    /// BALANCE and similar opcodes on several accounts.
+    fn access_accounts(&mut self) {
         for _ in 0..self.rng.random_range(1..4) {
             if self.rng.random_bool(0.25) {
                 let size = self.rng.random_range(0..40);
@@ -345,8 +345,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Logs what gas is left.
-    fn tell_gas(&mut self) {
+    /// Logs the gas left.
+    fn log_gas(&mut self) {
         self.op(0x5a);
         self.height += 1;
         self.push_u64(0);

@@ -1,4 +1,4 @@
-//! What is found is cut down to what it takes, and no further.
+//! Shrinking keeps what a difference needs, and no more.
 
 use super::*;
 use crate::trace::run;
@@ -8,16 +8,16 @@ use niwaki_primitives::Fork;
 const KECCAK256: u8 = 0x20;
 const STATICCALL: u8 = 0xfa;
 
-/// Sees whether opcodes run, the second deeper than the first.
+/// Whether two opcodes have run, the second deeper than the first.
 #[derive(Default)]
 struct Seen {
     first: Option<usize>,
     both: bool,
 }
 
-struct Looks(u8, u8, Seen);
+struct OpcodePair(u8, u8, Seen);
 
-impl Tracer for Looks {
+impl Tracer for OpcodePair {
     fn step(&mut self, step: &Step<'_>) {
         let Self(first, second, seen) = self;
         if step.opcode() == *first {
@@ -27,13 +27,13 @@ impl Tracer for Looks {
     }
 }
 
-/// As though another machine did something else when `second` runs after `first`.
-fn dislikes(case: &Case, first: u8, second: u8) -> Option<String> {
+/// A difference if `second` runs after `first`.
+fn difference_if_both_run(case: &Case, first: u8, second: u8) -> Option<String> {
     let mut case = case.clone();
     while !case.transactions.is_empty() {
-        let mut looks = Looks(first, second, Seen::default());
-        let (_, state) = run(&case, Some(&mut looks));
-        if looks.2.both {
+        let mut pair = OpcodePair(first, second, Seen::default());
+        let (_, state) = run(&case, Some(&mut pair));
+        if pair.2.both {
             return Some(format!("0x{second:02x}"));
         }
         case.state = state;
@@ -50,11 +50,11 @@ fn code_bytes(case: &Case) -> usize {
 }
 
 #[test]
-fn what_takes_one_opcode_is_cut_down_to_it_and_its_operands() {
+fn difference_of_one_opcode_shrinks_to_it_and_its_operands() {
     let mut shrunk_cases = 0;
     for seed in 0..60 {
         let case = Case::of(seed, Some(Fork::Cancun));
-        let differs = |case: &Case| dislikes(case, KECCAK256, KECCAK256);
+        let differs = |case: &Case| difference_if_both_run(case, KECCAK256, KECCAK256);
         let Some(what) = differs(&case) else {
             continue;
         };
@@ -63,7 +63,7 @@ fn what_takes_one_opcode_is_cut_down_to_it_and_its_operands() {
         assert_eq!(what, "0x20");
         assert!(differs(&small).is_some(), "seed {seed}");
         assert_eq!(small.transactions.len(), 1, "seed {seed}");
-        // The opcode need not succeed: that it runs is what is disliked.
+        // The opcode need not succeed, only run.
         assert_eq!(code_bytes(&small), 1, "seed {seed}, {before} before");
         assert!(small.transactions[0].0.gas_limit() < 70_000, "seed {seed}");
         assert!(small.state.accounts.len() <= 2, "seed {seed}");
@@ -74,18 +74,18 @@ fn what_takes_one_opcode_is_cut_down_to_it_and_its_operands() {
 }
 
 #[test]
-fn what_takes_a_call_keeps_both_programs() {
+fn difference_across_a_call_keeps_both_programs() {
     let mut shrunk_cases = 0;
     for seed in 0..150 {
         let case = Case::of(seed, Some(Fork::Osaka));
-        let differs = |case: &Case| dislikes(case, STATICCALL, KECCAK256);
+        let differs = |case: &Case| difference_if_both_run(case, STATICCALL, KECCAK256);
         let Some(what) = differs(&case) else {
             continue;
         };
         let (small, _) = shrink(case, what, &differs);
         assert!(differs(&small).is_some(), "seed {seed}");
         assert_eq!(small.transactions.len(), 1, "seed {seed}");
-        // Six operands, some of an address or of a larger number.
+        // Six operands, some of them addresses or larger numbers.
         assert!(
             code_bytes(&small) <= 100,
             "seed {seed}: {}",
@@ -97,7 +97,7 @@ fn what_takes_a_call_keeps_both_programs() {
 }
 
 #[test]
-fn a_case_in_which_nothing_can_go_stays_as_it_is() {
+fn minimal_case_is_unchanged() {
     let case = Case::of(5, Some(Fork::Prague));
     let (transactions, accounts) = (case.transactions.len(), case.state.accounts.len());
     let all = |case: &Case| {
