@@ -1,9 +1,9 @@
-//! A program in C, compiled against the header and linked with the library, as a user's would be.
+//! A C program, compiled against the header and linked with the library, as a user's would be.
 
 use std::{env, path::Path, process::Command};
 
 #[test]
-fn a_program_in_c_runs_code_with_an_opcode_and_a_contract_of_its_own() {
+fn c_program_runs_code_with_a_host_opcode_and_a_host_contract() {
     assert_eq!(niwaki_capi::niwaki_abi_version(), 1);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this = env::current_exe().expect("a test is a file");

@@ -1,4 +1,4 @@
-/* Runs a token, an opcode and a contract of its own, and every failure that a program can meet. */
+/* Runs a token, a host opcode and a host contract, and every kind of failure. */
 #include "niwaki_evm.h"
 
 #include <stdio.h>
@@ -152,7 +152,7 @@ int main(void) {
   CHECK(niwaki_table_set_opcode(again, 0x0c, 1, 1, 5, cube, &cubes) == NIWAKI_OK);
   CHECK(niwaki_table_set_contract(again, &own, doubled, NULL) == NIWAKI_OK);
   CHECK(niwaki_table_set_static_gas(again, 0x5f, 7) == NIWAKI_OK);
-  /* A machine keeps the table that it was made of. */
+  /* A machine keeps the table that it was created with. */
   CHECK(niwaki_table_set_opcode(table, 0x0c, 0, 0, 5, underflows, NULL) == NIWAKI_OK);
   niwaki_evm *other = niwaki_evm_new(table, &block, &reader);
   niwaki_table_free(table);
@@ -169,12 +169,12 @@ int main(void) {
   CHECK(niwaki_evm_log(evm, 0, &log) == NIWAKI_OK && log.topic_count == 1 && log.topics[0].bytes[31] == 7);
   CHECK(log.address.bytes[0] == 0xc0 && log.data.length == 32 && log.data.data[31] == 2);
   CHECK(niwaki_evm_log(evm, 1, &log) == NIWAKI_ARGUMENT);
-  counts told = {0};
-  niwaki_changes changes = {&told, count_account, count_slot};
+  counts changed = {0};
+  niwaki_changes changes = {&changed, count_account, count_slot};
   CHECK(niwaki_evm_changes(evm, &changes) == NIWAKI_OK);
-  CHECK(told.accounts == 1 && told.slots == 2 && told.last == 27);
+  CHECK(changed.accounts == 1 && changed.slots == 2 && changed.last == 27);
 
-  /* Of a slot that an access list has, the first access costs nothing more: 2100. */
+  /* The first access of a slot in the access list is warm: 2100 less. */
   uint64_t cold = outcome.gas_left;
   niwaki_evm_free(evm);
   cubes = 0;
@@ -185,7 +185,7 @@ int main(void) {
   CHECK(outcome.state_gas == 0 && outcome.reservoir_left == 0);
   message.access_count = 0;
 
-  /* A creation that can't be paid. */
+  /* A creation with more value than the caller has. */
   niwaki_message creation = {.creates = true, .gas = 100000};
   creation.target.bytes[0] = 0xdd;
   creation.value.bytes[31] = 1;
