@@ -17,7 +17,7 @@ use crate::{
 use eyre::{Context, Result, bail, ensure};
 use niwaki_evm::{
     BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, OpcodeInfo, Table,
-    Target, TxEnv, forget_hashes,
+    Target, TxEnv, clear_keccak_cache,
 };
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryAccount, MemoryState};

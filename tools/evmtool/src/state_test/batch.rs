@@ -123,7 +123,7 @@ impl Batch<'_> {
         });
         let mut alloc = None;
         let outcome = catch_panic(|| {
-            let mut tracer = { self.trace }.then(|| Eip3155::new(self.shown.shown(), &mut *out));
+            let mut tracer = { self.trace }.then(|| Eip3155::new(self.shown.options(), &mut *out));
             let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
             let began = Instant::now();
             let ended = execute(test, post, self.selection.dispatch, watching)?;

@@ -53,7 +53,7 @@ pub(crate) struct AuthorizationDraft {
     /// Added to the right nonce.
     nonce_offset: u64,
     /// Whether its signature is corrupted.
-    spoiled: bool,
+    is_corrupted: bool,
 }
 
 /// A transaction to sign.
@@ -144,23 +144,21 @@ impl Draft {
         let mut signed = Vec::new();
         let mut used = vec![0u64; cast.keys.len()];
         used[self.from] = 1;
-        for authorization in &self.authorizations {
-            let key = &cast.keys[authorization.authority];
-            let nonce = nonce_of(&key.address).wrapping_add(used[authorization.authority]);
+        for draft in &self.authorizations {
+            let key = &cast.keys[draft.authority];
+            let nonce = nonce_of(&key.address).wrapping_add(used[draft.authority]);
             let authorization = Authorization {
-                chain_id: U256::from(authorization.chain_id),
-                address: authorization.delegate,
-                nonce: nonce.wrapping_add(authorization.nonce_offset),
+                chain_id: U256::from(draft.chain_id),
+                address: draft.delegate,
+                nonce: nonce.wrapping_add(draft.nonce_offset),
             };
             let signature = key.signature(&authorization.signature_hash());
             let (mut r, s) = (signature.r(), signature.s());
-            if authorization.spoiled {
+            if draft.is_corrupted {
                 r = r.wrapping_add(U256::from(1));
             }
-            let holds = authorization.chain_id < 2
-                && authorization.nonce_offset == 0
-                && !authorization.spoiled;
-            used[authorization.authority] += u64::from(holds);
+            let is_valid = draft.chain_id < 2 && draft.nonce_offset == 0 && !draft.is_corrupted;
+            used[draft.authority] += u64::from(is_valid);
             let y_parity = u8::from(signature.v());
             signed.push(SignedAuthorization::new_unchecked(
                 authorization,
@@ -330,7 +328,7 @@ fn draw_authorizations(rng: &mut SmallRng, cast: &Cast, from: usize) -> Vec<Auth
                 .expect("not empty"),
             delegate,
             nonce_offset: u64::from(rng.random_bool(0.08)),
-            spoiled: rng.random_bool(0.05),
+            is_corrupted: rng.random_bool(0.05),
         });
     }
     authorizations

@@ -40,7 +40,7 @@ pub(crate) fn run(case: &BlockCase, mode: Mode) -> (Verdict, MemoryState) {
             .filter(|(index, _)| !refused.contains(index))
             .map(|(index, (tx, sender))| (index, (tx.clone(), *sender)))
             .unzip();
-        match apply(case, transactions, way) {
+        match apply(case, transactions, mode) {
             Ok(executed) => return done(case, refused, executed),
             Err(ExecuteError::Invalid(InvalidBlock::Transaction { index, .. })) => {
                 refused.push(kept[index]);
@@ -74,7 +74,7 @@ fn apply(
     };
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let post_state = &mut |_: &_| Ok(B256::ZERO);
-    match way {
+    match mode {
         Mode::InTurn(dispatch) => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().set_dispatch(dispatch);
