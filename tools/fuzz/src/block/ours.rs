@@ -80,8 +80,12 @@ fn apply(
             executor.evm().set_dispatch(dispatch);
             executor.apply_body(&spec, &block, post_state)
         }
-    mode: Mode,
-) -> Result<ExecutedBlock, ExecuteError> {
+        Mode::Ahead => {
+            let execution = BlockExecution {
+                parallelism: AHEAD,
+                ..BlockExecution::new(&spec, &block, &case.state)
+            };
+            Ok(execution.run(post_state)?.0)
         }
         Mode::Listed => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
