@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_judges_blocks_that_are_there_is_breaking() {
+    fn a_changed_validity_rule_of_stored_blocks_is_breaking() {
         assert_eq!(
             changes_of(1, 1, |spec| spec.chain_id = 2),
             ["!chainId was 1 and is 2"]
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_may_not_have_used_is_told_and_breaks_nothing() {
+    fn a_change_that_stored_blocks_may_not_have_used_is_reported_but_not_breaking() {
         let limit = changes_of(1, 1, |spec| spec.contract_size_limit = Some(64));
         assert_eq!(limit, ["?contractSizeLimit was absent and is 64"]);
         let deposits = |spec: &mut ChainSpec| spec.deposit_contract = Default::default();

@@ -22,7 +22,7 @@ pub fn recover_sender(tx: &TxEnvelope) -> Result<Address, InvalidTransaction> {
 }
 
 /// Senders per batch. Larger batches gain little, and after an invalid signature the rest of a batch is wasted work.
-const LOT: usize = 64;
+const BATCH: usize = 64;
 
 /// The senders of `transactions` in order, as [`recover_sender`] gives them, recovered in batches as the iterator
 /// advances. With a dozen transactions or more, each takes less than two thirds of the time.
@@ -31,7 +31,7 @@ pub fn recover_senders<'a>(
 ) -> impl Iterator<Item = Result<Address, InvalidTransaction>> {
     let mut rest = transactions.into_iter();
     let lots = std::iter::from_fn(move || {
-        let lot: Vec<_> = rest.by_ref().take(LOT).collect();
+        let lot: Vec<_> = rest.by_ref().take(BATCH).collect();
         (!lot.is_empty()).then(|| recover_lot(&lot))
     });
     lots.flatten()
@@ -90,7 +90,7 @@ mod tests {
     use niwaki_primitives::U256;
 
     #[test]
-    fn senders_are_the_same_together_and_one_by_one() {
+    fn batch_recovery_finds_the_same_senders_as_single_recovery() {
         let mut all: Vec<TxEnvelope> = Vec::new();
         for r in 1..20_u64 {
             let signature = Signature::new(U256::from(r), U256::from(r * r), r % 2 == 0);
@@ -107,7 +107,7 @@ mod tests {
         }
         let expected: Vec<_> = all.iter().map(recover_sender).collect();
         assert!(expected.iter().any(Result::is_ok) && expected.iter().any(Result::is_err));
-        assert!(all.len() > LOT);
+        assert!(all.len() > BATCH);
         assert_eq!(recover_senders(&all).collect::<Vec<_>>(), expected);
         assert_eq!(recover_senders([]).next(), None);
     }
@@ -117,10 +117,10 @@ mod tests {
         let nobody = Signature::new(U256::ZERO, U256::ZERO, false);
         let tx: TxEnvelope = TxLegacy::default().into_signed(nobody).into();
         let looked_at = std::cell::Cell::new(0);
-        let transactions = std::iter::repeat_n(&tx, 10 * LOT);
+        let transactions = std::iter::repeat_n(&tx, 10 * BATCH);
         let transactions = transactions.inspect(|_| looked_at.set(looked_at.get() + 1));
         let senders: Result<Vec<_>, _> = recover_senders(transactions).collect();
         assert_eq!(senders, Err(InvalidTransaction::SignatureRecovery));
-        assert_eq!(looked_at.get(), LOT);
+        assert_eq!(looked_at.get(), BATCH);
     }
 }

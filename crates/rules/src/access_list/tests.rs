@@ -41,7 +41,7 @@ fn full() -> AccountChanges {
 }
 
 #[test]
-fn a_list_comes_back_from_its_bytes_and_the_empty_one_has_the_hash_of_the_specification() {
+fn an_access_list_round_trips_and_the_empty_one_has_the_eip_7928_hash() {
     let list = vec![AccountChanges::new(Address::ZERO), full()];
     let bytes = encode_access_list(&list);
     assert_eq!(decode_access_list(&bytes), Ok(list.clone()));

@@ -204,7 +204,7 @@ fn a_chain_of_zero_base_fee_refuses_any_other() {
 }
 
 #[test]
-fn excess_blob_gas_is_what_the_parent_leaves() {
+fn excess_blob_gas_is_derived_from_the_parent() {
     let refused = after(Fork::Cancun, |h| h.excess_blob_gas = Some(GAS_PER_BLOB));
     assert_eq!(refused, Err("INCORRECT_EXCESS_BLOB_GAS"));
     let spec = ChainSpec::single(1, Fork::Cancun);

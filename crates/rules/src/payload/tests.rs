@@ -180,7 +180,7 @@ fn spec_name(error: PayloadError) -> &'static str {
 }
 
 #[test]
-fn what_the_fields_say_must_be_what_the_hash_says() {
+fn a_payload_whose_fields_do_not_match_its_hash_is_refused() {
     let changes: [fn(&mut PayloadInput); 3] = [
         |input| input.parent_beacon_block_root = Some(B256::ZERO),
         |input| input.execution_requests = Some(vec![]),

@@ -97,7 +97,7 @@ fn a_blob_replacement_doubles_everything() {
 }
 
 #[test]
-fn what_leaves_a_gap_waits_and_blocks_nobody() {
+fn transactions_after_a_nonce_gap_are_queued_and_block_no_other_sender() {
     let chain = Chain::new(PoolConfig::default());
     let (gapped, other) = (wallet(0), wallet(1));
     for nonce in [1, 2, 4] {
@@ -126,7 +126,7 @@ fn what_leaves_a_gap_waits_and_blocks_nobody() {
 }
 
 #[test]
-fn what_the_sender_can_not_pay_together_waits_or_is_refused() {
+fn a_transaction_over_the_total_balance_is_queued_or_with_balance_check_refused() {
     let (from, cost) = (wallet(0), 21_000 * 100 * GWEI + 1);
     for balance_check in [false, true] {
         let config = PoolConfig {

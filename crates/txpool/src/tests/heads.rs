@@ -50,7 +50,7 @@ fn a_reorganization_reinserts_transactions_that_no_new_block_includes() {
 }
 
 #[test]
-fn what_this_node_never_saw_comes_back_too() {
+fn a_reorged_transaction_that_was_never_in_the_pool_is_reinserted() {
     let mut chain = Chain::new(PoolConfig::default());
     let tx = transfer(&wallet(0), 0, 1, 50);
     chain.mine(std::slice::from_ref(&tx));
@@ -401,7 +401,7 @@ fn an_addition_is_checked_against_a_head_that_arrives_meanwhile() {
 }
 
 #[test]
-fn whoever_comes_while_a_head_is_read_is_held_against_it_too() {
+fn a_transaction_added_during_a_head_update_is_checked_against_the_new_head() {
     let Chain { state, header, .. } = Chain::new(PoolConfig::default());
     let pool = pool_upon(Arc::new(state.clone()), &header);
     let (early, late) = (wallet(0), wallet(1));

@@ -73,7 +73,7 @@ fn a_sender_ranks_for_eviction_by_its_lowest_fee_minus_the_base_fee() {
 }
 
 #[test]
-fn what_waits_goes_before_anything_that_a_block_could_take() {
+fn queued_transactions_are_evicted_before_pending_ones() {
     let chain = Chain::new(room_for(2));
     for n in 0..3 {
         let dear = transfer(&wallet(n), 7, 90, 99);

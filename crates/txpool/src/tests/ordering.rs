@@ -157,7 +157,7 @@ fn best_transactions_are_bounded_in_total_and_by_type() {
 }
 
 #[test]
-fn what_is_penalized_goes_after_the_others_and_then_goes_at_all() {
+fn a_penalized_transaction_is_offered_last_and_dropped_below_the_min_score() {
     let chain = Chain::new(PoolConfig {
         min_score: 126,
         ..PoolConfig::default()

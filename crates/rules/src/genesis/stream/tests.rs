@@ -108,7 +108,7 @@ fn the_last_of_duplicate_accounts_counts() {
 }
 
 #[test]
-fn a_file_that_goes_wrong_beside_its_alloc_is_refused() {
+fn a_genesis_malformed_outside_alloc_is_refused() {
     for text in [
         "",
         "[]",
@@ -128,7 +128,7 @@ fn a_file_that_goes_wrong_beside_its_alloc_is_refused() {
 }
 
 #[test]
-fn what_is_not_alloc_is_kept_as_it_is_written_and_found_again() {
+fn the_genesis_text_outside_alloc_is_kept_byte_for_byte() {
     for (before, after) in [
         (
             format!("{{ {CONFIG} ,\n\"gasLimit\":1, \"AlloC\" :  "),
