@@ -5,6 +5,7 @@
 //! `tools/xtask/allow.txt`, each with its reason.
 
 mod allow;
+mod language;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,7 @@ fn check_files(files: &[(String, String)], allow: &Allow) -> Vec<Finding> {
     let mut long_functions = Vec::new();
     for (path, text) in files {
         ascii(path, text, &mut findings);
+        language::banned_words(path, text, &mut findings);
         if path.ends_with(".md") {
             markdown_width(path, text, &mut findings);
         }
@@ -66,9 +68,14 @@ fn check_files(files: &[(String, String)], allow: &Allow) -> Vec<Finding> {
             file_shape(path, text, allow, &mut findings);
             inline_tests(path, &masked, &tests, &mut findings);
             forbidden_words(path, &masked, &tests, &mut findings);
+            language::tuple_parameters(path, &masked, &mut findings);
+            language::file_map(path, text, &masked, &mut findings);
+            language::cfg_test(path, &masked, &tests, &mut findings);
             long_functions.extend(functions(path, &masked));
         }
     }
+    language::border_traits(files, &mut findings);
+    allow.apply_counts(&mut findings);
     allow.check_functions(&long_functions, &mut findings);
     allow.check_tables(files, &mut findings);
     findings.sort_by(|a, b| (&a.path, a.line, a.rule).cmp(&(&b.path, b.line, b.rule)));

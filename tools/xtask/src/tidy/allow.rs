@@ -1,4 +1,5 @@
-//! The exceptions of `tools/xtask/allow.txt`: tables that may be long, functions that may be long.
+//! The exceptions of `tools/xtask/allow.txt`: tables that may be long, functions that may be long, and how often a rule may be broken
+//! in a folder.
 //!
 //! An exception that no longer applies is itself a finding, so the list only shrinks by itself.
 
@@ -13,6 +14,16 @@ pub(crate) const PATH: &str = "tools/xtask/allow.txt";
 pub(crate) struct Allow {
     tables: Vec<(usize, String)>,
     functions: Vec<(usize, String, String, usize)>,
+    counts: Vec<Count>,
+}
+
+/// A ratchet: so many findings of a rule are let pass in a folder.
+#[derive(Debug)]
+struct Count {
+    line: usize,
+    rule: String,
+    folder: String,
+    findings: usize,
 }
 
 impl Allow {
@@ -41,14 +52,49 @@ impl Allow {
                         .functions
                         .push((number, path.to_owned(), name.to_owned(), lines));
                 }
+                ["count", rule, folder, count] => {
+                    let findings = count
+                        .parse()
+                        .map_err(|_| format!("{PATH}:{number}: `{count}` is not a number"))?;
+                    allow.counts.push(Count {
+                        line: number,
+                        rule: rule.to_owned(),
+                        folder: folder.to_owned(),
+                        findings,
+                    });
+                }
                 _ => {
                     return Err(format!(
-                        "{PATH}:{number}: expected `table PATH` or `function PATH NAME LINES`"
+                        "{PATH}:{number}: expected `table PATH`, `function PATH NAME LINES` or `count RULE FOLDER FINDINGS`"
                     ));
                 }
             }
         }
         Ok(allow)
+    }
+
+    /// Drops the findings that a ratchet lets pass, and finds ratchets to lower or drop.
+    pub(super) fn apply_counts(&self, findings: &mut Vec<Finding>) {
+        for count in &self.counts {
+            let is_counted = |finding: &Finding| {
+                finding.rule == count.rule && finding.path.starts_with(&count.folder)
+            };
+            let found = findings
+                .iter()
+                .filter(|finding| is_counted(finding))
+                .count();
+            if found <= count.findings {
+                findings.retain(|finding| !is_counted(finding));
+            }
+            if found < count.findings {
+                let (rule, folder) = (&count.rule, &count.folder);
+                let advice = match found {
+                    0 => format!("no `{rule}` is left in {folder}: drop this line"),
+                    _ => format!("{found} `{rule}` are left in {folder}: lower the figure"),
+                };
+                findings.push(Finding::new(PATH, count.line, "stale-exception", advice));
+            }
+        }
     }
 
     /// Whether the file may pass the limit of lines.

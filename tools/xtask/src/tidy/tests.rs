@@ -131,3 +131,95 @@ fn unsafe_and_the_outside_world_stay_in_their_rooms() {
     assert_eq!(rules_of("crates/evm/src/lib.rs", code), ["pure-room"]);
     assert_eq!(rules_of("crates/storage/src/lib.rs", code), [""; 0]);
 }
+
+#[test]
+fn banned_words_are_found_in_identifiers_comments_and_documents() {
+    let text = "//! Nobody waits.\nfn run_errand() {}\n// plots and allots\n";
+    let findings = findings_of("crates/a/src/x.rs", text, "");
+    assert_eq!(rules(&findings), ["words", "words"]);
+    assert_eq!(findings[1].line, 2);
+    assert_eq!(rules_of("docs/a.md", "whoever runs it\n"), ["words"]);
+}
+
+#[test]
+fn a_ratchet_lets_so_many_findings_pass_and_only_goes_down() {
+    let text = "//! Nobody and somebody.\n";
+    let with = |allow: &str| rules(&findings_of("crates/a/src/x.rs", text, allow));
+    assert_eq!(with("count words crates/a/ 2 # old"), [""; 0]);
+    assert_eq!(with("count words crates/a/ 1 # old"), ["words", "words"]);
+    assert_eq!(with("count words crates/a/ 3 # old"), ["stale-exception"]);
+    assert_eq!(
+        with("count words crates/b/ 2 # old"),
+        ["words", "words", "stale-exception"]
+    );
+}
+
+#[test]
+fn a_tuple_is_no_parameter() {
+    let path = "crates/a/src/x.rs";
+    let rules = |signature: &str| rules_of(path, &format!("//! A.\n{signature} {{}}\n"));
+    assert_eq!(rules("fn f((a, b): (u8, u8))"), ["tuple-parameter"]);
+    assert_eq!(
+        rules("fn f<F: Fn(u8) -> u8>(x: F, (a, b): &(u8, u8))"),
+        ["tuple-parameter"]
+    );
+    assert_eq!(rules("fn f(pair: (u8, u8), g: impl Fn((u8, u8)))"), [""; 0]);
+    assert_eq!(rules("fn f(Wrapper(a): Wrapper, (a): u8)"), [""; 0]);
+}
+
+#[test]
+fn the_header_of_a_crate_names_its_modules() {
+    let path = "crates/a/src/lib.rs";
+    assert_eq!(rules_of(path, "//! A.\nmod b;\n"), ["file-map"]);
+    assert_eq!(
+        rules_of(path, "//! `b`: B.\nmod b;\nmod tests;\nmod c {}\n"),
+        [""; 0]
+    );
+    assert_eq!(rules_of("crates/a/src/b.rs", "//! A.\nmod c;\n"), [""; 0]);
+}
+
+#[test]
+fn product_code_is_the_same_in_tests() {
+    let path = "crates/a/src/x.rs";
+    assert_eq!(
+        rules_of(
+            path,
+            "//! A.\nconst N: u8 = if cfg!(test) { 1 } else { 2 };\n"
+        ),
+        ["cfg-test"]
+    );
+    assert_eq!(
+        rules_of(path, "//! A.\n#[cfg(test)]\nfn f() {}\n"),
+        ["cfg-test"]
+    );
+    assert_eq!(
+        rules_of(
+            path,
+            "//! A.\n#[cfg(test)]\npub mod t { fn f() { cfg!(test); } }\n"
+        ),
+        [""; 0]
+    );
+}
+
+#[test]
+fn architecture_lists_the_traits_that_cross_a_border() {
+    let check = |list: &str, code: &str| {
+        let files = [
+            (
+                "ARCHITECTURE.md".to_owned(),
+                format!("- Traits that cross a border: {list}\n- Next\n"),
+            ),
+            ("crates/a/src/x.rs".to_owned(), format!("//! A.\n{code}\n")),
+        ];
+        rules(&check_files(&files, &Allow::default()))
+    };
+    assert_eq!(check("`View`.", "pub trait View {}"), [""; 0]);
+    assert_eq!(
+        check("`View`.", "pub trait View {}\npub trait Seam {}"),
+        ["border-traits"]
+    );
+    assert_eq!(
+        check("`View`, `Seam`.", "pub trait View {}"),
+        ["border-traits"]
+    );
+}
