@@ -180,7 +180,7 @@ fn imports(member: &Manifest, rooms: &[Row], known: &[Row], findings: &mut Vec<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::rules;
+    use crate::finding::testing::rules;
 
     const ROOT: &str = "[workspace.dependencies]\nniwaki-a = { path = \"a\" }\nrocksdb = \"1\"\n";
     const MAP: &str =

@@ -3,6 +3,14 @@
 //! Reads the sources, the manifests and two tables (ARCHITECTURE.md, docs/dependencies.md) and
 //! prints what breaks a rule as `file:line: rule: what to do`. It knows nothing of Ethereum, and
 //! has no dependency but the standard library, so that it builds in a second.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `tidy` | house rules over the text of the workspace |
+//! | `deps` | which crate may import which, read by `manifest` and `markdown` |
+//! | `handlers` | whether the interpreter's handlers end in jumps |
+//! | `peers` | clients to be measured against |
+//! | `finding`, `source` | a broken rule, and files without comments and literals |
 #![forbid(unsafe_code)]
 
 mod deps;

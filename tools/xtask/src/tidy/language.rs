@@ -198,7 +198,10 @@ pub(super) fn border_traits(files: &[(String, String)], findings: &mut Vec<Findi
     };
     let entry = &text[at + BORDER_TRAITS.len()..];
     let entry = &entry[..entry.find("\n- ").unwrap_or(entry.len())];
-    let mut listed: Vec<&str> = entry.split('`').skip(1).step_by(2).collect();
+    let quoted = entry.split('`').skip(1).step_by(2);
+    let mut listed: Vec<&str> = quoted
+        .filter(|word| word.starts_with(|char: char| char.is_ascii_uppercase()))
+        .collect();
     for (path, text) in files {
         if !path.starts_with("crates/") || !path.ends_with(".rs") || is_test_file(path) {
             continue;

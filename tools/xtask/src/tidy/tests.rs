@@ -1,7 +1,7 @@
 //! One case per rule: what breaks it, and what is just within it.
 
 use super::*;
-use crate::finding::rules;
+use crate::finding::testing::rules;
 
 fn findings_of(path: &str, text: &str, allow: &str) -> Vec<Finding> {
     check_files(
