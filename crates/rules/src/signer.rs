@@ -30,14 +30,14 @@ pub fn recover_senders<'a>(
     transactions: impl IntoIterator<Item = &'a TxEnvelope>,
 ) -> impl Iterator<Item = Result<Address, InvalidTransaction>> {
     let mut rest = transactions.into_iter();
-    let lots = std::iter::from_fn(move || {
-        let lot: Vec<_> = rest.by_ref().take(BATCH).collect();
-        (!lot.is_empty()).then(|| recover_lot(&lot))
+    let batches = std::iter::from_fn(move || {
+        let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then(|| recover_batch(&batch))
     });
-    lots.flatten()
+    batches.flatten()
 }
 
-fn recover_lot(transactions: &[&TxEnvelope]) -> Vec<Result<Address, InvalidTransaction>> {
+fn recover_batch(transactions: &[&TxEnvelope]) -> Vec<Result<Address, InvalidTransaction>> {
     let payloads: Vec<_> = transactions.iter().map(|tx| signed_payload(tx)).collect();
     let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let signed = |(tx, hash): (&&TxEnvelope, B256)| {
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn transactions_after_a_batch_with_an_invalid_signature_are_not_recovered() {
-        let nobody = Signature::new(U256::ZERO, U256::ZERO, false);
-        let tx: TxEnvelope = TxLegacy::default().into_signed(nobody).into();
+        let invalid = Signature::new(U256::ZERO, U256::ZERO, false);
+        let tx: TxEnvelope = TxLegacy::default().into_signed(invalid).into();
         let looked_at = std::cell::Cell::new(0);
         let transactions = std::iter::repeat_n(&tx, 10 * BATCH);
         let transactions = transactions.inspect(|_| looked_at.set(looked_at.get() + 1));

@@ -87,8 +87,8 @@ impl<'v> Executor<'v> {
         let mut result = self.run_and_pay(tx, sender, gas, price, None).ok()?;
         // The receipt does not hold it.
         result.output = Bytes::new();
-        let effects = self.evm.world().take_read_write_set()?;
-        Some((result, effects))
+        let read_write_set = self.evm.world().take_read_write_set()?;
+        Some((result, read_write_set))
     }
 
     /// Applies a speculative result of the next transaction, which has been checked. `None` if a value that it read has
@@ -102,10 +102,10 @@ impl<'v> Executor<'v> {
         if !speculative.bal_reads.are_loaded_in(world) {
             return Ok(None);
         }
-        let Some(holding) = world.validate(&speculative.effects)? else {
+        let Some(ids) = world.validate(&speculative.read_write_set)? else {
             return Ok(None);
         };
-        world.apply(speculative.effects, &holding);
+        world.apply(speculative.read_write_set, &ids);
         let mut result = speculative.result;
         result.logs = self.end_transaction(&result, blob_gas_of(tx));
         Ok(Some(result))

@@ -42,16 +42,16 @@ pub fn tx_dependencies(
         let sender = sequential.sender(block, index)?;
         let mut execute_after = |count| -> Result<Option<ReadWriteSet>, ExecuteError> {
             base.begin(count, speculative.evm.world());
-            let Some((_, effects)) = speculative.speculate(tx, sender) else {
+            let Some((_, read_write_set)) = speculative.speculate(tx, sender) else {
                 return Ok(None);
             };
             let world = sequential.evm.world();
-            let is_valid =
-                base.take_bal_reads().are_loaded_in(world) && world.validate(&effects)?.is_some();
-            Ok(is_valid.then_some(effects))
+            let is_valid = base.take_bal_reads().are_loaded_in(world)
+                && world.validate(&read_write_set)?.is_some();
+            Ok(is_valid.then_some(read_write_set))
         };
         let mut own = TxDependencies::default();
-        if let Some(effects) = execute_after(index)? {
+        if let Some(read_write_set) = execute_after(index)? {
             // What is valid after some transactions is taken to be valid after more of them.
             let (mut invalid, mut valid) = (0_usize, index);
             if index == 0 || execute_after(0)?.is_some() {
@@ -65,7 +65,7 @@ pub fn tx_dependencies(
                 }
             }
             own.after = Some(valid);
-            own.writers = writers.of_reads(&effects, valid, sender);
+            own.writers = writers.of_reads(&read_write_set, valid, sender);
         }
         all.push(own);
         let result = sequential.process_transaction(tx, sender, None);
@@ -88,10 +88,10 @@ impl<'l> Writers<'l> {
 
     /// Of the first `count` transactions, the last writer of each value that was read, and the very last of them, without
     /// which the execution would not be valid. The sender's nonce is taken to be right.
-    fn of_reads(&self, effects: &ReadWriteSet, count: usize, sender: Address) -> Vec<usize> {
+    fn of_reads(&self, read_write_set: &ReadWriteSet, count: usize, sender: Address) -> Vec<usize> {
         let mut writers: Vec<u64> = Vec::new();
         let end = (count as u64).saturating_add(1);
-        for (address, balance, nonce) in effects.accounts_read() {
+        for (address, balance, nonce) in read_write_set.accounts_read() {
             let Some(changes) = self.0.get(&address) else {
                 continue;
             };
@@ -106,7 +106,7 @@ impl<'l> Writers<'l> {
                 writers.extend(last(nonces, end, |change| change.block_access_index.0));
             }
         }
-        for (address, key) in effects.slots_read() {
+        for (address, key) in read_write_set.slots_read() {
             let slots = self.0.get(&address).map(|changes| &changes.storage_changes);
             let slot = slots.and_then(|slots| {
                 let at = slots.binary_search_by(|changes| changes.slot.cmp(&key));

@@ -29,7 +29,7 @@ pub const MIN_WASTE_GAS: u64 = 4_000_000;
 /// What a worker got from executing a transaction speculatively.
 pub(super) struct SpeculativeResult {
     pub(super) result: TransactionResult,
-    pub(super) effects: ReadWriteSet,
+    pub(super) read_write_set: ReadWriteSet,
     pub(super) bal_reads: BalReads,
 }
 
@@ -126,10 +126,10 @@ impl Scheduler<'_> {
             return None;
         };
         *executor = Some(own);
-        let (result, effects) = result?;
+        let (result, read_write_set) = result?;
         Some(SpeculativeResult {
             result,
-            effects,
+            read_write_set,
             bal_reads: view.take_bal_reads(),
         })
     }

@@ -174,9 +174,9 @@ fn account_at_moves_from_pre_state_to_post_state() {
         }
     }
     assert!(compared > 30, "{compared}");
-    let nobody = json!(["0x5", 0, "0x00000000000000000000000000000000000abcde"]);
+    let absent = json!(["0x5", 0, "0x00000000000000000000000000000000000abcde"]);
     assert_eq!(
-        rig.refusal("debug_accountAt", nobody).1,
+        rig.refusal("debug_accountAt", absent).1,
         "Account not found"
     );
     let beyond = json!(["0x5", 4000, "0x00000000000000000000000000000000000abcde"]);

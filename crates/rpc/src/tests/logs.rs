@@ -48,15 +48,15 @@ fn topic(byte: u8) -> String {
 fn responses(rig: &Rig) -> Vec<Vec<Value>> {
     let all = logs(rig, json!({"fromBlock": "0x0", "toBlock": "latest"}));
     let address = all[all.len() / 2]["address"].clone();
-    let nobody = Address::repeat_byte(9);
+    let absent = Address::repeat_byte(9);
     let (from, to) = ("0x0", "latest");
     let mut found = vec![all];
     for filter in [
         json!({"fromBlock": from, "toBlock": to, "topics": [topic(1)]}),
         json!({"fromBlock": from, "toBlock": to, "topics": [[topic(2), topic(3), topic(77)]]}),
-        json!({"fromBlock": from, "toBlock": to, "address": [address, nobody]}),
+        json!({"fromBlock": from, "toBlock": to, "address": [address, absent]}),
         json!({"fromBlock": from, "toBlock": to, "address": address, "topics": [[]]}),
-        json!({"fromBlock": from, "toBlock": to, "address": nobody}),
+        json!({"fromBlock": from, "toBlock": to, "address": absent}),
         json!({"fromBlock": "0xc8", "toBlock": "0x1037", "topics": [topic(4)]}),
         json!({"fromBlock": "0xfff", "toBlock": "0x1000", "topics": [topic(2)]}),
         json!({"fromBlock": from, "toBlock": to, "topics": [topic(1), topic(1)]}),

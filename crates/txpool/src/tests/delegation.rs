@@ -55,7 +55,9 @@ fn an_account_about_to_delegate_has_1_transaction_in_flight() {
     let mut chain = chain(PoolConfig::default());
     let (sponsor, authority) = (wallet(1), wallet(2));
     let tx = set_code(&sponsor, 0, &[&authority, &authority]);
-    chain.remote(tx.clone()).expect("nobody is concerned yet");
+    chain
+        .remote(tx.clone())
+        .expect("no account is concerned yet");
     assert!(chain.remote(transfer(&authority, 0, 1, 10)).is_ok());
     assert_eq!(text(chain.remote(transfer(&authority, 1, 1, 10))), LIMIT);
     assert!(chain.remote(transfer(&sponsor, 1, 1, 10)).is_ok(), "free");

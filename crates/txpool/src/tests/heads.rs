@@ -279,7 +279,7 @@ fn invariants_hold_after_concurrent_additions_and_heads() {
     store.check();
     for n in 0..4 {
         let queue = &store.senders[&wallet(n).address];
-        assert_eq!(queue.account.nonce, 40, "nobody stands on an old head");
+        assert_eq!(queue.account.nonce, 40, "no queue is on an old head");
         assert_eq!(queue.account.balance, U256::from(1_000 * ETHER));
         assert_eq!(queue.run_end, 60);
     }

@@ -289,7 +289,7 @@ fn check_offer(chain: &Chain) {
     for tx in &best {
         let own = rank(&tx.sender, open[&tx.sender]);
         let most = open.iter().filter_map(|(s, n)| rank(s, *n)).max();
-        assert_eq!(own, most, "nobody had better");
+        assert_eq!(own, most, "no other paid more");
         assert_eq!(open[&tx.sender], tx.nonce());
         open.insert(tx.sender, tx.nonce() + 1);
     }

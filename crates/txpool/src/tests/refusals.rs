@@ -96,8 +96,8 @@ fn a_signature_out_of_range_or_with_a_high_s_is_an_invalid_sender() {
         let tx = TxEnvelope::Legacy(alloy_consensus::Signed::new_unhashed(legacy(0), signature));
         assert_eq!(refusal(tx), "invalid sender");
     }
-    let nobody = Signature::new(U256::from(5), U256::from(1), true);
-    let tx = TxEnvelope::Legacy(alloy_consensus::Signed::new_unhashed(legacy(0), nobody));
+    let invalid = Signature::new(U256::from(5), U256::from(1), true);
+    let tx = TxEnvelope::Legacy(alloy_consensus::Signed::new_unhashed(legacy(0), invalid));
     assert_eq!(
         refusal(tx),
         "invalid sender",

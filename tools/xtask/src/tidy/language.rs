@@ -179,7 +179,10 @@ pub(super) fn cfg_test(
     }
     for (at, mark) in masked.match_indices("#[cfg(test)]") {
         let item = masked[at + mark.len()..].trim_start();
-        let item = item.trim_start_matches("pub").trim_start();
+        let item = item
+            .trim_start_matches("pub")
+            .trim_start_matches("(crate)")
+            .trim_start();
         if !item.starts_with("mod ") && !in_test_module(at) {
             find(at, "`#[cfg(test)]` on an item that is no module");
         }
