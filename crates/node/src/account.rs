@@ -1,6 +1,6 @@
-//! `niwaki storage account`: an account after any block whose state is there, with proofs.
+//! `niwaki storage account`: an account as of any block whose state is stored, with proofs.
 
-use crate::Ending;
+use crate::Outcome;
 use crate::open::open_existing;
 use crate::options::{AccountOptions, Options};
 use crate::stop::Stop;
@@ -11,63 +11,63 @@ use niwaki_trie::TrieAccount;
 use serde_json::{Value, json};
 
 /// The state after a block.
-enum Seen {
-    /// Within reach of the head.
+enum StateAt {
+    /// A state that trie logs reach from the head.
     Recent(ChainView),
-    /// In the archive.
+    /// A state of the archive.
     Past(HistoricalView),
 }
 
-/// Prints an account as JSON, in the words of `eth_getProof`.
-pub(crate) fn show(options: &Options, wanted: &AccountOptions) -> Result<Ending> {
+/// Prints an account as JSON with the keys of `eth_getProof`.
+pub(crate) fn show(options: &Options, request: &AccountOptions) -> Result<Outcome> {
     let Some(chain) = open_existing(options, &Stop::default())? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     let head = chain.head().id.number;
-    let number = wanted.block.unwrap_or(head);
+    let number = request.block.unwrap_or(head);
     let block = chain.header_at(number)?.ok_or_else(|| {
         eyre!("there is no block {number}, the head is block {head}; name a lower one")
     })?;
-    let place = StateHead {
+    let position = StateHead {
         block: block.id,
         root: block.header.state_root,
     };
-    let state = see(&chain, place)?;
-    let mut shown = state.account(&wanted.address)?;
-    let slots = wanted.slot.iter();
-    let slots = slots.map(|slot| state.slot(&wanted.address, slot));
+    let state = state_at(&chain, position)?;
+    let mut shown = state.account(&request.address)?;
+    let slots = request.slot.iter();
+    let slots = slots.map(|slot| state.slot(&request.address, slot));
     shown["storageProof"] = Value::Array(slots.collect::<Result<_>>()?);
-    if wanted.proof {
-        let prove = |slot| state.prove(&wanted.address, slot);
+    if request.proof {
+        let prove = |slot| state.prove(&request.address, slot);
         shown["accountProof"] = json!(prove(None)?);
-        for (at, slot) in wanted.slot.iter().enumerate() {
-            shown["storageProof"][at]["proof"] = json!(prove(Some(slot))?);
+        for (index, slot) in request.slot.iter().enumerate() {
+            shown["storageProof"][index]["proof"] = json!(prove(Some(slot))?);
         }
     }
     shown["block"] = json!({
         "number": number,
-        "hash": place.block.hash,
-        "stateRoot": place.root,
+        "hash": position.block.hash,
+        "stateRoot": position.root,
     });
     println!("{shown:#}");
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-fn see(chain: &Chain, place: StateHead) -> Result<Seen> {
-    if let Some(view) = chain.historical_view(place)? {
-        return Ok(Seen::Past(view));
+fn state_at(chain: &Chain, position: StateHead) -> Result<StateAt> {
+    if let Some(view) = chain.historical_view(position)? {
+        return Ok(StateAt::Past(view));
     }
-    let recent = chain.view_at(&place.block.hash)?.map(Seen::Recent);
+    let recent = chain.view_at(&position.block.hash)?.map(StateAt::Recent);
     recent.ok_or_else(|| {
         eyre!(
             "the state of block {} is no longer there; begin the chain anew with \
              --data-storage-format=X_BONSAI_ARCHIVE to keep all states",
-            place.block.number
+            position.block.number
         )
     })
 }
 
-impl Seen {
+impl StateAt {
     fn account(&self, address: &Address) -> Result<Value> {
         let account = match self {
             Self::Recent(view) => view.trie_account(address)?,
@@ -96,7 +96,7 @@ impl Seen {
         Ok(json!({ "key": slot, "value": value }))
     }
 
-    /// The nodes that prove the account, or one of its slots.
+    /// The Merkle proof of the account, or of one of its slots.
     fn prove(&self, address: &Address, slot: Option<&U256>) -> Result<Vec<Bytes>> {
         let proof = match (self, slot) {
             (Self::Recent(view), None) => view.prove_account(address)?,

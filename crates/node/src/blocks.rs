@@ -1,12 +1,12 @@
-//! Blocks in and out of files.
+//! `niwaki blocks`: import from files, export to files.
 //!
-//! | file | what |
+//! | file | what it is |
 //! |---|---|
-//! | `source` | blocks of one or more files, one after the other, not yet decoded |
-//! | `rlp` | files of blocks in RLP |
-//! | `era1` | ERA1 archives, read and written |
-//! | `json` | blocks to be made: transactions with the keys that sign them |
 //! | `import`, `export` | the two commands |
+//! | `source` | the raw blocks of a list of files, in order |
+//! | `rlp` | files of concatenated RLP blocks |
+//! | `era1` | ERA1 archives, read and written |
+//! | `json` | blocks to build: transactions with the keys that sign them |
 
 mod era1;
 mod export;

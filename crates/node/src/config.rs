@@ -1,9 +1,22 @@
-//! Flags from elsewhere than the command line: environment, TOML file, profile.
+//! Flags from other sources than the command line: environment, TOML file, profile.
 //!
-//! The command line comes first, then the environment (`NIWAKI_*`, `BESU_*`), then the file, then
-//! the profile, then the default. All of them name the same flags, so what is not on the command
-//! line is put there, in front of what is; clap reads the rest. Options of Besu's that have no
-//! effect here are taken out, and the operator is told of each.
+//! Precedence: command line, environment (`NIWAKI_*`, `BESU_*`), file, profile, default. All sources name
+//! the same flags, so those that the command line does not have are inserted before it, and clap parses the
+//! result. Options of Besu that have no effect here are removed, with a note for each:
+//!
+//! ```text
+//! niwaki --p2p-port=30303 storage check        file: rpc-http-enabled = true
+//!     -> niwaki --rpc-http-enabled=true storage check
+//!        note: --p2p-port has no effect: this version has no peers
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `words` | the command line, each flag with its value attached |
+//! | `flags` | the known flags: names, arity, values |
+//! | `besu` | options of Besu without effect |
+//! | `file` | the TOML file |
+//! | `refusal` | clap's errors as sentences |
 
 mod besu;
 mod file;
@@ -14,13 +27,13 @@ mod words;
 use clap::Command;
 use eyre::{Result, WrapErr, eyre};
 use file::Entry;
-use flags::{EXCLUSIVE, Known};
+use flags::{EXCLUSIVE, KnownFlag};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use words::{Words, attached};
 
-/// What the profiles of this name set, as a file would; lower case.
+/// The flags that a built-in profile sets, in the form of a configuration file.
 fn profile(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().as_str() {
         "none" => "",
@@ -40,27 +53,27 @@ fn profile(name: &str) -> Option<&'static str> {
 const PROFILES: &str =
     "DEV, STAKER, MINIMALIST_STAKER, ENTERPRISE (or PRIVATE), PERFORMANCE, PERFORMANCE_RPC, NONE";
 
-/// Something about the configuration that an operator is to know.
+/// Something about the configuration that the operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Whether the node does less, or something else, than it was asked for.
+    /// Whether the node does less than, or something other than, the configuration asks for.
     pub(crate) is_warning: bool,
-    /// A sentence in small letters.
+    /// A sentence in lower case.
     pub(crate) text: String,
 }
 
-/// The command line with all that environment, file and profile add.
+/// The command line with the flags that environment, file and profile add.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
     /// For clap, the name of the program first.
     pub(crate) arguments: Vec<OsString>,
     pub(crate) notes: Vec<Note>,
-    /// Where the flags come from that were not typed.
+    /// The origin of each flag that the command line does not have.
     origins: BTreeMap<String, String>,
 }
 
 impl Merged {
-    /// What clap refuses, in one sentence.
+    /// clap's error as one sentence, with the origin of the value.
     pub(crate) fn explain(&self, error: &clap::Error) -> String {
         let mut text = refusal::sentence(error);
         let flag = refusal::flag_of(error);
@@ -71,7 +84,7 @@ impl Merged {
     }
 }
 
-/// Merges the words of the command line with what `environment`, file and profile add.
+/// Merges the command line with environment, file and profile.
 pub(crate) fn merge(
     command: &Command,
     arguments: Vec<OsString>,
@@ -105,7 +118,7 @@ pub(crate) fn merge(
     Ok(sources.merged(program, rest))
 }
 
-/// A profile of the operator's own: a file in the folder `profiles`.
+/// A profile that the operator wrote: a file in the folder `profiles`.
 fn external_profile(name: &str) -> Result<String> {
     let path = PathBuf::from("profiles").join(format!("{name}.toml"));
     std::fs::read_to_string(&path).map_err(|_| {
@@ -116,7 +129,7 @@ fn external_profile(name: &str) -> Result<String> {
     })
 }
 
-/// Checks a configuration file by itself; what an operator is to know of it.
+/// Checks a configuration file alone; returns the notes on it.
 pub(crate) fn validate(command: &Command, file: &Path) -> Result<Vec<Note>> {
     let place = format!("the configuration file {}", file.display());
     let mut sources = Sources::new(command);
@@ -132,7 +145,7 @@ fn read_file(path: &Path, place: &str) -> Result<String> {
     std::fs::read_to_string(path).wrap_err_with(|| format!("can't read {place}"))
 }
 
-/// Where a value comes from, what counts more first.
+/// The kind of source of a value, highest precedence first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Typed,
@@ -141,14 +154,14 @@ enum Level {
     Profile,
 }
 
-/// Where a value comes from, in words.
+/// The source of a value, and its description for messages.
 #[derive(Clone, Debug)]
 struct Origin {
     level: Level,
     text: String,
 }
 
-/// What was given so far, from the sources that count more to those that count less.
+/// The values given so far; sources are added from the highest precedence to the lowest.
 struct Sources<'c> {
     command: &'c Command,
     given: BTreeMap<&'c str, (OsString, Origin)>,
@@ -173,26 +186,26 @@ impl<'c> Sources<'c> {
         self.notes.push(Note { is_warning, text });
     }
 
-    /// Adds a value unless a source that counts more has one.
-    fn add(&mut self, known: Known<'c>, value: OsString, origin: Origin) -> Result<()> {
+    /// Adds a value unless a source of higher precedence has given one.
+    fn add(&mut self, known: KnownFlag<'c>, value: OsString, origin: Origin) -> Result<()> {
         let name = known.name();
         if self.given.contains_key(name) {
             return Ok(());
         }
-        if let Known::Besu(row) = known {
+        if let KnownFlag::Besu(row) = known {
             let text = format!("{} has no effect: {}", origin.text, row.why);
-            // A switch that stands alone is on.
+            // A lone switch is on: its empty value is not among the harmless ones.
             let is_risky = row.is_risky(&value.to_string_lossy());
             self.note(is_risky, text);
-        } else if self.gives_way(name, &origin)? {
+        } else if self.is_overridden(name, &origin)? {
             return Ok(());
         }
         self.given.insert(name, (value, origin));
         Ok(())
     }
 
-    /// Whether a flag that excludes `name` counts instead of it. If `name` counts, the other goes.
-    fn gives_way(&mut self, name: &str, origin: &Origin) -> Result<bool> {
+    /// Whether a flag that excludes `name` overrides it. If `name` overrides the other, removes the other.
+    fn is_overridden(&mut self, name: &str, origin: &Origin) -> Result<bool> {
         for (first, second) in EXCLUSIVE {
             let rival = match name {
                 name if name == first => second,
@@ -228,12 +241,12 @@ impl<'c> Sources<'c> {
 
     fn add_environment(&mut self, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<()> {
         let ours = flags::flags(self.command).flat_map(|arg| {
-            let known = Known::Flag(arg);
+            let known = KnownFlag::Flag(arg);
             flags::names(arg).map(move |name| (known, name))
         });
         let besus = besu::ROWS.iter().filter_map(|row| {
-            let known = Known::find(self.command, row.name)?;
-            matches!(known, Known::Besu(_)).then_some((known, row.name))
+            let known = KnownFlag::find(self.command, row.name)?;
+            matches!(known, KnownFlag::Besu(_)).then_some((known, row.name))
         });
         for (known, name) in ours.chain(besus) {
             let name = name.replace('-', "_").to_ascii_uppercase();
@@ -257,17 +270,17 @@ impl<'c> Sources<'c> {
         let entries = file::entries(text, place)?;
         for (at, entry) in entries.iter().enumerate() {
             let key = entry.key.as_str();
-            let known = Known::find(self.command, key).ok_or_else(|| {
+            let known = KnownFlag::find(self.command, key).ok_or_else(|| {
                 let nearest = flags::nearest(self.command, key);
-                let spot = &entry.spot;
-                eyre!("{place} has the key {key} in {spot}, which no flag has{nearest}")
+                let location = &entry.location;
+                eyre!("{place} has the key {key} in {location}, which no flag has{nearest}")
             })?;
             let others = entries.get(..at).unwrap_or_default();
             if let Some(other) = others.iter().find(|other| other.key == key) {
                 return Err(eyre!(
                     "{place} gives {key} twice, in {} and in {}; keep one of them",
-                    other.spot,
-                    entry.spot
+                    other.location,
+                    entry.location
                 ));
             }
             let is_alias = key != known.name();
@@ -278,7 +291,7 @@ impl<'c> Sources<'c> {
             }
             let origin = Origin {
                 level,
-                text: format!("{key} in {place} ({})", entry.spot),
+                text: format!("{key} in {place} ({})", entry.location),
             };
             if let Some(value) = value_of(known, entry, &origin)? {
                 let value = known.normalized(&value, &origin.text)?;
@@ -288,7 +301,7 @@ impl<'c> Sources<'c> {
         Ok(())
     }
 
-    /// Everything for clap, what was typed last.
+    /// The arguments for clap; those of the command line come last.
     fn merged(self, program: OsString, rest: Vec<OsString>) -> Merged {
         let mut merged = Merged {
             arguments: vec![program],
@@ -306,9 +319,9 @@ impl<'c> Sources<'c> {
     }
 }
 
-/// The value of an entry; `None` for an empty list that changes nothing.
-fn value_of(known: Known<'_>, entry: &Entry, origin: &Origin) -> Result<Option<OsString>> {
-    let Known::Flag(arg) = known else {
+/// The value of an entry; `None` for an empty list whose default is empty too.
+fn value_of(known: KnownFlag<'_>, entry: &Entry, origin: &Origin) -> Result<Option<OsString>> {
+    let KnownFlag::Flag(arg) = known else {
         return Ok(Some(entry.values.join(",").into()));
     };
     match entry.values.as_slice() {

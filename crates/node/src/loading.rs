@@ -1,4 +1,4 @@
-//! How far the loading of a large genesis or of a state is, and stopping it.
+//! Progress of reading and writing a large genesis, state or backup; also how the operator stops it.
 
 use crate::notice;
 use crate::progress::{BAR_EVERY, LINE_EVERY, new_bar, remaining};
@@ -8,9 +8,9 @@ use niwaki_chain::Loading;
 use std::io::{IsTerminal, stderr};
 use std::time::Instant;
 
-/// Shows the loading and passes on the wish to stop.
+/// Shows the progress and passes a request to stop on to the loader.
 pub(crate) struct LoadingProgress {
-    /// What is done while reading, and while writing.
+    /// Shown while reading, and while writing.
     titles: [&'static str; 2],
     stop: Stop,
     bar: Option<ProgressBar>,
@@ -55,13 +55,13 @@ impl LoadingProgress {
                 bar.set_message(title);
             } else {
                 let elapsed = (now - self.began).as_secs_f64();
-                notice::tell(format_args!("{}", line(title, (done, of), elapsed)));
+                notice::write(format_args!("{}", line(title, done, of, elapsed)));
             }
         }
-        !self.stop.is_asked()
+        !self.stop.is_requested()
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -69,7 +69,7 @@ impl LoadingProgress {
     }
 }
 
-fn line(title: &str, (done, of): (u64, u64), elapsed_s: f64) -> String {
+fn line(title: &str, done: u64, of: u64, elapsed_s: f64) -> String {
     let percent = done.saturating_mul(100) / of.max(1);
     let left = remaining(done, of, elapsed_s);
     format!("{title}, {percent} %, {left} left of it")
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_how_much_and_how_long() {
-        let text = line("genesis, 2 of 2: writing", (30, 120), 5.0);
+    fn a_line_has_title_percentage_and_remaining_time() {
+        let text = line("genesis, 2 of 2: writing", 30, 120, 5.0);
         assert_eq!(text, "genesis, 2 of 2: writing, 25 %, 15 s left of it");
-        assert!(line("genesis", (0, 0), 0.0).contains("0 %, unknown time left"));
+        assert!(line("genesis", 0, 0, 0.0).contains("0 %, unknown time left"));
     }
 }

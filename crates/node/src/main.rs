@@ -1,7 +1,19 @@
 //! `niwaki`: an Ethereum execution client.
 //!
-//! One straight function from the command line to an exit code. It refuses to know consensus rules:
-//! those live in the rooms below.
+//! From the command line to an exit code. Consensus rules are in the crates below, never here.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `options` | the command line: every flag and command, with its help |
+//! | `config` | flags from the environment, a TOML file or a profile, merged into the command line |
+//! | `run` | the node: assembled, run until it is asked to stop |
+//! | `blocks` | `niwaki blocks`: import from files, export to files |
+//! | `storage`, `account` | `niwaki storage`: check, repair, backup, state files, trie logs, one account |
+//! | `password`, `shell` | password hashes; completions and manual pages |
+//! | `open` | opens the chain that the command line names |
+//! | `memory` | the memory budget and its shares |
+//! | `stop` | Ctrl-C and SIGTERM |
+//! | `notice`, `progress`, `loading`, `summary` | what a command prints besides its result |
 #![forbid(unsafe_code)]
 
 mod account;
@@ -32,35 +44,34 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// How a command ended that did not fail.
+/// How a command that returned no error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    /// All of it was done.
+enum Outcome {
     Done,
-    /// What it looked at is not right.
-    Bad,
+    /// A check found problems.
+    ProblemsFound,
     /// Stopped on request before the end.
     Interrupted,
-    /// The command line can't be followed.
-    Misused,
+    /// The command line is not valid.
+    UsageError,
 }
 
 fn main() -> ExitCode {
     match begin() {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::Bad) => ExitCode::FAILURE,
-        // What a shell reports of a program that Ctrl-C ended.
-        Ok(Ending::Interrupted) => ExitCode::from(130),
-        Ok(Ending::Misused) => ExitCode::from(2),
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::ProblemsFound) => ExitCode::FAILURE,
+        // 128 + SIGINT, as a shell reports a program that Ctrl-C ended.
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::UsageError) => ExitCode::from(2),
         Err(error) => {
-            notice::tell_failure(&error);
+            notice::write_failure(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Reads the command line, with what environment, configuration file and profile add to it.
-fn begin() -> Result<Ending> {
+/// Reads the command line, merged with environment, configuration file and profile, and runs the command.
+fn begin() -> Result<Outcome> {
     let command = Options::command();
     let merged = config::merge(&command, std::env::args_os().collect(), &|name| {
         std::env::var_os(name)
@@ -71,24 +82,24 @@ fn begin() -> Result<Ending> {
         Err(error) if is_help(error.kind()) => error.exit(),
         Err(error) => {
             eprintln!("niwaki: {}", merged.explain(&error));
-            Ok(Ending::Misused)
+            Ok(Outcome::UsageError)
         }
     }
 }
 
-/// Whether clap prints what was asked for, not what is wrong.
+/// Whether clap's "error" is the output of `--help` or `--version`.
 fn is_help(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
 }
 
-/// Tells of the configuration where there is no log.
+/// Prints notes about the configuration, for commands that do not log.
 fn print_notes(notes: &[Note]) {
     for note in notes {
         eprintln!("note: {}", note.text);
     }
 }
 
-fn run_command(options: &Options, notes: &[Note]) -> Result<Ending> {
+fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
     niwaki_crypto::install(Preference::Auto)?;
     if !niwaki_evm::has_tail_calls() {
         return Err(eyre!(
@@ -104,8 +115,8 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Ending> {
         Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
-        Some(Command::Completions(wanted)) => shell::completions(wanted),
-        Some(Command::Man(wanted)) => shell::man(wanted),
+        Some(Command::Completions(completions)) => shell::completions(completions),
+        Some(Command::Man(man)) => shell::man(man),
         Some(Command::Storage(command)) => run_storage(options, command),
         Some(Command::ValidateConfig(validate)) => {
             print_notes(&config::validate(
@@ -116,15 +127,15 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Ending> {
                 "{}: every key is known and takes its value",
                 validate.config_file.display()
             );
-            Ok(Ending::Done)
+            Ok(Outcome::Done)
         }
     }
 }
 
-fn run_storage(options: &Options, command: &StorageCommand) -> Result<Ending> {
+fn run_storage(options: &Options, command: &StorageCommand) -> Result<Outcome> {
     match command {
         StorageCommand::Check(check) => storage::check(options, check),
-        StorageCommand::Account(wanted) => account::show(options, wanted),
+        StorageCommand::Account(account) => account::show(options, account),
         StorageCommand::Repair => storage::repair::run(options),
         StorageCommand::Backup(backup) => storage::backup::backup(options, backup),
         StorageCommand::Restore(restore) => storage::backup::restore(options, restore),

@@ -1,4 +1,4 @@
-//! The machine's memory: what the operator gives, how it is shared out, what was taken.
+//! The memory budget: its default, its shares for storage, state and code, and the peak that was used.
 
 use niwaki_chain::{StateOptions, StorageOptions};
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// What `--Xplugin-rocksdb-high-spec-enabled` stands for, if the machine has it.
+/// The most that `--Xplugin-rocksdb-high-spec-enabled` uses.
 const HIGH_SPEC_BYTES: u64 = 16 * GIB;
-/// What is taken at most where the operator does not say.
+/// The most that is used without a flag.
 const DEFAULT_MAX_BYTES: u64 = 8 * GIB;
-/// The least to work with.
+/// The smallest budget that is accepted.
 const LEAST_BYTES: u64 = 64 * MIB;
 
 /// The memory that all caches and buffers share, bytes.
@@ -18,7 +18,8 @@ const LEAST_BYTES: u64 = 64 * MIB;
 pub(crate) struct MemoryBudget(u64);
 
 impl MemoryBudget {
-    /// What the operator gave, or a quarter of the machine's memory up to 8 GiB.
+    /// The operator's value, or a quarter of the machine's memory up to 8 GiB (`high_spec`: half, up to
+    /// 16 GiB).
     pub(crate) fn new(given: Option<Self>, high_spec: bool) -> Self {
         let default = || {
             let machine = machine_bytes().unwrap_or(4 * GIB);
@@ -57,7 +58,7 @@ impl MemoryBudget {
         usize::try_from(self.0 / 100 * share).unwrap_or(usize::MAX)
     }
 
-    /// The engine's share: cached blocks and batches on their way.
+    /// The storage engine's share: block cache and pending batches.
     pub(crate) fn storage(self) -> StorageOptions {
         StorageOptions {
             memory_budget_bytes: self.percent(STORAGE_PERCENT),
@@ -73,18 +74,18 @@ impl MemoryBudget {
         }
     }
 
-    /// The share of code that is prepared for execution.
+    /// The share of analysed code.
     pub(crate) fn prepared_code_bytes(self) -> usize {
         self.percent(CODE_PERCENT)
     }
 
-    /// The share of precompiled contracts' results.
+    /// The share of cached results of precompiled contracts.
     pub(crate) fn precompile_result_bytes(self) -> usize {
         self.percent(RESULT_PERCENT)
     }
 }
 
-/// What is left of a hundred is for blocks in the works and what the allocator holds.
+/// The remaining 14 % are for blocks in progress and the allocator's overhead.
 const STORAGE_PERCENT: u64 = 35;
 const STATE_PERCENT: u64 = 45;
 const CODE_PERCENT: u64 = 5;
@@ -104,7 +105,7 @@ impl fmt::Display for MemoryBudget {
     }
 }
 
-/// The memory of the machine, or of the container if that is less, where the system tells.
+/// The memory of the machine, or of the container if that is less; `None` if the system does not say.
 fn machine_bytes() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| parse_kib(&text, "MemTotal:"));
@@ -112,13 +113,13 @@ fn machine_bytes() -> Option<u64> {
     machine.into_iter().chain(container).min()
 }
 
-/// The most bytes that were resident at once, where the system tells.
+/// Peak resident memory; `None` if the system does not say.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     parse_kib(&status, "VmHWM:")
 }
 
-/// The bytes of the line that begins with `name` and is in kB.
+/// The value in bytes of the line that begins with `name` and is in kB.
 fn parse_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_read_with_its_unit_and_nonsense_is_explained() {
+    fn a_budget_takes_units_up_to_gib_and_errors_say_what_is_wrong() {
         let parse = MemoryBudget::parse;
         assert_eq!(parse("2G"), Ok(MemoryBudget(2 << 30)));
         assert_eq!(parse("512MiB"), Ok(MemoryBudget(512 << 20)));

@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::warn;
 
-/// What is done to a large genesis.
+/// Titles of the progress of a large genesis.
 const TITLES: [&str; 2] = ["genesis, 1 of 2: reading", "genesis, 2 of 2: writing"];
 
-/// Opens the chain, beginning it if the data path is empty; `None` if the operator stopped that.
+/// Opens the chain, creating the database if the data path is empty; `None` if the operator stopped that.
 pub(crate) fn open_chain(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     let data_path = data_path(options)?;
     open_at(options, data_path, stop)
 }
 
-/// Opens a chain that must be there already; `None` if the operator stopped that.
+/// Opens a chain that must exist; `None` if the operator stopped that.
 pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     let data_path = data_path(options)?;
     if !is_data_path(&data_path)? {
@@ -38,13 +38,14 @@ pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc
     open_at(options, data_path, stop)
 }
 
-/// The memory that the command line gives, or what it is without a word of it.
+/// The memory budget of the command line, or its default.
 pub(crate) fn memory_budget(options: &Options) -> MemoryBudget {
     MemoryBudget::new(options.memory_budget, options.high_spec == Some(true))
 }
 
-/// How storage and state are opened within the memory that the command line gives.
-pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
+/// The options of storage and state within the memory budget; also sizes the process-wide code and
+/// precompile caches.
+pub(crate) fn storage_options(options: &Options) -> (StorageOptions, StateOptions) {
     let budget = memory_budget(options);
     if !notice::is_logging() {
         eprintln!("memory budget {budget}");
@@ -58,7 +59,7 @@ pub(crate) fn shares(options: &Options) -> (StorageOptions, StateOptions) {
     (budget.storage(), state)
 }
 
-/// How many bytes of results of precompiled contracts are kept.
+/// Bytes of the cache of precompile results.
 fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
     match options.cache_precompiles {
         Some(false) => 0,
@@ -66,29 +67,29 @@ fn precompile_result_bytes(options: &Options, budget: MemoryBudget) -> usize {
     }
 }
 
-/// On how many threads the transactions of a block run, unless told.
+/// Threads that execute the transactions of a block.
 pub(crate) fn transaction_threads(options: &Options) -> usize {
     if options.parallel_transactions == Some(false) {
         return 1;
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.transaction_threads.map(usize::from);
-    threads.unwrap_or_else(|| threads_on(processors()))
+    threads.unwrap_or_else(|| default_threads(processors()))
 }
 
-/// Half of so many processors, since senders, reading ahead and the state root want some too; but both of two.
-fn threads_on(processors: usize) -> usize {
+/// Half of the processors, because sender recovery, prefetching and the state root need some too; but both of two.
+fn default_threads(processors: usize) -> usize {
     (processors / 2).max(2).min(processors)
 }
 
 fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
     if options.genesis_state_hash_cache_enabled.is_some() {
-        notice::tell(format_args!(
+        notice::write(format_args!(
             "--genesis-state-hash-cache-enabled changes nothing: a genesis file that is known is \
              never read again"
         ));
     }
-    let (storage, state) = shares(options);
+    let (storage, state) = storage_options(options);
     let opened = match &options.genesis_file {
         Some(file) => {
             let config = GenesisFileConfig {
@@ -129,7 +130,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             Ok(Some(Arc::new(chain)))
         }
         Err(OpenError::Stopped) => {
-            notice::tell(format_args!(
+            notice::write(format_args!(
                 "stopped as asked; the same command begins the genesis anew"
             ));
             Ok(None)
@@ -138,7 +139,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
     }
 }
 
-/// Where the parameters of the chain come from that the command line names.
+/// The source of the chain's parameters: a genesis file or a built-in network.
 pub(crate) fn genesis_source(options: &Options) -> GenesisSource {
     match &options.genesis_file {
         Some(file) => GenesisSource::File(file.clone()),
@@ -150,14 +151,14 @@ pub(crate) fn genesis_source(options: &Options) -> GenesisSource {
     }
 }
 
-/// What a data path keeps was decided when it was begun.
+/// Refuses a `--data-storage-format` other than the one the database was created with.
 fn check_format(options: &Options, is_archive: bool) -> Result<()> {
-    let kept = match is_archive {
+    let existing = match is_archive {
         true => DataFormat::Archive,
         false => DataFormat::Bonsai,
     };
     match options.data_storage_format {
-        Some(asked) if asked != kept => Err(eyre!(
+        Some(requested) if requested != existing => Err(eyre!(
             "the chain was begun with --data-storage-format={}; leave the flag out, or begin the \
              chain anew in another --data-path",
             if is_archive {
@@ -176,8 +177,8 @@ fn explain(options: &Options, error: OpenError) -> Report {
             eyre!(error)
         }
         (OpenError::Genesis(error), Some(file)) => {
-            let place = format!("the genesis file {} can't be used; mend it", file.display());
-            Report::new(error).wrap_err(place)
+            let message = format!("the genesis file {} can't be used; mend it", file.display());
+            Report::new(error).wrap_err(message)
         }
         (error, _) => Report::new(error).wrap_err("the chain can't be opened"),
     }
@@ -207,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn transactions_run_on_half_of_the_processors_or_two_unless_told() {
+    fn transactions_run_on_half_of_the_processors_but_at_least_two_by_default() {
         assert_eq!(
-            [1, 2, 3, 4, 5, 6, 8, 64].map(threads_on),
+            [1, 2, 3, 4, 5, 6, 8, 64].map(default_threads),
             [1, 2, 2, 2, 2, 3, 4, 32]
         );
         let threads = |arguments: &[&str]| transaction_threads(&options(arguments));
-        let half = threads_on(std::thread::available_parallelism().map_or(1, usize::from));
+        let half = default_threads(std::thread::available_parallelism().map_or(1, usize::from));
         let enabled = "--bonsai-parallel-tx-processing-enabled";
         let disabled = "--bonsai-parallel-tx-processing-enabled=false";
         assert_eq!(threads(&[]), half);
@@ -227,16 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn results_of_precompiled_contracts_are_kept_unless_that_is_refused() {
+    fn precompile_results_are_cached_unless_disabled() {
         let bytes = |arguments: &[&str]| {
             let options = options(&[arguments, &["--memory-budget=1000M"]].concat());
             let budget = options.memory_budget.expect("just given");
             precompile_result_bytes(&options, budget)
         };
         assert_eq!(bytes(&["--cache-precompiles=false"]), 0);
-        let kept = bytes(&[]);
-        assert!(kept > 1 << 20, "{kept}");
-        assert_eq!(bytes(&["--cache-precompiles"]), kept);
-        assert_eq!(bytes(&["--cache-precompiles=true"]), kept);
+        let default = bytes(&[]);
+        assert!(default > 1 << 20, "{default}");
+        assert_eq!(bytes(&["--cache-precompiles"]), default);
+        assert_eq!(bytes(&["--cache-precompiles=true"]), default);
     }
 }

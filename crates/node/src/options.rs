@@ -1,4 +1,10 @@
-//! The command line. Names and meanings are Besu's where Besu has them.
+//! The command line. Names and meanings are Besu's where Besu has the flag.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `node` | flags of the running node |
+//! | `access` | flags of authentication and TLS |
+//! | `storage` | `niwaki storage` and its commands |
 
 mod access;
 mod node;
@@ -10,7 +16,7 @@ use niwaki_rules::Network;
 use std::path::PathBuf;
 
 pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
-pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlavor};
+pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
@@ -20,11 +26,11 @@ pub(crate) use storage::{
 #[derive(Debug, Parser)]
 #[command(name = "niwaki", version = env!("NIWAKI_VERSION"), max_term_width = 100)]
 pub(crate) struct Options {
-    /// Folder of the database; created if it is absent [default: niwaki in the user's data folder].
+    /// Folder of the database; created if it does not exist [default: niwaki in the user's data folder].
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_path: Option<PathBuf>,
 
-    /// The chain, by name [default: mainnet].
+    /// Network to run, by name [default: mainnet].
     #[arg(
         long,
         global = true,
@@ -33,12 +39,12 @@ pub(crate) struct Options {
     )]
     pub(crate) network: Option<Network>,
 
-    /// The chain, by a genesis file as geth or Besu write it; instead of --network.
+    /// Genesis file in geth's or Besu's format, instead of --network.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) genesis_file: Option<PathBuf>,
 
-    /// Memory for all caches and buffers together, such as 2G [default: a quarter of the machine's, at
-    /// most 8G].
+    /// Memory for all caches and buffers together, such as 2G [default: a quarter of the machine's memory,
+    /// at most 8G].
     #[arg(
         long,
         global = true,
@@ -47,8 +53,7 @@ pub(crate) struct Options {
     )]
     pub(crate) memory_budget: Option<MemoryBudget>,
 
-    /// Besu's name for more memory: half of the machine's, at most 16G, where --memory-budget does not
-    /// say how much.
+    /// Use more memory: half of the machine's, at most 16G. --memory-budget overrides it.
     #[arg(
         long = "Xplugin-rocksdb-high-spec-enabled",
         global = true,
@@ -59,8 +64,8 @@ pub(crate) struct Options {
     )]
     pub(crate) high_spec: Option<bool>,
 
-    /// Runs the transactions of a block on several threads, some ahead of their turn, with the result of one
-    /// after the other [default: true].
+    /// Execute the transactions of a block speculatively in parallel; the result is that of sequential
+    /// execution [default: true].
     #[arg(
         long = "bonsai-parallel-tx-processing-enabled",
         alias = "Xbonsai-parallel-tx-processing-enabled",
@@ -72,8 +77,8 @@ pub(crate) struct Options {
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
-    /// On how many threads the transactions of a block run [default: half as many as the machine has
-    /// processors, two at least where there are two].
+    /// Threads that execute the transactions of a block [default: half the number of processors, but at
+    /// least two if the machine has two].
     #[arg(
         long,
         global = true,
@@ -82,8 +87,8 @@ pub(crate) struct Options {
     )]
     pub(crate) transaction_threads: Option<u16>,
 
-    /// Keeps results of precompiled contracts by their input, within the memory budget [default: true;
-    /// Besu's is false].
+    /// Cache results of precompiled contracts by input, within the memory budget [default: true; Besu's
+    /// is false].
     #[arg(
         long,
         global = true,
@@ -94,8 +99,8 @@ pub(crate) struct Options {
     )]
     pub(crate) cache_precompiles: Option<bool>,
 
-    /// Which states are kept: BONSAI the last 512 blocks', X_BONSAI_ARCHIVE (or FOREST) every one, with
-    /// proofs. Decided when a chain is begun [default: BONSAI, or what the chain was begun with].
+    /// Which states to keep: BONSAI those of the last 512 blocks, X_BONSAI_ARCHIVE (or FOREST) every state,
+    /// with proofs. Fixed when the database is created [default: BONSAI, or what the database has].
     #[arg(
         long,
         global = true,
@@ -105,7 +110,7 @@ pub(crate) struct Options {
     )]
     pub(crate) data_storage_format: Option<DataFormat>,
 
-    /// Taken for Besu's sake; it changes nothing, since a known genesis file is never read again.
+    /// Accepted for compatibility with Besu; no effect: a known genesis file is never read again.
     #[arg(
         long,
         global = true,
@@ -126,20 +131,20 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Checks a configuration file without running the node.
+    /// Check a configuration file without running the node.
     ValidateConfig(ValidateOptions),
-    /// Imports and exports blocks.
+    /// Import and export blocks.
     #[command(subcommand)]
     Blocks(BlocksCommand),
-    /// Hashes passwords for files of credentials.
+    /// Hash passwords for a credentials file.
     #[command(subcommand)]
     Password(PasswordCommand),
-    /// Looks after the database.
+    /// Check, repair, back up and move the database.
     #[command(subcommand)]
     Storage(StorageCommand),
-    /// Prints what a shell completes commands and flags with.
+    /// Print the completion script for a shell.
     Completions(CompletionOptions),
-    /// Prints the manual's page.
+    /// Print the manual page.
     Man(ManOptions),
 }
 
@@ -152,44 +157,44 @@ pub(crate) struct CompletionOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManOptions {
-    /// Write a page for each command into this folder instead; created if it is absent.
+    /// Write one page per command into this folder instead; created if it does not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateOptions {
-    /// The file of flags.
+    /// Configuration file in TOML.
     #[arg(long, value_name = "FILE")]
     pub(crate) config_file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PasswordCommand {
-    /// Prints the bcrypt hash of a password, for a file of credentials.
+    /// Print the bcrypt hash of a password, for a credentials file.
     Hash(PasswordOptions),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PasswordOptions {
-    /// The password; other users of the machine may see it here [default: the first line of standard
-    /// input].
+    /// Password; other users of the machine can see it on the command line [default: the first line of
+    /// standard input].
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) password: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlocksCommand {
-    /// Imports blocks from files: checks, executes and stores each one. Can be stopped and started
-    /// again at any time.
+    /// Import blocks from files: validate, execute and store each block. Can be stopped at any time; the
+    /// same command continues.
     Import(ImportOptions),
-    /// Exports blocks of the canonical chain to a file.
+    /// Export blocks of the canonical chain to a file.
     Export(ExportOptions),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportOptions {
-    /// Files of blocks, imported in this order.
+    /// Files of blocks, imported in the order given.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) from: Vec<PathBuf>,
 
@@ -197,40 +202,40 @@ pub(crate) struct ImportOptions {
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// What the files hold: RLP (blocks one after the other), ERA1 (an archive of blocks before the
-    /// Merge) or JSON (blocks to be made, each with transactions and the keys to sign them).
+    /// Format of the files: RLP (concatenated blocks), ERA1 (an archive of blocks before the Merge) or JSON
+    /// (blocks to build: transactions and the keys that sign them).
     #[arg(long, value_enum, ignore_case = true, default_value_t = Format::Rlp)]
     pub(crate) format: Format,
 
-    /// Leave out blocks before this number.
+    /// Skip blocks before this number.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) start_block: u64,
 
-    /// Leave out blocks from this number on [default: none].
+    /// Skip blocks from this number on [default: none].
     #[arg(long, value_name = "N")]
     pub(crate) end_block: Option<u64>,
 
-    /// Do not verify the seal of proof-of-work blocks. This version never does, and says so once
-    /// where the flag is missing.
+    /// Do not verify the proof-of-work seal. This version never does; without the flag it prints a note
+    /// that says so.
     #[arg(long)]
     pub(crate) skip_pow_validation_enabled: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportOptions {
-    /// The file to write; it must not exist.
+    /// File to write; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
 
-    /// RLP (blocks one after the other) or ERA1 (at most 8192 blocks before the Merge).
+    /// RLP (concatenated blocks) or ERA1 (at most 8192 blocks, all before the Merge).
     #[arg(long, value_enum, ignore_case = true, default_value_t = ExportFormat::Rlp)]
     pub(crate) format: ExportFormat,
 
-    /// The first block.
+    /// First block to export.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) start_block: u64,
 
-    /// The block to stop before [default: after the head].
+    /// Stop before this block [default: after the head].
     #[arg(long, value_name = "N")]
     pub(crate) end_block: Option<u64>,
 }
@@ -250,7 +255,7 @@ pub(crate) enum ExportFormat {
     Era1,
 }
 
-/// Besu's names for what a data path keeps.
+/// Which states a data path keeps, by Besu's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataFormat {
     #[value(name = "BONSAI")]

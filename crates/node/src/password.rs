@@ -1,12 +1,12 @@
-//! Hashes of passwords, for files of credentials.
+//! `niwaki password hash`: hashes of passwords, for credentials files.
 
-use crate::Ending;
+use crate::Outcome;
 use crate::options::PasswordOptions;
 use eyre::{Result, WrapErr};
 use std::io::BufRead;
 
-/// Prints the hash of a password that is given or typed.
-pub(crate) fn hash(options: &PasswordOptions) -> Result<Ending> {
+/// Prints the hash of a password from the flag or from standard input.
+pub(crate) fn hash(options: &PasswordOptions) -> Result<Outcome> {
     let password = match &options.password {
         Some(password) => password.clone(),
         None => {
@@ -17,5 +17,5 @@ pub(crate) fn hash(options: &PasswordOptions) -> Result<Ending> {
         }
     };
     println!("{}", niwaki_rpc::hash_password(&password)?);
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }

@@ -1,4 +1,4 @@
-//! How far a long command is: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress of a long command: a bar on a terminal, a line every 5 s elsewhere.
 
 use crate::notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 pub(crate) const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// What was done so far.
+/// The work done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Of the bytes to be read; what remains of them gives the time that remains.
+    /// Bytes read; the remaining time follows from the bytes that remain.
     pub(crate) bytes: u64,
     pub(crate) blocks: u64,
     pub(crate) gas: u64,
@@ -24,12 +24,11 @@ pub(crate) struct Progress {
     total_bytes: u64,
     began: Instant,
     shown: Instant,
-    /// At the last line, for the rates since.
+    /// As of the last line, for the rates since.
     before: Done,
 }
 
 impl Progress {
-    /// `total_bytes` are to be read.
     pub(crate) fn new(total_bytes: u64) -> Self {
         let now = Instant::now();
         Self {
@@ -59,7 +58,7 @@ impl Progress {
                 bar.set_position(done.bytes.min(self.total_bytes));
                 bar.set_message(rates(&done, &Done::default(), elapsed));
             }
-            None => notice::tell(format_args!(
+            None => notice::write(format_args!(
                 "block {}: {}, {} left",
                 done.number,
                 rates(&done, &self.before, since.as_secs_f64()),
@@ -70,7 +69,7 @@ impl Progress {
         self.before = done;
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -85,7 +84,7 @@ pub(crate) fn new_bar(total_bytes: u64) -> ProgressBar {
     bar.with_style(style)
 }
 
-/// What was done from `before` to `done` in `seconds`.
+/// The rates from `before` to `done` in `seconds`.
 fn rates(done: &Done, before: &Done, seconds: f64) -> String {
     let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-9);
     let blocks = per_second(done.blocks, before.blocks);
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_remains_follows_from_the_bytes() {
+    fn remaining_time_follows_from_the_bytes() {
         assert_eq!(remaining(0, 100, 1.0), "unknown time");
         assert_eq!(remaining(50, 100, 10.0), "10 s");
         assert_eq!(remaining(1, 100, 10.0), "16 min");

@@ -1,6 +1,26 @@
-//! The node: assembled in one straight function, run until it is asked to stop.
+//! The node: assembled in one function, run until it is asked to stop.
+//!
+//! ```text
+//! flags -> log -> chain -> NodeConfig -> pool, backend -> background threads -> servers -> wait -> stop in reverse
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `config` | `NodeConfig`: the flags, resolved once |
+//! | `servers` | HTTP, WebSocket, Engine API, IPC |
+//! | `tokens`, `tls`, `secret` | users and tokens, key stores, the Engine API's secret, loaded from files |
+//! | `follow` | the thread that follows the head: pool, subscriptions, log |
+//! | `warm` | the thread that executes pooled transactions before the next block |
+//! | `log_index` | the thread that builds the log index |
+//! | `dev` | the thread that builds blocks of `--network=dev` |
+//! | `pool_file` | saves and restores the pool |
+//! | `metrics` | Prometheus metrics: served and pushed |
+//! | `logs`, `log_formats` | where log lines go, and their JSON formats |
+//! | `banner`, `head_log`, `watch` | log lines: at the start, about the head, about missing calls and blocks |
+//! | `required`, `pid` | `--required-blocks`, `--pid-path` |
 
 mod banner;
+mod config;
 mod dev;
 mod follow;
 mod head_log;
@@ -18,100 +38,93 @@ mod tokens;
 mod warm;
 mod watch;
 
-pub(crate) use servers::OPERATOR_SOCKET;
+pub(crate) use config::OPERATOR_SOCKET;
 
-use crate::Ending;
+use crate::Outcome;
 use crate::config::Note;
 use crate::open::{data_path, open_chain};
-use crate::options::{NodeOptions, Options, PoolFlavor};
+use crate::options::Options;
 use crate::stop::Stop;
+use config::NodeConfig;
 use eyre::{Result, WrapErr};
 use follow::Follower;
 use log_index::LogIndexer;
 use niwaki_chain::{Chain, Consensus};
-use niwaki_primitives::Bytes;
-use niwaki_rpc::{ApiOptions, Backend, Identity, WorkerPools, yield_to_blocks};
-use niwaki_rules::{ChainSpec, Network};
-use niwaki_txpool::{Pool, PoolConfig, PoolMode};
+use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
+use niwaki_txpool::{Pool, PoolConfig};
 use pid::PidFile;
 use pool_file::PoolFile;
 use servers::Servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
-use warm::Warmer;
+use warm::PoolWarmer;
 use watch::Watch;
 
-/// How often the main thread looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// As much gas as a simulated call can count, where its operator sets no bound.
-const NO_GAS_CAP: u64 = u64::MAX / 2;
-
-/// The gas limit that stakers' blocks go towards.
-const STAKERS_GAS_LIMIT: u64 = 60_000_000;
+/// How often the main thread checks whether the node is to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs the node.
-pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
-    let node = &options.node;
-    let log_switch = logs::install(&node.operation)?;
+pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
+    let flags = &options.node.operation;
+    let log_switch = logs::install(flags)?;
     log_notes(notes);
-    let pid_path = node.operation.pid_path.as_deref();
-    let _pid_file = pid_path.and_then(PidFile::write);
+    let _pid_file = flags.pid_path.as_deref().and_then(PidFile::write);
     let stop = Stop::listen()?;
-    banner::write_program(&identity(node));
+    let identity = identity(flags.identity.as_deref());
+    banner::write_program(&identity);
     let data_path = data_path(options)?;
     let Some(chain) = open_chain(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
-    required::check(&chain, &node.operation.required_blocks)?;
+    let config = NodeConfig::resolve(options, data_path, chain.spec());
+    required::check(&chain, &config.required_blocks)?;
     load_kzg_setup(&chain)?;
-    let metrics = metrics::install(node)?;
-    let (consensus, taken) = Consensus::with_journal(chain.clone(), &data_path.join("journal"))?;
-    if taken > 0 {
+    let metrics = metrics::install(&config.metrics)?;
+    let journal = config.data_path.join("journal");
+    let (consensus, imported) = Consensus::with_journal(chain.clone(), &journal)?;
+    if imported > 0 {
         info!(
-            blocks = taken,
+            blocks = imported,
             "Imported the blocks of the journal that had not reached the database"
         );
     }
-    banner::write_chain(options, &data_path, &chain)?;
-    let pool = Arc::new(open_pool(node, &chain)?);
+    banner::write_chain(&config, &chain)?;
+    let pool = Arc::new(open_pool(config.pool.clone(), &chain)?);
 
-    let consensus = Arc::new(consensus);
-    let api = api_options(options, &chain);
     let backend = Arc::new(Backend::new(
-        consensus,
+        Arc::new(consensus),
         Arc::clone(&pool),
-        identity(node),
-        api,
+        identity,
+        config.api.clone(),
     ));
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
-    operator.set_traces_folder(data_path.join("traces"));
-    let reorg_threshold = node.operation.reorg_logging_threshold;
-    let follower = Follower::start(&chain, Arc::clone(&backend), &pool, reorg_threshold)?;
-    let wants_index = node.api.auto_log_bloom_caching_enabled != Some(false);
-    let indexer = LogIndexer::start(&chain, wants_index)?;
-    let warmer = match warms(options, chain.spec()) {
-        true => Some(Warmer::start(&chain, &pool)?),
+    operator.set_traces_folder(config.data_path.join("traces"));
+    let follower = Follower::start(&chain, Arc::clone(&backend), &pool, config.reorg_threshold)?;
+    let indexer = LogIndexer::start(&chain, config.has_log_index)?;
+    let warmer = match config.is_pool_warmed {
+        true => Some(PoolWarmer::start(&chain, &pool)?),
         false => None,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let worker_pools =
-        Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
-    let servers = Servers::start(options, &data_path, &backend, &worker_pools, metrics)?;
-    let producer = match options.network {
-        Some(Network::Dev) => Some(dev::Producer::start(&backend, node.miner.dev_period)?),
-        _ => None,
+    let worker_pools = Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
+    let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
+    let producer = match config.dev_period_s {
+        Some(period_s) => Some(dev::Producer::start(&backend, period_s)?),
+        None => None,
     };
-    banner::write_ready(options, &backend)?;
-    let pool_file = PoolFile::restore(node, &data_path, &pool)?;
+    banner::write_ready(&config, &backend)?;
+    let pool_file = match config.pool_file {
+        Some(path) => Some(PoolFile::restore(path, &pool)?),
+        None => None,
+    };
 
-    let mut watch = has_engine_port(options, chain.spec()).then(Watch::default);
-    while !stop.is_asked() {
-        std::thread::sleep(LOOK);
+    let mut watch = config.has_engine_api.then(Watch::default);
+    while !stop.is_requested() {
+        std::thread::sleep(POLL_INTERVAL);
         if let Some(watch) = &mut watch {
-            watch.look(&backend, Instant::now());
+            watch.check(&backend, Instant::now());
         }
     }
 
@@ -125,10 +138,10 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Ending> {
     }
     chain.sync()?;
     info!("Stopped: everything is on disk");
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-/// Tells of the configuration.
+/// Logs the notes about the configuration.
 fn log_notes(notes: &[Note]) {
     for note in notes {
         match note.is_warning {
@@ -138,8 +151,8 @@ fn log_notes(notes: &[Note]) {
     }
 }
 
-/// Loads the trusted setup where there are blobs or will be, behind all else: it takes seconds of one
-/// core, which the first transaction with blobs would have to do itself. One that comes meanwhile waits.
+/// Loads the KZG trusted setup in the background if the chain has blobs or will have them. Loading takes
+/// seconds of one core; otherwise the first blob transaction would pay for it. One that arrives earlier waits.
 fn load_kzg_setup(chain: &Chain) -> Result<()> {
     if chain.spec().blob_params_at(u64::MAX).is_none() {
         return Ok(());
@@ -154,10 +167,9 @@ fn load_kzg_setup(chain: &Chain) -> Result<()> {
     Ok(())
 }
 
-/// What this program calls itself.
-fn identity(node: &NodeOptions) -> Identity {
-    let name = node.operation.identity.as_deref();
-    let name = name.map_or(String::new(), |name| format!("{name}/"));
+/// Name, version and commit of this program; `operator_name` is that of `--identity`.
+fn identity(operator_name: Option<&str>) -> Identity {
+    let name = operator_name.map_or(String::new(), |name| format!("{name}/"));
     let version = concat!("v", env!("CARGO_PKG_VERSION"));
     let commit = option_env!("NIWAKI_COMMIT").unwrap_or("00000000");
     let mut bytes = [0; 4];
@@ -177,110 +189,14 @@ fn identity(node: &NodeOptions) -> Identity {
     }
 }
 
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
-}
-
-/// Whether the chain is one that a consensus client drives.
-fn is_driven(options: &Options, spec: &ChainSpec) -> bool {
-    spec.terminal_total_difficulty.is_some() && options.network != Some(Network::Dev)
-}
-
-/// Whether there is a port for a consensus client.
-fn has_engine_port(options: &Options, spec: &ChainSpec) -> bool {
-    let flag = options.node.engine.engine_rpc_enabled;
-    flag.unwrap_or(is_driven(options, spec))
-}
-
-/// Whether the pool's transactions are run before the next block comes.
-fn warms(options: &Options, spec: &ChainSpec) -> bool {
-    has_engine_port(options, spec) && options.node.pool.tx_pool_warming_enabled != Some(false)
-}
-
-fn api_options(options: &Options, chain: &Chain) -> ApiOptions {
-    let node = &options.node;
-    let is_driven = is_driven(options, chain.spec());
-    let extra_data = node.miner.miner_extra_data.clone();
-    let own = || Bytes::from_static(concat!("niwaki ", env!("CARGO_PKG_VERSION")).as_bytes());
-    ApiOptions {
-        gas_cap: match node.api.rpc_gas_cap {
-            0 => NO_GAS_CAP,
-            cap => cap,
-        },
-        max_logs_range: node.api.rpc_max_logs_range,
-        gas_price_blocks: node.api.api_gas_price_blocks,
-        gas_price_percentile: node.api.api_gas_price_percentile,
-        gas_price_max: node.api.api_gas_price_max,
-        target_gas_limit: node
-            .miner
-            .target_gas_limit
-            .or(is_driven.then_some(STAKERS_GAS_LIMIT)),
-        extra_data: extra_data.unwrap_or_else(own),
-        min_priority_fee: node.miner.min_priority_fee,
-        is_driven: has_engine_port(options, chain.spec()),
-        fill_time: Duration::from_millis(node.miner.block_txs_selection_max_time),
-        max_blobs_per_transaction: node.miner.max_blobs_per_transaction,
-        max_blobs_per_block: node.miner.max_blobs_per_block,
-        network_id: node.operation.network_id,
-        estimate_tolerance: node.api.estimate_gas_tolerance_ratio,
-        max_trace_range: node.api.rpc_max_trace_filter_range,
-        max_filters: node.api.rpc_max_active_filters,
-        filter_timeout: Duration::from_secs(node.api.rpc_filter_timeout_seconds),
-        max_subscriptions: node.sockets.rpc_ws_max_active_subscriptions,
-    }
-}
-
-fn open_pool(node: &NodeOptions, chain: &Chain) -> Result<Pool> {
-    let flags = &node.pool;
-    let config = PoolConfig {
-        mode: match flags.tx_pool {
-            PoolFlavor::Layered => PoolMode::Layered,
-            PoolFlavor::Sequenced => PoolMode::Sequenced,
-        },
-        layer_max_capacity_bytes: flags.tx_pool_layer_max_capacity,
-        max_prioritized: flags.tx_pool_max_prioritized,
-        max_prioritized_by_type: flags.by_type(),
-        max_future_by_sender: flags.tx_pool_max_future_by_sender,
-        min_score: flags.tx_pool_min_score,
-        balance_check: flags.tx_pool_enable_balance_check == Some(true),
-        max_size: flags.tx_pool_max_size,
-        limit_by_account: flags.tx_pool_limit_by_account_percentage,
-        retention_s: flags.tx_pool_retention_hours.saturating_mul(3_600),
-        price_bump_percent: flags.tx_pool_price_bump,
-        blob_price_bump_percent: flags.tx_pool_blob_price_bump,
-        min_gas_price: flags.tx_pool_min_gas_price,
-        priority_senders: flags.tx_pool_priority_senders.iter().copied().collect(),
-        no_local_priority: flags.tx_pool_no_local_priority == Some(true),
-        tx_fee_cap: flags.rpc_tx_feecap,
-        strict_replay_protection: flags.strict_tx_replay_protection_enabled == Some(true),
-        ..PoolConfig::default()
-    };
+fn open_pool(config: PoolConfig, chain: &Chain) -> Result<Pool> {
     let view = Arc::new(chain.view_at_head()?);
     let spec = Arc::new(chain.spec().clone());
     Ok(Pool::new(config, spec, chain.head().header, view, now()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[test]
-    fn the_pool_is_run_ahead_where_a_consensus_client_drives_unless_that_is_refused() {
-        let other = ChainSpec::frontier(1);
-        let driven = ChainSpec {
-            terminal_total_difficulty: Some(niwaki_primitives::U256::ZERO),
-            ..other.clone()
-        };
-        let runs = |arguments: &[&str], spec: &ChainSpec| {
-            let words = [&["niwaki"], arguments].concat();
-            warms(&Options::try_parse_from(words).expect("known flags"), spec)
-        };
-        assert!(runs(&[], &driven));
-        assert!(!runs(&[], &other));
-        assert!(runs(&["--engine-rpc-enabled"], &other));
-        assert!(!runs(&["--engine-rpc-enabled=false"], &driven));
-        assert!(!runs(&["--tx-pool-warming-enabled=false"], &driven));
-    }
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
 }

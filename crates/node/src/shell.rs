@@ -1,20 +1,20 @@
-//! What shells and `man` are told of the command line.
+//! `niwaki completions` and `niwaki man`.
 
-use crate::Ending;
+use crate::Outcome;
 use crate::options::{CompletionOptions, ManOptions, Options};
 use clap::CommandFactory;
 use eyre::{Result, WrapErr};
 use std::io::Write;
 
-/// Prints what a shell completes words with.
-pub(crate) fn completions(options: &CompletionOptions) -> Result<Ending> {
+/// Prints the completion script of a shell.
+pub(crate) fn completions(options: &CompletionOptions) -> Result<Outcome> {
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut Options::command(), "niwaki", &mut text);
     print(&text)
 }
 
-/// Prints the manual's page, or writes a page for each command into a folder.
-pub(crate) fn man(options: &ManOptions) -> Result<Ending> {
+/// Prints the manual page, or writes one page per command into a folder.
+pub(crate) fn man(options: &ManOptions) -> Result<Outcome> {
     let command = Options::command();
     let Some(folder) = &options.to else {
         let mut text = Vec::new();
@@ -24,17 +24,17 @@ pub(crate) fn man(options: &ManOptions) -> Result<Ending> {
     std::fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(command, folder))
         .wrap_err_with(|| format!("can't write the manual into {}", folder.display()))?;
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-fn print(text: &[u8]) -> Result<Ending> {
+fn print(text: &[u8]) -> Result<Outcome> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Ending::Done),
+        // The reader, such as `head`, has closed the pipe.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Outcome::Done),
         written => {
             written.wrap_err("can't write to standard output")?;
-            Ok(Ending::Done)
+            Ok(Outcome::Done)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Stopping on request: the first Ctrl-C or SIGTERM asks, the second one ends the process; where
-//! nobody looks whether it was asked, the first one does.
+//! Stopping on request: the first Ctrl-C or SIGTERM sets a flag that commands poll, the second ends the
+//! process. After `exit_on_next` the next signal ends the process, for work that does not poll.
 
 use crate::notice;
 use eyre::{Context, Result};
@@ -9,22 +9,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether the operator asked to stop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
-    asked: Arc<AtomicBool>,
-    at_once: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
+    exits_on_next: Arc<AtomicBool>,
 }
 
 impl Stop {
     /// Listens from now on, for as long as the process lives.
     pub(crate) fn listen() -> Result<Self> {
         let stop = Self::default();
-        let Self { asked, at_once } = stop.clone();
+        let Self {
+            requested,
+            exits_on_next,
+        } = stop.clone();
         ctrlc::set_handler(move || {
-            // Nothing is ordered by these flags; the first is looked at between blocks.
-            if at_once.load(Ordering::Relaxed) || asked.swap(true, Ordering::Relaxed) {
-                // Whatever is on disk is whole at any moment.
+            // No other memory depends on these flags.
+            if exits_on_next.load(Ordering::Relaxed) || requested.swap(true, Ordering::Relaxed) {
+                // The database is consistent at any moment.
                 std::process::exit(130);
             }
-            notice::tell(format_args!(
+            notice::write(format_args!(
                 "Stopping at the next whole step; press Ctrl-C again to stop at once"
             ));
         })
@@ -32,12 +35,12 @@ impl Stop {
         Ok(stop)
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
     }
 
-    /// From now on nobody looks: the next request ends the process.
-    pub(crate) fn at_once(&self) {
-        self.at_once.store(true, Ordering::Relaxed);
+    /// From now on the next signal ends the process.
+    pub(crate) fn exit_on_next(&self) {
+        self.exits_on_next.store(true, Ordering::Relaxed);
     }
 }

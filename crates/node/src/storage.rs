@@ -1,11 +1,18 @@
-//! `niwaki storage`.
+//! `niwaki storage`: the check, and the other commands.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `backup` | backup and restore, by the running node if there is one |
+//! | `repair` | rebuilds derived data, then checks |
+//! | `state_file` | export and import of the head's state |
+//! | `trie_log` | count, prune, export and import of trie logs |
 
 pub(crate) mod backup;
 pub(crate) mod repair;
 pub(crate) mod state_file;
 pub(crate) mod trie_log;
 
-use crate::Ending;
+use crate::Outcome;
 use crate::memory::peak_rss_bytes;
 use crate::open::{open_chain, open_existing};
 use crate::options::{CheckOptions, Options};
@@ -17,14 +24,14 @@ use std::time::Instant;
 /// The most problems that are printed one by one.
 const SHOWN: u64 = 100;
 
-/// Reads the whole database and compares values, trie and head; says what does not fit.
-pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Ending> {
+/// Checks the whole database, a sample, or the head, and prints the problems.
+pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Outcome> {
     if check.head_only {
         return check_head(options, &Stop::listen()?);
     }
-    // One Ctrl-C ends the process: nothing is written, nothing is asked to stop.
+    // Nothing is written, so one Ctrl-C may end the process.
     let Some(chain) = open_existing(options, &Stop::default())? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     match check.sample {
         Some(count) => check_sample(&chain, count),
@@ -32,8 +39,8 @@ pub(crate) fn check(options: &Options, check: &CheckOptions) -> Result<Ending> {
     }
 }
 
-/// Compares the head and some accounts and prints what does not fit.
-fn check_sample(chain: &Chain, count: u64) -> Result<Ending> {
+/// Checks the head and `count` random accounts.
+fn check_sample(chain: &Chain, count: u64) -> Result<Outcome> {
     let (head, began) = (chain.head(), Instant::now());
     let mut problems = Vec::new();
     let found = chain.check_sample(count, &mut |problem| problems.push(problem))?;
@@ -49,14 +56,14 @@ fn check_sample(chain: &Chain, count: u64) -> Result<Ending> {
     println!("head {}, state root {}", head.id, head.header.state_root);
     if problems.is_empty() {
         println!("no problems found in the sample");
-        return Ok(Ending::Done);
+        return Ok(Outcome::Done);
     }
     println!("run 'niwaki storage check' to learn of all problems");
-    Ok(Ending::Bad)
+    Ok(Outcome::ProblemsFound)
 }
 
-/// Compares everything and prints what does not fit.
-fn check_all(chain: &Chain) -> Result<Ending> {
+/// Checks everything.
+fn check_all(chain: &Chain) -> Result<Outcome> {
     let head = chain.head();
     eprintln!("checking the chain and its state, up to block {}", head.id);
     let began = Instant::now();
@@ -89,28 +96,28 @@ fn check_all(chain: &Chain) -> Result<Ending> {
     println!("head {}, state root {}", head.id, head.header.state_root);
     if found.problems == 0 {
         println!("no problems found");
-        return Ok(Ending::Done);
+        return Ok(Outcome::Done);
     }
     println!(
         "{} problems found; run 'niwaki storage repair', or restore a backup with 'niwaki storage \
          restore', or import the chain into an empty data path",
         found.problems
     );
-    Ok(Ending::Bad)
+    Ok(Outcome::ProblemsFound)
 }
 
-/// Opens the chain, beginning it if there is none, and compares what its head says of itself.
-fn check_head(options: &Options, stop: &Stop) -> Result<Ending> {
+/// Opens the chain, creating the database if there is none, and checks its head.
+fn check_head(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
     let Some(chain) = open_chain(options, stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     println!("opened in {:.3} s", began.elapsed().as_secs_f64());
     check_head_of(&chain)
 }
 
-/// Compares what the head of an open chain says of itself.
-fn check_head_of(chain: &Chain) -> Result<Ending> {
+/// Checks that the head's header, its state root and the root of the trie agree.
+fn check_head_of(chain: &Chain) -> Result<Outcome> {
     let began = Instant::now();
     let problem = chain.check_head()?;
     let head = chain.head();
@@ -119,13 +126,13 @@ fn check_head_of(chain: &Chain) -> Result<Ending> {
     print_peak_memory();
     let Some(problem) = problem else {
         println!("the head's header, its state root and the root of the trie agree");
-        return Ok(Ending::Done);
+        return Ok(Outcome::Done);
     };
     println!("problem: {problem}");
-    Ok(Ending::Bad)
+    Ok(Outcome::ProblemsFound)
 }
 
-/// The first problems, each after `title`, and how many more there are.
+/// Prints the first problems, each after `title`, and how many more there are.
 fn print_problems(title: &str, problems: &[Problem]) {
     let shown = usize::try_from(SHOWN).unwrap_or(usize::MAX);
     for problem in problems.iter().take(shown) {

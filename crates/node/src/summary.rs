@@ -1,24 +1,24 @@
-//! What an import did, in figures.
+//! The summary of an import: counts, rates, percentiles, phases, caches, memory.
 
 use crate::memory::peak_rss_bytes;
 use niwaki_chain::{CacheStats, HitRate, Imported, Timings};
 use std::fmt;
 use std::time::Duration;
 
-/// Durations counted in classes, 32 to each doubling: a percentile is right to 3 percent, and the
-/// memory does not grow with the number of blocks.
+/// A histogram of durations with 32 buckets per doubling: a percentile is accurate to 3 %, and memory does
+/// not grow with the number of blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Durations {
-    classes: Vec<u64>,
+    buckets: Vec<u64>,
     count: u64,
 }
 
-const CLASSES_PER_DOUBLING: usize = 32;
+const BUCKETS_PER_DOUBLING: usize = 32;
 
 impl Default for Durations {
     fn default() -> Self {
         Self {
-            classes: vec![0; 65 * CLASSES_PER_DOUBLING],
+            buckets: vec![0; 65 * BUCKETS_PER_DOUBLING],
             count: 0,
         }
     }
@@ -27,26 +27,26 @@ impl Default for Durations {
 impl Durations {
     fn add(&mut self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        self.classes[class_of(nanos)] += 1;
+        self.buckets[bucket_of(nanos)] += 1;
         self.count += 1;
     }
 
-    /// The smallest duration that `percent` of all do not exceed; zero if there are none.
+    /// The smallest duration that `percent` of all do not exceed; zero if none was added.
     fn percentile(&self, percent: u64) -> Duration {
         let rank = self.count.saturating_mul(percent).div_ceil(100).max(1);
         let mut below = 0;
-        for (class, count) in self.classes.iter().enumerate() {
+        for (bucket, count) in self.buckets.iter().enumerate() {
             below += count;
             if below >= rank {
-                return Duration::from_nanos(nanos_of(class));
+                return Duration::from_nanos(nanos_of(bucket));
             }
         }
         Duration::ZERO
     }
 }
 
-/// The doubling and its 32nd part that `nanos` lies in.
-fn class_of(nanos: u64) -> usize {
+/// The bucket of `nanos`.
+fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos.max(1);
     let doubling = nanos.ilog2();
     // The five bits below the highest one.
@@ -55,13 +55,13 @@ fn class_of(nanos: u64) -> usize {
     } else {
         nanos << (5 - doubling)
     };
-    doubling as usize * CLASSES_PER_DOUBLING + (part & 31) as usize
+    doubling as usize * BUCKETS_PER_DOUBLING + (part & 31) as usize
 }
 
-/// The least value of a class.
-fn nanos_of(class: usize) -> u64 {
-    let doubling = class / CLASSES_PER_DOUBLING;
-    let part = (class % CLASSES_PER_DOUBLING) as u64 | 32;
+/// The least value of a bucket.
+fn nanos_of(bucket: usize) -> u64 {
+    let doubling = bucket / BUCKETS_PER_DOUBLING;
+    let part = (bucket % BUCKETS_PER_DOUBLING) as u64 | 32;
     if doubling >= 5 {
         part << (doubling - 5)
     } else {
@@ -69,19 +69,19 @@ fn nanos_of(class: usize) -> u64 {
     }
 }
 
-/// Figures of one import.
+/// Statistics of one import.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) blocks: u64,
     pub(crate) transactions: u64,
     pub(crate) gas: u64,
-    /// Blocks that the chain had already.
+    /// Blocks that the chain already had.
     pub(crate) known: u64,
-    /// Blocks outside the wished-for range.
+    /// Blocks outside the requested range.
     pub(crate) left_out: u64,
-    /// From the first file to the last sync.
+    /// From opening the first file to the last sync.
     pub(crate) elapsed: Duration,
-    /// Waiting for blocks to be read, decoded and their senders recovered.
+    /// Time the import waited for blocks to be read, decoded and their senders recovered.
     pub(crate) wait: Duration,
     pub(crate) caches: CacheStats,
     phases: Timings,
@@ -155,9 +155,9 @@ impl fmt::Display for Summary {
             f,
             "caches       held {} of accounts, {} of slots, {} of codes; {} trie nodes were read, \
              {} MiB of them are in memory",
-            held(accounts),
-            held(slots),
-            held(codes),
+            hit_rate(accounts),
+            hit_rate(slots),
+            hit_rate(codes),
             self.caches.trie_nodes_read,
             self.caches.trie_bytes >> 20
         )?;
@@ -168,8 +168,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The share of what was asked for that was held.
-fn held(rate: &HitRate) -> String {
+/// The share of lookups that hit, in percent.
+fn hit_rate(rate: &HitRate) -> String {
     match rate.hits + rate.misses {
         0 => "none".to_owned(),
         all => format!("{:.1} %", rate.hits as f64 * 100.0 / all as f64),
@@ -181,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_at_most_a_32nd_below_its_values() {
+    fn a_bucket_starts_at_most_a_32nd_below_its_values() {
         for nanos in (1..5000).chain([1 << 40, (1 << 40) + 12345, u64::MAX]) {
-            let least = nanos_of(class_of(nanos));
+            let least = nanos_of(bucket_of(nanos));
             assert!(least <= nanos, "{nanos}");
             assert!((nanos - least) as f64 <= nanos as f64 / 32.0, "{nanos}");
         }

@@ -1,15 +1,18 @@
 //! ERA1: archives of up to 8192 blocks before the Merge.
 //!
-//! A file is a list of entries: a type (u16, little-endian), the length of the data (u32), two
-//! zero bytes, the data. First the version, then for each block its header, body, receipts (each
-//! Snappy frames of RLP) and total difficulty (32 bytes, little-endian), then the accumulator and
-//! the index.
+//! A file is a list of entries: type (u16, little-endian), data length (u32), two zero bytes, data.
+//!
+//! ```text
+//! version | (header body receipts total-difficulty)* | accumulator | index
+//! ```
+//!
+//! Header, body and receipts are Snappy frames of RLP; a total difficulty is 32 bytes, little-endian.
 //!
 //! Spec: eth-clients/e2store-format-specs, `formats/era1.md`.
 
 mod accumulator;
 
-use super::source::{Input, MAX_BLOCK_BYTES, Place, RawBlock, RawBytes};
+use super::source::{FilePosition, Input, MAX_BLOCK_BYTES, RawBlock, RawBytes};
 use accumulator::accumulator;
 use eyre::{Context, Result, ensure, eyre};
 use niwaki_primitives::{B256, U256};
@@ -28,7 +31,7 @@ const TOTAL_DIFFICULTY: u16 = 0x06;
 const ACCUMULATOR: u16 = 0x07;
 const INDEX: u16 = 0x3266;
 
-/// Blocks of an archive.
+/// Reads the blocks of an archive.
 pub(crate) struct Reader {
     input: Input,
     is_begun: bool,
@@ -52,36 +55,35 @@ impl Reader {
     pub(crate) fn next_block(&mut self) -> Result<Option<RawBlock>> {
         let mut header = None;
         while !self.is_ended {
-            let place = self.input.place();
+            let position = self.input.position();
             let Some(entry) = self.next_entry()? else {
-                return Err(self.input.cut_off(&place));
+                return Err(self.input.truncated(&position));
             };
             if !self.is_begun {
                 ensure!(
                     entry.kind == VERSION,
                     "{} does not begin as an ERA1 file does; name the right --format",
-                    place.file.display()
+                    position.file.display()
                 );
                 self.is_begun = true;
             }
             match (entry.kind, header.take()) {
-                (HEADER, None) => header = Some((place, entry.data)),
-                (BODY, Some((place, header))) => {
+                (HEADER, None) => header = Some((position, entry.data)),
+                (BODY, Some((position, header))) => {
                     let body = entry.data;
                     let bytes = RawBytes::Compressed { header, body };
-                    return Ok(Some(RawBlock { place, bytes }));
+                    return Ok(Some(RawBlock { position, bytes }));
                 }
                 (BODY, None) | (_, Some(_)) => {
                     return Err(eyre!(
                         "{} is damaged at byte {}: a header and its body do not stand together",
-                        place.file.display(),
-                        place.offset_bytes
+                        position.file.display(),
+                        position.offset_bytes
                     ));
                 }
-                // The last entry.
                 (INDEX, None) => self.is_ended = true,
-                // Receipts and difficulties follow from the blocks, and are compared with the
-                // headers there. Entries of a later version are passed over.
+                // Receipts and difficulties are recomputed by the import. Unknown entries, of a later version
+                // of the format, are skipped.
                 _ => {}
             }
         }
@@ -89,13 +91,13 @@ impl Reader {
     }
 
     fn next_entry(&mut self) -> Result<Option<Entry>> {
-        let start = self.input.place();
+        let start = self.input.position();
         let mut head = Vec::with_capacity(8);
         if !self.input.append(8, &mut head)? {
             return if head.is_empty() {
                 Ok(None)
             } else {
-                Err(self.input.cut_off(&start))
+                Err(self.input.truncated(&start))
             };
         }
         let kind = u16::from_le_bytes([head[0], head[1]]);
@@ -108,23 +110,23 @@ impl Reader {
         );
         let mut data = Vec::new();
         if !self.input.append(length, &mut data)? {
-            return Err(self.input.cut_off(&start));
+            return Err(self.input.truncated(&start));
         }
         Ok(Some(Entry { kind, data }))
     }
 }
 
-/// What Snappy frames hold, of at most [`MAX_BLOCK_BYTES`].
-pub(crate) fn decompress(frames: &[u8], place: &Place) -> Result<Vec<u8>> {
+/// Decompresses Snappy frames, up to [`MAX_BLOCK_BYTES`].
+pub(crate) fn decompress(frames: &[u8], position: &FilePosition) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     FrameDecoder::new(frames)
         .take(MAX_BLOCK_BYTES)
         .read_to_end(&mut out)
-        .wrap_err_with(|| format!("{} is damaged: its Snappy frames", place.block()))?;
+        .wrap_err_with(|| format!("{} is damaged: its Snappy frames", position.block()))?;
     Ok(out)
 }
 
-/// An archive that is being written.
+/// Writes an archive.
 pub(crate) struct Writer<W: Write> {
     out: W,
     offset: u64,
@@ -138,14 +140,14 @@ struct WrittenBlock {
     total_difficulty: U256,
 }
 
-/// One block as an archive holds it.
+/// One block of an archive.
 pub(crate) struct ArchivedBlock<'a> {
     pub(crate) hash: B256,
     /// RLP.
     pub(crate) header: &'a [u8],
     /// RLP.
     pub(crate) body: &'a [u8],
-    /// RLP of the list, each receipt with its bloom.
+    /// RLP of the list of receipts, each with its bloom.
     pub(crate) receipts: &'a [u8],
     pub(crate) total_difficulty: U256,
 }
@@ -182,7 +184,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends the archive with its accumulator and index, and gives the file back.
+    /// Writes the accumulator and the index, and returns the file.
     pub(crate) fn finish(mut self) -> Result<W> {
         let records = self.blocks.iter();
         let root = accumulator(records.map(|block| (block.hash, block.total_difficulty)));
@@ -190,7 +192,7 @@ impl<W: Write> Writer<W> {
         let index_start = self.offset;
         let mut index = self.first.to_le_bytes().to_vec();
         for block in &self.blocks {
-            // Relative to the index, so below zero.
+            // Relative to the index, hence negative.
             index.extend(block.offset.wrapping_sub(index_start).to_le_bytes());
         }
         index.extend((self.blocks.len() as u64).to_le_bytes());

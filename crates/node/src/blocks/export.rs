@@ -1,7 +1,7 @@
 //! `niwaki blocks export`.
 
 use super::era1::{ArchivedBlock, MAX_BLOCKS, Writer};
-use crate::Ending;
+use crate::Outcome;
 use crate::open::open_existing;
 use crate::options::{ExportFormat, ExportOptions, Options};
 use crate::progress::{Done, Progress};
@@ -15,8 +15,8 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Writes canonical blocks to a file. The file appears under its name when it is whole.
-pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending> {
+/// Writes canonical blocks to a file. The file gets its name when it is complete.
+pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Outcome> {
     let to = &export.to;
     ensure!(
         !to.exists(),
@@ -25,14 +25,14 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending
     );
     let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     let range = range(&chain, export)?;
 
     let part = part_of(to)?;
     let unwritable = || format!("can't write {}", part.display());
     let file = File::create(&part).wrap_err_with(unwritable)?;
-    let mut run = Run {
+    let mut run = BlockExport {
         progress: Progress::new(range.end - range.start),
         chain: &chain,
         stop,
@@ -49,10 +49,10 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending
         Ok(None) => {
             remove(&part)?;
             eprintln!("stopped as asked; nothing was written");
-            return Ok(Ending::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         Err(error) => {
-            // The first trouble is the one to tell.
+            // The first error is the one to report.
             let _ = remove(&part);
             return Err(error.wrap_err(unwritable()));
         }
@@ -66,10 +66,10 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Ending
         run.range.end - 1,
         to.display()
     );
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-/// The blocks wished for, all of which are there.
+/// The requested range of blocks, which must all exist.
 fn range(chain: &Chain, options: &ExportOptions) -> Result<Range<u64>> {
     let after_head = chain.head().id.number.saturating_add(1);
     let (start, end) = (options.start_block, options.end_block.unwrap_or(after_head));
@@ -98,7 +98,7 @@ fn remove(part: &Path) -> Result<()> {
     std::fs::remove_file(part).wrap_err_with(|| format!("can't remove {}", part.display()))
 }
 
-/// Brings everything to the disk.
+/// Flushes and syncs the file.
 fn finish(out: Option<BufWriter<File>>) -> Result<Option<File>> {
     let Some(out) = out else { return Ok(None) };
     let file = out.into_inner()?;
@@ -106,19 +106,20 @@ fn finish(out: Option<BufWriter<File>>) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-struct Run<'a> {
+/// An export in progress.
+struct BlockExport<'a> {
     chain: &'a Chain,
     range: Range<u64>,
     progress: Progress,
     stop: Stop,
 }
 
-impl Run<'_> {
+impl BlockExport<'_> {
     /// `None` if it was stopped.
     fn rlp(&mut self, mut out: BufWriter<File>) -> Result<Option<BufWriter<File>>> {
         let mut rlp = Vec::new();
         for number in self.range.clone() {
-            if self.stop.is_asked() {
+            if self.stop.is_requested() {
                 return Ok(None);
             }
             let (_, block) = self.block(number)?;
@@ -140,7 +141,7 @@ impl Run<'_> {
         );
         let mut writer = Writer::new(out, self.range.start)?;
         for number in self.range.clone() {
-            if self.stop.is_asked() {
+            if self.stop.is_requested() {
                 return Ok(None);
             }
             let (stored, block) = self.block(number)?;
@@ -187,7 +188,7 @@ impl Run<'_> {
     }
 }
 
-/// The list of receipts as the eth protocol has it: a typed one as a string of bytes.
+/// The RLP list of receipts as in the eth protocol: a typed receipt is a byte string.
 fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
     let items: Vec<Vec<u8>> = receipts
         .iter()

@@ -2,7 +2,7 @@
 
 use super::json;
 use super::source::{RawBlock, Source, total_bytes};
-use crate::Ending;
+use crate::Outcome;
 use crate::open::open_chain;
 use crate::options::{Format, ImportOptions, Options};
 use crate::progress::{Done, Progress};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Imports the files, prints a summary. What was imported before a failure stays.
+/// Imports the files and prints a summary. Blocks imported before a failure stay imported.
 ///
 /// # Errors
-/// The first block that can't be imported, or the machine's trouble.
-pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending> {
+/// The first block that can't be imported, or a fault of the machine.
+pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Outcome> {
     let files: Vec<PathBuf> = import.from.iter().chain(&import.files).cloned().collect();
     let total_bytes = total_bytes(&files)?;
     let range = Range::new(import)?;
@@ -33,19 +33,19 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
     let began = Instant::now();
 
     let Some(chain) = open_chain(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     let head = chain.head().id;
     eprintln!("chain {}, head {head}", chain.spec().chain_id);
-    let is_work = matches!(chain.spec().seal, SealKind::Ethash { .. });
-    if is_work && !import.skip_pow_validation_enabled {
+    let is_proof_of_work = matches!(chain.spec().seal, SealKind::Ethash { .. });
+    if is_proof_of_work && !import.skip_pow_validation_enabled {
         eprintln!(
             "note: the seals of proof-of-work blocks are not verified \
              (--skip-pow-validation-enabled leaves this note out)"
         );
     }
 
-    let mut run = Run {
+    let mut run = BlockImport {
         range,
         summary: Summary::default(),
         progress: Progress::new(total_bytes),
@@ -58,7 +58,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
         Format::Json => json::import(&files, &mut run),
         Format::Rlp | Format::Era1 => run.blocks(source),
     };
-    // Whatever became of the last block, the ones before it are to stay.
+    // Even if the last block failed, the blocks before it must reach the disk.
     let synced = chain.sync();
     run.progress.finish();
     run.summary.elapsed = began.elapsed();
@@ -70,19 +70,19 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Ending
             "stopped, the head is block {}",
             chain.head().id.number
         ))),
-        Ok(_) if run.stop.is_asked() => {
+        Ok(_) if run.stop.is_requested() => {
             synced?;
             eprintln!("stopped as asked; the same command goes on from here");
-            Ok(Ending::Interrupted)
+            Ok(Outcome::Interrupted)
         }
         Ok(()) => {
             synced?;
-            Ok(Ending::Done)
+            Ok(Outcome::Done)
         }
     }
 }
 
-/// The numbers wished for.
+/// The requested block numbers.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     start: u64,
@@ -104,8 +104,8 @@ impl Range {
     }
 }
 
-/// An import under way.
-pub(crate) struct Run {
+/// An import in progress.
+pub(crate) struct BlockImport {
     range: Range,
     pub(crate) chain: Arc<Chain>,
     pub(crate) stop: Stop,
@@ -115,7 +115,7 @@ pub(crate) struct Run {
     number: u64,
 }
 
-impl Run {
+impl BlockImport {
     /// Imports the blocks of `source` that the chain does not have.
     fn blocks(&mut self, mut source: Source) -> Result<()> {
         let Some(first) = self.first_new(&mut source)? else {
@@ -128,12 +128,12 @@ impl Run {
             .chain(source)
             .filter_map(move |raw| {
                 let decoded = raw.and_then(|raw| {
-                    let is_wanted = range.contains(raw.header()?.number);
-                    is_wanted.then(|| raw.block()).transpose()
+                    let is_in_range = range.contains(raw.header()?.number);
+                    is_in_range.then(|| raw.block()).transpose()
                 });
                 let decoded = decoded.transpose();
                 if decoded.is_none() {
-                    // A figure for the summary: no other memory hangs on it.
+                    // A counter for the summary: no other memory depends on it.
                     count.fetch_add(1, Ordering::Relaxed);
                 }
                 decoded
@@ -141,29 +141,29 @@ impl Run {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let mut stream = recover_stream(blocks, workers);
         let mut clock = Instant::now();
-        while !self.stop.is_asked()
+        while !self.stop.is_requested()
             && let Some(block) = stream.next()
         {
             self.summary.wait += clock.elapsed();
             let imported = self.chain.import(block?);
-            self.count(imported)?;
+            self.record(imported)?;
             clock = Instant::now();
         }
         self.summary.left_out += left_out.load(Ordering::Relaxed);
         Ok(())
     }
 
-    /// The first block that the chain does not have. Those before cost no more than their headers.
+    /// The first block that the chain does not have. Of the blocks before it only headers are decoded.
     fn first_new(&mut self, source: &mut Source) -> Result<Option<RawBlock>> {
         for raw in source {
-            if self.stop.is_asked() {
+            if self.stop.is_requested() {
                 return Ok(None);
             }
             let raw = raw?;
             let header = raw.header()?;
             if !self.range.contains(header.number) {
                 self.summary.left_out += 1;
-            } else if self.is_there(&header)? {
+            } else if self.is_canonical(&header)? {
                 self.summary.known += 1;
             } else {
                 return Ok(Some(raw));
@@ -173,8 +173,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Whether the chain leads through this block already.
-    fn is_there(&self, header: &Header) -> Result<bool> {
+    /// Whether the block is already canonical.
+    fn is_canonical(&self, header: &Header) -> Result<bool> {
         if header.number > self.chain.head().id.number {
             return Ok(false);
         }
@@ -188,8 +188,8 @@ impl Run {
         Ok(self.chain.canonical_hash(header.number)? == Some(hash))
     }
 
-    /// Takes down what became of a block, and explains why one was refused.
-    pub(crate) fn count(&mut self, imported: Result<Imported, ImportError>) -> Result<()> {
+    /// Adds the result of a block to the summary and the progress; explains an error.
+    pub(crate) fn record(&mut self, imported: Result<Imported, ImportError>) -> Result<()> {
         let imported = imported.map_err(|error| self.explain(error))?;
         if imported.timings.total().is_zero() {
             self.summary.known += 1;

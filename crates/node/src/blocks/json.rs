@@ -1,17 +1,17 @@
-//! JSON files of blocks that are yet to be made: transactions, and the keys that sign them.
+//! JSON files of blocks to build: transactions, and the secret keys that sign them.
 //!
-//! The form is Besu's: `{"blocks": [{"number", "parentHash", "coinbase", "extraData",
-//! "transactions": [{"secretKey", "gasLimit", "gasPrice", "value", "to", "data"}]}]}`, all keys in
-//! any letter case, all but the transactions and their keys optional. A block's timestamp is 12 s
-//! after its parent's, so that the same file gives the same blocks every time.
+//! The format is Besu's: `{"blocks": [{"number", "parentHash", "coinbase", "extraData",
+//! "transactions": [{"secretKey", "gasLimit", "gasPrice", "value", "to", "data"}]}]}`. Keys are
+//! case-insensitive; only the transactions and their secret keys are required. A block's timestamp is 12 s
+//! after its parent's, so that a file always gives the same blocks.
 
 mod fields;
 
-use super::import::Run;
+use super::import::BlockImport;
 use alloy_consensus::SignableTransaction;
 use alloy_primitives::Signature;
 use eyre::{Context, Result, ensure, eyre};
-use fields::{Fields, Shape};
+use fields::{Fields, ObjectKeys};
 use niwaki_chain::{BlockTemplate, Chain, StoredHeader};
 use niwaki_crypto::{address_of_secret_key, sign};
 use niwaki_primitives::{
@@ -39,28 +39,28 @@ struct TransactionData {
     data: Bytes,
 }
 
-/// Makes, signs and imports the blocks of `files`.
-pub(crate) fn import(files: &[PathBuf], run: &mut Run) -> Result<()> {
+/// Builds, signs and imports the blocks of `files`.
+pub(crate) fn import(files: &[PathBuf], run: &mut BlockImport) -> Result<()> {
     for path in files {
         let blocks = read(path)?;
-        // Numbers that the file itself gave a block, on whatever branch.
-        let mut made: HashMap<u64, B256> = HashMap::new();
+        // The latest block of each number that this file gave, on any branch.
+        let mut built_blocks: HashMap<u64, B256> = HashMap::new();
         let mut latest = None;
         for (index, block) in blocks.iter().enumerate() {
-            if run.stop.is_asked() {
+            if run.stop.is_requested() {
                 return Ok(());
             }
             let at = || format!("blocks[{index}] of {}", path.display());
-            let parent = parent_of(&run.chain, block, &made, latest).wrap_err_with(at)?;
+            let parent = parent_of(&run.chain, block, &built_blocks, latest).wrap_err_with(at)?;
             let (template, transactions) =
                 template(&run.chain, block, &parent).wrap_err_with(at)?;
             let built = run.chain.build(template, transactions).wrap_err_with(at)?;
             let block = built.block;
             let imported = run.chain.import(block);
             let id = imported.as_ref().ok().map(|imported| imported.id);
-            run.count(imported).wrap_err_with(at)?;
+            run.record(imported).wrap_err_with(at)?;
             if let Some(id) = id {
-                made.insert(id.number, id.hash);
+                built_blocks.insert(id.number, id.hash);
                 latest = Some(id.hash);
             }
         }
@@ -76,16 +76,16 @@ fn read(path: &Path) -> Result<Vec<BlockData>> {
 }
 
 fn parse(json: &serde_json::Value) -> Result<Vec<BlockData>> {
-    let shape = Shape {
+    let keys = ObjectKeys {
         name: "the file",
         keys: &["blocks"],
     };
-    let file = Fields::new(json, "", &shape)?;
+    let file = Fields::new(json, "", &keys)?;
     file.list("blocks", parse_block)
 }
 
 fn parse_block(json: &serde_json::Value, path: &str) -> Result<BlockData> {
-    let shape = Shape {
+    let keys = ObjectKeys {
         name: "a block",
         keys: &[
             "number",
@@ -95,7 +95,7 @@ fn parse_block(json: &serde_json::Value, path: &str) -> Result<BlockData> {
             "transactions",
         ],
     };
-    let block = Fields::new(json, path, &shape)?;
+    let block = Fields::new(json, path, &keys)?;
     Ok(BlockData {
         number: block.u64("number")?,
         parent_hash: block.b256("parentHash")?,
@@ -106,11 +106,11 @@ fn parse_block(json: &serde_json::Value, path: &str) -> Result<BlockData> {
 }
 
 fn parse_transaction(json: &serde_json::Value, path: &str) -> Result<TransactionData> {
-    let shape = Shape {
+    let keys = ObjectKeys {
         name: "a transaction",
         keys: &["secretKey", "gasLimit", "gasPrice", "value", "to", "data"],
     };
-    let transaction = Fields::new(json, path, &shape)?;
+    let transaction = Fields::new(json, path, &keys)?;
     let missing = |key: &str| eyre!("{path}.{key} is missing");
     let gas_price = transaction.u256("gasPrice")?.unwrap_or_default();
     Ok(TransactionData {
@@ -128,11 +128,11 @@ fn parse_transaction(json: &serde_json::Value, path: &str) -> Result<Transaction
     })
 }
 
-/// The parent by hash, by number, or else the block made last; the first one follows genesis.
+/// The parent: given by hash, or by number, else the block built last; the first block follows genesis.
 fn parent_of(
     chain: &Chain,
     block: &BlockData,
-    made: &HashMap<u64, B256>,
+    built_blocks: &HashMap<u64, B256>,
     latest: Option<B256>,
 ) -> Result<StoredHeader> {
     let hash = match (block.parent_hash, block.number) {
@@ -141,7 +141,8 @@ fn parent_of(
         (None, Some(number)) => {
             let parent = number - 1;
             let canonical = chain.canonical_hash(parent)?;
-            made.get(&parent)
+            built_blocks
+                .get(&parent)
                 .copied()
                 .or(canonical)
                 .ok_or_else(|| eyre!("there is no block {parent} for block {number} to follow"))?
@@ -168,7 +169,6 @@ fn template(
     let spec = chain.spec();
     let merged = spec.is_terminal(parent.total_difficulty);
     let fork = spec.fork_at(parent.id.number + 1, timestamp, merged);
-    // EIP-155 came with Spurious Dragon.
     let chain_id = (fork >= Fork::SpuriousDragon).then_some(spec.chain_id);
 
     let mut nonces: HashMap<Address, u64> = HashMap::new();
@@ -208,7 +208,7 @@ fn signed(data: &TransactionData, nonce: u64, chain_id: Option<u64>) -> Result<T
     Ok(transaction.into_signed(signature).into())
 }
 
-/// Ranges belong to files of numbered blocks.
+/// Refuses a range of blocks: the blocks of a JSON file need not have numbers.
 pub(crate) fn refuse_range(is_ranged: bool) -> Result<()> {
     ensure!(
         !is_ranged,

@@ -1,7 +1,7 @@
-//! The blocks of one or more files, one after the other, each decoded only as far as it is asked.
+//! The raw blocks of a list of files, in order; header and body are decoded on demand.
 //!
-//! Files are untrusted and may be longer than memory: one block at a time is held, of at most
-//! [`MAX_BLOCK_BYTES`].
+//! Files are untrusted and may be larger than memory: one block of at most [`MAX_BLOCK_BYTES`] is held at a
+//! time.
 
 use super::{era1, rlp};
 use crate::options::Format;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More than any block of a real chain has by far (EIP-7934 allows 8 MiB).
+/// Far more than any block of a real chain has (EIP-7934 allows 8 MiB).
 pub(crate) const MAX_BLOCK_BYTES: u64 = 256 << 20;
 
-/// A block as it lies in a file.
+/// A block as it is stored in a file.
 pub(crate) struct RawBlock {
-    /// The file and where in it, for messages.
-    pub(crate) place: Place,
+    /// For messages.
+    pub(crate) position: FilePosition,
     pub(crate) bytes: RawBytes,
 }
 
@@ -31,14 +31,14 @@ pub(crate) enum RawBytes {
     Compressed { header: Vec<u8>, body: Vec<u8> },
 }
 
-/// Where something lies.
+/// A file and an offset in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FilePosition {
     pub(crate) file: Arc<PathBuf>,
     pub(crate) offset_bytes: u64,
 }
 
-impl Place {
+impl FilePosition {
     /// "the block at byte 12 of chain.rlp"
     pub(crate) fn block(&self) -> String {
         format!(
@@ -50,7 +50,7 @@ impl Place {
 }
 
 impl RawBlock {
-    /// The header alone, at the cost of no more than that.
+    /// Decodes the header only.
     pub(crate) fn header(&self) -> Result<Header> {
         let header = match &self.bytes {
             RawBytes::Whole(rlp) => {
@@ -59,33 +59,33 @@ impl RawBlock {
                     .and_then(|mut list| Header::decode(&mut list))
             }
             RawBytes::Compressed { header, .. } => {
-                alloy_rlp::decode_exact(era1::decompress(header, &self.place)?)
+                alloy_rlp::decode_exact(era1::decompress(header, &self.position)?)
             }
         };
-        header.map_err(|error| self.undecodable(error))
+        header.map_err(|error| self.decode_error(error))
     }
 
-    /// All of it.
+    /// Decodes the whole block.
     pub(crate) fn block(&self) -> Result<Block> {
         match &self.bytes {
             RawBytes::Whole(rlp) => {
-                alloy_rlp::decode_exact(rlp).map_err(|error| self.undecodable(error))
+                alloy_rlp::decode_exact(rlp).map_err(|error| self.decode_error(error))
             }
             RawBytes::Compressed { body, .. } => {
                 let header = self.header()?;
-                let body = era1::decompress(body, &self.place)?;
+                let body = era1::decompress(body, &self.position)?;
                 let body: BlockBody =
-                    alloy_rlp::decode_exact(body).map_err(|error| self.undecodable(error))?;
+                    alloy_rlp::decode_exact(body).map_err(|error| self.decode_error(error))?;
                 Ok(Block { header, body })
             }
         }
     }
 
-    fn undecodable(&self, error: alloy_rlp::Error) -> eyre::Report {
+    fn decode_error(&self, error: alloy_rlp::Error) -> eyre::Report {
         eyre!(
             "{} is invalid: RLP_STRUCTURES_ENCODING: {error}; the file is damaged or of another \
              format",
-            self.place.block()
+            self.position.block()
         )
     }
 }
@@ -105,7 +105,8 @@ enum Reader {
 }
 
 impl Source {
-    /// Makes sure of every file before the first is read.
+    /// # Errors
+    /// Without any file.
     pub(crate) fn new(files: &[PathBuf], format: Format) -> Result<Self> {
         ensure!(
             !files.is_empty(),
@@ -120,7 +121,7 @@ impl Source {
         })
     }
 
-    /// How many bytes were read so far, kept up to date while the blocks are read elsewhere.
+    /// The bytes read so far; updated while another thread reads the blocks.
     pub(crate) fn read_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.read_bytes)
     }
@@ -160,7 +161,7 @@ impl Iterator for Source {
     }
 }
 
-/// The sizes of the files together. Fails on the first that is not a readable file.
+/// The total size of the files. Fails on the first that is not a readable file.
 pub(crate) fn total_bytes(files: &[PathBuf]) -> Result<u64> {
     files.iter().try_fold(0, |sum: u64, path| {
         let unreadable = || unreadable(path);
@@ -182,7 +183,7 @@ fn unreadable(path: &Path) -> String {
     )
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read.
 pub(crate) struct Input {
     file: Arc<PathBuf>,
     bytes: BufReader<File>,
@@ -201,15 +202,15 @@ impl Input {
         })
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn position(&self) -> FilePosition {
+        FilePosition {
             file: Arc::clone(&self.file),
             offset_bytes: self.offset,
         }
     }
 
-    /// Appends `bytes` more to `out`; false if the file ends before, with what there was in `out`.
-    /// Grows with what is there, not with what is asked for.
+    /// Appends the next `bytes` bytes to `out`; false if the file ends before, after appending what is left.
+    /// Memory grows with the bytes that exist, not with the length that an untrusted file claims.
     pub(crate) fn append(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<bool> {
         let got = (&mut self.bytes)
             .take(bytes)
@@ -217,13 +218,13 @@ impl Input {
             .wrap_err_with(|| format!("reading {} failed", self.file.display()))?;
         let got = got as u64;
         self.offset = self.offset.saturating_add(got);
-        // A progress figure: no other memory hangs on it.
+        // A progress counter: no other memory depends on it.
         self.total.fetch_add(got, Ordering::Relaxed);
         Ok(got == bytes)
     }
 
-    /// The error of a file that ends within a block that began at `start`.
-    pub(crate) fn cut_off(&self, start: &Place) -> eyre::Report {
+    /// The error for a file that ends within the block that begins at `start`.
+    pub(crate) fn truncated(&self, start: &FilePosition) -> eyre::Report {
         eyre!(
             "{} is cut off: the file ends at byte {}; get a whole copy and run this again, the \
              blocks before are kept",

@@ -1,12 +1,12 @@
-//! Besu's options that this node takes without doing anything for them, each with the reason.
+//! Options of Besu that this node accepts without effect, each with the reason.
 //!
-//! A configuration that starts Besu starts this node: whatever Besu 26.8 knows, hidden options
-//! included, is either a flag of ours or a row here. An operator is told of each row once; a WARN
-//! says that the node does less than the configuration asks for, and that it may matter.
+//! A configuration that starts Besu starts this node: every option of Besu 26.8, hidden ones included, is
+//! either a flag of ours or a row here. The node logs each such option once: as a warning if the operator
+//! may rely on what the option does, otherwise as information.
 
 use Arity::{Flag, List, Spaced, Value};
 
-/// What Besu's command line reads after the name of an option.
+/// What Besu's command line reads after an option's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arity {
     /// A Boolean: `--x` or `--x=false`, never a word after a space.
@@ -19,17 +19,17 @@ pub(super) enum Arity {
     List,
 }
 
-/// An option of Besu's that has no effect here.
-pub(super) struct Row {
+/// An option of Besu that has no effect here.
+pub(super) struct BesuOption {
     pub(super) name: &'static str,
     pub(super) arity: Arity,
     /// Why it has no effect: the rest of a sentence.
     pub(super) why: &'static str,
-    /// Values, in lower case, by which an operator loses nothing; every value if there is no list.
+    /// Values, in lower case, that need no warning; `None` if no value needs one.
     harmless: Option<&'static [&'static str]>,
 }
 
-impl Row {
+impl BesuOption {
     /// Whether an operator who gives `value` must be warned.
     pub(super) fn is_risky(&self, value: &str) -> bool {
         let value = value.trim().to_ascii_lowercase();
@@ -39,13 +39,13 @@ impl Row {
 }
 
 /// The row of this name.
-pub(super) fn find(name: &str) -> Option<&'static Row> {
+pub(super) fn find(name: &str) -> Option<&'static BesuOption> {
     let index = ROWS.binary_search_by(|row| row.name.cmp(name));
     ROWS.get(index.ok()?)
 }
 
-const fn row(name: &'static str, arity: Arity, why: &'static str) -> Row {
-    Row {
+const fn row(name: &'static str, arity: Arity, why: &'static str) -> BesuOption {
+    BesuOption {
         name,
         arity,
         why,
@@ -58,8 +58,8 @@ const fn risk(
     arity: Arity,
     why: &'static str,
     harmless: &'static [&'static str],
-) -> Row {
-    Row {
+) -> BesuOption {
+    BesuOption {
         harmless: Some(harmless),
         ..row(name, arity, why)
     }
@@ -101,8 +101,8 @@ const TIMEOUT: &str = "--Xhttp-timeout-seconds holds for answers of every length
 const TRIE_LOGS: &str = "trie logs of the last 512 blocks are kept, and older ones removed";
 const VERSIONS: &str = "the data path names its format, and another one is always refused";
 
-/// All of them, ascending by name.
-pub(super) const ROWS: &[Row] = &[
+/// All options without effect, ascending by name.
+pub(super) const ROWS: &[BesuOption] = &[
     row("Xaltbn128-native-enabled", Spaced, NATIVE),
     row("Xbal-lenient-on-state-root-mismatch", Flag, ACCESS_LISTS),
     row("Xbal-log-bals-on-mismatch", Flag, ACCESS_LISTS),
@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_ascend_so_that_each_is_found_and_none_is_there_twice() {
+    fn rows_are_sorted_and_unique() {
         for pair in ROWS.windows(2) {
             assert!(pair[0].name < pair[1].name, "{}", pair[1].name);
         }
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_flag_of_ours_has_no_row() {
+    fn no_row_is_a_flag_of_this_node() {
         use crate::config::flags;
         use clap::CommandFactory;
         let command = crate::options::Options::command();
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_may_rely_on_is_a_warning_and_the_rest_is_not() {
+    fn only_values_that_change_what_an_operator_gets_are_warnings() {
         let risky = |name: &str, value: &str| find(name).unwrap().is_risky(value);
         assert!(risky("permissions-nodes-config-file-enabled", "TRUE"));
         assert!(!risky("permissions-nodes-config-file-enabled", "False"));

@@ -1,7 +1,7 @@
-//! A configuration file in TOML: keys with their values as text, and where they stand.
+//! A configuration file in TOML: keys with their values as text, and their lines.
 //!
-//! Headings (`[TxPool]`, `[rpc.ws]`, dotted keys) order a file for its reader and mean nothing, as
-//! with Besu. What a key means is the caller's business.
+//! Headings (`[TxPool]`, `[rpc.ws]`, dotted keys) have no meaning, as in Besu. This file does not know what
+//! a key means.
 
 use eyre::{Result, eyre};
 use std::fmt;
@@ -11,21 +11,21 @@ use toml::de::{DeTable, DeValue};
 /// A key of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The key, without the headings that it stands under.
+    /// The key, without its headings.
     pub(super) key: String,
     /// Its values; one, unless it is a list.
     pub(super) values: Vec<String>,
-    pub(super) spot: Spot,
+    pub(super) location: Location,
 }
 
-/// Where a key stands.
+/// Line and heading of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct Location {
     pub(super) line: usize,
     heading: String,
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}", self.line)?;
         match self.heading.as_str() {
@@ -35,22 +35,22 @@ impl fmt::Display for Spot {
     }
 }
 
-/// The entries of a file with this text, in the order of its lines. `place` names the file.
-pub(super) fn entries(text: &str, place: &str) -> Result<Vec<Entry>> {
+/// The entries of a file with this text, in the order of its lines. `file` names it in errors.
+pub(super) fn entries(text: &str, file: &str) -> Result<Vec<Entry>> {
     let table = DeTable::parse(text).map_err(|error| {
         let before = text.get(..error.span().map_or(0, |span| span.start));
         let line = line_of(before.unwrap_or_default());
-        eyre!("{place} is not TOML: {}, in line {line}", error.message())
+        eyre!("{file} is not TOML: {}, in line {line}", error.message())
     })?;
     let mut found = Vec::new();
-    flatten(text, place, "", table.get_ref(), &mut found)?;
-    found.sort_by_key(|entry: &Entry| entry.spot.line);
+    flatten(text, file, "", table.get_ref(), &mut found)?;
+    found.sort_by_key(|entry: &Entry| entry.location.line);
     Ok(found)
 }
 
 fn flatten(
     text: &str,
-    place: &str,
+    file: &str,
     heading: &str,
     table: &DeTable<'_>,
     found: &mut Vec<Entry>,
@@ -62,16 +62,16 @@ fn flatten(
                 "" => name.to_owned(),
                 above => format!("{above}.{name}"),
             };
-            flatten(text, place, &heading, below, found)?;
+            flatten(text, file, &heading, below, found)?;
             continue;
         }
-        let spot = Spot {
+        let location = Location {
             line: line_of(text.get(..key.span().start).unwrap_or_default()),
             heading: heading.to_owned(),
         };
         let values = values_of(value).ok_or_else(|| {
             eyre!(
-                "{place} gives {name} a value of the type {} in {spot}; give it a string, a number, \
+                "{file} gives {name} a value of the type {} in {location}; give it a string, a number, \
                  true or false, or a list of them",
                 value.get_ref().type_str()
             )
@@ -79,13 +79,13 @@ fn flatten(
         found.push(Entry {
             key: name.to_owned(),
             values,
-            spot,
+            location,
         });
     }
     Ok(())
 }
 
-/// The number of the line that ends with this text.
+/// The number of the line that `before` ends in.
 fn line_of(before: &str) -> usize {
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
@@ -100,7 +100,7 @@ fn values_of(value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
     }
 }
 
-/// A value as the command line has it. Numbers may be larger than TOML's 64 bits.
+/// A value as the command line writes it. Numbers may be larger than TOML's 64 bits.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     Some(match value {
         DeValue::String(text) => text.to_string(),
@@ -125,21 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn headings_and_dotted_keys_are_left_out_and_lines_are_kept() {
+    fn headings_and_dotted_keys_are_ignored_and_lines_reported() {
         let text = "a = 1\n[Node]\nb = true\n\n[rpc.ws]\nc = ['x', 'y']\nd.e = 2\n";
         let found = read(text).unwrap();
-        let seen: Vec<_> = found
+        let read: Vec<_> = found
             .iter()
             .map(|entry| {
                 (
                     entry.key.as_str(),
                     entry.values.join("|"),
-                    entry.spot.to_string(),
+                    entry.location.to_string(),
                 )
             })
             .collect();
         assert_eq!(
-            seen,
+            read,
             [
                 ("a", "1".to_owned(), "line 1".to_owned()),
                 ("b", "true".to_owned(), "line 3 under [Node]".to_owned()),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_whatever_their_form_and_size() {
+    fn numbers_may_have_underscores_a_radix_and_more_than_64_bits() {
         let text = "a = 100_000\nb = 0xff\nc = 20000000000000000000000\nd = 0.5\ne = +7\nf = -128";
         let values: Vec<_> = read(text)
             .unwrap()
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_or_no_toml_is_named_with_its_line() {
+    fn errors_name_the_line() {
         let error = |text: &str| read(text).unwrap_err().to_string();
         let date = error("\n[a]\nb = 1979-05-27\n");
         assert!(

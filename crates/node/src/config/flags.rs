@@ -1,12 +1,12 @@
-//! What is known of each flag: its names, and how its values are written.
+//! The known flags, ours and Besu's: their names, and how their values are written.
 
 use super::besu::{self, Arity};
 use clap::{Arg, Command};
 use eyre::{Result, eyre};
 use std::ffi::{OsStr, OsString};
 
-/// Switches whose value may stand after a space, as in Besu (and ours that Besu does not have).
-/// Every other switch takes a value after `=` only, so that a command may follow it.
+/// Switches that also take their value after a space, as in Besu (and switches that Besu does not have).
+/// Every other switch takes a value only after `=`, so that a command can follow it.
 const SPACED: [&str; 7] = [
     "auto-log-bloom-caching-enabled",
     "bonsai-parallel-tx-processing-enabled",
@@ -17,7 +17,7 @@ const SPACED: [&str; 7] = [
     "tx-pool-warming-enabled",
 ];
 
-/// Lists whose values may stand one after the other, as in `--rpc-http-api ETH NET`.
+/// Lists that also take their values separated by spaces, as in `--rpc-http-api ETH NET`.
 const LISTS: [&str; 8] = [
     "Xrpc-ipc-apis",
     "rpc-http-api",
@@ -29,7 +29,7 @@ const LISTS: [&str; 8] = [
     "tx-pool-priority-senders",
 ];
 
-/// Flags of which one excludes the other. The first one counts where the same source gives both.
+/// Flags that exclude each other. If one source gives both, the first counts.
 pub(super) const EXCLUSIVE: [(&str, &str); 6] = [
     ("genesis-file", "network"),
     ("rpc-ws-ssl-keystore-file", "rpc-ws-ssl-key-file"),
@@ -45,22 +45,22 @@ pub(super) const EXCLUSIVE: [(&str, &str); 6] = [
     ),
 ];
 
-/// A flag of this node, or an option of Besu's that has no effect here.
+/// A flag of this node, or an option of Besu that has no effect here.
 #[derive(Clone, Copy)]
-pub(super) enum Known<'c> {
+pub(super) enum KnownFlag<'c> {
     Flag(&'c Arg),
-    Besu(&'static besu::Row),
+    Besu(&'static besu::BesuOption),
 }
 
-impl<'c> Known<'c> {
-    /// What `name`, without its dashes, stands for.
+impl<'c> KnownFlag<'c> {
+    /// The flag called `name`, without dashes.
     pub(super) fn find(command: &'c Command, name: &str) -> Option<Self> {
         let flag = flags(command).find(|arg| names(arg).any(|known| known == name));
         let row = || besu::find(name).map(Self::Besu);
         flag.map(Self::Flag).or_else(row)
     }
 
-    /// The name under which it is known, whatever it was called.
+    /// Its canonical name.
     pub(super) fn name(self) -> &'c str {
         match self {
             Self::Flag(arg) => arg.get_long().unwrap_or_default(),
@@ -68,7 +68,7 @@ impl<'c> Known<'c> {
         }
     }
 
-    /// How its values stand on the command line.
+    /// How the command line gives its values.
     pub(super) fn arity(self) -> Arity {
         match self {
             Self::Besu(row) => row.arity,
@@ -83,15 +83,15 @@ impl<'c> Known<'c> {
         }
     }
 
-    /// `value` as clap reads it: switches in small letters, lists without blanks around commas.
-    /// `place` says where it was given. What is no text is left for clap to judge.
-    pub(super) fn normalized(self, value: &OsStr, place: &str) -> Result<OsString> {
+    /// `value` as clap reads it: switches in lower case, lists without blanks around commas. `origin` says
+    /// where it was given. Values that are not UTF-8 are left for clap to refuse.
+    pub(super) fn normalized(self, value: &OsStr, origin: &str) -> Result<OsString> {
         match (self, value.to_str()) {
             (Self::Flag(arg), Some(text)) if is_switch(arg) => {
                 let lower = text.trim().to_ascii_lowercase();
                 match lower.as_str() {
                     "true" | "false" => Ok(lower.into()),
-                    _ => Err(eyre!("{place} is {text}; it must be true or false")),
+                    _ => Err(eyre!("{origin} is {text}; it must be true or false")),
                 }
             }
             (Self::Flag(arg), Some(text)) if is_list(arg) => {
@@ -103,30 +103,30 @@ impl<'c> Known<'c> {
     }
 }
 
-/// The flags that have a name, those of commands left out.
+/// The flags that have a name, without those of commands.
 pub(super) fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
     let has_name = |arg: &&Arg| arg.get_long().is_some();
     command.get_arguments().filter(has_name)
 }
 
-/// All names of a flag, the one that it is known by first.
+/// All names of a flag, the canonical one first.
 pub(super) fn names(arg: &Arg) -> impl Iterator<Item = &str> {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(aliases)
 }
 
-/// Whether a flag is a list with commas.
+/// Whether a flag is a list separated by commas.
 pub(super) fn is_list(arg: &Arg) -> bool {
     arg.get_value_delimiter().is_some()
 }
 
-/// Whether a flag is true if it stands alone.
+/// Whether a flag without a value is true.
 fn is_switch(arg: &Arg) -> bool {
     arg.get_num_args()
         .is_some_and(|range| range.min_values() == 0)
 }
 
-/// The known name that `key` was most likely meant to be.
+/// A hint at the known name that is most similar to `key`.
 pub(super) fn nearest(command: &Command, key: &str) -> String {
     let ours = flags(command).filter_map(Arg::get_long);
     let all = ours.chain(besu::ROWS.iter().map(|row| row.name));

@@ -1,4 +1,4 @@
-//! What clap refuses, in one sentence.
+//! clap's errors, each as one sentence.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,13 +13,12 @@ pub(super) fn flag_of(error: &Error) -> Option<String> {
     name.get(..end).map(str::to_owned)
 }
 
-/// What is wrong and what to do, without the summary of every flag that clap puts below.
+/// What is wrong and what to do, without clap's usage summary.
 pub(super) fn sentence(error: &Error) -> String {
     let text = error.to_string();
     let lines = text.lines().map(str::trim);
-    let told = lines.take_while(|line| !line.starts_with("Usage:"));
     let mut sentence = String::new();
-    for line in told {
+    for line in lines.take_while(|line| !line.starts_with("Usage:")) {
         let (mark, line) = match line.strip_prefix("tip: ") {
             Some(tip) => ("; ", tip),
             None => (" ", line),

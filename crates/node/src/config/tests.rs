@@ -51,7 +51,7 @@ fn assert_noted(merged: &Merged, is_warning: bool, words: &[&str]) {
 }
 
 #[test]
-fn the_command_line_comes_before_the_file_and_the_file_before_the_profile() {
+fn command_line_overrides_file_and_file_overrides_profile() {
     let text = "rpc-http-port = 1234\nrpc-http-api = ['ETH', 'DEBUG']\ntx-pool-max-size = 7";
     let found = with_file(text, &["--rpc-http-port=99", "--profile=enterprise"]).unwrap();
     assert!(has(&found, "--rpc-http-port=99") && !has(&found, "--rpc-http-port=1234"));
@@ -75,7 +75,7 @@ fn an_unknown_key_is_refused_with_the_nearest_name_and_its_line() {
 }
 
 #[test]
-fn what_has_no_effect_is_left_out_with_its_value_and_told_once() {
+fn options_without_effect_are_removed_with_their_values_and_noted_once() {
     let arguments = [
         "--sync-mode",
         "FULL",
@@ -92,7 +92,7 @@ fn what_has_no_effect_is_left_out_with_its_value_and_told_once() {
 }
 
 #[test]
-fn every_profile_names_flags_that_there_are() {
+fn every_profile_names_existing_flags() {
     let names = "NONE dev staker minimalist_staker enterprise private performance performance_rpc";
     for name in names.split(' ') {
         let found = merged_with(&["--profile", name], &[]).unwrap();
@@ -104,7 +104,7 @@ fn every_profile_names_flags_that_there_are() {
 }
 
 #[test]
-fn a_switch_without_arity_leaves_the_command_that_follows_it() {
+fn a_switch_does_not_swallow_the_command_after_it() {
     for flag in [
         "--revert-reason-enabled",
         "--receipt-compaction-enabled",
@@ -121,7 +121,7 @@ fn a_switch_without_arity_leaves_the_command_that_follows_it() {
 }
 
 #[test]
-fn every_row_of_besu_is_taken_on_the_command_line_before_a_command() {
+fn every_besu_option_is_accepted_before_a_command() {
     for row in besu::ROWS {
         let value: &[&str] = match row.arity {
             besu::Arity::Flag => &[],
@@ -137,7 +137,7 @@ fn every_row_of_besu_is_taken_on_the_command_line_before_a_command() {
 }
 
 #[test]
-fn a_value_after_a_space_is_taken_where_besu_takes_one() {
+fn a_value_after_a_space_is_accepted_where_besu_does() {
     for (flag, value) in [
         ("--auto-log-bloom-caching-enabled", "TRUE"),
         ("--tx-pool-no-local-priority", "true"),
@@ -154,7 +154,7 @@ fn a_value_after_a_space_is_taken_where_besu_takes_one() {
 }
 
 #[test]
-fn a_list_goes_on_up_to_the_next_flag_or_command() {
+fn a_list_ends_at_the_next_flag_or_command() {
     let found = words(&["--rpc-http-api", "ETH", "NET, WEB3", "--logging", "debug"]).unwrap();
     let right = ["niwaki", "--rpc-http-api=ETH,NET,WEB3", "--logging=debug"];
     assert_eq!(found, right);
@@ -163,7 +163,7 @@ fn a_list_goes_on_up_to_the_next_flag_or_command() {
 }
 
 #[test]
-fn flags_of_commands_and_what_is_no_flag_stay_as_they_are() {
+fn flags_of_commands_and_other_words_stay_unchanged() {
     let found = words(&[
         "-l",
         "DEBUG",
@@ -190,7 +190,7 @@ fn flags_of_commands_and_what_is_no_flag_stay_as_they_are() {
 }
 
 #[test]
-fn booleans_are_taken_in_any_case_from_every_source() {
+fn booleans_are_case_insensitive_in_every_source() {
     let is_on = |merged: &Merged| options(merged).node.http.rpc_http_enabled;
     for text in ["true", "TRUE", "True", "tRuE", " true "] {
         let variable = ("BESU_RPC_HTTP_ENABLED", text);
@@ -225,7 +225,7 @@ fn values_of_every_kind_are_read_in_besus_forms() {
 }
 
 #[test]
-fn an_empty_variable_is_none_and_an_alias_is_one() {
+fn empty_variables_are_ignored_and_aliases_count() {
     let variables = [
         ("NIWAKI_NETWORK", ""),
         ("BESU_NETWORK", "hoodi"),
@@ -238,7 +238,7 @@ fn an_empty_variable_is_none_and_an_alias_is_one() {
 }
 
 #[test]
-fn headings_mean_nothing_and_a_key_under_two_of_them_is_refused() {
+fn headings_are_ignored_and_a_key_under_two_is_refused() {
     let text = "[Node]\nmin-gas-price = 0\n[RPC]\nrpc-http-enabled = true\n\
                 rpc-http-api = ['ETH']\n[rpc.ws]\nrpc-ws-enabled = false\n";
     let found = with_file(text, &[]).unwrap();
@@ -265,7 +265,7 @@ fn headings_mean_nothing_and_a_key_under_two_of_them_is_refused() {
 }
 
 #[test]
-fn the_chain_that_was_typed_counts_and_two_typed_ones_are_refused() {
+fn the_network_of_the_command_line_wins_and_two_are_refused() {
     for profile in ["STAKER", "MINIMALIST_STAKER", "DEV"] {
         let profile = format!("--profile={profile}");
         let found = merged_with(&[&profile, "--genesis-file=g.json"], &[]).unwrap();
@@ -299,7 +299,7 @@ fn the_chain_that_was_typed_counts_and_two_typed_ones_are_refused() {
 }
 
 #[test]
-fn a_password_that_was_typed_counts_before_the_file_of_one() {
+fn a_password_of_the_command_line_wins_over_a_password_file() {
     let text = "rpc-ws-ssl-keystore-password-file = 'p.txt'\nrpc-ws-ssl-key-file = 'k.pem'\n\
                 rpc-ws-ssl-cert-file = 'c.pem'";
     let typed = [
@@ -312,7 +312,7 @@ fn a_password_that_was_typed_counts_before_the_file_of_one() {
 }
 
 #[test]
-fn what_clap_refuses_is_one_sentence_that_says_where_the_value_stands() {
+fn a_clap_error_is_one_sentence_with_the_source_of_the_value() {
     let refused = |merged: Merged| {
         let error = Options::command().try_get_matches_from(&merged.arguments);
         merged.explain(&error.unwrap_err())
@@ -338,7 +338,7 @@ fn what_clap_refuses_is_one_sentence_that_says_where_the_value_stands() {
 }
 
 #[test]
-fn permissions_that_are_not_kept_are_a_warning_unless_they_are_off() {
+fn permission_options_are_warnings_unless_off() {
     let found = with_file("permissions-nodes-config-file-enabled = true", &[]).unwrap();
     assert_noted(
         &found,
@@ -350,7 +350,7 @@ fn permissions_that_are_not_kept_are_a_warning_unless_they_are_off() {
 }
 
 #[test]
-fn every_key_that_besu_knows_is_taken_and_told_of_once_at_most() {
+fn every_key_of_besu_is_accepted_with_at_most_one_note() {
     let text = include_str!("../../../../testdata/besu/options.toml");
     let entries = file::entries(text, "the file").unwrap();
     assert_eq!(entries.len(), 205);

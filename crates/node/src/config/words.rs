@@ -1,37 +1,37 @@
-//! The words of the command line, each flag with its value attached.
+//! The words of the command line, rewritten so that each flag has its value attached.
 //!
-//! Where a value may stand differs from flag to flag with Besu: `--p2p-enabled false` is one option,
-//! `--rpc-http-enabled storage check` is a switch and a command, `--rpc-http-api ETH NET` a list.
-//! clap gets `--name=value` of all of them, and options that have no effect here are taken out.
+//! Besu's flags differ in where a value may stand: `--p2p-enabled false` is one option,
+//! `--rpc-http-enabled storage check` is a switch and a command, `--rpc-http-api ETH NET` is a list.
+//! clap gets `--name=value` for all of them; options of Besu that have no effect here are removed.
 
 use super::besu::Arity;
-use super::flags::Known;
+use super::flags::KnownFlag;
 use clap::Command;
 use eyre::{Result, eyre};
 use std::ffi::{OsStr, OsString};
 
-/// A flag that was typed.
+/// A flag of the command line.
 pub(super) struct Typed<'c> {
-    pub(super) known: Known<'c>,
+    pub(super) known: KnownFlag<'c>,
     /// As it was typed, without dashes.
     pub(super) name: String,
-    /// Its value; `None` if it stands alone.
+    /// Its value, if it has one.
     pub(super) value: Option<OsString>,
 }
 
 /// The command line, read.
 pub(super) struct Words<'c> {
-    /// What is left for clap, the name of the program left out.
+    /// The words for clap, without the program's name.
     pub(super) rest: Vec<OsString>,
     pub(super) typed: Vec<Typed<'c>>,
 }
 
-/// Reads the words after the name of the program.
+/// Reads the words after the program's name.
 pub(super) fn read<'c>(command: &'c Command, words: Vec<OsString>) -> Result<Words<'c>> {
     let mut reader = Reader {
         command,
         words: words.into_iter().peekable(),
-        is_inside: false,
+        is_in_command: false,
     };
     let (mut rest, mut typed) = (Vec::new(), Vec::new());
     while let Some(word) = reader.words.next() {
@@ -41,19 +41,19 @@ pub(super) fn read<'c>(command: &'c Command, words: Vec<OsString>) -> Result<Wor
             break;
         }
         let Some((known, name, value)) = reader.flag(&word) else {
-            reader.is_inside |= is_command(command, &word);
+            reader.is_in_command |= is_command(command, &word);
             rest.push(word);
             continue;
         };
         let value = match value {
             Some(value) => Some(value),
-            None => reader.following(known, &name)?,
+            None => reader.value_after(known, &name)?,
         };
-        if let Known::Flag(_) = known {
-            let place = format!("--{name}");
+        if let KnownFlag::Flag(_) = known {
+            let origin = format!("--{name}");
             rest.push(match &value {
                 None => format!("--{}", known.name()).into(),
-                Some(value) => attached(known.name(), &known.normalized(value, &place)?),
+                Some(value) => attached(known.name(), &known.normalized(value, &origin)?),
             });
         }
         typed.push(Typed { known, name, value });
@@ -75,24 +75,24 @@ fn is_command(command: &Command, word: &OsStr) -> bool {
 struct Reader<'c, I: Iterator<Item = OsString>> {
     command: &'c Command,
     words: std::iter::Peekable<I>,
-    /// Whether a command was named: then its own flags follow, which clap knows.
-    is_inside: bool,
+    /// Whether a command was read: its own flags follow, which clap knows.
+    is_in_command: bool,
 }
 
 impl<'c, I: Iterator<Item = OsString>> Reader<'c, I> {
-    /// The flag that `word` is, the name that it was called by, and its value if it is attached.
-    fn flag(&self, word: &OsStr) -> Option<(Known<'c>, String, Option<OsString>)> {
+    /// The flag that `word` is, the name it was given by, and its attached value.
+    fn flag(&self, word: &OsStr) -> Option<(KnownFlag<'c>, String, Option<OsString>)> {
         let (name, value) = parts(word)?;
-        let known = Known::find(self.command, &name)?;
-        let is_elsewhere = match known {
-            Known::Flag(arg) => self.is_inside && !arg.is_global_set(),
-            Known::Besu(_) => false,
+        let known = KnownFlag::find(self.command, &name)?;
+        let is_of_command = match known {
+            KnownFlag::Flag(arg) => self.is_in_command && !arg.is_global_set(),
+            KnownFlag::Besu(_) => false,
         };
-        (!is_elsewhere).then_some((known, name, value))
+        (!is_of_command).then_some((known, name, value))
     }
 
-    /// The words after a flag that are its value.
-    fn following(&mut self, known: Known<'c>, name: &str) -> Result<Option<OsString>> {
+    /// Takes the words after a flag that are its value.
+    fn value_after(&mut self, known: KnownFlag<'c>, name: &str) -> Result<Option<OsString>> {
         match known.arity() {
             Arity::Value => Ok(self.words.next_if(|word| !is_flag(word, b"--"))),
             Arity::Spaced => Ok(self.words.next_if(|word| is_boolean(word))),

@@ -1,15 +1,13 @@
-//! What a node says when it starts: program, data path, chain, head, peers; each fact once.
+//! The log lines of a start: program, data path, chain, head, peers.
 
-use crate::open::{memory_budget, transaction_threads};
-use crate::options::Options;
+use super::config::NodeConfig;
 use eyre::Result;
 use niwaki_chain::Chain;
 use niwaki_primitives::{Fork, StateView};
 use niwaki_rpc::human::{Age, ShortHash, Utc, Wei};
 use niwaki_rpc::{Backend, Identity};
-use niwaki_rules::{Activation, ChainSpec, DEV_ACCOUNTS, Network};
+use niwaki_rules::{Activation, ChainSpec, DEV_ACCOUNTS};
 use niwaki_storage::SCHEMA_VERSION;
-use std::path::Path;
 use tracing::{info, warn};
 
 /// Program, version, commit.
@@ -24,27 +22,27 @@ pub(super) fn write_program(identity: &Identity) {
 }
 
 /// Data path, chain, forks, head.
-pub(super) fn write_chain(options: &Options, data_path: &Path, chain: &Chain) -> Result<()> {
+pub(super) fn write_chain(config: &NodeConfig, chain: &Chain) -> Result<()> {
     let storage = match chain.is_archive() {
         true => "X_BONSAI_ARCHIVE",
         false => "BONSAI",
     };
     info!(
-        path = %data_path.display(),
-        profile = %options.node.operation.profile.as_deref().unwrap_or("none"),
+        path = %config.data_path.display(),
+        profile = %config.profile.as_deref().unwrap_or("none"),
         storage = %storage,
         format = SCHEMA_VERSION,
-        memory = %memory_budget(options),
-        transaction_threads = transaction_threads(options),
+        memory = %config.memory,
+        transaction_threads = config.transaction_threads,
         "Data path"
     );
     let (spec, head) = (chain.spec(), chain.head());
     let now = super::now().max(head.header.timestamp);
     let merged = spec.terminal_total_difficulty.is_some();
     info!(
-        name = %name(options),
+        name = %config.chain_name,
         id = spec.chain_id,
-        network_id = options.node.operation.network_id.unwrap_or(spec.network_id),
+        network_id = config.network_id,
         genesis = %ShortHash(chain.genesis_hash()),
         fork = %spec.fork_at(head.id.number, now, merged),
         "Chain"
@@ -75,9 +73,9 @@ pub(super) fn write_chain(options: &Options, data_path: &Path, chain: &Chain) ->
     Ok(())
 }
 
-/// Peers, and on the chain for development how to use it; then that the node is ready.
-pub(super) fn write_ready(options: &Options, backend: &Backend) -> Result<()> {
-    if options.network == Some(Network::Dev) {
+/// The accounts of `--network=dev`, or that there are no peers; then that the node is ready.
+pub(super) fn write_ready(config: &NodeConfig, backend: &Backend) -> Result<()> {
+    if config.dev_period_s.is_some() {
         let view = backend.chain().view_at_head()?;
         for (address, key) in DEV_ACCOUNTS {
             let balance = view.account(&address)?.unwrap_or_default().balance;
@@ -94,19 +92,7 @@ pub(super) fn write_ready(options: &Options, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// The chain's name, or the file that describes it.
-fn name(options: &Options) -> String {
-    match &options.genesis_file {
-        Some(file) => file.display().to_string(),
-        None => options
-            .network
-            .unwrap_or(Network::Mainnet)
-            .name()
-            .to_owned(),
-    }
-}
-
-/// The next fork after a head of this number at `now`, seconds since 1970.
+/// The next fork of a chain whose head has this number, at `now` (seconds since 1970).
 fn next_fork(spec: &ChainSpec, number: u64, now: u64) -> Option<(Fork, Activation)> {
     let scheduled = Fork::ALL
         .into_iter()
@@ -121,7 +107,7 @@ fn next_fork(spec: &ChainSpec, number: u64, now: u64) -> Option<(Fork, Activatio
         Activation::Block(block) if block > number => Some((block, fork, activation)),
         _ => None,
     });
-    // On a chain that has merged, forks by block are history, however low its head is.
+    // After the Merge, all forks by block number are in the past, even if the head is still low.
     let by_block = by_block.filter(|_| spec.terminal_total_difficulty.is_none());
     let next = by_block.min_by_key(|(at, ..)| *at);
     let next = next.or_else(|| by_time.min_by_key(|(at, ..)| *at));

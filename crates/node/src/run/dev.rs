@@ -1,5 +1,5 @@
-//! Blocks of `--network=dev`, which nobody but this node makes: for each transaction that comes, or
-//! at a period, unless `miner_stop` has stopped it.
+//! Block production of `--network=dev`: a block for each new transaction, or one every period, until
+//! `miner_stop` is called.
 
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockTemplate, ImportError};
@@ -10,26 +10,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::error;
 
-/// The thread that makes blocks; it ends when this is dropped.
+/// The thread that builds blocks; dropping this ends it.
 pub(super) struct Producer {
     wake: SyncSender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Producer {
-    /// A block every `period_s` seconds, or, for 0, for what comes.
+    /// Builds a block every `period_s` seconds, or for each new transaction if it is 0.
     pub(super) fn start(backend: &Arc<Backend>, period_s: u64) -> Result<Self> {
         let (wake, woken) = sync_channel(1);
-        let ring = wake.clone();
+        let wake_on_tx = wake.clone();
         if period_s == 0 {
             backend.pool().listen(move |_| {
-                let _ = ring.try_send(true); // One call waiting is enough.
+                let _ = wake_on_tx.try_send(true); // One pending wake-up is enough.
             });
         }
         backend.operator().set_makes_blocks(true);
         let backend = Arc::clone(backend);
         let period = match period_s {
-            // Nothing is missed: a look now and then beside the calls.
+            // Also polls, in case a wake-up came while a block was being built.
             0 => Duration::from_secs(1),
             seconds => Duration::from_secs(seconds),
         };
@@ -50,7 +50,7 @@ impl Producer {
                     if !backend.operator().makes_blocks() {
                         continue;
                     }
-                    if let Err(failure) = make(&backend, period_s > 0) {
+                    if let Err(failure) = build_block(&backend, period_s > 0) {
                         error!(%failure, "No block could be made");
                     }
                 }
@@ -72,8 +72,8 @@ impl Drop for Producer {
     }
 }
 
-/// Makes one block of what waits and takes it in; an empty one only if `also_empty`.
-fn make(backend: &Backend, also_empty: bool) -> Result<()> {
+/// Builds a block of pending transactions and imports it; an empty one only if `is_empty_allowed`.
+fn build_block(backend: &Backend, is_empty_allowed: bool) -> Result<()> {
     let head = backend.chain().head();
     let template = BlockTemplate {
         parent: head.id.hash,
@@ -81,7 +81,7 @@ fn make(backend: &Backend, also_empty: bool) -> Result<()> {
         ..backend.block_template()
     };
     let built = backend.build_now(template)?;
-    if built.block.body.transactions.is_empty() && !also_empty {
+    if built.block.body.transactions.is_empty() && !is_empty_allowed {
         return Ok(());
     }
     let header = built.block.header.clone();

@@ -1,5 +1,12 @@
-//! What happens when the head has moved: the pool stands upon it, subscribers hear of it, a line
-//! says what the block was, code that has become hot is fused. Behind the import, in order, on a thread of its own.
+//! The thread that follows the head. For each new head, in order and after the import has answered: it updates
+//! the pool, logs reorganisations and forks, notifies subscribers, and fuses code that has become hot.
+//!
+//! ```text
+//! import --(head change)--> queue --> follow-head thread: pool, log, subscriptions, code fusion
+//! ```
+//!
+//! If the state of a head is no longer available (a reorganisation was faster), its changes are merged into those
+//! of the next head: [`PendingPoolUpdate`].
 
 use super::head_log::HeadLog;
 use eyre::{Result, WrapErr};
@@ -14,8 +21,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tracing::{error, warn};
 
-/// Heads that may wait; one that does not fit is made up for by the next.
-const WAITING: usize = 16 << 10;
+/// Capacity of the queue of heads; the next head makes up for one that does not fit.
+const QUEUE_CAPACITY: usize = 16 << 10;
 
 /// The thread that follows the head.
 pub(super) struct Follower {
@@ -30,9 +37,9 @@ impl Follower {
         pool: &Arc<Pool>,
         reorg_threshold: u64,
     ) -> Result<Self> {
-        // Code becomes hot while blocks are executed; this thread has the time to fuse it.
+        // The interpreter only marks hot code while it executes a block; this thread fuses it.
         niwaki_evm::defer_fusing();
-        let (sender, heads) = sync_channel(WAITING);
+        let (sender, heads) = sync_channel(QUEUE_CAPACITY);
         let events = Arc::clone(&backend);
         pool.listen(move |event| events.events().notify_pool(event));
         let stop = sender.clone();
@@ -41,7 +48,7 @@ impl Follower {
                 warn!("The pool can't follow the head; it will catch up");
             }
         }));
-        let mut follow = Following {
+        let mut worker = HeadWorker {
             chain: Arc::clone(chain),
             backend,
             pool: Arc::clone(pool),
@@ -49,23 +56,23 @@ impl Follower {
         };
         let thread = thread::Builder::new()
             .name("follow-head".to_owned())
-            .spawn(move || follow.run(&heads))
+            .spawn(move || worker.run(&heads))
             .wrap_err("can't start the thread that follows the head")?;
         Ok(Self { stop, thread })
     }
 
-    /// Ends after all that has happened.
+    /// Ends the thread after it has handled all queued heads.
     pub(super) fn stop(self) {
         let _ = self.stop.send(None);
         let _ = self.thread.join();
     }
 }
 
-/// So long nothing is done about a head that comes by itself: whoever chose it is to have a processor for the answer
-/// first. It takes milliseconds until a thread that runs gives way to one that has just been woken.
+/// Delay before a head that arrives alone is handled, so that the thread that answers the consensus client gets a
+/// processor first: the scheduler takes milliseconds to preempt a running thread for one that was just woken.
 const GRACE: Duration = Duration::from_millis(3);
 
-/// The next head; `None` after the last.
+/// The next head; `None` when the thread is to end.
 fn next(heads: &Receiver<Option<Arc<HeadChange>>>) -> Option<Arc<HeadChange>> {
     match heads.try_recv() {
         Ok(change) => change,
@@ -78,21 +85,22 @@ fn next(heads: &Receiver<Option<Arc<HeadChange>>>) -> Option<Arc<HeadChange>> {
     }
 }
 
-/// What the pool has not been told yet.
+/// Head changes that the pool has not processed yet.
 #[derive(Default)]
-struct Owed {
-    /// Lowest first.
+struct PendingPoolUpdate {
+    /// Blocks that left the canonical chain since the pool's last update, lowest first.
     removed: Vec<BlockId>,
+    /// Blocks that joined it, lowest first.
     added: Vec<BlockId>,
-    /// Of one change only.
+    /// The accounts that changed, known only if a single change is pending.
     changed: Option<Arc<[Address]>>,
 }
 
-impl Owed {
+impl PendingPoolUpdate {
     fn add(&mut self, change: &HeadChange) {
         let is_first = self.removed.is_empty() && self.added.is_empty();
         self.changed = change.changed.clone().filter(|_| is_first);
-        // What came and went meanwhile was never told.
+        // The pool never saw a block that was added and removed in between.
         for id in &change.removed {
             match self.added.iter().position(|added| added == id) {
                 Some(at) => drop(self.added.remove(at)),
@@ -103,22 +111,22 @@ impl Owed {
     }
 }
 
-struct Following {
+struct HeadWorker {
     chain: Arc<Chain>,
     backend: Arc<Backend>,
     pool: Arc<Pool>,
     log: HeadLog,
 }
 
-impl Following {
+impl HeadWorker {
     fn run(&mut self, heads: &Receiver<Option<Arc<HeadChange>>>) {
-        let mut owed = Owed::default();
+        let mut pending = PendingPoolUpdate::default();
         while let Some(change) = next(heads) {
             self.backend.head_moved();
-            owed.add(&change);
-            match self.tell_pool(&change, &owed) {
-                Ok(true) => owed = Owed::default(),
-                Ok(false) => {} // Told with the next head.
+            pending.add(&change);
+            match self.update_pool(&change, &pending) {
+                Ok(true) => pending = PendingPoolUpdate::default(),
+                Ok(false) => {} // The next head tries again.
                 Err(fault) => error!(%fault, "The pool can't follow the head"),
             }
             self.log.write(&self.chain, &change);
@@ -127,18 +135,18 @@ impl Following {
         }
     }
 
-    /// Says whether the state after the head was still there to stand on.
-    fn tell_pool(&self, change: &HeadChange, owed: &Owed) -> Result<bool, Fault> {
+    /// Moves the pool to the new head. Returns false if the state of that head is no longer available.
+    fn update_pool(&self, change: &HeadChange, pending: &PendingPoolUpdate) -> Result<bool, Fault> {
         let Some(view) = self.chain.view_at(&change.head.id.hash)? else {
             return Ok(false);
         };
         let mut removed: Vec<(TxEnvelope, Address)> = Vec::new();
-        for id in &owed.removed {
+        for id in &pending.removed {
             let block = self.recovered(id)?;
             removed.extend(signed(&block).map(|(tx, sender)| (tx.clone(), sender)));
         }
         let mut included: Vec<(B256, Address)> = Vec::new();
-        for id in &owed.added {
+        for id in &pending.added {
             let block = self.recovered(id)?;
             included.extend(signed(&block).map(|(tx, sender)| (*tx.tx_hash(), sender)));
         }
@@ -147,14 +155,14 @@ impl Following {
             view: Arc::new(view),
             removed: &removed,
             included: &included,
-            changed: owed.changed.as_deref(),
+            changed: pending.changed.as_deref(),
         };
         self.pool.update_head(&change, super::now())?;
         Ok(true)
     }
 
-    /// A block with its senders: as it was taken in, or else from its rows, and those of the pool where it
-    /// knows them.
+    /// A block with its senders: as it was imported if that is still in memory, else from the database, with
+    /// senders from the pool or recovered.
     fn recovered(&self, id: &BlockId) -> Result<Arc<RecoveredBlock>, Fault> {
         if let Some(block) = self.chain.recent_block(&id.hash) {
             return Ok(block);
@@ -178,7 +186,7 @@ impl Following {
     }
 }
 
-/// The transactions of a block, with their senders.
+/// The transactions of a block with their senders.
 fn signed(block: &RecoveredBlock) -> impl Iterator<Item = (&TxEnvelope, Address)> {
     let transactions = block.block.body.transactions.iter().enumerate();
     transactions.filter_map(|(index, tx)| Some((tx, block.senders.get(index)?)))
@@ -211,19 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_went_untold_is_not_told_and_all_else_is_in_order() {
-        let mut owed = Owed::default();
-        owed.add(&change(&[id(2, 2), id(1, 1)], &[id(1, 11), id(2, 12)]));
-        assert!(owed.changed.is_some());
-        owed.add(&change(&[id(2, 12)], &[id(2, 22), id(3, 23)]));
-        assert_eq!(owed.removed, [id(1, 1), id(2, 2)]);
-        assert_eq!(owed.added, [id(1, 11), id(2, 22), id(3, 23)]);
-        assert!(owed.changed.is_none(), "of two changes nothing is known");
-        owed.add(&change(
+    fn pending_updates_drop_blocks_that_were_added_and_removed_and_stay_sorted() {
+        let mut pending = PendingPoolUpdate::default();
+        pending.add(&change(&[id(2, 2), id(1, 1)], &[id(1, 11), id(2, 12)]));
+        assert!(pending.changed.is_some());
+        pending.add(&change(&[id(2, 12)], &[id(2, 22), id(3, 23)]));
+        assert_eq!(pending.removed, [id(1, 1), id(2, 2)]);
+        assert_eq!(pending.added, [id(1, 11), id(2, 22), id(3, 23)]);
+        assert!(
+            pending.changed.is_none(),
+            "two changes: the accounts are unknown"
+        );
+        pending.add(&change(
             &[id(3, 23), id(2, 22), id(1, 11), id(0, 7)],
             &[id(0, 8)],
         ));
-        assert_eq!(owed.removed, [id(0, 7), id(1, 1), id(2, 2)]);
-        assert_eq!(owed.added, [id(0, 8)]);
+        assert_eq!(pending.removed, [id(0, 7), id(1, 1), id(2, 2)]);
+        assert_eq!(pending.added, [id(0, 8)]);
     }
 }

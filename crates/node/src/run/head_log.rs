@@ -1,30 +1,31 @@
-//! The lines about the head: reorganisations, forks that begin. A block's own line is the Engine API's.
+//! Log lines about the head: reorganisations and fork activations. The Engine API logs the line of each block.
 
 use niwaki_chain::{BlockId, Chain, HeadChange};
 use niwaki_primitives::Fork;
 use niwaki_rpc::human::ShortHash;
 use tracing::{debug, info, warn};
 
-/// What was the head, for the lines about the next one.
+/// The previous head, to compare the next one with.
 pub(super) struct HeadLog {
     head: BlockId,
     fork: Fork,
-    /// Blocks that a reorganisation may take back before its line is a warning.
+    /// Reorganisations that remove more blocks than this are warnings.
     reorg_threshold: u64,
 }
 
-/// A reorganisation, as its line has it.
+/// The figures of a reorganisation's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reorg {
-    /// Blocks that are no longer canonical, and those that became so.
+    /// Number of blocks that left the canonical chain.
     removed: usize,
+    /// Number of blocks that joined it.
     added: usize,
-    /// The last block of both chains.
+    /// Number of the common ancestor.
     ancestor: u64,
 }
 
 impl Reorg {
-    /// Nothing where the head went forward or back on one chain.
+    /// `None` if the head moved forward or back on one chain.
     fn of(change: &HeadChange) -> Option<Self> {
         let lowest = change.removed.last()?;
         let added = change.added.first()?;
@@ -46,7 +47,7 @@ impl HeadLog {
         }
     }
 
-    /// Writes what there is to say of a head.
+    /// Logs what is notable about a new head.
     pub(super) fn write(&mut self, chain: &Chain, change: &HeadChange) {
         let head = change.head.id;
         debug!(number = head.number, hash = %head.hash, "Head");
@@ -77,7 +78,7 @@ impl HeadLog {
             ancestor,
         } = reorg;
         let (old, new) = (old.number, new.number);
-        // `tracing` takes its level at compile time.
+        // `tracing` needs the level at compile time.
         macro_rules! line {
             ($level:ident) => {
                 $level!(
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reorganisation_knows_its_common_ancestor() {
+    fn a_reorganisation_has_its_common_ancestor() {
         assert_eq!(Reorg::of(&change(&[], &[9])), None);
         assert_eq!(Reorg::of(&change(&[9, 8], &[])), None);
         let reorg = Reorg::of(&change(&[9, 8], &[8, 9, 10])).unwrap();

@@ -1,8 +1,6 @@
-//! Log lines as collectors of logs want them: one JSON object a line, under the names that each
-//! format asks for.
+//! JSON log formats of log collectors: Elastic Common Schema, Google Cloud Logging, Logstash, Graylog.
 //!
-//! Goes in: an event with its fields. Comes out: Elastic Common Schema, Google Cloud Logging, Logstash
-//! or Graylog. The names are those of Besu's `--logging-format`, the shapes those of its templates.
+//! Each event becomes one JSON object on one line, with the keys of Besu's `--logging-format` templates.
 
 use serde_json::{Map, Value};
 use std::fmt;
@@ -15,17 +13,17 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime as Clock};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A format of JSON.
+/// A JSON format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum JsonFormat {
     Ecs,
     Gcp,
     Logstash,
     Gelf,
 }
 
-/// What a line tells.
-struct Line {
+/// An event, before it is formatted.
+struct LogRecord {
     level: Level,
     /// Seconds since 1970, and the same as text.
     seconds: f64,
@@ -36,45 +34,46 @@ struct Line {
     thread: String,
 }
 
-impl Shape {
-    fn object(self, line: Line) -> Map<String, Value> {
-        let level = line.level.as_str();
+impl JsonFormat {
+    fn object(self, record: LogRecord) -> Map<String, Value> {
+        let level = record.level.as_str();
         let mut object = Map::new();
         let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
         match self {
             Self::Ecs => {
-                put("@timestamp", line.time.into());
+                put("@timestamp", record.time.into());
                 put("ecs.version", "1.2.0".into());
                 put("log.level", level.into());
-                put("message", line.message.into());
-                put("process.thread.name", line.thread.into());
-                put("log.logger", line.logger.into());
-                put("labels", line.fields.into());
+                put("message", record.message.into());
+                put("process.thread.name", record.thread.into());
+                put("log.logger", record.logger.into());
+                put("labels", record.fields.into());
             }
             Self::Gcp => {
-                // Fields are columns of their own there; what the format names comes after them.
-                line.fields
+                // Fields are top-level keys; the keys of the format come after them and win.
+                record
+                    .fields
                     .into_iter()
                     .for_each(|(name, value)| put(&name, value));
-                put("time", line.time.into());
-                put("severity", severity(line.level).into());
-                put("message", line.message.into());
-                put("_thread", line.thread.into());
-                put("_logger", line.logger.into());
+                put("time", record.time.into());
+                put("severity", severity(record.level).into());
+                put("message", record.message.into());
+                put("_thread", record.thread.into());
+                put("_logger", record.logger.into());
             }
             Self::Logstash => {
                 put("@version", 1.into());
-                put("@timestamp", line.time.into());
+                put("@timestamp", record.time.into());
                 put("level", level.into());
-                put("message", line.message.into());
-                put("thread_name", line.thread.into());
-                put("logger_name", line.logger.into());
+                put("message", record.message.into());
+                put("thread_name", record.thread.into());
+                put("logger_name", record.logger.into());
                 put("source_host", HOST.as_str().into());
-                put("mdc", line.fields.into());
+                put("mdc", record.fields.into());
             }
             Self::Gelf => {
-                for (name, value) in line.fields {
-                    // Graylog keeps `_id` for itself, and takes numbers and strings only.
+                for (name, value) in record.fields {
+                    // Graylog reserves `_id`, and accepts numbers and strings only.
                     let name = if name == "id" { "field_id" } else { &name };
                     let value = match value {
                         Value::Number(_) | Value::String(_) => value,
@@ -84,18 +83,18 @@ impl Shape {
                 }
                 put("version", "1.1".into());
                 put("host", HOST.as_str().into());
-                put("short_message", line.message.into());
-                put("timestamp", line.seconds.into());
-                put("level", syslog(line.level).into());
-                put("_thread", line.thread.into());
-                put("_logger", line.logger.into());
+                put("short_message", record.message.into());
+                put("timestamp", record.seconds.into());
+                put("level", syslog(record.level).into());
+                put("_thread", record.thread.into());
+                put("_logger", record.logger.into());
             }
         }
         object
     }
 }
 
-/// Google's names.
+/// Google's names of the levels.
 fn severity(level: Level) -> &'static str {
     match level {
         Level::ERROR => "ERROR",
@@ -105,7 +104,7 @@ fn severity(level: Level) -> &'static str {
     }
 }
 
-/// The numbers of syslog.
+/// Syslog's numbers of the levels.
 fn syslog(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -115,7 +114,7 @@ fn syslog(level: Level) -> u8 {
     }
 }
 
-/// The name of this machine.
+/// The host name of this machine.
 static HOST: LazyLock<String> = LazyLock::new(|| {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let name = read.ok().or_else(|| std::env::var("HOSTNAME").ok());
@@ -126,7 +125,7 @@ static HOST: LazyLock<String> = LazyLock::new(|| {
     }
 });
 
-impl<S, N> FormatEvent<S, N> for Shape
+impl<S, N> FormatEvent<S, N> for JsonFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -137,33 +136,33 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut told = Told::default();
-        event.record(&mut told);
+        let mut fields = EventFields::default();
+        event.record(&mut fields);
         let mut time = String::new();
         Clock.format_time(&mut Writer::new(&mut time))?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let seconds = since.unwrap_or_default().as_secs_f64();
-        let line = Line {
+        let record = LogRecord {
             level: *event.metadata().level(),
             seconds: (seconds * 1000.0).round() / 1000.0,
             time,
-            message: told.message,
-            fields: told.fields,
+            message: fields.message,
+            fields: fields.fields,
             logger: event.metadata().target().to_owned(),
             thread: std::thread::current().name().unwrap_or_default().to_owned(),
         };
-        writeln!(writer, "{}", Value::Object(self.object(line)))
+        writeln!(writer, "{}", Value::Object(self.object(record)))
     }
 }
 
-/// Takes the fields of an event.
+/// Collects the fields of an event.
 #[derive(Default)]
-struct Told {
+struct EventFields {
     message: String,
     fields: Map<String, Value>,
 }
 
-impl Told {
+impl EventFields {
     fn put(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
@@ -172,7 +171,7 @@ impl Told {
     }
 }
 
-impl Visit for Told {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}").into());
     }
@@ -219,12 +218,12 @@ mod tests {
     }
 
     /// The lines of two events.
-    fn lines(shape: Shape) -> Vec<Value> {
+    fn lines(format: JsonFormat) -> Vec<Value> {
         let written = Written::default();
-        let into = written.clone();
+        let writer = written.clone();
         let layer = tracing_subscriber::fmt::layer()
-            .event_format(shape)
-            .with_writer(move || into.clone());
+            .event_format(format)
+            .with_writer(move || writer.clone());
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(target: "niwaki::x", number = 7, id = true, name = "a \"b\"\n", "new {}", "head");
@@ -249,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn elastic_finds_level_message_and_labels_under_its_names() {
-        let [first, second] = &lines(Shape::Ecs)[..] else {
+    fn ecs_has_log_level_message_and_labels() {
+        let [first, second] = &lines(JsonFormat::Ecs)[..] else {
             panic!("two lines");
         };
         let right = [
@@ -272,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn google_finds_severity_and_time_whatever_the_fields_are_called() {
-        let [first, second] = &lines(Shape::Gcp)[..] else {
+    fn gcp_has_severity_and_time_even_if_fields_have_these_names() {
+        let [first, second] = &lines(JsonFormat::Gcp)[..] else {
             panic!("two lines");
         };
         has(first, &[("severity", "INFO".into()), ("number", 7.into())]);
@@ -285,8 +284,8 @@ mod tests {
     }
 
     #[test]
-    fn logstash_finds_version_host_and_context() {
-        let line = &lines(Shape::Logstash)[0];
+    fn logstash_has_version_host_and_mdc() {
+        let line = &lines(JsonFormat::Logstash)[0];
         let right = [
             ("@version", 1.into()),
             ("level", "INFO".into()),
@@ -299,8 +298,8 @@ mod tests {
     }
 
     #[test]
-    fn graylog_finds_a_short_message_a_syslog_level_and_fields_with_a_line_before() {
-        let [first, second] = &lines(Shape::Gelf)[..] else {
+    fn gelf_has_short_message_syslog_level_and_prefixed_fields() {
+        let [first, second] = &lines(JsonFormat::Gelf)[..] else {
             panic!("two lines");
         };
         let right = [

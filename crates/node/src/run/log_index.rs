@@ -1,4 +1,4 @@
-//! The index of logs, made behind the head by a thread of its own.
+//! The thread that builds the log index, section by section, behind the head.
 
 use eyre::{Result, WrapErr};
 use niwaki_chain::Chain;
@@ -8,25 +8,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// Between two looks whether there is something to do.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the thread checks for new sections when the index is complete.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between two sections, so that whoever else reads the disk comes first.
-const REST: Duration = Duration::from_millis(5);
+/// Pause between two sections, so that other readers of the disk come first.
+const SECTION_PAUSE: Duration = Duration::from_millis(5);
 
-/// After a fault of the disk.
-const PAUSE: Duration = Duration::from_secs(60);
+/// Pause after a fault of the disk.
+const FAULT_PAUSE: Duration = Duration::from_secs(60);
 
-/// The thread that makes the index; it ends when this is dropped.
+/// The thread that builds the index; dropping this ends it.
 pub(super) struct LogIndexer {
     stop: SyncSender<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LogIndexer {
-    /// Makes it of its own accord if it `is_wanted`, else when that is asked for.
-    pub(super) fn start(chain: &Arc<Chain>, is_wanted: bool) -> Result<Self> {
-        if is_wanted {
+    /// Builds the index from the start if it `is_enabled`, else up to the block that a caller requests.
+    pub(super) fn start(chain: &Arc<Chain>, is_enabled: bool) -> Result<Self> {
+        if is_enabled {
             chain.want_log_index(u64::MAX);
         }
         let (stop, stopped) = sync_channel(1);
@@ -36,21 +36,21 @@ impl LogIndexer {
             .spawn(move || {
                 let mut sections: u64 = 0;
                 loop {
-                    let rest = match chain.index_logs() {
+                    let pause = match chain.index_logs() {
                         Ok(true) => {
                             sections += 1;
-                            REST
+                            SECTION_PAUSE
                         }
                         Ok(false) => {
-                            tell(&chain, std::mem::take(&mut sections));
-                            LOOK
+                            log_sections(&chain, std::mem::take(&mut sections));
+                            POLL_INTERVAL
                         }
                         Err(fault) => {
                             error!(%fault, "the index of logs can't be made");
-                            PAUSE
+                            FAULT_PAUSE
                         }
                     };
-                    match stopped.recv_timeout(rest) {
+                    match stopped.recv_timeout(pause) {
                         Err(RecvTimeoutError::Timeout) => {}
                         _ => return,
                     }
@@ -64,7 +64,7 @@ impl LogIndexer {
     }
 }
 
-fn tell(chain: &Chain, sections: u64) {
+fn log_sections(chain: &Chain, sections: u64) {
     if sections > 0
         && let Ok(state) = chain.log_index_state()
     {

@@ -1,6 +1,6 @@
-//! Where log lines go, how they look, and which of them are written.
+//! Installs the log: its level, format and colours, and the switch that changes the level at run time.
 
-use super::log_formats::Shape;
+use super::log_formats::JsonFormat;
 use crate::options::{LogFormat, LogLevel, OperationFlags};
 use eyre::{Result, eyre};
 use niwaki_rpc::LogSwitch;
@@ -12,11 +12,10 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Most targets that can have a level of their own.
+/// Most targets that may have a level of their own.
 const MOST_TARGETS: usize = 256;
 
-/// Has everything from now on logged as the flags say, to standard error; gives what changes the
-/// level.
+/// Installs the process-wide log, to standard error. Returns the switch that changes the level.
 pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let level = match flags.logging {
         LogLevel::Off => LevelFilter::OFF,
@@ -35,10 +34,10 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     let lines = match flags.logging_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
-        LogFormat::Ecs => lines.event_format(Shape::Ecs).boxed(),
-        LogFormat::Gcp => lines.event_format(Shape::Gcp).boxed(),
-        LogFormat::Logstash => lines.event_format(Shape::Logstash).boxed(),
-        LogFormat::Gelf => lines.event_format(Shape::Gelf).boxed(),
+        LogFormat::Ecs => lines.event_format(JsonFormat::Ecs).boxed(),
+        LogFormat::Gcp => lines.event_format(JsonFormat::Gcp).boxed(),
+        LogFormat::Logstash => lines.event_format(JsonFormat::Logstash).boxed(),
+        LogFormat::Gelf => lines.event_format(JsonFormat::Gelf).boxed(),
     };
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     let installed = subscriber.try_init();
@@ -46,12 +45,12 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
     Ok(switch(targets, handle))
 }
 
-/// Whether lines have colours: as the flag says, or else where a person reads them who has not asked
-/// for none (<https://no-color.org>).
+/// Whether lines have colours: as the flag says, else on a terminal unless `NO_COLOR` is set
+/// (<https://no-color.org>).
 fn has_colors(flags: &OperationFlags) -> bool {
-    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let by_place = std::io::stderr().is_terminal() && !is_unwanted;
-    flags.color_enabled.unwrap_or(by_place)
+    let is_disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let by_default = std::io::stderr().is_terminal() && !is_disabled;
+    flags.color_enabled.unwrap_or(by_default)
 }
 
 fn switch(targets: Targets, handle: Handle<Targets, Registry>) -> LogSwitch {
@@ -59,14 +58,14 @@ fn switch(targets: Targets, handle: Handle<Targets, Registry>) -> LogSwitch {
     Box::new(move |level, names| {
         let mut targets = targets.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = changed(targets.clone(), level, names)?;
-        let taken = handle.reload(changed.clone());
-        taken.map_err(|error| format!("the level can't be changed: {error}"))?;
+        let reloaded = handle.reload(changed.clone());
+        reloaded.map_err(|error| format!("the level can't be changed: {error}"))?;
         *targets = changed;
         Ok(())
     })
 }
 
-/// `targets` with another level for those of `names`, or for all.
+/// `targets` with a new level for `names`, or for all if there are none.
 fn changed(
     mut targets: Targets,
     level: niwaki_rpc::LogLevel,
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_for_all_or_for_the_targets_that_are_named() {
+    fn a_level_applies_to_the_named_targets_or_to_all_at_most_256() {
         let all = Targets::new().with_default(LevelFilter::INFO);
         let debug = niwaki_rpc::LogLevel::Debug;
         let one = changed(all.clone(), debug, &names(&["niwaki_rpc"])).unwrap();

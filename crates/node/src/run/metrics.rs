@@ -1,35 +1,39 @@
-//! Figures for Prometheus, under Besu's names where Besu has them.
+//! Prometheus metrics, under Besu's names where Besu has them.
+//!
+//! `table` lists every metric; counters and gauges of other crates are recorded where they happen, those here are
+//! sampled from the chain, the pool and the allocator whenever the metrics are rendered.
 
 mod push;
 mod table;
 
-use crate::options::{NodeOptions, OperationFlags};
+pub(crate) use push::Gateway;
+
+use super::config::MetricsConfig;
 use eyre::{Result, WrapErr, eyre};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use niwaki_chain::{Chain, HitRate, StoredHeader};
 use niwaki_primitives::{Fault, U256};
 use niwaki_rpc::{Backend, SyncStatus, serve_text};
-use push::Gateway;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use table::{Kind, METRICS};
 use tikv_jemalloc_ctl::{epoch, stats};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing::info;
 
-/// The recorder of all figures.
+/// The recorder of all metrics.
 pub(super) struct Metrics {
     recorder: PrometheusHandle,
     process: metrics_process::Collector,
+    listen: Option<SocketAddr>,
+    push: Option<Gateway>,
 }
 
-/// Records from now on, if metrics are asked for.
-pub(super) fn install(node: &NodeOptions) -> Result<Option<Metrics>> {
-    let flags = &node.operation;
-    if flags.metrics_enabled != Some(true) && flags.metrics_push_enabled != Some(true) {
+/// Starts recording, if metrics are enabled.
+pub(super) fn install(config: &MetricsConfig) -> Result<Option<Metrics>> {
+    if !config.is_enabled() {
         return Ok(None);
     }
     let recorder = PrometheusBuilder::new()
@@ -42,49 +46,52 @@ pub(super) fn install(node: &NodeOptions) -> Result<Option<Metrics>> {
             Kind::Summary => describe_histogram!(row.name, row.help),
         }
     }
-    let process = metrics_process::Collector::default();
-    Ok(Some(Metrics { recorder, process }))
+    Ok(Some(Metrics {
+        recorder,
+        process: metrics_process::Collector::default(),
+        listen: config.listen,
+        push: config.push.clone(),
+    }))
 }
 
 impl Metrics {
-    /// Serves them, pushes them, or both, as the flags say.
+    /// Serves them, pushes them, or both.
     pub(super) fn start(
         self,
         runtime: &Runtime,
-        flags: &OperationFlags,
         backend: &Arc<Backend>,
         stopped: &watch::Receiver<bool>,
     ) -> Result<()> {
-        // The backend holds on to what is handed to it, and must not hold on to itself.
+        let Self {
+            recorder,
+            process,
+            listen,
+            push,
+        } = self;
+        // The backend keeps the closure, so the closure must not keep the backend.
         let sampled = Arc::downgrade(backend);
         let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || {
             let Some(backend) = sampled.upgrade() else {
                 return String::new();
             };
-            self.process.collect();
+            process.collect();
             sample_chain(&backend);
             sample_state(backend.chain());
             sample_pool(&backend);
             sample_allocator();
-            self.recorder.run_upkeep();
-            self.recorder.render()
+            recorder.run_upkeep();
+            recorder.render()
         });
-        let figures = Arc::clone(&render);
-        backend.operator().set_metrics(Box::new(move || figures()));
-        if flags.metrics_push_enabled == Some(true) {
-            let gateway = Gateway {
-                host: flags.metrics_push_host.clone(),
-                port: flags.metrics_push_port,
-                job: flags.metrics_push_prometheus_job.clone(),
-                interval: Duration::from_secs(flags.metrics_push_interval),
-            };
-            let render = Arc::clone(&render);
-            runtime.spawn(gateway.push(render, stopped.clone()));
+        let for_operator = Arc::clone(&render);
+        backend
+            .operator()
+            .set_metrics(Box::new(move || for_operator()));
+        if let Some(gateway) = push {
+            runtime.spawn(gateway.push(Arc::clone(&render), stopped.clone()));
         }
-        if flags.metrics_enabled != Some(true) {
+        let Some(address) = listen else {
             return Ok(());
-        }
-        let address = SocketAddr::new(flags.metrics_host, flags.metrics_port);
+        };
         let serving = serve_text(address, "/metrics", render, stopped.clone());
         let server = runtime.block_on(serving);
         let (bound, server) = server.wrap_err_with(|| {
@@ -110,7 +117,7 @@ fn set_for(name: &'static str, label: &'static str, of: &'static str, value: usi
 fn sample_chain(backend: &Backend) {
     let chain = backend.chain();
     let head = chain.head();
-    let marked = |block: Result<Option<StoredHeader>, Fault>| {
+    let number_of = |block: Result<Option<StoredHeader>, Fault>| {
         block.ok().flatten().map_or(0, |block| block.id.number)
     };
     let target = backend.target();
@@ -122,9 +129,9 @@ fn sample_chain(backend: &Backend) {
         ),
         (
             "ethereum_blockchain_finalized_block",
-            marked(chain.finalized()),
+            number_of(chain.finalized()),
         ),
-        ("ethereum_blockchain_safe_block", marked(chain.safe())),
+        ("ethereum_blockchain_safe_block", number_of(chain.safe())),
         ("ethereum_peer_count", backend.peer_count()),
         ("ethereum_peer_limit", 0),
         ("besu_peers_pending_peer_requests_current", 0),
@@ -155,7 +162,7 @@ fn sample_chain(backend: &Backend) {
     gauge!("besu_blockchain_difficulty_total").set(difficulty);
 }
 
-/// A gauge has 53 bits; a total difficulty has more.
+/// A total difficulty has more than the 53 bits of a gauge.
 fn float(value: &U256) -> f64 {
     value.to_string().parse().unwrap_or(f64::INFINITY)
 }
@@ -247,7 +254,7 @@ fn sample_pool(backend: &Backend) {
 }
 
 fn sample_allocator() {
-    // Figures are as of the last epoch.
+    // jemalloc updates its statistics at each epoch.
     if epoch::advance().is_err() {
         return;
     }

@@ -1,13 +1,13 @@
-//! The file that tells other programs the number of this process.
+//! `--pid-path`: a file with the process id.
 
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// While it lives, the file is there.
+/// The file; dropping this removes it.
 pub(super) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the file; one that another process has left is written over. A node runs without it too.
+    /// Writes the file, over one that another process left. If that fails, the node runs without it.
     pub(super) fn write(path: &Path) -> Option<Self> {
         let number = std::process::id();
         match std::fs::write(path, format!("{number}\n")) {
@@ -22,7 +22,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // If it was removed already, nothing is to be done.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_has_the_number_of_this_process_for_as_long_as_it_runs() {
+    fn the_file_holds_the_process_id_until_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.pid");
         std::fs::write(&path, "1\n").unwrap();

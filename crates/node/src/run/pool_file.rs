@@ -1,47 +1,39 @@
-//! The pool's file, `--tx-pool-save-file`: read by a thread behind the ports, written at the end.
+//! The saved pool, `--tx-pool-save-file`: restored by a background thread, written when the node stops.
 //!
-//! Transactions with blobs take a quarter of a second each to check, so a large file takes minutes. A
-//! node that stops before all are checked writes the others back as they were: nothing is lost.
+//! Checking a blob transaction takes a quarter of a second, so restoring a large file takes minutes and the
+//! servers do not wait for it. A node that stops earlier copies the rest of the old file behind the saved
+//! pool, so that no transaction is lost.
 
-use crate::options::NodeOptions;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::yield_to_blocks;
 use niwaki_txpool::Pool;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::{info, warn};
 
-/// What [`Progress::unread`] is once all has been read.
+/// [`Progress::unread`] once the whole file is read.
 const ALL_READ: u64 = u64::MAX;
 
-/// The file, if the operator wants one.
+/// The file of the saved pool.
 pub(super) struct PoolFile {
     path: PathBuf,
     progress: Arc<Progress>,
 }
 
-/// How far the thread is that reads the file.
+/// The progress of the thread that reads the file.
 #[derive(Debug)]
 struct Progress {
     is_stopped: AtomicBool,
-    /// Where the first line begins that is not known to be in the pool.
+    /// Offset of the first line that is not known to be in the pool.
     unread: AtomicU64,
 }
 
 impl PoolFile {
-    /// Begins to read what was saved, on a thread of its own; nothing where the flags want no file.
-    pub(super) fn restore(
-        node: &NodeOptions,
-        data_path: &Path,
-        pool: &Arc<Pool>,
-    ) -> Result<Option<Self>> {
-        if node.pool.tx_pool_enable_save_restore != Some(true) {
-            return Ok(None);
-        }
-        let path = data_path.join(&node.pool.tx_pool_save_file);
+    /// Starts a thread that reads the file into the pool, if the file exists.
+    pub(super) fn restore(path: PathBuf, pool: &Arc<Pool>) -> Result<Self> {
         let unread = if path.exists() { 0 } else { ALL_READ };
         let progress = Arc::new(Progress {
             is_stopped: AtomicBool::new(false),
@@ -49,7 +41,7 @@ impl PoolFile {
         });
         let this = Self { path, progress };
         if unread == ALL_READ {
-            return Ok(Some(this));
+            return Ok(this);
         }
         let file = File::open(&this.path)
             .wrap_err_with(|| format!("can't open {}", this.path.display()))?;
@@ -61,11 +53,11 @@ impl PoolFile {
                 progress.read(file, &pool);
             })
             .wrap_err("can't start the thread that restores the transaction pool")?;
-        Ok(Some(this))
+        Ok(this)
     }
 
-    /// Writes the pool by `write_pool`, which says how many transactions it has, and after it what was
-    /// not read of the file before.
+    /// Writes the pool by `write_pool`, which returns the number of transactions, and after it the part of
+    /// the old file that was not read.
     pub(super) fn save(
         self,
         write_pool: impl FnOnce(&mut dyn Write) -> std::io::Result<usize>,
@@ -95,13 +87,17 @@ impl PoolFile {
 }
 
 impl Progress {
-    /// Takes in what was saved. A file that can't be read is no reason not to run.
+    /// Reads the file into the pool. If it can't be read, the node runs on with a warning.
     fn read(&self, file: File, pool: &Pool) {
-        let mut goes_on = |offset| {
+        let mut should_continue = |offset| {
             self.unread.store(offset, Ordering::SeqCst);
             !self.is_stopped.load(Ordering::SeqCst)
         };
-        let restored = pool.restore(&mut BufReader::new(file), super::now(), &mut goes_on);
+        let restored = pool.restore(
+            &mut BufReader::new(file),
+            super::now(),
+            &mut should_continue,
+        );
         if self.is_stopped.load(Ordering::SeqCst) {
             return;
         }
@@ -124,7 +120,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// What stopping at `unread` leaves of a file whose pool is empty by now.
+    /// The file after a stop at offset `unread` with an empty pool.
     fn saved(text: &str, unread: u64) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("txpool.dump");
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_were_not_read_when_the_node_stopped_are_kept_as_they_were() {
+    fn lines_that_were_not_read_before_a_stop_are_saved_unchanged() {
         let text = "# niwaki txpool 1\nl aa\nr bb\n";
         assert_eq!(saved(text, 0), format!("# niwaki txpool 1\n{text}"));
         assert_eq!(saved(text, 23), "# niwaki txpool 1\nr bb\n");

@@ -1,11 +1,11 @@
-//! Blocks that the chain must have: `--required-blocks NUMBER=HASH`.
+//! `--required-blocks NUMBER=HASH`: blocks that the chain must contain.
 
 use eyre::{Result, eyre};
 use niwaki_chain::Chain;
 use niwaki_primitives::B256;
 use tracing::info;
 
-/// Compares the chain's blocks with `required`. Those that it has not reached are named in the log.
+/// Compares the chain's blocks with `required`. Logs those that the chain has not reached.
 pub(super) fn check(chain: &Chain, required: &[(u64, B256)]) -> Result<()> {
     for (number, hash) in required {
         match chain.canonical_hash(*number)? {
@@ -33,7 +33,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn another_block_is_refused_and_one_that_is_not_there_is_not() {
+    fn a_different_block_is_refused_and_a_future_one_is_not() {
         let genesis = Network::Dev.genesis();
         let config = ChainConfig {
             data_path: None,

@@ -1,4 +1,4 @@
-//! The secret of the Engine API: read from its file, or made.
+//! The JWT secret of the Engine API: read from its file, or created.
 
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::JwtSecret;
@@ -8,18 +8,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tracing::info;
 
-/// The file in the data path, where none is named.
-const OWN: &str = "jwt.hex";
+/// The file in the data path that is used without `--engine-jwt-secret`.
+const DEFAULT_FILE: &str = "jwt.hex";
 
-/// Reads `given`, which must be there; or the file in the data path, which is made if it is absent.
+/// Reads the file `given`, which must exist, or the default file in the data path, which is created if it does not exist.
 pub(super) fn load(given: Option<&Path>, data_path: &Path) -> Result<JwtSecret> {
     match given {
         Some(path) => read(path),
         None => {
-            let path = data_path.join(OWN);
+            let path = data_path.join(DEFAULT_FILE);
             match path.exists() {
                 true => read(&path),
-                false => make(&path),
+                false => create(&path),
             }
         }
     }
@@ -32,7 +32,7 @@ fn read(path: &Path) -> Result<JwtSecret> {
         .map_err(|error| eyre!("the secret {} is {error}", path.display()))
 }
 
-fn make(path: &Path) -> Result<JwtSecret> {
+fn create(path: &Path) -> Result<JwtSecret> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
@@ -54,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_made_once_for_its_owner_and_read_again() {
+    fn a_secret_is_created_once_with_mode_0600_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let made = load(None, folder.path()).unwrap();
         assert_eq!(load(None, folder.path()).unwrap(), made);
-        let mode = std::fs::metadata(folder.path().join(OWN)).unwrap();
+        let mode = std::fs::metadata(folder.path().join(DEFAULT_FILE)).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
         assert_eq!(mode & 0o777, 0o600);
         assert_ne!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_must_be_there_and_hold_a_secret() {
+    fn a_given_file_must_exist_and_hold_64_digits() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         let error = load(Some(&path), folder.path()).unwrap_err();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_of_a_secret_counts() {
+    fn only_the_first_line_that_is_not_empty_counts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
         let digits = "ab".repeat(32);

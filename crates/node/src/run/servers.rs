@@ -1,20 +1,17 @@
-//! The ways in, opened and closed together.
+//! The servers of JSON-RPC, the Engine API and metrics: started and stopped together.
 //!
-//! The Engine API has a runtime of its own: whatever others ask, the consensus client's requests
-//! are read at once.
+//! The Engine API has a runtime of its own, so that requests of other callers never delay reading those of
+//! the consensus client.
 
+use super::config::{AuthenticationConfig, IpcConfig, NodeConfig, ServerConfig};
 use super::metrics::Metrics;
 use super::secret;
-use super::tls;
-use super::tokens::TokenFlags;
-use crate::options::Options;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Access, Authentication, Backend, Dispatcher, ENGINE_EXTRA_METHODS, HostList, HttpOptions,
-    HttpServer, IpcServer, Limits, NAMESPACES, Origins, WorkerPools, yield_to_blocks,
+    Access, Backend, Dispatcher, HttpOptions, HttpServer, IpcServer, WorkerPools, Limits, NAMESPACES,
+    Authentication, yield_to_blocks,
 };
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +19,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// In the data path: for its owner only.
-pub(crate) const OPERATOR_SOCKET: &str = "operator.ipc";
+/// Namespaces of Besu that are accepted and have no methods: permissions, plugins, BFT networks.
+const BESU_NAMESPACES: [&str; 5] = ["clique", "ibft", "perm", "plugins", "qbft"];
 
-/// Bytes of a message to the Engine API: a block with its blobs fits many times.
-const ENGINE_BYTES: usize = 256 << 20;
+/// How long headers or a body may take to arrive, and a connection may be idle.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Namespaces of Besu's that are taken and offer nothing: permissions, plugins, networks of BFT.
-const BESUS: [&str; 5] = ["clique", "ibft", "perm", "plugins", "qbft"];
+/// How long requests in progress may take when the node stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The runtimes of all servers.
 pub(super) struct Servers {
@@ -40,8 +37,7 @@ pub(super) struct Servers {
 
 impl Servers {
     pub(super) fn start(
-        options: &Options,
-        data_path: &Path,
+        config: &NodeConfig,
         backend: &Arc<Backend>,
         worker_pools: &Arc<WorkerPools>,
         metrics: Option<Metrics>,
@@ -60,222 +56,149 @@ impl Servers {
             public: runtime("rpc-io", yield_to_blocks)?,
             engine: runtime("engine-io", || ())?,
         };
-        let start = Start {
-            options,
+        let starter = Starter {
+            data_path: &config.data_path,
             backend,
             worker_pools,
             stopped,
         };
-        // First the one that must not be refused once any other answers.
-        start.engine(&servers.engine, data_path)?;
-        start.http(&servers.public)?;
-        start.websocket(&servers.public)?;
-        start.ipc(&servers.public, data_path)?;
-        start.operator(&servers.public, data_path)?;
+        // The Engine API first: once any port answers, a consensus client must not be refused.
+        let config = &config.servers;
+        if let Some(engine) = &config.engine {
+            starter.serve(&servers.engine, engine)?;
+        }
+        for server in [&config.http, &config.websocket].into_iter().flatten() {
+            starter.serve(&servers.public, server)?;
+        }
+        if let Some(ipc) = &config.ipc {
+            starter.serve_ipc(&servers.public, ipc)?;
+        }
+        starter.serve_operator(&servers.public, &config.operator)?;
         if let Some(metrics) = metrics {
-            let flags = &options.node.operation;
-            metrics.start(&servers.public, flags, backend, &start.stopped)?;
+            metrics.start(&servers.public, backend, &starter.stopped)?;
         }
         Ok(servers)
     }
 
-    /// Lets what is at hand be answered, for a while.
+    /// Stops all servers; requests in progress have 5 s to finish.
     pub(super) fn stop(self) {
         let _ = self.stop.send(true);
-        self.engine.shutdown_timeout(Duration::from_secs(5));
-        self.public.shutdown_timeout(Duration::from_secs(5));
+        self.engine.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        self.public.shutdown_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
-struct Start<'a> {
-    options: &'a Options,
+/// What every server is started with.
+struct Starter<'a> {
+    data_path: &'a Path,
     backend: &'a Arc<Backend>,
     worker_pools: &'a Arc<WorkerPools>,
     stopped: watch::Receiver<bool>,
 }
 
-impl Start<'_> {
-    fn http(&self, runtime: &Runtime) -> Result<()> {
-        let flags = &self.options.node.http;
-        if flags.rpc_http_enabled != Some(true) {
-            return Ok(());
-        }
+impl Starter<'_> {
+    fn serve(&self, runtime: &Runtime, config: &ServerConfig) -> Result<()> {
         let options = HttpOptions {
-            http: true,
-            websocket: false,
+            http: config.has_http,
+            websocket: config.has_websocket,
             access: Access {
-                hosts: HostList::new(&flags.host_allowlist),
-                origins: Origins::new(&flags.rpc_http_cors_origins),
-                authentication: TokenFlags::from(&self.options.node.http_tokens).proof()?,
+                hosts: config.hosts.clone(),
+                origins: config.origins.clone(),
+                authentication: self.authentication(&config.authentication)?,
             },
-            tls: tls::of_http(&self.options.node.http_tls)?,
-            compress: true,
-            max_connections: flags.rpc_http_max_active_connections,
-            max_body_bytes: flags.rpc_http_max_request_content_length,
-            read_timeout: Duration::from_secs(30),
+            tls: config.tls.load()?,
+            compress: config.is_compressed,
+            max_connections: config.max_connections,
+            max_body_bytes: config.max_body_bytes,
+            read_timeout: READ_TIMEOUT,
         };
-        let limits = Limits {
-            is_pretty: flags.json_pretty_print_enabled == Some(true),
-            ..self.limits()
+        let scheme = match (config.has_http, options.tls.is_some()) {
+            (false, false) => "ws",
+            (false, true) => "wss",
+            (true, false) => "http",
+            (true, true) => "https",
         };
-        let dispatcher = self.dispatcher(&flags.rpc_http_api, &[], limits)?;
-        let place = (flags.rpc_http_host, flags.rpc_http_port);
-        self.serve(
-            runtime,
-            ("JSON-RPC over HTTP", "--rpc-http-port"),
-            place,
-            dispatcher,
-            options,
-        )
-    }
-
-    fn websocket(&self, runtime: &Runtime) -> Result<()> {
-        let flags = &self.options.node.sockets;
-        if flags.rpc_ws_enabled != Some(true) {
-            return Ok(());
+        let (namespaces, extra) = (&config.namespaces, config.extra_methods);
+        let dispatcher = self.dispatcher(namespaces, extra, config.limits)?;
+        let api = dispatcher.namespaces().into_iter().collect::<Vec<_>>();
+        let api = api.join(",").to_uppercase();
+        let (title, flag, address) = (config.title, config.port_flag, config.address);
+        let server = runtime
+            .block_on(HttpServer::bind(address, dispatcher, options))
+            .wrap_err_with(|| {
+                format!("can't listen on {address} for {title}; choose another {flag}")
+            })?;
+        let address = server.address()?;
+        if let Some(service) = config.service {
+            self.backend.operator().add_service(service, address);
         }
-        let options = HttpOptions {
-            http: false,
-            websocket: true,
-            access: Access {
-                hosts: HostList::new(&self.options.node.http.host_allowlist),
-                origins: Origins::Any,
-                authentication: TokenFlags::from(&self.options.node.socket_tokens).proof()?,
-            },
-            tls: tls::of_sockets(&self.options.node.socket_tls)?,
-            compress: false,
-            max_connections: flags.rpc_ws_max_active_connections,
-            max_body_bytes: flags.rpc_ws_max_frame_size,
-            read_timeout: Duration::from_secs(30),
-        };
-        let http = &self.options.node.http;
-        let timeout = flags
-            .ws_timeout_seconds
-            .unwrap_or(http.http_timeout_seconds);
-        let limits = Limits {
-            timeout: Duration::from_secs(timeout),
-            is_pretty: http.json_pretty_print_enabled == Some(true),
-            ..self.limits()
-        };
-        let dispatcher = self.dispatcher(&flags.rpc_ws_api, &[], limits)?;
-        let place = (flags.rpc_ws_host, flags.rpc_ws_port);
-        self.serve(
-            runtime,
-            ("JSON-RPC over WebSocket", "--rpc-ws-port"),
-            place,
-            dispatcher,
-            options,
-        )
-    }
-
-    fn ipc(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
-        let flags = &self.options.node.sockets;
-        if flags.rpc_ipc_enabled != Some(true) {
-            return Ok(());
-        }
-        let path = flags.rpc_ipc_path.clone();
-        let path = path.unwrap_or_else(|| data_path.join("niwaki.ipc"));
-        let dispatcher = self.dispatcher(&flags.rpc_ipc_apis, &[], self.limits())?;
-        let limit = self.options.node.http.rpc_http_max_request_content_length;
-        let _inside = runtime.enter();
-        let server = IpcServer::bind(&path, dispatcher, limit).wrap_err_with(|| {
-            format!(
-                "can't make the socket {}; give --Xrpc-ipc-path",
-                path.display()
-            )
-        })?;
-        let api = flags.rpc_ipc_apis.join(",");
-        info!(path = %path.display(), %api, "JSON-RPC over IPC");
+        info!(%address, url = format_args!("{scheme}://{address}"), %api, "{title}");
         runtime.spawn(server.serve(self.stopped.clone()));
         Ok(())
     }
 
-    /// The socket by which this program's own commands reach the node that has the data path.
-    fn operator(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
-        let dispatcher = self.dispatcher(&["ADMIN".to_owned()], &[], self.limits())?;
-        let path = data_path.join(OPERATOR_SOCKET);
+    fn serve_ipc(&self, runtime: &Runtime, config: &IpcConfig) -> Result<()> {
+        let dispatcher = self.dispatcher(&config.namespaces, &[], config.limits)?;
+        let path = config.path.display();
         let _inside = runtime.enter();
-        match IpcServer::bind(&path, dispatcher, 1 << 20) {
+        let server = IpcServer::bind(&config.path, dispatcher, config.max_message_bytes)
+            .wrap_err_with(|| format!("can't make the socket {path}; give --Xrpc-ipc-path"))?;
+        let api = config.namespaces.join(",");
+        info!(%path, %api, "JSON-RPC over IPC");
+        runtime.spawn(server.serve(self.stopped.clone()));
+        Ok(())
+    }
+
+    /// Serves the socket of this program's own commands. The node also runs without it: the paths of
+    /// sockets are limited to about 100 bytes.
+    fn serve_operator(&self, runtime: &Runtime, config: &IpcConfig) -> Result<()> {
+        let dispatcher = self.dispatcher(&config.namespaces, &[], config.limits)?;
+        let _inside = runtime.enter();
+        match IpcServer::bind(&config.path, dispatcher, config.max_message_bytes) {
             Ok(server) => drop(runtime.spawn(server.serve(self.stopped.clone()))),
-            // Paths of sockets are short: without it the node runs as well.
             Err(error) => {
-                warn!(%error, path = %path.display(), "No commands reach this node: its socket can't be made")
+                warn!(%error, path = %config.path.display(), "No commands reach this node: its socket can't be made")
             }
         }
         Ok(())
     }
 
-    fn engine(&self, runtime: &Runtime, data_path: &Path) -> Result<()> {
-        let flags = &self.options.node.engine;
-        let spec = self.backend.chain().spec();
-        if !super::has_engine_port(self.options, spec) {
-            return Ok(());
-        }
-        let proof = match flags.engine_jwt_disabled {
-            Some(true) => {
+    fn authentication(&self, authentication: &AuthenticationConfig) -> Result<Authentication> {
+        match authentication {
+            AuthenticationConfig::Tokens(flags) => flags.authentication(),
+            AuthenticationConfig::EngineSecret(file) => {
+                let secret = secret::load(file.as_deref(), self.data_path)?;
+                Ok(Authentication::Secret(secret))
+            }
+            AuthenticationConfig::OpenEngine => {
                 warn!(
                     "The Engine API asks for no tokens: all who reach its port can drive this node"
                 );
-                Authentication::None
+                Ok(Authentication::None)
             }
-            _ => {
-                let file = flags.engine_jwt_secret.as_deref();
-                Authentication::Secret(secret::load(file, data_path)?)
-            }
-        };
-        let options = HttpOptions {
-            http: true,
-            websocket: true,
-            access: Access {
-                hosts: HostList::new(&flags.engine_host_allowlist),
-                origins: Origins::These(Vec::new()),
-                authentication: proof,
-            },
-            tls: None,
-            // A consensus client is near, and waits.
-            compress: false,
-            max_connections: 64,
-            max_body_bytes: ENGINE_BYTES,
-            read_timeout: Duration::from_secs(30),
-        };
-        let dispatcher =
-            self.dispatcher(&["ENGINE".to_owned()], &ENGINE_EXTRA_METHODS, self.limits())?;
-        let place = (self.options.node.http.rpc_http_host, flags.engine_rpc_port);
-        self.serve(
-            runtime,
-            ("Engine API", "--engine-rpc-port"),
-            place,
-            dispatcher,
-            options,
-        )
-    }
-
-    /// What every way in bounds.
-    fn limits(&self) -> Limits {
-        Limits {
-            batch_requests: self.options.node.http.rpc_http_max_batch_size,
-            timeout: Duration::from_secs(self.options.node.http.http_timeout_seconds),
-            ..Limits::default()
         }
     }
 
-    /// A way in to namespaces, which must be known.
-    fn dispatcher(&self, api: &[String], also: &[&str], limits: Limits) -> Result<Arc<Dispatcher>> {
-        let mut wanted: BTreeSet<String> = api
+    /// A dispatcher for these namespaces, which must be known, and `extra` methods of others.
+    fn dispatcher(
+        &self,
+        namespaces: &[String],
+        extra: &[&str],
+        limits: Limits,
+    ) -> Result<Arc<Dispatcher>> {
+        let mut offered: BTreeSet<String> = namespaces
             .iter()
             .map(|name| name.trim().to_ascii_lowercase())
             .filter(|name| !name.is_empty())
             .collect();
-        for name in BESUS {
-            if wanted.remove(name) {
+        for name in BESU_NAMESPACES {
+            if offered.remove(name) {
                 let name = name.to_uppercase();
                 info!("The JSON-RPC namespace {name} of Besu's has no methods in this version");
             }
         }
-        if let Some(unknown) = wanted
-            .iter()
-            .find(|name| !NAMESPACES.contains(&name.as_str()))
-        {
+        let is_unknown = |name: &&String| !NAMESPACES.contains(&name.as_str());
+        if let Some(unknown) = offered.iter().find(is_unknown) {
             return Err(eyre!(
                 "there is no JSON-RPC namespace {unknown}; choose of {}",
                 NAMESPACES.join(",").to_uppercase()
@@ -283,48 +206,7 @@ impl Start<'_> {
         }
         let (backend, worker_pools) = (Arc::clone(self.backend), Arc::clone(self.worker_pools));
         Ok(Arc::new(Dispatcher::new(
-            backend,
-            worker_pools,
-            &wanted,
-            also,
-            limits,
+            backend, worker_pools, &offered, extra, limits,
         )))
-    }
-
-    fn serve(
-        &self,
-        runtime: &Runtime,
-        (what, flag): (&str, &str),
-        (host, port): (IpAddr, u16),
-        dispatcher: Arc<Dispatcher>,
-        options: HttpOptions,
-    ) -> Result<()> {
-        let address = SocketAddr::new(host, port);
-        let is_tls = options.tls.is_some();
-        let api = dispatcher.namespaces().into_iter().collect::<Vec<_>>();
-        let api = api.join(",").to_uppercase();
-        let server = runtime
-            .block_on(HttpServer::bind(address, dispatcher, options))
-            .wrap_err_with(|| {
-                format!("can't listen on {address} for {what}; choose another {flag}")
-            })?;
-        let address = server.address()?;
-        let service = match flag {
-            "--rpc-http-port" => Some("jsonrpc"),
-            "--rpc-ws-port" => Some("ws"),
-            _ => None,
-        };
-        if let Some(service) = service {
-            self.backend.operator().add_service(service, address);
-        }
-        let scheme = match (flag, is_tls) {
-            ("--rpc-ws-port", false) => "ws",
-            ("--rpc-ws-port", true) => "wss",
-            (_, false) => "http",
-            (_, true) => "https",
-        };
-        info!(%address, url = format_args!("{scheme}://{address}"), %api, "{what}");
-        runtime.spawn(server.serve(self.stopped.clone()));
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! TLS, from flags and files.
+//! TLS of HTTP and WebSocket, from flags and files.
 
 use crate::options::{HttpTlsFlags, SocketTlsFlags};
 use eyre::{Result, WrapErr, eyre};
@@ -6,8 +6,25 @@ use niwaki_rpc::{Clients, KeyStore, Tls, TlsOptions};
 use std::path::Path;
 use tracing::warn;
 
-/// How connections over HTTP are secured, if they are.
-pub(super) fn of_http(flags: &HttpTlsFlags) -> Result<Option<Tls>> {
+/// The TLS flags of a server.
+pub(crate) enum TlsFlags {
+    Off,
+    Http(HttpTlsFlags),
+    WebSocket(SocketTlsFlags),
+}
+
+impl TlsFlags {
+    /// Reads key stores and certificates; `None` if the flags do not enable TLS.
+    pub(super) fn load(&self) -> Result<Option<Tls>> {
+        match self {
+            Self::Off => Ok(None),
+            Self::Http(flags) => http_tls(flags),
+            Self::WebSocket(flags) => websocket_tls(flags),
+        }
+    }
+}
+
+fn http_tls(flags: &HttpTlsFlags) -> Result<Option<Tls>> {
     if flags.rpc_http_tls_enabled != Some(true) {
         if flags.rpc_http_tls_client_auth_enabled == Some(true) {
             return Err(eyre!(
@@ -26,7 +43,7 @@ pub(super) fn of_http(flags: &HttpTlsFlags) -> Result<Option<Tls>> {
     let password = flags.rpc_http_tls_keystore_password_file.as_deref();
     let options = TlsOptions {
         store: read_store(path, password.map(read_password).transpose()?.as_deref())?,
-        clients: clients_of_http(flags)?,
+        clients: http_clients(flags)?,
         protocols: flags.rpc_http_tls_protocols.clone(),
         cipher_suites: flags.rpc_http_tls_cipher_suites.clone(),
     };
@@ -39,18 +56,18 @@ pub(super) fn of_http(flags: &HttpTlsFlags) -> Result<Option<Tls>> {
     })
 }
 
-fn clients_of_http(flags: &HttpTlsFlags) -> Result<Option<Clients>> {
+fn http_clients(flags: &HttpTlsFlags) -> Result<Option<Clients>> {
     let known = flags.rpc_http_tls_known_clients_file.as_deref();
     let trusted = flags.rpc_http_tls_truststore_file.as_deref();
     let by_authorities = flags.rpc_http_tls_ca_clients_enabled == Some(true);
-    let is_told = known.is_some() || trusted.is_some() || by_authorities;
+    let is_configured = known.is_some() || trusted.is_some() || by_authorities;
     if flags.rpc_http_tls_client_auth_enabled != Some(true) {
-        if is_told {
+        if is_configured {
             warn!("--rpc-http-tls-client-auth-enabled is missing: no client is asked who it is");
         }
         return Ok(None);
     }
-    if !is_told {
+    if !is_configured {
         return Err(eyre!(
             "--rpc-http-tls-client-auth-enabled needs --rpc-http-tls-known-clients-file, \
              --rpc-http-tls-truststore-file or --rpc-http-tls-ca-clients-enabled"
@@ -81,8 +98,7 @@ fn clients_of_http(flags: &HttpTlsFlags) -> Result<Option<Clients>> {
     Ok(Some(clients))
 }
 
-/// How WebSockets are secured, if they are.
-pub(super) fn of_sockets(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
+fn websocket_tls(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
     let keystore = flags.rpc_ws_ssl_keystore_file.as_deref();
     let key = flags.rpc_ws_ssl_key_file.as_deref();
     if flags.rpc_ws_ssl_enabled != Some(true) {
@@ -113,7 +129,7 @@ pub(super) fn of_sockets(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
     };
     let options = TlsOptions {
         store,
-        clients: clients_of_sockets(flags)?,
+        clients: websocket_clients(flags)?,
         protocols: vec!["TLSv1.3".to_owned(), "TLSv1.2".to_owned()],
         cipher_suites: Vec::new(),
     };
@@ -122,7 +138,7 @@ pub(super) fn of_sockets(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
         .map_err(|error| eyre!("TLS for JSON-RPC over WebSocket: {error}"))
 }
 
-fn clients_of_sockets(flags: &SocketTlsFlags) -> Result<Option<Clients>> {
+fn websocket_clients(flags: &SocketTlsFlags) -> Result<Option<Clients>> {
     let store = flags.rpc_ws_ssl_truststore_file.as_deref();
     let trusted = store.or(flags.rpc_ws_ssl_trustcert_file.as_deref());
     match (flags.rpc_ws_ssl_client_auth_enabled == Some(true), trusted) {
@@ -165,7 +181,7 @@ fn password(given: Option<&str>, file: Option<&Path>) -> Result<Option<String>> 
     }
 }
 
-/// The first line of a file.
+/// The first line of a password file.
 fn read_password(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path)
         .wrap_err_with(|| format!("can't read the password file {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! What callers must show, from flags and files.
+//! Authentication of HTTP and WebSocket, from flags and files.
 
 use crate::options::{HttpTokenFlags, SocketTokenFlags};
 use eyre::{Result, WrapErr, eyre};
@@ -6,54 +6,57 @@ use niwaki_rpc::{
     Authentication, CONNECTION_METHODS, Login, TokenAlgorithm, TokenKey, Tokens, User, Users,
     methods,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use tracing::warn;
 
-/// The flags of one way in; `prefix` begins their names.
-pub(super) struct TokenFlags<'a> {
+/// The authentication flags of a server; `prefix` begins their names.
+pub(crate) struct TokenFlags {
     prefix: &'static str,
     enabled: bool,
-    credentials_file: Option<&'a Path>,
-    public_key_file: Option<&'a Path>,
+    credentials_file: Option<PathBuf>,
+    public_key_file: Option<PathBuf>,
     algorithm: TokenAlgorithm,
-    open_methods: &'a [String],
+    open_methods: Vec<String>,
 }
 
-impl<'a> From<&'a HttpTokenFlags> for TokenFlags<'a> {
-    fn from(flags: &'a HttpTokenFlags) -> Self {
+impl From<&HttpTokenFlags> for TokenFlags {
+    fn from(flags: &HttpTokenFlags) -> Self {
         Self {
             prefix: "--rpc-http",
             enabled: flags.enabled == Some(true),
-            credentials_file: flags.credentials_file.as_deref(),
-            public_key_file: flags.public_key_file.as_deref(),
+            credentials_file: flags.credentials_file.clone(),
+            public_key_file: flags.public_key_file.clone(),
             algorithm: flags.algorithm,
-            open_methods: &flags.open_methods,
+            open_methods: flags.open_methods.clone(),
         }
     }
 }
 
-impl<'a> From<&'a SocketTokenFlags> for TokenFlags<'a> {
-    fn from(flags: &'a SocketTokenFlags) -> Self {
+impl From<&SocketTokenFlags> for TokenFlags {
+    fn from(flags: &SocketTokenFlags) -> Self {
         Self {
             prefix: "--rpc-ws",
             enabled: flags.enabled == Some(true),
-            credentials_file: flags.credentials_file.as_deref(),
-            public_key_file: flags.public_key_file.as_deref(),
+            credentials_file: flags.credentials_file.clone(),
+            public_key_file: flags.public_key_file.clone(),
             algorithm: flags.algorithm,
-            open_methods: &flags.open_methods,
+            open_methods: flags.open_methods.clone(),
         }
     }
 }
 
-impl TokenFlags<'_> {
-    /// What callers must show, or which flag or file is wrong.
-    pub(super) fn proof(&self) -> Result<Authentication> {
+impl TokenFlags {
+    /// What callers must present.
+    ///
+    /// # Errors
+    /// A flag or a file that is wrong, by name.
+    pub(super) fn authentication(&self) -> Result<Authentication> {
         let prefix = self.prefix;
-        let is_told = self.credentials_file.is_some() || self.public_key_file.is_some();
+        let is_configured = self.credentials_file.is_some() || self.public_key_file.is_some();
         if !self.enabled {
-            if is_told || !self.open_methods.is_empty() {
+            if is_configured || !self.open_methods.is_empty() {
                 warn!("{prefix}-authentication-enabled is missing: nobody is asked for a token");
             }
             return Ok(Authentication::None);
@@ -68,7 +71,7 @@ impl TokenFlags<'_> {
             ));
         }
         let open = self.open_methods.iter().cloned().collect();
-        let tokens = match (self.public_key_file, self.credentials_file) {
+        let tokens = match (&self.public_key_file, &self.credentials_file) {
             (Some(path), credentials) => {
                 if credentials.is_some() {
                     warn!(
@@ -79,7 +82,7 @@ impl TokenFlags<'_> {
             }
             (None, Some(path)) => {
                 read_users(path)?;
-                let path = path.to_owned();
+                let path = path.clone();
                 let load = move || read_users(&path).map_err(|error| format!("{error:#}"));
                 let login = Login::new(load).map_err(|error| eyre!("{error}"))?;
                 Tokens::of_users(login, open)
@@ -102,7 +105,7 @@ fn read_key(path: &Path, algorithm: TokenAlgorithm) -> Result<TokenKey> {
         .map_err(|error| eyre!("the public key file {} holds {error}", path.display()))
 }
 
-/// Who may log in, from a file of Besu's form. Groups and roles give nothing there, nor here.
+/// The users of a credentials file in Besu's format. Groups and roles have no effect, as in Besu.
 fn read_users(path: &Path) -> Result<Users> {
     let text = std::fs::read_to_string(path)
         .wrap_err_with(|| format!("can't read the credentials file {}", path.display()))?;

@@ -1,8 +1,8 @@
-//! The transactions of the pool that the next block is likely to take, run before it comes.
+//! Pool warming: executes the pooled transactions that the next block is likely to hold, before it arrives.
 //!
-//! Most of a block's transactions have been in the pool for a while. Running the best of them upon the
-//! head brings what they read into memory: when the block comes it need not wait for the disk. On a
-//! thread of its own, at a lower priority; a block that comes ends it after the transaction at hand.
+//! Most transactions of a block have been in the pool for a while. Executing the best of them on top of the head
+//! caches the state they read, so that the block does not wait for the disk. A thread of low priority does it; a
+//! block that arrives stops it after the current transaction. Nothing that it computes is kept but the caches.
 
 use eyre::{Result, WrapErr};
 use metrics::counter;
@@ -17,37 +17,40 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::error;
 
-/// Between two looks at the pool.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often the thread looks for new transactions.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// After a fault of the disk.
-const PAUSE: Duration = Duration::from_secs(60);
+/// Pause after a fault of the disk.
+const FAULT_PAUSE: Duration = Duration::from_secs(60);
 
-/// Seconds from a block to the next, by which alone its fork is known.
+/// Seconds from a block to the next; the next block's fork follows from its timestamp.
 const SLOT_S: u64 = 12;
 
-/// Upon each head so many times the gas of a block is run: who builds it has seen other transactions.
-const MOST_BLOCKS: u64 = 2;
+/// How many blocks' worth of gas is executed per head: the builder of the block may choose other transactions.
+const MAX_BLOCKS_OF_GAS: u64 = 2;
 
-/// The thread that runs transactions; it ends when this is dropped.
-pub(super) struct Warmer {
+/// The thread that executes transactions; dropping this ends it.
+pub(super) struct PoolWarmer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Warmer {
+impl PoolWarmer {
     pub(super) fn start(chain: &Arc<Chain>, pool: &Arc<Pool>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let mut warming = Warming::new(Arc::clone(chain), Arc::clone(pool));
+        let is_stopped = Arc::clone(&stop);
+        let mut state = WarmingState::new(Arc::clone(chain), Arc::clone(pool));
         let thread = std::thread::Builder::new()
             .name("pool-warming".to_owned())
             .spawn(move || {
                 yield_to_blocks();
-                // Whoever stops it wakes it too.
-                while !asked.load(Ordering::Relaxed) {
-                    let rest = warming.look(&asked).map_or_else(tell, count);
-                    std::thread::park_timeout(rest);
+                // `drop` sets the flag, then unparks this thread.
+                while !is_stopped.load(Ordering::Relaxed) {
+                    let pause = match state.warm(&is_stopped) {
+                        Ok(warmed) => count(warmed),
+                        Err(error) => log_error(&error),
+                    };
+                    std::thread::park_timeout(pause);
                 }
             })
             .wrap_err("can't start the thread that runs the pool's transactions")?;
@@ -58,7 +61,7 @@ impl Warmer {
     }
 }
 
-impl Drop for Warmer {
+impl Drop for PoolWarmer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -71,50 +74,51 @@ impl Drop for Warmer {
 fn count(warmed: Prewarmed) -> Duration {
     counter!("niwaki_pool_warming_transactions_total").increment(warmed.transactions);
     counter!("niwaki_pool_warming_gas_total").increment(warmed.gas);
-    LOOK
+    POLL_INTERVAL
 }
 
-fn tell(error: BuildError) -> Duration {
+fn log_error(error: &BuildError) -> Duration {
     error!(%error, "the pool's transactions can't be run before a block");
-    PAUSE
+    FAULT_PAUSE
 }
 
-/// What has been run upon the head.
-struct Warming {
+/// What has been executed on top of the current head.
+struct WarmingState {
     chain: Arc<Chain>,
     pool: Arc<Pool>,
     head: B256,
-    seen: HashSet<B256>,
+    /// Transactions that were executed.
+    executed: HashSet<B256>,
     gas: u64,
-    /// Transactions that the pool had taken in when all that it gave was run last.
+    /// The pool's count of added transactions when everything it offered had been executed.
     added: Option<u64>,
 }
 
-impl Warming {
+impl WarmingState {
     fn new(chain: Arc<Chain>, pool: Arc<Pool>) -> Self {
         Self {
             chain,
             pool,
             head: B256::ZERO,
-            seen: HashSet::new(),
+            executed: HashSet::new(),
             gas: 0,
             added: None,
         }
     }
 
-    /// Runs what the pool has got since the last look, or all of it if the head is a new one, until told
-    /// to `stop`.
-    fn look(&mut self, stop: &AtomicBool) -> Result<Prewarmed, BuildError> {
+    /// Executes the transactions that the pool has got since the last call, or all of them if the head is new,
+    /// until `stop` is set.
+    fn warm(&mut self, stop: &AtomicBool) -> Result<Prewarmed, BuildError> {
         let head = self.chain.head();
         if head.id.hash != self.head {
             self.head = head.id.hash;
-            self.seen.clear();
+            self.executed.clear();
             self.gas = 0;
             self.added = None;
         }
         let added = Some(self.pool.added());
-        let most_gas = head.header.gas_limit.saturating_mul(MOST_BLOCKS);
-        let left = most_gas.saturating_sub(self.gas);
+        let max_gas = head.header.gas_limit.saturating_mul(MAX_BLOCKS_OF_GAS);
+        let left = max_gas.saturating_sub(self.gas);
         if added == self.added || left == 0 {
             return Ok(Prewarmed::default());
         }
@@ -126,15 +130,15 @@ impl Warming {
         })?;
         let (base_fee, blob_base_fee) = self.pool.next_fees();
         if header.base_fee_per_gas.is_some_and(|fee| fee != base_fee) {
-            // The pool has not heard of this head yet: it would give what the last block has taken.
+            // The pool has not processed this head yet: it would offer transactions that the block included.
             return Ok(Prewarmed::default());
         }
-        let seen = &mut self.seen;
+        let executed = &mut self.executed;
         let mut candidates = self
             .pool
             .best(base_fee, blob_base_fee)
             .take_while(|_| !stop.load(Ordering::Relaxed))
-            .filter(|pooled| seen.insert(pooled.hash))
+            .filter(|pooled| executed.insert(pooled.hash))
             .map(|pooled| Candidate {
                 tx: pooled.tx.clone(),
                 sender: pooled.sender,

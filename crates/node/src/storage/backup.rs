@@ -1,7 +1,7 @@
 //! `niwaki storage backup` and `niwaki storage restore`.
 
 use super::check_head_of;
-use crate::Ending;
+use crate::Outcome;
 use crate::loading::LoadingProgress;
 use crate::open::{data_path, open_existing};
 use crate::options::{BackupOptions, Options, RestoreOptions};
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-/// Adds a backup to a folder. Where a node has the data path, that node makes it.
-pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Ending> {
+/// Adds a backup to a folder. If a node runs on the data path, the node makes it.
+pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Outcome> {
     let socket = data_path(options)?.join(OPERATOR_SOCKET);
     if let Ok(node) = UnixStream::connect(&socket) {
-        return ask(node, backup);
+        return request_from_node(node, backup);
     }
     let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     let head = chain.head();
     eprintln!("making a backup of the chain up to block {}", head.id);
@@ -34,7 +34,7 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Ending
     let made = match made {
         Err(BackupError::Stopped) => {
             eprintln!("stopped as asked; the backup that was begun does not count");
-            return Ok(Ending::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         other => other?,
     };
@@ -48,27 +48,27 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Ending
     println!("head {}, state root {}", head.id, head.header.state_root);
     let kept: Vec<_> = made.kept.iter().map(|one| one.id.to_string()).collect();
     println!("the folder has {}", kept.join(", "));
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-/// Has the node at the other end of `node` make the backup.
-fn ask(mut node: UnixStream, backup: &BackupOptions) -> Result<Ending> {
+/// Has the running node, connected by its operator socket, make the backup.
+fn request_from_node(mut node: UnixStream, backup: &BackupOptions) -> Result<Outcome> {
     let folder = std::path::absolute(&backup.to)?;
     let params = json!([folder, backup.keep]);
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "admin_backup", "params": params});
     eprintln!("the node that has the data path makes the backup");
     node.write_all(request.to_string().as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(node).read_line(&mut answer)?;
-    let answer: Value = serde_json::from_str(&answer)
+    let mut response = String::new();
+    BufReader::new(node).read_line(&mut response)?;
+    let response: Value = serde_json::from_str(&response)
         .wrap_err("the node went away before the backup was whole; run the command again")?;
-    if let Some(error) = answer.get("error") {
+    if let Some(error) = response.get("error") {
         return Err(eyre!(
             "{}",
             error["message"].as_str().unwrap_or("no reason given")
         ));
     }
-    let made = &answer["result"];
+    let made = &response["result"];
     println!(
         "backup {} in {}: {} bytes, of which {} are new",
         made["id"],
@@ -86,11 +86,11 @@ fn ask(mut node: UnixStream, backup: &BackupOptions) -> Result<Ending> {
     let kept = made["kept"].as_array().into_iter().flatten();
     let kept: Vec<_> = kept.map(Value::to_string).collect();
     println!("the folder has {}", kept.join(", "));
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-/// Makes a data path of a backup, opens it and compares what its head says of itself.
-pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<Ending> {
+/// Restores a backup into the data path, opens it and checks the head.
+pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<Outcome> {
     let data_path = data_path(options)?;
     eprintln!("restoring into {}", data_path.display());
     let stop = Stop::listen()?;
@@ -103,7 +103,7 @@ pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<End
     let backup = match restored {
         Err(BackupError::Stopped) => {
             eprintln!("stopped as asked; there is no database, the same command begins anew");
-            return Ok(Ending::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         other => other?,
     };
@@ -114,7 +114,7 @@ pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<End
         backup.bytes
     );
     let Some(chain) = open_existing(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     check_head_of(&chain)
 }

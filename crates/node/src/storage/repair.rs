@@ -1,7 +1,7 @@
 //! `niwaki storage repair`.
 
 use super::{check_all, print_problems};
-use crate::Ending;
+use crate::Outcome;
 use crate::loading::LoadingProgress;
 use crate::open::open_existing;
 use crate::options::Options;
@@ -10,19 +10,19 @@ use eyre::{Result, WrapErr, eyre};
 use niwaki_chain::{Chain, Loading, Repairing};
 use std::sync::Arc;
 
-/// What is repaired.
 const TITLES: [&str; 2] = ["repair, 1 of 2: state", "repair, 2 of 2: blocks"];
 
 const NEXT_STEP: &str = "the database can't be repaired; restore a backup with 'niwaki storage \
                          restore', or import the chain into an empty data path";
 
-/// Makes anew what follows from something that is right, then checks everything.
-pub(crate) fn run(options: &Options) -> Result<Ending> {
+/// Rebuilds derived data from accounts, slots, headers and bodies, then checks everything.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop).wrap_err(NEXT_STEP)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
-    let chain = Arc::try_unwrap(chain).map_err(|_| eyre!("nobody else has the chain yet"))?;
+    let chain = Arc::try_unwrap(chain)
+        .map_err(|_| eyre!("the chain is in use elsewhere in this process"))?;
     eprintln!(
         "repairing the chain and its state, up to block {}",
         chain.head().id
@@ -42,10 +42,10 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     progress.finish();
     let Some(repair) = repaired.wrap_err(NEXT_STEP)? else {
         eprintln!("stopped as asked; what was made anew is right, the same command goes on");
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
-    // The check writes nothing: one request ends the process.
-    stop.at_once();
+    // The check writes nothing, so one Ctrl-C may end the process.
+    stop.exit_on_next();
     if let Some(state) = repair.state {
         println!(
             "state: {} trie rows, {} storage roots of accounts, {} slots of no account",
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<Ending> {
     print_problems("can't be made anew", &refusals);
 
     let Some(chain) = open_existing(options, &stop).wrap_err(NEXT_STEP)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     check_all(&chain)
 }

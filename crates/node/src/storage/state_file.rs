@@ -1,9 +1,9 @@
 //! `niwaki storage export` and `niwaki storage import`.
 
 use super::print_peak_memory;
-use crate::Ending;
+use crate::Outcome;
 use crate::loading::LoadingProgress;
-use crate::open::{data_path, genesis_source, open_existing, shares};
+use crate::open::{data_path, genesis_source, open_existing, storage_options};
 use crate::options::{Options, StateExportOptions, StateImportOptions};
 use crate::stop::Stop;
 use eyre::Result;
@@ -11,14 +11,14 @@ use niwaki_chain::{Chain, Exporting, Loading, StateImport, TransferError};
 use niwaki_primitives::Fault;
 use std::time::Instant;
 
-/// What is done to a state that comes in.
+/// Titles of the progress of an import.
 const TITLES: [&str; 2] = ["state, 1 of 2: reading", "state, 2 of 2: writing"];
 
 /// Writes the state of the head to a file.
-pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<Ending> {
+pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<Outcome> {
     let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     if chain.is_archive() {
         eprintln!("note: the history of the archive is not in the file; a backup has it");
@@ -42,7 +42,7 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<E
     let exported = match exported {
         Err(TransferError::Stopped) => {
             eprintln!("stopped as asked; {name} stays, the same command goes on with it");
-            return Ok(Ending::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         Err(error @ TransferError::Fault(Fault::Io { .. })) if part.exists() => {
             eprintln!("{name} stays; the same command goes on with it");
@@ -68,13 +68,13 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<E
         exported.head,
         chain.head().header.state_root
     );
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }
 
-/// Takes in a state from a file.
-pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<Ending> {
+/// Imports a state from a file.
+pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<Outcome> {
     let stop = Stop::listen()?;
-    let (storage, state) = shares(options);
+    let (storage, state) = storage_options(options);
     let config = StateImport {
         data_path: data_path(options)?,
         from: import.from.clone(),
@@ -89,7 +89,7 @@ pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<E
     let chain = match imported {
         Err(TransferError::Stopped) => {
             eprintln!("stopped as asked; the same command goes on with what it has read");
-            return Ok(Ending::Interrupted);
+            return Ok(Outcome::Interrupted);
         }
         other => other?,
     };
@@ -101,5 +101,5 @@ pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<E
     );
     print_peak_memory();
     println!("head {}, state root {}", head.id, head.header.state_root);
-    Ok(Ending::Done)
+    Ok(Outcome::Done)
 }

@@ -1,17 +1,17 @@
 //! `niwaki storage trie-log`.
 
-use crate::Ending;
+use crate::Outcome;
 use crate::open::open_existing;
 use crate::options::{Options, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions};
 use crate::stop::Stop;
 use eyre::Result;
 use niwaki_chain::{Chain, TransferError, TrieLogChoice};
 
-/// Opens the chain and does one of the four.
-pub(crate) fn run(options: &Options, command: &TrieLogCommand) -> Result<Ending> {
+/// Opens the chain and runs one of the four commands.
+pub(crate) fn run(options: &Options, command: &TrieLogCommand) -> Result<Outcome> {
     let stop = Stop::listen()?;
     let Some(chain) = open_existing(options, &stop)? else {
-        return Ok(Ending::Interrupted);
+        return Ok(Outcome::Interrupted);
     };
     let done = match command {
         TrieLogCommand::Count => count(&chain, &stop),
@@ -20,17 +20,17 @@ pub(crate) fn run(options: &Options, command: &TrieLogCommand) -> Result<Ending>
         TrieLogCommand::Import(import) => self::import(&chain, import, &stop),
     };
     match done {
-        Ok(()) => Ok(Ending::Done),
+        Ok(()) => Ok(Outcome::Done),
         Err(TransferError::Stopped) => {
             eprintln!("stopped as asked; the same command begins anew");
-            Ok(Ending::Interrupted)
+            Ok(Outcome::Interrupted)
         }
         Err(error) => Err(error.into()),
     }
 }
 
 fn count(chain: &Chain, stop: &Stop) -> Result<(), TransferError> {
-    let count = chain.count_trie_logs(&mut |_| !stop.is_asked())?;
+    let count = chain.count_trie_logs(&mut |_| !stop.is_requested())?;
     println!("trie logs     {}", count.total);
     println!("canonical     {}", count.canonical);
     println!("of forks      {}", count.fork);
@@ -39,7 +39,7 @@ fn count(chain: &Chain, stop: &Stop) -> Result<(), TransferError> {
 }
 
 fn prune(chain: &Chain, stop: &Stop) -> Result<(), TransferError> {
-    let pruned = chain.prune_trie_logs(&mut |_| !stop.is_asked())?;
+    let pruned = chain.prune_trie_logs(&mut |_| !stop.is_requested())?;
     println!(
         "removed {} trie logs below the window, {} of blocks that are not canonical",
         pruned.old, pruned.astray
@@ -55,13 +55,13 @@ fn export(chain: &Chain, export: &TrieLogExportOptions, stop: &Stop) -> Result<(
     } else {
         TrieLogChoice::Blocks(export.trie_log_block_hash.clone())
     };
-    let count = chain.export_trie_logs(&choice, &export.to, &mut |_| !stop.is_asked())?;
+    let count = chain.export_trie_logs(&choice, &export.to, &mut |_| !stop.is_requested())?;
     println!("exported {count} trie logs to {}", export.to.display());
     Ok(())
 }
 
 fn import(chain: &Chain, import: &TrieLogImportOptions, stop: &Stop) -> Result<(), TransferError> {
-    let added = chain.import_trie_logs(&import.from, &mut |_| !stop.is_asked())?;
+    let added = chain.import_trie_logs(&import.from, &mut |_| !stop.is_requested())?;
     println!(
         "imported {added} trie logs from {}; those that were there already are the same",
         import.from.display()

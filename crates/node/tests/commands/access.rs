@@ -132,7 +132,7 @@ fn is_unauthorized(answer: &Value, id: &Value) -> bool {
 }
 
 #[test]
-fn users_log_in_and_call_what_they_are_permitted() {
+fn users_log_in_and_call_permitted_methods_only() {
     let node = with_alice(
         "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
     );
@@ -174,7 +174,7 @@ fn users_log_in_and_call_what_they_are_permitted() {
 }
 
 #[test]
-fn nobody_is_answered_without_a_good_token_and_health_needs_none() {
+fn calls_need_a_valid_token_and_health_needs_none() {
     let node = with_alice(
         "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
     );
@@ -215,7 +215,7 @@ fn nobody_is_answered_without_a_good_token_and_health_needs_none() {
 }
 
 #[test]
-fn wrong_logins_are_refused_alike_and_torn_ones_are_told() {
+fn wrong_logins_get_the_same_error_and_malformed_ones_another() {
     let node = with_alice(
         "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
     );
@@ -251,7 +251,7 @@ fn wrong_logins_are_refused_alike_and_torn_ones_are_told() {
 }
 
 #[test]
-fn the_file_of_users_is_read_at_every_login() {
+fn the_credentials_file_is_read_at_every_login() {
     let node = with_alice(
         "--rpc-http-authentication-enabled --rpc-http-authentication-credentials-file=FILE",
     );
@@ -272,7 +272,7 @@ fn the_file_of_users_is_read_at_every_login() {
 }
 
 #[test]
-fn tokens_of_others_are_taken_by_their_public_key() {
+fn external_tokens_are_verified_by_public_key() {
     let issuer = Issuer::new();
     let node = with_key(
         &issuer,
@@ -314,7 +314,7 @@ fn tokens_of_others_are_taken_by_their_public_key() {
 }
 
 #[test]
-fn a_socket_is_opened_with_a_token_and_answers_until_it_expires() {
+fn a_websocket_serves_until_its_token_expires() {
     let issuer = Issuer::new();
     let node = with_key(
         &issuer,
@@ -354,7 +354,7 @@ fn a_socket_is_opened_with_a_token_and_answers_until_it_expires() {
 }
 
 #[test]
-fn users_log_in_at_the_port_of_sockets_too() {
+fn users_log_in_on_the_websocket_port_too() {
     let node = with_alice(
         "--rpc-ws-authentication-enabled --rpc-ws-authentication-credentials-file=FILE \
          --rpc-ws-api-methods-no-auth=net_version",
@@ -372,7 +372,7 @@ fn users_log_in_at_the_port_of_sockets_too() {
 }
 
 #[test]
-fn flags_and_files_that_are_wrong_are_refused_by_name() {
+fn wrong_token_flags_and_files_are_refused_by_name() {
     let place = Place::new();
     let refused = |flags: &str, file: &Path, words: &[&str]| {
         let all = format!(
@@ -420,7 +420,7 @@ fn flags_and_files_that_are_wrong_are_refused_by_name() {
 }
 
 #[test]
-fn hashes_are_of_besus_form() {
+fn password_hashes_have_besus_format() {
     let hash = hash("secret");
     assert!(hash.starts_with("$2a$10$") && hash.len() == 60, "{hash}");
     let place = Place::new();

@@ -12,7 +12,7 @@ fn shown(place: &Place, line: &str) -> Value {
 const ACCOUNT: &str = "0x000f3df6d732807ef1319fb7b8bb8522d0beac02";
 
 #[test]
-fn an_archive_shows_every_state_with_proofs_and_a_short_memory_says_so() {
+fn an_archive_proves_past_states_and_bonsai_only_shows_their_values() {
     let archive = Place::new();
     archive
         .run(

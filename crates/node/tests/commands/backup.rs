@@ -29,7 +29,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn backups_are_restored_to_the_heads_they_were_made_at_and_go_on() {
+fn restored_backups_have_their_heads_and_continue() {
     let place = Place::new();
     let folder = place.path("backups");
     let to = |words: &str| place.run(&format!("storage backup {words} --to"), &[&folder]);
@@ -105,7 +105,7 @@ fn a_damaged_backup_is_refused_with_its_number_and_what_to_do() {
 }
 
 #[test]
-fn a_backup_that_runs_out_of_room_leaves_the_older_ones_good() {
+fn a_backup_without_space_leaves_older_backups_intact() {
     let place = Place::new();
     let folder = place.path("backups");
     place

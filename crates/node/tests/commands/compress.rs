@@ -83,7 +83,7 @@ fn call(method: &str, params: Value) -> Value {
 }
 
 #[test]
-fn long_answers_are_compressed_where_that_is_asked_for_and_say_the_same() {
+fn gzip_responses_equal_plain_ones() {
     let node = Node::with_chain();
     let blocks: Vec<Value> = (0..54)
         .map(|number| {
@@ -121,7 +121,7 @@ fn long_answers_are_compressed_where_that_is_asked_for_and_say_the_same() {
 }
 
 #[test]
-fn an_answer_is_left_as_it_is_where_gzip_is_refused() {
+fn clients_that_refuse_gzip_get_plain_responses() {
     let node = Node::with_chain();
     let blocks: Vec<Value> = (0..54)
         .map(|number| {

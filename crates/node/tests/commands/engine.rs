@@ -51,7 +51,7 @@ pub(crate) fn hash(built: &Value) -> String {
 }
 
 #[test]
-fn a_block_is_built_judged_made_the_head_and_there_again_after_a_stop_and_a_kill() {
+fn a_built_block_is_validated_made_head_and_survives_a_stop_and_a_kill() {
     let node = Node::with_chain();
     let first = build(&node, HEAD, 600);
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_block_is_built_judged_made_the_head_and_there_again_after_a_stop_and_a_kill
 }
 
 #[test]
-fn what_a_consensus_client_asks_at_its_start_is_answered_on_the_engine_port() {
+fn the_engine_port_answers_the_first_calls_of_a_consensus_client() {
     let node = Node::with_chain();
     let answer = node.drive(
         "engine_exchangeCapabilities",
@@ -136,7 +136,7 @@ fn what_a_consensus_client_asks_at_its_start_is_answered_on_the_engine_port() {
 }
 
 #[test]
-fn what_the_engine_api_refuses_has_the_code_of_the_specification() {
+fn engine_api_errors_have_the_codes_of_the_specification() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);
     let payload = &built["executionPayload"];
@@ -222,7 +222,7 @@ fn what_the_engine_api_refuses_has_the_code_of_the_specification() {
 }
 
 #[test]
-fn a_payload_that_is_not_what_it_says_is_invalid_and_stays_so() {
+fn an_invalid_payload_stays_invalid() {
     let node = Node::with_chain();
     let good = build(&node, HEAD, 600);
     let mut bad = good.clone();
@@ -243,7 +243,7 @@ fn a_payload_that_is_not_what_it_says_is_invalid_and_stays_so() {
 }
 
 #[test]
-fn bodies_and_blobs_are_null_where_there_are_none() {
+fn missing_bodies_and_blobs_are_null() {
     let node = Node::with_chain();
     let answer = node.drive("engine_getPayloadBodiesByRangeV1", json!(["0x35", "0x10"]));
     let bodies = answer["result"].as_array().unwrap();
@@ -266,7 +266,7 @@ fn bodies_and_blobs_are_null_where_there_are_none() {
 }
 
 #[test]
-fn subscribers_and_filters_hear_of_a_new_head() {
+fn subscriptions_and_filters_get_a_new_head() {
     let node = Node::with_chain();
     let mut socket = node.socket();
     socket.send(r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#);
@@ -304,7 +304,7 @@ fn subscribers_and_filters_hear_of_a_new_head() {
 }
 
 #[test]
-fn one_data_path_has_one_node_and_a_taken_port_is_named() {
+fn a_second_node_and_a_port_in_use_are_refused_by_name() {
     let node = Node::start(Place::new(), "");
     let second = node.place.run("--rpc-http-enabled", &[]);
     second.failed(&["in use"]);
@@ -315,7 +315,7 @@ fn one_data_path_has_one_node_and_a_taken_port_is_named() {
 }
 
 #[test]
-fn a_running_node_makes_a_backup_that_is_restored_to_its_head() {
+fn a_backup_by_a_running_node_restores_its_head() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);
     give(&node, &built);
@@ -358,7 +358,7 @@ fn later(timestamp: u64) -> Value {
 }
 
 #[test]
-fn a_block_of_amsterdam_is_built_judged_made_the_head_and_gives_its_list() {
+fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() {
     let mut place = Place::new();
     place.genesis = amsterdam_genesis();
     let node = Node::start(place, "");

@@ -4,7 +4,7 @@ use crate::support::{Place, chain_file};
 use std::path::{Path, PathBuf};
 
 #[test]
-fn blocks_before_the_merge_survive_an_archive() {
+fn era1_export_and_import_round_trip() {
     let place = Place::new();
     place.import(&chain_file()).succeeded();
     let to = place.path("blocks.era1");
@@ -41,7 +41,7 @@ fn blocks_before_the_merge_survive_an_archive() {
 
 /// The archives of real chains: 8192 blocks each, named by their accumulator.
 #[test]
-fn archives_of_real_chains_come_back_with_their_accumulator() {
+fn era1_files_of_real_chains_round_trip_with_their_accumulator() {
     let Some(folder) = niwaki_testkit::corpus("mainnet-blocks/chains") else {
         return;
     };

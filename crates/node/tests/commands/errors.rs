@@ -15,7 +15,7 @@ fn assert_goes_on(place: &Place) {
 }
 
 #[test]
-fn a_file_that_is_cut_off_keeps_the_blocks_before() {
+fn a_truncated_file_imports_the_blocks_before_the_end() {
     let blocks = blocks(&chain_file());
     let whole = blocks[..20].concat().len();
     // In the list's header, in the block's header, before the last byte.
@@ -58,7 +58,7 @@ fn an_invalid_block_is_named_with_its_rule_and_both_values() {
 }
 
 #[test]
-fn files_of_another_kind_are_told_apart() {
+fn files_of_other_formats_are_recognised() {
     let place = Place::new();
     for (bytes, words) in [
         (&b"\x1f\x8b\x08\x00"[..], "gunzip"),
@@ -88,7 +88,7 @@ fn files_of_another_kind_are_told_apart() {
 }
 
 #[test]
-fn files_that_can_not_be_read_are_named_before_anything_is_done() {
+fn unreadable_files_are_named_before_the_import() {
     let place = Place::new();
     let absent = place.path("absent.rlp");
     let both = [chain_file(), absent];
@@ -159,7 +159,7 @@ fn a_genesis_file_that_can_not_be_used_is_named_with_the_key() {
 }
 
 #[test]
-fn a_second_process_is_kept_out() {
+fn a_second_process_is_refused() {
     let place = Place::new();
     place.import(&chain_file()).succeeded();
     let genesis = std::fs::read_to_string(genesis_file()).unwrap();
@@ -187,7 +187,7 @@ fn a_second_process_is_kept_out() {
 }
 
 #[test]
-fn a_check_and_an_export_of_nothing_say_so() {
+fn check_and_export_without_a_database_are_refused() {
     let place = Place::new();
     place
         .run("storage check", &[])
@@ -226,7 +226,7 @@ fn assert_survives(place: &Place, limit: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_file_that_may_not_grow_loses_nothing() {
+fn a_file_size_limit_loses_no_blocks() {
     let place = Place::new();
     place
         .run("blocks import --end-block 11 --from", &[&chain_file()])
@@ -237,7 +237,7 @@ fn a_file_that_may_not_grow_loses_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_loses_nothing() {
+fn a_full_disk_is_named_and_loses_no_blocks() {
     // A disk of the test's own needs a mount; a namespace gives that to any user where the system
     // allows namespaces, and root has it anyway.
     let mount = "mount -t tmpfs -o size=600k tmpfs";

@@ -29,7 +29,7 @@ fn data_files(place: &Place) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_flipped_byte_in_any_table_is_told_with_the_file_or_does_no_harm() {
+fn a_flipped_byte_in_any_table_is_reported_or_harmless() {
     let place = place();
     let whole = place.path("whole");
     std::fs::rename(place.data_path(), &whole).unwrap();
@@ -63,7 +63,7 @@ fn a_flipped_byte_in_any_table_is_told_with_the_file_or_does_no_harm() {
 }
 
 #[test]
-fn a_damaged_or_missing_manifest_is_told_with_the_next_step_and_nothing_is_begun_anew() {
+fn a_damaged_manifest_is_reported_with_the_next_step_and_no_new_chain_is_created() {
     let place = place();
     let is_manifest = |path: &PathBuf| is_named(path, "MANIFEST");
     for part in ["MANIFEST", "CURRENT"] {
@@ -124,7 +124,7 @@ fn quoted(command: &Command) -> String {
 }
 
 #[test]
-fn a_data_path_that_can_not_be_written_is_named_and_left() {
+fn an_unwritable_data_path_is_named_and_unchanged() {
     let place = place();
     let data = place.data_path();
     let check = place.command("storage check", &[]);

@@ -30,7 +30,7 @@ fn place(accounts: u32) -> Place {
 }
 
 #[test]
-fn a_check_of_the_head_begins_the_chain_and_knows_it_afterwards() {
+fn a_head_check_creates_the_chain_and_opens_it_again() {
     for accounts in [0, 1, 2, 100, LARGE] {
         let place = place(accounts);
         let begun = place.run("storage check --head-only", &[]).succeeded();
@@ -48,7 +48,7 @@ fn a_check_of_the_head_begins_the_chain_and_knows_it_afterwards() {
 }
 
 #[test]
-fn a_built_in_chain_is_known_by_its_hash() {
+fn a_built_in_network_has_its_genesis_hash() {
     let place = Place::new();
     let run = |network: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
@@ -136,7 +136,7 @@ fn a_genesis_file_with_other_rules_for_blocks_that_are_there_is_refused() {
 }
 
 #[test]
-fn a_chain_without_blocks_takes_other_rules_that_make_the_same_genesis() {
+fn a_chain_without_blocks_accepts_new_rules_for_the_same_genesis() {
     let mut place = Place::new();
     let first = place.run("storage check --head-only", &[]).succeeded();
     let text = std::fs::read_to_string(&place.genesis).unwrap();
@@ -148,7 +148,7 @@ fn a_chain_without_blocks_takes_other_rules_that_make_the_same_genesis() {
 }
 
 #[test]
-fn besus_flag_for_the_cache_is_taken_and_said_to_change_nothing() {
+fn the_genesis_state_hash_cache_flag_is_accepted_without_effect() {
     let place = place(3);
     for flag in ["", "=true", "=false"] {
         let words = format!("storage check --head-only --genesis-state-hash-cache-enabled{flag}");
@@ -161,7 +161,7 @@ fn besus_flag_for_the_cache_is_taken_and_said_to_change_nothing() {
 }
 
 #[test]
-fn a_genesis_that_is_stopped_says_so_and_begins_anew() {
+fn a_stopped_genesis_import_starts_again() {
     // Many times more than is read while this test looks for the folder.
     let place = place(20 * LARGE);
     let mut stopped = stop_while_loading(&place);
@@ -194,7 +194,7 @@ fn stop_while_loading(place: &Place) -> Ended {
 }
 
 #[test]
-fn kills_during_the_loading_of_a_genesis_lose_nothing() {
+fn kills_during_genesis_import_lose_nothing() {
     let seed = rand::rng().random();
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);

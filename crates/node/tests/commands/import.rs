@@ -4,7 +4,7 @@ use crate::support::{Ended, HEAD, Place, blocks, chain_file, genesis_file};
 use std::process::{Command, Stdio};
 
 #[test]
-fn a_chain_through_all_forks_is_imported_and_found_whole() {
+fn a_chain_through_all_forks_is_imported_and_passes_the_check() {
     let place = Place::new();
     let ended = place.import(&chain_file()).succeeded();
     assert_eq!(ended.head(), (54, HEAD.to_owned()));
@@ -38,7 +38,7 @@ fn the_chains_of_the_corpus_are_imported_to_their_heads() {
 }
 
 #[test]
-fn options_may_stand_before_or_after_the_command() {
+fn flags_may_precede_or_follow_the_command() {
     let place = Place::new();
     let output = Command::new(env!("CARGO_BIN_EXE_niwaki"))
         .args(["blocks", "import", "--format", "rlp"])
@@ -53,7 +53,7 @@ fn options_may_stand_before_or_after_the_command() {
 }
 
 #[test]
-fn an_import_goes_on_where_it_was() {
+fn an_interrupted_import_continues() {
     let place = Place::new();
     let halfway = place.run("blocks import --end-block 31 --from", &[&chain_file()]);
     let halfway = halfway.succeeded();
@@ -86,7 +86,7 @@ fn a_chain_in_several_files_is_imported_in_their_order() {
 }
 
 #[test]
-fn an_export_of_everything_is_the_file_that_was_imported() {
+fn a_full_export_equals_the_imported_file() {
     let place = Place::new();
     place.import(&chain_file()).succeeded();
     let to = place.path("export.rlp");
@@ -121,7 +121,7 @@ fn an_export_of_everything_is_the_file_that_was_imported() {
 }
 
 #[test]
-fn an_interrupted_import_ends_at_a_whole_block_and_says_so() {
+fn an_interrupted_import_stops_after_a_whole_block() {
     // Many copies of the chain: the process is still reading when it is told to stop.
     let place = Place::new();
     let many = vec![std::fs::read(chain_file()).unwrap(); 4000].concat();
@@ -151,7 +151,7 @@ fn an_interrupted_import_ends_at_a_whole_block_and_says_so() {
 }
 
 #[test]
-fn blocks_run_on_as_many_threads_as_are_asked_for_and_on_at_least_one() {
+fn transaction_threads_are_as_requested_and_at_least_1() {
     let head = |threads: &str| {
         let flags = format!(
             "--bonsai-parallel-tx-processing-enabled --transaction-threads={threads} \

@@ -30,7 +30,7 @@ fn transfer() -> String {
 }
 
 #[test]
-fn blocks_are_made_signed_and_imported_on_every_kind_of_rules() {
+fn json_blocks_are_built_signed_and_imported_on_every_fork() {
     let all = "\"homesteadBlock\":0,\"eip150Block\":0,\"eip155Block\":0,\"byzantiumBlock\":0,\
                \"constantinopleBlock\":0,\"petersburgBlock\":0,\"istanbulBlock\":0,\
                \"berlinBlock\":0,\"londonBlock\":0";
@@ -72,7 +72,7 @@ fn blocks_are_made_signed_and_imported_on_every_kind_of_rules() {
 }
 
 #[test]
-fn a_block_that_can_not_be_made_is_named() {
+fn a_json_block_that_cannot_be_built_is_named() {
     let chain = place("\"ethash\":{}");
     let block = |fields: &str| format!(r#"{{"blocks":[{{{fields}}}]}}"#);
     let with = |fields: &str| block(&format!(r#""transactions":[{{{fields}}}]"#));

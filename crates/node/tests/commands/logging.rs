@@ -24,7 +24,7 @@ fn figure(node: &Node, labelled: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_start_says_program_data_path_chain_head_and_that_there_are_no_peers_once_each() {
+fn a_start_logs_program_data_path_chain_head_and_no_peers_once_each() {
     let node = Node::with_chain();
     let one = |message: &str| match began(&node, message)[..] {
         [fields] => fields.clone(),
@@ -68,7 +68,7 @@ fn a_start_says_program_data_path_chain_head_and_that_there_are_no_peers_once_ea
 }
 
 #[test]
-fn the_chain_for_development_says_its_accounts_keys_and_address() {
+fn the_dev_network_logs_its_accounts_keys_and_addresses() {
     let node = Node::dev("");
     let accounts = began(&node, "Development account");
     assert_eq!(accounts.len(), 3);
@@ -86,7 +86,7 @@ fn the_chain_for_development_says_its_accounts_keys_and_address() {
 }
 
 #[test]
-fn lines_have_colours_only_where_they_are_asked_for_and_plain_text_otherwise() {
+fn log_lines_have_colours_only_if_enabled() {
     let place = Place::new();
     let run = |flags: &str| {
         place.run(
@@ -104,7 +104,7 @@ fn lines_have_colours_only_where_they_are_asked_for_and_plain_text_otherwise() {
 }
 
 #[test]
-fn a_block_is_one_line_from_its_number_to_its_speed() {
+fn a_block_is_logged_as_one_line() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);
     assert_eq!(give(&node, &built)["status"], "VALID");
@@ -193,7 +193,7 @@ fn an_invalid_payload_is_a_warning_with_the_rule_that_it_breaks_and_is_counted()
 }
 
 #[test]
-fn a_call_that_fails_is_a_warning_with_code_and_words() {
+fn a_failed_call_is_a_warning_with_code_and_message() {
     let node = Node::with_chain();
     node.drive("engine_getPayloadV5", json!(["0x0000000000000001"]));
     let line = node.line("Engine API call failed");
@@ -205,7 +205,7 @@ fn a_call_that_fails_is_a_warning_with_code_and_words() {
 }
 
 #[test]
-fn a_head_that_is_missing_is_said_once_and_again_when_it_is_there() {
+fn a_missing_head_is_logged_once_and_once_when_imported() {
     let node = Node::with_chain();
     assert_ne!(
         node.result("eth_syncing", json!([])),
@@ -226,7 +226,7 @@ fn a_head_that_is_missing_is_said_once_and_again_when_it_is_there() {
 }
 
 #[test]
-fn finality_that_moves_is_one_line() {
+fn new_finality_is_logged_as_one_line() {
     let node = Node::with_chain();
     let block =
         |number: &str| node.result("eth_getBlockByNumber", json!([number, false]))["hash"].clone();
@@ -250,7 +250,7 @@ fn finality_that_moves_is_one_line() {
 }
 
 #[test]
-fn a_reorganisation_is_information_up_to_the_threshold_and_a_warning_above() {
+fn a_reorganisation_above_the_threshold_is_a_warning() {
     for (flags, level) in [("", "INFO"), ("--reorg-logging-threshold=0", "WARN")] {
         let node = Node::with_chain_and(flags);
         let one = build(&node, HEAD, 600);
@@ -274,7 +274,7 @@ fn a_reorganisation_is_information_up_to_the_threshold_and_a_warning_above() {
 }
 
 #[test]
-fn the_consensus_client_is_named() {
+fn the_consensus_client_is_logged_by_name() {
     let node = Node::with_chain();
     let client =
         json!([{"code": "PM", "name": "Prysm", "version": "v7.1.0", "commit": "0x01020304"}]);
@@ -287,7 +287,7 @@ fn the_consensus_client_is_named() {
 }
 
 #[test]
-fn a_saved_pool_is_restored_behind_the_ports_and_kept_where_it_was_not_read() {
+fn a_saved_pool_is_restored_in_the_background_and_its_unread_rest_saved() {
     let place = Place::new();
     place.import(&chain_file()).succeeded();
     let saved = "# niwaki txpool 1\nl zz\n";

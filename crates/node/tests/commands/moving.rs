@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use std::fmt::Write;
 
 #[test]
-fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
+fn an_exported_state_is_imported_and_the_chain_continues() {
     let from = Place::new();
     from.run("blocks import --end-block 42 --from", &[&chain_file()])
         .succeeded();
@@ -55,7 +55,7 @@ fn a_state_goes_from_one_data_path_to_another_and_the_chain_goes_on() {
 }
 
 #[test]
-fn an_export_goes_on_with_what_an_interrupted_one_has_left() {
+fn an_interrupted_export_is_resumed() {
     let from = Place::new();
     from.run("blocks import --end-block 42 --from", &[&chain_file()])
         .succeeded();
@@ -90,7 +90,7 @@ fn an_export_goes_on_with_what_an_interrupted_one_has_left() {
 
 /// The 3,000 blocks of the corpus: more than a state carries.
 #[test]
-fn a_state_of_a_longer_chain_leaves_its_old_blocks_behind() {
+fn an_imported_state_brings_257_blocks_and_not_the_older_ones() {
     let Some(folder) = niwaki_testkit::corpus("rpc-engine-p2p/hive/sync") else {
         return;
     };

@@ -68,7 +68,7 @@ fn a_dev_chain_stops_making_blocks_and_starts_again() {
 }
 
 #[test]
-fn what_the_next_block_may_take_is_run_before_it_comes_once() {
+fn pooled_transactions_are_executed_once_before_the_next_block() {
     let engine =
         "--engine-rpc-enabled=true --engine-jwt-disabled=true --metrics-enabled --metrics-port=0";
     let warmed = |flag: &str| {
@@ -95,7 +95,7 @@ fn what_the_next_block_may_take_is_run_before_it_comes_once() {
 }
 
 #[test]
-fn the_log_says_more_from_the_moment_it_is_asked_to() {
+fn admin_changes_the_log_level_at_once() {
     let node = Node::dev("");
     assert_eq!(
         node.result("admin_changeLogLevel", json!(["DEBUG", ["niwaki"]])),
@@ -112,7 +112,7 @@ fn the_log_says_more_from_the_moment_it_is_asked_to() {
 }
 
 #[test]
-fn figures_states_and_storage_are_shown_by_the_binary() {
+fn metrics_states_and_storage_are_served_by_the_binary() {
     let node = Node::with_chain_and("--metrics-enabled --metrics-port=0");
     node.result("eth_chainId", json!([]));
     let figures = node.result("debug_metrics", json!([]));
@@ -146,7 +146,7 @@ fn figures_states_and_storage_are_shown_by_the_binary() {
 }
 
 #[test]
-fn besus_flags_of_calls_blocks_and_the_process_do_what_they_say() {
+fn besu_flags_of_calls_blocks_and_process_take_effect() {
     let folder = tempfile::tempdir().unwrap();
     let pid = folder.path().join("niwaki.pid");
     let node = Node::dev(&format!(
@@ -176,7 +176,7 @@ fn besus_flags_of_calls_blocks_and_the_process_do_what_they_say() {
 }
 
 #[test]
-fn a_block_that_the_chain_must_have_and_has_not_is_refused() {
+fn a_chain_with_another_required_block_is_refused() {
     let place = Place::new();
     place.import(&chain_file()).succeeded();
     let other = format!("--required-blocks=5={}", "5".repeat(64));

@@ -205,7 +205,7 @@ fn malformed_requests_are_refused_with_the_codes_of_json_rpc() {
 }
 
 #[test]
-fn each_way_in_names_the_namespaces_that_it_offers() {
+fn rpc_modules_names_the_namespaces_of_each_server() {
     let node = Node::start(crate::support::Place::new(), "");
     let modules = node.result("rpc_modules", json!([]));
     let names: Vec<&String> = modules.as_object().unwrap().keys().collect();
@@ -224,7 +224,7 @@ fn each_way_in_names_the_namespaces_that_it_offers() {
 }
 
 #[test]
-fn a_batch_is_answered_in_order_without_its_notifications_and_within_bounds() {
+fn a_batch_is_answered_in_order_without_notifications_within_limits() {
     let node = Node::with_chain();
     let call = |id: Value, method: &str| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": []});
     let mut notification = call(json!(0), "eth_blockNumber");
@@ -251,7 +251,7 @@ fn a_batch_is_answered_in_order_without_its_notifications_and_within_bounds() {
 }
 
 #[test]
-fn hosts_origins_and_tokens_are_asked_for() {
+fn hosts_origins_and_tokens_are_checked() {
     let node = Node::with_chain();
     let body = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_chainId\"}";
     for (headers, want) in [
@@ -283,7 +283,7 @@ fn hosts_origins_and_tokens_are_asked_for() {
 }
 
 #[test]
-fn health_is_told_by_get() {
+fn get_serves_health() {
     let node = Node::with_chain();
     let (status, body) = request(node.http, "GET", "/readiness", "", &[]);
     assert_eq!(status, 503, "{body}");
@@ -306,7 +306,7 @@ fn health_is_told_by_get() {
 }
 
 #[test]
-fn too_many_connections_and_slow_ones_leave_the_node_unharmed() {
+fn too_many_and_slow_connections_do_not_block_the_node() {
     let place = crate::support::Place::new();
     let node = Node::start(
         place,
@@ -358,7 +358,7 @@ fn answer_to(address: SocketAddr, head: &str, pieces: &[&[u8]], is_torn: bool) -
 }
 
 #[test]
-fn a_body_comes_whole_however_it_is_cut() {
+fn a_body_may_arrive_in_any_chunks() {
     let node = Node::start(crate::support::Place::new(), "");
     // Longer than a body's first room.
     let data = "5a".repeat(1 << 20);

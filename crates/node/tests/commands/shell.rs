@@ -34,7 +34,7 @@ fn completions_name_every_command_and_flag_for_each_shell() {
 }
 
 #[test]
-fn the_completions_of_bash_are_taken_by_bash() {
+fn bash_accepts_its_completion_script() {
     let place = Place::new();
     let text = place.run("completions bash", &[]).succeeded().out;
     let file = place.file("niwaki.bash", text.as_bytes());
@@ -55,7 +55,7 @@ fn the_completions_of_bash_are_taken_by_bash() {
 }
 
 #[test]
-fn the_manual_has_a_page_for_each_command() {
+fn man_writes_one_page_per_command() {
     let place = Place::new();
     let page = place.run("man", &[]).succeeded().out;
     for word in [".TH niwaki 1", "rpc\\-http\\-port", "TLS"] {

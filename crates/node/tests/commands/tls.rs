@@ -244,7 +244,7 @@ impl Client {
 }
 
 #[test]
-fn http_over_tls_is_answered_in_both_versions_and_only_to_whoever_is_sure_of_the_server() {
+fn https_serves_tls_1_2_and_1_3_to_clients_that_trust_the_server() {
     let (node, mut client) = Server::new(Way::Http).start();
     assert!(client.is_answered(&node, None));
     client.versions = vec![&rustls::version::TLS12];
@@ -254,7 +254,7 @@ fn http_over_tls_is_answered_in_both_versions_and_only_to_whoever_is_sure_of_the
 }
 
 #[test]
-fn versions_and_suites_that_are_left_out_are_not_spoken() {
+fn tls_versions_and_suites_not_listed_are_refused() {
     let server = Server::new(Way::Http).with(
         "--rpc-http-tls-protocols=TLSv1.3 --rpc-http-tls-cipher-suites=TLS_AES_128_GCM_SHA256",
     );
@@ -269,7 +269,7 @@ fn versions_and_suites_that_are_left_out_are_not_spoken() {
 }
 
 #[test]
-fn plain_requests_at_a_port_of_tls_and_the_reverse_do_no_harm() {
+fn plain_requests_to_a_tls_port_and_the_reverse_fail_cleanly() {
     let (node, client) = Server::new(Way::Http).start();
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}).to_string();
     for _ in 0..3 {
@@ -290,7 +290,7 @@ fn plain_requests_at_a_port_of_tls_and_the_reverse_do_no_harm() {
 }
 
 #[test]
-fn handshakes_count_as_connections() {
+fn tls_handshakes_count_as_connections() {
     let server = Server::new(Way::Http).with("--rpc-http-max-active-connections=2");
     let (node, client) = server.start();
     // A handshake that does not go on holds its place until its time is over.
@@ -309,7 +309,7 @@ fn handshakes_count_as_connections() {
 }
 
 #[test]
-fn a_handshake_that_does_not_go_on_is_ended() {
+fn a_stalled_tls_handshake_is_closed() {
     let (node, _) = Server::new(Way::Http).start();
     let mut slow = TcpStream::connect(node.http).unwrap();
     slow.set_read_timeout(Some(Duration::from_secs(60)))
@@ -319,7 +319,7 @@ fn a_handshake_that_does_not_go_on_is_ended() {
 }
 
 #[test]
-fn known_clients_are_let_in_by_their_certificates_within_their_dates() {
+fn known_clients_are_accepted_by_fingerprint_while_valid() {
     let (known, unknown) = (
         Identity::of(&client_params()),
         Identity::of(&client_params()),
@@ -359,7 +359,7 @@ fn client_with_stolen(client: &Client, node: &Node, stolen: &Identity) -> bool {
 }
 
 #[test]
-fn clients_of_a_trusted_authority_are_let_in_within_their_dates() {
+fn clients_of_a_trusted_authority_are_accepted_while_valid() {
     let (authority, other) = (Authority::new("of clients"), Authority::new("of others"));
     for (way, client_auth, trust) in [
         (
@@ -395,7 +395,7 @@ fn clients_of_a_trusted_authority_are_let_in_within_their_dates() {
 }
 
 #[test]
-fn a_trusted_certificate_is_let_in_itself() {
+fn a_trusted_certificate_itself_is_accepted() {
     let own = Identity::of(&client_params());
     let (node, client) = Server::new(Way::Http)
         .with("--rpc-http-tls-client-auth-enabled")
@@ -420,7 +420,7 @@ fn a_trusted_client_cannot_vouch_for_others() {
 }
 
 #[test]
-fn who_asks_for_clients_certificates_without_tls_is_told() {
+fn client_certificates_without_tls_are_refused() {
     for (auth, tls) in [
         (
             "--rpc-http-tls-client-auth-enabled",
@@ -435,7 +435,7 @@ fn who_asks_for_clients_certificates_without_tls_is_told() {
 }
 
 #[test]
-fn key_stores_of_openssl_and_keytool_are_served() {
+fn key_stores_of_openssl_and_keytool_work() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tls");
     let authority = std::fs::read_to_string(testdata.join("ca.pem")).unwrap();
     let authority = pem_to_der(&authority);
@@ -461,7 +461,7 @@ fn pem_to_der(text: &str) -> CertificateDer<'static> {
 }
 
 #[test]
-fn tokens_are_asked_for_behind_tls() {
+fn tokens_are_required_behind_tls() {
     let server = Server::new(Way::Http).with("--rpc-http-authentication-enabled").with_file(
         "--rpc-http-authentication-credentials-file",
         "[Users.a]\npassword = \"$2a$10$l3GA7K8g6rJ/Yv.YFSygCuI9byngpEzxgWS9qEg5emYDZomQW7fGC\"",
@@ -477,7 +477,7 @@ fn tokens_are_asked_for_behind_tls() {
 }
 
 #[test]
-fn flags_and_files_of_tls_that_are_wrong_are_refused_by_name() {
+fn wrong_tls_flags_and_files_are_refused_by_name() {
     let place = Place::new();
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tls");
     let file = |name: &str| testdata.join(name).display().to_string();

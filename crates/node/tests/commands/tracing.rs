@@ -45,7 +45,7 @@ fn blocks(node: &Node) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn every_trace_of_a_block_agrees_with_the_receipts_and_with_the_others() {
+fn all_tracers_of_a_block_agree_with_its_receipts() {
     let node = Node::with_chain();
     let mut traces = 0;
     for (number, hashes) in blocks(&node) {
@@ -109,7 +109,7 @@ fn logs_of(call: &Value) -> usize {
 }
 
 #[test]
-fn overrides_are_seen_by_the_call_and_leave_nothing() {
+fn state_overrides_apply_to_the_call_only() {
     let node = Node::with_chain();
     let call = json!({"to": CONTRACT});
     let word = |value: u64| json!(format!("{value:#066x}"));
@@ -144,7 +144,7 @@ fn overrides_are_seen_by_the_call_and_leave_nothing() {
 }
 
 #[test]
-fn a_call_is_bounded_by_the_operators_gas_and_says_how_it_failed() {
+fn a_call_is_limited_by_the_gas_cap_and_reports_its_failure() {
     let node = Node::with_chain_and("--rpc-gas-cap=1000000");
     let call = json!({"to": CONTRACT, "gas": "0xffffffffffff"});
     for (code, want) in [
@@ -181,7 +181,7 @@ fn a_call_is_bounded_by_the_operators_gas_and_says_how_it_failed() {
 }
 
 #[test]
-fn an_estimate_is_enough_and_little_more_than_enough() {
+fn an_estimate_suffices_within_the_tolerance() {
     let node = Node::with_chain();
     let call = json!({"to": CONTRACT});
     let code = with_code(WANTS_GAS);
@@ -211,7 +211,7 @@ fn an_estimate_is_enough_and_little_more_than_enough() {
 }
 
 #[test]
-fn what_can_not_be_traced_is_refused_with_words() {
+fn untraceable_requests_are_refused_with_a_message() {
     let node = Node::with_chain();
     let call = json!({"to": CONTRACT});
     let hash = format!("{:#066x}", 1);
@@ -281,7 +281,7 @@ fn what_can_not_be_traced_is_refused_with_words() {
 }
 
 #[test]
-fn a_long_trace_goes_out_while_it_is_made_and_says_the_same_as_a_whole_one() {
+fn a_streamed_trace_equals_a_whole_one() {
     let node = Node::with_chain();
     let call = json!({"to": CONTRACT, "gas": "0x30d40"});
     let options = json!({"stateOverrides": with_code(LOOPS), "disableStack": true});
@@ -314,7 +314,7 @@ fn a_long_trace_goes_out_while_it_is_made_and_says_the_same_as_a_whole_one() {
 }
 
 #[test]
-fn calls_are_traced_upon_a_state_and_one_upon_another() {
+fn trace_call_overrides_code_and_call_many_sees_earlier_calls() {
     let node = Node::with_chain();
     // Counts in its slot 1 and gives the count back.
     let counts = "0x6001546001018060015560005260206000f3";
@@ -385,7 +385,7 @@ fn json_of(path: &Path) -> Value {
 }
 
 #[test]
-fn every_vm_trace_that_besu_has_recorded_comes_back() {
+fn vm_traces_equal_those_recorded_from_besu() {
     let Some(folder) = niwaki_testkit::corpus("besu-fixtures/api/jsonrpc/trace") else {
         return;
     };

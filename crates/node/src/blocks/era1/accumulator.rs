@@ -1,4 +1,4 @@
-//! The root that commits to the blocks of an archive.
+//! The accumulator: the root that commits to the blocks of an archive.
 //!
 //! Spec: `hash_tree_root(List[HeaderRecord, 8192])` of SSZ, a record being the block's hash and its
 //! total difficulty (ethereum/portal-network-specs, `header-record-accumulator`).

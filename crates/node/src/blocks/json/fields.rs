@@ -1,35 +1,35 @@
-//! The fields of a JSON object, with the path of whatever is wrong.
+//! Typed access to the fields of a JSON object; errors name the path of the field.
 
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// What an object may hold.
-pub(crate) struct Shape {
+/// The keys that a kind of object may have.
+pub(crate) struct ObjectKeys {
     pub(crate) name: &'static str,
     pub(crate) keys: &'static [&'static str],
 }
 
-/// An object whose keys count in any letter case.
+/// An object with case-insensitive keys.
 pub(crate) struct Fields<'a> {
     path: &'a str,
     values: HashMap<String, &'a Value>,
 }
 
 impl<'a> Fields<'a> {
-    /// Fails on anything but an object with keys of `shape`, each once.
-    pub(crate) fn new(json: &'a Value, path: &'a str, shape: &Shape) -> Result<Self> {
-        let at = if path.is_empty() { shape.name } else { path };
+    /// Fails unless `json` is an object whose keys are among `allowed`, each once.
+    pub(crate) fn new(json: &'a Value, path: &'a str, allowed: &ObjectKeys) -> Result<Self> {
+        let at = if path.is_empty() { allowed.name } else { path };
         let Value::Object(object) = json else {
             bail!("{at} is not a JSON object");
         };
         let mut values = HashMap::new();
         for (key, value) in object {
-            let known = shape.keys.iter().find(|k| k.eq_ignore_ascii_case(key));
+            let known = allowed.keys.iter().find(|k| k.eq_ignore_ascii_case(key));
             let Some(known) = known else {
-                let keys = shape.keys.join(", ");
-                bail!("{at} has the key {key}; {} has {keys}", shape.name);
+                let keys = allowed.keys.join(", ");
+                bail!("{at} has the key {key}; {} has {keys}", allowed.name);
             };
             let before = values.insert((*known).to_owned(), value);
             ensure!(before.is_none(), "{at} has the key {known} twice");
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         Ok(Self { path, values })
     }
 
-    /// A list whose items `parse` takes with their path; an absent one is empty.
+    /// A list; `parse` gets each item and its path. An absent list is empty.
     pub(crate) fn list<T>(
         &self,
         key: &str,
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         .map_err(|text| eyre!("{} = {text} is not a number of 256 bits", self.path_of(key)))
     }
 
-    /// 32 bytes in hex; fewer are filled with zeros on the left.
+    /// 32 bytes in hex; fewer are padded with zeros on the left.
     pub(crate) fn b256(&self, key: &str) -> Result<Option<B256>> {
         self.text(key, |text| {
             let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
             .map_err(|text| eyre!("{} = {text} is not hex", self.path_of(key)))
     }
 
-    /// A string, or a number as it is written; `Err` is what is there instead.
+    /// Parses a string, or a number as it is written; `Err` is the value that `parse` refused.
     fn text<T>(&self, key: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
         let text = match self.values.get(key) {
             None | Some(Value::Null) => return Ok(None),

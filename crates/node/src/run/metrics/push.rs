@@ -1,4 +1,4 @@
-//! Figures sent to a Prometheus push gateway, for nodes that Prometheus can't reach.
+//! Pushes metrics to a Prometheus push gateway, for nodes that Prometheus can't reach.
 
 use eyre::{Result, eyre};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use tracing::{info, warn};
 /// How long one push may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most of an answer that is read: its first line tells all.
-const ANSWER_BYTES: usize = 4096;
+/// The most of a response that is read: its first line has the status.
+const RESPONSE_BYTES: usize = 4096;
 
-/// Where figures are pushed to.
+/// Where metrics are pushed to.
 #[derive(Clone, Debug)]
-pub(super) struct Gateway {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) job: String,
-    pub(super) interval: Duration,
+pub(crate) struct Gateway {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) job: String,
+    pub(crate) interval: Duration,
 }
 
 impl Gateway {
-    /// Pushes what `render` makes every interval and once more at the end, until `stop` is true. The
-    /// log tells of the first failure after a success, and of the first success after a failure.
+    /// Pushes the output of `render` every interval until `stop` is true, and once more then. Logs the first
+    /// failure after a success, and the first success after a failure.
     pub(super) async fn push(
         self,
         render: Arc<dyn Fn() -> String + Send + Sync>,
         mut stop: watch::Receiver<bool>,
     ) {
-        let mut was_taken = None;
+        let mut last_succeeded = None;
         let mut is_over = false;
         while !is_over {
             is_over = timeout(self.interval, stop.wait_for(|stop| *stop))
@@ -41,8 +41,8 @@ impl Gateway {
             let text = render();
             let pushed = timeout(TIMEOUT, self.send(&text)).await;
             let pushed = pushed.unwrap_or_else(|_| Err(eyre!("no answer in {TIMEOUT:?}")));
-            let is_taken = pushed.is_ok();
-            if was_taken.replace(is_taken) == Some(is_taken) {
+            let succeeded = pushed.is_ok();
+            if last_succeeded.replace(succeeded) == Some(succeeded) {
                 continue;
             }
             let (host, port) = (&self.host, self.port);
@@ -65,14 +65,14 @@ impl Gateway {
         );
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(text.as_bytes()).await?;
-        let mut answer = Vec::new();
-        while answer.len() < ANSWER_BYTES && !answer.contains(&b'\n') {
-            if stream.read_buf(&mut answer).await? == 0 {
+        let mut response = Vec::new();
+        while response.len() < RESPONSE_BYTES && !response.contains(&b'\n') {
+            if stream.read_buf(&mut response).await? == 0 {
                 break;
             }
         }
-        let answer = String::from_utf8_lossy(&answer);
-        let line = answer.lines().next().unwrap_or_default();
+        let response = String::from_utf8_lossy(&response);
+        let line = response.lines().next().unwrap_or_default();
         match line.split(' ').nth(1) {
             Some(code) if code.starts_with('2') => Ok(()),
             _ => Err(eyre!("the gateway answers '{line}'")),
@@ -80,7 +80,7 @@ impl Gateway {
     }
 }
 
-/// `text` as a part of a path.
+/// `text` percent-encoded as a segment of a path.
 fn escaped(text: &str) -> String {
     let mut path = String::new();
     for byte in text.bytes() {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// What a gateway that answers with `status` is sent, and what comes of it.
+    /// The request that a gateway answering `status` gets, and the result of the push.
     async fn sent(job: &str, status: &str) -> (String, Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = Gateway {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gateway_is_put_the_figures_of_the_job() {
+    async fn metrics_are_put_under_the_path_of_their_job() {
         let (text, pushed) = sent("my node/1", "HTTP/1.1 202 Accepted\r\n\r\n").await;
         assert!(
             text.starts_with("PUT /metrics/job/my%20node%2F1 HTTP/1.1\r\n"),

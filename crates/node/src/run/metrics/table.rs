@@ -1,7 +1,7 @@
-//! Every figure by its name: one row each, sorted. The help that Prometheus shows, docs/metrics.md
-//! and the dashboard are held against it by tests.
+//! Every metric, one row each, sorted by name. Prometheus shows its help text; tests compare docs/metrics.md
+//! and the Grafana dashboard with it.
 
-/// How a figure moves.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Up and down.
@@ -12,22 +12,22 @@ pub(crate) enum Kind {
     Summary,
 }
 
-/// One figure.
+/// One metric.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Its labels, joined by commas: for the page of metrics.
+    /// Its labels, joined by commas, for docs/metrics.md.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "a test holds the page against it")
+        expect(dead_code, reason = "a test compares the page with it")
     )]
     pub(crate) labels: &'static str,
     pub(crate) help: &'static str,
 }
 
-const fn row(name: &'static str, kind: Kind, labels: &'static str, help: &'static str) -> Row {
-    Row {
+const fn row(name: &'static str, kind: Kind, labels: &'static str, help: &'static str) -> Metric {
+    Metric {
         name,
         kind,
         labels,
@@ -37,13 +37,13 @@ const fn row(name: &'static str, kind: Kind, labels: &'static str, help: &'stati
 
 use Kind::{Counter, Gauge, Summary};
 
-/// All of them. `besu_` and `ethereum_` are Besu's names, `process_` those of every exporter.
+/// All metrics. `besu_` and `ethereum_` are Besu's names, `process_` are those of every Prometheus exporter.
 #[rustfmt::skip]
-pub(crate) const METRICS: &[Row] = &[
-    row("besu_bal_blocks_total", Counter, "", "Blocks that came with their access list"),
-    row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and again"),
-    row("besu_block_processing_execution_time_head", Gauge, "", "Time that the last block took, all phases, ms"),
-    row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions run ahead of their turn, and kept"),
+pub(crate) const METRICS: &[Metric] = &[
+    row("besu_bal_blocks_total", Counter, "", "Blocks that arrived with their access list"),
+    row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions executed speculatively, then re-executed"),
+    row("besu_block_processing_execution_time_head", Gauge, "", "Time of the last block, all phases, ms"),
+    row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions whose speculative execution was validated"),
     row("besu_blockchain_chain_head_gas_limit", Gauge, "", "Gas limit of the head"),
     row("besu_blockchain_chain_head_gas_used", Gauge, "", "Gas used by the head"),
     row("besu_blockchain_chain_head_gas_used_counter_total", Counter, "", "Gas used by all heads so far"),
@@ -57,50 +57,50 @@ pub(crate) const METRICS: &[Row] = &[
     row("besu_rpc_active_http_connection_count", Gauge, "", "Open connections over HTTP"),
     row("besu_rpc_active_ws_connection_count", Gauge, "", "Open WebSockets"),
     row("besu_rpc_errors_count_total", Counter, "rpcMethod,errorType", "Calls that were refused, by code"),
-    row("besu_rpc_request_time", Summary, "methodName", "Time that a call took, without its wait"),
-    row("besu_synchronizer_in_sync", Gauge, "", "Whether the head that was chosen is here"),
-    row("besu_transaction_pool_added_total", Counter, "source", "Transactions taken into the pool"),
+    row("besu_rpc_request_time", Summary, "methodName", "Time of a call, without queueing"),
+    row("besu_synchronizer_in_sync", Gauge, "", "Whether the chosen head is imported"),
+    row("besu_transaction_pool_added_total", Counter, "source", "Transactions added to the pool"),
     row("besu_transaction_pool_number_of_transactions", Gauge, "layer", "Transactions in the pool"),
     row("besu_transaction_pool_number_of_transactions_by_type", Gauge, "type", "Transactions in the pool, by type"),
     row("besu_transaction_pool_rejected_total", Counter, "reason", "Transactions that the pool refused"),
     row("besu_transaction_pool_removed_total", Counter, "operation", "Transactions that left the pool"),
     row("besu_transaction_pool_space_used", Gauge, "layer", "Bytes of the pool"),
     row("besu_transaction_pool_transactions", Gauge, "", "Transactions in the pool"),
-    row("besu_transaction_pool_transactions_added_total", Counter, "", "Transactions taken into the pool"),
+    row("besu_transaction_pool_transactions_added_total", Counter, "", "Transactions added to the pool"),
     row("besu_transaction_pool_unique_senders", Gauge, "layer", "Senders in the pool"),
-    row("ethereum_best_known_block_number", Gauge, "", "Highest block known of"),
+    row("ethereum_best_known_block_number", Gauge, "", "Highest known block"),
     row("ethereum_blockchain_finalized_block", Gauge, "", "Number of the finalized block"),
     row("ethereum_blockchain_height", Gauge, "", "Number of the head"),
     row("ethereum_blockchain_safe_block", Gauge, "", "Number of the safe block"),
-    row("ethereum_min_gas_price", Gauge, "", "Least price that the pool takes, wei"),
+    row("ethereum_min_gas_price", Gauge, "", "Lowest gas price that the pool accepts, wei"),
     row("ethereum_peer_count", Gauge, "", "Peers"),
     row("ethereum_peer_limit", Gauge, "", "Most peers"),
-    row("niwaki_allocator_allocated_bytes", Gauge, "", "Bytes that the program holds"),
-    row("niwaki_allocator_resident_bytes", Gauge, "", "Bytes that the allocator holds for it"),
-    row("niwaki_block_ahead_failures_total", Counter, "", "Runs ahead that panicked: their transactions were run again"),
-    row("niwaki_block_check_seconds", Summary, "", "Header and body against the parent"),
-    row("niwaki_block_commit_seconds", Summary, "", "The write, as far as the answer waits for it"),
-    row("niwaki_block_compare_seconds", Summary, "", "The comparisons with the header"),
-    row("niwaki_block_early_roots_total", Counter, "", "State roots made from access lists, beside the execution"),
-    row("niwaki_block_execute_seconds", Summary, "", "Transactions of a block, up to the end of the last"),
+    row("niwaki_allocator_allocated_bytes", Gauge, "", "Bytes allocated by the program"),
+    row("niwaki_allocator_resident_bytes", Gauge, "", "Bytes that the allocator keeps resident"),
+    row("niwaki_block_ahead_failures_total", Counter, "", "Speculative executions that panicked; their transactions were executed again"),
+    row("niwaki_block_check_seconds", Summary, "", "Validation of header and body against the parent"),
+    row("niwaki_block_commit_seconds", Summary, "", "The part of the commit that the response waits for"),
+    row("niwaki_block_compare_seconds", Summary, "", "Comparison of the results with the header"),
+    row("niwaki_block_early_roots_total", Counter, "", "State roots computed from block access lists, in parallel with execution"),
+    row("niwaki_block_execute_seconds", Summary, "", "Execution of the transactions"),
     row("niwaki_block_mgas_per_second", Summary, "", "Million gas a second of a whole block"),
-    row("niwaki_block_reads_missed", Summary, "", "Accounts and slots that caches did not hold while a block was executed"),
-    row("niwaki_block_recover_seconds", Summary, "", "Senders that the executing thread recovered itself"),
+    row("niwaki_block_reads_missed", Summary, "", "Accounts and slots read from the database during execution"),
+    row("niwaki_block_recover_seconds", Summary, "", "Sender recovery by the commit thread itself"),
     row("niwaki_block_root_seconds", Summary, "", "From the last transaction on: withdrawals, requests, state root, receipts root"),
-    row("niwaki_block_roots_begun_total", Counter, "", "Blocks whose changes went into the tries while they were executed"),
+    row("niwaki_block_roots_begun_total", Counter, "", "Blocks whose state root was begun during execution"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
-    row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions run when it was their turn, and not before"),
-    row("niwaki_cache_hits_total", Counter, "cache", "Look-ups that caches answered: accounts, slots, codes, precompiled"),
-    row("niwaki_cache_misses_total", Counter, "cache", "Look-ups that they did not"),
-    row("niwaki_engine_status_total", Counter, "method,status", "Statuses that payloads and fork choices were answered with"),
-    row("niwaki_pool_warming_gas_total", Counter, "", "Gas of the pool's transactions that were run before a block came"),
-    row("niwaki_pool_warming_transactions_total", Counter, "", "Transactions of the pool that were run before a block came"),
-    row("niwaki_rpc_connections_refused_total", Counter, "", "Connections closed for being too many"),
-    row("niwaki_rpc_tokens_refused_total", Counter, "reason", "Requests without a good token"),
+    row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions executed sequentially, without speculation"),
+    row("niwaki_cache_hits_total", Counter, "cache", "Cache hits: accounts, slots, codes, precompiled"),
+    row("niwaki_cache_misses_total", Counter, "cache", "Cache misses"),
+    row("niwaki_engine_status_total", Counter, "method,status", "Payload statuses returned by newPayload and forkchoiceUpdated"),
+    row("niwaki_pool_warming_gas_total", Counter, "", "Gas of pooled transactions executed before a block arrived"),
+    row("niwaki_pool_warming_transactions_total", Counter, "", "Pooled transactions executed before a block arrived"),
+    row("niwaki_rpc_connections_refused_total", Counter, "", "Connections refused because there were too many"),
+    row("niwaki_rpc_tokens_refused_total", Counter, "reason", "Requests without a valid token"),
     row("niwaki_storage_pinned_bytes", Gauge, "", "Bytes that views of older blocks keep in memory"),
-    row("niwaki_storage_size_bytes", Gauge, "segment", "Bytes of a segment on the disk"),
-    row("niwaki_storage_waiting_batches", Gauge, "", "Batches on their way to the disk"),
-    row("niwaki_storage_waiting_bytes", Gauge, "", "Bytes on their way to the disk"),
+    row("niwaki_storage_size_bytes", Gauge, "segment", "Size of a segment on disk"),
+    row("niwaki_storage_waiting_batches", Gauge, "", "Batches that wait to be written"),
+    row("niwaki_storage_waiting_bytes", Gauge, "", "Bytes that wait to be written"),
     row("niwaki_trie_bytes", Gauge, "", "Bytes of trie nodes in memory"),
     row("niwaki_trie_nodes_read_total", Counter, "", "Trie nodes read from the storage"),
     row("process_cpu_seconds_total", Counter, "", "Processor time"),
@@ -118,18 +118,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_sorted_and_counters_end_as_prometheus_asks() {
+    fn rows_are_sorted_and_counters_end_in_total() {
         assert!(METRICS.is_sorted_by(|a, b| a.name < b.name));
         for row in METRICS {
             // Besu has one gauge with the ending of a counter.
-            let is_named_so =
+            let is_named_as_counter =
                 row.name.ends_with("_total") && row.name != "besu_blockchain_difficulty_total";
-            assert_eq!(row.kind == Counter, is_named_so, "{}", row.name);
+            assert_eq!(row.kind == Counter, is_named_as_counter, "{}", row.name);
         }
     }
 
     #[test]
-    fn the_page_of_metrics_has_every_row() {
+    fn docs_metrics_md_has_exactly_the_rows() {
         let page = include_str!("../../../../../docs/metrics.md");
         for row in METRICS {
             let line = format!(
@@ -146,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn the_dashboard_asks_for_nothing_that_is_not_there() {
+    fn the_dashboard_queries_only_metrics_of_the_table() {
         let dashboard = include_str!("../../../../../packaging/grafana/niwaki.json");
         let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
         let panels = dashboard["panels"].as_array().unwrap();
-        let mut asked = 0;
+        let mut queried = 0;
         for target in panels
             .iter()
             .flat_map(|panel| panel["targets"].as_array().unwrap())
         {
             let expression = target["expr"].as_str().unwrap();
-            // A name stands before the labels that it is asked for.
+            // A name is followed by its labels in braces.
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             for (at, _) in expression.match_indices('{') {
                 let before = &expression[..at];
@@ -170,9 +170,9 @@ mod tests {
                     known(word) || base.is_some_and(known),
                     "{word} in {expression}"
                 );
-                asked += 1;
+                queried += 1;
             }
         }
-        assert!(asked >= 30, "{asked}");
+        assert!(queried >= 30, "{queried}");
     }
 }
