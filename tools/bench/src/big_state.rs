@@ -1,9 +1,7 @@
-//! A large state made of plain numbers, and random blocks upon it: what the benchmarks of the
-//! state share.
+//! A large synthetic state and random blocks on top of it, shared by the benchmarks of the state.
 //!
-//! Account `n` has the address `n + 0x1000`, nonce 1, a balance of `n` wei and the slots 0, 1, 2 and
-//! so on with the values 1, 2, 3; all accounts have equally many. Blocks have their state root as
-//! hash.
+//! Account `n` has the address `n + 0x1000`, nonce 1, a balance of `n` wei and the slots 0, 1, 2, ... with the values
+//! 1, 2, 3, ...; all accounts have the same number of slots. The hash of a block is its state root.
 
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_primitives::{
@@ -16,24 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Where the state is and how large it is.
+/// Folder and size of the state.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BigState {
-    /// Folder of the state; made with --accounts and --slots if it is empty, and kept.
+    /// Folder of the state; created with --accounts and --slots if it is empty, and kept.
     #[arg(long)]
     pub(crate) data_path: PathBuf,
     /// Accounts with storage.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) accounts: u64,
-    /// Slots of all accounts together.
+    /// Total slots of all accounts.
     #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..1 << 32))]
     pub(crate) slots: u64,
 }
 
-/// How much memory and how many threads the state gets.
+/// Memory and threads of the state.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Budget {
-    /// Threads that compute a root; 0 for all.
+    /// Threads that compute a state root; 0 for all.
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Bytes of the state's caches.
@@ -45,7 +43,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of so many bytes in all, shared out as the node does.
+    /// Shares `bytes` as the node does: 45 % for the state, 35 % for the storage engine.
     pub(crate) fn of(bytes: usize) -> Self {
         Self {
             threads: 0,
@@ -54,7 +52,7 @@ impl Budget {
         }
     }
 
-    /// Threads that compute a root.
+    /// Threads that compute a state root.
     pub(crate) fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -63,17 +61,17 @@ impl Budget {
     }
 }
 
-/// What a random block changes.
+/// The size of a random block.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct BlockSize {
     /// Accounts that a block changes.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) changed_accounts: u64,
-    /// Slots that a block changes, equally many in each of these accounts.
+    /// Slots that a block changes, the same number in each of these accounts.
     #[arg(long, default_value_t = 10_000)]
     pub(crate) changed_slots: u64,
-    /// Draws them from the first so many of each account only, so that rounds come back to the same
-    /// ones: everything they need is in memory then [default: all].
+    /// Draw the slots from the first N of each account only, so that rounds hit the same slots again and find
+    /// everything cached [default: all].
     #[arg(long)]
     pub(crate) hot_slots: Option<u64>,
 }
@@ -94,7 +92,7 @@ impl BigState {
         block.hot_slots.unwrap_or(self.slots_each())
     }
 
-    /// Refuses what can't be made, or changed by blocks of `block`'s size.
+    /// Refuses sizes that can't be created, or changed by such blocks.
     pub(crate) fn check(&self, block: &BlockSize) -> Result<()> {
         ensure!(
             self.slots >= self.accounts,
@@ -124,17 +122,17 @@ impl BigState {
         Ok(())
     }
 
-    /// Opens the state, made first if the folder is empty.
+    /// Opens the state; creates it first if the folder is empty.
     pub(crate) fn open(&self, budget: &Budget) -> Result<WorldState> {
         let world = self.open_unread(budget)?;
         if world.head().is_none() {
-            self.make(&world)?;
+            self.create(&world)?;
         }
         self.check_size(&world)?;
         Ok(world)
     }
 
-    /// Opens the state as it is, without reading any of it but its head.
+    /// Opens the state as it is; reads only its head.
     pub(crate) fn open_unread(&self, budget: &Budget) -> Result<WorldState> {
         let storage = StorageOptions {
             memory_budget_bytes: budget.storage_bytes,
@@ -149,7 +147,7 @@ impl BigState {
         Ok(WorldState::open(database, &state)?)
     }
 
-    fn make(&self, world: &WorldState) -> Result<()> {
+    fn create(&self, world: &WorldState) -> Result<()> {
         let Self {
             accounts, slots, ..
         } = self;
@@ -173,7 +171,7 @@ impl BigState {
         Ok(())
     }
 
-    /// Refuses a folder whose state has another size than was asked for.
+    /// Refuses a state of another size than requested.
     fn check_size(&self, world: &WorldState) -> Result<()> {
         let view = world.view_at_head()?;
         let is_there = |n: u64| Ok::<_, Fault>(view.account(&address(n))?.is_some());
@@ -182,11 +180,11 @@ impl BigState {
             Ok::<_, Fault>(!value.is_zero())
         };
         let slots = self.slots_each();
-        let is_as_asked = is_there(self.accounts - 1)?
+        let has_size = is_there(self.accounts - 1)?
             && !is_there(self.accounts)?
             && has(slots - 1)?
             && !has(slots)?;
-        if !is_as_asked {
+        if !has_size {
             let path = self.data_path.display();
             bail!(
                 "{path} has a state of another size than --accounts {} and --slots {}; give the \
@@ -198,7 +196,7 @@ impl BigState {
         Ok(())
     }
 
-    /// New values for random slots of random accounts, upon `view`.
+    /// New values for random slots of random accounts, on top of `view`.
     pub(crate) fn changes(
         &self,
         view: &dyn StateView,
@@ -233,20 +231,35 @@ impl BigState {
         }
         Ok(diff)
     }
+
+    /// Commits a random block on top of the head; returns its changes.
+    pub(crate) fn commit_random_block(
+        &self,
+        world: &WorldState,
+        block: &BlockSize,
+        random: &mut SmallRng,
+    ) -> Result<StateDiff> {
+        let view = world.view_at_head()?;
+        let diff = self.changes(&view, block, random)?;
+        let root = world.compute_root(&view, &diff)?;
+        drop(view);
+        commit(world, root)?;
+        Ok(diff)
+    }
 }
 
-/// Makes the block that `prepared` is the state of the head; gives the block.
-pub(crate) fn commit(world: &WorldState, prepared: ComputedRoot) -> Result<BlockId> {
+/// Commits the block with this computed root as the new head; returns the block.
+pub(crate) fn commit(world: &WorldState, root: ComputedRoot) -> Result<BlockId> {
     let parent = head(world)?;
     let block = BlockId {
         number: parent.number + 1,
-        hash: prepared.root(),
+        hash: root.root(),
     };
-    world.commit(prepared, block, parent.hash, Batch::new(), false)?;
+    world.commit(root, block, parent.hash, Batch::new(), false)?;
     Ok(block)
 }
 
-/// The block whose state `world` holds.
+/// The head of `world`.
 pub(crate) fn head(world: &WorldState) -> Result<BlockId> {
     let head = world.head().ok_or_else(|| eyre!("the state has no head"))?;
     Ok(head.block)
@@ -273,7 +286,7 @@ pub(crate) mod tests {
     };
 
     #[test]
-    fn a_state_that_is_made_is_found_again_and_one_of_another_size_is_refused() {
+    fn a_created_state_is_opened_again_and_another_size_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let state = small(folder.path(), 5, 500);
         let budget = Budget::of(32 << 20);
@@ -291,7 +304,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_block_changes_as_many_accounts_and_slots_as_it_is_told_to() {
+    fn a_block_changes_3_accounts_and_12_slots() {
         let folder = tempfile::tempdir().unwrap();
         let state = small(folder.path(), 5, 500);
         let world = state.open(&Budget::of(32 << 20)).unwrap();
@@ -305,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_hot_slots_are_drawn_if_there_are_any() {
+    fn only_hot_slots_are_drawn_if_limited() {
         let folder = tempfile::tempdir().unwrap();
         let state = small(folder.path(), 5, 500);
         let world = state.open(&Budget::of(32 << 20)).unwrap();
@@ -321,7 +334,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn sizes_that_can_not_be_made_or_changed_are_refused() {
+    fn impossible_sizes_are_refused() {
         let path = std::path::Path::new("unused");
         assert!(small(path, 5, 500).check(&BLOCK).is_ok());
         for (state, block) in [

@@ -1,4 +1,4 @@
-//! A file of blocks, read once before anybody is timed: how much work it is and where it ends.
+//! A file of RLP blocks, read once before anything is timed: how much work it is, and its head.
 
 use eyre::{Context, Result, bail, ensure};
 use niwaki_primitives::{B256, Block, rlp::Decodable};
@@ -18,7 +18,7 @@ pub(crate) struct Head {
     pub(crate) hash: B256,
 }
 
-/// What a file of blocks holds.
+/// The content of a file of blocks.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Work {
     pub(crate) blocks: u64,
@@ -28,10 +28,10 @@ pub(crate) struct Work {
     pub(crate) head: Head,
 }
 
-/// No block comes near this; a length beyond it is that of something else.
+/// Far above the size of any block; a longer list is not a block.
 const MAX_BLOCK_BYTES: u64 = 64 << 20;
 
-/// Reads the RLP blocks of `path`, one after another. Holds one at a time.
+/// Reads the RLP blocks of `path`; holds one at a time.
 pub(crate) fn read(path: &Path) -> Result<Work> {
     let name = path.display();
     let file = File::open(path)
@@ -64,7 +64,7 @@ pub(crate) fn read(path: &Path) -> Result<Work> {
     })
 }
 
-/// The next RLP list, whole; `None` at the end.
+/// The next RLP list; `None` at the end.
 pub(crate) fn next_item(file: &mut impl Read) -> Result<Option<Vec<u8>>> {
     let mut item = vec![0];
     match file.read_exact(&mut item) {
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_counted_and_the_last_one_is_the_head() {
+    fn blocks_are_counted_and_the_last_is_the_head() {
         let work = read_bytes(&chain(3)).unwrap();
         assert_eq!((work.blocks, work.transactions, work.gas), (3, 0, 30));
         assert_eq!(work.head.number, 3);
     }
 
     #[test]
-    fn what_is_no_chain_is_refused_by_name() {
+    fn other_files_are_refused_by_name() {
         let mut cut = chain(2);
         cut.pop();
         let huge = [0xff; 9];

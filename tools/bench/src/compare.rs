@@ -1,11 +1,21 @@
-//! `niwaki-bench compare`: the blocks of a chain through the Engine API of each client, as a consensus
-//! client sends them, in pairs of runs.
+//! `niwaki-bench compare`: sends the blocks of a chain through the Engine API of each client, as a consensus client
+//! does, in paired runs.
 //!
-//! In a run, each client is a process upon a fresh copy of a data path with the genesis, whose files
-//! are out of the system's cache. It is given the whole chain: its first blocks are the cold part,
-//! the others the warm one, before which its files are read once, so that they are in the system's
-//! cache. A block's time is that from the request to the answer, by the clock of this process. Runs
-//! alternate between the clients, and the one that goes first changes from run to run.
+//! ```text
+//! run 1: niwaki [cold blocks | warm blocks]  geth [cold | warm]
+//! run 2: geth   [cold | warm]                niwaki [cold | warm]      ...
+//! ```
+//!
+//! A run is a process on a fresh copy of a data path with the genesis, with its files dropped from the page cache.
+//! The first blocks are the cold part; then the client's files are read once into the page cache and the other blocks
+//! are the warm part. A block's time is from request to response, by the clock of this process.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `client` | a client as a process: start, requests, cost, stop |
+//! | `drive` | one run: all blocks of the chain, in two parts |
+//! | `requests` | blocks as requests of the Engine API |
+//! | `report`, `plot` | the results as table, JSON and picture |
 
 mod client;
 mod drive;
@@ -13,10 +23,11 @@ mod plot;
 mod report;
 mod requests;
 
+use crate::harness::JsonFile;
 use crate::machine::Machine;
 use crate::peers;
 use client::{Contender, Setup};
-use drive::{Course, Run};
+use drive::{Run, RunPlan};
 use eyre::{Result, WrapErr, ensure, eyre};
 use report::{Report, Runs};
 use requests::ChainFolder;
@@ -29,56 +40,55 @@ use std::time::Duration;
 /// Options of `niwaki-bench compare`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A folder with genesis.json, chain.rlp and, from Amsterdam on, access-lists.rlp, as `gen-chain`
-    /// makes it; or such a file of blocks, with the others beside it.
+    /// Folder with genesis.json, chain.rlp and, from Amsterdam on, access-lists.rlp, as written by `gen-chain`; or the
+    /// chain.rlp in such a folder.
     chain: PathBuf,
-    /// Our binary; without it, the one beside this program.
+    /// Our binary [default: niwaki in the folder of this program].
     #[arg(long, value_name = "FILE")]
     niwaki: Option<PathBuf>,
-    /// Threads that the transactions of our blocks run on, for each a client of its own: a number, all, or
-    /// default for what the client chooses itself. All else has all cores.
+    /// Numbers of threads that execute our transactions, each measured as a client of its own: a number, all, or
+    /// default for the node's choice. Everything else may use all cores.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads, default_value = "1,2,all")]
     threads: Vec<Threads>,
-    /// Peer to run beside: geth, geth=FILE or reth=FILE; may be given several times.
+    /// Peer to compare with: geth, geth=FILE or reth=FILE; may be given several times.
     #[arg(long, value_parser = peer)]
     peer: Vec<Peer>,
     /// Runs of each client.
-    #[arg(long, default_value = "5", value_parser = crate::at_least_one)]
+    #[arg(long, default_value = "5", value_parser = crate::harness::at_least_one)]
     runs: usize,
-    /// Only the first so many blocks of the chain [default: all].
+    /// Send only the first N blocks [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     blocks: Option<u64>,
-    /// The first so many of them are the cold part [default: a quarter].
+    /// The first N of them are the cold part [default: a quarter].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cold_blocks: Option<u64>,
-    /// Milliseconds between two blocks, for what clients leave for later.
+    /// Milliseconds between two blocks, in which clients finish background work.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pause_ms: u64,
-    /// Processes beside, each of which takes a processor all the time.
+    /// Busy processes that run at the same time, each using one processor fully.
     #[arg(long, value_name = "N", default_value_t = 0)]
     busy: usize,
-    /// Percent of a block's transactions that are in the client's pool when it comes: they are sent to it before
-    /// the pause. Blobs need more than a block has, so their transactions are not among them.
+    /// Percentage of a block's transactions that are sent to the client's pool before the pause. Blob transactions are
+    /// never sent: the block does not hold their sidecars.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=100))]
     known_percent: u64,
-    /// Folder for the data paths, which are removed again [default: the system's for temporary files].
+    /// Folder for the data paths, which are removed afterwards [default: the system's temporary folder].
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-    /// A flag more for ours; may be given several times.
+    /// Additional flag for our client; may be given several times.
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     niwaki_flag: Vec<String>,
-    /// A flag more for geth; may be given several times.
+    /// Additional flag for geth; may be given several times.
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     geth_flag: Vec<String>,
-    /// Writes all figures here as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draws them here, as SVG.
+    #[command(flatten)]
+    json: JsonFile,
+    /// Draw the results here as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// A number of threads.
+/// The value of `--threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Threads {
     Default,
@@ -120,43 +130,43 @@ fn peer(text: &str) -> Result<Peer, String> {
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let stop = listen()?;
+    let stop = listen_for_stop()?;
     match measure(options, &stop) {
-        // The clients have heard of it too, and whatever they say then is no trouble.
+        // The clients get the same Ctrl-C; their errors then are no errors of the benchmark.
         Err(_) if stop.load(Ordering::Relaxed) => Err(eyre!("stopped as asked; nothing is left")),
         outcome => outcome,
     }
 }
 
 fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
-    crate::check_place(options.plot.as_deref(), "--plot")?;
+    options.json.check()?;
+    crate::harness::check_writable(options.plot.as_deref(), "--plot")?;
     let chain = ChainFolder::find(&options.chain)?;
     let work = crate::chain_file::read(&chain.blocks)?;
-    let course = course(options, work.blocks)?;
+    let plan = plan(options, work.blocks)?;
     let setups = setups(options, &chain)?;
     let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let work_dir = work_dir(&parent)?;
-    let begun = prepare(&setups, work_dir.path(), stop)?;
-    let _busy = Busy::begin(options.busy)?;
+    let prepared = prepare(&setups, work_dir.path(), stop)?;
+    let _busy = BusyProcesses::start(options.busy)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
     for number in 0..options.runs {
-        for place in 0..setups.len() {
-            let at = (place + number) % setups.len();
+        for offset in 0..setups.len() {
+            let at = (offset + number) % setups.len();
             let setup = &setups[at];
             let folder = work_dir.path().join("client");
             let name = setup.contender.name();
-            crate::disk::copy_folder(&begun[at], &folder)?;
-            let run = drive::run(setup, &chain, course, &folder, stop)
+            crate::disk::copy_folder(&prepared[at], &folder)?;
+            let run = drive::run(setup, &chain, plan, &folder, stop)
                 .wrap_err_with(|| format!("run {}, {name}", number + 1))?;
             eprintln!("run {} of {}: {name}", number + 1, options.runs);
             runs[at].push(run);
             std::fs::remove_dir_all(&folder)?;
         }
     }
-    let report = report(options, &setups, runs, course)?;
+    let report = report(options, &setups, runs, plan)?;
     report.print();
-    crate::write_json(options.json.as_deref(), &report)?;
+    options.json.write(&report)?;
     if let Some(path) = &options.plot {
         std::fs::write(path, plot::svg(&report))
             .wrap_err_with(|| format!("can't write {}; give another --plot", path.display()))?;
@@ -164,23 +174,22 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Processes that do nothing but take processors, until this is dropped.
-struct Busy(Vec<Child>);
+/// Processes that use one processor each until this is dropped.
+struct BusyProcesses(Vec<Child>);
 
-impl Busy {
-    fn begin(count: usize) -> Result<Self> {
+impl BusyProcesses {
+    fn start(count: usize) -> Result<Self> {
         let mut busy = Self(Vec::new());
         for _ in 0..count {
             let mut command = Command::new("sh");
             let child = command.args(["-c", "while :; do :; done"]).spawn();
-            busy.0
-                .push(child.wrap_err("can't start a process beside the clients")?);
+            busy.0.push(child.wrap_err("can't start a busy process")?);
         }
         Ok(busy)
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyProcesses {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -189,7 +198,7 @@ impl Drop for Busy {
     }
 }
 
-/// A folder in `parent`, which is made if it is not there; removed with all in it in the end.
+/// A new folder in `parent`, which is created if it does not exist; removed when dropped.
 fn work_dir(parent: &Path) -> Result<tempfile::TempDir> {
     let mut folder = tempfile::Builder::new();
     std::fs::create_dir_all(parent)
@@ -202,7 +211,7 @@ fn work_dir(parent: &Path) -> Result<tempfile::TempDir> {
         })
 }
 
-/// The folder of each client with its genesis in it; all of ours share one.
+/// Prepares the folder of each client with the genesis; all of ours share one.
 fn prepare(setups: &[Setup], work_dir: &Path, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for setup in setups {
@@ -225,7 +234,7 @@ fn report(
     options: &Options,
     setups: &[Setup],
     runs: Vec<Vec<Run>>,
-    course: Course,
+    plan: RunPlan,
 ) -> Result<Report> {
     let mut clients = Vec::new();
     for (setup, runs) in setups.iter().zip(runs) {
@@ -240,7 +249,7 @@ fn report(
         blocks: blocks.len(),
         transactions: blocks.iter().map(|block| block.transactions).sum(),
         gas: blocks.iter().map(|block| block.gas).sum(),
-        cold_blocks: course.cold_blocks,
+        cold_blocks: plan.cold_blocks,
         pause_ms: options.pause_ms,
         busy: options.busy,
         known_percent: options.known_percent,
@@ -256,15 +265,15 @@ fn name_of(chain: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-fn course(options: &Options, there: u64) -> Result<Course> {
-    let blocks = options.blocks.unwrap_or(there).min(there);
+fn plan(options: &Options, chain_blocks: u64) -> Result<RunPlan> {
+    let blocks = options.blocks.unwrap_or(chain_blocks).min(chain_blocks);
     let cold_blocks = options.cold_blocks.unwrap_or((blocks / 4).max(1));
     ensure!(
         cold_blocks < blocks,
         "the cold part of {cold_blocks} blocks leaves none of {blocks} for the warm one; give a \
          smaller --cold-blocks or a longer chain"
     );
-    Ok(Course {
+    Ok(RunPlan {
         cold_blocks,
         blocks,
         pause: Duration::from_millis(options.pause_ms),
@@ -272,7 +281,7 @@ fn course(options: &Options, there: u64) -> Result<Course> {
     })
 }
 
-/// The clients that take part, ours first.
+/// The clients, ours first.
 fn setups(options: &Options, chain: &ChainFolder) -> Result<Vec<Setup>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut counts: Vec<Option<usize>> = Vec::new();
@@ -309,12 +318,12 @@ fn setups(options: &Options, chain: &ChainFolder) -> Result<Vec<Setup>> {
     Ok(setups)
 }
 
-/// Says from now on whether Ctrl-C was pressed: clients are then stopped, and their data removed.
-fn listen() -> Result<Arc<AtomicBool>> {
+/// The flag that Ctrl-C sets; the clients are then stopped and their data removed.
+fn listen_for_stop() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    // Nothing is ordered by this flag; it is looked at between blocks.
-    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
+    let flag = Arc::clone(&stop);
+    // No other memory depends on this flag; it is polled between blocks.
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .wrap_err("can't listen for Ctrl-C")?;
     Ok(stop)
 }
@@ -322,21 +331,14 @@ fn listen() -> Result<Arc<AtomicBool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn options(words: &str) -> Options {
-        let words = ["compare"].into_iter().chain(words.split(' '));
-        Line::try_parse_from(words).unwrap().options
+        let words: Vec<&str> = words.split(' ').collect();
+        crate::harness::parse(&words).unwrap()
     }
 
     #[test]
-    fn threads_and_peers_are_read_and_others_refused_with_what_to_do() {
+    fn threads_and_peers_are_parsed_and_others_refused() {
         assert_eq!(threads("all"), Ok(Threads::All));
         assert_eq!(threads("default"), Ok(Threads::Default));
         assert_eq!(threads("2"), Ok(Threads::Number(2)));
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_dir_is_made_and_one_that_cannot_be_is_named() {
+    fn a_work_dir_is_created_or_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("new");
         assert!(work_dir(&new).unwrap().path().starts_with(&new));
@@ -364,13 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn the_cold_part_is_a_quarter_and_leaves_something() {
-        let course = |words: &str, blocks| super::course(&options(words), blocks);
-        assert_eq!(course("x", 100).unwrap().cold_blocks, 25);
-        assert_eq!(course("x --blocks 8", 100).unwrap().cold_blocks, 2);
-        assert_eq!(course("x --blocks 8", 100).unwrap().blocks, 8);
-        assert_eq!(course("x --blocks 800", 100).unwrap().blocks, 100);
-        let none = course("x --cold-blocks 100", 100).unwrap_err().to_string();
+    fn the_cold_part_is_a_quarter_by_default_and_never_everything() {
+        let plan = |words: &str, blocks| super::plan(&options(words), blocks);
+        assert_eq!(plan("x", 100).unwrap().cold_blocks, 25);
+        assert_eq!(plan("x --blocks 8", 100).unwrap().cold_blocks, 2);
+        assert_eq!(plan("x --blocks 8", 100).unwrap().blocks, 8);
+        assert_eq!(plan("x --blocks 800", 100).unwrap().blocks, 100);
+        let none = plan("x --cold-blocks 100", 100).unwrap_err().to_string();
         assert!(none.contains("--cold-blocks"), "{none}");
     }
 }

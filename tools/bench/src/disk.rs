@@ -1,11 +1,11 @@
-//! Bytes of folders, bytes written by this process, and files dropped from the system's cache.
+//! Sizes of folders, bytes written by this process, and the page cache.
 
 use eyre::{Context, Result, eyre};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// All files in `folder` and below; sockets and the like are none.
+/// All regular files in `folder`, recursively.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -24,7 +24,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Bytes of all files in `folder` and below. A file that goes meanwhile counts nothing.
+/// Total bytes of the files in `folder`. A file that is removed meanwhile counts 0.
 pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
     let sizes = files(folder)?.into_iter();
     Ok(sizes
@@ -32,13 +32,13 @@ pub(crate) fn folder_bytes(folder: &Path) -> Result<u64> {
         .sum())
 }
 
-/// Bytes that this process has left for the disk since it began.
+/// Bytes that this process has written to the disk since its start.
 pub(crate) fn written_bytes() -> Result<u64> {
     crate::process::proc_field(std::process::id(), "io", "write_bytes:")
         .ok_or_else(|| eyre!("/proc/self/io does not tell what was written; use Linux"))
 }
 
-/// Copies the files in `from` and below into `to`, which is made.
+/// Copies the files in `from`, recursively, to the new folder `to`.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for path in files(from)? {
         let target = to.join(path.strip_prefix(from)?);
@@ -55,8 +55,8 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings the files in `folder` to the disk and out of the system's cache. Pages that a process
-/// has mapped stay, so whoever maps them is closed before.
+/// Syncs the files in `folder` and drops them from the page cache. Pages that a process has mapped stay, so close
+/// such a process first.
 pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     for path in files(folder)? {
         let drop = || -> std::io::Result<()> {
@@ -70,8 +70,8 @@ pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the files in `folder` once, so that they are in the system's cache as far as they fit. One that
-/// goes meanwhile is left out.
+/// Reads the files in `folder` once, so that they are in the page cache as far as they fit. Skips files that are
+/// removed meanwhile.
 pub(crate) fn read_through(folder: &Path) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     for path in files(folder)? {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_a_folder_are_those_of_all_files_below() {
+    fn the_bytes_of_a_folder_are_those_of_its_files_recursively() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("below")).unwrap();
         fs::write(folder.path().join("a"), [0; 10]).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
+    fn a_missing_folder_is_named() {
         let error = folder_bytes(Path::new("/nonexistent")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent"));
     }

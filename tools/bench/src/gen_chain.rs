@@ -1,9 +1,22 @@
-//! `niwaki-bench gen-chain`: valid chains with real contracts and load shaped like mainnet's.
+//! `niwaki-bench gen-chain`: valid chains with real contracts and a transaction mix like mainnet's.
 //!
-//! Goes out: a folder with `genesis.json`, `chain.rlp` as `geth import` and `niwaki blocks import`
-//! read it, `chain.json` with what is in it, and from Amsterdam on `access-lists.rlp`, a byte string
-//! for each block. The blocks are built and imported by our own chain upon a data path that is
-//! removed again. The same options give the same bytes.
+//! Writes a folder with `genesis.json`; `chain.rlp`, which `geth import` and `niwaki blocks import` read; `chain.json`,
+//! a summary; and from Amsterdam on `access-lists.rlp`, a byte string per block. Blocks are built and imported by our
+//! chain on a temporary data path. The same options always give the same bytes.
+//!
+//! ```text
+//! mix -> draw -> (kind, sender, call) -> sign -> fill -> build_best -> import -> chain.rlp, summary
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `mix` | the kinds of transactions and their shares |
+//! | `draw` | draws and signs transactions |
+//! | `calls`, `abi` | the calls of each kind |
+//! | `population` | senders, accounts, holders of tokens |
+//! | `contracts`, `genesis` | the contracts and the genesis file |
+//! | `fill` | how many transactions fill a block |
+//! | `summary` | what the chain holds |
 
 mod abi;
 mod calls;
@@ -12,7 +25,7 @@ mod draw;
 mod fill;
 mod genesis;
 mod mix;
-mod people;
+mod population;
 mod summary;
 
 #[cfg(test)]
@@ -28,7 +41,7 @@ use niwaki_chain::{
     BlockTemplate, BuiltBlock, Chain, GenesisFileConfig, StateOptions, StorageOptions,
 };
 use niwaki_primitives::{B256, Withdrawal, rlp};
-use people::Senders;
+use population::Senders;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -36,56 +49,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use summary::Summary;
 
-/// What the chain is to be.
+/// Options of `niwaki-bench gen-chain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The folder to write; it must be empty or not be there.
+    /// Folder to write; it must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Blocks after genesis.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     blocks: u64,
-    /// Gas limit of each block: 36000000, 60000000 and 300000000 are those of interest.
+    /// Gas limit of each block, such as 36000000, 60000000 or 300000000.
     #[arg(long, value_name = "GAS", default_value_t = 60_000_000, value_parser = clap::value_parser!(u64).range(1_000_000..=2_000_000_000))]
     gas_limit: u64,
-    /// How much of it transactions use, percent.
+    /// Percentage of the gas limit that transactions use.
     #[arg(long, value_name = "PERCENT", default_value_t = 95, value_parser = clap::value_parser!(u64).range(1..=100))]
     fill: u64,
-    /// The rules, from the first block on.
+    /// Fork, from the first block on.
     #[arg(long, value_enum, default_value = "osaka")]
     fork: ChainFork,
-    /// Accounts in the first state that only receive.
+    /// Accounts in the genesis that only receive.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     accounts: u64,
-    /// Slots in the first state: balances and allowances of tokens, things, lists.
+    /// Slots in the genesis: balances and allowances of tokens, NFTs, lists.
     #[arg(long, value_name = "M", default_value_t = 1_000_000)]
     slots: u64,
-    /// Accounts that send.
+    /// Accounts that send transactions.
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     senders: u64,
-    /// Another seed gives other addresses, transactions and blocks.
+    /// Seed of addresses, transactions and blocks.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }
 
 /// Seconds between blocks.
 const SLOT_S: u64 = 12;
-/// Withdrawals of each block, as mainnet's have.
+/// Withdrawals per block, as on mainnet.
 const WITHDRAWALS: u64 = 16;
-/// Wei: above this base fee a block stays empty, so that the fee falls again. Some 370 full blocks
-/// come before.
+/// Wei: above this base fee a block stays empty, so that the fee falls again. It is reached after about 370 full
+/// blocks.
 const QUIET_ABOVE: u64 = 1 << 62;
 /// Bytes for the caches of the chain that builds.
 const CACHE_BYTES: usize = 1 << 30;
 
-/// Makes the chain.
+/// Generates the chain.
 pub(crate) fn run(options: &Options) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
-        // Nothing is ordered by this flag; it is looked at between blocks.
-        if asked.swap(true, Ordering::Relaxed) {
+        // No other memory depends on this flag; it is polled between blocks.
+        if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
         eprintln!("stopping after this block; press Ctrl-C again to stop at once");
@@ -102,12 +115,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes the folder; what is in it. Ends early where `stop` says so.
+/// Writes the folder; returns its summary. Ends early if `stop` is set.
 fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     let folder = &options.to;
     let size = options.size();
     let filling = Filling::new(&size, options.senders)?;
-    make_folder(folder)?;
+    create_folder(folder)?;
     let senders = Senders::new(options.seed, options.senders);
     let genesis = folder.join("genesis.json");
     let mut out = new_file(&genesis)?;
@@ -138,7 +151,7 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
             lists.write_all(&rlp::encode(&list))?;
         }
         let hash = built.hash;
-        let transactions = filler.taken();
+        let transactions = filler.included();
         chain.import(built.block)?;
         let receipts = chain.receipts(&hash)?.unwrap_or_default();
         let header = chain.head().header;
@@ -146,7 +159,7 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
             header.hash_slow() == hash && receipts.len() == transactions.len(),
             "block {number} did not become the head; this is a bug"
         );
-        filler.learn(&header);
+        filler.update_estimate(&header);
         summary.add(&header, hash, encoded.len(), &transactions, &receipts);
         progress.show(number, &format!("{} txs", receipts.len()));
     }
@@ -155,7 +168,7 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     if let Some(lists) = &mut lists {
         lists.flush()?;
     }
-    crate::write_json(Some(&folder.join("chain.json")), &summary)?;
+    crate::harness::write_json(&folder.join("chain.json"), &summary)?;
     Ok(summary)
 }
 
@@ -171,7 +184,7 @@ impl Options {
     }
 }
 
-fn make_folder(folder: &Path) -> Result<()> {
+fn create_folder(folder: &Path) -> Result<()> {
     let shown = folder.display();
     std::fs::create_dir_all(folder).wrap_err_with(|| format!("can't make the folder {shown}"))?;
     let mut entries =
@@ -202,7 +215,7 @@ fn open(genesis: &Path, data: &Path) -> Result<Chain> {
     Ok(Chain::open_genesis_file(&config, &mut |_| true)?)
 }
 
-/// The next block upon the head. Of its transactions `filler` knows the kinds.
+/// Builds the next block on top of the head; `filler` records the kinds of its transactions.
 fn build(
     chain: &Chain,
     draw: &mut Draw,
@@ -214,12 +227,12 @@ fn build(
     let withdrawals = (0..WITHDRAWALS).map(|at| Withdrawal {
         index: (number - 1) * WITHDRAWALS + at,
         validator_index: random.below(1_000_000),
-        address: people::account(size.seed, random.below(size.accounts.max(1))),
+        address: population::account(size.seed, random.below(size.accounts.max(1))),
         amount: 10_000_000 + random.below(10_000_000),
     });
     let template = BlockTemplate {
         parent: chain.head().id.hash,
-        coinbase: people::account(u64::MAX, size.seed),
+        coinbase: population::account(u64::MAX, size.seed),
         timestamp: number * SLOT_S,
         withdrawals: withdrawals.collect(),
         prev_randao: B256::from(random.word()),

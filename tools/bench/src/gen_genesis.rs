@@ -1,8 +1,7 @@
-//! Genesis files of any size, for measuring: the same bytes for the same options, for ever.
+//! `niwaki-bench gen-genesis`: genesis files of any size. The same options always give the same bytes.
 //!
-//! Goes out: a file with every fork up to Osaka in force at genesis, accounts in random order of
-//! address, some of them contracts with code and storage. It is written as it is made, so memory
-//! does not grow with it.
+//! The file activates every fork up to Osaka at genesis, and holds accounts in random order of address, some of them
+//! contracts with code and storage. It is streamed to disk, so memory does not grow with it.
 
 use crate::random::Random;
 use clap::{Args, ValueEnum};
@@ -11,19 +10,18 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-/// What the file is to hold.
+/// Options of `niwaki-bench gen-genesis`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The file to write; it must not exist.
+    /// File to write; it must not exist.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 
-    /// Accounts, one in 32 of them a contract [default: the preset's, or 1000].
+    /// Accounts; one in 32 is a contract [default: the preset's, or 1000].
     #[arg(long, value_name = "N")]
     accounts: Option<u64>,
 
-    /// Slots of all contracts together, a tenth of them in one contract [default: the preset's, or
-    /// 1000].
+    /// Total slots of all contracts; a tenth of them are in one contract [default: the preset's, or 1000].
     #[arg(long, value_name = "M")]
     slots: Option<u64>,
 
@@ -31,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     preset: Option<Preset>,
 
-    /// Another seed gives other addresses, balances, codes and slots.
+    /// Seed of addresses, balances, codes and slots.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }
@@ -51,8 +49,7 @@ const CONTRACT_EVERY: u64 = 32;
 /// Contracts share this many codes, as those of tokens and wallets do.
 const CODES: u64 = 4096;
 
-/// Everything before the accounts. The addresses of the system contracts are not set up: a chain
-/// begins without them as well.
+/// The file up to the accounts. There are no system contracts; a chain starts without them as well.
 const HEAD: &str = r#"{
   "config": {
     "chainId": 20261121,
@@ -123,7 +120,7 @@ fn write(out: &mut dyn Write, accounts: u64, slots: u64, seed: u64) -> std::io::
     out.write_all(b"\n  }\n}\n")
 }
 
-/// A tenth of all slots in the contract in the middle, the others spread evenly.
+/// A tenth of all slots are in the contract in the middle; the others are spread evenly.
 fn slots_of(number: u64, contracts: u64, slots: u64) -> u64 {
     let large = slots / 10;
     let rest = slots - large;
@@ -131,8 +128,7 @@ fn slots_of(number: u64, contracts: u64, slots: u64) -> u64 {
     own + if number == contracts / 2 { large } else { 0 }
 }
 
-/// Every second slot has a small number, as fields of a contract have; the others are hashes, as
-/// those of its mappings are.
+/// Every second slot has a small number, like fields of a contract; the others are hashes, like entries of mappings.
 fn write_slots(out: &mut dyn Write, count: u64, random: &mut Random) -> std::io::Result<()> {
     if count == 0 {
         return Ok(());
@@ -153,7 +149,7 @@ fn write_slots(out: &mut dyn Write, count: u64, random: &mut Random) -> std::io:
     out.write_all(b"}")
 }
 
-/// Code number `at`, in hex: 256 to 2303 bytes. It is loaded, not run.
+/// Code number `at`, in hex: 256 to 2303 random bytes, never executed.
 fn code(seed: u64, at: u64) -> String {
     let mut random = Random(seed ^ (at + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
     let words = 8 + random.next() % 64;
@@ -173,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_file_is_a_genesis_in_osaka_with_what_was_asked_for() {
+    fn a_generated_file_is_an_osaka_genesis_of_the_requested_size() {
         let genesis = Genesis::from_json(&text(330, 1003, 7)).unwrap();
         assert_eq!(genesis.spec.fork_at(0, 0, true), Fork::Osaka);
         assert_eq!(genesis.alloc.len(), 330);
@@ -184,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_options_give_the_same_bytes_and_another_seed_gives_others() {
+    fn bytes_depend_on_the_options_and_the_seed_only() {
         assert_eq!(text(64, 50, 1), text(64, 50, 1));
         assert_ne!(text(64, 50, 1), text(64, 50, 2));
     }

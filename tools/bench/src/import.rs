@@ -1,17 +1,18 @@
-//! `niwaki-bench import`: whole chains, from a file to a database on disk, beside geth.
+//! `niwaki-bench import`: imports of whole chains from a file to a database on disk, compared with geth.
 //!
-//! Each run is a process of its own upon a fresh data path; runs alternate between the clients and
-//! swap who goes first, so that whatever else the machine does hits both. Every run must end at
-//! the last block of the file, by number and hash. Ours writes the genesis and imports in one
-//! process; geth does so in two, which are reported apart and together.
+//! Each run is a new process on an empty data path. Runs alternate between the clients, and so does the client that
+//! goes first, so that other load on the machine affects both. Every run must end at the last block of the file, by
+//! number and hash. Niwaki writes the genesis and imports in one process; geth needs two, which are reported
+//! separately and together.
 
 mod contenders;
 mod report;
 
 pub(crate) use contenders::{HeadOptions, niwaki_program, print_head, version};
-pub(crate) use report::Row;
+pub(crate) use report::ChainResults;
 
 use crate::chain_file::{self, Head};
+use crate::harness::JsonFile;
 use crate::machine::Machine;
 use crate::peers;
 use contenders::{GethRun, NiwakiRun};
@@ -27,30 +28,29 @@ pub(crate) struct Options {
     /// Chains: a file of RLP blocks, or a folder with chain.rlp and genesis.json.
     #[arg(required = true)]
     chains: Vec<PathBuf>,
-    /// Genesis file of the chains; without it, genesis.json beside each.
+    /// Genesis file of the chains [default: genesis.json in the folder of each].
     #[arg(long)]
     genesis_file: Option<PathBuf>,
-    /// Peer to run beside: geth, or geth=PATH.
+    /// Peer to compare with: geth, or geth=PATH.
     #[arg(long, value_parser = peer)]
     peer: Option<GethPeer>,
     #[command(flatten)]
-    how: How,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    runs: RunOptions,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// How imports are run.
+/// How imports run.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct How {
-    /// Our binary; without it, the one beside this program.
+pub(crate) struct RunOptions {
+    /// Our binary [default: niwaki in the folder of this program].
     #[arg(long)]
     niwaki: Option<PathBuf>,
     /// Imports per client and chain.
-    #[arg(long, default_value = "5", value_parser = crate::at_least_one)]
+    #[arg(long, default_value = "5", value_parser = crate::harness::at_least_one)]
     runs: usize,
-    /// Empty folder for the data paths, which are removed again; without it, one in the system's
-    /// folder for temporary files.
+    /// Empty folder for the data paths, which are removed afterwards [default: a new one in the system's temporary
+    /// folder].
     #[arg(long)]
     work_dir: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Pair {
     geth: Option<GethRun>,
 }
 
-/// The clients that take part, found before anything runs.
+/// The clients, found before anything runs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Clients {
     niwaki: PathBuf,
@@ -95,21 +95,21 @@ pub(crate) struct Clients {
 struct Report<'a> {
     machine: Machine,
     clients: &'a Clients,
-    import: Vec<Row>,
+    import: Vec<ChainResults>,
 }
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     let cases = cases(&options.chains, options.genesis_file.as_deref())?;
-    let clients = Clients::find(&options.how, options.peer.as_ref())?;
-    let measured = measure_all(&cases, &clients, &options.how)?;
+    let clients = Clients::find(&options.runs, options.peer.as_ref())?;
+    let measured = measure_all(&cases, &clients, &options.runs)?;
     let report = Report {
         machine: Machine::here(),
         clients: &clients,
         import: measured,
     };
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 /// The chains that `paths` name, each with its genesis.
@@ -146,15 +146,15 @@ fn name_of(chain: &Path) -> String {
     let absolute = chain.canonicalize().unwrap_or_else(|_| chain.to_owned());
     let stem = absolute.with_extension("");
     let words = stem.iter().map(|word| word.to_string_lossy());
-    let telling = words.filter(|word| word != "chain" && word != "tests" && word != "/");
-    let mut telling: Vec<_> = telling.collect();
-    let last = telling.split_off(telling.len().saturating_sub(2));
+    let distinct = words.filter(|word| word != "chain" && word != "tests" && word != "/");
+    let mut distinct: Vec<_> = distinct.collect();
+    let last = distinct.split_off(distinct.len().saturating_sub(2));
     last.join("/")
 }
 
 impl Clients {
-    pub(crate) fn find(how: &How, peer: Option<&GethPeer>) -> Result<Self> {
-        let niwaki = contenders::niwaki_program(how.niwaki.as_deref())?;
+    pub(crate) fn find(runs: &RunOptions, peer: Option<&GethPeer>) -> Result<Self> {
+        let niwaki = contenders::niwaki_program(runs.niwaki.as_deref())?;
         let geth = peer.map(|GethPeer(path)| peers::find("geth", path.as_deref()));
         let geth = geth.transpose()?;
         let geth_version = geth
@@ -169,10 +169,14 @@ impl Clients {
     }
 }
 
-/// Measures every case, and prints a few lines for each.
-pub(crate) fn measure_all(cases: &[Case], clients: &Clients, how: &How) -> Result<Vec<Row>> {
-    let parent = how.work_dir.clone().unwrap_or_else(std::env::temp_dir);
-    if how.work_dir.is_some() {
+/// Measures every case and prints a few lines for each.
+pub(crate) fn measure_all(
+    cases: &[Case],
+    clients: &Clients,
+    runs: &RunOptions,
+) -> Result<Vec<ChainResults>> {
+    let parent = runs.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+    if runs.work_dir.is_some() {
         check_empty(&parent)?;
     }
     let work_dir = tempfile::Builder::new()
@@ -182,7 +186,7 @@ pub(crate) fn measure_all(cases: &[Case], clients: &Clients, how: &How) -> Resul
     print_header();
     let mut rows = Vec::new();
     for case in cases {
-        let row = measure(case, clients, how.runs, work_dir.path())
+        let row = measure(case, clients, runs.runs, work_dir.path())
             .wrap_err_with(|| format!("chain {}", case.name))?;
         print_row(&row);
         rows.push(row);
@@ -201,9 +205,9 @@ fn check_empty(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn measure(case: &Case, clients: &Clients, runs: usize, work_dir: &Path) -> Result<Row> {
+fn measure(case: &Case, clients: &Clients, runs: usize, work_dir: &Path) -> Result<ChainResults> {
     let work = chain_file::read(&case.chain)?;
-    // Nobody pays for reading programs and blocks from a cold disk.
+    // Bring programs and blocks into the page cache, so that no client pays for it.
     for path in clients.geth.iter().chain([&clients.niwaki, &case.chain]) {
         let mut file = std::fs::File::open(path)?;
         io::copy(&mut file, &mut io::sink())?;
@@ -238,10 +242,10 @@ fn measure(case: &Case, clients: &Clients, runs: usize, work_dir: &Path) -> Resu
             Pair { niwaki, geth }
         });
     }
-    Ok(Row::new(&case.name, work, pairs))
+    Ok(ChainResults::new(&case.name, work, pairs))
 }
 
-/// Runs upon a data path that is not there yet, and removes it.
+/// Runs on a data path that does not exist yet, and removes it.
 fn fresh<T>(work_dir: &Path, name: &str, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let data = work_dir.join(name);
     let result = run(&data);
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_or_genesis_that_is_not_there_is_named() {
+    fn a_missing_chain_or_genesis_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let text = case(dir.path(), None).unwrap_err().to_string();
         assert!(text.contains("chain.rlp"), "{text}");
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_dir_with_something_in_it_is_refused() {
+    fn a_work_dir_that_is_not_empty_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         assert!(check_empty(dir.path()).is_ok());
         std::fs::write(dir.path().join("x"), []).unwrap();
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_called_by_the_folders_that_tell_it_apart() {
+    fn a_chain_is_named_by_its_last_two_distinct_folders() {
         assert_eq!(name_of(Path::new("/a/hive/sync/chain.rlp")), "hive/sync");
         assert_eq!(
             name_of(Path::new("/b/execution-apis/tests/chain.rlp")),

@@ -1,10 +1,9 @@
-//! `niwaki-bench keccak`: Keccak-256 of many messages, in lanes and one by one, beside keccak-asm
-//! and sha3.
+//! `niwaki-bench keccak`: Keccak-256 of many messages, in lanes and one by one, compared with keccak-asm and sha3.
 //!
-//! A batch of messages is hashed again and again for a few milliseconds by one contender, then by
-//! the next; such a round is a pair for each peer. The figure is time per hash, the ratio that of a
-//! round. All messages of a case are in the processor's cache.
+//! In a round, each contender hashes the same batch again and again for a few milliseconds. The results are the time
+//! per hash and the ratio to our batch in the same round. All messages of a case fit in the processor's cache.
 
+use crate::harness::{JsonFile, seconds_each};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use alloy_primitives::keccak256;
@@ -14,24 +13,22 @@ use niwaki_primitives::B256;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::Serialize;
 use std::hint::black_box;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Options of `niwaki-bench keccak`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: in each, every contender hashes for --round-ms.
-    #[arg(long, default_value_t = 15, value_parser = crate::at_least_one)]
+    /// Rounds; in each, every contender hashes for --round-ms.
+    #[arg(long, default_value_t = 15, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Least time that a contender hashes in a round, ms.
+    /// Least time of a contender in a round, ms.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     round_ms: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// Lengths of messages in bytes; none for a mix of trie nodes.
+/// Lengths of messages in bytes; `None` for a mix of trie nodes.
 const LENGTHS: [Option<usize>; 5] = [Some(32), Some(64), Some(136), Some(532), None];
 /// Messages that are hashed in one call.
 const BATCHES: [usize; 3] = [8, 64, 1000];
@@ -41,12 +38,12 @@ impl Default for Options {
         Self {
             rounds: 15,
             round_ms: 4,
-            json: None,
+            json: JsonFile::default(),
         }
     }
 }
 
-/// The figures of all cases.
+/// The results of all cases.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: Machine,
@@ -59,28 +56,28 @@ pub(crate) struct Report {
 struct Case {
     messages: String,
     batch: usize,
-    contenders: Vec<Row>,
+    contenders: Vec<HashTimes>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct HashTimes {
     name: &'static str,
     ns_per_hash: Spread,
-    /// Its time over that of our batch in the same round; none for our batch.
+    /// Its time over that of our batch in the same round; `None` for our batch.
     ratio: Option<Spread>,
 }
 
-/// One way of hashing a batch.
+/// A way of hashing a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Ours, as the trie calls it.
+enum Contender {
+    /// Our batch function, as the trie calls it.
     Batch,
     Lanes(Lanes),
     KeccakAsm,
     Sha3,
 }
 
-impl Way {
+impl Contender {
     const ALL: [Self; 6] = [
         Self::Batch,
         Self::Lanes(Lanes::Eight),
@@ -107,8 +104,8 @@ impl Way {
 
     fn hash(self, messages: &[&[u8]], hashes: &mut Vec<B256>) {
         let one_by_one = |hash: fn(&[u8]) -> [u8; 32], hashes: &mut [B256]| {
-            for (message, place) in messages.iter().zip(hashes) {
-                place.0 = hash(message);
+            for (message, out) in messages.iter().zip(hashes) {
+                out.0 = hash(message);
             }
         };
         match self {
@@ -122,23 +119,15 @@ impl Way {
         }
     }
 
-    /// Hashes for at least `time`; gives ns per hash.
+    /// Hashes for at least `time`; returns ns per hash.
     fn time(self, messages: &[&[u8]], hashes: &mut Vec<B256>, time: Duration) -> f64 {
-        let began = Instant::now();
-        let mut count = 0;
-        loop {
-            self.hash(black_box(messages), black_box(hashes));
-            count += messages.len();
-            let taken = began.elapsed();
-            if taken >= time {
-                return taken.as_secs_f64() * 1e9 / count as f64;
-            }
-        }
+        let hash = || self.hash(black_box(messages), black_box(hashes));
+        seconds_each(time, messages.len(), hash) * 1e9
     }
 }
 
 impl Report {
-    /// The time of the contender `name` over that of our batch, of each case.
+    /// The time of the contender `name` over that of our batch, for each case.
     pub(crate) fn over_batch(&self, name: &str) -> Vec<f64> {
         let rows = self.cases.iter().flat_map(|case| &case.contenders);
         let ratios = rows.filter(|row| row.name == name);
@@ -148,11 +137,11 @@ impl Report {
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
-    crate::write_json(options.json.as_deref(), &measure_all(options)?)
+    options.json.check()?;
+    options.json.write(&measure_all(options)?)
 }
 
-/// Measures every case, and prints it.
+/// Measures every case and prints it.
 pub(crate) fn measure_all(options: &Options) -> Result<Report> {
     let mut random = SmallRng::seed_from_u64(1);
     let mut cases = Vec::new();
@@ -177,8 +166,8 @@ pub(crate) fn measure_all(options: &Options) -> Result<Report> {
     })
 }
 
-/// A message of `length` bytes, or as long as a node of a trie that is being hashed anew: half are
-/// full branches, a quarter branches of few children, a quarter leaves.
+/// A message of `length` bytes, or of the length of a trie node: half are full branches, a quarter branches with
+/// few children, a quarter leaves.
 fn message(length: Option<usize>, random: &mut SmallRng) -> Vec<u8> {
     let length = length.unwrap_or_else(|| match random.random_range(0..4) {
         0 => random.random_range(38..=75),
@@ -188,46 +177,45 @@ fn message(length: Option<usize>, random: &mut SmallRng) -> Vec<u8> {
     (0..length).map(|_| random.random()).collect()
 }
 
-fn measure(messages: &[&[u8]], options: &Options) -> Result<Vec<Row>> {
-    let ways: Vec<Way> = Way::ALL.into_iter().filter(|w| w.is_available()).collect();
+fn measure(messages: &[&[u8]], options: &Options) -> Result<Vec<HashTimes>> {
+    let contenders = Contender::ALL.into_iter().filter(|one| one.is_available());
+    let contenders: Vec<Contender> = contenders.collect();
     let expected: Vec<B256> = messages.iter().map(keccak256).collect();
     let mut hashes = vec![B256::ZERO; messages.len()];
-    for way in &ways {
+    for contender in &contenders {
         hashes.fill(B256::ZERO);
-        way.hash(messages, &mut hashes);
-        ensure!(hashes == expected, "{} hashes otherwise", way.name());
+        contender.hash(messages, &mut hashes);
+        ensure!(hashes == expected, "{} hashes otherwise", contender.name());
     }
     let time = Duration::from_millis(options.round_ms);
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
     for round in 0..=options.rounds {
-        for (at, way) in ways.iter().enumerate() {
-            let ns = way.time(messages, &mut hashes, time);
+        for (at, contender) in contenders.iter().enumerate() {
+            let ns = contender.time(messages, &mut hashes, time);
             // The first round warms up.
             if round > 0 {
                 samples[at].push(ns);
             }
         }
     }
-    let row = |(at, way): (usize, &Way)| {
+    let row = |(at, contender): (usize, &Contender)| {
         let ratios = samples[at].iter().zip(&samples[0]);
-        Row {
-            name: way.name(),
+        HashTimes {
+            name: contender.name(),
             ns_per_hash: Spread::of(samples[at].iter().copied()),
             ratio: (at > 0).then(|| Spread::of(ratios.map(|(peer, ours)| peer / ours))),
         }
     };
-    Ok(ways.iter().enumerate().map(row).collect())
+    Ok(contenders.iter().enumerate().map(row).collect())
 }
 
 fn print(case: &Case) {
     println!("{}, {} in a batch", case.messages, case.batch);
     for row in &case.contenders {
-        let Spread { median, min, max } = row.ns_per_hash;
-        print!("  {:<13} {median:>8.1} ns ({min:.1}..{max:.1})", row.name);
+        let (name, ns) = (row.name, row.ns_per_hash);
+        print!("  {name:<13} {:>8.1} ns ({})", ns.median, ns.range(1));
         match row.ratio {
-            Some(Spread { median, min, max }) => {
-                println!("  {median:.2} times ours ({min:.2}..{max:.2})");
-            }
+            Some(ratio) => println!("  {:.2} times ours ({})", ratio.median, ratio.range(2)),
             None => println!(),
         }
     }
@@ -238,14 +226,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_hashes_alike() {
+    fn all_contenders_agree() {
         let mut random = SmallRng::seed_from_u64(2);
         let messages: Vec<Vec<u8>> = (0..9).map(|_| message(None, &mut random)).collect();
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
         let options = Options {
             rounds: 1,
             round_ms: 1,
-            json: None,
+            json: JsonFile::default(),
         };
         let rows = measure(&messages, &options).unwrap();
         assert!(rows.len() >= 4, "{rows:?}");
@@ -254,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn trie_nodes_are_as_long_as_leaves_and_branches() {
+    fn trie_nodes_have_38_to_532_bytes() {
         let mut random = SmallRng::seed_from_u64(3);
         let lengths: Vec<usize> = (0..100).map(|_| message(None, &mut random).len()).collect();
         assert!(lengths.iter().all(|length| (38..=532).contains(length)));

@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! The machine and the build that results were measured on.
 
 use serde::Serialize;
 use std::process::Command;
@@ -12,7 +12,7 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     /// Version of Niwaki.
     pub(crate) version: &'static str,
-    /// Commit of the source tree, with a plus if it was changed; none outside a repository.
+    /// Commit of the source tree, with a plus if there are changes; `None` outside a repository.
     pub(crate) commit: Option<String>,
     /// Seconds since the epoch.
     pub(crate) taken_at: u64,

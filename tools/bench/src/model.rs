@@ -1,97 +1,103 @@
-//! `niwaki-bench model`: what more threads would bring to recorded blocks.
+//! `niwaki-bench model`: predicts the time of recorded blocks on any number of threads.
 //!
-//! Each transaction is timed by itself, in its turn and ahead of it, and what it waits for is found by the
-//! rule by which runs ahead are kept. The schedule is then run in simulated time on any number of threads,
-//! and held against the real one on one thread and on two.
+//! Each transaction is timed alone, executed sequentially and speculatively; its dependences follow from the rule by
+//! which speculative results are validated. The schedule is then simulated on any number of threads, and compared with
+//! measurements on one thread and on two.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `measure` | times and dependences of the transactions, times of the block |
+//! | `schedule` | the simulation |
 
 mod measure;
 mod schedule;
 
+use crate::harness::JsonFile;
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::recorded::{Entry, Recorded, load};
 use crate::stats::Spread;
 use eyre::{Context, Result, ensure};
 use measure::{Measured, measure, wake_time};
-use schedule::{Load, Outcome, simulate};
+use schedule::{BlockLoad, Outcome, simulate};
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// Options of `niwaki-bench model`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Directory with recorded blocks; those below it count too.
+    /// Folder with recorded blocks, searched recursively.
     dir: PathBuf,
-    /// Times each block is run in each way; medians count.
-    #[arg(long, default_value_t = 5, value_parser = crate::at_least_one)]
+    /// Runs of each block in each mode; medians are used.
+    #[arg(long, default_value_t = 5, value_parser = crate::harness::at_least_one)]
     repeat: usize,
     /// Only blocks whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// Only blocks that use so much gas, at least.
+    /// Only blocks that use at least this much gas.
     #[arg(long, default_value_t = 10_000_000)]
     least_gas: u64,
-    /// On how many threads: numbers with commas between them.
-    #[arg(long, default_value = "1,2,4,8,16,32", value_delimiter = ',', value_parser = crate::at_least_one)]
+    /// Numbers of threads to predict, separated by commas.
+    #[arg(long, default_value = "1,2,4,8,16,32", value_delimiter = ',', value_parser = crate::harness::at_least_one)]
     threads: Vec<usize>,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// What the model says of a block with so many threads.
+/// The prediction for a block on a number of threads.
 #[derive(Debug, Serialize)]
 struct Prediction {
     threads: usize,
     ms: f64,
-    /// Times as fast as one thread without a list, by the model.
+    /// Predicted speedup over one thread without a BAL.
     times_as_fast: f64,
-    /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn.
+    /// Transactions validated, re-executed, sequential.
     shares: [usize; 3],
-    /// What the committing thread spent its time on, ms: transactions in their turn, adopting, running
-    /// again, running others ahead, waiting.
+    /// Time of the commit thread, ms: sequential execution, validating and applying, re-execution, speculation,
+    /// waiting.
     committer_ms: [f64; 5],
 }
 
-/// A block with its list, or without.
+/// The predictions for a block with its BAL, or without it.
 #[derive(Debug, Serialize)]
-struct Side {
-    /// No schedule that runs each transaction once, after what it looks at, is shorter, ms. By times in turn
-    /// beside another thread.
+struct Predictions {
+    /// Lower bound of every schedule that runs each transaction once, after those it depends on, ms.
     longest_chain_ms: f64,
-    /// What the committing thread does even if all others run ahead and are kept, ms.
+    /// Work of the commit thread even if every other transaction is speculated and validated, ms.
     serial_share_ms: f64,
     predictions: Vec<Prediction>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct BlockModel {
     name: String,
     transactions: usize,
     gas: u64,
     work_ms: f64,
-    /// A run ahead over the same in turn.
+    /// Time of a speculative execution over that of a sequential one.
     ahead_factor: f64,
-    /// Medians of the real thing: one thread; two; two with the list.
+    /// Measured medians: one thread; two; two with the BAL.
     real_ms: [f64; 3],
-    /// What the model says of these.
+    /// The predictions for these.
     model_ms: [f64; 3],
-    no_list: Side,
-    list: Side,
+    #[serde(rename = "no_list")]
+    without_bal: Predictions,
+    #[serde(rename = "list")]
+    with_bal: Predictions,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
     repeat: usize,
-    /// From calling a thread until it runs, us.
+    /// From waking a thread until it runs, us.
     wake_us: f64,
-    rows: Vec<Row>,
+    rows: Vec<BlockModel>,
 }
 
-/// Measures every block and says what it would take.
+/// Measures and simulates every block.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     ensure!(
         options.dir.is_dir(),
         "{} is no folder; give one with recorded blocks",
@@ -128,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         rows,
     };
     print(&report, &options.threads);
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 fn gas_of(entry: &Entry) -> u64 {
@@ -149,11 +155,15 @@ fn ms(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
 }
 
-fn row(name: String, measured: &Measured, threads: &[usize]) -> Row {
-    let Measured { plain, listed, .. } = measured;
+fn row(name: String, measured: &Measured, threads: &[usize]) -> BlockModel {
+    let Measured {
+        without_bal,
+        with_bal,
+        ..
+    } = measured;
     let alone = simulate(&measured.alone, 1).end;
-    let two = [plain, listed].map(|load| ms(simulate(load, 2).end));
-    Row {
+    let two = [without_bal, with_bal].map(|load| ms(simulate(load, 2).end));
+    BlockModel {
         name,
         transactions: measured.transactions,
         gas: measured.gas,
@@ -161,19 +171,19 @@ fn row(name: String, measured: &Measured, threads: &[usize]) -> Row {
         ahead_factor: measured.ahead_factor,
         real_ms: measured.real.map(|time| time / 1e6),
         model_ms: [ms(alone), two[0], two[1]],
-        no_list: side(measured, plain, threads),
-        list: side(measured, listed, threads),
+        without_bal: predictions(measured, without_bal, threads),
+        with_bal: predictions(measured, with_bal, threads),
     }
 }
 
-fn side(measured: &Measured, several: &Load, threads: &[usize]) -> Side {
+fn predictions(measured: &Measured, several: &BlockLoad, threads: &[usize]) -> Predictions {
     let alone = simulate(&measured.alone, 1).end;
     let predictions = threads.iter().map(|threads| {
         let Outcome {
             end,
-            kept,
-            repeated,
-            in_turn,
+            validated,
+            reexecuted,
+            sequential,
             spent,
         } = simulate(
             if *threads > 1 {
@@ -187,26 +197,30 @@ fn side(measured: &Measured, several: &Load, threads: &[usize]) -> Side {
             threads: *threads,
             ms: ms(end),
             times_as_fast: alone as f64 / end.max(1) as f64,
-            shares: [kept, repeated, in_turn],
+            shares: [validated, reexecuted, sequential],
             committer_ms: [
-                spent.in_turn,
-                spent.adopt,
-                spent.again,
-                spent.ahead,
+                spent.sequential,
+                spent.validate,
+                spent.reexecute,
+                spent.speculate,
                 spent.idle,
             ]
             .map(ms),
         }
     });
-    Side {
+    Predictions {
         predictions: predictions.collect(),
         longest_chain_ms: ms(several.longest_chain()),
         serial_share_ms: ms(several.serial_share()),
     }
 }
 
-/// What the committing threads of all blocks spend their time on, in percent.
-fn committer(rows: &[Row], side: fn(&Row) -> &Side, number: usize) -> String {
+/// How the commit threads of all blocks spend their time, in percent.
+fn commit_thread_shares(
+    rows: &[BlockModel],
+    side: fn(&BlockModel) -> &Predictions,
+    number: usize,
+) -> String {
     let of = |kind: usize| -> f64 {
         let all = rows
             .iter()
@@ -214,9 +228,15 @@ fn committer(rows: &[Row], side: fn(&Row) -> &Side, number: usize) -> String {
         all.sum()
     };
     let all: f64 = (0..5).map(of).sum();
-    let names = ["in turn", "adopting", "again", "ahead", "waiting"]
-        .iter()
-        .enumerate();
+    let names = [
+        "sequential",
+        "validating",
+        "re-executing",
+        "speculating",
+        "waiting",
+    ]
+    .iter()
+    .enumerate();
     let shares =
         names.map(|(kind, name)| format!("{name} {:.0} %", of(kind) * 100.0 / all.max(1e-9)));
     shares.collect::<Vec<_>>().join(", ")
@@ -233,14 +253,14 @@ fn print(report: &Report, threads: &[usize]) {
         "txs",
         "Mgas",
         "1 thread",
-        "ahead",
+        "spec",
         "chain",
         "serial",
         columns(" "),
         columns("+")
     );
     for row in &report.rows {
-        let faster = |side: &Side| -> String {
+        let faster = |side: &Predictions| -> String {
             let times = side.predictions.iter();
             times
                 .map(|at| format!("{:>7.2}", at.times_as_fast))
@@ -253,20 +273,21 @@ fn print(report: &Report, threads: &[usize]) {
             row.gas as f64 / 1e6,
             row.real_ms[0],
             row.ahead_factor,
-            row.work_ms / row.no_list.longest_chain_ms.max(1e-9),
-            row.work_ms / row.no_list.serial_share_ms.max(1e-9),
-            faster(&row.no_list),
-            faster(&row.list),
+            row.work_ms / row.without_bal.longest_chain_ms.max(1e-9),
+            row.work_ms / row.without_bal.serial_share_ms.max(1e-9),
+            faster(&row.without_bal),
+            faster(&row.with_bal),
         );
     }
     println!(
-        "1 thread in ms; ahead: a run ahead over the same in turn; chain, serial: as fast as the longest chain \
-         of dependences and the committing thread's own work allow; + with the block's list"
+        "1 thread in ms; spec: speculative over sequential execution; chain, serial: speedup that the longest \
+         chain of dependences and the commit thread's own work allow; + with the BAL"
     );
     let rows = &report.rows;
     for (number, threads) in threads.iter().enumerate() {
-        let sides: [fn(&Row) -> &Side; 2] = [|row| &row.no_list, |row| &row.list];
-        let [plain, listed] = sides.map(|side| {
+        let sides: [fn(&BlockModel) -> &Predictions; 2] =
+            [|row| &row.without_bal, |row| &row.with_bal];
+        let [without_bal, with_bal] = sides.map(|side| {
             let each = Spread::of(
                 rows.iter()
                     .map(|row| side(row).predictions[number].times_as_fast),
@@ -276,21 +297,17 @@ fn print(report: &Report, threads: &[usize]) {
                 .iter()
                 .map(|row| side(row).predictions[number].ms)
                 .sum();
-            let (median, min, max) = (each.median, each.min, each.max);
-            format!(
-                "{median:.2} ({min:.2}..{max:.2}), of sums {:.2}",
-                alone / all.max(1e-9)
-            )
+            format!("{each}, of sums {:.2}", alone / all.max(1e-9))
         });
-        println!("{threads:>3} threads: {plain}; with lists {listed}");
-        for (side, what) in sides.iter().zip(["", " with lists"]) {
+        println!("{threads:>3} threads: {without_bal}; with BALs {with_bal}");
+        for (side, what) in sides.iter().zip(["", " with BALs"]) {
             println!(
-                "    committing thread{what}: {}",
-                committer(rows, *side, number)
+                "    commit thread{what}: {}",
+                commit_thread_shares(rows, *side, number)
             );
         }
     }
-    for (at, what) in ["1 thread", "2 threads", "2 threads, lists"]
+    for (at, what) in ["1 thread", "2 threads", "2 threads, BALs"]
         .iter()
         .enumerate()
     {
@@ -298,9 +315,8 @@ fn print(report: &Report, threads: &[usize]) {
             rows.iter()
                 .map(|row| row.model_ms[at] / row.real_ms[at].max(1e-9)),
         );
-        let (median, min, max) = (each.median, each.min, each.max);
         println!(
-            "predicted over measured, {what}: {median:.2} ({min:.2}..{max:.2}), n = {}",
+            "predicted over measured, {what}: {each}, n = {}",
             rows.len()
         );
     }

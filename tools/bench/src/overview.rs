@@ -1,6 +1,7 @@
-//! `niwaki-bench overview`: EVM programs beside revm and geth, then chains beside geth.
+//! `niwaki-bench overview`: `import` compared with geth, then `evm` compared with revm and geth, in one table.
 
 use crate::{
+    harness::JsonFile,
     import::{self, GethPeer},
     machine::Machine,
     programs::{self, Peer},
@@ -17,34 +18,33 @@ pub(crate) struct Options {
     #[arg(long)]
     programs: Option<PathBuf>,
     /// Chain to import: a file of RLP blocks with genesis.json beside it, or a folder with
-    /// chain.rlp and genesis.json; may be given many times.
+    /// chain.rlp and genesis.json; may be given several times.
     #[arg(long = "chain")]
     chains: Vec<PathBuf>,
-    /// geth; without it, the one in PATH or ~/go/bin.
+    /// geth [default: the one in PATH or ~/go/bin].
     #[arg(long)]
     geth: Option<PathBuf>,
     #[command(flatten)]
-    programs_how: programs::How,
+    programs_runs: programs::RunOptions,
     #[command(flatten)]
-    import_how: import::How,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    import_runs: import::RunOptions,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
     clients: Option<import::Clients>,
-    evm: Option<programs::Figures>,
-    /// Of the medians of geth's init and import over our import, over all chains.
+    evm: Option<programs::Results>,
+    /// Geometric mean over the chains of geth's init and import over our import.
     import_geomean_speedup: Option<f64>,
-    import: Vec<import::Row>,
+    import: Vec<import::ChainResults>,
 }
 
-/// Runs both halves.
+/// Runs both parts.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     ensure!(
         options.programs.is_some() || !options.chains.is_empty(),
         "nothing to compare; give --programs DIR, --chain PATH, or both"
@@ -56,12 +56,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         import_geomean_speedup: None,
         import: Vec::new(),
     };
-    // Chains first: a child's peak memory can't be told while ours is higher.
+    // Chains first: a child's peak memory is unknown while ours is higher.
     if !options.chains.is_empty() {
         let cases = import::cases(&options.chains, None)?;
         let geth = GethPeer(options.geth.clone());
-        let clients = import::Clients::find(&options.import_how, Some(&geth))?;
-        report.import = import::measure_all(&cases, &clients, &options.import_how)?;
+        let clients = import::Clients::find(&options.import_runs, Some(&geth))?;
+        report.import = import::measure_all(&cases, &clients, &options.import_runs)?;
         report.clients = Some(clients);
         let outcomes = report.import.iter().filter_map(|row| row.outcome().geth);
         let ratios: Vec<f64> = outcomes.map(|(_, ratio)| ratio.median).collect();
@@ -70,13 +70,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if let Some(dir) = &options.programs {
         let peers = [Peer::Revm, Peer::Geth];
-        report.evm = Some(programs::measure_all(dir, &peers, &options.programs_how)?);
+        report.evm = Some(programs::measure_all(dir, &peers, &options.programs_runs)?);
     }
     print_summary(&report);
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
-/// One table over both halves: how much longer each peer takes.
+/// One table over both parts: how much longer each peer takes.
 fn print_summary(report: &Report) {
     println!(
         "\n{:<38} {:<5} {:>10} {:>10} {:>8} {:>16}",
@@ -90,7 +90,7 @@ fn print_summary(report: &Report) {
             ends.unwrap_or_default()
         );
     };
-    for outcome in report.import.iter().map(import::Row::outcome) {
+    for outcome in report.import.iter().map(import::ChainResults::outcome) {
         if let Some((peer_ms, Spread { median, min, max })) = outcome.geth {
             let ms = [outcome.niwaki_ms, peer_ms].map(|ms| format!("{ms:.1}"));
             let what = format!("import {}", outcome.chain);

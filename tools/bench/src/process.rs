@@ -1,8 +1,7 @@
-//! One process, from start to end: what it printed and what it cost.
+//! Runs a process to its end; returns its output and its cost.
 //!
-//! Wall time runs from before the start until the process is gone but for its exit status; CPU
-//! time and peak memory come from the system's accounting of that one process, and bytes written
-//! from `/proc`, read while the status still waits.
+//! Wall time is from before the start until the process is a zombie. CPU time and peak memory are the system's
+//! accounting of the process; bytes written come from `/proc`, read before its exit status is collected.
 
 use eyre::{Context, Result, ensure};
 use serde::Serialize;
@@ -13,25 +12,25 @@ use std::{
 };
 use wait4::Wait4;
 
-/// What a process cost.
+/// The cost of a process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Cost {
     /// From start to end.
     pub(crate) wall_ms: f64,
     /// User and system time of all its threads.
     pub(crate) cpu_ms: f64,
-    /// Most memory it held; none where the figure would be ours, which a child inherits.
+    /// Peak memory; `None` if it is not above ours, which a child inherits as its floor.
     pub(crate) peak_rss_bytes: Option<u64>,
-    /// Bytes it left for the disk; none where `/proc` does not tell.
+    /// Bytes written to the disk; `None` if `/proc` does not say.
     pub(crate) written_bytes: Option<u64>,
 }
 
-/// How long between two looks whether a process that closed its output has ended.
+/// How often to check whether a process that has closed its output has exited.
 const POLL: Duration = Duration::from_micros(50);
-/// How many of the last lines of a failed process an error quotes.
+/// Number of last lines of a failed process that an error quotes.
 const QUOTED_LINES: usize = 3;
 
-/// Runs `command` to its end without input; gives what it printed, to either stream, and its cost.
+/// Runs `command` to its end without input; returns what it printed to both streams, and its cost.
 pub(crate) fn run(mut command: Command) -> Result<(String, Cost)> {
     let program = command.get_program().to_string_lossy().into_owned();
     let (mut output, end) = std::io::pipe().wrap_err("can't make a pipe")?;
@@ -45,7 +44,7 @@ pub(crate) fn run(mut command: Command) -> Result<(String, Cost)> {
     let child = command
         .spawn()
         .wrap_err_with(|| format!("can't run {program}; check that it is there and may be run"))?;
-    // The command holds our copy of the pipe's end, without which the output never ends.
+    // The command holds our copy of the pipe's writing end; as long as it exists, reading never ends.
     drop(command);
     let mut bytes = Vec::new();
     let read = output.read_to_end(&mut bytes);
@@ -77,12 +76,12 @@ pub(crate) fn run(mut command: Command) -> Result<(String, Cost)> {
     Ok((text, cost))
 }
 
-/// Whether the process has not ended yet. Its status waits for us, so its number is not reused.
+/// Whether the process has not exited yet. Its status is not collected, so its id is not reused.
 pub(crate) fn is_running(process: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
         return false;
     };
-    // The name in parentheses may hold anything, parentheses included.
+    // The name in parentheses may contain parentheses.
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
     !state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn output_of_both_streams_and_the_cost_are_told() {
+    fn output_of_both_streams_and_cost_are_returned() {
         let dir = tempfile::tempdir().unwrap();
         let script = format!(
             "echo out; echo err >&2; head -c 65536 /dev/zero > {}; \
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_fails_is_an_error_with_its_last_words() {
+    fn a_process_that_fails_is_an_error_with_its_last_lines() {
         let error = run(shell("echo first; echo 'no such chain' >&2; exit 3")).unwrap_err();
         let text = format!("{error:#}");
         assert!(
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named() {
         let error = run(Command::new("/nonexistent/geth")).unwrap_err();
         assert!(format!("{error:#}").contains("/nonexistent/geth"));
     }

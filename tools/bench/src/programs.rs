@@ -1,15 +1,15 @@
-//! `niwaki-bench evm`: EVM programs, in paired runs beside a peer.
+//! `niwaki-bench evm`: EVM programs, in paired runs with peers.
 //!
-//! Each program is runtime code at an address that is called once with the input, under Osaka's
-//! rules, upon a state that is fresh each time. Batches of the contenders alternate, so that
-//! whatever else the machine does hits all of them; the figure of a batch is time per call, that
-//! of a program the median of its batches, and a speedup the median of the pairs' ratios. A table
-//! with rows of a host's own differs by so little that it has short batches of its own.
+//! A program is runtime code at an address that is called with the input, under Osaka's rules, on a fresh state each
+//! time. Batches of calls of the contenders alternate, so that other load on the machine affects all of them. The
+//! result of a batch is the time per call, that of a program the median of its batches; a speedup is the median ratio
+//! of paired batches. A table with custom rows differs by so little that it is measured in short batches of its own.
 
 mod geth;
 mod revm;
 
 use crate::{
+    harness::JsonFile,
     machine::Machine,
     peers,
     stats::{geometric_mean, median, percentile},
@@ -34,24 +34,23 @@ use std::{
 pub(crate) struct Options {
     /// Directory with NAME.code and NAME.input files.
     dir: PathBuf,
-    /// Peer to run beside; may be given twice.
+    /// Peer to compare with; may be given several times.
     #[arg(long = "peer", value_enum)]
     peers: Vec<Peer>,
     #[command(flatten)]
-    how: How,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    runs: RunOptions,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 /// How programs are run.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct How {
-    /// geth's `evm`; without it, the one in PATH or ~/go/bin.
+pub(crate) struct RunOptions {
+    /// geth's `evm` [default: the one in PATH or ~/go/bin].
     #[arg(long)]
     geth_evm: Option<PathBuf>,
     /// Batches per contender and program.
-    #[arg(long, default_value = "9", value_parser = crate::at_least_one)]
+    #[arg(long, default_value = "9", value_parser = crate::harness::at_least_one)]
     batches: usize,
     /// Least length of a batch, ms.
     #[arg(long, default_value_t = 60)]
@@ -59,7 +58,7 @@ pub(crate) struct How {
     /// Only programs whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// Forgets before each of our calls the hashes that a thread keeps, which nobody else does.
+    /// Clear our per-thread hash cache before each call; the peers have none.
     #[arg(long)]
     forget_hashes: bool,
     /// Dispatch of our interpreter: fused, threaded or loop.
@@ -67,7 +66,7 @@ pub(crate) struct How {
     dispatch: Dispatch,
 }
 
-/// A contender besides us.
+/// A contender to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Peer {
@@ -75,9 +74,9 @@ pub(crate) enum Peer {
     Revm,
     /// geth's `evm run --bench`.
     Geth,
-    /// Ourselves without fused sequences.
+    /// Niwaki without superinstructions.
     Threaded,
-    /// Ourselves with a table that has rows of a host's own, which no program uses.
+    /// Niwaki with a table that has custom rows, which no program uses.
     Overridden,
 }
 
@@ -93,35 +92,35 @@ struct Program {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct ProgramResults {
     name: String,
     gas: u64,
     /// Median ns per call of each contender.
     ns: BTreeMap<&'static str, f64>,
-    /// Distance between the quartiles over the median, of each contender.
+    /// Interquartile range over the median, of each contender.
     spread: BTreeMap<&'static str, f64>,
-    /// Peer's time over ours; of ourselves with a host's rows by batches of its own.
+    /// The peer's time over ours.
     speedup: BTreeMap<&'static str, f64>,
 }
 
-/// The figures of all programs.
+/// The results of all programs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Figures {
+pub(crate) struct Results {
     batches: usize,
     geomean_speedup: BTreeMap<&'static str, f64>,
-    programs: Vec<Row>,
+    programs: Vec<ProgramResults>,
 }
 
-impl Figures {
-    /// Each program's name with the peer's time over ours; none if the peer did not take part.
+impl Results {
+    /// Each program's name with the peer's time over ours; empty if the peer was not measured.
     pub(crate) fn over(&self, peer: Peer) -> impl Iterator<Item = (&str, f64)> {
-        let ratio = move |row: &Row| row.speedup.get(peer.name()).copied();
+        let ratio = move |row: &ProgramResults| row.speedup.get(peer.name()).copied();
         let rows = self.programs.iter();
         rows.filter_map(move |row| Some((row.name.as_str(), ratio(row)?)))
     }
 
-    /// How many programs, and the geometric mean of their speedups over `peer` with the least and
-    /// the greatest one; none if the peer did not take part.
+    /// The number of programs, and geometric mean, least and greatest of their speedups over `peer`; `None` if the
+    /// peer was not measured.
     pub(crate) fn outcome(&self, peer: Peer) -> Option<(usize, f64, f64, f64)> {
         let mean = *self.geomean_speedup.get(peer.name())?;
         let speedups: Vec<f64> = self.over(peer).map(|(_, ratio)| ratio).collect();
@@ -134,30 +133,30 @@ impl Figures {
 struct Report {
     machine: Machine,
     #[serde(flatten)]
-    figures: Figures,
+    results: Results,
 }
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
-    let figures = measure_all(&options.dir, &options.peers, &options.how)?;
+    options.json.check()?;
+    let results = measure_all(&options.dir, &options.peers, &options.runs)?;
     let machine = Machine::here();
-    crate::write_json(options.json.as_deref(), &Report { machine, figures })
+    options.json.write(&Report { machine, results })
 }
 
-/// Measures every program of `dir` beside `peers`, and prints a line for each.
-pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figures> {
-    let programs = load(dir, how.only.as_deref())?;
-    // Programs are run again and again: every time is to count.
+/// Measures every program of `dir` and prints a line for each.
+pub(crate) fn measure_all(dir: &Path, peers: &[Peer], runs: &RunOptions) -> Result<Results> {
+    let programs = load(dir, runs.only.as_deref())?;
+    // Programs run again and again: cached results of precompiles would hide their cost.
     niwaki_crypto::set_precompile_result_bytes(0);
-    let mut field = Field {
+    let mut setup = Setup {
         peers: peers.to_vec(),
         geth_evm: PathBuf::new(),
         overridden: overridden(),
-        how,
+        runs,
     };
     if peers.contains(&Peer::Geth) {
-        field.geth_evm = peers::find("evm", how.geth_evm.as_deref())?;
+        setup.geth_evm = peers::find("evm", runs.geth_evm.as_deref())?;
     }
     println!(
         "{:<34} {:>12} {:>12} {:>9}",
@@ -165,7 +164,7 @@ pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figur
     );
     let mut rows = Vec::new();
     for program in &programs {
-        let row = measure(program, &field)?;
+        let row = measure(program, &setup)?;
         print_row(&row);
         rows.push(row);
     }
@@ -179,23 +178,23 @@ pub(crate) fn measure_all(dir: &Path, peers: &[Peer], how: &How) -> Result<Figur
         );
         geomean_speedup.insert(peer.name(), mean);
     }
-    Ok(Figures {
-        batches: how.batches,
+    Ok(Results {
+        batches: runs.batches,
         geomean_speedup,
         programs: rows,
     })
 }
 
-/// Who takes part, and how.
-struct Field<'a> {
+/// The contenders and their options.
+struct Setup<'a> {
     peers: Vec<Peer>,
     geth_evm: PathBuf,
     overridden: Table,
-    how: &'a How,
+    runs: &'a RunOptions,
 }
 
 impl Peer {
-    /// As it stands in tables and in JSON.
+    /// Its name in tables and in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Revm => "revm",
@@ -206,7 +205,7 @@ impl Peer {
     }
 }
 
-fn print_row(row: &Row) {
+fn print_row(row: &ProgramResults) {
     let ours = row.ns["niwaki"];
     let rate = row.gas as f64 * 1e3 / ours;
     print!(
@@ -263,25 +262,24 @@ fn load(dir: &Path, only: Option<&str>) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// One contender: runs the program `times` times; gives the time taken and the gas of a run.
+/// A contender: runs the program `times` times; returns the time of all runs and the gas of one.
 type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
 
-fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
-    let (osaka, forgets) = (Table::of(Fork::Osaka), field.how.forget_hashes);
-    let mut contenders: Vec<(&'static str, Contender<'_>)> = vec![(
-        "niwaki",
-        niwaki(program, (field.how.dispatch, forgets), osaka)?,
-    )];
-    for peer in &field.peers {
+fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
+    let osaka = Table::of(Fork::Osaka);
+    let (dispatch, forgets) = (setup.runs.dispatch, setup.runs.forget_hashes);
+    let mut contenders: Vec<(&'static str, Contender<'_>)> =
+        vec![("niwaki", niwaki(program, osaka, dispatch, forgets)?)];
+    for peer in &setup.peers {
         contenders.push(match peer {
             Peer::Revm => ("revm", revm::contender(program)),
-            Peer::Geth => ("geth", geth::contender(program, &field.geth_evm)?),
+            Peer::Geth => ("geth", geth::contender(program, &setup.geth_evm)?),
             Peer::Threaded => (
                 "threaded",
-                niwaki(program, (Dispatch::Threaded, forgets), osaka)?,
+                niwaki(program, osaka, Dispatch::Threaded, forgets)?,
             ),
             Peer::Overridden => {
-                let ours = niwaki(program, (field.how.dispatch, forgets), &field.overridden)?;
+                let ours = niwaki(program, &setup.overridden, dispatch, forgets)?;
                 ("overridden", ours)
             }
         });
@@ -303,7 +301,7 @@ fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
         } else {
             (once, used)
         };
-        let batch = Duration::from_millis(field.how.batch_ms).as_secs_f64();
+        let batch = Duration::from_millis(setup.runs.batch_ms).as_secs_f64();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -313,14 +311,14 @@ fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
     }
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
     let mut order: Vec<usize> = (0..contenders.len()).collect();
-    for _ in 0..field.how.batches {
+    for _ in 0..setup.runs.batches {
         for &at in &order {
             let (taken, _) = contenders[at].1(calls[at])?;
             samples[at].push(taken.as_secs_f64() * 1e9 / f64::from(calls[at]));
         }
         order.reverse();
     }
-    let mut row = Row {
+    let mut row = ProgramResults {
         name: program.name.clone(),
         gas: gas.unwrap_or(0),
         ns: BTreeMap::new(),
@@ -340,27 +338,26 @@ fn measure(program: &Program, field: &Field<'_>) -> Result<Row> {
             row.speedup.insert(name, median(&pairs.collect::<Vec<_>>()));
         }
     }
-    if field.peers.contains(&Peer::Overridden) {
-        let speedup = closely(program, field, calls[0])?;
+    if setup.peers.contains(&Peer::Overridden) {
+        let speedup = closely(program, setup, calls[0])?;
         row.speedup.insert(Peer::Overridden.name(), speedup);
     }
     Ok(row)
 }
 
-/// Time of ourselves with a host's rows over ours, which hardly differ: many short batches in the order
-/// ours, theirs, theirs, ours, so that neither whoever ran before nor a drift favours one, and several
-/// tables and states, for where they happen to lie makes a percent or two; the median. What comes near to
-/// losing is measured for longer.
-fn closely(program: &Program, field: &Field<'_>, calls: u32) -> Result<f64> {
+/// The time with custom rows over the time without, which hardly differ. Many short batches run in the order A, B, B,
+/// A, so that neither the previous run nor a drift favours one. Several tables and states are used, because their
+/// addresses in memory make a difference of 1 or 2 %. Returns the median; ratios above 1.007 are measured for longer.
+fn closely(program: &Program, setup: &Setup<'_>, calls: u32) -> Result<f64> {
     const TABLES: [usize; 2] = [9, 27];
     const ROUNDS: usize = 9;
     let calls = (calls / 12).max(1);
-    let how = (field.how.dispatch, field.how.forget_hashes);
+    let (dispatch, forgets) = (setup.runs.dispatch, setup.runs.forget_hashes);
     let mut ratios = Vec::new();
     for tables in TABLES {
-        for table in &vec![field.overridden.clone(); tables] {
-            let mut ours = niwaki(program, how, Table::of(Fork::Osaka))?;
-            let mut theirs = niwaki(program, how, table)?;
+        for table in &vec![setup.overridden.clone(); tables] {
+            let mut ours = niwaki(program, Table::of(Fork::Osaka), dispatch, forgets)?;
+            let mut theirs = niwaki(program, table, dispatch, forgets)?;
             let time = |contender: &mut Contender<'_>| contender(calls).map(|(taken, _)| taken);
             time(&mut ours)?;
             time(&mut theirs)?;
@@ -378,7 +375,7 @@ fn closely(program: &Program, field: &Field<'_>, calls: u32) -> Result<f64> {
     Ok(median(&ratios))
 }
 
-/// Osaka's table with an opcode, a guard and a contract of a host's own.
+/// Osaka's table with a custom opcode, guard and precompile.
 fn overridden() -> Table {
     let mut table = Table::of(Fork::Osaka).clone();
     let info = OpcodeInfo {
@@ -396,8 +393,9 @@ fn overridden() -> Table {
 
 fn niwaki<'a>(
     program: &'a Program,
-    (dispatch, forgets): (Dispatch, bool),
     table: &'a Table,
+    dispatch: Dispatch,
+    forgets: bool,
 ) -> Result<Contender<'a>> {
     let mut state = MemoryState::default();
     let code = program.code.clone().into();

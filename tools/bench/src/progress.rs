@@ -1,4 +1,4 @@
-//! How far a long command is: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress of a long command: a bar on a terminal, a line every 5 s elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows it on the standard error.
+/// Progress on standard error.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `total` of `what` are to be done.
+    /// Progress towards `total` of `what`.
     pub(crate) fn new(total: u64, what: &'static str) -> Self {
         Self {
             bar: stderr().is_terminal().then(|| new_bar(total, what)),
@@ -26,7 +26,7 @@ impl Progress {
         }
     }
 
-    /// `done` are done; `note` says more of the last one.
+    /// Shows that `done` are done; `note` describes the last one.
     pub(crate) fn show(&mut self, done: u64, note: &str) {
         match &self.bar {
             Some(bar) => {
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();

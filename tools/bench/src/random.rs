@@ -1,4 +1,4 @@
-//! A generator whose numbers no version of a library changes.
+//! A random generator whose numbers do not depend on the version of a library.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -28,13 +28,12 @@ impl Random {
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// True so many times in a thousand.
+    /// True with probability `share` / 1000.
     pub(crate) fn per_mille(&mut self, share: u64) -> bool {
         self.below(1000) < share
     }
 
-    /// A number below `end`, small ones more often: of the whole numbers `n` below `end`, those
-    /// below `end / 8` come every second time.
+    /// A number below `end`, skewed to small ones: half of the numbers are below `end / 8`.
     pub(crate) fn skewed(&mut self, end: u64) -> u64 {
         // The cube of a number in [0, 1), in 32 bits behind the point.
         let part = u128::from(self.next() >> 32);
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_below_their_end_and_small_ones_come_more_often_where_asked() {
+    fn numbers_are_below_their_end_and_half_of_skewed_ones_below_an_eighth() {
         let mut random = Random(7);
         let draws = 10_000;
         assert!((0..draws).all(|_| random.below(3) < 3));

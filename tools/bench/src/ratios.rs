@@ -1,12 +1,13 @@
-//! `niwaki-bench ratios`: what the EVM is asked to be beside its peers, in one run, and whether it is.
+//! `niwaki-bench ratios`: compares the EVM with its peers in one run and checks its performance targets.
 
 mod plot;
 
 use crate::{
+    harness::JsonFile,
     keccak,
     machine::Machine,
     peers,
-    programs::{self, Figures, Peer},
+    programs::{self, Peer, Results},
     replay,
     stats::{geometric_mean, median},
 };
@@ -20,56 +21,55 @@ use std::{
 /// Options of `niwaki-bench ratios`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Folder with NAME.code and NAME.input files: programs beside revm, geth, evmone and Besu.
+    /// Folder with NAME.code and NAME.input files: programs to compare with revm, geth, evmone and Besu.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Folder with recorded blocks: beside revm.
+    /// Folder with recorded blocks to compare with revm.
     #[arg(long, value_name = "DIR")]
     blocks: Option<PathBuf>,
-    /// Leaves the opcodes out, which take minutes.
+    /// Skip the opcodes, which take minutes.
     #[arg(long)]
     no_opcodes: bool,
-    /// Our `niwaki-evm`; without it, the one beside this program.
+    /// Our `niwaki-evm` [default: the one in the folder of this program].
     #[arg(long, value_name = "FILE")]
     niwaki_evm: Option<PathBuf>,
-    /// Leaves geth out.
+    /// Skip geth.
     #[arg(long)]
     no_geth: bool,
     /// Runs of each recorded block.
-    #[arg(long, default_value = "7", value_parser = crate::at_least_one)]
+    #[arg(long, default_value = "7", value_parser = crate::harness::at_least_one)]
     repeat: usize,
     #[command(flatten)]
-    how: programs::How,
-    /// Writes all figures here as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draws the ratios here as SVG.
+    runs: programs::RunOptions,
+    #[command(flatten)]
+    json: JsonFile,
+    /// Draw the ratios here as SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What is compared, and how it came out.
+/// A comparison and its result.
 #[derive(Debug, Serialize)]
 struct Ratio {
     what: String,
     ratio: f64,
-    /// The least and the greatest of what the ratio is the mean or the middle of.
+    /// Least and greatest of the ratios that `ratio` summarises.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends: Option<(f64, f64)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<Asked>,
+    #[serde(rename = "asked", skip_serializing_if = "Option::is_none")]
+    target: Option<Target>,
 }
 
-/// What is asked of a ratio.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Asked {
+enum Target {
     AtLeast(f64),
     AtMost(f64),
 }
 
-impl Asked {
-    fn holds(self, ratio: f64) -> bool {
+impl Target {
+    fn is_met(self, ratio: f64) -> bool {
         match self {
             Self::AtLeast(least) => ratio >= least,
             Self::AtMost(most) => ratio <= most,
@@ -81,14 +81,14 @@ impl Asked {
 struct Report {
     machine: Machine,
     ratios: Vec<Ratio>,
-    programs: Option<Figures>,
+    programs: Option<Results>,
     blocks: Option<replay::Report>,
     opcodes: Option<serde_json::Value>,
     keccak: keccak::Report,
 }
 
-/// Time of evmone 0.23 and of Besu 26.4 over revm 43.0.3's, of programs that they were measured on once, on
-/// another machine: medians of 7 batches, processor time.
+/// Program, time of evmone 0.23 over revm 43.0.3, time of Besu 26.4 over revm: measured once on another machine;
+/// medians of 7 batches, processor time.
 const OVER_REVM: [(&str, f64, f64); 12] = [
     ("snailtracer-eb", 38_887.0 / 43_725.0, 268_726.0 / 43_725.0),
     ("erc20-transfer", 13_865.0 / 8_894.0, 44_957.0 / 8_894.0),
@@ -112,9 +112,9 @@ const OVER_REVM: [(&str, f64, f64); 12] = [
     ("weierstrudel.15", 1_656.0 / 1_318.0, 8_763.0 / 1_318.0),
 ];
 
-/// Measures everything that was given.
+/// Measures what the flags ask for.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     let mut report = Report {
         machine: Machine::here(),
         ratios: Vec::new(),
@@ -128,35 +128,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if !options.no_geth {
             peers.push(Peer::Geth);
         }
-        report.programs = Some(programs::measure_all(dir, &peers, &options.how)?);
+        report.programs = Some(programs::measure_all(dir, &peers, &options.runs)?);
     }
     if let Some(dir) = &options.blocks {
-        let replay = replay::Options::beside_revm(dir, options.repeat);
+        let replay = replay::Options::with_revm(dir, options.repeat);
         report.blocks = Some(replay::measure_all(&replay)?.0);
     }
     if !options.no_opcodes {
         report.opcodes = Some(opcodes(options.niwaki_evm.as_deref())?);
     }
-    report.ratios = report.judge()?;
+    report.ratios = report.all_ratios()?;
     print(&report.ratios);
     if let Some(path) = &options.svg {
         let wrap = || format!("can't write {}", path.display());
         std::fs::write(path, plot::svg(&report.ratios)).wrap_err_with(wrap)?;
     }
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
-/// What `niwaki-evm cartevm` finds of every opcode of Osaka.
+/// The results of `niwaki-evm cartevm` for every opcode of Osaka.
 fn opcodes(niwaki_evm: Option<&Path>) -> Result<serde_json::Value> {
-    let beside = std::env::current_exe()
+    let default = std::env::current_exe()
         .wrap_err("can't tell where this program is")?
         .with_file_name("niwaki-evm");
     let program = match niwaki_evm {
         Some(given) => peers::find("niwaki-evm", Some(given))?,
-        None => beside,
+        None => default,
     };
     let mut all = cartevm(&program, &["--batches", "9"])?;
-    // What comes near to losing is looked at more closely, for a single run may be anything.
+    // Opcodes close to revm are measured again with more batches, because a single run varies.
     let cases = cases_of(&all)?;
     let close = cases
         .iter()
@@ -169,7 +169,7 @@ fn opcodes(niwaki_evm: Option<&Path>) -> Result<serde_json::Value> {
     Ok(all)
 }
 
-/// Runs `niwaki-evm cartevm` beside revm.
+/// Runs `niwaki-evm cartevm --revm`.
 fn cartevm(program: &Path, options: &[&str]) -> Result<serde_json::Value> {
     let shown = program.display();
     let folder = tempfile::tempdir().wrap_err("can't make a folder for the figures of opcodes")?;
@@ -186,7 +186,7 @@ fn cartevm(program: &Path, options: &[&str]) -> Result<serde_json::Value> {
     serde_json::from_str(&text).wrap_err("the figures of opcodes are no JSON")
 }
 
-/// Puts the cases of `again` in the place of those of the same name.
+/// Replaces cases by those of `again` with the same name.
 fn replace(all: &mut serde_json::Value, again: &serde_json::Value) {
     let fresh = again["cases"].as_array().map_or(&[][..], Vec::as_slice);
     for case in all["cases"].as_array_mut().into_iter().flatten() {
@@ -201,7 +201,7 @@ fn cases_of(opcodes: &serde_json::Value) -> Result<Vec<Opcode>> {
     serde_json::from_value(cases).wrap_err("can't read the figures of opcodes")
 }
 
-/// What is needed of a case of `cartevm`.
+/// The needed fields of a case of `cartevm`.
 #[derive(Deserialize)]
 struct Opcode {
     name: String,
@@ -217,34 +217,34 @@ fn ends(ratios: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// A geometric mean.
-fn mean(what: impl Into<String>, asked: Asked, ratios: &[f64]) -> Ratio {
+fn mean(what: impl Into<String>, target: Target, ratios: &[f64]) -> Ratio {
     Ratio {
         what: what.into(),
         ratio: geometric_mean(ratios),
         ends: ends(ratios),
-        asked: Some(asked),
+        target: Some(target),
     }
 }
 
-fn single(what: impl Into<String>, asked: Option<Asked>, ratio: f64) -> Ratio {
+fn single(what: impl Into<String>, target: Option<Target>, ratio: f64) -> Ratio {
     Ratio {
         what: what.into(),
         ratio,
         ends: None,
-        asked,
+        target,
     }
 }
 
 impl Report {
-    /// The ratios that are asked for, of what was measured.
-    fn judge(&self) -> Result<Vec<Ratio>> {
+    /// The ratios of everything that was measured.
+    fn all_ratios(&self) -> Result<Vec<Ratio>> {
         let mut ratios = Vec::new();
         if let Some(programs) = &self.programs {
             of_programs(programs, &mut ratios);
         }
         if let Some([all, middle]) = self.blocks.as_ref().and_then(|blocks| blocks.over_revm) {
-            let asked = Asked::AtLeast(1.5);
-            ratios.push(single("blocks, the middle one, revm", Some(asked), middle));
+            let target = Target::AtLeast(1.5);
+            ratios.push(single("blocks, the middle one, revm", Some(target), middle));
             ratios.push(single("blocks, all, revm", None, all));
         }
         if let Some(opcodes) = &self.opcodes {
@@ -253,22 +253,22 @@ impl Report {
         let keccak = self.keccak.over_batch("keccak-asm");
         ratios.push(mean(
             "batches of Keccak-256, keccak-asm",
-            Asked::AtLeast(2.5),
+            Target::AtLeast(2.5),
             &keccak,
         ));
         Ok(ratios)
     }
 }
 
-fn of_programs(programs: &Figures, ratios: &mut Vec<Ratio>) {
+fn of_programs(programs: &Results, ratios: &mut Vec<Ratio>) {
     let over = |peer: Peer| programs.over(peer);
     let revm: Vec<f64> = over(Peer::Revm).map(|(_, ratio)| ratio).collect();
     let unfused: Vec<f64> = over(Peer::Threaded).map(|(_, ratio)| ratio).collect();
-    ratios.push(mean("programs, revm", Asked::AtLeast(2.3), &revm));
+    ratios.push(mean("programs, revm", Target::AtLeast(2.3), &revm));
     let (least, _) = ends(&revm).unwrap_or_default();
     ratios.push(single(
         "programs, revm, the least",
-        Some(Asked::AtLeast(1.0)),
+        Some(Target::AtLeast(1.0)),
         least,
     ));
     let ours: Vec<f64> = revm
@@ -276,29 +276,29 @@ fn of_programs(programs: &Figures, ratios: &mut Vec<Ratio>) {
         .zip(&unfused)
         .map(|(revm, ours)| revm / ours)
         .collect();
-    ratios.push(mean("programs unfused, revm", Asked::AtLeast(1.8), &ours));
+    ratios.push(mean("programs unfused, revm", Target::AtLeast(1.8), &ours));
     let geth: Vec<f64> = over(Peer::Geth).map(|(_, ratio)| ratio).collect();
     if !geth.is_empty() {
-        ratios.push(mean("programs, geth", Asked::AtLeast(5.0), &geth));
+        ratios.push(mean("programs, geth", Target::AtLeast(5.0), &geth));
     }
     let known = |pick: fn(&(&str, f64, f64)) -> f64| -> Vec<f64> {
         let find = |name: &str| OVER_REVM.iter().find(|known| known.0 == name);
         let ratios = over(Peer::Revm).filter_map(|(name, ratio)| Some(ratio * pick(find(name)?)));
         ratios.collect()
     };
-    for (what, asked, ratio) in [
+    for (what, bound, ratio) in [
         ("programs, evmone by revm", 1.5, known(|known| known.1)),
         ("programs, Besu by revm", 12.0, known(|known| known.2)),
     ] {
         if !ratio.is_empty() {
-            ratios.push(mean(what, Asked::AtLeast(asked), &ratio));
+            ratios.push(mean(what, Target::AtLeast(bound), &ratio));
         }
     }
     let overridden: Vec<f64> = over(Peer::Overridden).map(|(_, ratio)| ratio).collect();
     if let Some((least, most)) = ends(&overridden) {
         ratios.push(Ratio {
             ends: Some((least, most)),
-            ..single("unused rows, the most", Some(Asked::AtMost(1.01)), most)
+            ..single("unused rows, the most", Some(Target::AtMost(1.01)), most)
         });
     }
 }
@@ -307,17 +307,17 @@ fn of_opcodes(opcodes: &serde_json::Value, ratios: &mut Vec<Ratio>) -> Result<()
     let cases = cases_of(opcodes)?;
     let rates: Vec<f64> = cases.iter().map(|case| case.mgas_per_second).collect();
     let (slowest, _) = ends(&rates).ok_or_else(|| eyre!("no opcode was measured"))?;
-    let asked = Some(Asked::AtMost(5.0));
+    let target = Some(Target::AtMost(5.0));
     ratios.push(single(
         "opcodes, the middle over the slowest",
-        asked,
+        target,
         median(&rates) / slowest,
     ));
     let over: Vec<f64> = cases.iter().filter_map(|case| case.over_revm).collect();
     let (least, _) = ends(&over).unwrap_or_default();
     ratios.push(single(
         "opcodes, revm, the least",
-        Some(Asked::AtLeast(1.0)),
+        Some(Target::AtLeast(1.0)),
         least,
     ));
     Ok(())
@@ -332,20 +332,20 @@ fn print(ratios: &[Ratio]) {
         what,
         ratio,
         ends,
-        asked,
+        target,
     } in ratios
     {
         let ends = ends.map_or_else(String::new, |(least, most)| {
             format!("{least:.2}..{most:.2}")
         });
-        let asked = match asked {
+        let target = match target {
             None => String::new(),
-            Some(asked) => {
-                let (sign, bound) = match asked {
-                    Asked::AtLeast(bound) => (">=", bound),
-                    Asked::AtMost(bound) => ("<=", bound),
+            Some(target) => {
+                let (sign, bound) = match target {
+                    Target::AtLeast(bound) => (">=", bound),
+                    Target::AtMost(bound) => ("<=", bound),
                 };
-                let verdict = if asked.holds(*ratio) {
+                let verdict = if target.is_met(*ratio) {
                     "holds"
                 } else {
                     "MISSED"
@@ -353,7 +353,7 @@ fn print(ratios: &[Ratio]) {
                 format!("{sign} {bound:<5} {verdict}")
             }
         };
-        println!("{what:<40} {ratio:>7.3} {ends:>14}  {asked}");
+        println!("{what:<40} {ratio:>7.3} {ends:>14}  {target}");
     }
 }
 
@@ -362,13 +362,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_holds_at_its_bound() {
-        assert!(Asked::AtLeast(1.5).holds(1.5) && !Asked::AtLeast(1.5).holds(1.49));
-        assert!(Asked::AtMost(5.0).holds(5.0) && !Asked::AtMost(5.0).holds(5.01));
+    fn a_target_is_met_at_its_bound() {
+        assert!(Target::AtLeast(1.5).is_met(1.5) && !Target::AtLeast(1.5).is_met(1.49));
+        assert!(Target::AtMost(5.0).is_met(5.0) && !Target::AtMost(5.0).is_met(5.01));
     }
 
     #[test]
-    fn opcodes_are_judged_by_the_slowest_and_by_the_one_that_loses_most() {
+    fn opcode_ratios_are_median_over_slowest_and_the_least_over_revm() {
         let cases = r#"{"cases": [{"name": "A", "mgas_per_second": 100.0, "over_revm": 0.9},
             {"name": "B", "mgas_per_second": 300.0, "over_revm": 2.0},
             {"name": "C", "mgas_per_second": 900.0}]}"#;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_again_counts() {
+    fn repeated_measurements_replace_earlier_ones() {
         let mut all =
             serde_json::json!({"cases": [{"name": "A", "ns": 1}, {"name": "B", "ns": 2}]});
         replace(
@@ -396,9 +396,9 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_names_every_ratio() {
+    fn the_plot_names_every_ratio() {
         let ratios = [
-            mean("a & b", Asked::AtLeast(2.0), &[2.0, 4.0]),
+            mean("a & b", Target::AtLeast(2.0), &[2.0, 4.0]),
             single("c", None, 0.5),
         ];
         let svg = plot::svg(&ratios);

@@ -1,9 +1,8 @@
-//! Blocks of real chains, recorded with the state they ran upon.
+//! Blocks of real chains, recorded with their pre-state.
 //!
-//! Two forms. A *witness* file has the whole block and the trie nodes, codes and headers it needs,
-//! so everything can be checked, the state root included. A *pre-state* file has the header, the
-//! transactions, and the accounts and slots that those touch: what lies outside transactions
-//! (rewards, withdrawals, system calls) is not part of it.
+//! There are two formats. A *witness* file has the whole block and the trie nodes, codes and headers it needs, so that
+//! everything can be checked, the state root included. A *pre-state* file has the header, the transactions, and the
+//! accounts and slots that these touch; rewards, withdrawals and system calls are not part of it.
 
 use eyre::{Context, Result, ensure, eyre};
 use niwaki_primitives::{
@@ -17,29 +16,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A block with what it needs to run.
+/// A block with its pre-state.
 pub(crate) enum Recorded {
-    /// Everything.
+    /// The whole block.
     Witness {
         /// The block.
         block: Box<Block>,
-        /// The state before, as far as the block needs it.
+        /// The part of the pre-state that the block reads.
         state: Box<WitnessState>,
     },
-    /// The transactions alone.
+    /// The transactions only.
     Transactions {
         /// The header.
         header: Box<Header>,
         /// The transactions.
         transactions: Vec<TxEnvelope>,
-        /// The state before, as far as they need it.
+        /// The part of the pre-state that they read.
         state: Box<MemoryState>,
-        /// Gas that each one used.
+        /// Gas used by each.
         gas: Vec<u64>,
     },
 }
 
-/// A recorded block and where it comes from.
+/// A recorded block, its name and its chain.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) chain: String,
@@ -86,14 +85,14 @@ struct RecordedReceipt {
     gas_used: U256,
 }
 
-/// A number, or one as text.
+/// A number, or a number as text.
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     U256::deserialize(from)?
         .try_into()
         .map_err(serde::de::Error::custom)
 }
 
-/// Every recorded block in `dir` and the directories below it, by name.
+/// Every recorded block in `dir`, recursively, sorted by name.
 pub(crate) fn load(dir: &Path) -> Result<Vec<Entry>> {
     let mut files = Vec::new();
     list(dir, &mut files)?;
@@ -153,7 +152,7 @@ fn decode(file: File, codes: &Path) -> Result<Recorded> {
         for header in &witness.headers {
             let header = Header::decode(&mut header.as_ref())?;
             hashes.push((header.number, header.hash_slow()));
-            // A header vouches for its parent's hash, which spares the witness one header.
+            // A header also proves its parent's hash, which saves the witness one header.
             hashes.push((header.number.saturating_sub(1), header.parent_hash));
         }
         let state = WitnessState::new(root, witness.state, witness.codes, hashes);
@@ -192,7 +191,7 @@ fn decode(file: File, codes: &Path) -> Result<Recorded> {
 }
 
 thread_local! {
-    /// The codes that all pre-state files of a directory share.
+    /// The codes shared by all pre-state files of a folder.
     static CODES: std::cell::RefCell<Option<(PathBuf, HashMap<B256, Bytes>)>> =
         const { std::cell::RefCell::new(None) };
 }

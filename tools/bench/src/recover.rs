@@ -1,8 +1,9 @@
-//! `niwaki-bench recover`: signers of many signatures, together and one by one.
+//! `niwaki-bench recover`: recovers the signers of many signatures, in batches and one by one.
 //!
-//! A lot of signatures is recovered again and again for some milliseconds together, then one by one by the
-//! library in force; that is a round. The figure is time per signature, the ratio that of a round.
+//! In a round, a batch of signatures is recovered together, again and again for some milliseconds, and then one by one
+//! by the library in use. The results are the time per signature and the ratio of the two in the same round.
 
+use crate::harness::{JsonFile, seconds_each};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use alloy_primitives::keccak256;
@@ -10,35 +11,34 @@ use eyre::{Result, ensure};
 use niwaki_crypto::{Signed, recover_signer, recover_signers, sign};
 use serde::Serialize;
 use std::hint::black_box;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Options of `niwaki-bench recover`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: in each, both ways recover for --round-ms.
-    #[arg(long, default_value_t = 15, value_parser = crate::at_least_one)]
+    /// Rounds; in each, both ways run for --round-ms.
+    #[arg(long, default_value_t = 15, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Least time that a way recovers in a round, ms.
+    /// Least time of each way in a round, ms.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     round_ms: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 /// Signatures that are recovered in one call.
-const LOTS: [usize; 6] = [2, 4, 8, 16, 64, 1000];
+const BATCHES: [usize; 6] = [2, 4, 8, 16, 64, 1000];
 
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
     rounds: usize,
-    lots: Vec<Lot>,
+    #[serde(rename = "lots")]
+    batches: Vec<Batch>,
 }
 
 #[derive(Debug, Serialize)]
-struct Lot {
+struct Batch {
     signatures: usize,
     together_us: Spread,
     one_by_one_us: Spread,
@@ -46,21 +46,21 @@ struct Lot {
     ratio: Spread,
 }
 
-/// Measures every size of lot.
+/// Measures every batch size.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
-    let mut lots = Vec::new();
-    for signatures in LOTS {
-        let lot = measure(signatures, options)?;
-        print(&lot);
-        lots.push(lot);
+    options.json.check()?;
+    let mut batches = Vec::new();
+    for signatures in BATCHES {
+        let batch = measure(signatures, options)?;
+        print(&batch);
+        batches.push(batch);
     }
     let report = Report {
         machine: Machine::here(),
         rounds: options.rounds,
-        lots,
+        batches,
     };
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 fn signed(number: usize) -> Result<Signed> {
@@ -74,7 +74,7 @@ fn signed(number: usize) -> Result<Signed> {
     })
 }
 
-fn measure(signatures: usize, options: &Options) -> Result<Lot> {
+fn measure(signatures: usize, options: &Options) -> Result<Batch> {
     let signed: Vec<Signed> = (0..signatures).map(signed).collect::<Result<_>>()?;
     let one_by_one = |signed: &[Signed]| -> Vec<_> {
         let each = signed.iter();
@@ -88,24 +88,14 @@ fn measure(signatures: usize, options: &Options) -> Result<Lot> {
     );
 
     let time = Duration::from_millis(options.round_ms);
-    let us_each = |work: &dyn Fn()| {
-        let (began, mut count) = (Instant::now(), 0);
-        loop {
-            work();
-            count += signatures;
-            let taken = began.elapsed();
-            if taken >= time {
-                return taken.as_secs_f64() * 1e6 / count as f64;
-            }
-        }
-    };
+    let us_each = |work: &dyn Fn()| seconds_each(time, signatures, work) * 1e6;
     let rounds = (0..options.rounds).map(|_| {
         let together = us_each(&|| drop(black_box(recover_signers(black_box(&signed)))));
         let one = us_each(&|| drop(black_box(one_by_one(black_box(&signed)))));
         (together, one)
     });
     let rounds: Vec<(f64, f64)> = rounds.collect();
-    Ok(Lot {
+    Ok(Batch {
         signatures,
         together_us: Spread::of(rounds.iter().map(|(together, _)| *together)),
         one_by_one_us: Spread::of(rounds.iter().map(|(_, one)| *one)),
@@ -113,17 +103,10 @@ fn measure(signatures: usize, options: &Options) -> Result<Lot> {
     })
 }
 
-fn print(lot: &Lot) {
-    let show = |spread: Spread| {
-        let Spread { median, min, max } = spread;
-        format!("{median:.2} ({min:.2}..{max:.2})")
-    };
+fn print(batch: &Batch) {
     println!(
         "{:>5} signatures: together {} us each, one by one {}, ratio {}",
-        lot.signatures,
-        show(lot.together_us),
-        show(lot.one_by_one_us),
-        show(lot.ratio)
+        batch.signatures, batch.together_us, batch.one_by_one_us, batch.ratio
     );
 }
 
@@ -132,16 +115,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lot_of_any_size_is_measured() {
+    fn batches_of_1_and_9_are_measured() {
         let options = Options {
             rounds: 2,
             round_ms: 1,
-            json: None,
+            json: JsonFile::default(),
         };
         for signatures in [1, 9] {
-            let lot = measure(signatures, &options).unwrap();
-            assert_eq!(lot.signatures, signatures);
-            assert!(lot.together_us.min > 0.0 && lot.one_by_one_us.min > 0.0);
+            let batch = measure(signatures, &options).unwrap();
+            assert_eq!(batch.signatures, signatures);
+            assert!(batch.together_us.min > 0.0 && batch.one_by_one_us.min > 0.0);
         }
     }
 }

@@ -1,10 +1,17 @@
-//! `niwaki-bench replay`: real blocks, checked and timed.
+//! `niwaki-bench replay`: executes recorded mainnet blocks, checks the results against the chain, and times them.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `warm` | a witness with its values in memory, like a node's caches |
+//! | `revm` | the same transactions on revm |
+//! | `timeline` | what each thread did, as JSON or SVG |
 
 mod revm;
 mod timeline;
 pub(crate) mod warm;
 
 use crate::{
+    harness::JsonFile,
     machine::Machine,
     recorded::{Entry, Recorded, load},
     stats::{median, percentile},
@@ -23,7 +30,7 @@ use niwaki_primitives::{
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
-use revm::Contender;
+use revm::RevmBlock;
 use serde::Serialize;
 use std::{
     hint::black_box,
@@ -32,80 +39,77 @@ use std::{
     time::Instant,
 };
 use timeline::Timeline;
-use warm::Reading;
+use warm::ReadRecorder;
 
 /// Options of `niwaki-bench replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Directory with recorded blocks; those below it count too.
+    /// Folder with recorded blocks, searched recursively.
     dir: PathBuf,
-    /// Times each block is executed; the median counts.
+    /// Executions of each block; the median is reported.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Only blocks whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// Threads that the transactions of a block run on, some ahead of their turn.
+    /// Threads that execute the transactions of a block, speculatively if more than one.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Runs every transaction ahead before the first one counts: what would be kept if there were more
-    /// threads than transactions.
-    #[arg(long)]
+    /// Execute every transaction speculatively before the first is committed, as with more threads than transactions.
+    #[arg(long = "all-ahead")]
     speculate_all: bool,
-    /// Writes what each thread did in the last run of each block, and when, here as JSON.
+    /// Write what each thread did in the last run of each block here, as JSON or SVG.
     #[arg(long)]
     timeline: Option<PathBuf>,
-    /// Runs each block as if it had brought its access list, which a run before gives.
+    /// Run each block as if it had its block access list, which an earlier run records.
     #[arg(long)]
     list: bool,
-    /// Recovers the senders within the time, on so many threads, the one that executes included: as of a block
-    /// whose transactions nobody has seen before.
+    /// Recover the senders within the measured time on this many threads, the commit thread included, as for a block
+    /// of unknown transactions.
     #[arg(long, value_name = "THREADS")]
     recover: Option<usize>,
-    /// Runs the transactions on revm too, in turn with ours, upon a state that is as warm; from Byzantium on.
+    /// Alternate with revm on a state that is equally warm; from Byzantium on.
     #[arg(long, conflicts_with = "recover")]
     revm: bool,
-    /// Executes each block without fused sequences of opcodes too, in turn.
+    /// Alternate with our interpreter without superinstructions.
     #[arg(long)]
     unfused: bool,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct BlockResult {
     name: String,
     fork: String,
     transactions: usize,
     gas: u64,
-    /// Median ms of execution, roots not included; senders are known, unless they were to be recovered.
+    /// Median ms of execution without roots; senders are known, unless --recover.
     execute_ms: f64,
     mgas_per_s: f64,
-    /// On revm, if it took part.
+    /// revm, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    revm: Option<Beside>,
-    /// Without fused sequences, if that was asked for.
+    revm: Option<PeerTime>,
+    /// Without superinstructions, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unfused: Option<Beside>,
-    /// Transactions run ahead of their turn and kept, run ahead and repeated, run in turn: in the last
-    /// run.
+    unfused: Option<PeerTime>,
+    /// Transactions validated, re-executed, sequential: in the last run.
     shares: [usize; 3],
-    /// What was compared and holds.
+    /// The checks that passed.
     checked: Vec<&'static str>,
-    /// What differs.
+    /// The first difference from the chain.
     error: Option<String>,
 }
 
-/// The figures of all blocks.
+/// The results of all blocks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: Machine,
     repeat: usize,
     threads: usize,
-    /// Threads that recovered senders within the time, if they were to be.
+    /// Threads that recovered senders within the measured time.
     recover: Option<usize>,
-    /// As for each block.
+    /// Sums over the blocks.
     shares: [usize; 3],
     blocks: usize,
     failed: usize,
@@ -114,28 +118,27 @@ pub(crate) struct Report {
     p50_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
-    /// Of the blocks that ran on revm too: revm's time of all over ours, and the middle of those over a
-    /// million gas.
+    /// revm's time over ours: for all blocks together, and for the median block over a million gas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) over_revm: Option<[f64; 2]>,
-    /// The same of our own time without fused sequences.
+    /// The same for our time without superinstructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_unfused: Option<[f64; 2]>,
-    rows: Vec<Row>,
+    rows: Vec<BlockResult>,
 }
 
-/// Another way of executing a block, in turn with ours.
+/// Another way of executing a block, alternated with ours.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Beside {
+struct PeerTime {
     /// Median ms.
     ms: f64,
-    /// Median of its times over ours.
+    /// Median ratio to ours.
     over: f64,
 }
 
 impl Options {
-    /// Every block of `dir` in turn with revm and without fused sequences, `repeat` times.
-    pub(crate) fn beside_revm(dir: &Path, repeat: usize) -> Self {
+    /// Options to run every block of `dir` `repeat` times, with revm and without superinstructions too.
+    pub(crate) fn with_revm(dir: &Path, repeat: usize) -> Self {
         Self {
             dir: dir.to_owned(),
             repeat,
@@ -147,17 +150,17 @@ impl Options {
             recover: None,
             revm: true,
             unfused: true,
-            json: None,
+            json: JsonFile::default(),
         }
     }
 }
 
 /// Replays every block.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     timeline::check(options.timeline.as_deref())?;
     let (report, timelines) = measure_all(options)?;
-    crate::write_json(options.json.as_deref(), &report)?;
+    options.json.write(&report)?;
     if let Some(path) = &options.timeline {
         timeline::write(path, &timelines)?;
     }
@@ -169,13 +172,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Measures every block, and prints it.
+/// Measures every block and prints its results.
 pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> {
     let mut timelines = Vec::new();
     let mut rows = Vec::new();
     println!(
-        "{:<40} {:<18} {:>4} {:>11} {:>9} {:>8} {:>4} {:>4} {:>4}",
-        "block", "fork", "txs", "gas", "ms", "Mgas/s", "kept", "again", "turn"
+        "{:<40} {:<18} {:>4} {:>11} {:>9} {:>8} {:>5} {:>5} {:>5}",
+        "block", "fork", "txs", "gas", "ms", "Mgas/s", "valid", "again", "seq"
     );
     for entry in load(&options.dir)? {
         if options
@@ -189,14 +192,14 @@ pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> 
         timelines.push(timeline);
         let (name, fork, txs) = (&row.name, &row.fork, row.transactions);
         let (ms, rate) = (row.execute_ms, row.mgas_per_s);
-        let [kept, repeated, in_turn] = row.shares;
-        let beside = |name: &str, other: Option<Beside>| {
+        let [validated, reexecuted, sequential] = row.shares;
+        let peer = |name: &str, other: Option<PeerTime>| {
             other.map_or_else(String::new, |other| format!("  {name} {:.2}x", other.over))
         };
-        let peer = beside("revm", row.revm) + &beside("unfused", row.unfused);
+        let peers = peer("revm", row.revm) + &peer("unfused", row.unfused);
         println!(
-            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {kept:>4} {repeated:>4} \
-             {in_turn:>4}{peer}",
+            "{name:<40} {fork:<18} {txs:>4} {:>11} {ms:>9.3} {rate:>8.0} {validated:>5} {reexecuted:>5} \
+             {sequential:>5}{peers}",
             row.gas
         );
         if let Some(error) = &row.error {
@@ -207,7 +210,7 @@ pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> 
     let report = summary(rows, options);
     println!(
         "{} blocks, {} failed, {} gas, {:.0} Mgas/s; P50 {:.3} ms, P95 {:.3} ms, P99 {:.3} ms; of the \
-         transactions {} kept, {} run again, {} in turn",
+         transactions {} validated, {} re-executed, {} sequential",
         report.blocks,
         report.failed,
         report.gas,
@@ -229,7 +232,7 @@ pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> 
     Ok((report, timelines))
 }
 
-fn summary(rows: Vec<Row>, options: &Options) -> Report {
+fn summary(rows: Vec<BlockResult>, options: &Options) -> Report {
     let times: Vec<f64> = rows.iter().map(|row| row.execute_ms).collect();
     let gas = rows.iter().map(|row| row.gas).sum::<u64>();
     let total_ms: f64 = times.iter().sum();
@@ -252,8 +255,11 @@ fn summary(rows: Vec<Row>, options: &Options) -> Report {
     }
 }
 
-/// Another's time of all blocks over ours, and the middle of those over a million gas.
-fn over(rows: &[Row], other: impl Fn(&Row) -> Option<Beside>) -> Option<[f64; 2]> {
+/// A peer's time over ours: for all blocks together, and for the median block over a million gas.
+fn over(
+    rows: &[BlockResult],
+    other: impl Fn(&BlockResult) -> Option<PeerTime>,
+) -> Option<[f64; 2]> {
     let both = || rows.iter().filter_map(|row| Some((row, other(row)?)));
     let sum = |times: &mut dyn Iterator<Item = f64>| times.sum::<f64>();
     let theirs = sum(&mut both().map(|(_, theirs)| theirs.ms));
@@ -263,15 +269,15 @@ fn over(rows: &[Row], other: impl Fn(&Row) -> Option<Beside>) -> Option<[f64; 2]
     (ours > 0.0).then(|| [theirs / ours, median(&ratios)])
 }
 
-fn shares_of(rows: &[Row]) -> [usize; 3] {
+fn shares_of(rows: &[BlockResult]) -> [usize; 3] {
     [0, 1, 2].map(|at| rows.iter().map(|row| row.shares[at]).sum())
 }
 
-/// How blocks are run, and what came of one.
+/// How a block is run, and the results of its runs.
 struct Runs {
     repeat: usize,
     parallelism: Parallelism,
-    with_list: bool,
+    with_bal: bool,
     recover: Option<usize>,
     with_revm: bool,
     revm_times: Vec<f64>,
@@ -283,7 +289,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Notes how long it takes to `run` the block, by itself, and to recover its senders if that is asked for.
+    /// Times `run` on the block, with the recovery of its senders if requested.
     fn timed<T>(&mut self, block: &RecoveredBlock, mut run: impl FnMut(&RecoveredBlock) -> T) -> T {
         let mut timed = || {
             let mut block = block.clone();
@@ -309,32 +315,32 @@ impl Runs {
         result
     }
 
-    /// Notes how long it takes revm, if that takes part; why not, if it can't. (It makes no system calls, whose
-    /// slots a transaction may read.)
-    fn timed_on_revm(&mut self, contender: &mut Option<Contender<'_>>) {
-        match contender.as_ref().map(Contender::run) {
+    /// Times revm, if it is measured. Leaves it out with a message if it fails: it makes no system calls, whose slots a
+    /// transaction may read.
+    fn timed_on_revm(&mut self, peer: &mut Option<RevmBlock<'_>>) {
+        match peer.as_ref().map(RevmBlock::run) {
             None => {}
             Some(Ok(took)) => self.revm_times.push(took.as_secs_f64() * 1e3),
             Some(Err(error)) => {
                 println!("  revm is left out: {error:#}");
                 self.revm_times.clear();
-                *contender = None;
+                *peer = None;
             }
         }
     }
 
-    /// What another way that took these times comes to beside ours.
-    fn beside(&self, times: &[f64]) -> Option<Beside> {
+    /// The result of a peer with these times.
+    fn peer_time(&self, times: &[f64]) -> Option<PeerTime> {
         let pairs = times.iter().zip(&self.times);
         let ratios: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
-        (!ratios.is_empty()).then(|| Beside {
+        (!ratios.is_empty()).then(|| PeerTime {
             ms: median(times),
             over: median(&ratios),
         })
     }
 }
 
-fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
+fn replay(entry: Entry, options: &Options) -> Result<(BlockResult, Timeline)> {
     let network = Network::from_name(&entry.chain)
         .wrap_err_with(|| format!("{}: no chain is called {}", entry.name, entry.chain))?;
     let spec = network.genesis().spec;
@@ -355,7 +361,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
             record_spans: options.timeline.is_some(),
             ..Parallelism::of(options.threads)
         },
-        with_list: options.list,
+        with_bal: options.list,
         recover: options.recover,
         with_revm: options.revm,
         revm_times: Vec::new(),
@@ -387,15 +393,15 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
                 body,
             };
             let recovered = recover_block(block, header.hash_slow())?;
-            only_transactions(&spec, &recovered, (&**state, gas), &mut runs)
+            only_transactions(&spec, &recovered, state, gas, &mut runs)
         }
     };
     if let Err(report) = result {
         error = Some(format!("{report:#}"));
     }
     let execute_ms = median(&runs.times);
-    let revm = runs.beside(&runs.revm_times);
-    let unfused = runs.beside(&runs.unfused_times);
+    let revm = runs.peer_time(&runs.revm_times);
+    let unfused = runs.peer_time(&runs.unfused_times);
     let TxStats {
         validated,
         reexecuted,
@@ -408,7 +414,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(Row, Timeline)> {
         name: entry.name.clone(),
         spans,
     };
-    let row = Row {
+    let row = BlockResult {
         name: entry.name,
         fork,
         transactions,
@@ -432,30 +438,30 @@ fn whole_block(
 ) -> Result<()> {
     let header = &block.block.header;
     let mut executed = None;
-    let list = runs
-        .with_list
-        .then(|| list_of(spec, block, state, true))
+    let bal = runs
+        .with_bal
+        .then(|| bal_of(spec, block, state, true))
         .transpose()?;
     let mut post_state = |diff: &StateDiff| state.post_root(diff);
-    // Walking the tries of a witness is no node's work: the first run reads, the others have it.
-    let reading = Reading::new(state);
-    let _ = apply_body(spec, block, &reading, &mut post_state);
-    let warm = reading.into_warm();
-    let mut contender = runs
+    // A node has caches and does not walk a witness: a first run reads the values that the timed runs use.
+    let recorder = ReadRecorder::new(state);
+    let _ = apply_body(spec, block, &recorder, &mut post_state);
+    let warm = recorder.into_warm();
+    let mut peer = runs
         .with_revm
-        .then(|| Contender::new(spec, block, &warm, true))
+        .then(|| RevmBlock::new(spec, block, &warm, true))
         .transpose()?
         .flatten();
-    let (parallelism, list) = (runs.parallelism, list.as_deref());
+    let (parallelism, bal) = (runs.parallelism, bal.as_deref());
     for _ in 0..runs.repeat {
         let result = runs.timed(block, |block| {
             let execution = BlockExecution {
-                bal: list,
+                bal,
                 parallelism,
                 ..BlockExecution::new(spec, block, &warm)
             };
             let ran = execution.run(&mut post_state)?;
-            // As with revm, whose time has them too.
+            // revm's time includes them too.
             black_box(receipt_blooms(&ran.0.receipts));
             Ok(ran)
         });
@@ -467,7 +473,7 @@ fn whole_block(
             Err(ExecuteError::Invalid(reason)) => bail!("refused as invalid: {reason}"),
             Err(ExecuteError::Fault(fault)) => bail!("could not be executed: {fault}"),
         });
-        runs.timed_on_revm(&mut contender);
+        runs.timed_on_revm(&mut peer);
     }
     let executed = executed.expect("ran at least once");
     check_results(
@@ -490,32 +496,33 @@ fn whole_block(
     Ok(())
 }
 
-/// The access list of the block's transactions, and of its beginning, as it would be if its fork had
-/// one.
-pub(crate) fn list_of(
+/// The block access list of the block's transactions, and of its system calls at the start if requested, as if its
+/// fork had one.
+pub(crate) fn bal_of(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     state: &dyn StateView,
-    with_beginning: bool,
+    with_system_calls: bool,
 ) -> Result<BlockAccessList> {
     let Block { header, body } = &block.block;
     let mut executor = Executor::new(spec, header, state);
     executor.evm().world().record_access_list();
-    match with_beginning {
+    match with_system_calls {
         true => executor.begin_block(spec, header)?,
         false => executor.evm().world().close_access_index(),
     }
     for (tx, sender) in body.transactions.iter().zip(block.senders.known()) {
         executor.process_transaction(tx, sender, None)?;
     }
-    let list = executor.evm().world().take_access_list();
-    list.wrap_err("a list was to be recorded")
+    let bal = executor.evm().world().take_access_list();
+    bal.wrap_err("no access list was recorded")
 }
 
 fn only_transactions(
     spec: &ChainSpec,
     block: &RecoveredBlock,
-    (state, gas): (&niwaki_testkit::MemoryState, &[u64]),
+    state: &niwaki_testkit::MemoryState,
+    gas: &[u64],
     runs: &mut Runs,
 ) -> Result<()> {
     let header = &block.block.header;
@@ -523,29 +530,29 @@ fn only_transactions(
     let root = ordered_root(transactions, |tx: &TxEnvelope, out| tx.encode_2718(out));
     same("transactions root", root, header.transactions_root)?;
     runs.checked.push("transactionsRoot");
-    // Receipts before Byzantium hold state roots, which the recorded accounts don't give.
+    // Receipts before Byzantium hold state roots, which the recorded accounts are not enough for.
     let has_root = spec.fork_of(header) >= Fork::Byzantium;
     let mut receipts = Vec::new();
-    let list = runs
-        .with_list
-        .then(|| list_of(spec, block, state, false))
+    let bal = runs
+        .with_bal
+        .then(|| bal_of(spec, block, state, false))
         .transpose()?;
-    let mut contender = runs
+    let mut peer = runs
         .with_revm
-        .then(|| Contender::new(spec, block, state, false))
+        .then(|| RevmBlock::new(spec, block, state, false))
         .transpose()?
         .flatten();
-    let (parallelism, list) = (runs.parallelism, list.as_deref());
+    let (parallelism, bal) = (runs.parallelism, bal.as_deref());
     for _ in 0..runs.repeat {
         (receipts, _, runs.stats) = runs.timed(block, |block| {
             BlockExecution {
-                bal: list,
+                bal,
                 parallelism,
                 ..BlockExecution::new(spec, block, state)
             }
             .run_transactions()
         })?;
-        runs.timed_on_revm(&mut contender);
+        runs.timed_on_revm(&mut peer);
     }
     let mut before = 0;
     for (index, receipt) in receipts.iter().enumerate() {

@@ -1,19 +1,18 @@
-//! `niwaki-bench rollback`: a large state moved back by many blocks at once.
+//! `niwaki-bench rollback`: rolls a large state back by many blocks at once.
 //!
-//! Commits blocks of random changes, then moves to the block before the first of them by trie logs.
-//! The time is that of the move, durable; the state root that is reached and the values of the first
-//! block's slots are compared with those before.
+//! Commits blocks of random changes, then rolls back to the block before the first of them by trie logs. The rollback
+//! is timed until it is durable. Then the state root and the values of the first block's slots are checked.
 
-use crate::big_state::{self, BigState, BlockSize, Budget};
+use crate::big_state::{BigState, BlockSize, Budget};
+use crate::harness::{JsonFile, Seed};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use eyre::{Result, ensure, eyre};
 use niwaki_primitives::{StateDiff, StateView};
 use niwaki_state::{TRIE_LOGS_KEPT, WorldState};
 use niwaki_storage::Batch;
-use rand::{SeedableRng, rngs::SmallRng};
+use rand::rngs::SmallRng;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `niwaki-bench rollback`.
@@ -23,24 +22,22 @@ pub(crate) struct Options {
     state: BigState,
     #[command(flatten)]
     budget: Budget,
-    /// Blocks that are rolled back at once.
+    /// Blocks to roll back at once.
     #[arg(long, default_value_t = TRIE_LOGS_KEPT, value_parser = clap::value_parser!(u64).range(1..=TRIE_LOGS_KEPT))]
     blocks: u64,
     /// Slots that each block changes.
     #[arg(long, default_value_t = 1000)]
     changed_slots: u64,
-    /// Accounts that these slots are in.
+    /// Accounts that hold these slots.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     changed_accounts: u64,
-    /// Runs: blocks committed, then rolled back.
-    #[arg(long, default_value_t = 5, value_parser = crate::at_least_one)]
+    /// Runs; each commits the blocks, then rolls them back.
+    #[arg(long, default_value_t = 5, value_parser = crate::harness::at_least_one)]
     runs: usize,
-    /// Seed of the changes.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,14 +49,14 @@ struct Report {
     changed_accounts: u64,
     changed_slots: u64,
     runs: usize,
-    /// All blocks of a run, with their roots, until they are on the disk.
+    /// Committing the blocks of a run, with their roots, until they are on disk.
     forward_s: Spread,
     rollback_s: Spread,
 }
 
-/// Makes the state if need be, and measures.
+/// Creates the state if it does not exist, and measures.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     let block = BlockSize {
         changed_accounts: options.changed_accounts,
         changed_slots: options.changed_slots,
@@ -67,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     options.state.check(&block)?;
     let world = options.state.open(&options.budget)?;
-    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut random = options.seed.rng();
     let (mut forward, mut back) = (Vec::new(), Vec::new());
     for run in 0..options.runs {
         let (forward_s, back_s) = one_run(&world, options, &block, &mut random)?;
@@ -92,10 +89,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
          they took {:.3} s forward",
         report.blocks, report.changed_slots, report.runs, report.forward_s.median
     );
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
-/// Seconds forward and back.
+/// Seconds to commit the blocks and to roll them back.
 fn one_run(
     world: &WorldState,
     options: &Options,
@@ -106,11 +103,7 @@ fn one_run(
     let clock = Instant::now();
     let mut first: Option<StateDiff> = None;
     for _ in 0..options.blocks {
-        let view = world.view_at_head()?;
-        let diff = options.state.changes(&view, block, random)?;
-        let prepared = world.compute_root(&view, &diff)?;
-        drop(view);
-        big_state::commit(world, prepared)?;
+        let diff = options.state.commit_random_block(world, block, random)?;
         first.get_or_insert(diff);
     }
     world.database().sync()?;
@@ -119,7 +112,7 @@ fn one_run(
     let clock = Instant::now();
     let is_moved = world.roll_to(start.block, start.root, Batch::new(), true)?;
     let back = clock.elapsed().as_secs_f64();
-    ensure!(is_moved, "a trie log on the way to {} is gone", start.block);
+    ensure!(is_moved, "a trie log above {} is missing", start.block);
     ensure!(
         world.head() == Some(start),
         "the head is {:?} instead of {start:?}",
@@ -142,21 +135,13 @@ fn one_run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        let words = [&["rollback", "--data-path", "x"][..], words].concat();
-        Line::try_parse_from(words).map(|line| line.options)
+        crate::harness::parse(&[&["--data-path", "x"][..], words].concat())
     }
 
     #[test]
-    fn more_blocks_than_trie_logs_are_kept_are_refused() {
+    fn more_than_512_blocks_are_refused() {
         assert_eq!(parse(&[]).unwrap().blocks, TRIE_LOGS_KEPT);
         for blocks in ["0", "513"] {
             assert!(parse(&["--blocks", blocks]).is_err(), "{blocks}");
@@ -165,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_run_ends_where_it_began() {
+    fn every_run_ends_at_the_block_it_started_from() {
         let folder = tempfile::tempdir().unwrap();
         let words = ["--accounts", "5", "--slots", "500", "--blocks", "9"];
         let mut options = parse(&words).unwrap();

@@ -1,18 +1,22 @@
-//! `niwaki-bench side-chain`: blocks beside the head, each executed upon the one before.
+//! `niwaki-bench side-chain`: side blocks, each on top of the one before.
 //!
-//! Several side chains grow in turn from the block that is the head at first, and with
-//! `--moving-head` the head goes on too. The time of a block is that of the view of its parent, of
-//! reading what it changes, of its root and of keeping it; it is reported by depth.
+//! ```text
+//! head 0 --- 1 --- 2 --- ...      (with --moving-head)
+//!     +-- a1 -- a2 -- a3 ...      depth 1, 2, 3: view of the parent, reads, root, staging
+//!     +-- b1 -- b2 -- b3 ...      (with --chains 2)
+//! ```
+//!
+//! The times of a block's view, reads, root and staging are reported by depth.
 
 use crate::big_state::{self, BigState, BlockSize, Budget};
+use crate::harness::{JsonFile, Seed};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use eyre::{Result, ensure, eyre};
 use niwaki_state::{BlockId, TRIE_LOGS_KEPT, WorldState};
 use niwaki_storage::Batch;
-use rand::{SeedableRng, rngs::SmallRng};
+use rand::rngs::SmallRng;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `niwaki-bench side-chain`.
@@ -25,27 +29,25 @@ pub(crate) struct Options {
     /// Blocks of each side chain.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=TRIE_LOGS_KEPT))]
     blocks: u64,
-    /// Side chains, which grow in turn.
-    #[arg(long, default_value_t = 1, value_parser = crate::at_least_one)]
+    /// Side chains, grown block by block in turn.
+    #[arg(long, default_value_t = 1, value_parser = crate::harness::at_least_one)]
     chains: usize,
-    /// The head moves on by a block whenever every side chain has.
+    /// Commit a block on the head for each block of the side chains.
     #[arg(long)]
     moving_head: bool,
     /// Slots that each block changes.
     #[arg(long, default_value_t = 1000)]
     changed_slots: u64,
-    /// Accounts that these slots are in.
+    /// Accounts that hold these slots.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     changed_accounts: u64,
-    /// Runs, each with side chains of its own.
-    #[arg(long, default_value_t = 5, value_parser = crate::at_least_one)]
+    /// Runs; each grows new side chains.
+    #[arg(long, default_value_t = 5, value_parser = crate::harness::at_least_one)]
     runs: usize,
-    /// Seed of the changes.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,13 +61,13 @@ struct Report {
     changed_accounts: u64,
     changed_slots: u64,
     runs: usize,
-    /// Of each depth from 1 on, over runs and chains.
-    depths: Vec<Depth>,
+    /// By depth from 1 on, over runs and chains.
+    depths: Vec<DepthTimes>,
 }
 
 /// Milliseconds of the blocks at one depth.
 #[derive(Debug, Serialize)]
-struct Depth {
+struct DepthTimes {
     view_ms: Spread,
     read_ms: Spread,
     root_ms: Spread,
@@ -73,16 +75,16 @@ struct Depth {
     total_ms: Spread,
 }
 
-/// Milliseconds of one block: view, read, root, keep.
+/// Milliseconds of one block: view, reads, root, staging.
 type Times = [f64; 4];
 
-/// Makes the state if need be, and measures.
+/// Creates the state if it does not exist, and measures.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     let block = options.block();
     options.state.check(&block)?;
     let world = options.state.open(&options.budget)?;
-    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut random = options.seed.rng();
     let depths = usize::try_from(options.blocks)?;
     let mut times: Vec<Vec<Times>> = vec![Vec::new(); depths];
     for run in 0..options.runs {
@@ -100,10 +102,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         changed_accounts: options.changed_accounts,
         changed_slots: options.changed_slots,
         runs: options.runs,
-        depths: times.into_iter().map(Depth::of).collect(),
+        depths: times.into_iter().map(DepthTimes::of).collect(),
     };
     print(&report);
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 fn print(report: &Report) {
@@ -120,9 +122,13 @@ fn print(report: &Report) {
             .iter()
             .map(|part| format!("{:7.2}", part.median))
             .collect();
-        let Spread { median, min, max } = depth.total_ms;
-        let parts = parts.join(" ");
-        println!("{:5} {parts} {median:7.2} ({min:.2}..{max:.2})", at + 1);
+        let (parts, total) = (parts.join(" "), depth.total_ms);
+        println!(
+            "{:5} {parts} {:7.2} ({})",
+            at + 1,
+            total.median,
+            total.range(2)
+        );
     }
 }
 
@@ -136,7 +142,7 @@ impl Options {
     }
 }
 
-impl Depth {
+impl DepthTimes {
     fn of(times: Vec<Times>) -> Self {
         let part = |part: usize| Spread::of(times.iter().map(|times| times[part]));
         Self {
@@ -158,14 +164,13 @@ fn one_run(
     let mut tips = vec![big_state::head(world)?; options.chains];
     for times in times {
         for tip in &mut tips {
-            let (block, took) = grow(world, options, random, *tip)?;
+            let (block, took) = stage_block(world, options, random, *tip)?;
             *tip = block;
             times.push(took);
         }
         if options.moving_head {
-            let view = world.view_at_head()?;
-            let diff = options.state.changes(&view, &options.block(), random)?;
-            big_state::commit(world, world.compute_root(&view, &diff)?)?;
+            let block = options.block();
+            options.state.commit_random_block(world, &block, random)?;
         }
     }
     for tip in tips {
@@ -177,8 +182,8 @@ fn one_run(
     Ok(())
 }
 
-/// A random block upon `parent`, kept beside the head; what it took.
-fn grow(
+/// Stages a random side block on top of `parent`; returns the block and its times.
+fn stage_block(
     world: &WorldState,
     options: &Options,
     random: &mut SmallRng,
@@ -212,29 +217,14 @@ fn grow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     #[test]
-    fn side_chains_grow_beside_a_head_that_stands_or_moves() {
+    fn side_chains_grow_while_the_head_stays_or_moves() {
         let folder = tempfile::tempdir().unwrap();
         for moving in [&[][..], &["--moving-head"]] {
-            let words = [
-                "side-chain",
-                "--data-path",
-                "x",
-                "--accounts",
-                "5",
-                "--slots",
-                "500",
-            ];
+            let words = ["--data-path", "x", "--accounts", "5", "--slots", "500"];
             let words = [&words[..], &["--blocks", "6", "--chains", "3"], moving].concat();
-            let mut options = Line::try_parse_from(words).unwrap().options;
+            let mut options: Options = crate::harness::parse(&words).unwrap();
             options.state.data_path = folder.path().to_owned();
             (options.changed_accounts, options.changed_slots) = (3, 30);
             (options.runs, options.budget) = (2, Budget::of(32 << 20));

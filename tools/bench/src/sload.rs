@@ -1,25 +1,26 @@
-//! `niwaki-bench sload`: random reads of slots through a view of the state, beside bare point reads
-//! of RocksDB and of MDBX.
+//! `niwaki-bench sload`: random reads of storage slots through a view of the state.
 //!
-//! Every contender is asked for the same slots by address and slot number, and hashes both inside
-//! the clock. RocksDB reads the files of our own database, opened a second time for reading with
-//! filters and cache as ours; MDBX has a copy of the same rows in a folder beside. Three
-//! cases, each with the engine just opened: `hit` (slots that were asked for just before), `file`
-//! (slots that were not, after all files were read through and other slots asked for), `cold` (slots
-//! that were not, the files dropped from the system's cache).
-
-mod engines;
+//! A read is timed from address and slot number to value, hashing included. Three cases, each with the database
+//! just opened:
+//!
+//! | case | slots | files |
+//! |---|---|---|
+//! | `hit` | read just before | in the page cache |
+//! | `file` | not read before, but others were | in the page cache |
+//! | `cold` | not read before | dropped from the page cache |
+//!
+//! Bare RocksDB and MDBX were measured the same way when the engine was chosen; docs/storage.md has the figures.
 
 use crate::big_state::{self, BigState, Budget};
 use crate::disk;
+use crate::harness::{JsonFile, join};
 use crate::machine::Machine;
 use crate::stats::{Spread, median};
-use engines::{Engine, Kind};
 use eyre::{Result, ensure};
-use niwaki_primitives::{Address, U256};
+use niwaki_primitives::{Address, StateView, U256};
+use niwaki_state::WorldState;
 use serde::Serialize;
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Options of `niwaki-bench sload`.
@@ -29,30 +30,25 @@ pub(crate) struct Options {
     state: BigState,
     #[command(flatten)]
     budget: Budget,
-    /// Folder of MDBX's copy, made if it is empty or of another state [default: that of ours with
-    /// `.mdbx` at its end].
-    #[arg(long)]
-    mdbx_path: Option<PathBuf>,
-    /// Reads of a case by each thread, but for the cold one.
-    #[arg(long, default_value_t = 100_000, value_parser = crate::at_least_one)]
+    /// Reads of each thread in a case, except for the cold one.
+    #[arg(long, default_value_t = 100_000, value_parser = crate::harness::at_least_one)]
     reads: usize,
-    /// Cold reads by each thread.
-    #[arg(long, default_value_t = 2000, value_parser = crate::at_least_one)]
+    /// Cold reads of each thread.
+    #[arg(long, default_value_t = 2000, value_parser = crate::harness::at_least_one)]
     cold_reads: usize,
-    /// Rounds; in each, every contender goes through all cases, another one first each time.
-    #[arg(long, default_value_t = 6, value_parser = crate::at_least_one)]
+    /// Rounds; each goes through all cases.
+    #[arg(long, default_value_t = 6, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// Slots that the hits go over again and again.
+/// Slots that the hits read again and again.
 const HIT_SLOTS: usize = 10_000;
-/// Threads that read at once.
+/// Threads that read at the same time.
 const THREADS: [usize; 2] = [1, 2];
 
-/// What is between a read and its value.
+/// What is cached before a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Case {
@@ -81,49 +77,42 @@ struct Report {
     cache_bytes: usize,
     storage_bytes: usize,
     rounds: usize,
-    /// What the clock itself takes; subtracted from every read.
+    /// Time of reading the clock; subtracted from every read.
     timer_ns: f64,
-    rows: Vec<Row>,
+    rows: Vec<CaseTimes>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct CaseTimes {
     case: Case,
     threads: usize,
-    contender: &'static str,
-    /// Over the rounds: ns of a round's reads.
+    /// Over the rounds.
     p50_ns: Spread,
     p99_ns: Spread,
     max_ns: f64,
-    /// Its median over ours in the same round; none for ourselves.
-    p50_ratio: Option<Spread>,
 }
 
-/// The reads of one contender in one case of one round, as ns.
+/// The reads of one case in one round, ns.
 struct Sample {
     p50: f64,
     p99: f64,
     max: f64,
-    /// All values that were read, folded: the same for every contender.
-    fold: U256,
 }
 
-/// Makes state and copy if need be, and measures.
+/// Makes the state if it does not exist, and measures.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     let total = options.state.accounts * options.state.slots_each();
     ensure!(
-        total >= (options.slots_a_round() * options.rounds) as u64,
+        total >= (options.slots_per_round() * options.rounds) as u64,
         "{total} slots are too few to ask for each once; give fewer --reads or --rounds"
     );
-    // Made and brought to the disk, then closed.
     let world = options.state.open(&options.budget)?;
-    engines::make_mdbx(&world, &options.mdbx_folder())?;
     world.database().sync()?;
     drop(world);
 
     let timer_ns = timer_ns();
-    let slots = Slots::new(options);
+    let slots = ScatteredSlots::new(options);
     let mut rows = Vec::new();
     for threads in THREADS {
         rows.extend(measure(options, &slots, threads, timer_ns)?);
@@ -139,37 +128,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         rows,
     };
     print(&report);
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 impl Options {
-    /// Slots that a round may ask for.
-    fn slots_a_round(&self) -> usize {
-        let most = THREADS.into_iter().max().unwrap_or(1);
-        most * (self.reads.max(self.cold_reads).max(HIT_SLOTS) + HIT_SLOTS)
+    /// Slots that a round may read.
+    fn slots_per_round(&self) -> usize {
+        THREADS.into_iter().max().unwrap_or(1) * self.slots_per_thread()
     }
 
-    fn mdbx_folder(&self) -> PathBuf {
-        self.mdbx_path.clone().unwrap_or_else(|| {
-            let mut folder = self.state.data_path.clone().into_os_string();
-            folder.push(".mdbx");
-            folder.into()
-        })
+    fn slots_per_thread(&self) -> usize {
+        self.reads.max(self.cold_reads).max(HIT_SLOTS) + HIT_SLOTS
     }
 }
 
-/// Every slot of the state, scattered, each once.
-struct Slots {
+/// Every slot of the state, each once, in scattered order.
+struct ScatteredSlots {
     accounts: u64,
     each: u64,
     step: u64,
 }
 
-impl Slots {
+impl ScatteredSlots {
     fn new(options: &Options) -> Self {
         let (accounts, each) = (options.state.accounts, options.state.slots_each());
         let total = accounts * each;
-        // About the golden ratio of the whole, and without a common factor with it.
+        // About the golden ratio of the total, and coprime to it.
         let mut step = total * 618 / 1000 + 1;
         while gcd(step, total) > 1 {
             step += 1;
@@ -182,10 +166,10 @@ impl Slots {
     }
 
     fn at(&self, index: usize) -> (Address, U256) {
-        // Both factors are below 2^32, as many slots as a state may have.
-        let place = self.step * index as u64 % (self.accounts * self.each);
-        let slot = U256::from(place / self.accounts);
-        (big_state::address(place % self.accounts), slot)
+        // Both factors are below 2^32, the most slots that a state may have.
+        let position = self.step * index as u64 % (self.accounts * self.each);
+        let slot = U256::from(position / self.accounts);
+        (big_state::address(position % self.accounts), slot)
     }
 }
 
@@ -193,166 +177,123 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn measure(options: &Options, slots: &Slots, threads: usize, timer_ns: f64) -> Result<Vec<Row>> {
-    let mut samples: Vec<Vec<Sample>> = Vec::new();
-    samples.resize_with(Kind::ALL.len() * Case::ALL.len(), Vec::new);
+fn measure(
+    options: &Options,
+    slots: &ScatteredSlots,
+    threads: usize,
+    timer_ns: f64,
+) -> Result<Vec<CaseTimes>> {
+    let mut samples: [Vec<Sample>; 3] = Default::default();
     for round in 0..options.rounds {
-        let from = round * options.slots_a_round();
-        let mut kinds: Vec<usize> = (0..Kind::ALL.len()).collect();
-        // Whoever reads first finds less in the caches below the system.
-        kinds.rotate_left(round % Kind::ALL.len());
-        for at in kinds {
-            for (case_at, case) in Case::ALL.into_iter().enumerate() {
-                let engine = prepare(Kind::ALL[at], case, options)?;
-                let sample = sample(&engine, case, options, (slots, from, threads), timer_ns)?;
-                samples[at * Case::ALL.len() + case_at].push(sample);
+        let first = round * options.slots_per_round();
+        for (case, samples) in Case::ALL.into_iter().zip(&mut samples) {
+            let folder = &options.state.data_path;
+            match case {
+                Case::Cold => disk::drop_cached(folder)?,
+                Case::File | Case::Hit => disk::read_through(folder)?,
             }
+            let world = options.state.open_unread(&options.budget)?;
+            let times = std::thread::scope(|scope| {
+                let read = |thread| {
+                    let first = first + thread * options.slots_per_thread();
+                    let world = &world;
+                    scope.spawn(move || read_slots(world, case, options, slots, first))
+                };
+                let readers: Vec<_> = (0..threads).map(read).collect();
+                readers.into_iter().map(join).collect::<Result<Vec<_>>>()
+            })?;
+            samples.push(Sample::of(times.concat(), timer_ns));
         }
     }
-    rows(&samples, threads)
+    let rows = Case::ALL.into_iter().zip(&samples);
+    Ok(rows
+        .map(|(case, samples)| CaseTimes {
+            case,
+            threads,
+            p50_ns: Spread::of(samples.iter().map(|sample| sample.p50)),
+            p99_ns: Spread::of(samples.iter().map(|sample| sample.p99)),
+            max_ns: samples.iter().map(|sample| sample.max).fold(0.0, f64::max),
+        })
+        .collect())
 }
 
-/// Opens an engine as the case wants it.
-fn prepare(kind: Kind, case: Case, options: &Options) -> Result<Engine> {
-    let folder = match kind {
-        Kind::Mdbx => options.mdbx_folder(),
-        _ => options.state.data_path.clone(),
-    };
-    match case {
-        Case::Cold => disk::drop_cached(&folder)?,
-        Case::File | Case::Hit => disk::read_through(&folder)?,
-    }
-    Engine::open(kind, options, &folder)
-}
-
-fn sample(
-    engine: &Engine,
+/// Reads the slots of one thread, from number `first` on; returns the time of each read, ns.
+fn read_slots(
+    world: &WorldState,
     case: Case,
     options: &Options,
-    (slots, from, threads): (&Slots, usize, usize),
-    timer_ns: f64,
-) -> Result<Sample> {
-    let reads = match case {
-        Case::Cold => options.cold_reads,
-        Case::File | Case::Hit => options.reads,
+    slots: &ScatteredSlots,
+    first: usize,
+) -> Result<Vec<f64>> {
+    let (reads, distinct) = match case {
+        Case::Cold => (options.cold_reads, options.cold_reads),
+        Case::File => (options.reads, options.reads),
+        Case::Hit => (options.reads, HIT_SLOTS),
     };
-    let work = |thread: usize| -> Result<(Vec<f64>, U256)> {
-        let reader = engine.reader()?;
-        let distinct = if case == Case::Hit { HIT_SLOTS } else { reads };
-        let first = from + thread * (distinct + HIT_SLOTS);
-        let asked: Vec<_> = (0..distinct).map(|at| slots.at(first + at)).collect();
-        let others: Vec<_> = (distinct..distinct + HIT_SLOTS)
-            .map(|at| slots.at(first + at))
-            .collect();
-        // Other slots bring the engine's indices and filters into its memory.
-        let before = match case {
-            Case::Hit => &asked[..],
-            Case::File => &others,
-            Case::Cold => &[],
-        };
-        for (address, slot) in before {
-            black_box(reader.read(address, slot)?);
-        }
-        let mut times = Vec::with_capacity(reads);
-        let mut fold = U256::ZERO;
-        for (address, slot) in asked.iter().cycle().take(reads) {
-            let clock = Instant::now();
-            let value = reader.read(address, slot)?;
-            times.push((clock.elapsed().as_nanos() as f64 - timer_ns).max(0.0));
-            ensure!(!value.is_zero(), "slot {slot} of {address} is not there");
-            fold = fold.rotate_left(1) ^ value;
-        }
-        Ok((times, fold))
+    let view = world.view_at_head()?;
+    let timed: Vec<_> = (first..first + distinct).map(|at| slots.at(at)).collect();
+    let others: Vec<_> = (first + distinct..first + distinct + HIT_SLOTS)
+        .map(|at| slots.at(at))
+        .collect();
+    // Other slots bring the engine's indices and filters into memory.
+    let before = match case {
+        Case::Hit => &timed[..],
+        Case::File => &others,
+        Case::Cold => &[],
     };
-    let done: Vec<Result<_>> = std::thread::scope(|scope| {
-        let work = &work;
-        let readers: Vec<_> = (0..threads)
-            .map(|at| scope.spawn(move || work(at)))
-            .collect();
-        let join = |reader: std::thread::ScopedJoinHandle<'_, _>| {
-            reader
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        readers.into_iter().map(join).collect()
-    });
-    let (mut times, mut fold) = (Vec::new(), U256::ZERO);
-    for outcome in done {
-        let (own, folded) = outcome?;
-        times.extend(own);
-        fold ^= folded;
+    for (address, slot) in before {
+        black_box(view.storage(address, slot)?);
     }
-    times.sort_by(f64::total_cmp);
-    let rank = |percent: usize| times[(times.len() - 1) * percent / 100];
-    Ok(Sample {
-        p50: rank(50),
-        p99: rank(99),
-        max: rank(100),
-        fold,
-    })
+    let mut times = Vec::with_capacity(reads);
+    for (address, slot) in timed.iter().cycle().take(reads) {
+        let clock = Instant::now();
+        let value = view.storage(address, slot)?;
+        times.push(clock.elapsed().as_nanos() as f64);
+        ensure!(!value.is_zero(), "slot {slot} of {address} is not there");
+    }
+    Ok(times)
 }
 
-/// One row for each case and contender; the values they read are compared.
-fn rows(samples: &[Vec<Sample>], threads: usize) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for (case_at, case) in Case::ALL.into_iter().enumerate() {
-        let ours = &samples[case_at];
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
-            let own = &samples[at * Case::ALL.len() + case_at];
-            let pairs = || own.iter().zip(ours);
-            ensure!(
-                pairs().all(|(own, ours)| own.fold == ours.fold),
-                "{} has other values than niwaki; remove its folder and it is made again",
-                kind.name()
-            );
-            let max_ns = own.iter().map(|sample| sample.max).fold(0.0, f64::max);
-            let ratio = pairs().map(|(own, ours)| own.p50 / ours.p50.max(1.0));
-            rows.push(Row {
-                case,
-                threads,
-                contender: kind.name(),
-                p50_ns: Spread::of(own.iter().map(|sample| sample.p50)),
-                p99_ns: Spread::of(own.iter().map(|sample| sample.p99)),
-                max_ns,
-                p50_ratio: (at > 0).then(|| Spread::of(ratio)),
-            });
+impl Sample {
+    fn of(mut times: Vec<f64>, timer_ns: f64) -> Self {
+        times.sort_by(f64::total_cmp);
+        let rank = |percent: usize| {
+            let time = times[(times.len() - 1) * percent / 100];
+            (time - timer_ns).max(0.0)
+        };
+        Self {
+            p50: rank(50),
+            p99: rank(99),
+            max: rank(100),
         }
     }
-    Ok(rows)
 }
 
-/// The median of what two looks at the clock take, ns.
+/// The median time of two clock readings, ns.
 fn timer_ns() -> f64 {
-    let look = |_| {
+    let reading = |_| {
         let clock = Instant::now();
         clock.elapsed().as_nanos() as f64
     };
-    let looks: Vec<f64> = (0..100_000).map(look).collect();
-    median(&looks)
+    let readings: Vec<f64> = (0..100_000).map(reading).collect();
+    median(&readings)
 }
 
 fn print(report: &Report) {
     println!(
-        "{:<5} {:>7} {:<8} {:>9} {:>17} {:>10} {:>10} {:>7} {:>12}",
-        "case", "threads", "reader", "P50 ns", "min..max", "P99 ns", "max ns", "ratio", "min..max"
+        "{:<5} {:>7} {:>9} {:>17} {:>10} {:>10}",
+        "case", "threads", "P50 ns", "min..max", "P99 ns", "max ns"
     );
     for row in &report.rows {
-        let Spread { median, min, max } = row.p50_ns;
-        let range = format!("{min:.0}..{max:.0}");
-        print!(
-            "{:<5} {:>7} {:<8} {median:>9.0} {range:>17} {:>10.0} {:>10.0}",
+        println!(
+            "{:<5} {:>7} {:>9.0} {:>17} {:>10.0} {:>10.0}",
             row.case.name(),
             row.threads,
-            row.contender,
+            row.p50_ns.median,
+            row.p50_ns.range(0),
             row.p99_ns.median,
             row.max_ns
         );
-        match row.p50_ratio {
-            Some(Spread { median, min, max }) => {
-                println!(" {median:>7.2} {:>12}", format!("{min:.2}..{max:.2}"));
-            }
-            None => println!(),
-        }
     }
     println!(
         "{} rounds; {:.0} ns for the clock itself are subtracted",
@@ -361,4 +302,45 @@ fn print(report: &Report) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::harness::parse;
+
+    #[test]
+    fn zero_reads_or_rounds_and_too_few_slots_are_refused() {
+        for flag in ["--reads", "--cold-reads", "--rounds"] {
+            assert!(
+                parse::<Options>(&["--data-path", "x", flag, "0"]).is_err(),
+                "{flag}"
+            );
+        }
+        let few = parse(&["--data-path", "/nonexistent/x", "--slots", "1000"]).unwrap();
+        assert!(run(&few).unwrap_err().to_string().contains("too few"));
+    }
+
+    #[test]
+    fn every_slot_comes_once() {
+        let mut options: Options = parse(&["--data-path", "x"]).unwrap();
+        (options.state.accounts, options.state.slots) = (7, 7 * 11);
+        let slots = ScatteredSlots::new(&options);
+        let all: std::collections::BTreeSet<_> = (0..77).map(|at| slots.at(at)).collect();
+        assert_eq!(all.len(), 77);
+        assert!(all.iter().all(|(_, slot)| *slot < U256::from(11)));
+    }
+
+    #[test]
+    fn a_run_over_a_small_state_reports_3_cases_on_1_and_2_threads() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let json = folder.path().join("report.json");
+        let mut options: Options = parse(&["--data-path", "x", "--rounds", "1"]).unwrap();
+        options.state.data_path = folder.path().join("state");
+        (options.state.accounts, options.state.slots) = (5, 50_000);
+        (options.reads, options.cold_reads) = (500, 20);
+        options.budget = Budget::of(32 << 20);
+        options.json = JsonFile::at(json.clone());
+        run(&options).unwrap();
+        let report = std::fs::read(json).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        assert_eq!(report["rows"].as_array().unwrap().len(), 2 * 3);
+    }
+}

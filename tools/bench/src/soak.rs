@@ -1,18 +1,18 @@
-//! `niwaki-bench soak`: blocks and random reads for minutes within a budget, memory watched.
+//! `niwaki-bench soak`: commits blocks and reads random slots for minutes within a memory budget.
 //!
-//! One thread imports blocks of random changes as fast as it can, others read random slots through
-//! views of the head. Once a second the resident memory of the process is written down. What counts
-//! is its peak against the budget, and whether it still grows in the second half.
+//! One thread commits blocks of random changes as fast as it can; others read random slots through views of the head.
+//! Once a second the main thread samples the resident memory of the process. The results are its peak over the budget
+//! and its slope in the second half.
 
 use crate::big_state::{self, BigState, BlockSize, Budget};
+use crate::harness::{JsonFile, Seed, join};
 use crate::machine::Machine;
 use crate::process::proc_field;
 use eyre::{Result, ensure, eyre};
 use niwaki_primitives::{StateView, U256};
 use niwaki_state::WorldState;
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::Rng;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,21 +23,19 @@ pub(crate) struct Options {
     state: BigState,
     #[command(flatten)]
     block: BlockSize,
-    /// How long, in minutes.
+    /// Minutes to run.
     #[arg(long, default_value_t = 10.0, value_parser = positive)]
     minutes: f64,
-    /// Bytes of memory, shared out as the node does: 45 % to the state, 35 % to the storage engine.
+    /// Memory budget in bytes, shared as in the node: 45 % for the state, 35 % for the storage engine.
     #[arg(long, default_value_t = 1 << 30, value_parser = budget)]
     budget: usize,
-    /// Threads that read.
+    /// Reader threads.
     #[arg(long, default_value_t = 1)]
     readers: u64,
-    /// Seed of changes and reads.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes all samples here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -68,12 +66,12 @@ struct Report {
     max_rss_bytes: u64,
     /// Peak over budget.
     max_rss_over_budget: f64,
-    /// Of the line through the second half of the samples.
+    /// Slope of the line through the second half of the samples.
     slope_bytes_per_minute: f64,
     samples: Vec<Sample>,
 }
 
-/// One second.
+/// The state of the run after one second more.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Sample {
     at_s: f64,
@@ -81,12 +79,13 @@ struct Sample {
     /// Blocks imported and slots read since the beginning.
     blocks: u64,
     reads: u64,
-    /// Of the tries in memory, and of batches on their way to the engine.
+    /// Bytes of the tries in memory.
     trie_bytes: usize,
+    /// Bytes of batches that wait to be written.
     waiting_bytes: usize,
 }
 
-/// What the threads have in common.
+/// State shared by the threads.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
@@ -94,21 +93,31 @@ struct Shared {
     reads: AtomicU64,
 }
 
-/// Between two samples.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Reads through one view, which holds back the engine while it lives.
-const READS_A_VIEW: u64 = 1000;
+impl Shared {
+    /// Repeats `work` until the run is over; an error ends the run for all threads.
+    fn repeat(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        while !self.is_over.load(Ordering::Relaxed) {
+            work().inspect_err(|_| self.is_over.store(true, Ordering::Relaxed))?;
+        }
+        Ok(())
+    }
+}
 
-/// Makes the state if need be, and watches.
+/// Time between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Reads through one view; a view keeps old data alive in the engine.
+const READS_PER_VIEW: u64 = 1000;
+
+/// Creates the state if it does not exist, and runs.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     options.state.check(&options.block)?;
     let budget = Budget::of(options.budget);
-    // Opened twice: what making it needed is given back.
+    // Opened twice, so that memory needed to create it is free again.
     drop(options.state.open(&budget)?);
     let world = options.state.open(&budget)?;
     let rss_at_start_bytes = rss_bytes()?;
-    let samples = watch(&world, options)?;
+    let samples = run_threads(&world, options)?;
     let max_rss_bytes = samples.iter().map(|sample| sample.rss_bytes).max();
     let report = Report {
         machine: Machine::here(),
@@ -137,11 +146,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             mib(report.slope_bytes_per_minute)
         );
     }
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
-/// Runs all threads until the time is over; this one takes the samples.
-fn watch(world: &WorldState, options: &Options) -> Result<Vec<Sample>> {
+/// Runs all threads until the time is over; the calling thread takes the samples.
+fn run_threads(world: &WorldState, options: &Options) -> Result<Vec<Sample>> {
     let shared = Shared::default();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(world, options, &shared));
@@ -154,14 +163,13 @@ fn watch(world: &WorldState, options: &Options) -> Result<Vec<Sample>> {
         let samples = sample(world, options, &shared);
         shared.is_over.store(true, Ordering::Relaxed);
         for thread in readers.into_iter().chain([writer]) {
-            let ended = thread.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            join(thread)?;
         }
         samples
     })
 }
 
-/// A sample a second, each printed as a line of JSON.
+/// Takes a sample every second and prints it as a line of JSON.
 fn sample(world: &WorldState, options: &Options, shared: &Shared) -> Result<Vec<Sample>> {
     let began = Instant::now();
     let until = Duration::from_secs_f64(options.minutes * 60.0);
@@ -179,7 +187,7 @@ fn sample(world: &WorldState, options: &Options, shared: &Shared) -> Result<Vec<
         };
         println!("{}", serde_json::to_string(&sample)?);
         samples.push(sample);
-        // A thread that failed says why when it is joined.
+        // If a thread failed, joining it returns the error.
         if began.elapsed() >= until || shared.is_over.load(Ordering::Relaxed) {
             return Ok(samples);
         }
@@ -187,40 +195,29 @@ fn sample(world: &WorldState, options: &Options, shared: &Shared) -> Result<Vec<
 }
 
 fn write(world: &WorldState, options: &Options, shared: &Shared) -> Result<()> {
-    let mut random = SmallRng::seed_from_u64(options.seed);
-    let mut one = || -> Result<()> {
-        let view = world.view_at_head()?;
-        let diff = options.state.changes(&view, &options.block, &mut random)?;
-        let prepared = world.compute_root(&view, &diff)?;
-        drop(view);
-        big_state::commit(world, prepared)?;
+    let mut random = options.seed.rng();
+    shared.repeat(|| {
+        let (state, block) = (&options.state, &options.block);
+        state.commit_random_block(world, block, &mut random)?;
         shared.blocks.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    };
-    while !shared.is_over.load(Ordering::Relaxed) {
-        one().inspect_err(|_| shared.is_over.store(true, Ordering::Relaxed))?;
-    }
-    Ok(())
+    })
 }
 
 fn read(world: &WorldState, options: &Options, shared: &Shared, at: u64) -> Result<()> {
-    let mut random = SmallRng::seed_from_u64(options.seed + 1 + at);
+    let mut random = options.seed.rng_of(1 + at);
     let (accounts, slots) = (options.state.accounts, options.state.slots_each());
-    let mut some = || -> Result<()> {
+    shared.repeat(|| {
         let view = world.view_at_head()?;
-        for _ in 0..READS_A_VIEW {
+        for _ in 0..READS_PER_VIEW {
             let address = big_state::address(random.random_range(0..accounts));
             let slot = U256::from(random.random_range(0..slots));
             let value = view.storage(&address, &slot)?;
             ensure!(!value.is_zero(), "slot {slot} of {address} is not there");
         }
-        shared.reads.fetch_add(READS_A_VIEW, Ordering::Relaxed);
+        shared.reads.fetch_add(READS_PER_VIEW, Ordering::Relaxed);
         Ok(())
-    };
-    while !shared.is_over.load(Ordering::Relaxed) {
-        some().inspect_err(|_| shared.is_over.store(true, Ordering::Relaxed))?;
-    }
-    Ok(())
+    })
 }
 
 fn rss_bytes() -> Result<u64> {
@@ -229,7 +226,7 @@ fn rss_bytes() -> Result<u64> {
         .ok_or_else(|| eyre!("/proc/self/status does not tell the memory; use Linux"))
 }
 
-/// Bytes a second of the line with the least squares; 0 of fewer than two samples.
+/// Slope of the least-squares line, bytes per second; 0 for fewer than two samples.
 fn slope(samples: &[Sample]) -> f64 {
     let count = samples.len() as f64;
     let mean = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / count;
@@ -245,21 +242,13 @@ fn slope(samples: &[Sample]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        let words = [&["soak", "--data-path", "x"][..], words].concat();
-        Line::try_parse_from(words).map(|line| line.options)
+        crate::harness::parse(&[&["--data-path", "x"][..], words].concat())
     }
 
     #[test]
-    fn times_and_budgets_that_make_no_sense_are_refused() {
+    fn times_of_0_and_budgets_below_32_mib_are_refused() {
         assert!(parse(&["--minutes", "0.5", "--budget", "67108864"]).is_ok());
         for words in [
             ["--minutes", "0"],
@@ -273,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slope_is_that_of_the_line() {
+    fn the_slope_of_a_line_is_found() {
         let sample = |at: u64, rss_bytes: u64| Sample {
             at_s: at as f64,
             rss_bytes,

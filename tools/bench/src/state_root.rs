@@ -1,11 +1,16 @@
-//! `niwaki-bench state-root`: the root and the commit of a block's changes over a large state,
-//! beside alloy-trie and geth.
+//! `niwaki-bench state-root`: the state root and the commit of a block's changes over a large state, compared with
+//! alloy-trie and geth.
 //!
-//! A state of accounts with storage is made once and kept, geth's beside ours. Each round draws new
-//! values of random slots of random accounts, and every contender applies them, one after the
-//! other, the order turned around from round to round; a root that differs ends the run. Ours is
-//! timed as `prepare` (the root: keys hashed, tries updated) and `commit` (written as one batch); a
-//! sync ends before the next contender begins, so that nobody is measured over our writes.
+//! The state is created once and kept, and so is geth's. Each round draws new values of random slots of random
+//! accounts. The contenders apply them one after the other, in an order that is reversed every round; a root that
+//! differs ends the run. Our time has two parts: the root (keys hashed, tries updated) and the commit (one batch).
+//! The database is synced before the next contender starts, so that our writes do not slow it down.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `alloy` | alloy-trie over leaves and branches in memory |
+//! | `geth` | geth's StateDB, a Go program driven by lines of JSON |
+//! | `report` | the results as table and JSON |
 
 mod alloy;
 mod geth;
@@ -13,12 +18,13 @@ mod report;
 
 use crate::big_state::{self, BigState, BlockSize, Budget};
 use crate::disk;
+use crate::harness::{JsonFile, Seed};
 use alloy::{AlloyState, milliseconds};
 use eyre::{Result, bail, ensure};
-use geth::{GethHow, GethState};
+use geth::{GethOptions, GethState};
 use niwaki_primitives::{B256, StateDiff};
 use niwaki_state::WorldState;
-use rand::{SeedableRng, rngs::SmallRng};
+use rand::rngs::SmallRng;
 use report::{Disk, Report, Round, Written};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,30 +38,28 @@ pub(crate) struct Options {
     block: BlockSize,
     #[command(flatten)]
     budget: Budget,
-    /// Peer to run beside; may be given for each.
+    /// Peer to compare with; may be given once for each.
     #[arg(long = "peer", value_enum)]
     peers: Vec<Peer>,
-    /// Folder of geth's state [default: that of ours with `.geth` at its end].
+    /// Folder of geth's state [default: --data-path with `.geth` appended].
     #[arg(long)]
     geth_data_path: Option<PathBuf>,
-    /// Lets geth load the tries of a block before its clock starts, as it does while it executes.
+    /// Let geth load the tries of a block before its clock starts, as it does during execution.
     #[arg(long)]
     geth_prefetch: bool,
-    /// Rounds that are measured.
-    #[arg(long, default_value_t = 20, value_parser = crate::at_least_one)]
+    /// Measured rounds.
+    #[arg(long, default_value_t = 20, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Rounds before these that are not; geth writes to the disk from the 129th on.
+    /// Rounds before the measured ones; geth writes to disk from the 129th round on.
     #[arg(long, default_value_t = 20)]
     warm_rounds: usize,
-    /// Seed of the changes.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// A contender besides us.
+/// A contender to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Peer {
     /// geth's StateDB over its path database, in a process of its own; needs Go.
@@ -74,11 +78,11 @@ impl Options {
     }
 }
 
-/// What a contender made of a block.
+/// A contender's result for a block.
 struct Outcome {
     root: B256,
     root_ms: f64,
-    /// None where there is nothing to commit to.
+    /// `None` if the contender has no database.
     commit_ms: Option<f64>,
 }
 
@@ -96,21 +100,21 @@ impl Contender {
         }
     }
 
-    fn block(&mut self, number: u64, diff: &StateDiff) -> Result<Outcome> {
+    fn apply_block(&mut self, number: u64, diff: &StateDiff) -> Result<Outcome> {
         match self {
-            Self::AlloyTrie(state) => Ok(state.block(diff)),
-            Self::Geth(state) => state.block(number, diff),
+            Self::AlloyTrie(state) => Ok(state.apply_block(diff)),
+            Self::Geth(state) => state.apply_block(number, diff),
         }
     }
 }
 
-/// Makes the states if need be, and measures.
+/// Creates the states if they do not exist, and measures.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     options.state.check(&options.block)?;
-    let is_twice = |(at, peer)| options.peers[..at].contains(peer);
+    let is_repeated = |(at, peer)| options.peers[..at].contains(peer);
     ensure!(
-        !options.peers.iter().enumerate().any(is_twice),
+        !options.peers.iter().enumerate().any(is_repeated),
         "a --peer is given twice; give each once"
     );
     let world = options.state.open(&options.budget)?;
@@ -119,7 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         peers.push(start(*peer, options, &world)?);
     }
 
-    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut random = options.seed.rng();
     for at in 0..options.warm_rounds {
         one_round(&world, &mut peers, options, at, &mut random)?;
     }
@@ -142,13 +146,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     let mut report = Report::new(options, &names, &rounds, version);
-    // Opened anew, what stood in buffers stands in files.
+    // Opened again, so that buffered data is in files.
     drop(world);
     let world = options.state.open(&options.budget)?;
-    report.disk = Some(Disk::look(options, &world, finished)?);
-    report.written = Some(Written::between((before.0, after.0), (before.1, after.1)));
+    report.disk = Some(Disk::measure(options, &world, finished)?);
+    report.written = Some(Written::new(after.0 - before.0, after.1 - before.1));
     report.print();
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
 fn start(peer: Peer, options: &Options, world: &WorldState) -> Result<Contender> {
@@ -161,13 +165,13 @@ fn start(peer: Peer, options: &Options, world: &WorldState) -> Result<Contender>
             Ok(Contender::AlloyTrie(Box::new(state)))
         }
         Peer::Geth => {
-            let how = GethHow {
+            let geth = GethOptions {
                 folder: &options.geth_folder(),
                 cache_bytes: options.budget.cache_bytes + options.budget.storage_bytes,
                 threads,
                 prefetch: options.geth_prefetch,
             };
-            let state = GethState::start(&how, &options.state, world)?;
+            let state = GethState::start(&geth, &options.state, world)?;
             Ok(Contender::Geth(Box::new(state)))
         }
     }
@@ -193,16 +197,16 @@ fn one_round(
     if at % 2 == 1 {
         order.reverse();
     }
-    for who in order {
-        let outcome = match who.checked_sub(1) {
-            Some(peer) => peers[peer].block(number, &diff)?,
+    for contender in order {
+        let outcome = match contender.checked_sub(1) {
+            Some(peer) => peers[peer].apply_block(number, &diff)?,
             None => {
                 let (outcome, sync) = ours(world, &diff)?;
                 sync_ms = sync;
                 outcome
             }
         };
-        outcomes[who] = Some(outcome);
+        outcomes[contender] = Some(outcome);
     }
     let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
     for (peer, outcome) in peers.iter().zip(&outcomes[1..]) {
@@ -217,7 +221,7 @@ fn one_round(
     Ok(Round { outcomes, sync_ms })
 }
 
-/// Applies a block to our state; tells also how long the disk took then.
+/// Applies a block to our state; also returns how long the sync took afterwards, ms.
 fn ours(world: &WorldState, diff: &StateDiff) -> Result<(Outcome, f64)> {
     let view = world.view_at_head()?;
     let clock = Instant::now();
@@ -241,21 +245,11 @@ fn ours(world: &WorldState, diff: &StateDiff) -> Result<(Outcome, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        Line::try_parse_from([&["state-root"][..], words].concat()).map(|line| line.options)
-    }
+    use crate::harness::parse;
 
     #[test]
-    fn flags_that_make_no_sense_are_refused() {
-        assert!(parse(&["--data-path", "x"]).is_ok());
+    fn missing_paths_zeros_and_unknown_peers_are_refused() {
+        assert!(parse::<Options>(&["--data-path", "x"]).is_ok());
         for words in [
             &[][..],
             &["--data-path", "x", "--rounds", "0"],
@@ -263,7 +257,7 @@ mod tests {
             &["--data-path", "x", "--changed-accounts", "0"],
             &["--data-path", "x", "--peer", "besu"],
         ] {
-            assert!(parse(words).is_err(), "{words:?}");
+            assert!(parse::<Options>(words).is_err(), "{words:?}");
         }
     }
 
@@ -282,19 +276,19 @@ mod tests {
     }
 
     #[test]
-    fn geth_s_state_lies_beside_ours() {
-        let options = parse(&["--data-path", "a/b"]).unwrap();
+    fn geths_state_is_in_the_sibling_folder() {
+        let options: Options = parse(&["--data-path", "a/b"]).unwrap();
         assert_eq!(options.geth_folder(), PathBuf::from("a/b.geth"));
-        let options = parse(&["--data-path", "a/b", "--geth-data-path", "c"]).unwrap();
+        let options: Options = parse(&["--data-path", "a/b", "--geth-data-path", "c"]).unwrap();
         assert_eq!(options.geth_folder(), PathBuf::from("c"));
     }
 
     #[test]
-    fn a_whole_run_beside_alloy_trie_gives_ratios_and_sizes() {
+    fn a_run_with_alloy_trie_reports_ratios_and_sizes() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let data_path = folder.path().join("state");
         let json = folder.path().join("report.json");
-        let mut options = parse(&["--data-path", "x", "--peer", "alloy-trie"]).unwrap();
+        let mut options: Options = parse(&["--data-path", "x", "--peer", "alloy-trie"]).unwrap();
         options.state = big_state::tests::small(&data_path, 10, 1000);
         options.block = BlockSize {
             changed_accounts: 5,
@@ -303,7 +297,7 @@ mod tests {
         };
         options.budget = Budget::of(32 << 20);
         (options.warm_rounds, options.rounds) = (1, 3);
-        options.json = Some(json.clone());
+        options.json = JsonFile::at(json.clone());
         run(&options).unwrap();
         let report: serde_json::Value =
             serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();

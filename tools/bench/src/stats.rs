@@ -1,8 +1,10 @@
 //! Medians, spreads and means.
 
 use serde::Serialize;
+use std::fmt;
 
-/// The middle of some values and how far they reach.
+/// Median, least and greatest of some values. Displayed as `2.50 (1.00..4.00)`: precision is that of the numbers, 2
+/// by default; width pads the whole text on the right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle value.
@@ -14,7 +16,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of `values`; all zero if there are none.
+    /// The spread of `values`; all zero if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         Self {
@@ -23,9 +25,22 @@ impl Spread {
             max: percentile(&values, 100.0),
         }
     }
+
+    /// `min..max` with so many decimals.
+    pub(crate) fn range(&self, decimals: usize) -> String {
+        format!("{:.decimals$}..{:.decimals$}", self.min, self.max)
+    }
 }
 
-/// The value below which `percent` of the sorted `values` lie; 0 if there are none.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (decimals, width) = (f.precision().unwrap_or(2), f.width().unwrap_or(0));
+        let text = format!("{:.decimals$} ({})", self.median, self.range(decimals));
+        write!(f, "{text:<width$}")
+    }
+}
+
+/// The value below which `percent` of the sorted `values` are; 0 if there are none.
 pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -74,9 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() {
+    fn the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() {
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert_eq!(median(&[4.0, 1.0, 100.0, 2.0]), 3.0);
+    }
+
+    #[test]
+    fn a_spread_is_displayed_with_its_range() {
+        let spread = Spread::of([1.0, 2.5, 4.0]);
+        assert_eq!(format!("{spread}|"), "2.50 (1.00..4.00)|");
+        assert_eq!(format!("{spread:16.1}|"), "2.5 (1.0..4.0)  |");
+        assert_eq!(spread.range(0), "1..4");
     }
 
     #[test]

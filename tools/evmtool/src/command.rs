@@ -170,7 +170,7 @@ struct BlockOptions {
     #[arg(long, value_name = "N")]
     tx_threads: Option<usize>,
     /// Runs every transaction of a block ahead before the first one counts.
-    #[arg(long)]
+    #[arg(long = "all-ahead")]
     speculate_all: bool,
 }
 

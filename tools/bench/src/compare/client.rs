@@ -1,4 +1,4 @@
-//! A client as a process, driven through its Engine API with tokens.
+//! A client as a process, driven through its Engine API.
 
 use crate::process::{is_running, proc_field};
 use eyre::{Result, WrapErr, ensure, eyre};
@@ -13,10 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// A client, and how it is run.
+/// A client and its variant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Contender {
-    /// Ours, with the transactions of a block on so many threads; `None` for what it chooses itself.
+    /// Ours, with the number of threads that execute transactions; `None` for its own choice.
     Niwaki {
         threads: Option<usize>,
     },
@@ -24,17 +24,17 @@ pub(super) enum Contender {
     Reth,
 }
 
-/// How clients are started.
+/// How a client is started.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) contender: Contender,
     pub(super) program: PathBuf,
     pub(super) genesis: PathBuf,
-    /// More flags.
+    /// Additional flags.
     pub(super) flags: Vec<String>,
 }
 
-/// A client that runs.
+/// A running client.
 pub(super) struct Client {
     name: String,
     child: Child,
@@ -45,28 +45,28 @@ pub(super) struct Client {
     log: PathBuf,
 }
 
-/// What `/proc` tells of a process.
+/// The cost of a process so far, from `/proc`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Spent {
+pub(super) struct Cost {
     /// User and system time of all its threads.
     pub(super) cpu_ms: f64,
-    /// Bytes it left for the disk.
+    /// Bytes written to the disk.
     pub(super) written_bytes: u64,
 }
 
-/// A large genesis is read first.
+/// How long a client may take to start: it may have to read a large genesis.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// How long a client may take to write what it holds.
+/// How long a client may take to stop: it writes its caches.
 const STOPS_WITHIN: Duration = Duration::from_secs(300);
 /// The longest that one block may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
-/// A client has nothing to do if it has spent no more than this each time in so many looks.
-const IDLE_LOOKS: u32 = 4;
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A client is idle if its cost stays below these limits in this many polls in a row.
+const IDLE_POLLS: u32 = 4;
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const IDLE_CPU_MS: f64 = 50.0;
 const IDLE_BYTES: u64 = 1 << 20;
-/// Transactions of one batch.
-const OFFERED_AT_ONCE: usize = 100;
+/// Transactions per JSON-RPC batch.
+const BATCH_TRANSACTIONS: usize = 100;
 /// Milliseconds of one tick of the times in `/proc`.
 const TICK_MS: f64 = 10.0;
 
@@ -85,12 +85,12 @@ impl Contender {
 }
 
 impl Setup {
-    /// Makes the database in `folder`, with the genesis in it. The client is started upon it once, and
-    /// left alone until it has nothing to do: what is made behind a first start is no part of a block.
+    /// Creates the database with the genesis in `folder`. Then starts the client once and waits until it is idle, so
+    /// that the background work of a first start does not count in a block.
     pub(super) fn prepare(&self, folder: &Path, stop: &AtomicBool) -> Result<()> {
         self.write_genesis(folder)?;
         let mut client = self.start(folder)?;
-        client.settle(stop)?;
+        client.wait_until_idle(stop)?;
         client.stop()?;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Setup {
                 .arg(&self.genesis)
                 .args(["storage", "check", "--head-only"]),
             Contender::Geth => {
-                // On loopback only, even where nobody is to connect.
+                // Listen on loopback only.
                 let config =
                     "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n";
                 std::fs::write(folder.join("geth.toml"), config)?;
@@ -122,7 +122,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Starts the client upon the database in `folder`, and waits until it answers.
+    /// Starts the client on the database in `folder` and waits until it answers.
     pub(super) fn start(&self, folder: &Path) -> Result<Client> {
         let mut secret = [0; 32];
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
@@ -156,7 +156,7 @@ impl Setup {
         Ok(client)
     }
 
-    /// What the program says of its version.
+    /// The version that the program prints.
     pub(super) fn version(&self) -> Result<String> {
         let argument = match self.contender {
             Contender::Geth => "version",
@@ -174,7 +174,7 @@ impl Setup {
                 command.args(["--engine-rpc-port", &engine]);
                 command.args(["--engine-jwt-secret", "secret"]);
                 command.args(["--metrics-enabled", "--metrics-port", &other]);
-                // Whatever the fees of the chain are, the pool takes its transactions.
+                // The pool accepts the chain's transactions whatever their fees.
                 command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);
                 if let Some(threads) = threads {
                     let several =
@@ -187,7 +187,7 @@ impl Setup {
                 command.args(["--config", "geth.toml", "--datadir", "data"]);
                 command.args(["--authrpc.port", &engine, "--authrpc.jwtsecret", "secret"]);
                 command.args(["--syncmode", "full", "--ipcdisable", "--nat", "none"]);
-                // What it takes for mainnet; for other networks it would take less.
+                // Its default on mainnet; on other networks it is lower.
                 command.args(["--cache", "4096", "--rpc.txfeecap", "0"]);
             }
             Contender::Reth => {
@@ -210,9 +210,9 @@ impl Client {
         );
         loop {
             self.check_alive()?;
-            // Its metrics may be there later than its engine's port.
-            let answer = self.post(&request).and_then(|_| self.metrics());
-            match answer {
+            // Its metrics may start later than its Engine API.
+            let response = self.post(&request).and_then(|_| self.metrics());
+            match response {
                 Ok(_) => return Ok(()),
                 Err(error) if began.elapsed() > READY_WITHIN => {
                     return Err(error.wrap_err("it does not begin to answer"));
@@ -222,35 +222,36 @@ impl Client {
         }
     }
 
-    /// Sends a request of which the answer must say that a block is valid; how long that took.
-    pub(super) fn drive(&self, request: &str) -> Result<Duration> {
+    /// Sends a request whose response must say VALID; returns the time until the response.
+    pub(super) fn send_valid(&self, request: &str) -> Result<Duration> {
         let token = self.token()?;
         let began = Instant::now();
         let text = self.send(request, &token)?;
         let took = began.elapsed();
-        let answer: Value = serde_json::from_str(&text)
+        let response: Value = serde_json::from_str(&text)
             .wrap_err_with(|| format!("{}: not JSON: {text}", self.name))?;
-        let result = &answer["result"];
+        let result = &response["result"];
         let status = match &result["payloadStatus"]["status"] {
             Value::Null => &result["status"],
             status => status,
         };
-        ensure!(status == "VALID", "{}: {answer}", self.name);
+        ensure!(status == "VALID", "{}: {response}", self.name);
         Ok(took)
     }
 
-    /// Sends transactions to its pool; how many it has taken, and what it said of the first that it refused.
-    pub(super) fn offer(&self, transactions: &[Bytes]) -> Result<(u64, Option<Value>)> {
-        let (mut taken, mut refused) = (0, None);
-        for lot in transactions.chunks(OFFERED_AT_ONCE) {
-            let text = self.post(&super::requests::send_raw(lot))?;
-            let answers: Vec<Value> = serde_json::from_str(&text)
+    /// Sends transactions to its pool; returns how many it accepted, and the first refusal.
+    pub(super) fn send_transactions(&self, transactions: &[Bytes]) -> Result<(u64, Option<Value>)> {
+        let (mut accepted, mut refused) = (0, None);
+        for batch in transactions.chunks(BATCH_TRANSACTIONS) {
+            let text = self.post(&super::requests::send_raw(batch))?;
+            let responses: Vec<Value> = serde_json::from_str(&text)
                 .wrap_err_with(|| format!("{}: not a batch: {text}", self.name))?;
-            let is_taken = |answer: &&Value| answer["result"].is_string();
-            taken += answers.iter().filter(is_taken).count() as u64;
-            refused = refused.or(answers.into_iter().find(|answer| !is_taken(&answer)));
+            let is_accepted = |response: &&Value| response["result"].is_string();
+            accepted += responses.iter().filter(is_accepted).count() as u64;
+            let refusal = responses.into_iter().find(|one| !is_accepted(&one));
+            refused = refused.or(refusal);
         }
-        Ok((taken, refused))
+        Ok((accepted, refused))
     }
 
     fn post(&self, request: &str) -> Result<String> {
@@ -264,17 +265,17 @@ impl Client {
 
     fn send(&self, request: &str, token: &str) -> Result<String> {
         let at = || format!("{} does not answer", self.name);
-        let answer = self
+        let response = self
             .agent
             .post(&self.engine)
             .header("content-type", "application/json")
             .header("authorization", token)
             .send(request);
-        let mut answer = answer.wrap_err_with(at)?;
-        answer.body_mut().read_to_string().wrap_err_with(at)
+        let mut response = response.wrap_err_with(at)?;
+        response.body_mut().read_to_string().wrap_err_with(at)
     }
 
-    /// Refuses a client that has ended before it was asked to.
+    /// Fails if the client has exited by itself.
     fn check_alive(&mut self) -> Result<()> {
         let Some(status) = self.child.try_wait()? else {
             return Ok(());
@@ -282,26 +283,26 @@ impl Client {
         Err(eyre!(
             "{} ended by itself ({status}): {}",
             self.name,
-            self.last_words()
+            self.last_log_lines()
         ))
     }
 
-    /// Waits until it has nothing to do.
-    fn settle(&mut self, stop: &AtomicBool) -> Result<()> {
+    /// Waits until it is idle.
+    fn wait_until_idle(&mut self, stop: &AtomicBool) -> Result<()> {
         let began = Instant::now();
-        let mut before = self.spent();
+        let mut before = self.cost();
         let mut idle = 0;
-        while idle < IDLE_LOOKS {
+        while idle < IDLE_POLLS {
             ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
             ensure!(
                 began.elapsed() < READY_WITHIN,
                 "{} goes on working before there is a block: {}",
                 self.name,
-                self.last_words()
+                self.last_log_lines()
             );
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
             self.check_alive()?;
-            let now = self.spent();
+            let now = self.cost();
             let is_idle = now.cpu_ms - before.cpu_ms <= IDLE_CPU_MS
                 && now.written_bytes.saturating_sub(before.written_bytes) <= IDLE_BYTES;
             idle = if is_idle { idle + 1 } else { 0 };
@@ -310,27 +311,27 @@ impl Client {
         Ok(())
     }
 
-    /// The figures that our client shows to Prometheus, if it is ours.
+    /// Its Prometheus metrics; `None` for peers.
     pub(super) fn metrics(&self) -> Result<Option<String>> {
         let Some(url) = &self.metrics else {
             return Ok(None);
         };
-        let mut answer = self.agent.get(url).call().wrap_err("the metrics")?;
-        Ok(Some(answer.body_mut().read_to_string()?))
+        let mut response = self.agent.get(url).call().wrap_err("the metrics")?;
+        Ok(Some(response.body_mut().read_to_string()?))
     }
 
-    /// What it has spent since its start.
-    pub(super) fn spent(&self) -> Spent {
-        spent(self.child.id())
+    /// Its cost since its start.
+    pub(super) fn cost(&self) -> Cost {
+        cost(self.child.id())
     }
 
-    /// The most memory it has held.
+    /// Its peak resident memory.
     pub(super) fn peak_rss_bytes(&self) -> Option<u64> {
         proc_field(self.child.id(), "status", "VmHWM:").map(|kib| kib << 10)
     }
 
-    /// Asks it to end and waits until it has; what it has spent in all.
-    pub(super) fn stop(mut self) -> Result<Spent> {
+    /// Stops it and waits until it has exited; returns its total cost.
+    pub(super) fn stop(mut self) -> Result<Cost> {
         let process = self.child.id();
         rustix::process::kill_process(
             rustix::process::Pid::from_child(&self.child),
@@ -338,23 +339,23 @@ impl Client {
         )
         .wrap_err_with(|| format!("can't stop {}", self.name))?;
         let began = Instant::now();
-        // Its status is left waiting, so that what it has spent can still be read.
+        // Its exit status is not collected yet, so that /proc still has its cost.
         while is_running(process) {
             ensure!(
                 began.elapsed() < STOPS_WITHIN,
                 "{} does not stop: {}",
                 self.name,
-                self.last_words()
+                self.last_log_lines()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
-        let spent = spent(process);
+        let cost = cost(process);
         self.child.wait()?;
-        Ok(spent)
+        Ok(cost)
     }
 
-    /// The end of its log.
-    pub(super) fn last_words(&self) -> String {
+    /// The last 3 lines of its log.
+    pub(super) fn last_log_lines(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         if lines.is_empty() {
@@ -371,13 +372,13 @@ impl Drop for Client {
     }
 }
 
-fn spent(process: u32) -> Spent {
+fn cost(process: u32) -> Cost {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // Fields 14 and 15; the second is a name in brackets.
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     let ticks = fields.split(' ').skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Spent {
+    Cost {
         cpu_ms: ticks as f64 * TICK_MS,
         written_bytes: proc_field(process, "io", "write_bytes:").unwrap_or(0),
     }
@@ -391,7 +392,7 @@ fn agent() -> ureq::Agent {
         .into()
 }
 
-/// Two ports that nobody has, not the same one twice.
+/// Two different free ports.
 fn free_ports() -> Result<[u16; 2]> {
     let listen = || TcpListener::bind(("127.0.0.1", 0)).wrap_err("can't get a port");
     let listeners = [listen()?, listen()?];
@@ -403,7 +404,7 @@ fn free_ports() -> Result<[u16; 2]> {
 mod tests {
     use super::*;
 
-    /// A client that is but a process, with what it has logged.
+    /// A client that is any program, with its log.
     fn client(program: &str, log: &Path) -> Client {
         Client {
             name: "it".to_owned(),
@@ -417,20 +418,20 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_ends_by_itself_is_not_one_with_nothing_to_do() {
+    fn a_client_that_exits_is_not_idle_and_its_log_is_quoted() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let settle = || {
-            let outcome = client("false", &log).settle(&AtomicBool::new(false));
+        let wait = || {
+            let outcome = client("false", &log).wait_until_idle(&AtomicBool::new(false));
             outcome.unwrap_err().to_string()
         };
-        let silent = settle();
+        let silent = wait();
         assert!(
             silent.contains("exit status: 1") && silent.contains("disk full"),
             "{silent}"
         );
         std::fs::write(&log, "one\ntwo\nthree\nfour\n").unwrap();
-        let told = settle();
-        assert!(told.ends_with("two / three / four"), "{told}");
+        let quoted = wait();
+        assert!(quoted.ends_with("two / three / four"), "{quoted}");
     }
 }

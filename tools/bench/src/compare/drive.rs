@@ -1,6 +1,6 @@
-//! One run: a client upon a fresh data path is given the whole chain, block by block.
+//! One run: a client on a fresh data path gets the whole chain, block by block.
 
-use super::client::{Client, Setup, Spent};
+use super::client::{Client, Cost, Setup};
 use super::requests::ChainFolder;
 use crate::progress::Progress;
 use eyre::{Result, WrapErr, bail, ensure};
@@ -10,32 +10,32 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How much of the chain is sent, and how.
+/// Which blocks are sent, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Course {
-    /// The first so many blocks are the cold part, what comes after them the warm one.
+pub(super) struct RunPlan {
+    /// The first blocks are the cold part, the others the warm part.
     pub(super) cold_blocks: u64,
-    /// All blocks that are sent.
+    /// Number of blocks sent in all.
     pub(super) blocks: u64,
-    /// Between two blocks.
+    /// Time between two blocks.
     pub(super) pause: Duration,
-    /// Percent of a block's transactions that are sent to the pool before the pause before it.
+    /// Percentage of a block's transactions that are sent to the pool before the pause that precedes the block.
     pub(super) known_percent: u64,
 }
 
-/// One block, by the clock of whoever sent it.
+/// The times of one block, by the clock of this process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct BlockTime {
     pub(super) number: u64,
     pub(super) gas: u64,
     pub(super) transactions: usize,
-    /// From the request to the answer.
+    /// From request to response.
     pub(super) new_payload_ms: f64,
-    /// The same of the fork choice that makes it the head.
+    /// The same for the fork choice that makes it the head.
     pub(super) fork_choice_ms: f64,
 }
 
-/// Our own figures of the blocks of a part, means of a block.
+/// Our metrics over the blocks of a part: means per block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Phases {
     pub(super) check_ms: f64,
@@ -44,9 +44,9 @@ pub(super) struct Phases {
     pub(super) root_ms: f64,
     pub(super) compare_ms: f64,
     pub(super) commit_ms: f64,
-    /// Percent of the transactions that ran ahead of their turn and were kept.
+    /// Percentage of transactions whose speculative execution was validated.
     pub(super) parallel_percent: f64,
-    /// Percent of the transactions that ran ahead of their turn, and again.
+    /// Percentage of transactions that were re-executed.
     pub(super) again_percent: f64,
 }
 
@@ -54,10 +54,11 @@ pub(super) struct Phases {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Part {
     pub(super) blocks: Vec<BlockTime>,
-    /// Transactions of these blocks that its pool had taken before they came.
+    /// Transactions of these blocks that the pool had accepted before.
     pub(super) known: u64,
-    pub(super) spent: Spent,
-    /// Of ours only.
+    #[serde(rename = "spent")]
+    pub(super) cost: Cost,
+    /// Of our client only.
     pub(super) phases: Option<Phases>,
 }
 
@@ -67,35 +68,36 @@ pub(super) struct Run {
     pub(super) cold: Part,
     pub(super) warm: Part,
     pub(super) peak_rss_bytes: Option<u64>,
-    /// By the process as a whole, after it has stopped.
-    pub(super) spent: Spent,
+    /// Of the whole process, after it has stopped.
+    #[serde(rename = "spent")]
+    pub(super) cost: Cost,
 }
 
 /// The names of our phases in the metrics, in the order of [`Phases`].
 const PHASES: [&str; 6] = ["check", "recover", "execute", "root", "compare", "commit"];
-const KEPT: &str = "besu_block_processing_parallelized_transactions_counter_total";
-const AGAIN: &str = "besu_block_processing_conflicted_transactions_counter_total";
+const VALIDATED: &str = "besu_block_processing_parallelized_transactions_counter_total";
+const REEXECUTED: &str = "besu_block_processing_conflicted_transactions_counter_total";
 
-/// Sends the chain to a client that is started upon what lies in `folder`.
+/// Starts a client on the data in `folder` and sends it the chain.
 pub(super) fn run(
     setup: &Setup,
     chain: &ChainFolder,
-    course: Course,
+    plan: RunPlan,
     folder: &Path,
     stop: &AtomicBool,
 ) -> Result<Run> {
     crate::disk::drop_cached(folder)?;
     let client = setup.start(folder)?;
     let mut reader = chain.read()?;
-    let mut progress = Progress::new(course.blocks, "blocks");
+    let mut progress = Progress::new(plan.blocks, "blocks");
     let mut parts = Vec::new();
-    for end in [course.cold_blocks, course.blocks] {
+    for end in [plan.cold_blocks, plan.blocks] {
         if !parts.is_empty() {
-            // What the warm part asks for first would be read from the disk else.
+            // Fill the page cache for the warm part.
             crate::disk::read_through(folder)?;
         }
-        let before = Figures::of(&client)?;
-        let (mut blocks, mut taken, mut refusal) = (Vec::new(), 0, None);
+        let before = Snapshot::of(&client)?;
+        let (mut blocks, mut accepted, mut refusal) = (Vec::new(), 0, None);
         while blocks.last().map_or(0, |block: &BlockTime| block.number) < end {
             ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
             let Some(requests) = reader.next_block()? else {
@@ -103,18 +105,18 @@ pub(super) fn run(
             };
             let at = || {
                 format!(
-                    "block {}; its last words: {}",
+                    "block {}; the end of its log: {}",
                     requests.number,
-                    client.last_words()
+                    client.last_log_lines()
                 )
             };
-            let known = known(&requests.raw, course.known_percent);
-            let (took, refused) = client.offer(&known).wrap_err_with(at)?;
-            taken += took;
+            let known = known(&requests.raw, plan.known_percent);
+            let (count, refused) = client.send_transactions(&known).wrap_err_with(at)?;
+            accepted += count;
             refusal = refusal.or(refused);
-            std::thread::sleep(course.pause);
-            let new_payload = client.drive(&requests.new_payload).wrap_err_with(at)?;
-            let fork_choice = client.drive(&requests.choose).wrap_err_with(at)?;
+            std::thread::sleep(plan.pause);
+            let new_payload = client.send_valid(&requests.new_payload).wrap_err_with(at)?;
+            let fork_choice = client.send_valid(&requests.fork_choice).wrap_err_with(at)?;
             blocks.push(BlockTime {
                 number: requests.number,
                 gas: requests.gas,
@@ -124,35 +126,35 @@ pub(super) fn run(
             });
             progress.show(requests.number, &setup.contender.name());
         }
-        if let Some(refusal) = refusal.filter(|_| taken == 0) {
+        if let Some(refusal) = refusal.filter(|_| accepted == 0) {
             bail!("its pool takes none of the transactions: {refusal}");
         }
-        std::thread::sleep(course.pause);
-        parts.push(before.until(&Figures::of(&client)?, blocks, taken));
+        std::thread::sleep(plan.pause);
+        parts.push(before.until(&Snapshot::of(&client)?, blocks, accepted));
     }
     progress.finish();
     let peak_rss_bytes = client.peak_rss_bytes();
-    let spent = client.stop()?;
+    let cost = client.stop()?;
     let warm = parts.pop().unwrap_or_default();
     let cold = parts.pop().unwrap_or_default();
     Ok(Run {
         cold,
         warm,
         peak_rss_bytes,
-        spent,
+        cost,
     })
 }
 
-/// What a client has counted so far.
-struct Figures {
-    spent: Spent,
+/// Cost and metrics of a client at a moment.
+struct Snapshot {
+    cost: Cost,
     metrics: Option<String>,
 }
 
-impl Figures {
+impl Snapshot {
     fn of(client: &Client) -> Result<Self> {
         Ok(Self {
-            spent: client.spent(),
+            cost: client.cost(),
             metrics: client.metrics()?,
         })
     }
@@ -161,12 +163,12 @@ impl Figures {
         let transactions: usize = blocks.iter().map(|block| block.transactions).sum();
         let phases = self.metrics.as_deref().zip(after.metrics.as_deref());
         Part {
-            spent: Spent {
-                cpu_ms: after.spent.cpu_ms - self.spent.cpu_ms,
+            cost: Cost {
+                cpu_ms: after.cost.cpu_ms - self.cost.cpu_ms,
                 written_bytes: after
-                    .spent
+                    .cost
                     .written_bytes
-                    .saturating_sub(self.spent.written_bytes),
+                    .saturating_sub(self.cost.written_bytes),
             },
             phases: phases
                 .map(|(before, after)| Phases::between(before, after, blocks.len(), transactions)),
@@ -176,17 +178,17 @@ impl Figures {
     }
 }
 
-/// So many percent of the transactions, scattered over the block. What a sender sends after one that is
-/// left out waits in the pool, as it does where a builder knows more than the pools.
+/// A percentage of the transactions, scattered over the block. Later transactions of a sender whose earlier one is
+/// left out wait in the pool, as happens when a builder has transactions that pools don't.
 fn known(transactions: &[Bytes], percent: u64) -> Vec<Bytes> {
-    const STEP: u64 = 61; // Without a divisor in common with 100.
-    let is_known = |(place, _): &(u64, &Bytes)| place * STEP % 100 < percent;
+    const STEP: u64 = 61; // Coprime to 100.
+    let is_known = |(index, _): &(u64, &Bytes)| index * STEP % 100 < percent;
     let known = (0..).zip(transactions).filter(is_known);
     known.map(|(_, raw)| raw.clone()).collect()
 }
 
 impl Phases {
-    /// The means of so many blocks, whose sums stand in the metrics before and after.
+    /// The means per block, from the growth of the sums in the metrics.
     fn between(before: &str, after: &str, blocks: usize, transactions: usize) -> Self {
         let grown = |name: &str| metric(after, name) - metric(before, name);
         let mean_ms = |phase: &str| {
@@ -209,12 +211,12 @@ impl Phases {
             root_ms,
             compare_ms,
             commit_ms,
-            parallel_percent: percent(KEPT),
-            again_percent: percent(AGAIN),
+            parallel_percent: percent(VALIDATED),
+            again_percent: percent(REEXECUTED),
         }
     }
 
-    /// Each with its name.
+    /// Each phase with its name.
     pub(super) fn named(&self) -> [(&'static str, f64); 6] {
         let times = [
             self.check_ms,
@@ -232,7 +234,7 @@ impl Phases {
     }
 }
 
-/// A figure without labels; zero if it has not been counted yet.
+/// The value of a metric without labels; 0 if it is not there yet.
 fn metric(text: &str, name: &str) -> f64 {
     let value = text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -246,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_are_means_of_what_the_sums_have_grown_by() {
+    fn phases_are_means_of_the_growth_of_the_sums() {
         let before = "niwaki_block_execute_seconds_sum 1.5\n";
         let after = "# HELP x\nniwaki_block_execute_seconds{quantile=\"0.5\"} 9\n\
                      niwaki_block_execute_seconds_sum 2.5\n\
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_percent_of_a_block_are_known() {
+    fn known_transactions_are_the_requested_percentage_in_block_order() {
         let transactions: Vec<Bytes> = (0..200_u8).map(|number| vec![number].into()).collect();
         for percent in [0, 1, 50, 80, 100] {
             let known = known(&transactions, percent);

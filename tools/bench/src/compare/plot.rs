@@ -1,14 +1,17 @@
-//! The figures as one picture (SVG): the time of each block, the speed of each client, our phases.
+//! The results as one picture: the time of each block, the speed of each client, our phases.
 
 use super::report::{Report, Runs};
 use crate::stats::{Spread, median};
-use std::fmt::Write;
+use crate::svg::{Anchor, Svg};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 780.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
-/// Colours that stay apart for most eyes, for clients and for phases.
+/// Pixels from one client to the next.
+const CLIENT_WIDTH: f64 = 170.0;
+const BAR_WIDTH: f64 = 44.0;
+/// Colours of clients and phases; most colour-blind readers can tell them apart.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#e69f00",
 ];
@@ -17,37 +20,45 @@ const COLOURS: [&str; 6] = [
 struct Panel {
     top: f64,
     height: f64,
-    most: f64,
+    max: f64,
 }
 
 impl Panel {
     fn y(&self, value: f64) -> f64 {
-        self.top + self.height * (1.0 - value / self.most.max(1e-9))
+        self.top + self.height * (1.0 - value / self.max.max(1e-9))
     }
 
     /// The title, the frame and the scale.
-    fn frame(&self, out: &mut String, title: &str) {
-        text(out, LEFT, self.top - 10.0, "start", title);
-        let step = tidy_step(self.most / 4.0);
+    fn frame(&self, svg: &mut Svg, title: &str) {
+        svg.text([LEFT, self.top - 10.0], Anchor::Start, title);
+        let step = tidy_step(self.max / 4.0);
         let mut value = 0.0;
-        while value <= self.most {
+        while value <= self.max {
             let y = self.y(value);
-            line(out, (LEFT, y), (WIDTH - RIGHT, y), "#dddddd");
+            svg.line([LEFT, y], [WIDTH - RIGHT, y], "#dddddd", 1.0);
             let label = format!("{value:.4}");
             let label = label.trim_end_matches('0').trim_end_matches('.');
-            text(out, LEFT - 6.0, y + 4.0, "end", label);
+            svg.text([LEFT - 6.0, y + 4.0], Anchor::End, label);
             value += step;
         }
+    }
+
+    /// A bar from one value to another, `x` being its left side.
+    fn bar(&self, svg: &mut Svg, x: f64, values: [f64; 2], colour: &str) {
+        let [bottom, top] = values.map(|value| self.y(value));
+        svg.rect([x, top], [BAR_WIDTH, bottom - top], colour);
+    }
+
+    /// A label below the bar at `x`.
+    fn label(&self, svg: &mut Svg, x: f64, text: &str) {
+        let below = [x + BAR_WIDTH / 2.0, self.y(0.0) + 16.0];
+        svg.text(below, Anchor::Middle, text);
     }
 }
 
 /// The picture.
 pub(super) fn svg(report: &Report) -> String {
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut svg = Svg::new(WIDTH, HEIGHT);
     let title = format!(
         "{}: {} blocks, {:.0} Mgas, {} runs, {} cores ({})",
         report.chain,
@@ -57,69 +68,50 @@ pub(super) fn svg(report: &Report) -> String {
         report.machine.cores,
         report.machine.processor
     );
-    text(&mut out, LEFT, 22.0, "start", &title);
-    legend(&mut out, &report.clients);
-    blocks(&mut out, report);
-    speeds(&mut out, &report.clients);
-    phases(&mut out, &report.clients);
-    out.push_str("</svg>\n");
-    out
+    svg.text([LEFT, 22.0], Anchor::Start, &title);
+    for (at, (runs, colour)) in report.clients.iter().zip(COLOURS).enumerate() {
+        legend(
+            &mut svg,
+            [LEFT + CLIENT_WIDTH * at as f64, 34.0],
+            colour,
+            &runs.name,
+        );
+    }
+    blocks(&mut svg, report);
+    speeds(&mut svg, &report.clients);
+    phases(&mut svg, &report.clients);
+    svg.finish()
 }
 
-fn legend(out: &mut String, clients: &[Runs]) {
-    for (at, (runs, colour)) in clients.iter().zip(COLOURS).enumerate() {
-        let x = LEFT + 170.0 * at as f64;
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x}\" y=\"34\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
-        );
-        text(out, x + 15.0, 43.0, "start", &runs.name);
-    }
+/// A coloured square and what it stands for.
+fn legend(svg: &mut Svg, [x, y]: [f64; 2], colour: &str, text: &str) {
+    svg.rect([x, y], [10.0, 10.0], colour);
+    svg.text([x + 15.0, y + 9.0], Anchor::Start, text);
 }
 
 /// A line for each client: the median of its runs at every block.
-fn blocks(out: &mut String, report: &Report) {
+fn blocks(svg: &mut Svg, report: &Report) {
     let lines: Vec<Vec<(u64, f64)>> = report.clients.iter().map(medians).collect();
     let all = || lines.iter().flatten();
-    let most = all().map(|(_, ms)| *ms).fold(0.0, f64::max);
     let last = all().map(|(number, _)| *number).max().unwrap_or(1);
     let panel = Panel {
         top: 80.0,
         height: 260.0,
-        most,
+        max: all().map(|(_, ms)| *ms).fold(0.0, f64::max),
     };
-    panel.frame(
-        out,
-        "ms of each block, payload and fork choice, median of the runs",
-    );
+    let title = "ms of each block, payload and fork choice, median of the runs";
+    panel.frame(svg, title);
     let x = |number: u64| LEFT + (WIDTH - LEFT - RIGHT) * number as f64 / last as f64;
-    let border = x(report.cold_blocks);
-    let bottom = panel.y(0.0);
-    line(out, (border, panel.top), (border, bottom), "#999999");
-    text(
-        out,
-        border + 4.0,
-        panel.top + 12.0,
-        "start",
-        "warm from here",
-    );
-    text(
-        out,
-        WIDTH - RIGHT,
-        bottom + 16.0,
-        "end",
-        &format!("block {last}"),
-    );
+    let (border, bottom) = (x(report.cold_blocks), panel.y(0.0));
+    svg.line([border, panel.top], [border, bottom], "#999999", 1.0);
+    let beside = [border + 4.0, panel.top + 12.0];
+    svg.text(beside, Anchor::Start, "warm from here");
+    let below = [WIDTH - RIGHT, bottom + 16.0];
+    svg.text(below, Anchor::End, &format!("block {last}"));
     for (points, colour) in lines.iter().zip(COLOURS) {
-        let points: Vec<String> = points
-            .iter()
-            .map(|(number, ms)| format!("{:.1},{:.1}", x(*number), panel.y(*ms)))
-            .collect();
-        let _ = writeln!(
-            out,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\" points=\"{}\"/>",
-            points.join(" ")
-        );
+        let point = |(number, ms): &(u64, f64)| [x(*number), panel.y(*ms)];
+        let points: Vec<_> = points.iter().map(point).collect();
+        svg.polyline(&points, colour);
     }
 }
 
@@ -136,50 +128,43 @@ fn medians(runs: &Runs) -> Vec<(u64, f64)> {
     let Some(first) = runs.first() else {
         return Vec::new();
     };
-    let at = |place: usize| {
-        let times = runs.iter().filter_map(|run| run.get(place));
+    let at = |index: usize| {
+        let times = runs.iter().filter_map(|run| run.get(index));
         median(&times.map(|(_, ms)| *ms).collect::<Vec<_>>())
     };
     (0..first.len())
-        .map(|place| (first[place].0, at(place)))
+        .map(|index| (first[index].0, at(index)))
         .collect()
 }
 
-/// Bars of Mgas/s, cold and warm, with the ends of the runs.
-fn speeds(out: &mut String, clients: &[Runs]) {
+/// Bars of Mgas/s, cold and warm, with the range of the runs.
+fn speeds(svg: &mut Svg, clients: &[Runs]) {
     let all = || clients.iter().flat_map(|runs| [&runs.cold, &runs.warm]);
     let panel = Panel {
         top: 410.0,
         height: 130.0,
-        most: all()
-            .map(|figures| figures.mgas_per_s.max)
+        max: all()
+            .map(|results| results.mgas_per_s.max)
             .fold(0.0, f64::max),
     };
-    panel.frame(
-        out,
-        "Mgas/s, cold and warm; median, and least to most of the runs",
-    );
+    let title = "Mgas/s, cold and warm; median, and least to most of the runs";
+    panel.frame(svg, title);
     for (at, (runs, colour)) in clients.iter().zip(COLOURS).enumerate() {
-        for (place, (name, figures)) in [("cold", &runs.cold), ("warm", &runs.warm)]
-            .into_iter()
-            .enumerate()
-        {
-            let x = LEFT + 20.0 + 170.0 * at as f64 + 60.0 * place as f64;
-            let Spread { median, min, max } = figures.mgas_per_s;
-            bar(out, x, &panel, (0.0, median), colour);
-            line(
-                out,
-                (x + 22.0, panel.y(min)),
-                (x + 22.0, panel.y(max)),
-                "black",
-            );
-            text(out, x + 22.0, panel.y(0.0) + 16.0, "middle", name);
+        let parts = [("cold", &runs.cold), ("warm", &runs.warm)];
+        for (part, (name, results)) in parts.into_iter().enumerate() {
+            let x = LEFT + 20.0 + CLIENT_WIDTH * at as f64 + 60.0 * part as f64;
+            let middle = x + BAR_WIDTH / 2.0;
+            let Spread { median, min, max } = results.mgas_per_s;
+            panel.bar(svg, x, [0.0, median], colour);
+            let range = [min, max].map(|speed| [middle, panel.y(speed)]);
+            svg.line(range[0], range[1], "black", 1.0);
+            panel.label(svg, x, name);
         }
     }
 }
 
-/// Our phases of a warm block, one upon the other.
-fn phases(out: &mut String, clients: &[Runs]) {
+/// Our phases of a warm block, stacked.
+fn phases(svg: &mut Svg, clients: &[Runs]) {
     let ours = || {
         clients
             .iter()
@@ -189,55 +174,26 @@ fn phases(out: &mut String, clients: &[Runs]) {
     let panel = Panel {
         top: 610.0,
         height: 130.0,
-        most: ours()
+        max: ours()
             .map(|(_, phases)| sum(phases.named()))
             .fold(0.0, f64::max),
     };
-    panel.frame(out, "ms of our phases of a warm block");
+    panel.frame(svg, "ms of our phases of a warm block");
     for (at, (runs, phases)) in ours().enumerate() {
-        let x = LEFT + 20.0 + 170.0 * at as f64;
+        let x = LEFT + 20.0 + CLIENT_WIDTH * at as f64;
         let mut below = 0.0;
         for ((_, ms), colour) in phases.named().into_iter().zip(COLOURS) {
-            bar(out, x, &panel, (below, below + ms), colour);
+            panel.bar(svg, x, [below, below + ms], colour);
             below += ms;
         }
-        text(out, x + 22.0, panel.y(0.0) + 16.0, "middle", &runs.name);
+        panel.label(svg, x, &runs.name);
     }
     if let Some((_, phases)) = ours().next() {
         for (at, ((name, _), colour)) in phases.named().into_iter().zip(COLOURS).enumerate() {
-            let y = panel.top + 16.0 * at as f64;
-            let x = WIDTH - RIGHT - 90.0;
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>"
-            );
-            text(out, x + 15.0, y + 9.0, "start", name);
+            let corner = [WIDTH - RIGHT - 90.0, panel.top + 16.0 * at as f64];
+            legend(svg, corner, colour, name);
         }
     }
-}
-
-fn bar(out: &mut String, x: f64, panel: &Panel, (from, to): (f64, f64), colour: &str) {
-    let (y, bottom) = (panel.y(to), panel.y(from));
-    let height = bottom - y;
-    let _ = writeln!(
-        out,
-        "<rect x=\"{x}\" y=\"{y:.1}\" width=\"44\" height=\"{height:.1}\" fill=\"{colour}\"/>"
-    );
-}
-
-fn line(out: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str) {
-    let _ = writeln!(
-        out,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\"/>"
-    );
-}
-
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
-    );
 }
 
 /// One, two or five times a power of ten, not below `step`.
@@ -256,7 +212,7 @@ mod tests {
     use crate::machine::Machine;
 
     #[test]
-    fn a_picture_has_a_line_and_two_bars_for_each_client() {
+    fn the_picture_has_a_line_for_each_client_and_escaped_names() {
         let clients = runs();
         let report = Report {
             machine: Machine::here(),

@@ -1,4 +1,4 @@
-//! What the runs come to: figures of each client, and ratios of pairs.
+//! The results of the runs: per client, and ratios of paired runs.
 
 use super::client::Contender;
 use super::drive::{BlockTime, Part, Phases, Run};
@@ -12,24 +12,24 @@ pub(super) struct Runs {
     pub(super) contender: Contender,
     pub(super) name: String,
     pub(super) version: String,
-    pub(super) cold: Figures,
-    pub(super) warm: Figures,
+    pub(super) cold: PartResults,
+    pub(super) warm: PartResults,
     /// MiB.
     pub(super) peak_rss_mib: Option<Spread>,
-    /// MiB, of the whole process with its end.
+    /// MiB, of the whole process until it exited.
     pub(super) written_mib: Spread,
     pub(super) runs: Vec<Run>,
 }
 
-/// One part of the chain, over the runs. Blocks without gas are left out of all but the totals.
+/// One part of the chain, over the runs. Blocks without gas count only in the costs.
 #[derive(Debug, Serialize)]
-pub(super) struct Figures {
+pub(super) struct PartResults {
     pub(super) blocks: usize,
-    /// Payload and fork choice, of all blocks together.
+    /// Over the payload and fork choice of all blocks.
     pub(super) mgas_per_s: Spread,
-    /// Percentiles of the blocks, each over the runs: the payload alone.
+    /// Percentiles of the blocks: the payload alone.
     pub(super) payload_ms: Percentiles,
-    /// And with the fork choice.
+    /// Percentiles of the blocks: payload and fork choice.
     pub(super) whole_ms: Percentiles,
     pub(super) cpu_ms_per_block: Spread,
     pub(super) written_mib: Spread,
@@ -37,7 +37,7 @@ pub(super) struct Figures {
     pub(super) phases: Option<Phases>,
 }
 
-/// Of the blocks of a run; medians and ends over the runs.
+/// Percentiles of the blocks of a run, over the runs.
 #[derive(Debug, Serialize)]
 pub(super) struct Percentiles {
     pub(super) p50: Spread,
@@ -50,7 +50,7 @@ pub(super) struct Percentiles {
 pub(super) struct Ratio {
     pub(super) peer: String,
     pub(super) ours: String,
-    /// Of the sums of all blocks, payload and fork choice.
+    /// Of the totals of all blocks, payload and fork choice.
     pub(super) cold: Spread,
     pub(super) warm: Spread,
     /// Of the payloads alone.
@@ -59,7 +59,7 @@ pub(super) struct Ratio {
     pub(super) warm_p50: Spread,
 }
 
-/// Everything.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) machine: Machine,
@@ -69,7 +69,7 @@ pub(super) struct Report {
     pub(super) gas: u64,
     pub(super) cold_blocks: u64,
     pub(super) pause_ms: u64,
-    /// Processes that took a processor each beside the clients.
+    /// Busy processes that ran at the same time.
     pub(super) busy: usize,
     pub(super) known_percent: u64,
     pub(super) runs: usize,
@@ -78,7 +78,7 @@ pub(super) struct Report {
 }
 
 impl BlockTime {
-    /// Payload and fork choice.
+    /// Time of payload and fork choice.
     pub(super) fn whole_ms(&self) -> f64 {
         self.new_payload_ms + self.fork_choice_ms
     }
@@ -100,16 +100,16 @@ impl Runs {
         Self {
             name: contender.name(),
             version,
-            cold: Figures::new(&cold),
-            warm: Figures::new(&warm),
+            cold: PartResults::new(&cold),
+            warm: PartResults::new(&warm),
             peak_rss_mib: rss.map(|all| Spread::of(all.into_iter().map(mib))),
-            written_mib: Spread::of(runs.iter().map(|run| mib(run.spent.written_bytes))),
+            written_mib: Spread::of(runs.iter().map(|run| mib(run.cost.written_bytes))),
             contender,
             runs,
         }
     }
 
-    /// Percent of all transactions that were in its pool before their blocks came.
+    /// Percentage of all transactions that its pool had accepted before their blocks.
     fn known_percent(&self) -> f64 {
         let parts = self.runs.iter().flat_map(|run| [&run.cold, &run.warm]);
         let (mut known, mut all) = (0, 0);
@@ -129,21 +129,21 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-impl Figures {
+impl PartResults {
     fn new(parts: &[&Part]) -> Self {
         let over = |of: &dyn Fn(&Part) -> f64| Spread::of(parts.iter().map(|part| of(part)));
         let rate = |part: &Part| {
             let gas: u64 = counted(part).map(|block| block.gas).sum();
             gas as f64 / 1e3 / sum_ms(part, BlockTime::whole_ms).max(1e-9)
         };
-        let per_block = |part: &Part| part.spent.cpu_ms / part.blocks.len().max(1) as f64;
+        let per_block = |part: &Part| part.cost.cpu_ms / part.blocks.len().max(1) as f64;
         Self {
             blocks: parts.first().map_or(0, |part| counted(part).count()),
             mgas_per_s: over(&rate),
             payload_ms: Percentiles::new(parts, |block| block.new_payload_ms),
             whole_ms: Percentiles::new(parts, BlockTime::whole_ms),
             cpu_ms_per_block: over(&per_block),
-            written_mib: over(&|part| mib(part.spent.written_bytes)),
+            written_mib: over(&|part| mib(part.cost.written_bytes)),
             phases: Phases::median(parts),
         }
     }
@@ -182,7 +182,7 @@ impl Percentiles {
     }
 }
 
-/// The ratios of every peer over every one of ours.
+/// The ratios of every peer over each of our clients.
 pub(super) fn ratios(clients: &[Runs]) -> Vec<Ratio> {
     let is_ours = |runs: &&Runs| matches!(runs.contender, Contender::Niwaki { .. });
     let peers = clients.iter().filter(|runs| !is_ours(runs));
@@ -212,7 +212,7 @@ pub(super) fn ratios(clients: &[Runs]) -> Vec<Ratio> {
 }
 
 impl Report {
-    /// Prints it.
+    /// Prints the tables.
     pub(super) fn print(&self) {
         println!(
             "{}: {} blocks ({} cold), {} transactions, {:.1} Mgas; medians of {} runs",
@@ -238,8 +238,8 @@ impl Report {
             "disk MiB"
         );
         for runs in &self.clients {
-            print_figures(&runs.name, "cold", &runs.cold);
-            print_figures("", "warm", &runs.warm);
+            print_part(&runs.name, "cold", &runs.cold);
+            print_part("", "warm", &runs.warm);
             let rss = runs.peak_rss_mib.map_or("-".to_owned(), |rss| {
                 format!("{:.0} MiB ({:.0}..{:.0})", rss.median, rss.min, rss.max)
             });
@@ -253,15 +253,9 @@ impl Report {
         }
         self.print_phases();
         for ratio in &self.ratios {
-            let shown = |Spread { median, min, max }| format!("{median:.2} ({min:.2}..{max:.2})");
             println!(
                 "{} over {}: warm {}, payload alone {}, of P50s {}; cold {}",
-                ratio.peer,
-                ratio.ours,
-                shown(ratio.warm),
-                shown(ratio.warm_payload),
-                shown(ratio.warm_p50),
-                shown(ratio.cold)
+                ratio.peer, ratio.ours, ratio.warm, ratio.warm_payload, ratio.warm_p50, ratio.cold
             );
         }
     }
@@ -274,7 +268,7 @@ impl Report {
             };
             let shown = phases.named().map(|(name, ms)| format!("{name} {ms:.2}"));
             println!(
-                "{:<20} {}; {:.1} % of the transactions ahead of their turn and kept, {:.1} % again",
+                "{:<20} {}; {:.1} % of the transactions speculated and validated, {:.1} % re-executed",
                 runs.name,
                 shown.join(", "),
                 phases.parallel_percent,
@@ -285,25 +279,25 @@ impl Report {
     }
 }
 
-fn print_figures(name: &str, part: &str, figures: &Figures) {
-    let Spread { median, min, max } = figures.mgas_per_s;
-    let whole = &figures.whole_ms;
+fn print_part(name: &str, part: &str, results: &PartResults) {
+    let (speed, whole) = (results.mgas_per_s, &results.whole_ms);
     println!(
-        "{name:<20} {part:<5} {median:>7.0} {:>17} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.1} {:>9.1}",
-        format!("{min:.0}..{max:.0}"),
+        "{name:<20} {part:<5} {:>7.0} {:>17} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.1} {:>9.1}",
+        speed.median,
+        speed.range(0),
         whole.p50.median,
         whole.p95.median,
         whole.p99.median,
         whole.p99.median / whole.p50.median.max(1e-9),
-        figures.payload_ms.p50.median,
-        figures.cpu_ms_per_block.median,
-        figures.written_mib.median
+        results.payload_ms.p50.median,
+        results.cpu_ms_per_block.median,
+        results.written_mib.median
     );
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::client::Spent;
+    use super::super::client::Cost;
     use super::*;
 
     pub(crate) fn run(ms: &[f64]) -> Run {
@@ -317,7 +311,7 @@ pub(super) mod tests {
         let part = Part {
             blocks: blocks.collect(),
             known: 0,
-            spent: Spent {
+            cost: Cost {
                 cpu_ms: 100.0,
                 written_bytes: 1 << 20,
             },
@@ -330,7 +324,7 @@ pub(super) mod tests {
             cold: part.clone(),
             warm: part,
             peak_rss_bytes: Some(1 << 30),
-            spent: Spent {
+            cost: Cost {
                 cpu_ms: 1.0,
                 written_bytes: 2 << 20,
             },
@@ -348,7 +342,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn empty_blocks_count_in_nothing_but_the_cost() {
+    fn empty_blocks_count_only_in_the_cost() {
         let runs = runs();
         let warm = &runs[0].warm;
         assert_eq!(warm.blocks, 3);

@@ -15,32 +15,32 @@ use std::path::{Path, PathBuf};
 pub(super) struct ChainFolder {
     pub(super) genesis: PathBuf,
     pub(super) blocks: PathBuf,
-    /// From Amsterdam on.
-    lists: PathBuf,
+    /// Access lists, from Amsterdam on.
+    bals: PathBuf,
 }
 
-/// What is sent for one block.
+/// The requests for one block.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     pub(super) number: u64,
     pub(super) gas: u64,
     pub(super) transactions: usize,
     pub(super) new_payload: String,
-    pub(super) choose: String,
-    /// Those of its transactions that need no blobs, as they are sent to a pool.
+    pub(super) fork_choice: String,
+    /// Its transactions without blobs, as they are sent to a pool.
     pub(super) raw: Vec<Bytes>,
 }
 
-/// The requests of a chain, one block after the other.
+/// Reads the requests of a chain, block by block.
 pub(super) struct Reader {
     file: BufReader<File>,
     name: String,
-    /// What is left of the file of lists.
-    lists: Bytes,
+    /// The rest of the file of access lists.
+    bals: Bytes,
 }
 
 impl ChainFolder {
-    /// The chain of `path`, a folder or a file of blocks with the others beside it.
+    /// The chain at `path`, a folder or the file of blocks in it.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let blocks = match path.is_dir() {
             true => path.join("chain.rlp"),
@@ -56,31 +56,31 @@ impl ChainFolder {
             );
         }
         Ok(Self {
-            lists: blocks.with_file_name("access-lists.rlp"),
+            bals: blocks.with_file_name("access-lists.rlp"),
             genesis: std::path::absolute(genesis)?,
             blocks,
         })
     }
 
-    /// Begins to read.
+    /// Opens the chain.
     pub(super) fn read(&self) -> Result<Reader> {
         let name = self.blocks.display().to_string();
         let file = File::open(&self.blocks).wrap_err_with(|| format!("can't read {name}"))?;
-        let lists = match self.lists.is_file() {
-            true => std::fs::read(&self.lists)
-                .wrap_err_with(|| format!("can't read {}", self.lists.display()))?,
+        let bals = match self.bals.is_file() {
+            true => std::fs::read(&self.bals)
+                .wrap_err_with(|| format!("can't read {}", self.bals.display()))?,
             false => Vec::new(),
         };
         Ok(Reader {
             file: BufReader::with_capacity(1 << 20, file),
             name,
-            lists: lists.into(),
+            bals: bals.into(),
         })
     }
 }
 
 impl Reader {
-    /// The next block's; none at the end.
+    /// The requests of the next block; `None` at the end.
     pub(super) fn next_block(&mut self) -> Result<Option<Requests>> {
         let name = &self.name;
         let item = crate::chain_file::next_item(&mut self.file).wrap_err_with(|| name.clone())?;
@@ -88,33 +88,33 @@ impl Reader {
         let block = Block::decode(&mut item.as_slice())
             .map_err(|error| eyre::eyre!("{name}: {error}; give a file of RLP blocks"))?;
         let number = block.header.number;
-        let list = match block.header.block_access_list_hash {
-            Some(_) => Some(self.next_list(number)?),
+        let bal = match block.header.block_access_list_hash {
+            Some(_) => Some(self.next_bal(number)?),
             None => None,
         };
-        Requests::of(&block, list.as_ref())
+        Requests::of(&block, bal.as_ref())
             .map(Some)
             .wrap_err_with(|| format!("block {number} of {}", self.name))
     }
 
-    fn next_list(&mut self, number: u64) -> Result<Bytes> {
-        let mut rest: &[u8] = &self.lists;
+    fn next_bal(&mut self, number: u64) -> Result<Bytes> {
+        let mut rest: &[u8] = &self.bals;
         if rest.is_empty() {
             bail!(
                 "block {number} needs its access list; give access-lists.rlp beside {}",
                 self.name
             );
         }
-        let list = Bytes::decode(&mut rest)
+        let bal = Bytes::decode(&mut rest)
             .map_err(|error| eyre::eyre!("access-lists.rlp, at block {number}: {error}"))?;
-        let read = self.lists.len() - rest.len();
-        self.lists = self.lists.slice(read..);
-        Ok(list)
+        let read = self.bals.len() - rest.len();
+        self.bals = self.bals.slice(read..);
+        Ok(bal)
     }
 }
 
 impl Requests {
-    fn of(block: &Block, list: Option<&Bytes>) -> Result<Self> {
+    fn of(block: &Block, bal: Option<&Bytes>) -> Result<Self> {
         let header = &block.header;
         if let Some(hash) = header.requests_hash {
             ensure!(
@@ -122,14 +122,14 @@ impl Requests {
                 "it has requests, which a file of blocks does not hold; give a chain without"
             );
         }
-        let version = match (list, header.requests_hash, header.blob_gas_used) {
+        let version = match (bal, header.requests_hash, header.blob_gas_used) {
             (Some(_), ..) => 5,
             (None, Some(_), _) => 4,
             (None, None, Some(_)) => 3,
             _ => bail!("it is older than Cancun; give a chain that begins with Cancun or later"),
         };
         let mut params = vec![
-            payload(block, list),
+            payload(block, bal),
             json!(versioned_hashes(block)),
             json!(header.parent_beacon_block_root.unwrap_or_default()),
         ];
@@ -142,7 +142,7 @@ impl Requests {
             "safeBlockHash": B256::ZERO,
             "finalizedBlockHash": B256::ZERO,
         });
-        let choose = match list {
+        let fork_choice = match bal {
             Some(_) => "engine_forkchoiceUpdatedV4",
             None => "engine_forkchoiceUpdatedV3",
         };
@@ -151,7 +151,7 @@ impl Requests {
             gas: header.gas_used,
             transactions: block.body.transactions.len(),
             new_payload: request(&format!("engine_newPayloadV{version}"), &params.into()),
-            choose: request(choose, &json!([state, null])),
+            fork_choice: request(fork_choice, &json!([state, null])),
             raw: raw(block),
         })
     }
@@ -186,7 +186,7 @@ fn versioned_hashes(block: &Block) -> Vec<B256> {
 }
 
 /// Spec: execution-apis `engine/amsterdam.md`, ExecutionPayloadV4, and those before.
-fn payload(block: &Block, list: Option<&Bytes>) -> Value {
+fn payload(block: &Block, bal: Option<&Bytes>) -> Value {
     let header = &block.header;
     let number = |number: u64| Value::from(format!("{number:#x}"));
     let transactions: Vec<Bytes> = block
@@ -223,8 +223,8 @@ fn payload(block: &Block, list: Option<&Bytes>) -> Value {
         "blobGasUsed": number(header.blob_gas_used.unwrap_or(0)),
         "excessBlobGas": number(header.excess_blob_gas.unwrap_or(0)),
     });
-    if let Some(list) = list {
-        payload["blockAccessList"] = json!(list);
+    if let Some(bal) = bal {
+        payload["blockAccessList"] = json!(bal);
         payload["slotNumber"] = number(header.slot_number.unwrap_or(0));
     }
     payload
@@ -269,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn the_methods_are_those_of_the_fork() {
+    fn method_versions_follow_the_fork() {
         let methods = |header: Header, lists: Option<&[u8]>| {
             let requests = first(folder(&[header], lists).path()).unwrap();
-            [requests.new_payload, requests.choose].map(|text| {
+            [requests.new_payload, requests.fork_choice].map(|text| {
                 let request: Value = serde_json::from_str(&text).unwrap();
                 request["method"].as_str().unwrap().replace("engine_", "")
             })
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_can_t_be_sent_is_refused_with_its_number_and_what_to_do() {
+    fn blocks_that_can_not_be_sent_are_refused_by_number() {
         let text = |header: Header| {
             let error = first(folder(&[header], None).path()).unwrap_err();
             format!("{error:#}")

@@ -1,4 +1,4 @@
-//! Calls as Solidity's contracts read them.
+//! ABI encoding of calls.
 
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, Bytes, U256};
@@ -33,12 +33,12 @@ pub(super) fn call_swap(tokens: &[Address], pairs: &[Address], amount: U256, lea
     call("swap(address[],address[],uint256,uint256)", &words)
 }
 
-/// A call of `execute((address,uint256,bytes)[])` that sends no value on.
+/// A call of `execute((address,uint256,bytes)[])` that forwards no value.
 pub(super) fn call_execute(calls: &[(Address, Bytes)]) -> Bytes {
-    let mut places = Vec::new();
+    let mut offsets = Vec::new();
     let mut tail: Vec<u8> = Vec::new();
     for (to, data) in calls {
-        places.push(U256::from(32 * calls.len() + tail.len()));
+        offsets.push(U256::from(32 * calls.len() + tail.len()));
         let head = [
             word(*to),
             U256::ZERO,
@@ -52,7 +52,7 @@ pub(super) fn call_execute(calls: &[(Address, Bytes)]) -> Bytes {
         tail.resize(tail.len().next_multiple_of(32), 0);
     }
     let mut words = vec![U256::from(32), U256::from(calls.len())];
-    words.extend(places);
+    words.extend(offsets);
     let mut input = call("execute((address,uint256,bytes)[])", &words).to_vec();
     input.extend_from_slice(&tail);
     input.into()
@@ -64,7 +64,7 @@ mod tests {
     use niwaki_primitives::hex;
 
     #[test]
-    fn a_call_begins_with_the_hash_of_its_signature() {
+    fn a_call_begins_with_its_selector() {
         let input = call("transfer(address,uint256)", &[U256::from(1), U256::from(2)]);
         assert_eq!(hex::encode(&input[..4]), "a9059cbb");
         assert_eq!(input.len(), 4 + 64);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_stand_where_their_places_say() {
+    fn lists_are_at_their_offsets() {
         let tokens = [Address::repeat_byte(1), Address::repeat_byte(2)];
         let input = call_swap(&tokens, &tokens[..1], U256::from(5), U256::ZERO);
         let at = |word: usize| U256::from_be_slice(&input[4 + 32 * word..][..32]);

@@ -1,4 +1,4 @@
-//! What each kind of transaction calls, and what must be remembered so that it works out.
+//! The calls of each kind of transaction, and the state that they need to succeed.
 
 use super::abi::{call, call_swap, word};
 use super::contracts::{
@@ -6,7 +6,7 @@ use super::contracts::{
 };
 use super::genesis::{Filling, Size};
 use super::mix::Kind;
-use super::people::{HELD, Senders, account, held};
+use super::population::{HELD, Senders, account, held};
 use crate::random::Random;
 use eyre::{Result, eyre};
 use niwaki_primitives::{Address, Bytes, TxKind, U256, hex};
@@ -21,11 +21,11 @@ pub(super) struct Call {
     pub(super) to: TxKind,
     pub(super) value: U256,
     pub(super) input: Bytes,
-    /// Of work that varies.
+    /// Steps of work, for kinds whose work varies.
     pub(super) steps: u64,
 }
 
-/// A sender's share of a pool.
+/// A sender's liquidity in a pool.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     owner: u64,
@@ -35,28 +35,28 @@ struct Position {
     amount: u128,
 }
 
-/// A thing of a collection.
+/// An NFT.
 #[derive(Clone, Copy, Debug)]
-struct Thing {
+struct Nft {
     owner: u64,
     collection: u64,
     id: u64,
 }
 
-/// Makes calls, and remembers what they lead to.
+/// Makes calls and tracks the state that they lead to.
 #[derive(Debug)]
 pub(super) struct Calls {
     seed: u64,
     accounts: u64,
-    /// Accounts that were not there before.
+    /// Accounts created so far.
     fresh: u64,
     filling: Filling,
     /// Owner, spender and token.
     approvals: Vec<(u64, u64, u64)>,
-    things: Vec<Thing>,
+    nfts: Vec<Nft>,
     next_ids: Vec<u64>,
     positions: Vec<Position>,
-    /// What was sold of token 0 of each pool, less what was bought.
+    /// Net amount of token 0 sold to each pool.
     sold: [i128; POOLS.len()],
 }
 
@@ -67,15 +67,15 @@ impl Calls {
             accounts: size.accounts,
             fresh: 0,
             approvals: Vec::new(),
-            things: Vec::new(),
-            next_ids: (0..NFTS).map(|_| filling.things).collect(),
+            nfts: Vec::new(),
+            next_ids: (0..NFTS).map(|_| filling.nfts).collect(),
             positions: Vec::new(),
             sold: [0; POOLS.len()],
             filling,
         }
     }
 
-    /// A call of `kind` by `sender`, or by another one where only that makes sense.
+    /// A call of `kind` by `sender`, or by another sender if the kind needs it.
     pub(super) fn of(
         &mut self,
         kind: Kind,
@@ -118,15 +118,15 @@ impl Calls {
         let milli = 1 + random.skewed(1_000);
         Call {
             sender,
-            to: TxKind::Call(self.somebody(random)),
+            to: TxKind::Call(self.recipient(random)),
             value: U256::from(MILLI) * U256::from(milli),
             ..Call::default()
         }
     }
 
-    /// A note that goes with blobs.
+    /// The call of a blob transaction.
     pub(super) fn inbox(&mut self, random: &mut Random, sender: u64) -> Call {
-        // Few senders of blobs, each with an address for them.
+        // Few inboxes, as rollups have.
         let inbox = account(self.seed, sender % 8);
         Call {
             sender,
@@ -136,8 +136,8 @@ impl Calls {
         }
     }
 
-    /// One of the accounts that are there, or once in five times one that is not.
-    fn somebody(&mut self, random: &mut Random) -> Address {
+    /// An existing account, or in one of five cases a new one.
+    fn recipient(&mut self, random: &mut Random) -> Address {
         if self.accounts == 0 || random.per_mille(200) {
             self.fresh += 1;
             return account(self.seed, self.accounts + self.fresh);
@@ -152,20 +152,25 @@ impl Calls {
         sender: u64,
     ) -> Result<Call> {
         let token = held(sender, random.skewed(HELD));
-        let to = self.receiver(random, senders, token)?;
+        let to = self.token_recipient(random, senders, token)?;
         let amount = U256::from(MILLI) * U256::from(1 + random.skewed(1_000_000));
         let input = call("transfer(address,uint256)", &[word(to), amount]);
         Ok(contract_call(sender, Contract::Token(token), input))
     }
 
-    /// Somebody who holds the token three times in five, else another sender or an account.
-    fn receiver(&mut self, random: &mut Random, senders: &Senders, token: u64) -> Result<Address> {
-        let place = usize::try_from(token)?;
-        let holders = self.filling.holders.get(place).copied().unwrap_or(0);
+    /// In three of five cases a holder of the token, else a sender or any account.
+    fn token_recipient(
+        &mut self,
+        random: &mut Random,
+        senders: &Senders,
+        token: u64,
+    ) -> Result<Address> {
+        let index = usize::try_from(token)?;
+        let holders = self.filling.holders.get(index).copied().unwrap_or(0);
         Ok(match random.below(5) {
             0..=2 if holders > 0 => account(self.seed, random.skewed(holders)),
             3 => address(senders, random.below(senders.all().len() as u64))?,
-            _ => self.somebody(random),
+            _ => self.recipient(random),
         })
     }
 
@@ -194,7 +199,7 @@ impl Calls {
             return self.token_transfer(random, senders, sender);
         }
         let (owner, spender, token) = self.approvals[usize::try_from(random.below(count))?];
-        let to = self.receiver(random, senders, token)?;
+        let to = self.token_recipient(random, senders, token)?;
         let amount = U256::from(MILLI) * U256::from(1 + random.skewed(1_000_000));
         let words = [word(address(senders, owner)?), word(to), amount];
         let input = call("transferFrom(address,address,uint256)", &words);
@@ -205,7 +210,7 @@ impl Calls {
         let number = random.skewed(POOLS.len() as u64);
         let at = usize::try_from(number).unwrap_or(0);
         let amount = i128::from(100 + random.skewed(1_000) * 50);
-        // Rather against the way that the price has gone, so that it stays where liquidity is.
+        // Mostly against the past price movement, so that the price stays where the liquidity is.
         let down = (self.sold[at] <= 0) == random.per_mille(650);
         self.sold[at] += if down { amount } else { -amount };
         let words = [
@@ -218,7 +223,7 @@ impl Calls {
         contract_call(sender, Contract::Router, input)
     }
 
-    /// Adds liquidity, or now and then takes some away that was added before.
+    /// Adds liquidity, or in 35 % of the cases removes liquidity that was added before.
     fn pool_mint(&mut self, random: &mut Random, sender: u64) -> Call {
         let count = self.positions.len() as u64;
         if count > 0 && random.per_mille(350) {
@@ -233,12 +238,12 @@ impl Calls {
             return contract_call(position.owner, Contract::Pool(position.pool), input);
         }
         let number = random.skewed(POOLS.len() as u64);
-        let place = |random: &mut Random| i32::try_from(1 + random.skewed(60)).unwrap_or(1);
+        let ticks = |random: &mut Random| i32::try_from(1 + random.skewed(60)).unwrap_or(1);
         let position = Position {
             owner: sender,
             pool: usize::try_from(number).unwrap_or(0),
-            lower: -place(random) * SPACING,
-            upper: place(random) * SPACING,
+            lower: -ticks(random) * SPACING,
+            upper: ticks(random) * SPACING,
             amount: u128::from(random.next() >> 4),
         };
         self.positions.push(position);
@@ -257,7 +262,7 @@ impl Calls {
         let count = 1 + random.below(4);
         let next = &mut self.next_ids[usize::try_from(collection)?];
         for id in *next..*next + count {
-            self.things.push(Thing {
+            self.nfts.push(Nft {
                 owner: sender,
                 collection,
                 id,
@@ -278,20 +283,20 @@ impl Calls {
         senders: &Senders,
         sender: u64,
     ) -> Result<Call> {
-        let count = self.things.len() as u64;
+        let count = self.nfts.len() as u64;
         if count == 0 {
             return self.mint(random, senders, sender);
         }
         let to = random.below(senders.all().len() as u64);
-        let thing = &mut self.things[usize::try_from(random.below(count))?];
-        let from = std::mem::replace(&mut thing.owner, to);
+        let nft = &mut self.nfts[usize::try_from(random.below(count))?];
+        let from = std::mem::replace(&mut nft.owner, to);
         let words = [
             word(address(senders, from)?),
             word(address(senders, to)?),
-            U256::from(thing.id),
+            U256::from(nft.id),
         ];
         let input = call("transferFrom(address,address,uint256)", &words);
-        Ok(contract_call(from, Contract::Nft(thing.collection), input))
+        Ok(contract_call(from, Contract::Nft(nft.collection), input))
     }
 }
 
@@ -347,13 +352,13 @@ fn compute(random: &mut Random, sender: u64) -> Call {
     contract_call(sender, Contract::Compute, input)
 }
 
-/// What fails: by a contract's own will, for want of tokens, or for too little got.
+/// A call that fails: reverted by a contract, for lack of tokens, or for too little output.
 fn revert(random: &mut Random, sender: u64) -> Call {
     match random.below(10) {
         0..=4 => {
-            // One that uses all its gas comes rarely.
-            let how = random.skewed(5);
-            let words = [U256::from(how), U256::from(1 + random.below(3))];
+            // The variant that uses all its gas is rare.
+            let variant = random.skewed(5);
+            let words = [U256::from(variant), U256::from(1 + random.below(3))];
             let input = call("refuse(uint256,uint256)", &words);
             contract_call(sender, Contract::Refuser, input)
         }

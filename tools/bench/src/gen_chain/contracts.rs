@@ -1,27 +1,27 @@
-//! The contracts of a generated chain: their codes, where they lie, what they hold at first.
+//! The contracts of a generated chain: code, address, initial storage.
 //!
 //! The sources are in `tools/bench/contracts`, with the command that compiles them.
 
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, B256, U256};
 
-/// Tokens; the first ones are the hot ones.
+/// Number of tokens; the first ones are used most.
 pub(super) const TOKENS: u64 = 32;
-/// Collections of things with numbers.
+/// Number of NFT collections.
 pub(super) const NFTS: u64 = 6;
-/// Long lists.
+/// Number of long lists.
 pub(super) const LEDGERS: u64 = 4;
-/// The tokens of the concentrated pools, by their numbers.
+/// The token pairs of the pools with concentrated liquidity.
 pub(super) const POOLS: [(u64, u64); 6] = [(0, 1), (0, 2), (1, 2), (0, 3), (0, 4), (1, 3)];
-/// Besides a pair of token 0 with each other token: pairs of token 1 with those up to this one.
+/// Token 0 has a pair with each other token; token 1 also has pairs with the tokens up to this one.
 pub(super) const LAST_OF_SECOND: u64 = 8;
-/// Of each pool: ranges around price 1 that hold liquidity from the beginning.
+/// Ranges around price 1 of each pool that hold liquidity at genesis.
 pub(super) const RANGES: i32 = 40;
-/// Ticks between two that may be marked.
+/// Tick spacing.
 pub(super) const SPACING: i32 = 10;
-/// What every account that sends, every pair and every pool holds of its tokens.
+/// The token balance of every sender, pair and pool.
 pub(super) const HOLDING: u128 = 1_000_000_000_000_000_000_000_000_000_000;
-/// Of each token of a pair.
+/// The reserve of each token of a pair.
 pub(super) const RESERVE: u128 = HOLDING / 1000;
 /// Liquidity of one range.
 const RANGE_LIQUIDITY: u128 = 1 << 80;
@@ -32,16 +32,16 @@ macro_rules! code {
     };
 }
 
-/// What deploys a token.
+/// Init code of a token.
 pub(super) const TOKEN_INIT: &str = code!("Token.init");
 
 /// A kind of contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contract {
     Token(u64),
-    /// Of token 0 or 1 and another.
+    /// Token 0 or 1, and another.
     Pair(u64, u64),
-    /// By its place in [`POOLS`].
+    /// Index in [`POOLS`].
     Pool(usize),
     Router,
     Nft(u64),
@@ -53,7 +53,7 @@ pub(super) enum Contract {
 }
 
 impl Contract {
-    /// All of them.
+    /// All contracts.
     pub(super) fn all() -> Vec<Self> {
         let mut all = vec![
             Self::Router,
@@ -71,7 +71,6 @@ impl Contract {
         all
     }
 
-    /// Where it lies.
     pub(super) fn address(self) -> Address {
         Address::from_word(keccak256(format!("niwaki chain {self:?}")))
     }
@@ -93,7 +92,7 @@ impl Contract {
         code.trim()
     }
 
-    /// What it holds at first by itself; of tokens, things and lists the caller adds who owns what.
+    /// Its initial storage, without balances, owners and entries, which the caller adds.
     pub(super) fn storage(self) -> Vec<(B256, U256)> {
         let slot = |number: u64| B256::from(U256::from(number));
         match self {
@@ -131,28 +130,28 @@ fn pool_storage(at: usize) -> Vec<(B256, U256)> {
     let mut storage = vec![
         (slot(0), super::abi::word(low)),
         (slot(1), super::abi::word(high)),
-        // The price, 64 bits behind the point; tick 0.
+        // The price as a fixed-point number with 64 fractional bits; tick 0.
         (slot(2), U256::from(1_u128 << 64)),
         (slot(3), U256::from(liquidity)),
     ];
-    let mut marks = [U256::ZERO; 2];
+    let mut bitmap = [U256::ZERO; 2];
     for range in 1..=RANGES {
-        for place in [-range, range] {
+        for tick in [-range, range] {
             let gross = U256::from(RANGE_LIQUIDITY);
-            let net = if place < 0 {
+            let net = if tick < 0 {
                 gross
             } else {
                 gross.wrapping_neg()
             };
-            let tick = of_word(signed(place * SPACING), 6);
-            storage.push((tick, gross | net << 128));
-            let (word, bit) = (place >> 8, place & 255);
+            let slot = of_word(signed(tick * SPACING), 6);
+            storage.push((slot, gross | net << 128));
+            let (word, bit) = (tick >> 8, tick & 255);
             let word = if word < 0 { 0 } else { 1 };
-            marks[word] |= U256::from(1) << bit.unsigned_abs();
+            bitmap[word] |= U256::from(1) << bit.unsigned_abs();
         }
     }
-    storage.push((of_word(signed(-1), 7), marks[0]));
-    storage.push((of_word(U256::ZERO, 7), marks[1]));
+    storage.push((of_word(signed(-1), 7), bitmap[0]));
+    storage.push((of_word(U256::ZERO, 7), bitmap[1]));
     storage
 }
 
@@ -166,17 +165,17 @@ pub(super) fn signed(number: i32) -> U256 {
     }
 }
 
-/// The slot of a mapping from words that stands in `slot`.
+/// The slot of `key` in the mapping of words at `slot`.
 pub(super) fn of_word(key: U256, slot: u64) -> B256 {
     of_key(B256::from(key), B256::from(U256::from(slot)))
 }
 
-/// The slot of a mapping from addresses that stands in `slot`.
+/// The slot of `key` in the mapping of addresses at `slot`.
 pub(super) fn of_address(key: Address, slot: u64) -> B256 {
     of_key(key.into_word(), B256::from(U256::from(slot)))
 }
 
-/// The slot of a mapping of mappings from addresses that stands in `slot`.
+/// The slot of two keys in the nested mapping of addresses at `slot`.
 pub(super) fn of_addresses(first: Address, second: Address, slot: u64) -> B256 {
     of_key(second.into_word(), of_address(first, slot))
 }

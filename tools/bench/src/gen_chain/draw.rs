@@ -1,14 +1,13 @@
-//! The transactions of a generated chain, one after the other: a kind by the mix, a sender, a call,
-//! a type, a signature.
+//! Draws the transactions of a generated chain: a kind from the mix, a sender, a call, a type, a signature.
 //!
-//! What is drawn counts on everything drawn before being in the chain, in the order of drawing.
+//! A transaction relies on all transactions drawn before being included, in the order of drawing.
 
 use super::abi::call_execute;
 use super::calls::{Call, Calls};
 use super::contracts::{Contract, of_address};
 use super::genesis::{ChainFork, Filling, Size};
-use super::mix::{self, Kind, Row};
-use super::people::{CHAIN_ID, Senders};
+use super::mix::{self, Kind, KindRow};
+use super::population::{CHAIN_ID, Senders};
 use crate::random::Random;
 use eyre::{Result, eyre};
 use niwaki_primitives::{
@@ -16,19 +15,19 @@ use niwaki_primitives::{
     TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
 };
 
-/// What everybody would pay for a gas, wei: more than the base fee ever is.
+/// Maximum fee per gas of every transaction, wei: more than the base fee ever is.
 const MAX_FEE: u128 = 1 << 65;
-/// What everybody would pay for a blob's gas, wei.
+/// Maximum fee per blob gas, wei.
 const MAX_BLOB_FEE: u128 = 1 << 70;
-/// Of a thousand transactions that could be of any type, so many are of the oldest.
+/// Legacy transactions per thousand that could have any type.
 const LEGACY_PER_MILLE: u64 = 110;
-/// And so many are of type 1, with the slot of the sender's balance.
+/// Type-1 transactions per thousand, whose access list is the slot of the sender's balance.
 const ACCESS_LIST_PER_MILLE: u64 = 4;
 
-/// A transaction that was drawn.
+/// A drawn transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
-    pub(super) row: &'static Row,
+    pub(super) row: &'static KindRow,
     pub(super) tx: TxEnvelope,
     pub(super) sender: Address,
     pub(super) gas_limit: u64,
@@ -43,11 +42,11 @@ pub(super) struct Draw {
     is_amsterdam: bool,
 }
 
-/// What goes with a call.
-enum With {
+/// What a call carries besides.
+enum Extra {
     Nothing,
     Blobs(Vec<B256>),
-    /// Under the nonce that the sender had before.
+    /// The nonce of the transaction, and an authorization.
     Authorization(u64, SignedAuthorization),
 }
 
@@ -61,21 +60,21 @@ impl Draw {
         }
     }
 
-    /// Chance, for what is not a transaction.
+    /// The generator, for everything that is not a transaction.
     pub(super) fn random(&mut self) -> &mut Random {
         &mut self.random
     }
 
-    /// The next transaction, with at most so many blobs.
-    pub(super) fn next(&mut self, most_blobs: u64) -> Result<Drawn> {
+    /// The next transaction, with at most `max_blobs` blobs.
+    pub(super) fn next(&mut self, max_blobs: u64) -> Result<Drawn> {
         let mut row = mix::at(self.random.below(mix::total()));
-        if row.kind == Kind::Blob && most_blobs == 0 {
+        if row.kind == Kind::Blob && max_blobs == 0 {
             row = &mix::MIX[0];
         }
         let drawn = self.senders.draw(&mut self.random);
-        let (call, with) = match row.kind {
+        let (call, extra) = match row.kind {
             Kind::Blob => {
-                let count = 1 + self.random.below(most_blobs.min(3));
+                let count = 1 + self.random.below(max_blobs.min(3));
                 let hashes = (0..count).map(|_| {
                     let mut hash = self.random.word();
                     hash[0] = 1;
@@ -83,11 +82,11 @@ impl Draw {
                 });
                 let hashes = hashes.collect();
                 let call = self.calls.inbox(&mut self.random, drawn);
-                (call, With::Blobs(hashes))
+                (call, Extra::Blobs(hashes))
             }
             Kind::SetCode => self.set_code(drawn)?,
             Kind::WalletBatch => match self.senders.draw_wallet(&mut self.random) {
-                Some(wallet) => (self.batch(wallet)?, With::Nothing),
+                Some(wallet) => (self.batch(wallet)?, Extra::Nothing),
                 None => {
                     row = mix::of(Kind::SetCode);
                     self.set_code(drawn)?
@@ -97,23 +96,23 @@ impl Draw {
                 let call = self
                     .calls
                     .of(kind, &mut self.random, &self.senders, drawn)?;
-                (call, With::Nothing)
+                (call, Extra::Nothing)
             }
         };
-        self.sign(row, call, with)
+        self.sign(row, call, extra)
     }
 
-    /// The drawn sender, or another one who does not pay, comes to delegate to the wallet.
-    fn set_code(&mut self, drawn: u64) -> Result<(Call, With)> {
+    /// Lets the drawn sender, or another one that does not pay, delegate to the wallet.
+    fn set_code(&mut self, drawn: u64) -> Result<(Call, Extra)> {
         let other = self.random.skewed(self.senders.all().len() as u64);
         let is_own = self.random.per_mille(500) || other == drawn;
         let authority = if is_own { drawn } else { other };
         // The sender's nonce goes up before that of the authority is compared.
-        let nonce = self.raise_nonce(drawn)?;
-        let promised = self.raise_nonce(authority)?;
+        let nonce = self.use_nonce(drawn)?;
+        let authority_nonce = self.use_nonce(authority)?;
         let wallet = Contract::Wallet.address();
         let key = self.sender(authority)?.key;
-        let authorization = key.authorize(CHAIN_ID, wallet, promised);
+        let authorization = key.authorize(CHAIN_ID, wallet, authority_nonce);
         let call = if is_own {
             self.batch(drawn)?
         } else {
@@ -124,11 +123,11 @@ impl Draw {
                 ..Call::default()
             }
         };
-        self.senders.delegates(authority);
-        Ok((call, With::Authorization(nonce, authorization)))
+        self.senders.set_delegated(authority);
+        Ok((call, Extra::Authorization(nonce, authorization)))
     }
 
-    /// Several calls of one account that delegates to the wallet.
+    /// Several calls in one, by an account that delegates to the wallet.
     fn batch(&mut self, sender: u64) -> Result<Call> {
         let count = 2 + self.random.below(2);
         let calls = (0..count).map(|_| {
@@ -147,13 +146,13 @@ impl Draw {
         })
     }
 
-    fn sender(&self, number: u64) -> Result<&super::people::Sender> {
+    fn sender(&self, number: u64) -> Result<&super::population::Sender> {
         let sender = self.senders.get(number);
         sender.ok_or_else(|| eyre!("there is no sender {number}"))
     }
 
-    /// Uses a nonce.
-    fn raise_nonce(&mut self, number: u64) -> Result<u64> {
+    /// Uses the next nonce of a sender.
+    fn use_nonce(&mut self, number: u64) -> Result<u64> {
         let sender = self.senders.get_mut(number);
         let sender = sender.ok_or_else(|| eyre!("there is no sender {number}"))?;
         let nonce = sender.nonce;
@@ -161,17 +160,17 @@ impl Draw {
         Ok(nonce)
     }
 
-    fn sign(&mut self, row: &'static Row, call: Call, with: With) -> Result<Drawn> {
+    fn sign(&mut self, row: &'static KindRow, call: Call, extra: Extra) -> Result<Drawn> {
         let chain_id = CHAIN_ID;
         let gas_limit = gas_limit(row, call.steps, self.is_amsterdam);
         let tip = 1_000_000_000 + u128::from(self.random.below(2_000_000_000));
-        let (legacy, listed) = (
+        let (is_legacy, has_access_list) = (
             self.random.per_mille(LEGACY_PER_MILLE),
             self.random.per_mille(ACCESS_LIST_PER_MILLE),
         );
-        let nonce = match &with {
-            With::Authorization(nonce, _) => *nonce,
-            _ => self.raise_nonce(call.sender)?,
+        let nonce = match &extra {
+            Extra::Authorization(nonce, _) => *nonce,
+            _ => self.use_nonce(call.sender)?,
         };
         let key = self.sender(call.sender)?.key;
         let Call {
@@ -180,8 +179,8 @@ impl Draw {
         let max_fee = MAX_FEE;
         let target = to.to().copied().unwrap_or_default();
         let none = AccessList::default();
-        let tx = match with {
-            With::Blobs(blob_versioned_hashes) => key.sign(TxEip4844 {
+        let tx = match extra {
+            Extra::Blobs(blob_versioned_hashes) => key.sign(TxEip4844 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -194,7 +193,7 @@ impl Draw {
                 max_fee_per_blob_gas: MAX_BLOB_FEE,
                 input,
             }),
-            With::Authorization(_, authorization) => key.sign(TxEip7702 {
+            Extra::Authorization(_, authorization) => key.sign(TxEip7702 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -206,7 +205,7 @@ impl Draw {
                 authorization_list: vec![authorization],
                 input,
             }),
-            With::Nothing if legacy => key.sign(TxLegacy {
+            Extra::Nothing if is_legacy => key.sign(TxLegacy {
                 chain_id: Some(chain_id),
                 nonce,
                 gas_price: max_fee,
@@ -215,7 +214,7 @@ impl Draw {
                 value,
                 input,
             }),
-            With::Nothing if listed && !input.is_empty() => key.sign(TxEip2930 {
+            Extra::Nothing if has_access_list && !input.is_empty() => key.sign(TxEip2930 {
                 chain_id,
                 nonce,
                 gas_price: max_fee,
@@ -228,7 +227,7 @@ impl Draw {
                 }]),
                 input,
             }),
-            With::Nothing => key.sign(TxEip1559 {
+            Extra::Nothing => key.sign(TxEip1559 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -249,8 +248,8 @@ impl Draw {
     }
 }
 
-/// What a transaction may use. Amsterdam charges for what the state grows by as well (EIP-8037).
-fn gas_limit(row: &Row, steps: u64, is_amsterdam: bool) -> u64 {
+/// The gas limit of a transaction. Amsterdam charges for state growth too (EIP-8037).
+fn gas_limit(row: &KindRow, steps: u64, is_amsterdam: bool) -> u64 {
     let limit = row.gas_limit + steps * row.gas_by_step;
     match is_amsterdam {
         true => 3 * limit + 400_000,

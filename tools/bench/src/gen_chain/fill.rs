@@ -1,8 +1,8 @@
-//! How full a block gets: transactions until they use the share of the gas that was asked for, by
-//! what gas limits have turned out to mean in the blocks before.
+//! Fills blocks with transactions up to the requested share of the gas limit. Gas used is estimated from the gas
+//! limits, by their ratio in the blocks before.
 
 use super::draw::{Draw, Drawn};
-use super::mix::Row;
+use super::mix::KindRow;
 use eyre::{Report, Result, WrapErr, eyre};
 use niwaki_chain::Candidate;
 use niwaki_primitives::{Header, TxEnvelope};
@@ -13,17 +13,17 @@ use niwaki_rules::InvalidTransaction;
 pub(super) struct Filler {
     gas_limit: u64,
     fill_percent: u64,
-    /// Gas used and gas limits of all transactions so far.
+    /// Gas used, and gas limits, of all transactions so far.
     used: u64,
     limits: u64,
-    /// Of the block in the works.
+    /// Gas limits of the current block's transactions.
     block_limits: u64,
     blobs_left: u64,
     is_quiet: bool,
-    taken: Vec<Drawn>,
-    /// Drawn for the block before, where there was no room.
+    included: Vec<Drawn>,
+    /// Drawn for the previous block, which had no room.
     waiting: Option<Drawn>,
-    trouble: Option<Report>,
+    error: Option<Report>,
 }
 
 impl Filler {
@@ -31,28 +31,27 @@ impl Filler {
         Self {
             gas_limit,
             fill_percent,
-            // Before anything is known: little of it, so that the first block is filled until
-            // something does not fit.
+            // A low initial estimate, so that the first block is filled until a transaction does not fit.
             used: 1,
             limits: 100,
             block_limits: 0,
             blobs_left: 0,
             is_quiet: false,
-            taken: Vec::new(),
+            included: Vec::new(),
             waiting: None,
-            trouble: None,
+            error: None,
         }
     }
 
-    /// A block begins; a quiet one stays empty.
-    pub(super) fn begin(&mut self, most_blobs: u64, is_quiet: bool) {
+    /// Begins a block; a quiet one stays empty.
+    pub(super) fn begin(&mut self, max_blobs: u64, is_quiet: bool) {
         self.block_limits = 0;
-        self.blobs_left = most_blobs;
+        self.blobs_left = max_blobs;
         self.is_quiet = is_quiet;
-        self.taken.clear();
+        self.included.clear();
     }
 
-    /// The next transaction, or none where the block is full.
+    /// The next transaction; `None` if the block is full.
     pub(super) fn next(
         &mut self,
         draw: &mut Draw,
@@ -60,12 +59,12 @@ impl Filler {
     ) -> Option<Candidate> {
         match refused {
             Some(InvalidTransaction::GasAllowanceExceeded { .. }) => {
-                self.waiting = self.taken.pop();
+                self.waiting = self.included.pop();
                 return None;
             }
             Some(reason) => {
-                let name = self.taken.pop().map_or("?", |drawn| drawn.row.name);
-                self.trouble = Some(eyre!("a {name} was refused: {reason}; this is a bug"));
+                let name = self.included.pop().map_or("?", |drawn| drawn.row.name);
+                self.error = Some(eyre!("a {name} was refused: {reason}; this is a bug"));
                 return None;
             }
             None => {}
@@ -78,7 +77,7 @@ impl Filler {
             None => match draw.next(self.blobs_left) {
                 Ok(drawn) => drawn,
                 Err(error) => {
-                    self.trouble = Some(error);
+                    self.error = Some(error);
                     return None;
                 }
             },
@@ -89,36 +88,36 @@ impl Filler {
             tx: drawn.tx.clone(),
             sender: drawn.sender,
         };
-        self.taken.push(drawn);
+        self.included.push(drawn);
         Some(candidate)
     }
 
-    /// Whether the limits so far will have used enough, if they mean what they meant before.
+    /// Whether the transactions so far use enough gas, by the estimate.
     fn is_full(&self) -> bool {
-        let wanted = u128::from(self.gas_limit) * u128::from(self.fill_percent) / 100;
-        u128::from(self.block_limits) * u128::from(self.used) >= wanted * u128::from(self.limits)
+        let target = u128::from(self.gas_limit) * u128::from(self.fill_percent) / 100;
+        u128::from(self.block_limits) * u128::from(self.used) >= target * u128::from(self.limits)
     }
 
-    /// The block ends.
+    /// Ends the block.
     ///
     /// # Errors
-    /// Why it ended before it was full.
+    /// The error that ended it before it was full.
     pub(super) fn end(&mut self) -> Result<()> {
-        match self.trouble.take() {
+        match self.error.take() {
             Some(error) => Err(error).wrap_err("a transaction that was drawn"),
             None => Ok(()),
         }
     }
 
     /// The kinds of the block's transactions.
-    pub(super) fn taken(&self) -> Vec<&'static Row> {
-        self.taken.iter().map(|drawn| drawn.row).collect()
+    pub(super) fn included(&self) -> Vec<&'static KindRow> {
+        self.included.iter().map(|drawn| drawn.row).collect()
     }
 
-    /// Takes down what the limits of the block came to.
-    pub(super) fn learn(&mut self, header: &Header) {
+    /// Updates the estimate with the block's gas used.
+    pub(super) fn update_estimate(&mut self, header: &Header) {
         self.used = self.used.saturating_add(header.gas_used);
-        let limits = self.taken.iter().map(|drawn| drawn.gas_limit);
+        let limits = self.included.iter().map(|drawn| drawn.gas_limit);
         self.limits = self.limits.saturating_add(limits.sum());
     }
 }

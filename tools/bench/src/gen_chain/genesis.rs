@@ -1,11 +1,10 @@
-//! The genesis file of a generated chain: the contracts, who holds what, and accounts besides.
-//!
-//! It is written as it is made, so memory does not grow with it.
+//! The genesis file of a generated chain: contracts, balances, accounts. It is streamed to disk, so memory does not grow
+//! with it.
 
 use super::contracts::{
     Contract, HOLDING, LEDGERS, NFTS, RESERVE, TOKENS, of_address, of_addresses, of_word,
 };
-use super::people::{CHAIN_ID, HELD, Senders, account, held};
+use super::population::{CHAIN_ID, HELD, Senders, account, held};
 use clap::ValueEnum;
 use eyre::{Result, ensure};
 use niwaki_primitives::{Address, B256, Fork, U256};
@@ -13,7 +12,7 @@ use niwaki_testkit::genesis;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The rules of a chain from its first block on.
+/// The fork of a chain from its first block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ChainFork {
     Prague,
@@ -21,10 +20,10 @@ pub(super) enum ChainFork {
     Amsterdam,
 }
 
-/// What the first state holds.
+/// The size of the genesis state.
 #[derive(Clone, Debug)]
 pub(super) struct Size {
-    /// Accounts besides senders and contracts.
+    /// Accounts other than senders and contracts.
     pub(super) accounts: u64,
     /// Slots of all contracts.
     pub(super) slots: u64,
@@ -33,27 +32,26 @@ pub(super) struct Size {
     pub(super) seed: u64,
 }
 
-/// How the slots that nobody needs are shared out: whose and how many.
+/// How the slots that senders and contracts do not need are distributed.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
-    /// Accounts that hold each token, from the first on.
+    /// Number of accounts that hold each token.
     pub(super) holders: Vec<u64>,
-    /// Things of each collection.
-    pub(super) things: u64,
+    /// NFTs of each collection.
+    pub(super) nfts: u64,
     /// Entries of each list.
     pub(super) entries: u64,
 }
 
-/// Wei of every sender: full blocks make the base fee grow without end.
+/// Wei of every sender: full blocks let the base fee grow without bound.
 const WEALTH: U256 = U256::from_limbs([0, 0, 1, 0]);
-/// Of a thousand slots that nobody needs: those that say how much of a token somebody holds. The
-/// others are shared by things and lists.
+/// Token balances per thousand of the remaining slots; NFTs and lists share the others.
 const HOLDERS_PER_MILLE: u64 = 800;
 
 impl Filling {
-    /// Of the slots that `size` asks for beyond what `senders` need.
+    /// Distributes the slots of `size` that remain after the needs of `senders`.
     pub(super) fn new(size: &Size, senders: u64) -> Result<Self> {
-        let least = needed(senders);
+        let least = needed_slots(senders);
         ensure!(
             size.slots >= least,
             "--slots {} is less than the {least} that {senders} senders and the contracts need; give \
@@ -62,35 +60,35 @@ impl Filling {
         );
         let spare = size.slots - least;
         let held = spare / 1000 * HOLDERS_PER_MILLE;
-        // Of the second token half as many as of the first, of the third a third, and so on.
-        let all: u64 = (1..=TOKENS).map(|place| 1_000_000 / place).sum();
-        let holders = (1..=TOKENS).map(|place| {
-            let share = u128::from(held) * u128::from(1_000_000 / place) / u128::from(all);
+        // The second token has half as many holders as the first, the third a third, and so on.
+        let all: u64 = (1..=TOKENS).map(|rank| 1_000_000 / rank).sum();
+        let holders = (1..=TOKENS).map(|rank| {
+            let share = u128::from(held) * u128::from(1_000_000 / rank) / u128::from(all);
             u64::try_from(share).unwrap_or(0)
         });
         let holders: Vec<u64> = holders.collect();
         let rest = spare - holders.iter().sum::<u64>();
-        let things = rest / 2 / NFTS;
-        // What does not come out even is left over.
-        let entries = (rest - things * NFTS) / LEDGERS;
+        let nfts = rest / 2 / NFTS;
+        // The remainder of the division is not used.
+        let entries = (rest - nfts * NFTS) / LEDGERS;
         Ok(Self {
             holders,
-            things,
-            // A list without an entry has none to change.
+            nfts,
+            // A list needs an entry that can be changed.
             entries: entries + 1,
         })
     }
 }
 
-/// The slots that are there however few are asked for.
-fn needed(senders: u64) -> u64 {
+/// The least number of slots.
+fn needed_slots(senders: u64) -> u64 {
     let all = Contract::all();
     let own: usize = all.iter().map(|contract| contract.storage().len()).sum();
     let pairs = all
         .iter()
         .filter(|contract| matches!(contract, Contract::Pair(..) | Contract::Pool(_)))
         .count();
-    // Pairs and pools hold two tokens each; tokens, collections and lists count, lists have an entry.
+    // Pairs and pools hold two tokens each; tokens, collections and lists have a counter; a list has an entry.
     senders * HELD * 2 + (own + 2 * pairs) as u64 + TOKENS + NFTS + 2 * LEDGERS
 }
 
@@ -114,7 +112,7 @@ pub(super) fn write(
         writeln!(out, "}},")?;
     }
     for number in 0..size.accounts {
-        // From a thousandth of an ether on, every account another sum.
+        // A thousandth of an ether and more, different for each account.
         let balance = 1_000_000_000_000_000_u64 + number * 1_000_003;
         let address = account(size.seed, number);
         writeln!(out, "\"{address:x}\":{{\"balance\":\"{balance:#x}\"}},")?;
@@ -151,8 +149,7 @@ fn write_head(out: &mut dyn Write, size: &Size) -> Result<()> {
     Ok(())
 }
 
-/// The contracts that the protocol calls. All of them for every fork: before its own, each is a
-/// contract that nobody calls.
+/// The system contracts, all of them for every fork: before its fork, one is never called.
 fn write_system(out: &mut dyn Write) -> Result<()> {
     for (address, code) in genesis::system_contracts() {
         writeln!(out, "\"{address:x}\":{},", genesis::contract(code))?;
@@ -190,7 +187,7 @@ fn write_storage(
             for (at, sender) in (0_u64..).zip(senders.all()) {
                 if (0..HELD).any(|place| held(at, place) == number) {
                     put(of_address(sender.key.address, 1), U256::from(HOLDING))?;
-                    // Every second one allows the greatest number, which does not shrink.
+                    // Every second allowance is the maximum, which transfers do not reduce.
                     let allowed = match at % 2 {
                         0 => U256::MAX,
                         _ => U256::from(HOLDING) << 20,
@@ -206,11 +203,11 @@ fn write_storage(
             }
         }
         Contract::Nft(_) => {
-            let (slot, things) = count(filling.things);
-            if filling.things > 0 {
-                put(slot, things)?;
+            let (slot, supply) = count(filling.nfts);
+            if filling.nfts > 0 {
+                put(slot, supply)?;
             }
-            for id in 0..filling.things {
+            for id in 0..filling.nfts {
                 let owner = super::abi::word(account(size.seed, id));
                 put(of_word(U256::from(id), 1), owner)?;
             }
@@ -225,7 +222,7 @@ fn write_storage(
         }
         _ => {}
     }
-    // No storage at all leaves nothing open.
+    // Close the object if anything was written.
     if before == "," {
         write!(out, "}}")?;
     }

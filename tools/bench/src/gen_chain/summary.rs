@@ -1,15 +1,15 @@
-//! What a generated chain holds, by kind of transaction.
+//! The summary of a generated chain, by kind of transaction.
 
 use super::genesis::ChainFork;
-use super::mix::{MIX, Row};
+use super::mix::{KindRow, MIX};
 use crate::chain_file::Head;
 use crate::stats::Spread;
 use niwaki_primitives::{B256, Header, Receipt};
 use serde::Serialize;
 
-/// One kind.
+/// The counts of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct KindFigures {
+pub(super) struct KindSummary {
     pub(super) name: &'static str,
     pub(super) count: u64,
     pub(super) failed: u64,
@@ -23,14 +23,14 @@ pub(super) struct Summary {
     seed: u64,
     gas_limit: u64,
     blocks: u64,
-    /// Blocks left empty so that the base fee falls.
+    /// Blocks that are empty so that the base fee falls.
     quiet_blocks: u64,
     pub(super) transactions: u64,
     pub(super) gas: u64,
     bytes: usize,
     head: Option<Head>,
-    pub(super) kinds: Vec<KindFigures>,
-    /// Percent of the limit that each block with transactions uses.
+    pub(super) kinds: Vec<KindSummary>,
+    /// Percentage of the gas limit that each block with transactions uses.
     #[serde(skip)]
     fills: Vec<f64>,
     fill_percent: Option<Spread>,
@@ -38,9 +38,9 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn new(gas_limit: u64, fork: ChainFork, seed: u64) -> Self {
-        let kind = |row: &Row| KindFigures {
+        let kind = |row: &KindRow| KindSummary {
             name: row.name,
-            ..KindFigures::default()
+            ..KindSummary::default()
         };
         Self {
             fork: format!("{fork:?}").to_lowercase(),
@@ -64,7 +64,7 @@ impl Summary {
         header: &Header,
         hash: B256,
         bytes: usize,
-        kinds: &[&'static Row],
+        kinds: &[&'static KindRow],
         receipts: &[Receipt],
     ) {
         self.blocks += 1;
@@ -119,8 +119,9 @@ impl Summary {
             self.gas as f64 / 1e6,
             self.bytes as f64 / 1e6
         );
-        if let Some(Spread { median, min, max }) = self.fill_percent {
-            println!("filled       {median:.1} % of the gas limit ({min:.1}..{max:.1})");
+        if let Some(fill) = self.fill_percent {
+            let (median, range) = (fill.median, fill.range(1));
+            println!("filled       {median:.1} % of the gas limit ({range})");
         }
         if let Some(Head { number, hash }) = self.head {
             println!("head         {number} {hash}");

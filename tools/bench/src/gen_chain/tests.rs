@@ -1,4 +1,4 @@
-//! Small chains: made, imported again, looked through.
+//! Small chains: generated, imported again, inspected.
 
 use super::*;
 use crate::chain_file;
@@ -21,7 +21,7 @@ fn options(folder: &Path, fork: ChainFork) -> Options {
     }
 }
 
-fn make(options: &Options) -> Summary {
+fn generated(options: &Options) -> Summary {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
     generate(options, &AtomicBool::new(false)).unwrap()
 }
@@ -37,11 +37,11 @@ fn blocks(folder: &Path) -> Vec<Block> {
 }
 
 #[test]
-fn a_chain_of_each_fork_imports_again_and_has_every_kind_and_type() {
+fn a_chain_of_each_fork_imports_and_has_every_kind_and_type() {
     for fork in [ChainFork::Prague, ChainFork::Osaka, ChainFork::Amsterdam] {
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("chain");
-        let summary = make(&options(&folder, fork));
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("chain");
+        let summary = generated(&options(&folder, fork));
         for kind in &summary.kinds {
             let shown = format!("{fork:?} {kind:?}");
             assert!(kind.count > 0, "{shown}");
@@ -84,11 +84,11 @@ fn a_chain_of_each_fork_imports_again_and_has_every_kind_and_type() {
 }
 
 #[test]
-fn the_same_options_give_the_same_bytes_and_another_seed_gives_others() {
-    let place = tempfile::tempdir().unwrap();
+fn bytes_depend_on_the_options_and_the_seed_only() {
+    let parent = tempfile::tempdir().unwrap();
     let bytes = |name: &str, seed: u64| {
-        let folder = place.path().join(name);
-        make(&Options {
+        let folder = parent.path().join(name);
+        generated(&Options {
             blocks: 3,
             seed,
             ..options(&folder, ChainFork::Osaka)
@@ -105,30 +105,30 @@ fn the_same_options_give_the_same_bytes_and_another_seed_gives_others() {
 }
 
 #[test]
-fn a_chain_that_is_stopped_is_a_shorter_one() {
-    let place = tempfile::tempdir().unwrap();
-    let options = options(&place.path().join("chain"), ChainFork::Osaka);
+fn a_stopped_chain_is_valid_and_shorter() {
+    let parent = tempfile::tempdir().unwrap();
+    let options = options(&parent.path().join("chain"), ChainFork::Osaka);
     let summary = generate(&options, &AtomicBool::new(true)).unwrap();
     assert_eq!(summary.transactions, 0);
     assert!(blocks(&options.to).is_empty());
 }
 
 #[test]
-fn a_folder_with_something_in_it_and_too_few_slots_are_refused_with_what_to_do() {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::write(place.path().join("x"), []).unwrap();
+fn a_folder_that_is_not_empty_and_too_few_slots_are_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    std::fs::write(parent.path().join("x"), []).unwrap();
     let text = |options: &Options| {
         let refused = generate(options, &AtomicBool::new(false)).unwrap_err();
         format!("{refused:#}")
     };
-    let full = text(&options(place.path(), ChainFork::Osaka));
+    let full = text(&options(parent.path(), ChainFork::Osaka));
     assert!(
         full.contains("not empty") && full.contains("--to"),
         "{full}"
     );
     let few = text(&Options {
         slots: 10,
-        ..options(&place.path().join("y"), ChainFork::Osaka)
+        ..options(&parent.path().join("y"), ChainFork::Osaka)
     });
     assert!(
         few.contains("--slots 10 is less than") && few.contains("--senders"),
@@ -137,7 +137,7 @@ fn a_folder_with_something_in_it_and_too_few_slots_are_refused_with_what_to_do()
 }
 
 #[test]
-fn an_empty_block_comes_where_the_base_fee_has_grown_too_far() {
+fn a_block_is_empty_while_the_base_fee_is_too_high() {
     let mut filler = Filler::new(36_000_000, 95);
     let size = options(Path::new("x"), ChainFork::Osaka).size();
     let filling = Filling::new(&size, 2).unwrap();

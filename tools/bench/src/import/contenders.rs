@@ -1,7 +1,6 @@
-//! How each client is made to import a chain, and asked afterwards where it stands.
+//! Runs the import of each client and reads the head afterwards.
 //!
-//! Both get their defaults: what an operator gets who sets nothing. geth's compaction of the whole
-//! database after an import is left out, since it is no part of importing.
+//! Both clients run with their default flags. geth's compaction of the whole database after an import is left out.
 
 use super::Case;
 use crate::chain_file::Head;
@@ -14,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// What one import of ours cost: the genesis is written by the same process.
+/// The cost of one import by Niwaki, genesis included.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct NiwakiRun {
     pub(crate) import: Cost,
 }
 
-/// What one import of geth's cost: two processes.
+/// The cost of one import by geth: two processes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct GethRun {
     /// Writes the genesis.
@@ -29,10 +28,10 @@ pub(crate) struct GethRun {
     pub(crate) import: Cost,
 }
 
-/// Bytes of memory for the look at a finished database.
-const LOOK_BYTES: usize = 16 << 20;
+/// Bytes of memory for reading the head of a finished database.
+const HEAD_CACHE_BYTES: usize = 16 << 20;
 
-/// Imports with `program`, our binary, into the absent folder `data`.
+/// Imports with `program`, our binary, into the new folder `data`.
 pub(crate) fn niwaki(program: &Path, case: &Case, data: &Path) -> Result<(NiwakiRun, Head)> {
     let mut command = Command::new(program);
     command.arg("--data-path").arg(data);
@@ -41,11 +40,11 @@ pub(crate) fn niwaki(program: &Path, case: &Case, data: &Path) -> Result<(Niwaki
         .args(["blocks", "import", "--from"])
         .arg(&case.chain);
     let (_, import) = run(command)?;
-    // In a process of its own: a child's peak memory counts from ours on.
-    let us = std::env::current_exe().wrap_err("can't tell where this program is")?;
-    let mut look = Command::new(us);
-    look.arg("head").arg(data).arg(&case.genesis);
-    let (text, _) = run(look)?;
+    // In another process: a child inherits our peak memory as the floor of its own.
+    let this_program = std::env::current_exe().wrap_err("can't tell where this program is")?;
+    let mut head = Command::new(this_program);
+    head.arg("head").arg(data).arg(&case.genesis);
+    let (text, _) = run(head)?;
     let head = serde_json::from_str(&text).wrap_err_with(|| {
         let program = program.display();
         format!("{program} imported, but its database can't be read back")
@@ -67,7 +66,7 @@ pub(crate) fn print_head(options: &HeadOptions) -> Result<()> {
     let genesis = Genesis::from_json(&std::fs::read_to_string(&options.genesis)?)?;
     let block = GenesisBlock::from(&genesis);
     let storage = StorageOptions {
-        memory_budget_bytes: LOOK_BYTES,
+        memory_budget_bytes: HEAD_CACHE_BYTES,
         ..StorageOptions::default()
     };
     let chain = Chain::open(ChainConfig {
@@ -76,7 +75,7 @@ pub(crate) fn print_head(options: &HeadOptions) -> Result<()> {
         genesis: block,
         storage,
         state: StateOptions {
-            cache_bytes: LOOK_BYTES,
+            cache_bytes: HEAD_CACHE_BYTES,
             ..StateOptions::default()
         },
     })?;
@@ -85,8 +84,7 @@ pub(crate) fn print_head(options: &HeadOptions) -> Result<()> {
     Ok(())
 }
 
-/// Imports with `program`, geth, into the absent folder `data`. None of these commands starts
-/// geth's networking.
+/// Imports with `program`, geth, into the new folder `data`. None of these commands starts geth's networking.
 pub(crate) fn geth(program: &Path, case: &Case, data: &Path) -> Result<(GethRun, Head)> {
     let command = |words: &[&str]| {
         let mut command = Command::new(program);
@@ -109,7 +107,7 @@ pub(crate) fn geth(program: &Path, case: &Case, data: &Path) -> Result<(GethRun,
     Ok((GethRun { init, import }, head))
 }
 
-/// The head in what `geth db metadata` prints: rows of a table.
+/// The head in the output of `geth db metadata`, a table.
 fn geth_head(text: &str) -> Option<Head> {
     let value = |name: &str| {
         text.lines().find_map(|line| {
@@ -124,7 +122,7 @@ fn geth_head(text: &str) -> Option<Head> {
     })
 }
 
-/// What a program says its version is: the first line that has a digit, without a label.
+/// The version that a program prints: the first line with a digit, without its label.
 pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
     let mut command = Command::new(program);
     command.arg(argument);
@@ -139,12 +137,12 @@ pub(crate) fn version(program: &Path, argument: &str) -> Result<String> {
     Ok(line.trim_start_matches("Version:").trim().to_owned())
 }
 
-/// Our binary: the one given, or the one beside this program.
+/// Our binary: the one given, or the one in the folder of this program.
 pub(crate) fn niwaki_program(given: Option<&Path>) -> Result<PathBuf> {
-    let beside = std::env::current_exe()
+    let default = std::env::current_exe()
         .wrap_err("can't tell where this program is; give --niwaki")?
         .with_file_name("niwaki");
-    let path = given.map_or(beside, Path::to_owned);
+    let path = given.map_or(default, Path::to_owned);
     path.is_file().then_some(()).ok_or_else(|| {
         let path = path.display();
         eyre!(
@@ -166,21 +164,21 @@ mod tests {
 ";
 
     #[test]
-    fn the_head_of_geth_is_that_of_blocks_not_of_headers() {
+    fn the_head_of_geth_is_its_head_block_not_its_head_header() {
         let head = geth_head(TABLE).unwrap();
         assert_eq!(head.number, 54);
         assert_eq!(head.hash.0[..2], [0xd2, 0x26]);
     }
 
     #[test]
-    fn a_table_without_a_head_gives_none() {
+    fn a_table_without_a_head_is_refused() {
         assert_eq!(geth_head(""), None);
         assert_eq!(geth_head("| headBlock.Number | <nil> |"), None);
         assert_eq!(geth_head(&TABLE.replace("0xd226", "0x")), None);
     }
 
     #[test]
-    fn a_binary_that_is_not_there_is_named_with_what_to_do() {
+    fn a_missing_binary_is_named_with_the_flag() {
         let error = niwaki_program(Some(Path::new("/nonexistent/niwaki"))).unwrap_err();
         let text = error.to_string();
         assert!(

@@ -1,4 +1,4 @@
-//! The figures of an import: per client, and as speedups.
+//! The results of an import: per client, and as speedups.
 
 use super::Pair;
 use crate::chain_file::Work;
@@ -6,76 +6,76 @@ use crate::process::Cost;
 use crate::stats::{Spread, median};
 use serde::Serialize;
 
-/// The figures of one chain.
+/// The results of one chain.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ChainResults {
     chain: String,
     #[serde(flatten)]
     work: Work,
-    /// Imports by each client.
+    /// Number of imports by each client.
     n: usize,
-    niwaki: Figures,
-    geth: Option<GethFigures>,
+    niwaki: ClientResults,
+    geth: Option<GethResults>,
     speedup: Option<Speedups>,
     /// Every run, in order; the client that went first alternates.
     pairs: Vec<Pair>,
 }
 
-/// One client's figures, or those of one of its processes.
+/// The results of a client, or of one of its processes.
 #[derive(Debug, Serialize)]
-struct Figures {
+struct ClientResults {
     wall_ms: Spread,
     cpu_ms: Spread,
     peak_rss_mib: Option<Spread>,
     written_mib: Option<Spread>,
-    /// Gas of the chain over the median of the wall time.
+    /// Gas of the chain over the median wall time.
     mgas_per_s: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct GethFigures {
-    init: Figures,
-    import: Figures,
-    /// Both processes: times and bytes added, the higher of the peaks.
-    whole: Figures,
+struct GethResults {
+    init: ClientResults,
+    import: ClientResults,
+    /// Both processes: sums of times and bytes, the higher peak.
+    whole: ClientResults,
 }
 
-/// geth's wall time over ours. Ours is always whole: it writes the genesis as well.
+/// geth's wall time over ours. Ours always includes the genesis.
 #[derive(Debug, Serialize)]
 struct Speedups {
-    /// geth's import alone.
+    /// Of geth's import alone.
     import: Speedup,
-    /// geth's init and import.
+    /// Of geth's init and import.
     whole: Speedup,
-    /// CPU time of geth's init and import over that of ours.
+    /// Of the CPU time of geth's init and import.
     whole_cpu: Speedup,
 }
 
 #[derive(Debug, Serialize)]
 struct Speedup {
     of_medians: f64,
-    /// Of the ratios of the pairs.
+    /// The ratios of the pairs.
     pairs: Spread,
 }
 
-impl Row {
+impl ChainResults {
     pub(super) fn new(chain: &str, work: Work, pairs: Vec<Pair>) -> Self {
         let ours: Vec<Cost> = pairs.iter().map(|pair| pair.niwaki.import).collect();
         let geth: Vec<_> = pairs.iter().filter_map(|pair| pair.geth).collect();
         let init: Vec<Cost> = geth.iter().map(|run| run.init).collect();
         let import: Vec<Cost> = geth.iter().map(|run| run.import).collect();
         let whole: Vec<Cost> = geth.iter().map(|run| both(run.init, run.import)).collect();
-        let figures = |costs: &[Cost]| Figures::new(costs, work.gas);
+        let results = |costs: &[Cost]| ClientResults::new(costs, work.gas);
         let is_paired = !geth.is_empty();
         let wall = |cost: &Cost| cost.wall_ms;
         Self {
             chain: chain.to_owned(),
             n: pairs.len(),
-            niwaki: figures(&ours),
-            geth: is_paired.then(|| GethFigures {
-                init: figures(&init),
-                import: figures(&import),
-                whole: figures(&whole),
+            niwaki: results(&ours),
+            geth: is_paired.then(|| GethResults {
+                init: results(&init),
+                import: results(&import),
+                whole: results(&whole),
             }),
             speedup: is_paired.then(|| Speedups {
                 import: Speedup::new(&import, &ours, wall),
@@ -93,11 +93,11 @@ impl Row {
 pub(crate) struct Outcome<'a> {
     pub(crate) chain: &'a str,
     pub(crate) niwaki_ms: f64,
-    /// Of init and import, and how much longer that is; none without geth.
+    /// Time of init and import, and its ratio to ours; `None` without geth.
     pub(crate) geth: Option<(f64, Spread)>,
 }
 
-impl Row {
+impl ChainResults {
     /// The line of this chain in a summary.
     pub(crate) fn outcome(&self) -> Outcome<'_> {
         let geth = self.geth.as_ref().zip(self.speedup.as_ref());
@@ -124,7 +124,7 @@ fn both(first: Cost, second: Cost) -> Cost {
     }
 }
 
-impl Figures {
+impl ClientResults {
     fn new(costs: &[Cost], gas: u64) -> Self {
         let spread = |of: fn(&Cost) -> f64| Spread::of(costs.iter().map(of));
         let mib = |of: fn(&Cost) -> Option<u64>| {
@@ -154,7 +154,7 @@ impl Speedup {
     }
 }
 
-/// Prints what the columns of [`print_row`] are.
+/// Prints the header of the columns of [`print_row`].
 pub(super) fn print_header() {
     println!(
         "{:<26} {:>7} {:>7} {:>9}  {:<11} {:>9} {:>19} {:>9} {:>8} {:>8} {:>8}",
@@ -172,8 +172,8 @@ pub(super) fn print_header() {
     );
 }
 
-/// Prints the figures of a chain: a line per process, and the speedup.
-pub(super) fn print_row(row: &Row) {
+/// Prints the results of a chain: a line per process, and the speedups.
+pub(super) fn print_row(row: &ChainResults) {
     let Work {
         blocks,
         transactions,
@@ -185,13 +185,13 @@ pub(super) fn print_row(row: &Row) {
         "{:<26} {blocks:>7} {transactions:>7} {mgas:>9.1}  ",
         row.chain
     );
-    print_figures("niwaki", &row.niwaki);
+    print_client("niwaki", &row.niwaki);
     let (Some(geth), Some(speedup)) = (&row.geth, &row.speedup) else {
         return;
     };
-    for (name, figures) in [("geth init", &geth.init), ("geth import", &geth.import)] {
+    for (name, results) in [("geth init", &geth.init), ("geth import", &geth.import)] {
         print!("{:<54}", "");
-        print_figures(name, figures);
+        print_client(name, results);
     }
     for (name, ratio) in [
         ("geth's import over niwaki", &speedup.import),
@@ -206,19 +206,19 @@ pub(super) fn print_row(row: &Row) {
     }
 }
 
-fn print_figures(client: &str, figures: &Figures) {
-    let Spread { median, min, max } = figures.wall_ms;
-    let range = format!("{min:.1}..{max:.1}");
+fn print_client(client: &str, results: &ClientResults) {
+    let wall = results.wall_ms;
+    let (median, range) = (wall.median, wall.range(1));
     let shown = |spread: &Option<Spread>| match spread {
         Some(spread) => format!("{:.1}", spread.median),
         None => "-".to_owned(),
     };
     println!(
         "{client:<11} {median:>9.1} {range:>19} {:>9.1} {:>8.0} {:>8} {:>8}",
-        figures.cpu_ms.median,
-        figures.mgas_per_s,
-        shown(&figures.peak_rss_mib),
-        shown(&figures.written_mib)
+        results.cpu_ms.median,
+        results.mgas_per_s,
+        shown(&results.peak_rss_mib),
+        shown(&results.written_mib)
     );
 }
 
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    fn row(walls: &[(f64, f64, f64)]) -> Row {
+    fn row(walls: &[(f64, f64, f64)]) -> ChainResults {
         let pairs = walls.iter().map(|(ours, init, import)| Pair {
             niwaki: NiwakiRun {
                 import: cost(*ours),
@@ -257,11 +257,11 @@ mod tests {
             gas: 1_000_000,
             head,
         };
-        Row::new("x", work, pairs.collect())
+        ChainResults::new("x", work, pairs.collect())
     }
 
     #[test]
-    fn the_whole_of_geth_is_both_processes() {
+    fn geths_whole_time_is_that_of_both_processes() {
         let row = row(&[
             (100.0, 50.0, 200.0),
             (100.0, 50.0, 300.0),
@@ -291,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_one_run_lacks_is_left_out() {
+    fn a_value_that_one_run_lacks_is_left_out() {
         let mut without = cost(1.0);
         without.peak_rss_bytes = None;
-        let figures = Figures::new(&[cost(1.0), without], 1);
-        assert!(figures.peak_rss_mib.is_none());
-        assert!(figures.written_mib.is_some());
+        let results = ClientResults::new(&[cost(1.0), without], 1);
+        assert!(results.peak_rss_mib.is_none());
+        assert!(results.written_mib.is_some());
     }
 }

@@ -1,9 +1,9 @@
-//! What the model is fed with: the times of each transaction of a block and what it waits for, and the
-//! times of the block itself on one thread and on two, to hold the model against.
+//! The input of the model: times and dependencies of each transaction of a block; and the measured times of the block
+//! on one thread and on two, to compare the model with.
 
-use super::schedule::{Job, Load};
+use super::schedule::{BlockLoad, Job};
 use crate::recorded::{Entry, Recorded};
-use crate::replay::{list_of, warm::Reading};
+use crate::replay::{bal_of, warm::ReadRecorder};
 use crate::stats::median;
 use eyre::{ContextCompat, Result, ensure};
 use niwaki_chain::nanoseconds;
@@ -19,27 +19,27 @@ use std::collections::HashMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A block with everything it needs to run, its transactions alone.
-struct Scene<'s> {
+/// A block with everything needed to run its transactions.
+struct BlockTest<'s> {
     spec: &'s ChainSpec,
     block: &'s RecoveredBlock,
     view: &'s (dyn StateView + Sync),
-    list: &'s [AccountChanges],
+    bal: &'s [AccountChanges],
 }
 
-/// What was measured of a block.
+/// The measurements of a block.
 pub(super) struct Measured {
     pub(super) transactions: usize,
     pub(super) gas: u64,
     /// On one thread.
-    pub(super) alone: Load,
-    /// On several, as if it had come without its access list.
-    pub(super) plain: Load,
-    /// As if it had come with it.
-    pub(super) listed: Load,
-    /// Nanoseconds of the transactions on one thread; on two; on two with the list: medians.
+    pub(super) alone: BlockLoad,
+    /// On several threads, without its block access list.
+    pub(super) without_bal: BlockLoad,
+    /// On several threads, with its block access list.
+    pub(super) with_bal: BlockLoad,
+    /// Median nanoseconds of the transactions on one thread; on two; on two with the BAL.
     pub(super) real: [f64; 3],
-    /// Runs ahead beside the committing thread, without a list: their time over that of the same in turn.
+    /// Time of speculative executions in parallel with the commit thread, without a BAL, over sequential ones.
     pub(super) ahead_factor: f64,
 }
 
@@ -52,10 +52,10 @@ pub(super) fn measure(entry: Entry, repeat: usize, wake: u64) -> Result<Measured
         Recorded::Witness { block, state } => {
             let hash = block.header.hash_slow();
             let block = recover_block(*block, hash)?;
-            // Walking the tries of a witness is no node's work: the first run reads.
-            let reading = Reading::new(&state);
-            BlockExecution::new(&spec, &block, &reading).run_transactions()?;
-            of_block(&spec, &block, &reading.into_warm(), (repeat, wake))
+            // A node has caches and does not walk a witness: a first run reads the values.
+            let recorder = ReadRecorder::new(&state);
+            BlockExecution::new(&spec, &block, &recorder).run_transactions()?;
+            measure_block(&spec, &block, &recorder.into_warm(), repeat, wake)
         }
         Recorded::Transactions {
             header,
@@ -70,80 +70,81 @@ pub(super) fn measure(entry: Entry, repeat: usize, wake: u64) -> Result<Measured
             };
             let hash = header.hash_slow();
             let block = recover_block(Block::new(*header, body), hash)?;
-            of_block(&spec, &block, &*state, (repeat, wake))
+            measure_block(&spec, &block, &*state, repeat, wake)
         }
     }
 }
 
-fn of_block(
+fn measure_block(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     view: &(dyn StateView + Sync),
-    (repeat, wake): (usize, u64),
+    repeat: usize,
+    wake: u64,
 ) -> Result<Measured> {
-    let list = list_of(spec, block, view, false)?;
-    let scene = Scene {
+    let bal = bal_of(spec, block, view, false)?;
+    let test = BlockTest {
         spec,
         block,
         view,
-        list: &list,
+        bal: &bal,
     };
-    let dependencies = tx_dependencies(spec, block, &list, view)?;
+    let dependencies = tx_dependencies(spec, block, &bal, view)?;
     let mut real = [Vec::new(), Vec::new(), Vec::new()];
-    let [mut in_turn, mut ahead, mut listed] = [(); 3].map(|()| Samples::default());
-    let [mut beside, mut beside_listed] = [(); 2].map(|()| Samples::default());
-    let noted = |threads, speculate_all| Parallelism {
+    let [mut sequential, mut speculative, mut with_bal] = [(); 3].map(|()| Samples::default());
+    let [mut two_threads, mut two_with_bal] = [(); 2].map(|()| Samples::default());
+    let recording = |threads, speculate_all| Parallelism {
         speculate_all,
         record_spans: true,
         clock: Some(nanoseconds),
         ..Parallelism::of(threads)
     };
     for _ in 0..repeat {
-        for (at, (threads, has_list)) in [(1, false), (2, false), (2, true)].iter().enumerate() {
+        for (at, (threads, has_bal)) in [(1, false), (2, false), (2, true)].iter().enumerate() {
             let parallelism = Parallelism {
                 clock: Some(nanoseconds),
                 ..Parallelism::of(*threads)
             };
-            real[at].push(scene.run(parallelism, *has_list)?.0);
+            real[at].push(test.run(parallelism, *has_bal)?.0);
         }
-        in_turn.add(&scene.run(noted(1, false), false)?.1);
-        ahead.add(&scene.run(noted(1, true), false)?.1);
-        listed.add(&scene.run(noted(1, true), true)?.1);
-        beside.add(&scene.run(noted(2, false), false)?.1);
-        beside_listed.add(&scene.run(noted(2, false), true)?.1);
+        sequential.add(&test.run(recording(1, false), false)?.1);
+        speculative.add(&test.run(recording(1, true), false)?.1);
+        with_bal.add(&test.run(recording(1, true), true)?.1);
+        two_threads.add(&test.run(recording(2, false), false)?.1);
+        two_with_bal.add(&test.run(recording(2, false), true)?.1);
     }
     let real = real.map(|times| median(&times));
-    let (_, _, gas) = scene.run(Parallelism::of(1), false)?;
-    let samples = [&in_turn, &ahead, &listed];
-    let mut alone = load(&scene, &dependencies, samples, real[0]);
+    let (_, _, gas) = test.run(Parallelism::of(1), false)?;
+    let samples = [&sequential, &speculative, &with_bal];
+    let mut alone = block_load(&test, &dependencies, samples, real[0]);
     alone.wake = wake;
     for (job, gas) in alone.jobs.iter_mut().zip(gas) {
         job.gas_used = gas;
     }
-    let mut listed = with_list(&alone, &listed);
-    let mut plain = alone.clone();
-    let fresh = ahead_over_in_turn(&alone, &beside);
-    as_slow_as(&mut plain, &beside);
-    as_slow_as(&mut listed, &beside_listed);
+    let mut with_bal = load_with_bal(&alone, &with_bal);
+    let mut without_bal = alone.clone();
+    let ahead_factor = factor(&alone, &two_threads, Step::Speculate, |job| job.sequential);
+    slow_down(&mut without_bal, &two_threads);
+    slow_down(&mut with_bal, &two_with_bal);
     Ok(Measured {
         transactions: block.block.body.transactions.len(),
         gas: block.block.header.gas_used,
         alone,
-        plain,
-        listed,
+        without_bal,
+        with_bal,
         real,
-        ahead_factor: fresh,
+        ahead_factor: ahead_factor.unwrap_or_default(),
     })
 }
 
-impl Scene<'_> {
-    /// Nanoseconds, what was done meanwhile, and the gas of each transaction.
-    fn run(&self, parallelism: Parallelism, has_list: bool) -> Result<(f64, Vec<Span>, Vec<u64>)> {
+impl BlockTest<'_> {
+    /// Runs the transactions; returns nanoseconds, the spans of the threads, and the gas of each transaction.
+    fn run(&self, parallelism: Parallelism, has_bal: bool) -> Result<(f64, Vec<Span>, Vec<u64>)> {
         forget_precompile_results();
         let start = Instant::now();
-        let list = has_list.then_some(self.list);
+        let bal = has_bal.then_some(self.bal);
         let execution = BlockExecution {
-            bal: list,
+            bal,
             parallelism,
             ..BlockExecution::new(self.spec, self.block, self.view)
         };
@@ -164,7 +165,7 @@ impl Scene<'_> {
     }
 }
 
-/// Nanoseconds of each step of each transaction, in several runs.
+/// Nanoseconds of each step of each transaction, over several runs.
 #[derive(Default)]
 struct Samples(HashMap<(usize, Step), Vec<f64>>);
 
@@ -190,46 +191,46 @@ fn whole(nanoseconds: f64) -> u64 {
     nanoseconds.round() as u64
 }
 
-/// The block without its list, each transaction by itself.
-fn load(
-    scene: &Scene<'_>,
+/// The load of the block without BAL, from runs on one thread.
+fn block_load(
+    test: &BlockTest<'_>,
     dependencies: &[TxDependencies],
-    [in_turn, ahead, listed]: [&Samples; 3],
+    [sequential, speculative, with_bal]: [&Samples; 3],
     real: f64,
-) -> Load {
-    let in_turn = |index| in_turn.median(index, Step::Sequential).unwrap_or_default();
-    // Ahead of what it must wait for, a transaction may do something else: its time then is that of the
-    // run upon the list, as much longer as those that hold take without it.
-    let (mut ahead_sum, mut listed_sum) = (0.0, 0.0);
+) -> BlockLoad {
+    // Without the changes it depends on, a transaction may take another path. Its speculative time is then that of the
+    // run with the BAL, scaled by the ratio of the independent transactions.
+    let (mut speculative_sum, mut with_bal_sum) = (0.0, 0.0);
     for (index, own) in dependencies.iter().enumerate() {
         if own.after == Some(0) {
-            ahead_sum += ahead.median(index, Step::Speculate).unwrap_or_default();
-            listed_sum += listed.median(index, Step::Speculate).unwrap_or_default();
+            speculative_sum += speculative.median(index, Step::Speculate).unwrap_or_default();
+            with_bal_sum += with_bal.median(index, Step::Speculate).unwrap_or_default();
         }
     }
-    let over_listed = match listed_sum > 0.0 {
-        true => ahead_sum / listed_sum,
+    let over_with_bal = match with_bal_sum > 0.0 {
+        true => speculative_sum / with_bal_sum,
         false => 1.0,
     };
     let mut numbers: HashMap<Address, usize> = HashMap::new();
-    let transactions = &scene.block.block.body.transactions;
+    let transactions = &test.block.block.body.transactions;
     let jobs = transactions.iter().zip(dependencies).enumerate();
     let jobs: Vec<Job> = jobs
         .map(|(index, (tx, own))| {
             let run = match own.after {
-                Some(0) => ahead.median(index, Step::Speculate),
-                _ => listed
+                Some(0) => speculative.median(index, Step::Speculate),
+                _ => with_bal
                     .median(index, Step::Speculate)
-                    .map(|time| time * over_listed),
+                    .map(|time| time * over_with_bal),
             };
-            let fresh = in_turn(index);
-            let again = ahead.median(index, Step::Reexecute);
+            let first = sequential.median(index, Step::Sequential).unwrap_or_default();
+            let validate = speculative.median(index, Step::Validate);
+            let again = speculative.median(index, Step::Reexecute);
             let next = numbers.len();
             Job {
-                in_turn: whole(fresh),
-                ahead: whole(run.unwrap_or(fresh)),
-                adopt: whole(ahead.median(index, Step::Validate).unwrap_or_default()),
-                again: whole(again.unwrap_or(fresh)),
+                sequential: whole(first),
+                speculate: whole(run.unwrap_or(first)),
+                validate: whole(validate.unwrap_or_default()),
+                reexecute: whole(again.unwrap_or(first)),
                 after: own.after,
                 upon: own.writers.clone(),
                 to: tx.to().map(|to| *numbers.entry(to).or_insert(next)),
@@ -239,20 +240,19 @@ fn load(
             }
         })
         .collect();
-    let spent: u64 = jobs.iter().map(|job| job.in_turn).sum();
-    Load {
-        each: whole(real).saturating_sub(spent) / (jobs.len().max(1) as u64),
+    let spent: u64 = jobs.iter().map(|job| job.sequential).sum();
+    BlockLoad {
+        overhead: whole(real).saturating_sub(spent) / (jobs.len().max(1) as u64),
         jobs,
-        ..Load::default()
+        ..BlockLoad::default()
     }
 }
 
-/// How many times as long what was done beside another thread took as the model has it; nothing if there
-/// was none.
-fn factor(load: &Load, beside: &Samples, step: Step, of: fn(&Job) -> u64) -> Option<f64> {
+/// Measured time of a step on two threads over its time in the model; `None` if it did not happen.
+fn factor(load: &BlockLoad, two_threads: &Samples, step: Step, of: fn(&Job) -> u64) -> Option<f64> {
     let (mut real, mut model) = (0.0, 0.0);
     for (index, job) in load.jobs.iter().enumerate() {
-        if let Some(time) = beside.median(index, step) {
+        if let Some(time) = two_threads.median(index, step) {
             real += time;
             model += of(job) as f64;
         }
@@ -260,46 +260,42 @@ fn factor(load: &Load, beside: &Samples, step: Step, of: fn(&Job) -> u64) -> Opt
     (real > 0.0 && model > 0.0).then(|| real / model)
 }
 
-fn ahead_over_in_turn(alone: &Load, beside: &Samples) -> f64 {
-    factor(alone, beside, Step::Speculate, |job| job.in_turn).unwrap_or_default()
-}
-
-/// Threads beside each other are slower than one by itself: values go from core to core, what counts is told
-/// to the others, and they share memory. Makes each kind of work so much slower as it was on two threads.
-fn as_slow_as(load: &mut Load, beside: &Samples) {
-    let ahead = factor(load, beside, Step::Speculate, |job| job.ahead);
-    // A block that nobody helped with runs as on one thread.
-    let Some(ahead) = ahead else { return };
-    let of = |step, time| factor(load, beside, step, time).unwrap_or(1.0);
-    let in_turn = of(Step::Sequential, |job| job.in_turn);
-    let adopt = of(Step::Validate, |job| job.adopt);
-    let again = of(Step::Reexecute, |job| job.again);
+/// Makes each kind of work as slow as it was on two threads: threads in parallel are slower than one alone, because
+/// values move between cores, committed changes are published to the workers, and memory is shared.
+fn slow_down(load: &mut BlockLoad, two_threads: &Samples) {
+    let speculate = factor(load, two_threads, Step::Speculate, |job| job.speculate);
+    // Without speculation the block ran as on one thread.
+    let Some(speculate) = speculate else { return };
+    let of = |step, time| factor(load, two_threads, step, time).unwrap_or(1.0);
+    let sequential = of(Step::Sequential, |job| job.sequential);
+    let validate = of(Step::Validate, |job| job.validate);
+    let reexecute = of(Step::Reexecute, |job| job.reexecute);
     for job in &mut load.jobs {
         for (time, factor) in [
-            (&mut job.ahead, ahead),
-            (&mut job.in_turn, in_turn),
-            (&mut job.adopt, adopt),
-            (&mut job.again, again),
+            (&mut job.speculate, speculate),
+            (&mut job.sequential, sequential),
+            (&mut job.validate, validate),
+            (&mut job.reexecute, reexecute),
         ] {
             *time = whole(*time as f64 * factor);
         }
     }
 }
 
-/// The same block with its list.
-fn with_list(plain: &Load, listed: &Samples) -> Load {
-    let mut load = plain.clone();
-    load.has_list = true;
+/// The same block with its BAL.
+fn load_with_bal(without_bal: &BlockLoad, with_bal: &Samples) -> BlockLoad {
+    let mut load = without_bal.clone();
+    load.has_bal = true;
     for (index, job) in load.jobs.iter_mut().enumerate() {
-        let time = |step, other: u64| listed.median(index, step).map_or(other, whole);
-        job.ahead = time(Step::Speculate, job.ahead);
-        job.adopt = time(Step::Validate, job.adopt);
-        job.again = time(Step::Reexecute, job.again);
+        let time = |step, other: u64| with_bal.median(index, step).map_or(other, whole);
+        job.speculate = time(Step::Speculate, job.speculate);
+        job.validate = time(Step::Validate, job.validate);
+        job.reexecute = time(Step::Reexecute, job.reexecute);
     }
     load
 }
 
-/// From calling a thread that sleeps until it runs: nanoseconds, the median of 101.
+/// From waking a parked thread until it runs: median of 101, nanoseconds.
 pub(super) fn wake_time() -> Result<u64> {
     let mut times = Vec::new();
     for _ in 0..101 {
@@ -308,13 +304,13 @@ pub(super) fn wake_time() -> Result<u64> {
             Instant::now()
         });
         std::thread::sleep(Duration::from_millis(1));
-        let called = Instant::now();
+        let woken = Instant::now();
         sleeper.thread().unpark();
-        let came = sleeper
+        let ran = sleeper
             .join()
             .ok()
             .wrap_err("a thread that only slept has failed")?;
-        times.push(came.saturating_duration_since(called).as_nanos() as f64);
+        times.push(ran.saturating_duration_since(woken).as_nanos() as f64);
     }
     Ok(whole(median(&times)))
 }

@@ -1,7 +1,13 @@
-//! The schedule of `niwaki_execution` on any number of threads, event after event, in simulated time.
+//! A discrete-event simulation of the parallel schedule of `niwaki_execution` on any number of threads.
 //!
-//! In go what each transaction takes and waits for, out comes when the last one counts. It follows
-//! `parallel/run.rs` step by step, with its figures, and knows no transaction, no state and no clock.
+//! Input: the times and dependences of each transaction. Output: the time at which the last one is committed. It
+//! follows the scheduler of `niwaki_execution` step by step, with its constants, and knows no transaction, state or
+//! clock.
+//!
+//! ```text
+//! thread 0, commits: | tx 0 sequential | validate tx 1 | validate tx 2 | re-execute tx 3 | ...
+//! thread 1:          | speculate tx 2  | speculate tx 3 | ...
+//! ```
 
 use niwaki_execution::tuning::{
     CLOCK_CHECK_GAS, HEAD_START, HEAVY_GAS, MIN_REMAINING_NS, MIN_SEQUENTIAL_NS, MIN_WASTE_GAS,
@@ -11,22 +17,23 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ops::Range;
 
-/// A transaction: times in nanoseconds.
+/// A transaction; times in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
-    /// Run when it is its turn.
-    pub(crate) in_turn: u64,
-    /// Run ahead of it.
-    pub(crate) ahead: u64,
-    /// To compare what it has read, and lay what it has changed upon the block's state.
-    pub(crate) adopt: u64,
-    /// Run in its turn, after a run ahead for nothing.
-    pub(crate) again: u64,
-    /// How many must count before a run ahead holds, without a list.
+    /// Sequential execution.
+    pub(crate) sequential: u64,
+    /// Speculative execution.
+    pub(crate) speculate: u64,
+    /// Validating what it has read, and applying its changes to the block's state.
+    pub(crate) validate: u64,
+    /// Execution after a failed validation.
+    pub(crate) reexecute: u64,
+    /// How many transactions must be committed before it starts for its speculation to be valid, without a BAL; `None`
+    /// if it is never valid.
     pub(crate) after: Option<usize>,
-    /// Those whose changes it looks at, ascending.
+    /// The transactions it depends on, ascending.
     pub(crate) upon: Vec<usize>,
-    /// Whom it calls, by any number.
+    /// The called contract, as any number.
     pub(crate) to: Option<usize>,
     /// Whether it is a transfer, or a call without input.
     pub(crate) is_plain: bool,
@@ -36,67 +43,70 @@ pub(crate) struct Job {
 
 /// A block, as the schedule sees it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct BlockLoad {
     pub(crate) jobs: Vec<Job>,
-    /// What the committing thread does beside them, for each, nanoseconds.
-    pub(crate) each: u64,
-    /// From a call for help to the first thread that comes, nanoseconds.
+    /// Other work of the commit thread per transaction, nanoseconds.
+    pub(crate) overhead: u64,
+    /// From waking a worker until it runs, nanoseconds.
     pub(crate) wake: u64,
-    pub(crate) has_list: bool,
+    pub(crate) has_bal: bool,
 }
 
-/// What came of a block.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Nanoseconds until the last transaction counts.
+    /// Nanoseconds until the last transaction is committed.
     pub(crate) end: u64,
-    pub(crate) kept: usize,
-    pub(crate) repeated: usize,
-    pub(crate) in_turn: usize,
-    /// What the committing thread spent its time on.
+    pub(crate) validated: usize,
+    pub(crate) reexecuted: usize,
+    pub(crate) sequential: usize,
+    /// The time of the commit thread.
     pub(crate) spent: Spent,
 }
 
-/// Nanoseconds of the committing thread.
+/// Nanoseconds of the commit thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
-    pub(crate) in_turn: u64,
-    pub(crate) adopt: u64,
-    pub(crate) again: u64,
-    /// What it ran ahead while it waited for another.
-    pub(crate) ahead: u64,
-    /// With nothing to do.
+    pub(crate) sequential: u64,
+    pub(crate) validate: u64,
+    pub(crate) reexecute: u64,
+    /// Speculation while it waited for a worker.
+    pub(crate) speculate: u64,
+    /// Waiting with nothing to do.
     pub(crate) idle: u64,
 }
 
-impl Load {
-    /// All transactions, one after the other.
+impl BlockLoad {
+    /// The time of all transactions, executed sequentially.
     pub(crate) fn work(&self) -> u64 {
-        self.jobs.iter().map(|job| job.in_turn + self.each).sum()
+        self.jobs
+            .iter()
+            .map(|job| job.sequential + self.overhead)
+            .sum()
     }
 
-    /// The longest chain of transactions each of which looks at what the one before has changed.
+    /// The longest chain of dependent transactions.
     pub(crate) fn longest_chain(&self) -> u64 {
         let mut ends: Vec<u64> = Vec::with_capacity(self.jobs.len());
         for job in &self.jobs {
             let upon = job.upon.iter().map(|index| ends[*index]);
             let start = match job.after {
                 None => ends.iter().copied().max().unwrap_or(0),
-                Some(_) if self.has_list => 0,
+                Some(_) if self.has_bal => 0,
                 Some(_) => upon.max().unwrap_or(0),
             };
-            ends.push(start + job.in_turn);
+            ends.push(start + job.sequential);
         }
         ends.into_iter().max().unwrap_or(0)
     }
 
-    /// What the committing thread would do if all others ran ahead and were kept.
+    /// The work of the commit thread if all other transactions were speculated and validated.
     pub(crate) fn serial_share(&self) -> u64 {
-        let counted = self.jobs.iter().map(|job| match job.after {
-            Some(_) if job.gas_limit >= HEAVY_GAS || !is_plain(job) => job.adopt,
-            _ => job.in_turn,
+        let committed = self.jobs.iter().map(|job| match job.after {
+            Some(_) if job.gas_limit >= HEAVY_GAS || !is_plain(job) => job.validate,
+            _ => job.sequential,
         });
-        counted.map(|time| time + self.each).sum()
+        committed.map(|time| time + self.overhead).sum()
     }
 }
 
@@ -105,78 +115,79 @@ fn is_plain(job: &Job) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Slot {
     Free,
-    Taken,
-    /// Whether what was read will hold.
+    Claimed,
+    /// Speculated; whether the result is valid.
     Done(bool),
 }
 
-/// What ends at some moment.
+/// Something that ends at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The committing thread's transaction counts.
-    Counts,
-    /// A thread has run a transaction ahead that was begun after so many counted; thread 0 commits.
-    Ran {
+    /// The commit thread has committed its transaction.
+    Committed,
+    /// A thread has speculated a transaction that it began after `committed` commits; thread 0 is the commit thread.
+    Speculated {
         thread: usize,
         index: usize,
-        counted: usize,
+        committed: usize,
     },
-    /// A thread comes to help.
-    Comes(usize),
+    /// A worker starts to run.
+    WorkerReady(usize),
 }
 
 struct Simulation<'l> {
-    load: &'l Load,
+    load: &'l BlockLoad,
     threads: usize,
     now: u64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    places: Vec<Place>,
-    counted: usize,
-    /// Behind all that were taken to run ahead.
+    slots: Vec<Slot>,
+    committed: usize,
+    /// The index after the highest that was claimed for speculation.
     next: usize,
-    /// Threads that look for something to do.
+    /// Workers without work.
     idle: BTreeSet<usize>,
+    /// Validated and re-executed calls of each contract.
     called: HashMap<usize, (u32, u32)>,
     wasted_gas: u64,
     is_over: bool,
     gas_used: u64,
-    gas_looked_at: u64,
-    has_help: bool,
-    /// Since when the committing thread waits.
+    gas_checked_at: u64,
+    has_workers: bool,
+    /// Since when the commit thread waits.
     waits_since: Option<u64>,
     outcome: Outcome,
 }
 
-/// Runs a block on so many threads, the committing one included.
-pub(crate) fn simulate(load: &Load, threads: usize) -> Outcome {
+/// Simulates a block on this many threads, the commit thread included.
+pub(crate) fn simulate(load: &BlockLoad, threads: usize) -> Outcome {
     let mut simulation = Simulation {
         load,
         threads: threads.max(1),
         now: 0,
         events: BinaryHeap::new(),
-        places: vec![Place::Free; load.jobs.len()],
-        counted: 0,
+        slots: vec![Slot::Free; load.jobs.len()],
+        committed: 0,
         next: 0,
         idle: BTreeSet::new(),
         called: HashMap::new(),
         wasted_gas: 0,
         is_over: false,
         gas_used: 0,
-        gas_looked_at: 0,
-        has_help: threads <= 1,
+        gas_checked_at: 0,
+        has_workers: threads <= 1,
         waits_since: None,
         outcome: Outcome::default(),
     };
-    simulation.take_turn();
+    simulation.start_next();
     while let Some(Reverse((at, event))) = simulation.events.pop() {
         simulation.now = at;
-        simulation.happens(event);
-        if simulation.counted == load.jobs.len() {
+        simulation.handle(event);
+        if simulation.committed == load.jobs.len() {
             break;
         }
-        simulation.employ();
+        simulation.assign_workers();
     }
     simulation.outcome.end = simulation.now;
     simulation.outcome
@@ -187,107 +198,110 @@ impl Simulation<'_> {
         self.events.push(Reverse((self.now + time, event)));
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Counts => {
-                self.gas_used += self.load.jobs[self.counted].gas_used;
-                self.counted += 1;
-                self.take_turn();
+            Event::Committed => {
+                self.gas_used += self.load.jobs[self.committed].gas_used;
+                self.committed += 1;
+                self.start_next();
             }
-            Event::Comes(thread) => {
+            Event::WorkerReady(thread) => {
                 self.idle.insert(thread);
             }
-            Event::Ran {
+            Event::Speculated {
                 thread,
                 index,
-                counted,
+                committed,
             } => {
                 let after = self.load.jobs[index].after;
-                let holds = after.is_some_and(|after| self.load.has_list || counted >= after);
-                self.places[index] = Place::Done(holds);
+                let is_valid = after.is_some_and(|after| self.load.has_bal || committed >= after);
+                self.slots[index] = Slot::Done(is_valid);
                 if thread > 0 {
                     self.idle.insert(thread);
                 }
-                let is_awaited = self.waits_since.is_some() && index == self.counted;
+                let is_awaited = self.waits_since.is_some() && index == self.committed;
                 if thread == 0 || is_awaited {
-                    self.go_on();
+                    self.commit_or_speculate();
                 }
             }
         }
     }
 
-    /// The committing thread comes to its next transaction.
-    fn take_turn(&mut self) {
-        let Some(job) = self.load.jobs.get(self.counted) else {
+    /// The commit thread starts its next transaction.
+    fn start_next(&mut self) {
+        let Some(job) = self.load.jobs.get(self.committed) else {
             return;
         };
-        if !self.has_help && self.is_help_due() {
-            self.has_help = true;
+        if !self.has_workers && self.should_start_workers() {
+            self.has_workers = true;
             for thread in 1..self.threads {
-                self.after(self.load.wake, Event::Comes(thread));
+                self.after(self.load.wake, Event::WorkerReady(thread));
             }
         }
-        if self.places[self.counted] == Place::Free {
-            self.places[self.counted] = Place::Taken;
-            self.outcome.in_turn += 1;
-            self.outcome.spent.in_turn += job.in_turn + self.load.each;
-            self.after(job.in_turn + self.load.each, Event::Counts);
+        if self.slots[self.committed] == Slot::Free {
+            self.slots[self.committed] = Slot::Claimed;
+            self.outcome.sequential += 1;
+            self.outcome.spent.sequential += job.sequential + self.load.overhead;
+            self.after(job.sequential + self.load.overhead, Event::Committed);
         } else {
-            self.go_on();
+            self.commit_or_speculate();
         }
     }
 
-    /// The committing thread's transaction was begun by another, or by itself: counts it if it is done, and
-    /// else runs one ahead meanwhile.
-    fn go_on(&mut self) {
+    /// The next transaction was claimed for speculation: the commit thread commits it if it is done, else speculates
+    /// another one meanwhile.
+    fn commit_or_speculate(&mut self) {
         if let Some(since) = self.waits_since.take() {
             self.outcome.spent.idle += self.now - since;
         }
-        let index = self.counted;
+        let index = self.committed;
         let job = &self.load.jobs[index];
-        let Place::Done(holds) = self.places[index] else {
-            match self.take_next() {
-                Some(other) => self.run_ahead(0, other),
+        let Slot::Done(is_valid) = self.slots[index] else {
+            match self.claim_next() {
+                Some(other) => self.speculate(0, other),
                 None => self.waits_since = Some(self.now),
             }
             return;
         };
-        self.note(job, holds);
-        let again = if holds { 0 } else { job.again };
-        let count = match holds {
-            true => &mut self.outcome.kept,
-            false => &mut self.outcome.repeated,
+        self.record_validation(job, is_valid);
+        let reexecute = if is_valid { 0 } else { job.reexecute };
+        let count = match is_valid {
+            true => &mut self.outcome.validated,
+            false => &mut self.outcome.reexecuted,
         };
         *count += 1;
-        self.outcome.spent.adopt += job.adopt + self.load.each;
-        self.outcome.spent.again += again;
-        self.after(job.adopt + again + self.load.each, Event::Counts);
+        self.outcome.spent.validate += job.validate + self.load.overhead;
+        self.outcome.spent.reexecute += reexecute;
+        self.after(
+            job.validate + reexecute + self.load.overhead,
+            Event::Committed,
+        );
     }
 
-    fn note(&mut self, job: &Job, holds: bool) {
-        if self.load.has_list {
-            self.is_over |= !holds;
+    fn record_validation(&mut self, job: &Job, is_valid: bool) {
+        if self.load.has_bal {
+            self.is_over |= !is_valid;
             return;
         }
         if let Some(to) = job.to {
-            let (kept, repeated) = self.called.entry(to).or_default();
-            let count = if holds { kept } else { repeated };
+            let (validated, reexecuted) = self.called.entry(to).or_default();
+            let count = if is_valid { validated } else { reexecuted };
             *count += 1;
         }
-        if !holds {
+        if !is_valid {
             self.wasted_gas += job.gas_used;
             let gas = self.load.jobs.iter().map(|job| job.gas_used);
             self.is_over |= self.wasted_gas > gas.sum::<u64>().max(MIN_WASTE_GAS);
         }
     }
 
-    fn is_help_due(&mut self) -> bool {
-        if self.gas_used - self.gas_looked_at < CLOCK_CHECK_GAS {
+    fn should_start_workers(&mut self) -> bool {
+        if self.gas_used - self.gas_checked_at < CLOCK_CHECK_GAS {
             return false;
         }
-        self.gas_looked_at = self.gas_used;
+        self.gas_checked_at = self.gas_used;
         let jobs = &self.load.jobs;
-        let plain = (jobs.len() - self.counted) as u64 * TRANSFER_GAS;
+        let plain = (jobs.len() - self.committed) as u64 * TRANSFER_GAS;
         let gas = jobs.iter().map(|job| job.gas_used).sum::<u64>();
         let rest = gas.saturating_sub(self.gas_used + plain);
         let expected = u128::from(self.now) * u128::from(rest);
@@ -295,57 +309,57 @@ impl Simulation<'_> {
             && expected >= u128::from(MIN_REMAINING_NS) * u128::from(self.gas_used)
     }
 
-    /// Gives idle threads something to do.
-    fn employ(&mut self) {
+    /// Gives idle workers transactions to speculate.
+    fn assign_workers(&mut self) {
         while let Some(thread) = self.idle.first().copied() {
-            let Some(index) = self.take_next() else {
+            let Some(index) = self.claim_next() else {
                 return;
             };
             self.idle.remove(&thread);
-            self.run_ahead(thread, index);
+            self.speculate(thread, index);
         }
     }
 
-    fn run_ahead(&mut self, thread: usize, index: usize) {
-        let ran = Event::Ran {
+    fn speculate(&mut self, thread: usize, index: usize) {
+        let speculated = Event::Speculated {
             thread,
             index,
-            counted: self.counted,
+            committed: self.committed,
         };
-        let time = self.load.jobs[index].ahead;
+        let time = self.load.jobs[index].speculate;
         if thread == 0 {
-            self.outcome.spent.ahead += time;
+            self.outcome.spent.speculate += time;
         }
-        self.after(time, ran);
+        self.after(time, speculated);
     }
 
-    fn take_next(&mut self) -> Option<usize> {
+    fn claim_next(&mut self) -> Option<usize> {
         if self.is_over {
             return None;
         }
-        let end = (self.counted + SPECULATION_WINDOW).min(self.places.len());
-        let from = self.next.max(self.counted + HEAD_START);
-        let first = self.counted + 1;
+        let end = (self.committed + SPECULATION_WINDOW).min(self.slots.len());
+        let from = self.next.max(self.committed + HEAD_START);
+        let first = self.committed + 1;
         let index = self
-            .first_worth_it(from..end)
-            .or_else(|| self.first_worth_it(first..from.min(end)))?;
-        self.places[index] = Place::Taken;
+            .first_worthwhile(from..end)
+            .or_else(|| self.first_worthwhile(first..from.min(end)))?;
+        self.slots[index] = Slot::Claimed;
         self.next = self.next.max(index + 1);
         Some(index)
     }
 
-    fn first_worth_it(&self, mut range: Range<usize>) -> Option<usize> {
+    fn first_worthwhile(&self, mut range: Range<usize>) -> Option<usize> {
         range.find(|index| {
             let job = &self.load.jobs[*index];
             let is_heavy = job.gas_limit >= HEAVY_GAS;
-            self.places[*index] == Place::Free
-                && (is_heavy || !is_plain(job) && !self.is_disturbed(job.to))
+            self.slots[*index] == Slot::Free
+                && (is_heavy || !is_plain(job) && !self.is_contended(job.to))
         })
     }
 
-    fn is_disturbed(&self, to: Option<usize>) -> bool {
+    fn is_contended(&self, to: Option<usize>) -> bool {
         let shares = to.and_then(|to| self.called.get(&to));
-        shares.is_some_and(|(kept, repeated)| repeated > kept)
+        shares.is_some_and(|(validated, reexecuted)| reexecuted > validated)
     }
 }
 

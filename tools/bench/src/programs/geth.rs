@@ -1,4 +1,4 @@
-//! geth, as its own `evm run --bench`: a process per batch, which times itself.
+//! geth's `evm run --bench`: one process per batch, which times itself.
 
 use super::{CALLER, CONTRACT, Contender, GAS, Program};
 use crate::process::run;
@@ -6,7 +6,7 @@ use eyre::{Context, Result, bail, eyre};
 use niwaki_primitives::{U256, hex};
 use std::{path::Path, process::Command, time::Duration};
 
-/// Runs `program` by `evm`, which reports the mean of as many runs as fill a second.
+/// Runs `program` with `evm`, which reports the mean of as many runs as fill a second.
 pub(super) fn contender<'a>(program: &'a Program, evm: &'a Path) -> Result<Contender<'a>> {
     let file = tempfile::NamedTempFile::with_suffix(".json")
         .wrap_err("can't make a file for geth's genesis; check the folder for temporary files")?;
@@ -27,7 +27,7 @@ pub(super) fn contender<'a>(program: &'a Program, evm: &'a Path) -> Result<Conte
     }))
 }
 
-/// Time and gas of a run in what `evm run --bench` prints.
+/// Time and gas of a run in the output of `evm run --bench`.
 fn parse_report(text: &str) -> Result<(Duration, u64)> {
     let field = |name: &str| {
         let (_, rest) = text.lines().find_map(|line| line.split_once(name))?;
@@ -45,7 +45,7 @@ fn parse_report(text: &str) -> Result<(Duration, u64)> {
     Ok((parse_go_duration(time)?, gas))
 }
 
-/// A genesis file with the program's account, at the fork of the benchmark.
+/// A genesis file with the program's account, at Osaka.
 fn prestate(program: &Program) -> String {
     let zero_blocks = [
         "homesteadBlock",
@@ -83,7 +83,7 @@ fn prestate(program: &Program) -> String {
     genesis.to_string()
 }
 
-/// Parses what Go prints for a duration of one unit, such as `130.5ms`.
+/// Parses a Go duration with one unit, such as `130.5ms`.
 fn parse_go_duration(text: &str) -> Result<Duration> {
     for (unit, seconds) in [
         ("ns", 1e-9),
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_of_go_are_read() {
+    fn go_durations_are_parsed() {
         assert_eq!(
             parse_go_duration("1.5ms").unwrap(),
             Duration::from_micros(1500)
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn gas_and_time_are_read_from_what_geth_prints() {
+    fn gas_and_time_are_parsed_from_geths_output() {
         let text = "EVM gas used:    3179\nexecution time:  40.1\u{b5}s\nallocations:     12\n";
         let (time, gas) = parse_report(text).unwrap();
         assert_eq!((time, gas), (Duration::from_nanos(40_100), 3179));
     }
 
     #[test]
-    fn a_report_without_figures_is_quoted_on_one_line() {
+    fn output_without_gas_and_time_is_quoted_on_one_line() {
         let error = parse_report("Fatal: no such flag\nusage: evm\n").unwrap_err();
         let text = format!("{error:#}");
         assert!(

@@ -1,4 +1,4 @@
-//! revm, in this process: the whole of `transact` upon a database in memory.
+//! revm in this process: all of `transact`, on a database in memory.
 
 use super::{CALLER, CONTRACT, Contender, GAS, Program};
 use eyre::{ensure, eyre};
@@ -26,7 +26,7 @@ pub(super) fn contender(program: &Program) -> Contender<'_> {
         gas_price: 0,
         ..TxEnv::default()
     };
-    // What a transaction pays before its first instruction, to be taken off the gas used.
+    // Intrinsic gas, subtracted from the gas used.
     let zeros = u64::try_from(program.input.iter().filter(|b| **b == 0).count()).unwrap_or(0);
     let others = program.input.len() as u64 - zeros;
     let intrinsic = 21_000 + 4 * zeros + 16 * others;

@@ -1,8 +1,7 @@
-//! The same transactions on revm, upon a state that is as warm: accounts, slots and analysed codes in maps.
+//! The same transactions on revm, on a state that is equally warm: accounts, slots and analysed codes in maps.
 //!
-//! Each run commits transaction after transaction into revm's own `State` and gathers its changes, as a node
-//! that stands on it does, and makes the blooms of the receipts where ours are made within the time. System
-//! calls, withdrawals and rewards are left out, which spares it those.
+//! Each run commits every transaction into revm's `State` and collects the changes, as a node built on revm does. It
+//! computes receipt blooms where our time includes them. revm does not execute system calls, withdrawals and rewards.
 
 use alloy_primitives::logs_bloom;
 use eyre::{Result, ensure, eyre};
@@ -20,11 +19,11 @@ use revm::{
 };
 use std::time::{Duration, Instant};
 
-/// Blocks before this one whose hashes code can ask for.
+/// Ancestors whose hashes BLOCKHASH can read.
 const HASHES: u64 = 256;
 
 /// A block's transactions, ready to run.
-pub(super) struct Contender<'b> {
+pub(super) struct RevmBlock<'b> {
     block: &'b RecoveredBlock,
     rules: BlockRules,
     spec: SpecId,
@@ -33,19 +32,19 @@ pub(super) struct Contender<'b> {
     with_blooms: bool,
 }
 
-/// The values of a state, each once.
-pub(super) trait Values: StateView {
+/// A state whose values can be listed.
+pub(super) trait AllValues: StateView {
     fn accounts(&self) -> Vec<(Address, Account, Bytes)>;
     fn slots(&self) -> Vec<(Address, U256, U256)>;
 }
 
-impl Values for MemoryState {
+impl AllValues for MemoryState {
     fn accounts(&self) -> Vec<(Address, Account, Bytes)> {
         let of = |address| self.account(address).ok().flatten();
         let accounts = self.accounts.iter();
-        let held = accounts
+        let existing = accounts
             .filter_map(|(address, held)| Some((*address, of(address)?, Bytes::clone(&held.code))));
-        held.collect()
+        existing.collect()
     }
 
     fn slots(&self) -> Vec<(Address, U256, U256)> {
@@ -58,16 +57,16 @@ impl Values for MemoryState {
     }
 }
 
-impl<'b> Contender<'b> {
-    /// None for a block before Byzantium, whose receipts hold roots: to gather changes for these after each
-    /// transaction is no work of revm's.
+impl<'b> RevmBlock<'b> {
+    /// `None` for a block before Byzantium: its receipts hold state roots, and collecting the changes for them after
+    /// each transaction is not revm's work.
     ///
     /// # Errors
-    /// If revm has no rules of its fork.
+    /// If revm does not know the fork.
     pub(super) fn new(
         spec: &ChainSpec,
         block: &'b RecoveredBlock,
-        values: &impl Values,
+        values: &impl AllValues,
         with_blooms: bool,
     ) -> Result<Option<Self>> {
         let header = &block.block.header;
@@ -115,10 +114,10 @@ impl<'b> Contender<'b> {
         }))
     }
 
-    /// Runs all transactions.
+    /// Runs all transactions; returns the time.
     ///
     /// # Errors
-    /// If one is refused, or the gas of all is not that of the block.
+    /// If a transaction is invalid, or the total gas is not that of the block.
     pub(super) fn run(&self) -> Result<Duration> {
         let header = &self.block.block.header;
         let transactions = self.transactions.clone();

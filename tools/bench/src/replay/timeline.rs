@@ -1,9 +1,10 @@
-//! What each thread did for each transaction of a block, as JSON or drawn.
+//! What each thread did for each transaction of a block, as JSON or SVG.
 
+use crate::harness::check_writable;
+use crate::svg::{Anchor, Svg};
 use eyre::{Result, WrapErr, bail};
 use niwaki_execution::{Span, Step};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// The spans of the last run of a block.
@@ -21,15 +22,15 @@ const STEPS: [(Step, &str, &str); 5] = [
     (Step::Wait, "wait", "#d3d3d3"),
 ];
 
-/// Pixels.
+/// Pixels of the picture and of a thread's row.
 const WIDTH: f64 = 1600.0;
 const ROW: f64 = 22.0;
 
-/// Refuses a file whose name does not say what to write.
+/// Refuses a file whose name does not end in .json or .svg, or that can't be written.
 pub(crate) fn check(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("json" | "svg") => crate::check_json(Some(path)),
+        Some("json" | "svg") => check_writable(Some(path), "--timeline"),
         _ => bail!(
             "can't write {}: a timeline is JSON or SVG; give a file that ends in .json or .svg",
             path.display()
@@ -37,7 +38,7 @@ pub(crate) fn check(path: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Writes the timelines of all blocks, in the way that the file's name asks for.
+/// Writes the timelines of all blocks in the format that the file's name asks for.
 pub(crate) fn write(path: &Path, timelines: &[Timeline]) -> Result<()> {
     let text = match path.extension().is_some_and(|extension| extension == "svg") {
         true => svg(timelines),
@@ -70,56 +71,46 @@ fn micros(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }
 
-/// A row for each thread, one block below the other, each as wide as the picture.
+/// A row for each thread, one block below the other; each block fills the width of the picture.
 fn svg(timelines: &[Timeline]) -> String {
-    let mut body = String::new();
-    let mut y = ROW;
+    let rows = timelines.iter().map(|timeline| 1 + timeline.threads());
+    let height = ROW * (1 + rows.sum::<usize>()) as f64;
+    let mut svg = Svg::new(WIDTH, height);
     for (column, (_, name, colour)) in STEPS.iter().enumerate() {
         let x = column as f64 * 120.0;
-        let _ = writeln!(
-            body,
-            "<rect x=\"{x}\" y=\"4\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"15\">{name}</text>",
-            x + 18.0
-        );
+        svg.rect([x, 4.0], [12.0, 12.0], colour);
+        svg.text([x + 18.0, 15.0], Anchor::Start, name);
     }
-    for Timeline { name, spans } in timelines {
+    let mut y = ROW;
+    for timeline in timelines {
+        let Timeline { name, spans } = timeline;
         let end = spans.iter().map(|span| micros(span.ended));
         let end = end.fold(1.0, f64::max);
         y += ROW;
-        let _ = writeln!(
-            body,
-            "<text x=\"0\" y=\"{}\">{name}: {:.3} ms</text>",
-            y - 6.0,
-            end / 1e3
-        );
-        let threads = spans.iter().map(|span| span.thread).max().unwrap_or(0);
-        // What is waited through lies below what is done meanwhile.
+        let title = format!("{name}: {:.3} ms", end / 1e3);
+        svg.text([0.0, y - 6.0], Anchor::Start, &title);
+        // A wait is drawn first, so that work done during it covers it.
         let waits = spans.iter().filter(|span| span.step == Step::Wait);
         let works = spans.iter().filter(|span| span.step != Step::Wait);
         for span in waits.chain(works) {
-            let colour = STEPS.iter().find(|row| row.0 == span.step);
+            let row = STEPS.iter().find(|row| row.0 == span.step);
+            let (_, step, colour) = row.unwrap_or(&STEPS[0]);
             let (began, ended) = (micros(span.began), micros(span.ended));
-            let _ = writeln!(
-                body,
-                "<rect x=\"{:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" fill=\"{}\"><title>{} \
-                 {}: {:.1} us</title></rect>",
-                began / end * WIDTH,
-                y + span.thread as f64 * ROW,
-                ((ended - began) / end * WIDTH).max(0.2),
-                ROW - 4.0,
-                colour.map_or("black", |row| row.2),
-                span.transaction,
-                self::name(span.step),
-                ended - began,
-            );
+            let corner = [began / end * WIDTH, y + span.thread as f64 * ROW];
+            let width = ((ended - began) / end * WIDTH).max(0.2);
+            let title = format!("{} {step}: {:.1} us", span.transaction, ended - began);
+            svg.rect_with_title(corner, [width, ROW - 4.0], colour, &title);
         }
-        y += (threads + 1) as f64 * ROW;
+        y += timeline.threads() as f64 * ROW;
     }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{y}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n{body}</svg>\n"
-    )
+    svg.finish()
+}
+
+impl Timeline {
+    fn threads(&self) -> usize {
+        let highest = self.spans.iter().map(|span| span.thread).max();
+        highest.unwrap_or(0) + 1
+    }
 }
 
 #[cfg(test)]
@@ -142,7 +133,7 @@ mod tests {
         }];
         let drawn = svg(&timelines);
         assert!(
-            drawn.contains("x=\"800.00\" y=\"66\" width=\"800.00\""),
+            drawn.contains("x=\"800.00\" y=\"66.00\" width=\"800.00\""),
             "{drawn}"
         );
         let json = to_json(&timelines[0]);
@@ -151,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_kind_is_refused() {
+    fn only_json_and_svg_files_are_accepted() {
         let error = check(Some(Path::new("a.png"))).unwrap_err().to_string();
         assert!(error.contains("a.png") && error.contains(".svg"), "{error}");
         assert!(check(Some(Path::new("a.svg"))).is_ok());

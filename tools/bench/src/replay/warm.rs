@@ -1,34 +1,33 @@
-//! A witness whose values are in memory once they have been read.
+//! A witness with the values that a block reads in memory, like a node's caches.
 
-use super::revm::Values;
+use super::revm::AllValues;
 use niwaki_primitives::map::{B256Map, HashMap};
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_trie::WitnessState;
 use std::sync::{Mutex, PoisonError};
 
-/// What a block reads, by its plain keys.
+/// The values that a block reads, by their plain keys.
 #[derive(Debug, Default)]
-struct Read {
+struct ReadValues {
     accounts: HashMap<Address, Option<Account>>,
     slots: HashMap<(Address, U256), U256>,
     have_storage: HashMap<Address, bool>,
     codes: B256Map<Bytes>,
 }
 
-/// Notes every value that is read from a witness, which walks tries for it.
-pub(crate) struct Reading<'w> {
+/// Records every value that is read from a witness.
+pub(crate) struct ReadRecorder<'w> {
     witness: &'w WitnessState,
-    values: Mutex<Read>,
+    values: Mutex<ReadValues>,
 }
 
-/// The values that were noted, and the witness for others: what a node's caches are to a block whose
-/// state is in memory.
-pub(crate) struct Warm<'w> {
+/// The recorded values, and the witness for all others.
+pub(crate) struct WarmState<'w> {
     witness: &'w WitnessState,
-    values: Read,
+    values: ReadValues,
 }
 
-impl<'w> Reading<'w> {
+impl<'w> ReadRecorder<'w> {
     pub(crate) fn new(witness: &'w WitnessState) -> Self {
         Self {
             witness,
@@ -36,28 +35,28 @@ impl<'w> Reading<'w> {
         }
     }
 
-    pub(crate) fn into_warm(self) -> Warm<'w> {
+    pub(crate) fn into_warm(self) -> WarmState<'w> {
         let values = self.values.into_inner();
-        Warm {
+        WarmState {
             witness: self.witness,
             values: values.unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    fn note(&self, note: impl FnOnce(&mut Read)) {
-        note(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner));
+    fn record(&self, record: impl FnOnce(&mut ReadValues)) {
+        record(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Values for Warm<'_> {
+impl AllValues for WarmState<'_> {
     fn accounts(&self) -> Vec<(Address, Account, Bytes)> {
         let accounts = self.values.accounts.iter();
-        let held = accounts.filter_map(|(address, account)| Some((*address, (*account)?)));
-        let coded = held.map(|(address, account)| {
+        let existing = accounts.filter_map(|(address, account)| Some((*address, (*account)?)));
+        let with_code = existing.map(|(address, account)| {
             let code = self.code(&account.code_hash).unwrap_or_default();
             (address, account, code)
         });
-        coded.collect()
+        with_code.collect()
     }
 
     fn slots(&self) -> Vec<(Address, U256, U256)> {
@@ -68,10 +67,10 @@ impl Values for Warm<'_> {
     }
 }
 
-impl StateView for Reading<'_> {
+impl StateView for ReadRecorder<'_> {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
         let account = self.witness.account(address)?;
-        self.note(|values| {
+        self.record(|values| {
             values.accounts.insert(*address, account);
         });
         Ok(account)
@@ -79,7 +78,7 @@ impl StateView for Reading<'_> {
 
     fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
         let value = self.witness.storage(address, slot)?;
-        self.note(|values| {
+        self.record(|values| {
             values.slots.insert((*address, *slot), value);
         });
         Ok(value)
@@ -87,7 +86,7 @@ impl StateView for Reading<'_> {
 
     fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
         let has_storage = self.witness.has_storage(address)?;
-        self.note(|values| {
+        self.record(|values| {
             values.have_storage.insert(*address, has_storage);
         });
         Ok(has_storage)
@@ -95,7 +94,7 @@ impl StateView for Reading<'_> {
 
     fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
         let code = self.witness.code(code_hash)?;
-        self.note(|values| {
+        self.record(|values| {
             values.codes.insert(*code_hash, code.clone());
         });
         Ok(code)
@@ -106,7 +105,7 @@ impl StateView for Reading<'_> {
     }
 }
 
-impl StateView for Warm<'_> {
+impl StateView for WarmState<'_> {
     fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
         match self.values.accounts.get(address) {
             Some(account) => Ok(*account),

@@ -1,13 +1,12 @@
-//! alloy-trie as a contender: what a client that is built on it does for a state root.
+//! alloy-trie as a contender: what a client built on it does for a state root.
 //!
-//! Leaves are in memory, sorted by hashed key; so are the branch nodes that the hash builder says
-//! are worth storing, by path. A root walks down from the first stored branch: subtries without a
-//! change go to the builder as one hash, leaves of the others one by one. Storage tries of
-//! different accounts are taken by as many threads as ours get.
+//! In memory are the leaves, sorted by hashed key, and the branch nodes that the hash builder wants stored, by path. A
+//! root walks down from the first stored branch: a subtrie without changes goes to the builder as one hash, leaves of
+//! the other subtries one by one. The storage tries of different accounts are updated on as many threads as ours.
 //!
-//! Inside the clock: the hashes of addresses and slots (ours are there too), sorting them, all
-//! roots, and gathering the updated branches. Outside, in its favour: writing the new leaves, which
-//! a client would lay over its database, and putting the updated branches back.
+//! Timed: hashing addresses and slots (as in our time), sorting them, all roots, collecting the updated branches. Not
+//! timed, in its favour: writing the new leaves, which a client would overlay on its database, and storing the updated
+//! branches.
 
 use super::Outcome;
 use alloy_primitives::keccak256;
@@ -23,7 +22,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A trie as its leaves and the branches worth storing.
+/// A trie as its leaves and stored branches.
 #[derive(Debug)]
 struct Trie<V> {
     leaves: BTreeMap<B256, V>,
@@ -31,16 +30,16 @@ struct Trie<V> {
     root: B256,
 }
 
-/// A new root, and what becomes of the stored branches.
-struct Update {
+/// A new root and the changes to the stored branches.
+struct TrieUpdate {
     root: B256,
-    /// Branches that were walked through; those not made anew are gone.
-    walked: Vec<Nibbles>,
-    made: HashMap<Nibbles, BranchNodeCompact>,
+    /// Stored branches that were visited; those that are not in `updated` are removed.
+    visited: Vec<Nibbles>,
+    updated: HashMap<Nibbles, BranchNodeCompact>,
 }
 
 impl<V: Encodable> Trie<V> {
-    /// A trie of `leaves` that was never rooted.
+    /// A trie of `leaves` without a computed root.
     fn new(leaves: BTreeMap<B256, V>) -> Self {
         Self {
             leaves,
@@ -50,41 +49,41 @@ impl<V: Encodable> Trie<V> {
     }
 
     /// The root after the leaves at `changed`, sorted, were set or removed.
-    fn update(&self, changed: &[Nibbles]) -> Update {
-        let mut walk = Walk {
+    fn update(&self, changed: &[Nibbles]) -> TrieUpdate {
+        let mut walk = TrieWalk {
             trie: self,
             builder: HashBuilder::default().with_updates(true),
-            walked: Vec::new(),
+            visited: Vec::new(),
             value: Vec::new(),
         };
         walk.subtrie(Nibbles::new(), changed);
         let root = walk.builder.root();
-        Update {
+        TrieUpdate {
             root,
-            walked: walk.walked,
-            made: walk.builder.split().1,
+            visited: walk.visited,
+            updated: walk.builder.split().1,
         }
     }
 
-    fn apply(&mut self, update: Update) {
-        for path in &update.walked {
+    fn apply(&mut self, update: TrieUpdate) {
+        for path in &update.visited {
             self.branches.remove(path);
         }
-        self.branches.extend(update.made);
+        self.branches.extend(update.updated);
         self.root = update.root;
     }
 }
 
-/// The way through one trie, from left to right.
-struct Walk<'a, V> {
+/// A walk over one trie from left to right, which feeds the hash builder.
+struct TrieWalk<'a, V> {
     trie: &'a Trie<V>,
     builder: HashBuilder,
-    walked: Vec<Nibbles>,
-    /// The encoding of a leaf's value; kept for its memory.
+    visited: Vec<Nibbles>,
+    /// Buffer for the encoding of a leaf's value.
     value: Vec<u8>,
 }
 
-impl<V: Encodable> Walk<'_, V> {
+impl<V: Encodable> TrieWalk<'_, V> {
     /// Everything at or below `path`; `changed` are the changed keys there.
     fn subtrie(&mut self, path: Nibbles, changed: &[Nibbles]) {
         let mut stored = self.trie.branches.range(path..);
@@ -95,7 +94,7 @@ impl<V: Encodable> Walk<'_, V> {
         if *at == path {
             return self.branch(at, branch, changed);
         }
-        // An extension leads to the branch; what lies beside it is new.
+        // An extension leads to the branch; leaves on both sides of it are new.
         let ((first, last), (before, after)) = (keys_below(&path), keys_below(at));
         self.leaves((first, flipped(before)));
         self.branch(at, branch, changed);
@@ -104,7 +103,7 @@ impl<V: Encodable> Walk<'_, V> {
 
     /// The stored branch `at` and everything below it.
     fn branch(&mut self, at: &Nibbles, branch: &BranchNodeCompact, changed: &[Nibbles]) {
-        self.walked.push(*at);
+        self.visited.push(*at);
         for nibble in 0..16 {
             let mut child = *at;
             child.push(nibble);
@@ -150,9 +149,9 @@ fn keys_below(path: &Nibbles) -> (Bound<B256>, Bound<B256>) {
     (Bound::Included(first.into()), Bound::Included(last.into()))
 }
 
-/// The same border, seen from its other side.
-fn flipped(border: Bound<B256>) -> Bound<B256> {
-    match border {
+/// The same bound, seen from the other side.
+fn flipped(bound: Bound<B256>) -> Bound<B256> {
+    match bound {
         Bound::Included(key) => Bound::Excluded(key),
         Bound::Excluded(key) => Bound::Included(key),
         Bound::Unbounded => Bound::Unbounded,
@@ -167,14 +166,15 @@ pub(crate) struct AlloyState {
 }
 
 /// A changed account by hashed keys, its slots sorted.
-struct Hashed {
+struct HashedAccount {
     key: B256,
     nonce_and_balance: Option<(u64, U256)>,
     slots: Vec<(B256, U256)>,
 }
 
-impl Hashed {
-    fn of((address, change): &(Address, AccountDiff)) -> Self {
+impl HashedAccount {
+    fn of(account: &(Address, AccountDiff)) -> Self {
+        let (address, change) = account;
         let slots = change.slots.iter();
         let mut slots: Vec<(B256, U256)> = slots
             .map(|(slot, value)| (keccak256(B256::from(*slot)), value.new))
@@ -196,7 +196,7 @@ impl Hashed {
 }
 
 impl AlloyState {
-    /// The state that `database` holds. Checks every storage root and the state root.
+    /// Loads the state of `database`. Checks every storage root and the state root.
     pub(crate) fn load(database: &Database, root: B256, threads: usize) -> Result<Self> {
         let mut leaves = BTreeMap::new();
         for row in database.prefix(Segment::Accounts, &[]) {
@@ -246,10 +246,10 @@ impl AlloyState {
         })
     }
 
-    /// Applies a block; the time is that of the root.
-    pub(crate) fn block(&mut self, diff: &StateDiff) -> Outcome {
+    /// Applies a block; times the root.
+    pub(crate) fn apply_block(&mut self, diff: &StateDiff) -> Outcome {
         let clock = Instant::now();
-        let mut changed = in_parallel(self.threads, &diff.accounts, Hashed::of);
+        let mut changed = in_parallel(self.threads, &diff.accounts, HashedAccount::of);
         changed.sort_unstable_by_key(|account| account.key);
         let hashing = clock.elapsed();
 
@@ -283,7 +283,7 @@ impl AlloyState {
         }
     }
 
-    fn write_leaves(&mut self, changed: &[Hashed]) {
+    fn write_leaves(&mut self, changed: &[HashedAccount]) {
         for account in changed {
             let none = || Trie::new(BTreeMap::new());
             let trie = self.storage.entry(account.key).or_insert_with(none);
@@ -298,7 +298,7 @@ impl AlloyState {
     }
 
     /// Writes an account, with a new storage root if there is one.
-    fn write_account(&mut self, account: &Hashed, storage_root: Option<B256>) {
+    fn write_account(&mut self, account: &HashedAccount, storage_root: Option<B256>) {
         let Some((nonce, balance)) = account.nonce_and_balance else {
             self.accounts.leaves.remove(&account.key);
             return;
@@ -314,7 +314,7 @@ pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// `work` of each of `items`, in their order, on up to `threads` threads.
+/// Applies `work` to each of `items` on up to `threads` threads; results are in the order of the items.
 fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
@@ -323,7 +323,7 @@ fn in_parallel<T: Sync, R: Send>(
     let next = AtomicUsize::new(0);
     let take = || {
         let mut done = Vec::new();
-        // Only who takes which item hangs on the counter.
+        // The counter only distributes items; no other memory depends on it.
         while let index = next.fetch_add(1, Ordering::Relaxed)
             && let Some(item) = items.get(index)
         {
@@ -332,12 +332,11 @@ fn in_parallel<T: Sync, R: Send>(
         done
     };
     let mut done = std::thread::scope(|scope| {
-        let helpers = threads.min(items.len()).saturating_sub(1);
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(take)).collect();
+        let workers = threads.min(items.len()).saturating_sub(1);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(take)).collect();
         let mut done = take();
-        for helper in helpers {
-            let more = helper.join();
-            done.extend(more.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        for worker in workers {
+            done.extend(crate::harness::join(worker));
         }
         done
     });

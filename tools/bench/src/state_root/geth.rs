@@ -1,11 +1,9 @@
-//! geth as a contender: a small Go program upon its state layer, built here, talked to by lines of
-//! JSON.
+//! geth as a contender: a small Go program on top of its state layer, built here and driven by lines of JSON.
 //!
-//! The program (`tools/bench/peers/geth-state`) puts the changes of a block into a StateDB before
-//! its clock starts. Inside the clock of the root: `IntermediateRoot`, which hashes the keys, loads
-//! what its caches do not hold, and roots all tries; inside that of the commit: `Commit`, which
-//! gathers the changed nodes and lays them over the disk as a layer in memory. geth writes a layer
-//! to the disk 128 blocks later.
+//! The program (`tools/bench/peers/geth-state`) puts the changes of a block into a StateDB before its clock starts.
+//! The time of the root is that of `IntermediateRoot`, which hashes the keys, loads what its caches do not hold, and
+//! computes all roots. The time of the commit is that of `Commit`, which collects the changed nodes into a diff layer
+//! in memory. geth writes a layer to disk 128 blocks later.
 
 use super::Outcome;
 use crate::{big_state, big_state::BigState, peers};
@@ -18,8 +16,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// How geth's state is run.
-pub(super) struct GethHow<'a> {
+/// Options of geth's state.
+pub(super) struct GethOptions<'a> {
     pub(super) folder: &'a Path,
     pub(super) cache_bytes: usize,
     pub(super) threads: usize,
@@ -30,7 +28,7 @@ pub(super) struct GethHow<'a> {
 pub(super) struct GethState {
     child: Child,
     requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    responses: BufReader<ChildStdout>,
     folder: PathBuf,
     /// Version of geth.
     pub(super) version: String,
@@ -50,7 +48,7 @@ struct ChangedAccount {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct Ready {
     version: String,
     number: u64,
     root: B256,
@@ -64,7 +62,7 @@ struct BlockDone {
     commit_ms: f64,
 }
 
-/// What it took to bring the last blocks to the disk, and to compact it.
+/// The time of flushing the last blocks to disk, and of compacting the database.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Finished {
     flush_ms: f64,
@@ -72,10 +70,14 @@ pub(super) struct Finished {
 }
 
 impl GethState {
-    /// Builds the program, opens its state (made if need be), and brings it to the head of `world`.
-    pub(super) fn start(how: &GethHow<'_>, state: &BigState, world: &WorldState) -> Result<Self> {
+    /// Builds the program, opens its state (created if it does not exist), and brings it to the head of `world`.
+    pub(super) fn start(
+        options: &GethOptions<'_>,
+        state: &BigState,
+        world: &WorldState,
+    ) -> Result<Self> {
         let program = build()?;
-        let folder = how.folder.to_owned();
+        let folder = options.folder.to_owned();
         if !folder.exists() {
             eprintln!("making geth's state, which takes minutes");
         }
@@ -84,36 +86,36 @@ impl GethState {
         for (flag, value) in [
             ("-accounts", state.accounts),
             ("-slots-each", state.slots_each()),
-            ("-cache-mib", (how.cache_bytes >> 20) as u64),
-            ("-threads", how.threads as u64),
+            ("-cache-mib", (options.cache_bytes >> 20) as u64),
+            ("-threads", options.threads as u64),
         ] {
             command.arg(flag).arg(value.to_string());
         }
-        command.arg(format!("-prefetch={}", how.prefetch));
+        command.arg(format!("-prefetch={}", options.prefetch));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command
             .spawn()
             .wrap_err_with(|| format!("can't run {}", program.display()))?;
-        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(requests), Some(responses)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("{} has no pipes", program.display());
         };
         let mut geth = Self {
             child,
             requests: Some(requests),
-            answers: BufReader::new(answers),
+            responses: BufReader::new(responses),
             folder,
             version: String::new(),
         };
-        let made: Made = geth.answer()?;
-        if made.made_s > 0.0 {
-            eprintln!("geth: made in {:.1} s", made.made_s);
+        let ready: Ready = geth.read_response()?;
+        if ready.made_s > 0.0 {
+            eprintln!("geth: made in {:.1} s", ready.made_s);
         }
-        geth.version = made.version;
-        geth.catch_up(made.number, made.root, world)?;
+        geth.version = ready.version;
+        geth.catch_up(ready.number, ready.root, world)?;
         Ok(geth)
     }
 
-    /// Applies the blocks that `world` is ahead, by its trie logs, and compares the roots.
+    /// Applies the blocks that `world` has more, from its trie logs, and compares the roots.
     fn catch_up(&mut self, number: u64, mut root: B256, world: &WorldState) -> Result<()> {
         let head = big_state::head(world)?;
         let folder = self.folder.display();
@@ -149,7 +151,7 @@ impl GethState {
                 }
             });
             let accounts = accounts.collect();
-            root = self.ask::<BlockDone>(&Block { number, accounts })?.root;
+            root = self.request::<BlockDone>(&Block { number, accounts })?.root;
         }
         let ours = world.head().map(|head| head.root).unwrap_or_default();
         ensure!(
@@ -162,7 +164,7 @@ impl GethState {
     }
 
     /// Applies a block.
-    pub(super) fn block(&mut self, number: u64, diff: &StateDiff) -> Result<Outcome> {
+    pub(super) fn apply_block(&mut self, number: u64, diff: &StateDiff) -> Result<Outcome> {
         let accounts = diff.accounts.iter().map(|(address, change)| {
             let slots = change.slots.iter();
             ChangedAccount {
@@ -172,7 +174,7 @@ impl GethState {
             }
         });
         let accounts = accounts.collect();
-        let done: BlockDone = self.ask(&Block { number, accounts })?;
+        let done: BlockDone = self.request(&Block { number, accounts })?;
         Ok(Outcome {
             root: done.root,
             root_ms: done.root_ms,
@@ -180,29 +182,29 @@ impl GethState {
         })
     }
 
-    /// Brings everything to the disk, compacts it, and ends the program.
+    /// Flushes everything to disk, compacts it, and ends the program.
     pub(super) fn finish(mut self) -> Result<Finished> {
-        let finished = self.ask(&serde_json::json!({"finish": true}))?;
+        let finished = self.request(&serde_json::json!({"finish": true}))?;
         let status = self.child.wait().wrap_err("can't wait for geth's state")?;
         ensure!(status.success(), "geth's state ended with {status}");
         Ok(finished)
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T> {
+    fn request<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         if let Some(requests) = &mut self.requests {
-            // Why it ended, if it did, stands among its errors.
+            // If it has ended, its reason is on standard error.
             requests
                 .write_all(&line)
                 .wrap_err("geth's state has ended; see its message above")?;
         }
-        self.answer()
+        self.read_response()
     }
 
-    fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
+    fn read_response<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
-        self.answers
+        self.responses
             .read_line(&mut line)
             .wrap_err("can't read what geth's state answers")?;
         ensure!(
@@ -216,7 +218,7 @@ impl GethState {
 
 impl Drop for GethState {
     fn drop(&mut self) {
-        // Without requests it ends by itself; nobody is left to tell if it does not.
+        // It ends when its standard input is closed.
         self.requests = None;
         let _ = self.child.wait();
     }
@@ -226,7 +228,7 @@ fn words(slot: U256, value: U256) -> (B256, B256) {
     (slot.into(), value.into())
 }
 
-/// Builds the Go program into the target directory, which takes a second if it is there.
+/// Builds the Go program into the target folder; takes a second if it is up to date.
 fn build() -> Result<PathBuf> {
     let program = peers::folder().join("geth-state");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/geth-state");

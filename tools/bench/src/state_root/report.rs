@@ -1,4 +1,4 @@
-//! The figures of a comparison, as JSON and as a table.
+//! The results of a comparison, as JSON and as a table.
 
 use super::{Options, Outcome, geth};
 use crate::{disk, machine::Machine, stats::Spread};
@@ -8,14 +8,14 @@ use niwaki_storage::Segment;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One round: an outcome for each contender, in the order of [`Report::contenders`], and how long
-/// the disk took after our commit had returned.
+/// One round: an outcome for each contender, in the order of [`Report::contenders`], and how long the sync took after
+/// our commit.
 pub(super) struct Round {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) sync_ms: f64,
 }
 
-/// The figures.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     machine: Machine,
@@ -31,19 +31,19 @@ pub(super) struct Report {
     rounds: usize,
     geth_version: Option<String>,
     geth_prefetches: bool,
-    contenders: Vec<Contender>,
-    /// After a commit of ours, until all of it had reached the disk.
+    contenders: Vec<ContenderTimes>,
+    /// From the end of our commit until everything was on disk.
     sync_ms: Spread,
     pub(super) disk: Option<Disk>,
     pub(super) written: Option<Written>,
 }
 
 #[derive(Debug, Serialize)]
-struct Contender {
+struct ContenderTimes {
     name: &'static str,
     root_ms: Spread,
     commit_ms: Option<Spread>,
-    /// Its time over ours in the same round; none for ourselves.
+    /// Its time over ours in the same round; `None` for ours.
     root_ratio: Option<Spread>,
     commit_ratio: Option<Spread>,
 }
@@ -51,13 +51,13 @@ struct Contender {
 /// Bytes of the states on disk after all rounds.
 #[derive(Debug, Serialize)]
 pub(super) struct Disk {
-    /// Of each segment of ours, with unwritten buffers.
+    /// Of each segment, with unwritten buffers.
     niwaki_segments: BTreeMap<&'static str, u64>,
-    /// Of all files in our folder, logs of the engine included.
+    /// Of all files in our folder, the engine's logs included.
     niwaki_folder: u64,
-    /// Account values and the account trie, for each account.
+    /// Account values and the account trie, per account.
     niwaki_per_account: f64,
-    /// Slot values and storage tries, for each slot.
+    /// Slot values and storage tries, per slot.
     niwaki_per_slot: f64,
     geth: Option<GethDisk>,
 }
@@ -66,19 +66,19 @@ pub(super) struct Disk {
 struct GethDisk {
     /// Values and tries, flushed and compacted.
     database: u64,
-    /// What the last blocks changed, in files of their own.
+    /// The history of the last blocks.
     history: u64,
-    /// The database over all slots: geth does not tell accounts and slots apart.
+    /// The database per slot: geth does not separate accounts and slots.
     per_slot: f64,
     finished: geth::Finished,
 }
 
-/// What our measured rounds wrote.
+/// Bytes written by us in the measured rounds.
 #[derive(Debug, Serialize)]
 pub(super) struct Written {
     /// Keys and values of the batches.
     batched_bytes: u64,
-    /// What the process wrote to files meanwhile, by `/proc`: log, tables and their merging.
+    /// Bytes that the process wrote to files, by `/proc`: log, tables, compaction.
     file_bytes: u64,
     amplification: f64,
 }
@@ -100,7 +100,7 @@ impl Report {
         let contender = |(at, name): (usize, &&'static str)| {
             let root = |outcome: &Outcome| Some(outcome.root_ms);
             let commit = |outcome: &Outcome| outcome.commit_ms;
-            Contender {
+            ContenderTimes {
                 name,
                 root_ms: Spread::of(column(at, root).unwrap_or_default()),
                 commit_ms: column(at, commit).map(Spread::of),
@@ -136,9 +136,8 @@ impl Report {
             "contender", "root ms", "min..max", "ratio", "min..max", "commit ms", "min..max"
         );
         for one in &self.contenders {
-            let range = |spread: Spread| format!("{:.2}..{:.2}", spread.min, spread.max);
             let shown = |spread: Option<Spread>| match spread {
-                Some(spread) => (format!("{:.2}", spread.median), range(spread)),
+                Some(spread) => (format!("{:.2}", spread.median), spread.range(2)),
                 None => ("-".to_owned(), String::new()),
             };
             let (ratio, ratios) = shown(one.root_ratio);
@@ -147,17 +146,16 @@ impl Report {
                 "{:<11} {:>9.2} {:>19} {ratio:>8} {ratios:>15} {commit:>10} {commits:>19}",
                 one.name,
                 one.root_ms.median,
-                range(one.root_ms)
+                one.root_ms.range(2)
             );
         }
         println!(
-            "{} rounds after {}, {} threads; niwaki's disk took {:.2} ms ({:.2}..{:.2}) more",
+            "{} rounds after {}, {} threads; niwaki's disk took {:.2} ms ({}) more",
             self.rounds,
             self.warm_rounds,
             self.threads,
             self.sync_ms.median,
-            self.sync_ms.min,
-            self.sync_ms.max
+            self.sync_ms.range(2)
         );
         if let Some(disk) = &self.disk {
             disk.print();
@@ -172,8 +170,8 @@ impl Report {
 }
 
 impl Disk {
-    /// Looks at our folder, and at geth's once it is finished.
-    pub(super) fn look(
+    /// Measures our folder, and geth's once it is finished.
+    pub(super) fn measure(
         options: &Options,
         world: &WorldState,
         geth: Option<geth::Finished>,
@@ -229,10 +227,7 @@ impl Disk {
 }
 
 impl Written {
-    /// Of these bytes before the measured rounds and after.
-    pub(super) fn between(batched: (u64, u64), files: (u64, u64)) -> Self {
-        let batched_bytes = batched.1 - batched.0;
-        let file_bytes = files.1 - files.0;
+    pub(super) fn new(batched_bytes: u64, file_bytes: u64) -> Self {
         Self {
             batched_bytes,
             file_bytes,

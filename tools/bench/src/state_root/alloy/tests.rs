@@ -1,4 +1,4 @@
-//! alloy-trie and our state, moved by the same blocks.
+//! alloy-trie and our state, changed by the same blocks.
 
 use super::*;
 use crate::big_state::{self, BigState, BlockSize, Budget, tests::small};
@@ -6,7 +6,7 @@ use niwaki_primitives::{Account, SlotDiff, StateView};
 use niwaki_state::WorldState;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
-/// Commits `diff` and gives the root.
+/// Commits `diff`; returns the root.
 fn ours(world: &WorldState, diff: &StateDiff) -> B256 {
     let view = world.view_at_head().unwrap();
     let prepared = world.compute_root(&view, diff).unwrap();
@@ -16,7 +16,7 @@ fn ours(world: &WorldState, diff: &StateDiff) -> B256 {
 }
 
 #[test]
-fn its_root_is_ours_after_each_of_many_blocks() {
+fn roots_are_equal_after_each_of_10_blocks() {
     for (seed, accounts, slots) in [(1, 1, 3), (2, 3, 50), (3, 40, 8_000)] {
         let folder = tempfile::tempdir().unwrap();
         let state = small(folder.path(), accounts, slots);
@@ -33,13 +33,13 @@ fn its_root_is_ours_after_each_of_many_blocks() {
             let view = world.view_at_head().unwrap();
             let diff = state.changes(&view, &block, &mut random).unwrap();
             drop(view);
-            let root = alloy.block(&diff).root;
+            let root = alloy.apply_block(&diff).root;
             assert_eq!(ours(&world, &diff), root, "seed {seed}, round {round}");
         }
     }
 }
 
-/// Slots come and go, so that branches and extensions do: half of the slots drawn are set to zero.
+/// Sets half of the drawn slots to zero, so that branches and extensions appear and disappear.
 fn churn(state: &BigState, view: &dyn StateView, random: &mut SmallRng) -> StateDiff {
     let mut diff = StateDiff::default();
     for n in 0..state.accounts + 2 {
@@ -52,8 +52,8 @@ fn churn(state: &BigState, view: &dyn StateView, random: &mut SmallRng) -> State
             let slot = U256::from(random.random_range(0..2 * state.slots_each()));
             let prior = view.storage(&address, &slot).unwrap();
             let value = random.random::<u64>() >> random.random_range(0..64);
-            let is_kept = random.random();
-            let new = if is_kept {
+            let is_set = random.random();
+            let new = if is_set {
                 U256::from(value)
             } else {
                 U256::ZERO
@@ -74,7 +74,7 @@ fn churn(state: &BigState, view: &dyn StateView, random: &mut SmallRng) -> State
 }
 
 #[test]
-fn its_root_is_ours_while_slots_and_accounts_come_and_go() {
+fn roots_are_equal_while_slots_and_accounts_appear_and_disappear() {
     for seed in 0..6 {
         let folder = tempfile::tempdir().unwrap();
         let state = small(folder.path(), 4, 4 * (1 + 20 * seed));
@@ -86,7 +86,7 @@ fn its_root_is_ours_while_slots_and_accounts_come_and_go() {
             let view = world.view_at_head().unwrap();
             let diff = churn(&state, &view, &mut random);
             drop(view);
-            let root = alloy.block(&diff).root;
+            let root = alloy.apply_block(&diff).root;
             assert_eq!(ours(&world, &diff), root, "seed {seed}, round {round}");
         }
         let head = world.head().unwrap();
@@ -100,7 +100,7 @@ fn its_root_is_ours_while_slots_and_accounts_come_and_go() {
 }
 
 #[test]
-fn the_keys_below_a_path_are_all_that_begin_with_it() {
+fn the_keys_below_a_path_are_all_with_that_prefix() {
     let bounds = |nibbles: &[u8]| match keys_below(&Nibbles::from_nibbles(nibbles)) {
         (Bound::Included(first), Bound::Included(last)) => (first, last),
         _ => unreachable!("both ends belong"),

@@ -1,11 +1,12 @@
-//! `niwaki-bench listed`: blocks of Amsterdam with their access list, and the same blocks without.
+//! `niwaki-bench bal`: blocks of Amsterdam with their block access list (BAL), and the same blocks without it.
 //!
-//! A chain begins with contracts that have many slots. Transactions hash, read slots by chance and set
-//! some; some count in one slot that they all share. Each block is judged as the Engine API has it
-//! judged, senders known, by chains that differ in threads and in whether the list comes with it, each
-//! with a database of its own, in an order that turns from block to block.
+//! The genesis holds contracts with many slots. Transactions hash, read random slots and set some; every fourth also
+//! increments one slot that all of them share. Contenders differ in the number of threads and in whether they get the
+//! BAL; each has its own database. Each validates every block as `engine_newPayload` does, with hints senders. The
+//! order of the contenders rotates from block to block.
 
 use crate::disk;
+use crate::harness::{JsonFile, Seed};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use eyre::{Result, bail, ensure};
@@ -17,60 +18,58 @@ use niwaki_primitives::{
     Address, B256, BlockAccessList, SignableTransaction, Signature, TxEip1559, TxKind, U256,
 };
 use niwaki_rules::{Genesis, GenesisAccount, decode_access_list};
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::{Rng, rngs::SmallRng};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Options of `niwaki-bench listed`.
+/// Options of `niwaki-bench bal`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Blocks.
-    #[arg(long, default_value_t = 20, value_parser = crate::at_least_one)]
+    /// Number of blocks.
+    #[arg(long, default_value_t = 20, value_parser = crate::harness::at_least_one)]
     blocks: usize,
-    /// Transactions of a block.
+    /// Transactions per block.
     #[arg(long, default_value_t = 200)]
     transactions: u64,
-    /// Slots that each reads.
+    /// Slots that each transaction reads.
     #[arg(long, default_value_t = 20)]
     reads: u64,
-    /// Slots that each sets.
+    /// Slots that each transaction sets.
     #[arg(long, default_value_t = 5)]
     writes: u64,
-    /// Words that each hashes, one after the other.
+    /// Words that each transaction hashes, one after the other.
     #[arg(long, default_value_t = 200)]
     hashes: u64,
-    /// Every so manyth transaction counts in one slot that they share; 0 for none.
+    /// Every Nth transaction increments one shared slot; 0 for none.
     #[arg(long, default_value_t = 4)]
     shared: u64,
-    /// Contracts.
+    /// Number of contracts.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     contracts: u64,
-    /// Slots of each, a power of two.
+    /// Slots of each contract, a power of two.
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u64).range(1..=32_768))]
     slots: u64,
-    /// Threads of the chains that have several.
-    #[arg(long, default_value_t = 2, value_parser = crate::at_least_one)]
+    /// Threads of the contenders with several threads.
+    #[arg(long, default_value_t = 2, value_parser = crate::harness::at_least_one)]
     threads: usize,
-    /// Bytes of each chain's caches and buffers.
+    /// Bytes of caches and buffers of each contender.
     #[arg(long, default_value_t = 256 << 20)]
     memory_bytes: usize,
-    /// Opens each chain anew for each block, with its files out of the system's cache.
+    /// Reopen each database for each block, with its files dropped from the page cache.
     #[arg(long)]
     cold: bool,
-    /// Folder of the databases [default: the system's folder for such].
+    /// Folder of the databases [default: the system's temporary folder].
     #[arg(long)]
     data_path: Option<PathBuf>,
-    /// Seed of the transactions.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Writes the figures here as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// Accounts that send, in turn.
+/// Accounts that send in turn.
 const SENDERS: u64 = 512;
 const GAS_LIMIT: u64 = 1_000_000_000;
 const TX_GAS: u64 = 16_000_000;
@@ -78,29 +77,31 @@ const TX_GAS: u64 = 16_000_000;
 const SLOT_S: u64 = 12;
 const CHAIN_ID: u64 = 7014;
 
-/// A word hashed, and put in its place.
+// Loop bodies of the contract. Memory word 0 holds a running hash.
+
+/// Hashes word 0 into itself.
 const HASH: &[u8] = &[0x60, 0x20, 0x5f, 0x20, 0x5f, 0x52];
-/// So too, and the slot below a number of slots that it names read.
+/// Hashes, then reads the slot that the hash selects.
 const READ: &[u8] = &[
     0x60, 0x20, 0x5f, 0x20, 0x80, 0x5f, 0x52, 0x61, MASK, MASK, 0x16, 0x54, 0x50,
 ];
-/// So too, and the slot set to it.
+/// Hashes, then writes the hash to the slot that it selects.
 const WRITE: &[u8] = &[
     0x60, 0x20, 0x5f, 0x20, 0x80, 0x5f, 0x52, 0x80, 0x61, MASK, MASK, 0x16, 0x55,
 ];
-/// One added to the highest slot.
+/// Increments the highest slot.
 const COUNT: &[u8] = &[0x5f, 0x19, 0x80, 0x54, 0x60, 0x01, 0x01, 0x90, 0x55];
-/// In the place of the two bytes of a slot.
+/// Placeholder of each of the two bytes of the slot mask.
 const MASK: u8 = 0xee;
 
-/// The words of the input after the one that is hashed: hashes, reads, writes, counts.
+/// The code of a contract. Its input: the word to hash, then the number of hashes, reads, writes and increments.
 fn code(slots: u64) -> Result<Vec<u8>> {
     let mut code = vec![0x5f, 0x35, 0x5f, 0x52];
     for (word, body) in (1_u8..).zip([HASH, READ, WRITE, COUNT]) {
         code.extend([0x60, word * 32, 0x35]);
         let start = u8::try_from(code.len())?;
         let end = u8::try_from(code.len() + body.len() + 13)?;
-        // While the count is not zero.
+        // While the counter is not zero.
         code.extend([0x5b, 0x80, 0x15, 0x60, end, 0x57]);
         code.extend(body);
         code.extend([0x60, 0x01, 0x90, 0x03, 0x60, start, 0x56, 0x5b, 0x50]);
@@ -150,11 +151,11 @@ fn genesis(options: &Options) -> Result<Genesis> {
     Ok(genesis)
 }
 
-/// A block, who sent its transactions, and its list.
-struct Made {
+/// A block, the senders of its transactions, and its access list.
+struct BlockWithBal {
     built: BuiltBlock,
     senders: Vec<Address>,
-    list: BlockAccessList,
+    bal: BlockAccessList,
 }
 
 fn candidate(options: &Options, number: u64, random: &mut SmallRng) -> Candidate {
@@ -189,8 +190,13 @@ fn candidate(options: &Options, number: u64, random: &mut SmallRng) -> Candidate
     }
 }
 
-/// The next block of the chain, which takes it in.
-fn make(chain: &Chain, options: &Options, block: u64, random: &mut SmallRng) -> Result<Made> {
+/// Builds the next block of the chain.
+fn build(
+    chain: &Chain,
+    options: &Options,
+    block: u64,
+    random: &mut SmallRng,
+) -> Result<BlockWithBal> {
     let first = block * options.transactions;
     let mut senders = Vec::new();
     let mut refusal = None;
@@ -213,25 +219,25 @@ fn make(chain: &Chain, options: &Options, block: u64, random: &mut SmallRng) -> 
     if let Some(refusal) = refusal {
         bail!("a transaction was refused: {refusal}; use fewer or smaller ones");
     }
-    let list = decode_access_list(
+    let bal = decode_access_list(
         built
             .block_access_list
             .as_deref()
             .map_or(&[], |list| &list[..]),
     )?;
-    Ok(Made {
+    Ok(BlockWithBal {
         built,
         senders,
-        list,
+        bal,
     })
 }
 
-/// A chain that judges.
-struct Judge {
+/// A chain that validates the blocks.
+struct Contender {
     name: String,
     folder: PathBuf,
     threads: usize,
-    with_list: bool,
+    with_bal: bool,
     consensus: Option<Consensus>,
     times: Vec<Times>,
 }
@@ -243,7 +249,7 @@ struct Times {
     root_ms: f64,
 }
 
-impl Judge {
+impl Contender {
     fn open(&self, options: &Options, genesis: &Genesis) -> Result<Consensus> {
         let share = |percent: usize| options.memory_bytes / 100 * percent;
         let chain = Chain::open(ChainConfig {
@@ -263,8 +269,13 @@ impl Judge {
         Ok(Consensus::new(Arc::new(chain)))
     }
 
-    /// Judges a block and makes it the head.
-    fn judge(&mut self, made: &Made, options: &Options, genesis: &Genesis) -> Result<()> {
+    /// Validates a block and makes it the head.
+    fn validate(
+        &mut self,
+        block: &BlockWithBal,
+        options: &Options,
+        genesis: &Genesis,
+    ) -> Result<()> {
         let consensus = match self.consensus.take() {
             Some(consensus) if !options.cold => consensus,
             open => {
@@ -273,14 +284,14 @@ impl Judge {
                 self.open(options, genesis)?
             }
         };
-        let (block, hash) = (made.built.block.clone(), made.built.hash);
-        let known = PayloadHints {
-            senders: made.senders.iter().copied().map(Some).collect(),
-            access_list: self.with_list.then(|| made.list.clone()),
+        let (payload, hash) = (block.built.block.clone(), block.built.hash);
+        let hints = PayloadHints {
+            senders: block.senders.iter().copied().map(Some).collect(),
+            access_list: self.with_bal.then(|| block.bal.clone()),
             ..PayloadHints::default()
         };
         let clock = Instant::now();
-        let verdict = consensus.new_payload(block, hash, known)?;
+        let verdict = consensus.new_payload(payload, hash, hints)?;
         let total_ms = clock.elapsed().as_secs_f64() * 1e3;
         let Verdict::Valid(Some(imported)) = verdict else {
             bail!("{}: {verdict:?}, must be valid", self.name);
@@ -296,7 +307,7 @@ impl Judge {
             finalized: B256::ZERO,
         };
         consensus.fork_choice(choice)?;
-        // What is written behind must not be in the next one's time.
+        // Background writes must not count in the next block's time.
         consensus.chain().sync()?;
         self.consensus = Some(consensus);
         Ok(())
@@ -309,64 +320,65 @@ struct Report {
     blocks: usize,
     transactions: u64,
     cold: bool,
-    /// Of the middle block.
+    /// Gas and access list of the median block.
     gas: u64,
     list_accounts: usize,
     list_slots: usize,
-    judges: Vec<Row>,
+    #[serde(rename = "judges")]
+    contenders: Vec<ContenderTimes>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct ContenderTimes {
     name: String,
     total_ms: Spread,
     execute_ms: Spread,
     root_ms: Spread,
-    /// Time of the first judge, one thread and no list, over that of this one, block by block.
+    /// Time of the first contender, one thread without BAL, over that of this one, block by block.
     faster: Spread,
 }
 
-/// Makes the blocks, has them judged in all ways, and compares the times.
+/// Builds the blocks, lets every contender validate them, and compares the times.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    crate::check_json(options.json.as_deref())?;
+    options.json.check()?;
     ensure!(
         options.slots.is_power_of_two(),
         "--slots {} is no power of two; use one up to 32768",
         options.slots
     );
-    let place = match &options.data_path {
+    let folder = match &options.data_path {
         Some(path) => tempfile::tempdir_in(path)?,
         None => tempfile::tempdir()?,
     };
     let genesis = genesis(options)?;
-    let mut judges = judges(options.threads, place.path());
-    let builder = Judge {
-        folder: place.path().join("builder"),
-        ..self::judges(1, place.path()).swap_remove(0)
+    let mut contenders = contenders(options.threads, folder.path());
+    let builder = Contender {
+        folder: folder.path().join("builder"),
+        ..self::contenders(1, folder.path()).swap_remove(0)
     };
     let builder = builder.open(options, &genesis)?;
-    for judge in &mut judges {
-        judge.consensus = Some(judge.open(options, &genesis)?);
+    for contender in &mut contenders {
+        contender.consensus = Some(contender.open(options, &genesis)?);
     }
-    let mut random = SmallRng::seed_from_u64(options.seed);
+    let mut random = options.seed.rng();
     let mut sizes = Vec::new();
     for number in 0..options.blocks {
         let chain = builder.chain();
-        let made = make(chain, options, number as u64, &mut random)?;
+        let block = build(chain, options, number as u64, &mut random)?;
         chain.import(niwaki_primitives::RecoveredBlock {
-            block: made.built.block.clone(),
-            hash: made.built.hash,
-            senders: made.senders.clone().into(),
+            block: block.built.block.clone(),
+            hash: block.built.hash,
+            senders: block.senders.clone().into(),
         })?;
-        let ways = judges.len();
-        for at in 0..ways {
-            judges[(number + at) % ways].judge(&made, options, &genesis)?;
+        let count = contenders.len();
+        for at in 0..count {
+            contenders[(number + at) % count].validate(&block, options, &genesis)?;
         }
-        let slots = made.list.iter();
+        let slots = block.bal.iter();
         let slots = slots.map(|account| account.storage_slots().count());
         sizes.push((
-            made.built.block.header.gas_used,
-            made.list.len(),
+            block.built.block.header.gas_used,
+            block.bal.len(),
             slots.sum(),
         ));
     }
@@ -380,37 +392,42 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         gas,
         list_accounts,
         list_slots,
-        judges: judges.iter().map(|judge| row(judge, &judges[0])).collect(),
+        contenders: contenders
+            .iter()
+            .map(|contender| ContenderTimes::new(contender, &contenders[0]))
+            .collect(),
     };
     print(&report);
-    crate::write_json(options.json.as_deref(), &report)
+    options.json.write(&report)
 }
 
-fn judges(threads: usize, place: &Path) -> Vec<Judge> {
-    let ways = [(1, false), (1, true), (threads, false), (threads, true)];
-    let judge = |(threads, with_list)| {
-        let list = if with_list { "list" } else { "no list" };
-        Judge {
+fn contenders(threads: usize, folder: &Path) -> Vec<Contender> {
+    let variants = [(1, false), (1, true), (threads, false), (threads, true)];
+    let contender = |(threads, with_bal)| {
+        let list = if with_bal { "list" } else { "no list" };
+        Contender {
             name: format!("{threads} threads, {list}"),
-            folder: place.join(format!("{threads}-{with_list}")),
+            folder: folder.join(format!("{threads}-{with_bal}")),
             threads,
-            with_list,
+            with_bal,
             consensus: None,
             times: Vec::new(),
         }
     };
-    ways.into_iter().map(judge).collect()
+    variants.into_iter().map(contender).collect()
 }
 
-fn row(judge: &Judge, first: &Judge) -> Row {
-    let pairs = first.times.iter().zip(&judge.times);
-    let part = |part: fn(&Times) -> f64| Spread::of(judge.times.iter().map(part));
-    Row {
-        name: judge.name.clone(),
-        total_ms: part(|times| times.total_ms),
-        execute_ms: part(|times| times.execute_ms),
-        root_ms: part(|times| times.root_ms),
-        faster: Spread::of(pairs.map(|(first, own)| first.total_ms / own.total_ms)),
+impl ContenderTimes {
+    fn new(contender: &Contender, first: &Contender) -> Self {
+        let pairs = first.times.iter().zip(&contender.times);
+        let part = |part: fn(&Times) -> f64| Spread::of(contender.times.iter().map(part));
+        Self {
+            name: contender.name.clone(),
+            total_ms: part(|times| times.total_ms),
+            execute_ms: part(|times| times.execute_ms),
+            root_ms: part(|times| times.root_ms),
+            faster: Spread::of(pairs.map(|(first, own)| first.total_ms / own.total_ms)),
+        }
     }
 }
 
@@ -420,20 +437,10 @@ fn print(report: &Report) {
          and most)",
         report.blocks, report.transactions, report.gas, report.list_accounts, report.list_slots
     );
-    for row in &report.judges {
-        let show = |spread: &Spread| {
-            let Spread { median, min, max } = spread;
-            format!("{median:8.2} ({min:.2}..{max:.2})")
-        };
+    for row in &report.contenders {
         println!(
-            "{:<20} {:<26} execute {:<26} root {:<26} {:.2} ({:.2}..{:.2}) times as fast",
-            row.name,
-            show(&row.total_ms),
-            show(&row.execute_ms),
-            show(&row.root_ms),
-            row.faster.median,
-            row.faster.min,
-            row.faster.max
+            "{:<20} {:26} execute {:26} root {:26} {} times as fast",
+            row.name, row.total_ms, row.execute_ms, row.root_ms, row.faster
         );
     }
 }
@@ -441,23 +448,17 @@ fn print(report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
+    use crate::harness::parse;
 
     #[test]
-    fn blocks_with_and_without_their_lists_are_judged_valid() {
+    fn blocks_are_valid_with_and_without_their_access_list() {
         for cold in [&[][..], &["--cold"]] {
-            let words = ["listed", "--blocks", "3", "--transactions", "12"];
+            let words = ["--blocks", "3", "--transactions", "12"];
             let words = [&words[..], &["--contracts", "3", "--slots", "64"], cold].concat();
-            run(&Line::try_parse_from(words).unwrap().options).unwrap();
+            run(&parse(&words).unwrap()).unwrap();
         }
-        let odd = Line::try_parse_from(["listed", "--slots", "65"]).unwrap();
-        let error = run(&odd.options).unwrap_err().to_string();
+        let odd = parse(&["--slots", "65"]).unwrap();
+        let error = run(&odd).unwrap_err().to_string();
         assert!(error.contains("power of two"), "{error}");
     }
 }
