@@ -1,4 +1,4 @@
-//! Accounts of known keys, and the transactions they send: every type, one after the other.
+//! Accounts of known keys, and the transactions they send: every type.
 
 use crate::genesis::CHAIN_ID;
 use alloy_consensus::{TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy};
@@ -12,11 +12,10 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
 
-/// Where the counter lies.
+/// Address of the counter contract.
 pub(crate) const CONTRACT: Address = address!("00000000000000000000000000000000000c0de0");
 
-/// The kinds of transactions, each as often as the others; blobs are dear to make, so they come from
-/// a stock.
+/// Kinds of transactions. Blob proofs are expensive, so blob transactions draw from [`BlobSidecars`].
 pub(crate) const KINDS: [&str; 7] = [
     "legacy",
     "access list",
@@ -34,11 +33,11 @@ const DEPLOYS_STOP: Bytes = Bytes::from_static(&[0x60, 0x01, 0x60, 0x00, 0xf3]);
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) key: Key,
-    /// Of its next transaction.
+    /// Nonce of the next transaction.
     pub(crate) nonce: u64,
 }
 
-/// `count` accounts, the same ones every time.
+/// `count` accounts, always the same ones.
 pub(crate) fn make(count: u64) -> Vec<Account> {
     let names = (0..count).map(|index| format!("niwaki devnet {index}"));
     let accounts = names.map(|name| Account {
@@ -48,20 +47,20 @@ pub(crate) fn make(count: u64) -> Vec<Account> {
     accounts.collect()
 }
 
-/// A transaction in the form in which it is sent.
+/// A transaction that was sent, in network encoding.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentTransaction {
     pub(crate) hash: B256,
     pub(crate) kind: &'static str,
     pub(crate) sender: usize,
     pub(crate) raw: Bytes,
 }
 
-/// Blobs with commitments and proofs, made once.
+/// Blobs with commitments and proofs, made once at the start.
 #[derive(Clone, Debug)]
-pub(crate) struct Stock(Vec<Arc<BlobTransactionSidecarVariant>>);
+pub(crate) struct BlobSidecars(Vec<Arc<BlobTransactionSidecarVariant>>);
 
-impl Stock {
+impl BlobSidecars {
     /// `count` sidecars of one blob each, about 0.3 s each.
     pub(crate) fn new(count: u8) -> Result<Self> {
         let make = |number: u8| -> Result<_> {
@@ -79,7 +78,7 @@ impl Stock {
     }
 }
 
-/// The slot in which the counter counts.
+/// An access list of the counter's storage slot.
 fn counter_slot() -> AccessList {
     AccessList(vec![AccessListItem {
         address: CONTRACT,
@@ -95,21 +94,21 @@ pub(crate) fn versioned_hash(commitment: &[u8]) -> B256 {
 }
 
 impl Account {
-    /// The next transaction of `kind`, an index into [`KINDS`].
+    /// Signs the account's next transaction of `kind`, an index into [`KINDS`].
     pub(crate) fn send(
         &mut self,
         sender: usize,
         kind: usize,
-        stock: &Stock,
-        random: &mut SmallRng,
-    ) -> Sent {
+        sidecars: &BlobSidecars,
+        rng: &mut SmallRng,
+    ) -> SentTransaction {
         let (key, nonce) = (self.key, self.nonce);
         self.nonce += 1;
-        let value = U256::from(random.random_range(1..1_000_u64));
+        let value = U256::from(rng.random_range(1..1_000_u64));
         let to = TxKind::Call(CONTRACT);
-        let input = Bytes::from(vec![random.random_range(0..200_u8); 8]);
+        let input = Bytes::from(vec![rng.random_range(0..200_u8); 8]);
         let max_fee = 200_000_000_000_u128;
-        let tip = random.random_range(1_000_000_000..3_000_000_000_u128);
+        let tip = rng.random_range(1_000_000_000..3_000_000_000_u128);
         let kind = KINDS[kind];
         let mut sidecar = None;
         let dynamic = |to, input, gas_limit| TxEip1559 {
@@ -148,7 +147,7 @@ impl Account {
                 ..dynamic(to, input, 100_000)
             }),
             "blob" => {
-                let picked = &stock.0[random.random_range(0..stock.0.len())];
+                let picked = &sidecars.0[rng.random_range(0..sidecars.0.len())];
                 sidecar = Some(Arc::clone(picked));
                 let commitments = picked.commitments().iter();
                 key.sign(TxEip4844 {
@@ -186,7 +185,7 @@ impl Account {
             "create" => key.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 400_000)),
             _ => key.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000)),
         };
-        Sent {
+        SentTransaction {
             hash: *tx.tx_hash(),
             kind,
             sender,
@@ -194,7 +193,7 @@ impl Account {
         }
     }
 
-    /// A call that sends one wei; the tip in wei per gas, a hundredth of the fee.
+    /// A call that sends one wei. `tip` is in wei per gas; the fee cap is a hundred times as much.
     pub(crate) fn call(
         &self,
         nonce: u64,

@@ -6,10 +6,10 @@ use niwaki_rpc::JwtSecret;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// A client with a large genesis file reads it first.
+/// A client with a large genesis file reads it before it opens its ports.
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
-/// How to ask a client.
+/// The ports of one client.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
@@ -30,8 +30,8 @@ impl Client {
         }
     }
 
-    /// The same without the connections of this one.
-    pub(crate) fn anew(&self) -> Self {
+    /// A client of the same ports that shares no connection with this one.
+    pub(crate) fn with_new_connections(&self) -> Self {
         Self {
             name: self.name,
             agent: agent(),
@@ -41,21 +41,21 @@ impl Client {
         }
     }
 
-    /// Asks the public port.
-    pub(crate) fn ask(&self, method: &str, params: Value) -> Result<Value> {
-        self.call(&self.rpc, None, method, params)
+    /// The result of a call to the public JSON-RPC port.
+    pub(crate) fn call(&self, method: &str, params: Value) -> Result<Value> {
+        self.result(&self.rpc, None, method, params)
     }
 
-    /// Asks the Engine API, and says how long that took.
-    pub(crate) fn drive(&self, method: &str, params: Value) -> Result<(Value, Duration)> {
+    /// The result of an Engine API call, and how long the call took.
+    pub(crate) fn call_engine(&self, method: &str, params: Value) -> Result<(Value, Duration)> {
         let token = self.token()?;
         let began = Instant::now();
-        let result = self.call(&self.engine, Some(&token), method, params)?;
+        let result = self.result(&self.engine, Some(&token), method, params)?;
         Ok((result, began.elapsed()))
     }
 
-    /// Asks the Engine API, for an answer that may be an error.
-    pub(crate) fn drive_raw(&self, method: &str, params: Value) -> Result<Value> {
+    /// The whole JSON-RPC response of an Engine API call, which may be an error.
+    pub(crate) fn engine_response(&self, method: &str, params: Value) -> Result<Value> {
         self.exchange(&self.engine, Some(&self.token()?), method, params)
     }
 
@@ -64,13 +64,13 @@ impl Client {
         Ok(format!("Bearer {}", self.secret.token(now)))
     }
 
-    fn call(&self, url: &str, token: Option<&str>, method: &str, params: Value) -> Result<Value> {
-        let mut answer = self.exchange(url, token, method, params)?;
-        if let Some(error) = answer.get("error") {
+    fn result(&self, url: &str, token: Option<&str>, method: &str, params: Value) -> Result<Value> {
+        let mut response = self.exchange(url, token, method, params)?;
+        if let Some(error) = response.get("error") {
             return Err(eyre!("{} {method}: {error}", self.name));
         }
-        let result = answer.get_mut("result").map(Value::take);
-        result.ok_or_else(|| eyre!("{} {method}: no answer but {answer}", self.name))
+        let result = response.get_mut("result").map(Value::take);
+        result.ok_or_else(|| eyre!("{} {method}: no result in {response}", self.name))
     }
 
     fn exchange(
@@ -93,9 +93,9 @@ impl Client {
         if let Some(token) = token {
             request = request.header("authorization", token);
         }
-        let mut answer = request.send(body.to_string()).wrap_err_with(at)?;
+        let mut response = request.send(body.to_string()).wrap_err_with(at)?;
         let limit = 256 << 20;
-        let text = answer
+        let text = response
             .body_mut()
             .with_config()
             .limit(limit)
@@ -104,29 +104,34 @@ impl Client {
         serde_json::from_str(&text).wrap_err_with(|| format!("{}: not JSON: {text}", at()))
     }
 
-    /// Sends transactions in one batch to the public port; for each, in order, its error, if any.
-    pub(crate) fn send_all(&self, raw: &[Bytes]) -> Result<Vec<Option<String>>> {
-        let one = |raw: &Bytes| json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [raw] });
-        let body = Value::from(raw.iter().map(one).collect::<Vec<_>>());
-        let answers = self.post(&self.rpc, None, "a batch of transactions", &body)?;
-        let answers = answers.as_array();
-        let answers = answers.ok_or_else(|| eyre!("{}: a batch is no list", self.name))?;
-        ensure!(answers.len() == raw.len(), "{} answers", answers.len());
-        let error = |answer: &Value| {
-            let error = answer.get("error")?;
+    /// Sends transactions to the public port in one JSON-RPC batch. Returns each one's error, in order.
+    pub(crate) fn send_batch(&self, raw: &[Bytes]) -> Result<Vec<Option<String>>> {
+        let request = |raw: &Bytes| json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction", "params": [raw] });
+        let body = Value::from(raw.iter().map(request).collect::<Vec<_>>());
+        let responses = self.post(&self.rpc, None, "a batch of transactions", &body)?;
+        let responses = responses.as_array();
+        let responses =
+            responses.ok_or_else(|| eyre!("{}: a batch response is not a list", self.name))?;
+        ensure!(
+            responses.len() == raw.len(),
+            "{} responses",
+            responses.len()
+        );
+        let error = |response: &Value| {
+            let error = response.get("error")?;
             Some(error["message"].as_str().unwrap_or_default().to_owned())
         };
-        Ok(answers.iter().map(error).collect())
+        Ok(responses.iter().map(error).collect())
     }
 
-    /// Waits until the public port answers.
+    /// Waits until the public port responds.
     pub(crate) fn wait_until_ready(&self) -> Result<()> {
         let began = Instant::now();
         loop {
-            match self.ask("eth_blockNumber", json!([])) {
+            match self.call("eth_blockNumber", json!([])) {
                 Ok(_) => return Ok(()),
                 Err(error) if began.elapsed() > READY_WITHIN => {
-                    return Err(error.wrap_err("it does not begin to answer"));
+                    return Err(error.wrap_err("the node does not become ready"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }

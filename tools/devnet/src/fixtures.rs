@@ -1,7 +1,7 @@
-//! Engine fixtures of execution-spec-tests through the real port: for each case a node of its own,
-//! begun with the case's genesis, given its payloads with tokens.
+//! Engine fixtures of execution-spec-tests through the real port: each case starts a node on its
+//! genesis and sends its payloads with JWT tokens.
 
-use crate::process::{Given, Kind, Process};
+use crate::process::{ClientKind, Process, StartOptions};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_testkit::genesis::BLOCK_FORKS;
@@ -13,24 +13,27 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(crate) struct FixtureOptions {
-    /// The binary of niwaki.
+    /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
     /// Files or folders of engine fixtures.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Only cases with this in their names.
+    /// Run only cases whose name contains this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Only every Nth case.
+    /// Run only every Nth case.
     #[arg(long, value_name = "N", default_value_t = 1)]
     every: usize,
-    /// Nodes at a time.
+    /// Nodes that run at the same time.
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
 }
 
-/// Runs as the options say; fails if a case does.
+/// Runs the cases.
+///
+/// # Errors
+/// If a case fails.
 pub(crate) fn run(options: &FixtureOptions) -> Result<()> {
     let began = Instant::now();
     let mut files = Vec::new();
@@ -92,25 +95,25 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// One case: every payload is answered as it says, and the last valid one is the head.
+/// Runs one case: every payload must get its expected status, and the last valid one must be the head.
 fn play(niwaki: &Path, case: &Value) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let genesis = folder.path().join("genesis.json");
     std::fs::write(&genesis, genesis_of(case)?.to_string())?;
-    let place = folder.path().join("node");
+    let data = folder.path().join("node");
     let node = Process::start(
-        Kind::Niwaki,
+        ClientKind::Niwaki,
         "niwaki",
         niwaki,
-        place,
-        Given::genesis(&genesis),
+        data,
+        StartOptions::genesis(&genesis),
     )?;
     let client = &node.client;
-    let first = client.ask("eth_getBlockByNumber", json!(["0x0", false]))?;
-    let want = &case["genesisBlockHeader"]["hash"];
+    let first = client.call("eth_getBlockByNumber", json!(["0x0", false]))?;
+    let expected = &case["genesisBlockHeader"]["hash"];
     ensure!(
-        first["hash"] == *want,
-        "genesis {}, want {want}",
+        first["hash"] == *expected,
+        "genesis {}, expected {expected}",
         first["hash"]
     );
 
@@ -119,19 +122,23 @@ fn play(niwaki: &Path, case: &Value) -> Result<()> {
         let at = || format!("payload {index}");
         let version = |name: &str| payload[name].as_str().unwrap_or("1").to_owned();
         let method = format!("engine_newPayloadV{}", version("newPayloadVersion"));
-        let answer = client.drive_raw(&method, payload["params"].clone())?;
+        let response = client.engine_response(&method, payload["params"].clone())?;
         if let Some(code) = payload.get("errorCode").filter(|code| !code.is_null()) {
             let code = code.as_i64().or_else(|| code.as_str()?.parse().ok());
-            let got = answer["error"]["code"].as_i64();
-            ensure!(got == code, "{}: {answer}, want error {code:?}", at());
+            let got = response["error"]["code"].as_i64();
+            ensure!(got == code, "{}: {response}, expected error {code:?}", at());
             continue;
         }
-        let status = &answer["result"]["status"];
+        let status = &response["result"]["status"];
         let is_invalid = payload
             .get("validationError")
             .is_some_and(|error| !error.is_null());
-        let want = if is_invalid { "INVALID" } else { "VALID" };
-        ensure!(status == want, "{}: {answer}, want {want}", at());
+        let expected = if is_invalid { "INVALID" } else { "VALID" };
+        ensure!(
+            status == expected,
+            "{}: {response}, expected {expected}",
+            at()
+        );
         if is_invalid {
             continue;
         }
@@ -143,26 +150,30 @@ fn play(niwaki: &Path, case: &Value) -> Result<()> {
         let zero = format!("0x{}", "0".repeat(64));
         let state =
             json!({ "headBlockHash": hash, "safeBlockHash": zero, "finalizedBlockHash": zero });
-        let answer = client.drive_raw(&method, json!([state, null]))?;
-        let status = &answer["result"]["payloadStatus"]["status"];
-        ensure!(status == "VALID", "{}, fork choice: {answer}", at());
+        let response = client.engine_response(&method, json!([state, null]))?;
+        let status = &response["result"]["payloadStatus"]["status"];
+        ensure!(status == "VALID", "{}, fork choice: {response}", at());
     }
-    let head = client.ask("eth_getBlockByNumber", json!(["latest", false]))?;
-    let want = &case["lastblockhash"];
-    ensure!(head["hash"] == *want, "head {}, want {want}", head["hash"]);
+    let head = client.call("eth_getBlockByNumber", json!(["latest", false]))?;
+    let expected = &case["lastblockhash"];
+    ensure!(
+        head["hash"] == *expected,
+        "head {}, expected {expected}",
+        head["hash"]
+    );
     Ok(())
 }
 
-/// The genesis file that says what the case says.
+/// The genesis file of a case.
 fn genesis_of(case: &Value) -> Result<Value> {
     let header = &case["genesisBlockHeader"];
     let mut config = config_of(case["network"].as_str().unwrap_or_default())?;
-    let given = &case["config"];
-    config["chainId"] = match given["chainid"].as_str() {
+    let case_config = &case["config"];
+    config["chainId"] = match case_config["chainid"].as_str() {
         Some(id) => json!(number(id)?),
         None => json!(1),
     };
-    if let Some(schedule) = given["blobSchedule"].as_object() {
+    if let Some(schedule) = case_config["blobSchedule"].as_object() {
         let mut blobs = Map::new();
         for (fork, entry) in schedule {
             let field = |name: &str| -> Result<Value> {
@@ -198,7 +209,8 @@ fn genesis_of(case: &Value) -> Result<Value> {
     Ok(genesis)
 }
 
-/// The forks of a fixture's network: all up to the first from the beginning, the second at its time.
+/// The chain config of a fixture's network such as `CancunToPragueAtTime15k`: every fork up to the first is active
+/// from genesis, the second at timestamp 15,000.
 fn config_of(network: &str) -> Result<Value> {
     let mut config = json!({ "terminalTotalDifficulty": 0 });
     for fork in BLOCK_FORKS {
@@ -213,7 +225,7 @@ fn config_of(network: &str) -> Result<Value> {
     };
     let times = ["Paris", "Shanghai", "Cancun", "Prague", "Osaka"];
     let last = times.iter().position(|fork| *fork == first);
-    let last = last.ok_or_else(|| eyre!("the network {network} is not known here"))?;
+    let last = last.ok_or_else(|| eyre!("unknown network {network}"))?;
     for fork in times.iter().skip(1).take(last) {
         config[format!("{}Time", fork.to_lowercase())] = json!(0);
     }

@@ -1,93 +1,98 @@
-//! What nobody should send, to a node that must go on answering.
+//! Malformed requests to a node that must keep responding.
 //!
-//! Several connections at a time send requests that are wrong in every way there is, while one asks
-//! for the number of the head and takes the time. Afterwards the node must be there, must have
-//! answered in time all along, and must not have taken more memory than it may. The same seed sends
-//! the same; a case that was found is sent again by its number.
+//! Several connections send malformed requests while one more calls `eth_blockNumber` and measures
+//! the latency. At the end the node must still run, must have responded in time throughout, must have
+//! stayed below its memory limit and must not have logged a panic. `--seed` and `--only` reproduce
+//! one case.
 
 mod cases;
 mod wires;
 
 use crate::client::Client;
-use crate::process::{Kind as Of, free_port, import, memory};
+use crate::process::{ClientKind, free_port, import, memory, spawn};
 use cases::Case;
 use clap::Args;
 use eyre::{Result, WrapErr, bail, ensure, eyre};
 use niwaki_rpc::JwtSecret;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wires::Places;
+use wires::Endpoints;
 
 #[derive(Debug, Args)]
 pub(crate) struct FuzzOptions {
-    /// The binary of niwaki.
+    /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
-    /// The folder with the chain and the exchanges that cases are made from.
+    /// Folder with the test chain and the recorded requests that the cases are made from.
     #[arg(long, value_name = "DIR", default_value = "testdata")]
     testdata: PathBuf,
-    /// How long.
+    /// How long to run, seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
-    /// Where chance begins; the same number makes the same cases.
+    /// Seed of the cases; the same seed makes the same cases.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Send the case of this number only.
+    /// Send only the case of this number.
     #[arg(long, value_name = "N")]
     only: Option<u64>,
-    /// Connections at a time.
+    /// Connections that send at the same time.
     #[arg(long, value_name = "N", default_value_t = 4)]
     connections: usize,
-    /// How long the number of the head may be waited for, milliseconds.
+    /// Longest allowed latency of eth_blockNumber, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 2_000)]
     answer_ms: u64,
-    /// Memory that the node may take at most, MiB.
+    /// Largest allowed resident memory of the node, MiB.
     #[arg(long, value_name = "MIB", default_value_t = 1_024)]
     memory_mib: u64,
 }
 
-/// How many findings are kept.
-const FINDINGS: usize = 20;
+/// Findings to report at most.
+const MAX_FINDINGS: usize = 20;
 
 /// A node that is killed when it is dropped.
 struct Node {
     child: Child,
     client: Client,
-    places: Places,
+    endpoints: Endpoints,
 }
 
-/// What came out.
+/// Results of a run.
 #[derive(Debug, Default)]
-struct Outcome {
+struct FuzzReport {
     sent: BTreeMap<String, u64>,
     findings: Vec<String>,
+    /// Latencies of `eth_blockNumber`.
     waits: Vec<Duration>,
 }
 
-/// Sends until the time is over, and fails if anything was found.
+/// Sends cases until the time is over.
+///
+/// # Errors
+/// If there is any finding.
 pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let requests = requests(&options.testdata.join("rpc/execution-apis.txt"))?;
     let mut node = Node::start(options, folder.path())?;
-    let outcome = Mutex::new(Outcome::default());
+    let results = Mutex::new(FuzzReport::default());
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let end = Instant::now() + Duration::from_secs(options.seconds);
     std::thread::scope(|scope| {
-        let watch = scope.spawn(|| watch(&node.client, &is_over, &outcome));
+        let watch = scope.spawn(|| watch(&node.client, &is_over, &results));
         let senders: Vec<_> = (0..options.connections.max(1))
             .map(|_| {
                 scope.spawn(|| match options.only {
-                    Some(number) => one(options, number, &requests, &node.places, &outcome),
+                    Some(number) => {
+                        send_case(options, number, &requests, &node.endpoints, &results)
+                    }
                     None => {
                         while Instant::now() < end {
                             let number = next.fetch_add(1, Ordering::Relaxed);
-                            one(options, number, &requests, &node.places, &outcome);
+                            send_case(options, number, &requests, &node.endpoints, &results);
                         }
                     }
                 })
@@ -99,11 +104,11 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         is_over.store(true, Ordering::Relaxed);
         let _ = watch.join();
     });
-    let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report(options, &mut node, outcome, folder.path())
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report(options, &mut node, results, folder.path())
 }
 
-/// The requests of exchanges that are right.
+/// The requests of the recorded exchanges in `path`, which are valid.
 fn requests(path: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(path)
         .wrap_err_with(|| format!("can't read the exchanges {}", path.display()))?;
@@ -113,44 +118,44 @@ fn requests(path: &Path) -> Result<Vec<String>> {
     Ok(requests)
 }
 
-fn one(
+fn send_case(
     options: &FuzzOptions,
     number: u64,
     requests: &[String],
-    places: &Places,
-    outcome: &Mutex<Outcome>,
+    endpoints: &Endpoints,
+    results: &Mutex<FuzzReport>,
 ) {
     let case = Case::new(options.seed, number, requests);
-    let sent = wires::send(places, &case);
-    let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-    *outcome.sent.entry(format!("{:?}", case.kind)).or_default() += 1;
+    let sent = wires::send(endpoints, &case);
+    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+    *results.sent.entry(format!("{:?}", case.kind)).or_default() += 1;
     if let Err(error) = sent
-        && outcome.findings.len() < FINDINGS
+        && results.findings.len() < MAX_FINDINGS
     {
-        let (way, kind) = (case.way, case.kind);
+        let (transport, kind) = (case.transport, case.kind);
         let finding = format!(
-            "--seed {} --only {number} ({way:?}, {kind:?}): {error:#}",
+            "--seed {} --only {number} ({transport:?}, {kind:?}): {error:#}",
             options.seed
         );
-        outcome.findings.push(finding);
+        results.findings.push(finding);
     }
 }
 
-/// Asks for the number of the head, again and again.
-fn watch(client: &Client, is_over: &AtomicBool, outcome: &Mutex<Outcome>) {
+/// Calls `eth_blockNumber` every 20 ms until `is_over`.
+fn watch(client: &Client, is_over: &AtomicBool, results: &Mutex<FuzzReport>) {
     while !is_over.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let asked = client.ask("eth_blockNumber", json!([]));
-        let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.waits.push(began.elapsed());
-        if let Err(error) = asked
-            && outcome.findings.len() < FINDINGS
+        let response = client.call("eth_blockNumber", json!([]));
+        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.waits.push(began.elapsed());
+        if let Err(error) = response
+            && results.findings.len() < MAX_FINDINGS
         {
-            outcome
+            results
                 .findings
                 .push(format!("the head's number: {error:#}"));
         }
-        drop(outcome);
+        drop(results);
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -158,21 +163,22 @@ fn watch(client: &Client, is_over: &AtomicBool, outcome: &Mutex<Outcome>) {
 fn report(
     options: &FuzzOptions,
     node: &mut Node,
-    mut outcome: Outcome,
+    mut results: FuzzReport,
     folder: &Path,
 ) -> Result<()> {
-    let total: u64 = outcome.sent.values().sum();
-    let kinds: Vec<String> = outcome
+    let total: u64 = results.sent.values().sum();
+    let kinds: Vec<String> = results
         .sent
         .iter()
         .map(|(kind, count)| format!("{count} {}", kind.to_lowercase()))
         .collect();
-    outcome.waits.sort();
-    let wait = |share: usize| {
-        let index = (outcome.waits.len() * share / 100).min(outcome.waits.len().saturating_sub(1));
-        outcome.waits.get(index).copied().unwrap_or_default()
+    results.waits.sort();
+    let wait = |percent: usize| {
+        let index =
+            (results.waits.len() * percent / 100).min(results.waits.len().saturating_sub(1));
+        results.waits.get(index).copied().unwrap_or_default()
     };
-    let most = wait(100);
+    let longest = wait(100);
     let memory = memory(node.child.id(), "VmHWM:")
         .ok()
         .map(|bytes| bytes >> 20);
@@ -181,18 +187,18 @@ fn report(
          {:.1} ms; at most {} MiB",
         options.seed,
         kinds.join(", "),
-        outcome.waits.len(),
+        results.waits.len(),
         wait(50).as_secs_f64() * 1e3,
         wait(99).as_secs_f64() * 1e3,
-        most.as_secs_f64() * 1e3,
+        longest.as_secs_f64() * 1e3,
         memory.unwrap_or(0),
     );
-    let mut findings = outcome.findings;
+    let mut findings = results.findings;
     if let Some(status) = node.child.try_wait()? {
         findings.push(format!("the node ended: {status}"));
     }
-    if most > Duration::from_millis(options.answer_ms) {
-        findings.push(format!("the head's number took {most:?}"));
+    if longest > Duration::from_millis(options.answer_ms) {
+        findings.push(format!("the head's number took {longest:?}"));
     }
     if memory.is_some_and(|memory| memory > options.memory_mib) {
         findings.push(format!(
@@ -218,15 +224,20 @@ impl Node {
         let chain = options.testdata.join("chain");
         std::fs::copy(chain.join("genesis.json"), folder.join("genesis.json"))
             .wrap_err_with(|| format!("no genesis file in {}", chain.display()))?;
-        import(Of::Niwaki, &binary, folder, &chain.join("chain.rlp"))?;
-        let ports = [free_port()?, free_port()?, free_port()?];
-        let [http, websocket, engine] = ports.map(|port| port.to_string());
-        let log = File::create(folder.join("log"))?;
-        let child = Command::new(&binary)
+        import(
+            ClientKind::Niwaki,
+            &binary,
+            folder,
+            &chain.join("chain.rlp"),
+        )?;
+        let (http, websocket, engine) = (free_port()?, free_port()?, free_port()?);
+        let mut command = Command::new(binary);
+        command
             .args(["--data-path", "data", "--genesis-file", "genesis.json"])
-            .args(["--rpc-http-enabled", "--rpc-http-port", &http])
-            .args(["--rpc-ws-enabled", "--rpc-ws-port", &websocket])
-            .args(["--engine-rpc-port", &engine, "--Xrpc-ipc-enabled"])
+            .args(["--rpc-http-enabled", "--rpc-http-port", &http.to_string()])
+            .args(["--rpc-ws-enabled", "--rpc-ws-port", &websocket.to_string()])
+            .args(["--engine-rpc-port", &engine.to_string()])
+            .arg("--Xrpc-ipc-enabled")
             .args([
                 "--rpc-http-api",
                 APIS,
@@ -235,18 +246,12 @@ impl Node {
                 "--Xrpc-ipc-apis",
                 APIS,
             ])
-            .args(["--memory-budget", "256M"])
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .wrap_err_with(|| format!("can't run {}", binary.display()))?;
-        let [http, websocket, engine] = ports;
+            .args(["--memory-budget", "256M"]);
+        let child = spawn(command, folder)?;
         let node = Self {
             child,
             client: Client::new("niwaki", http, engine, JwtSecret::new([0; 32])),
-            places: Places {
+            endpoints: Endpoints {
                 http: ([127, 0, 0, 1], http).into(),
                 websocket: ([127, 0, 0, 1], websocket).into(),
                 ipc: folder.join("data/niwaki.ipc"),
@@ -261,7 +266,7 @@ impl Node {
     }
 }
 
-/// What is offered: all that reads, and runs code.
+/// API groups to enable: all that read state or run code.
 const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
 impl Drop for Node {

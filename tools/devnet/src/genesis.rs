@@ -1,5 +1,5 @@
-//! The chain that is played on: Osaka from the first block, with the system contracts and accounts
-//! of known keys.
+//! The genesis file of the devnet: Osaka from the first block, with the system contracts and funded
+//! accounts of known keys.
 
 use crate::accounts::{Account, CONTRACT};
 use eyre::Result;
@@ -7,26 +7,26 @@ use niwaki_primitives::Fork;
 use niwaki_testkit::genesis::{config, contract, system_contracts};
 use serde_json::{Value, json};
 
-/// Seconds; the first block comes a slot later.
+/// Seconds; the first block is one slot later.
 pub(crate) const GENESIS_TIME: u64 = 1_790_000_000;
 /// Seconds between slots.
 pub(crate) const SLOT_S: u64 = 4;
 pub(crate) const CHAIN_ID: u64 = 7_014;
 
-/// As mainnet had it until 2025.
+/// Mainnet's until 2025.
 pub(crate) const GAS_LIMIT: u64 = 36_000_000;
 
-/// Adds the call's value to a counter, logs it, and reverts where the first byte of the input is 0xff.
+/// A contract that adds the call's value to a counter and logs it, or reverts if the input begins with 0xff.
 const COUNTER: &str = "0x60003560f81c60ff14601e5734600054018060005560005260206000a0005b60006000fd";
 
-/// The genesis file with Amsterdam from a time on, seconds.
+/// `genesis` with Amsterdam activated at `time`, seconds.
 pub(crate) fn with_amsterdam(genesis: &str, time: u64) -> Result<String> {
     let mut genesis: Value = serde_json::from_str(genesis)?;
     genesis["config"]["amsterdamTime"] = Value::from(time);
     Ok(genesis.to_string())
 }
 
-/// The genesis file that both clients read.
+/// The genesis file, in the form that niwaki and geth both read.
 pub(crate) fn genesis(accounts: &[Account], gas_limit: u64) -> String {
     let mut alloc = serde_json::Map::new();
     for account in accounts {

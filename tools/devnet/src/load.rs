@@ -1,12 +1,12 @@
-//! The same JSON-RPC requests to both clients, in turn: how many a second, and how long each takes.
+//! The same JSON-RPC requests to both clients, alternating: throughput and latency.
 //!
-//! The mix is that of the traffic generator that Besu was measured with: arguments are drawn from
-//! the blocks of the chain and their transactions. A fixed number of connections, each with one
-//! request at a time.
+//! The mix of methods is that of the traffic generator that Besu was measured with; the arguments
+//! are drawn from the blocks of the chain and their transactions. A fixed number of connections has
+//! one request in flight each.
 
 mod requests;
 
-use crate::process::{Given, Kind, Process};
+use crate::process::{ClientKind, Process, StartOptions};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use memchr::memmem::find;
@@ -24,60 +24,60 @@ const RECENT: u64 = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadOptions {
-    /// The binary of niwaki.
+    /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
-    /// The binary of geth 1.17; without it niwaki is measured alone.
+    /// Path of a geth 1.17 binary; without it only niwaki is measured.
     #[arg(long, value_name = "FILE")]
     geth: Option<PathBuf>,
-    /// The genesis file of the chain.
+    /// Genesis file of the chain.
     #[arg(long, value_name = "FILE")]
     genesis: PathBuf,
-    /// The blocks of the chain.
+    /// File with the blocks of the chain.
     #[arg(long, value_name = "FILE")]
     chain: PathBuf,
     /// Requests of each measurement.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     requests: usize,
-    /// Connections; several numbers make several measurements.
+    /// Connections; a list measures each number.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4,64")]
     connections: Vec<usize>,
-    /// Alternating rounds of each measurement.
+    /// Rounds of each measurement, alternating between the clients.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Measure each method by itself too.
+    /// Measure each method separately too.
     #[arg(long)]
     methods: bool,
-    /// Write what was measured as JSON.
+    /// Write the results as JSON to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// One round of one client.
+/// Results of one round of one client.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     requests_per_second: f64,
     p50: Duration,
     p99: Duration,
     errors: usize,
-    /// What the client's processors did for one request, us.
-    processor_us: f64,
+    /// CPU time of the client per request, us.
+    cpu_us: f64,
 }
 
-/// Measures as the options say.
+/// Measures and prints.
 pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let start = |kind, name: &'static str, binary: &PathBuf| {
-        let given = Given {
+        let start = StartOptions {
             chain: Some(&options.chain),
-            ..Given::genesis(&options.genesis)
+            ..StartOptions::genesis(&options.genesis)
         };
         let binary = std::path::absolute(binary)?;
-        Process::start(kind, name, &binary, folder.path().join(name), given)
+        Process::start(kind, name, &binary, folder.path().join(name), start)
     };
-    let mut clients = vec![start(Kind::Niwaki, "niwaki", &options.niwaki)?];
+    let mut clients = vec![start(ClientKind::Niwaki, "niwaki", &options.niwaki)?];
     if let Some(geth) = &options.geth {
-        clients.push(start(Kind::Geth, "geth", geth)?);
+        clients.push(start(ClientKind::Geth, "geth", geth)?);
     }
     let requests = Requests::of(&clients[0].client, RECENT)?;
     let mut mixes = vec![("mix".to_owned(), requests.mix(options.requests))];
@@ -109,30 +109,30 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
     Ok(())
 }
 
-/// Alternating rounds, printed as they end.
+/// Alternates `count` rounds between the clients and prints the results.
 fn measure(
     clients: &[Process],
     name: &str,
     bodies: &Arc<[Vec<u8>]>,
     connections: usize,
-    count: usize,
+    rounds_each: usize,
 ) -> Result<Value> {
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); clients.len()];
-    for _ in 0..count {
+    for _ in 0..rounds_each {
         for (process, rounds) in clients.iter().zip(&mut rounds) {
             rounds.push(round(process, bodies, connections)?);
         }
     }
-    let mut value = json!({ "requests": name, "connections": connections, "n": count });
+    let mut value = json!({ "requests": name, "connections": connections, "n": rounds_each });
     for (process, rounds) in clients.iter().zip(&rounds) {
-        let of = |figure: &dyn Fn(&Round) -> f64| spread(rounds.iter().map(figure).collect());
+        let of = |value: &dyn Fn(&Round) -> f64| spread(rounds.iter().map(value).collect());
         let per_second = of(&|round| round.requests_per_second);
         let (p50, p99) = (
             of(&|round| round.p50.as_secs_f64() * 1e3),
             of(&|round| round.p99.as_secs_f64() * 1e3),
         );
         let errors: usize = rounds.iter().map(|round| round.errors).sum();
-        let processor = of(&|round| round.processor_us);
+        let cpu = of(&|round| round.cpu_us);
         println!(
             "{name:<28} {connections:>3} connections, {:<8} {:>9.0} ({:.0}..{:.0}) a second, \
              P50 {:.2} ms, P99 {:.2} ms, {:.1} us of its processors, {errors} errors",
@@ -142,10 +142,10 @@ fn measure(
             per_second[2],
             p50[0],
             p99[0],
-            processor[0],
+            cpu[0],
         );
         value[process.client.name] = json!({
-            "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "processor_us": processor, "errors": errors,
+            "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "processor_us": cpu, "errors": errors,
         });
     }
     if let [first, second] = &rounds[..] {
@@ -156,7 +156,7 @@ fn measure(
                 .collect(),
         );
         println!(
-            "{name:<28} ratio {:.2} ({:.2}..{:.2}), n = {count}",
+            "{name:<28} ratio {:.2} ({:.2}..{:.2}), n = {rounds_each}",
             ratio[0], ratio[1], ratio[2]
         );
         value["ratio"] = json!(ratio);
@@ -164,21 +164,21 @@ fn measure(
     Ok(value)
 }
 
-/// Median, least and most.
-fn spread(mut figures: Vec<f64>) -> [f64; 3] {
-    figures.sort_unstable_by(f64::total_cmp);
-    let at = |index: usize| figures.get(index).copied().unwrap_or(0.0);
+/// Median, minimum and maximum.
+fn spread(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
     [
-        at(figures.len() / 2),
+        at(values.len() / 2),
         at(0),
-        at(figures.len().saturating_sub(1)),
+        at(values.len().saturating_sub(1)),
     ]
 }
 
-/// Sends every body once, over so many connections.
+/// Sends every body once, over `connections` connections.
 fn round(process: &Process, bodies: &Arc<[Vec<u8>]>, connections: usize) -> Result<Round> {
-    let port = process.ports()[0];
-    let processor = process.processor_time()?;
+    let port = process.rpc_port();
+    let cpu_before = process.cpu_time()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -195,14 +195,14 @@ fn round(process: &Process, bodies: &Arc<[Vec<u8>]>, connections: usize) -> Resu
             errors += failed;
         }
         let took = began.elapsed();
-        ensure!(times.len() == bodies.len(), "{} answers", times.len());
+        ensure!(times.len() == bodies.len(), "{} responses", times.len());
         times.sort_unstable();
         let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let count = times.len() as f64;
-        let processor = process.processor_time()?.saturating_sub(processor);
+        let cpu = process.cpu_time()?.saturating_sub(cpu_before);
         Ok(Round {
-            processor_us: processor.as_secs_f64() * 1e6 / count,
+            cpu_us: cpu.as_secs_f64() * 1e6 / count,
             requests_per_second: count / took.as_secs_f64(),
             p50: at(50),
             p99: at(99),
@@ -211,7 +211,7 @@ fn round(process: &Process, bodies: &Arc<[Vec<u8>]>, connections: usize) -> Resu
     })
 }
 
-/// One connection: the next request when the answer to the one before has come.
+/// One connection: sends the next request once the response to the last one has arrived.
 async fn connection(
     port: u16,
     bodies: Arc<[Vec<u8>]>,
@@ -224,13 +224,13 @@ async fn connection(
         let Some(request) = bodies.get(index) else {
             return Ok((times, errors));
         };
-        let (took, is_error) = connection.ask(request).await?;
+        let (took, is_error) = connection.time_request(request).await?;
         times.push(took);
         errors += usize::from(is_error);
     }
 }
 
-/// A connection that asks one thing at a time.
+/// A keep-alive HTTP connection with one request in flight.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -246,18 +246,18 @@ impl Connection {
         })
     }
 
-    /// How long the answer to `request`, made by [`post`], took, and whether it is an error.
-    pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<(Duration, bool)> {
+    /// Sends `request`, made by [`post`]. Returns the latency and whether the response is an error.
+    pub(crate) async fn time_request(&mut self, request: &[u8]) -> Result<(Duration, bool)> {
         let began = Instant::now();
         self.stream.write_all(request).await?;
-        let is_error = answer(&mut self.stream, &mut self.buffer)
+        let is_error = read_response(&mut self.stream, &mut self.buffer)
             .await
             .wrap_err_with(|| String::from_utf8_lossy(request).into_owned())?;
         Ok((began.elapsed(), is_error))
     }
 }
 
-/// The request that has `body`, as it goes over the wire.
+/// The bytes of an HTTP request with `body`.
 pub(crate) fn post(body: &str) -> Vec<u8> {
     format!(
         "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -267,8 +267,8 @@ pub(crate) fn post(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads one answer, and says whether it is an error.
-async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
+/// Reads one response and returns whether it is an error.
+async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
     buffer.clear();
     let mut read = async |buffer: &mut Vec<u8>| -> Result<()> {
         let count = stream.read_buf(buffer).await?;
@@ -286,13 +286,13 @@ async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
         "{}",
         String::from_utf8_lossy(&buffer[..head])
     );
-    match length(&buffer[..head]) {
+    match content_length(&buffer[..head]) {
         Some(length) => {
             while buffer.len() < head + length {
                 read(buffer).await?;
             }
         }
-        // Chunks end with an empty one.
+        // Chunked encoding ends with an empty chunk.
         None => {
             while !buffer.ends_with(b"0\r\n\r\n") {
                 read(buffer).await?;
@@ -303,8 +303,8 @@ async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
     Ok(find(first, b"\"error\":").is_some())
 }
 
-/// What the head says of the body's length.
-fn length(head: &[u8]) -> Option<usize> {
+/// The content length in an HTTP head.
+fn content_length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let mut lines = head.split(|byte| *byte == b'\n');
     let line = lines.find(|line| {
@@ -318,9 +318,9 @@ fn length(head: &[u8]) -> Option<usize> {
         .ok()
 }
 
-/// The number that a QUANTITY is.
+/// Parses a QUANTITY.
 pub(crate) fn number(value: &Value) -> Result<u64> {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
-    let digits = digits.ok_or_else(|| eyre!("{value} is no number"))?;
+    let digits = digits.ok_or_else(|| eyre!("{value} is not a QUANTITY"))?;
     u64::from_str_radix(digits, 16).wrap_err_with(|| value.to_string())
 }

@@ -1,12 +1,20 @@
-//! `niwaki-devnet`: two execution clients driven from outside, side by side.
+//! `niwaki-devnet`: drives the binaries of niwaki and geth from outside, through their ports only.
 //!
-//! `load` sends both the same requests, `fixtures` plays known cases, `payloads` a chain of geth's,
-//! `soak` keeps niwaki busy for long, `fuzz` sends it what nobody should, `sockets` opens more of
-//! them than it may hold. `play` is a consensus client for both at once: it plays
-//! slots on a chain of its own through the real Engine API, with tokens: blocks that either client
-//! builds go to both, with transactions of every type in them, and both must agree on every head.
-//! Slots are missed, payloads come late and twice, the two are parted and brought together again,
-//! and this client is stopped and killed. It refuses to know anything of the inside of either.
+//! | file | what it is |
+//! |---|---|
+//! | `play` | a consensus client for two clients at once: builds on either, partitions, restarts, kills |
+//! | `load` | the same JSON-RPC requests to both clients, alternating: throughput and latency |
+//! | `soak` | one niwaki under load over a large state for hours, its memory sampled |
+//! | `fuzz` | malformed requests to niwaki, which must keep responding |
+//! | `sockets` | more connections to niwaki than its limit |
+//! | `fixtures` | engine fixtures of execution-spec-tests |
+//! | `payloads` | the payloads of go-ethereum's test chain, also with tampered block access lists |
+//! | `send` | transactions of every type to a node that runs already |
+//! | `client` | Engine API and JSON-RPC calls to one client |
+//! | `process` | starts, stops, kills and restarts a client |
+//! | `accounts` | accounts of known keys, and transactions of every type |
+//! | `genesis` | the genesis file of `play`, `soak` and `send` |
+//! | `report` | counts and latencies, printed and as JSON |
 
 mod accounts;
 mod client;
@@ -28,61 +36,61 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Drives niwaki and geth from outside, side by side.
+/// Drives niwaki and geth from outside, through their ports.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 enum Command {
-    /// Plays the consensus client over both at once.
+    /// Play the consensus client of both clients at once, on a new chain.
     Play(PlayOptions),
-    /// Sends both the same JSON-RPC requests, in turn.
+    /// Send both clients the same JSON-RPC requests and compare throughput and latency.
     Load(load::LoadOptions),
-    /// Keeps niwaki busy for long over a large state, and watches its memory.
+    /// Run niwaki for a long time over a large state and sample its memory.
     Soak(soak::SoakOptions),
-    /// Sends transactions of every type to a node that somebody else drives.
+    /// Send transactions of every type to a node that runs already.
     Send(send::SendOptions),
-    /// Sends niwaki what nobody should, and sees whether it goes on answering.
+    /// Send niwaki malformed requests and check that it keeps responding.
     Fuzz(fuzz::FuzzOptions),
-    /// Opens more sockets to niwaki than it may hold, and sees whether it goes on answering.
+    /// Open more connections to niwaki than its limit and check that it keeps responding.
     Sockets(sockets::SocketOptions),
-    /// Puts niwaki through engine fixtures of execution-spec-tests, by its port.
+    /// Run engine fixtures of execution-spec-tests against niwaki's Engine API port.
     Fixtures(fixtures::FixtureOptions),
-    /// Sends niwaki the payloads of go-ethereum's test chain, and blocks whose access lists lie.
+    /// Send niwaki the payloads of go-ethereum's test chain, and some with tampered block access lists.
     Payloads(payloads::PayloadOptions),
 }
 
 #[derive(Debug, Args)]
 struct PlayOptions {
-    /// The binary of niwaki.
+    /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
-    /// The binary of geth 1.17; `cargo xtask peers` builds it. Without it niwaki plays against itself.
+    /// Path of a geth 1.17 binary (`cargo xtask peers` builds it); without it niwaki plays against itself.
     #[arg(long, value_name = "FILE")]
     geth: Option<PathBuf>,
-    /// How many slots.
+    /// Number of slots to play.
     #[arg(long, value_name = "N", default_value_t = 500)]
     slots: u64,
-    /// How long a slot lasts, milliseconds. Timestamps go by 4 seconds a slot whatever this says.
+    /// Length of a slot, milliseconds. Block timestamps always advance by 4 seconds a slot.
     #[arg(long, value_name = "MS", default_value_t = 4_000)]
     slot_ms: u64,
-    /// Transactions sent in each slot.
+    /// Transactions to send in each slot.
     #[arg(long, value_name = "N", default_value_t = 12)]
     transactions: u64,
-    /// The slot from which on the chain has Amsterdam's rules; without it they never come.
+    /// First slot of the Amsterdam fork; without it the chain stays on Osaka.
     #[arg(long, value_name = "N")]
     amsterdam_slot: Option<u64>,
-    /// Where chance begins; the same number gives the same events.
+    /// Seed of the random choices; the same seed gives the same events.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folder for the data of both; kept afterwards. Must not exist [default: a temporary one].
+    /// Folder for the data of both clients, kept afterwards; must not exist [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Write what was measured as JSON.
+    /// Write the results as JSON to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse() {
+    let result = match Command::parse() {
         Command::Play(options) => play(&options),
         Command::Load(options) => load::run(&options),
         Command::Soak(options) => soak::run(&options),
@@ -92,7 +100,7 @@ fn main() -> ExitCode {
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Payloads(options) => payloads::run(&options),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("niwaki-devnet: {error:#}");
@@ -108,7 +116,7 @@ fn play(options: &PlayOptions) -> Result<()> {
         Some(folder) => {
             ensure!(
                 !folder.exists(),
-                "{} exists; name a folder to be made",
+                "{} exists; name a new folder",
                 folder.display()
             );
             std::fs::create_dir_all(folder)?;
@@ -116,7 +124,7 @@ fn play(options: &PlayOptions) -> Result<()> {
         }
         None => temporary.path().to_owned(),
     };
-    let mut play = play::Play::begin(options, &folder)?;
+    let mut play = play::Play::new(options, &folder)?;
     let slot = Duration::from_millis(options.slot_ms);
     for number in 1..=options.slots {
         play.slot(number, slot)?;

@@ -1,10 +1,10 @@
-//! The requests that a consensus client sent to another client, through the real port: a folder
-//! with `genesis.json`, `newpayload.json`, `headfcu.json` and `headstate.json`, as go-ethereum's
-//! `devp2p` tool keeps them for its tests. Every payload must be valid and every block the head;
-//! blocks whose block access list lies must be invalid, for the right reason.
+//! Recorded Engine API requests through the real port: a folder with `genesis.json`,
+//! `newpayload.json`, `headfcu.json` and `headstate.json`, as go-ethereum's `devp2p` tool keeps them
+//! for its tests. Every payload must be valid and become the head. Payloads with a tampered block
+//! access list (BAL) must be invalid for the right reason.
 
 use crate::client::Client;
-use crate::process::{Given, Kind, Process};
+use crate::process::{ClientKind, Process, StartOptions};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_primitives::{AccountChanges, Address, BlockAccessList, Bytes, U256, rlp};
@@ -14,76 +14,83 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(crate) struct PayloadOptions {
-    /// The binary of niwaki.
+    /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
-    /// Before every Nth payload with a block access list, send it with lists that lie; 0 for none.
+    /// Before every Nth payload with a block access list, send it with tampered lists; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 16)]
     lies: u64,
-    /// The folder.
+    /// Folder with the recorded requests.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// How much was played.
+/// Requests sent so far.
 #[derive(Debug, Default)]
-struct Played {
+struct Counts {
     payloads: u64,
-    lists: u64,
-    lies: u64,
+    bals: u64,
+    tampered: u64,
 }
 
-/// Runs as the options say; fails if anything is answered otherwise than it must be.
+/// Plays the folder against a new node.
+///
+/// # Errors
+/// If a response differs from the expected one.
 pub(crate) fn run(options: &PayloadOptions) -> Result<()> {
     let began = Instant::now();
     let requests = read(&options.folder, "newpayload.json")?;
     let requests = requests
         .as_array()
-        .ok_or_else(|| eyre!("newpayload.json is no list of requests"))?;
-    let place = tempfile::tempdir()?;
+        .ok_or_else(|| eyre!("newpayload.json is not a list of requests"))?;
+    let temporary = tempfile::tempdir()?;
     let genesis = options.folder.join("genesis.json");
     let node = Process::start(
-        Kind::Niwaki,
+        ClientKind::Niwaki,
         "niwaki",
         &std::path::absolute(&options.niwaki)?,
-        place.path().join("node"),
-        Given::genesis(&genesis),
+        temporary.path().join("node"),
+        StartOptions::genesis(&genesis),
     )?;
     let client = &node.client;
-    let mut played = Played::default();
+    let mut counts = Counts::default();
     for request in requests {
         let payload = &request["params"][0];
         let number = &payload["blockNumber"];
         if number == "0x0" {
-            // The genesis block of that chain is one of proof of work, which no payload can be.
-            let first = client.ask("eth_getBlockByNumber", json!(["0x0", false]))?;
-            let want = &payload["blockHash"];
+            // The genesis block of that chain is a proof-of-work block, which newPayload can't carry.
+            let first = client.call("eth_getBlockByNumber", json!(["0x0", false]))?;
+            let expected = &payload["blockHash"];
             ensure!(
-                first["hash"] == *want,
-                "genesis {}, want {want}",
+                first["hash"] == *expected,
+                "genesis {}, expected {expected}",
                 first["hash"]
             );
             continue;
         }
-        play(client, request, options.lies, &mut played).wrap_err(format!("block {number}"))?;
+        play(client, request, options.lies, &mut counts).wrap_err(format!("block {number}"))?;
     }
 
     let choice = read(&options.folder, "headfcu.json")?;
     let method = choice["method"].as_str().unwrap_or_default();
-    let answer = client.drive_raw(method, choice["params"].clone())?;
-    let status = &answer["result"]["payloadStatus"]["status"];
-    ensure!(status == "VALID", "the head's fork choice: {answer}");
-    let head = client.ask("eth_getBlockByNumber", json!(["latest", false]))?;
-    let want = &choice["params"][0]["headBlockHash"];
-    ensure!(head["hash"] == *want, "head {}, want {want}", head["hash"]);
+    let response = client.engine_response(method, choice["params"].clone())?;
+    let status = &response["result"]["payloadStatus"]["status"];
+    ensure!(status == "VALID", "the head's fork choice: {response}");
+    let head = client.call("eth_getBlockByNumber", json!(["latest", false]))?;
+    let expected = &choice["params"][0]["headBlockHash"];
+    ensure!(
+        head["hash"] == *expected,
+        "head {}, expected {expected}",
+        head["hash"]
+    );
     let (accounts, slots) = compare_state(client, &read(&options.folder, "headstate.json")?)?;
 
     println!(
         "payloads through the port: {} VALID, {} of them with a block access list; {} lying lists \
          INVALID; {accounts} accounts and {slots} slots of the head's state equal; {:.0} s",
-        played.payloads,
-        played.lists,
-        played.lies,
+        counts.payloads,
+        counts.bals,
+        counts.tampered,
         began.elapsed().as_secs_f64()
     );
     Ok(())
@@ -96,58 +103,59 @@ fn read(folder: &Path, name: &str) -> Result<Value> {
     serde_json::from_str(&text).wrap_err_with(at)
 }
 
-/// Gives the node one payload, which must be valid, and makes its block the head.
-fn play(client: &Client, request: &Value, every: u64, played: &mut Played) -> Result<()> {
+/// Sends one payload, which must be valid, and makes its block the head.
+fn play(client: &Client, request: &Value, tamper_every: u64, counts: &mut Counts) -> Result<()> {
     let method = request["method"].as_str().unwrap_or_default();
     let params = &request["params"];
-    let list = params[0]["blockAccessList"].as_str();
-    if let Some(list) = list {
-        played.lists += 1;
-        if every > 0 && played.lists.is_multiple_of(every) {
-            played.lies += lie(client, method, params, list)?;
+    let bal = params[0]["blockAccessList"].as_str();
+    if let Some(bal) = bal {
+        counts.bals += 1;
+        if tamper_every > 0 && counts.bals.is_multiple_of(tamper_every) {
+            counts.tampered += send_tampered_bals(client, method, params, bal)?;
         }
     }
-    let answer = client.drive_raw(method, params.clone())?;
-    let status = &answer["result"]["status"];
-    ensure!(status == "VALID", "{method}: {answer}");
-    played.payloads += 1;
+    let response = client.engine_response(method, params.clone())?;
+    let status = &response["result"]["status"];
+    ensure!(status == "VALID", "{method}: {response}");
+    counts.payloads += 1;
 
     let hash = &params[0]["blockHash"];
     let zero = format!("0x{}", "0".repeat(64));
     let state = json!({ "headBlockHash": hash, "safeBlockHash": zero, "finalizedBlockHash": zero });
-    let choose = match list {
+    let fork_choice = match bal {
         Some(_) => "engine_forkchoiceUpdatedV4",
         None => "engine_forkchoiceUpdatedV3",
     };
-    let answer = client.drive_raw(choose, json!([state, null]))?;
-    let status = &answer["result"]["payloadStatus"]["status"];
-    ensure!(status == "VALID", "{choose}: {answer}");
+    let response = client.engine_response(fork_choice, json!([state, null]))?;
+    let status = &response["result"]["payloadStatus"]["status"];
+    ensure!(status == "VALID", "{fork_choice}: {response}");
 
-    if let Some(list) = list {
-        let stored = client.ask("debug_getRawBlockAccessList", json!([hash]))?;
-        ensure!(stored == list, "the stored list is {stored}, want {list}");
-        let bodies = client.drive_raw("engine_getPayloadBodiesByHashV2", json!([[hash]]))?;
+    if let Some(bal) = bal {
+        let stored = client.call("debug_getRawBlockAccessList", json!([hash]))?;
+        ensure!(stored == bal, "the stored BAL is {stored}, expected {bal}");
+        let bodies = client.engine_response("engine_getPayloadBodiesByHashV2", json!([[hash]]))?;
         let got = &bodies["result"][0]["blockAccessList"];
-        ensure!(got == list, "the body's list is {got}, want {list}");
+        ensure!(got == bal, "the body's BAL is {got}, expected {bal}");
     }
     Ok(())
 }
 
-/// What is made of a list, and the words that the refusal must contain.
-type Lie = (&'static str, fn(&mut BlockAccessList), &'static str);
+/// Name, change to the BAL, and text that the validation error must contain.
+type Tampering = (&'static str, fn(&mut BlockAccessList), &'static str);
 
+/// A change that only the hash of the BAL reveals.
 const BY_HASH: &str = "the hash of the block access list";
 
-const LIES: [Lie; 6] = [
+const TAMPERINGS: [Tampering; 6] = [
     (
         "an account more",
-        |list| list.push(AccountChanges::new(Address::repeat_byte(0xff))),
+        |bal| bal.push(AccountChanges::new(Address::repeat_byte(0xff))),
         BY_HASH,
     ),
     (
         "a slot less",
-        |list| {
-            let mut reads = list.iter_mut().map(|account| &mut account.storage_reads);
+        |bal| {
+            let mut reads = bal.iter_mut().map(|account| &mut account.storage_reads);
             if let Some(reads) = reads.find(|reads| !reads.is_empty()) {
                 reads.pop();
             }
@@ -156,8 +164,8 @@ const LIES: [Lie; 6] = [
     ),
     (
         "a slot's value",
-        |list| {
-            let mut slots = list
+        |bal| {
+            let mut slots = bal
                 .iter_mut()
                 .flat_map(|account| &mut account.storage_changes);
             if let Some(change) = slots.find_map(|slot| slot.changes.first_mut()) {
@@ -168,8 +176,8 @@ const LIES: [Lie; 6] = [
     ),
     (
         "a balance",
-        |list| {
-            let mut accounts = list.iter_mut();
+        |bal| {
+            let mut accounts = bal.iter_mut();
             let change = accounts.find_map(|account| account.balance_changes.first_mut());
             if let Some(change) = change {
                 change.post_balance = change.post_balance.wrapping_add(U256::ONE);
@@ -179,13 +187,13 @@ const LIES: [Lie; 6] = [
     ),
     (
         "the order of accounts",
-        |list| list.reverse(),
+        |bal| bal.reverse(),
         "does not come after the one before it",
     ),
     (
         "an index beyond the block",
-        |list| {
-            let mut slots = list
+        |bal| {
+            let mut slots = bal
                 .iter_mut()
                 .flat_map(|account| &mut account.storage_changes);
             if let Some(change) = slots.find_map(|slot| slot.changes.last_mut()) {
@@ -196,72 +204,89 @@ const LIES: [Lie; 6] = [
     ),
 ];
 
-/// Sends the payload with lists that are not its own, each under the hash that it makes; how many.
-fn lie(client: &Client, method: &str, params: &Value, list: &str) -> Result<u64> {
-    let bytes: Bytes = list.parse()?;
-    let honest: BlockAccessList = rlp::decode_exact(&bytes)?;
-    let mut lies = 0;
-    for (what, change, says) in LIES {
-        let mut list = honest.clone();
-        change(&mut list);
-        // A block may have nothing that could be changed so.
-        if list != honest {
-            let list = rlp::encode(&list);
-            refused(client, method, params, &list, says).wrap_err(what)?;
-            lies += 1;
+/// Sends the payload with tampered BALs, each with the matching block hash. Returns how many.
+fn send_tampered_bals(client: &Client, method: &str, params: &Value, bal: &str) -> Result<u64> {
+    let bytes: Bytes = bal.parse()?;
+    let original: BlockAccessList = rlp::decode_exact(&bytes)?;
+    let mut sent = 0;
+    for (what, change, message) in TAMPERINGS {
+        let mut bal = original.clone();
+        change(&mut bal);
+        // A block may lack what this tampering changes.
+        if bal != original {
+            let bal = rlp::encode(&bal);
+            check_rejected(client, method, params, &bal, message).wrap_err(what)?;
+            sent += 1;
         }
     }
     for bytes in [&[][..], &bytes[..bytes.len() - 1]] {
-        refused(client, method, params, bytes, "can't be decoded")?;
-        lies += 1;
+        check_rejected(client, method, params, bytes, "can't be decoded")?;
+        sent += 1;
     }
-    Ok(lies)
+    Ok(sent)
 }
 
-fn refused(client: &Client, method: &str, params: &Value, list: &[u8], says: &str) -> Result<()> {
+/// Sends the payload with `bal` and checks that it is INVALID with `message` in the validation error.
+fn check_rejected(
+    client: &Client,
+    method: &str,
+    params: &Value,
+    bal: &[u8],
+    message: &str,
+) -> Result<()> {
     let mut params = params.clone();
-    params[0]["blockAccessList"] = json!(Bytes::copy_from_slice(list));
-    // The refusal of a hash that does not fit says which one would.
-    let answer = client.drive_raw(method, params.clone())?;
-    let reason = answer["result"]["validationError"].as_str();
-    let reason = reason.ok_or_else(|| eyre!("{answer}, want INVALID"))?;
+    params[0]["blockAccessList"] = json!(Bytes::copy_from_slice(bal));
+    // The first error names the block hash that matches this BAL.
+    let response = client.engine_response(method, params.clone())?;
+    let reason = response["result"]["validationError"].as_str();
+    let reason = reason.ok_or_else(|| eyre!("{response}, expected INVALID"))?;
     if let Some((_, rest)) = reason.split_once("block hash is ") {
         params[0]["blockHash"] = json!(rest.get(..66));
     }
-    let answer = client.drive_raw(method, params)?;
-    let result = &answer["result"];
+    let response = client.engine_response(method, params)?;
+    let result = &response["result"];
     let reason = result["validationError"].as_str().unwrap_or_default();
     ensure!(
-        result["status"] == "INVALID" && reason.contains(says),
-        "{answer}, want INVALID because '{says}'"
+        result["status"] == "INVALID" && reason.contains(message),
+        "{response}, expected INVALID because '{message}'"
     );
     Ok(())
 }
 
-/// Every account and slot of a dump of the head's state; how many.
+/// Compares every account and slot of `dump` with the head's state. Returns how many of each.
 fn compare_state(client: &Client, dump: &Value) -> Result<(u64, u64)> {
     let accounts = dump["accounts"].as_object();
     let accounts = accounts.ok_or_else(|| eyre!("headstate.json has no accounts"))?;
     let mut slots = 0;
     for (address, account) in accounts {
-        let balance = client.ask("eth_getBalance", json!([address, "latest"]))?;
-        let want = account["balance"].as_str().unwrap_or_default();
-        let want = U256::from_str_radix(want, 10).wrap_err("a balance of headstate.json")?;
+        let balance = client.call("eth_getBalance", json!([address, "latest"]))?;
+        let expected = account["balance"].as_str().unwrap_or_default();
+        let expected =
+            U256::from_str_radix(expected, 10).wrap_err("a balance of headstate.json")?;
         ensure!(
-            balance == format!("{want:#x}"),
-            "balance of {address}: {balance}, want {want:#x}"
+            balance == format!("{expected:#x}"),
+            "balance of {address}: {balance}, expected {expected:#x}"
         );
-        let nonce = client.ask("eth_getTransactionCount", json!([address, "latest"]))?;
-        let want = format!("{:#x}", account["nonce"].as_u64().unwrap_or_default());
-        ensure!(nonce == want, "nonce of {address}: {nonce}, want {want}");
-        let code = client.ask("eth_getCode", json!([address, "latest"]))?;
-        let want = account["code"].as_str().unwrap_or("0x");
-        ensure!(code == want, "code of {address}: {code}, want {want}");
+        let nonce = client.call("eth_getTransactionCount", json!([address, "latest"]))?;
+        let expected = format!("{:#x}", account["nonce"].as_u64().unwrap_or_default());
+        ensure!(
+            nonce == expected,
+            "nonce of {address}: {nonce}, expected {expected}"
+        );
+        let code = client.call("eth_getCode", json!([address, "latest"]))?;
+        let expected = account["code"].as_str().unwrap_or("0x");
+        ensure!(
+            code == expected,
+            "code of {address}: {code}, expected {expected}"
+        );
         for (slot, value) in account["storage"].as_object().into_iter().flatten() {
-            let got = client.ask("eth_getStorageAt", json!([address, slot, "latest"]))?;
+            let got = client.call("eth_getStorageAt", json!([address, slot, "latest"]))?;
             let digits = value.as_str().unwrap_or_default();
-            let want = format!("0x{:0>64}", digits.trim_start_matches("0x"));
-            ensure!(got == want, "{address} at {slot}: {got}, want {want}");
+            let expected = format!("0x{:0>64}", digits.trim_start_matches("0x"));
+            ensure!(
+                got == expected,
+                "{address} at {slot}: {got}, expected {expected}"
+            );
             slots += 1;
         }
     }

@@ -1,12 +1,22 @@
-//! The slots: who builds, who hears of it when, what goes wrong, and what must hold whatever does.
+//! `niwaki-devnet play`: a consensus client for two execution clients on one chain.
+//!
+//! In every slot one client builds a block and both import it, through the Engine API. Random events
+//! disturb that: missed slots, payloads that arrive late or twice, partitions in which each client
+//! builds its own branch, and niwaki stopped or killed. After each slot both clients must agree
+//! (`check`).
+//!
+//! ```text
+//! builder   forkchoiceUpdated(attributes) ─▶ getPayload ─▶ newPayload ─▶ forkchoiceUpdated
+//! other                                                    newPayload ─▶ forkchoiceUpdated
+//! ```
 
 mod check;
 
 use crate::PlayOptions;
-use crate::accounts::{self, Account, Sent, Stock};
+use crate::accounts::{self, Account, BlobSidecars, SentTransaction};
 use crate::genesis::{GAS_LIMIT, GENESIS_TIME, SLOT_S, genesis, with_amsterdam};
 use crate::load::number;
-use crate::process::{Given, Kind, Process};
+use crate::process::{ClientKind, Process, StartOptions};
 use crate::report::Report;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_crypto::keccak256;
@@ -18,12 +28,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Accounts that send.
+/// Accounts that send transactions.
 const ACCOUNTS: u64 = 24;
 
-/// A block that was built, with all that `engine_newPayload` is given.
+/// A block that was built, with the parameters of its `engine_newPayload`.
 #[derive(Clone, Debug)]
-struct Built {
+struct BuiltBlock {
     number: u64,
     hash: String,
     params: Value,
@@ -34,17 +44,17 @@ struct Built {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Nothing,
-    /// Nobody builds.
+    /// No block is built.
     Missed,
-    /// One client hears of the block only with the next one.
+    /// The other client gets the block only together with the next one.
     Late,
-    /// Both hear of it twice.
+    /// Both clients get the block twice.
     Repeated,
-    /// The two are parted for so many blocks, each building its own; then one way is chosen.
-    Parted(u64),
-    /// This client is asked to stop, and started again after the block.
+    /// Each client builds this many blocks on its own; then one branch becomes the chain of both.
+    Partitioned(u64),
+    /// niwaki gets SIGTERM, and is restarted after the block.
     Stopped,
-    /// This client is killed, and started again after the block.
+    /// niwaki gets SIGKILL, and is restarted after the block.
     Killed,
 }
 
@@ -53,18 +63,19 @@ pub(crate) struct Play {
     clients: [Process; 2],
     random: SmallRng,
     accounts: Vec<Account>,
-    stock: Stock,
-    chain: Vec<Built>,
-    waiting: HashMap<B256, (Sent, u64)>,
+    sidecars: BlobSidecars,
+    chain: Vec<BuiltBlock>,
+    /// Transactions in no block that is deep enough, with the slot in which each was sent.
+    pending: HashMap<B256, (SentTransaction, u64)>,
+    /// Transactions to send in each slot.
     transactions: u64,
     slot: u64,
-    /// The first slot of Amsterdam.
-    amsterdam: u64,
+    amsterdam_slot: u64,
     report: Report,
 }
 
 impl Play {
-    pub(crate) fn begin(options: &PlayOptions, folder: &Path) -> Result<Self> {
+    pub(crate) fn new(options: &PlayOptions, folder: &Path) -> Result<Self> {
         let accounts = accounts::make(ACCOUNTS);
         let file = folder.join("genesis.json");
         let mut file_text = genesis(&accounts, GAS_LIMIT);
@@ -74,30 +85,36 @@ impl Play {
         std::fs::write(&file, file_text)?;
         let niwaki = std::path::absolute(&options.niwaki)?;
         let start = |kind, name: &'static str, binary: &Path| {
-            Process::start(kind, name, binary, folder.join(name), Given::genesis(&file))
-                .wrap_err_with(|| {
-                    format!(
-                        "{name} does not start; see {}",
-                        folder.join(name).join("log").display()
-                    )
-                })
+            Process::start(
+                kind,
+                name,
+                binary,
+                folder.join(name),
+                StartOptions::genesis(&file),
+            )
+            .wrap_err_with(|| {
+                format!(
+                    "{name} does not start; see {}",
+                    folder.join(name).join("log").display()
+                )
+            })
         };
         let second = match &options.geth {
-            Some(geth) => start(Kind::Geth, "geth", &std::path::absolute(geth)?)?,
-            None => start(Kind::Niwaki, "niwaki-2", &niwaki)?,
+            Some(geth) => start(ClientKind::Geth, "geth", &std::path::absolute(geth)?)?,
+            None => start(ClientKind::Niwaki, "niwaki-2", &niwaki)?,
         };
-        let clients = [start(Kind::Niwaki, "niwaki", &niwaki)?, second];
+        let clients = [start(ClientKind::Niwaki, "niwaki", &niwaki)?, second];
         let genesis = |process: &Process| -> Result<Value> {
             process
                 .client
-                .ask("eth_getBlockByNumber", json!(["0x0", false]))
+                .call("eth_getBlockByNumber", json!(["0x0", false]))
         };
         let first = genesis(&clients[0])?;
         ensure!(
             first["hash"] == genesis(&clients[1])?["hash"],
-            "the two begin with different blocks: {first}"
+            "the two clients have different genesis blocks: {first}"
         );
-        let genesis = Built {
+        let genesis = BuiltBlock {
             number: 0,
             hash: text(&first["hash"])?,
             params: Value::Null,
@@ -108,17 +125,17 @@ impl Play {
             clients,
             random: SmallRng::seed_from_u64(options.seed),
             accounts,
-            stock: Stock::new(3)?,
+            sidecars: BlobSidecars::new(3)?,
             chain: vec![genesis],
-            waiting: HashMap::new(),
+            pending: HashMap::new(),
             transactions: options.transactions,
             slot: 0,
-            amsterdam: options.amsterdam_slot.unwrap_or(u64::MAX),
+            amsterdam_slot: options.amsterdam_slot.unwrap_or(u64::MAX),
             report: Report::default(),
         })
     }
 
-    /// Plays one slot, which lasts as long as `length`.
+    /// Plays one slot of `length`.
     pub(crate) fn slot(&mut self, number: u64, length: Duration) -> Result<()> {
         let began = Instant::now();
         self.slot = self.slot.max(number) + u64::from(self.slot >= number);
@@ -141,13 +158,13 @@ impl Play {
             0..5 => Event::Missed,
             5..13 => Event::Late,
             13..20 => Event::Repeated,
-            20..29 => Event::Parted(self.random.random_range(1..=7)),
+            20..29 => Event::Partitioned(self.random.random_range(1..=7)),
             29..31 => Event::Stopped,
             31..33 => Event::Killed,
             _ => Event::Nothing,
         };
         let name = match event {
-            Event::Parted(depth) => format!("slots with the clients parted for {depth}"),
+            Event::Partitioned(depth) => format!("slots with the clients parted for {depth}"),
             other => format!("slots: {other:?}").to_lowercase(),
         };
         self.report.count(name);
@@ -161,105 +178,107 @@ impl Play {
             Event::Nothing | Event::Repeated => {
                 let built = self.build(builder, &self.head().clone(), length / 4)?;
                 for index in [builder, 1 - builder] {
-                    self.give(index, &built, "VALID")?;
+                    self.send_payload(index, &built, "VALID")?;
                     if event == Event::Repeated {
-                        self.give(index, &built, "VALID")?;
+                        self.send_payload(index, &built, "VALID")?;
                     }
                 }
                 self.extend(built)?;
                 if event == Event::Repeated {
-                    self.choose_all()?;
+                    self.send_fork_choice_to_both()?;
                 }
             }
             Event::Late => {
                 let first = self.build(builder, &self.head().clone(), length / 4)?;
-                self.give(builder, &first, "VALID")?;
+                self.send_payload(builder, &first, "VALID")?;
                 self.chain.push(first.clone());
-                self.choose(builder, "VALID")?;
+                self.send_fork_choice(builder, "VALID")?;
                 self.slot += 1;
                 let second = self.build(builder, &first, Duration::from_millis(20))?;
-                self.give(builder, &second, "VALID")?;
+                self.send_payload(builder, &second, "VALID")?;
                 self.chain.push(second.clone());
-                self.choose(builder, "VALID")?;
-                // The other hears of the second before the first.
+                self.send_fork_choice(builder, "VALID")?;
+                // The other client gets the second block before the first.
                 let other = 1 - builder;
-                self.give(other, &second, "SYNCING")?;
-                self.choose(other, "SYNCING")?;
-                self.give(other, &first, "VALID")?;
-                self.give(other, &second, "VALID")?;
-                self.choose(other, "VALID")?;
+                self.send_payload(other, &second, "SYNCING")?;
+                self.send_fork_choice(other, "SYNCING")?;
+                self.send_payload(other, &first, "VALID")?;
+                self.send_payload(other, &second, "VALID")?;
+                self.send_fork_choice(other, "VALID")?;
             }
-            Event::Parted(depth) => self.part(builder, depth)?,
+            Event::Partitioned(depth) => self.partition(builder, depth)?,
             Event::Stopped | Event::Killed => {
-                let had = self.head().clone();
+                let head_before = self.head().clone();
                 match event {
                     Event::Stopped => self.clients[0].stop()?,
                     _ => self.clients[0].kill()?,
                 }
                 let built = self.build(1, &self.head().clone(), length / 4)?;
-                self.give(1, &built, "VALID")?;
+                self.send_payload(1, &built, "VALID")?;
                 self.chain.push(built);
-                self.choose(1, "VALID")?;
+                self.send_fork_choice(1, "VALID")?;
                 let began = Instant::now();
-                self.clients[0].start_again()?;
+                self.clients[0].restart()?;
                 self.report.took("niwaki: starting again", began.elapsed());
-                self.forgot_nothing(&had)?;
+                self.check_head_after_restart(&head_before)?;
                 self.catch_up(0)?;
                 self.resend(0)?;
             }
         }
-        self.agree()
+        self.check_agreement()
     }
 
-    /// What niwaki had said of a block holds after it was stopped or killed: nobody says it again.
-    fn forgot_nothing(&self, had: &Built) -> Result<()> {
+    /// Checks that niwaki has the same head after a stop or kill: the consensus client does not send it again.
+    fn check_head_after_restart(&self, head_before: &BuiltBlock) -> Result<()> {
         let params = json!(["latest", false]);
-        let head = self.clients[0].client.ask("eth_getBlockByNumber", params)?;
+        let head = self.clients[0]
+            .client
+            .call("eth_getBlockByNumber", params)?;
         ensure!(
-            head["hash"] == had.hash,
-            "niwaki begins again at {} and had {} {}",
+            head["hash"] == head_before.hash,
+            "niwaki restarts at block {}, expected {} {}",
             head["number"],
-            had.number,
-            had.hash
+            head_before.number,
+            head_before.hash
         );
         Ok(())
     }
 
-    /// Each builds `depth` blocks that the other does not hear of; then the way of one becomes the
-    /// chain for both.
-    fn part(&mut self, winner: usize, depth: u64) -> Result<()> {
+    /// Each client builds `depth` blocks that the other does not get; then the branch of `winner` becomes the chain
+    /// of both.
+    fn partition(&mut self, winner: usize, depth: u64) -> Result<()> {
         let loser = 1 - winner;
         let trunk = self.chain.len();
-        let mut ways: [Vec<Built>; 2] = [Vec::new(), Vec::new()];
+        let mut branches: [Vec<BuiltBlock>; 2] = [Vec::new(), Vec::new()];
         for step in 0..depth {
             self.slot += u64::from(step > 0);
             for index in [loser, winner] {
                 self.chain.truncate(trunk);
-                self.chain.extend(ways[index].iter().cloned());
+                self.chain.extend(branches[index].iter().cloned());
                 let parent = self.head().clone();
                 let built = self.build(index, &parent, Duration::from_millis(20))?;
-                self.give(index, &built, "VALID")?;
-                ways[index].push(built.clone());
+                self.send_payload(index, &built, "VALID")?;
+                branches[index].push(built.clone());
                 self.chain.push(built);
-                self.choose(index, "VALID")?;
+                self.send_fork_choice(index, "VALID")?;
             }
             self.send_transactions()?;
         }
         self.chain.truncate(trunk);
-        self.chain.append(&mut ways[winner]);
+        self.chain.append(&mut branches[winner]);
         for index in trunk..self.chain.len() {
             let built = self.chain[index].clone();
-            self.give(loser, &built, "VALID")?;
+            self.send_payload(loser, &built, "VALID")?;
         }
-        self.choose(loser, "VALID")?;
+        self.send_fork_choice(loser, "VALID")?;
         self.report
             .add(format!("{}: blocks left behind", self.name(loser)), depth);
-        // What only the other way had is not lost: the pool has it again.
+        // The transactions of the lost branch are pending again.
         self.resend(winner)?;
         self.resend(loser)
     }
 
-    fn head(&self) -> &Built {
+    fn head(&self) -> &BuiltBlock {
         self.chain.last().expect("the genesis stays")
     }
 
@@ -267,14 +286,14 @@ impl Play {
         self.clients[index].client.name
     }
 
-    fn extend(&mut self, built: Built) -> Result<()> {
+    fn extend(&mut self, built: BuiltBlock) -> Result<()> {
         self.chain.push(built);
-        self.choose_all()
+        self.send_fork_choice_to_both()
     }
 
-    fn choose_all(&mut self) -> Result<()> {
-        self.choose(0, "VALID")?;
-        self.choose(1, "VALID")
+    fn send_fork_choice_to_both(&mut self) -> Result<()> {
+        self.send_fork_choice(0, "VALID")?;
+        self.send_fork_choice(1, "VALID")
     }
 
     fn fork_choice(&self) -> Value {
@@ -289,18 +308,18 @@ impl Play {
         })
     }
 
-    /// Tells a client of the fork choice.
-    fn choose(&mut self, index: usize, want: &str) -> Result<()> {
+    /// Sends the fork choice to a client and checks the status.
+    fn send_fork_choice(&mut self, index: usize, expected: &str) -> Result<()> {
         let params = json!([self.fork_choice(), null]);
         let method = match self.head().is_amsterdam {
             true => "engine_forkchoiceUpdatedV4",
             false => "engine_forkchoiceUpdatedV3",
         };
-        let (answer, took) = self.clients[index].client.drive(method, params)?;
-        let status = &answer["payloadStatus"]["status"];
+        let (response, took) = self.clients[index].client.call_engine(method, params)?;
+        let status = &response["payloadStatus"]["status"];
         ensure!(
-            status == want,
-            "{} on the fork choice: {answer}, want {want}",
+            status == expected,
+            "{} on the fork choice: {response}, expected {expected}",
             self.name(index)
         );
         self.report
@@ -308,30 +327,30 @@ impl Play {
         Ok(())
     }
 
-    /// Gives a block to a client.
-    fn give(&mut self, index: usize, built: &Built, want: &str) -> Result<()> {
+    /// Sends a block to a client and checks the status.
+    fn send_payload(&mut self, index: usize, built: &BuiltBlock, expected: &str) -> Result<()> {
         let params = built.params.clone();
         let method = match built.is_amsterdam {
             true => "engine_newPayloadV5",
             false => "engine_newPayloadV4",
         };
-        let (answer, took) = self.clients[index].client.drive(method, params)?;
+        let (response, took) = self.clients[index].client.call_engine(method, params)?;
         ensure!(
-            answer["status"] == want,
-            "{} on block {} {}: {answer}, want {want}",
+            response["status"] == expected,
+            "{} on block {} {}: {response}, expected {expected}",
             self.name(index),
             built.number,
             built.hash
         );
-        if want == "VALID" {
+        if expected == "VALID" {
             self.report
                 .took(format!("{}: newPayload", self.name(index)), took);
         }
         Ok(())
     }
 
-    /// Has a client build upon `parent`, which is its head or becomes it.
-    fn build(&mut self, index: usize, parent: &Built, time: Duration) -> Result<Built> {
+    /// Has a client build a block on top of `parent`, which is its head or becomes it.
+    fn build(&mut self, index: usize, parent: &BuiltBlock, time: Duration) -> Result<BuiltBlock> {
         let client = &self.clients[index].client;
         let timestamp = GENESIS_TIME + self.slot * SLOT_S;
         let mark = |what: &str| keccak256(format!("{what} {} {index}", self.slot)).to_string();
@@ -348,7 +367,7 @@ impl Play {
                 })
             })
             .collect();
-        let is_amsterdam = self.slot >= self.amsterdam;
+        let is_amsterdam = self.slot >= self.amsterdam_slot;
         let mut attributes = json!({
             "timestamp": format!("{timestamp:#x}"),
             "prevRandao": mark("randao"),
@@ -363,21 +382,21 @@ impl Play {
             methods = ["engine_forkchoiceUpdatedV4", "engine_getPayloadV6"];
         }
         let params = json!([choice, attributes]);
-        let pending = number(&client.ask("txpool_status", json!([]))?["pending"])?;
-        let (answer, _) = client.drive(methods[0], params)?;
+        let pending = number(&client.call("txpool_status", json!([]))?["pending"])?;
+        let (response, _) = client.call_engine(methods[0], params)?;
         ensure!(
-            answer["payloadStatus"]["status"] == "VALID" && answer["payloadId"].is_string(),
-            "{} does not begin to build: {answer}",
+            response["payloadStatus"]["status"] == "VALID" && response["payloadId"].is_string(),
+            "{} does not start to build: {response}",
             client.name
         );
-        // geth takes a moment to fill its first block.
+        // geth needs a moment to fill its first block.
         std::thread::sleep(time.max(Duration::from_millis(20)));
-        let (answer, took) = client.drive(methods[1], json!([answer["payloadId"]]))?;
-        let payload = &answer["executionPayload"];
-        let commitments = answer["blobsBundle"]["commitments"].as_array();
+        let (response, took) = client.call_engine(methods[1], json!([response["payloadId"]]))?;
+        let payload = &response["executionPayload"];
+        let commitments = response["blobsBundle"]["commitments"].as_array();
         let hashes = commitments.into_iter().flatten().map(versioned_hash);
         let hashes: Vec<String> = hashes.collect::<Result<_>>()?;
-        let proofs = answer["blobsBundle"]["proofs"]
+        let proofs = response["blobsBundle"]["proofs"]
             .as_array()
             .map_or(0, Vec::len);
         ensure!(
@@ -387,10 +406,10 @@ impl Play {
         );
         let name = client.name;
         let count = payload["transactions"].as_array().map_or(0, Vec::len);
-        let built = Built {
+        let built = BuiltBlock {
             number: number(&payload["blockNumber"])?,
             hash: text(&payload["blockHash"])?,
-            params: json!([payload, hashes, root, answer["executionRequests"]]),
+            params: json!([payload, hashes, root, response["executionRequests"]]),
             is_amsterdam,
         };
         if is_amsterdam {
@@ -409,23 +428,23 @@ impl Play {
         Ok(built)
     }
 
-    /// Sends new transactions to both, each kind in turn.
+    /// Sends new transactions of every kind to both clients.
     fn send_transactions(&mut self) -> Result<()> {
         for _ in 0..self.transactions {
             let sender = self.random.random_range(0..self.accounts.len());
-            // An account that delegates may have one in flight: those are kept for that.
+            // A delegating account may have one transaction in flight, so these accounts send no other kind.
             let kind = match sender {
                 0..4 => 4,
                 4..8 => 3,
                 _ => [0, 1, 2, 5, 6][self.random.random_range(0..5)],
             };
-            let busy = self.waiting.values().any(|(sent, _)| sent.sender == sender);
+            let busy = self.pending.values().any(|(sent, _)| sent.sender == sender);
             if busy && sender < 8 {
                 continue;
             }
             let account = &mut self.accounts[sender];
-            let sent = account.send(sender, kind, &self.stock, &mut self.random);
-            self.waiting.insert(sent.hash, (sent.clone(), self.slot));
+            let sent = account.send(sender, kind, &self.sidecars, &mut self.random);
+            self.pending.insert(sent.hash, (sent.clone(), self.slot));
             for index in 0..2 {
                 self.send(index, &sent)?;
             }
@@ -433,47 +452,47 @@ impl Play {
         Ok(())
     }
 
-    fn send(&mut self, index: usize, sent: &Sent) -> Result<()> {
+    fn send(&mut self, index: usize, sent: &SentTransaction) -> Result<()> {
         let client = &self.clients[index].client;
-        match client.ask("eth_sendRawTransaction", json!([sent.raw])) {
+        match client.call("eth_sendRawTransaction", json!([sent.raw])) {
             Ok(_) => Ok(()),
-            // It is there, or was taken by a block already.
+            // The pool or a block already has it.
             Err(error) => {
                 let text = format!("{error:#}").to_lowercase();
                 let is_known = text.contains("already known") || text.contains("nonce too low");
-                let waits = text.contains("gapped") || text.contains("in-flight");
-                if waits {
+                let must_wait = text.contains("gapped") || text.contains("in-flight");
+                if must_wait {
                     self.report.count(format!(
                         "{}: transactions that it takes later",
                         self.name(index)
                     ));
                 }
-                (is_known || waits)
+                (is_known || must_wait)
                     .then_some(())
                     .ok_or_else(|| error.wrap_err(format!("a {} transaction", sent.kind)))
             }
         }
     }
 
-    /// Sends again what no block has taken, oldest nonces first.
+    /// Sends the pending transactions again, oldest first.
     fn resend(&mut self, index: usize) -> Result<()> {
-        self.settle()?;
-        let mut waiting: Vec<(Sent, u64)> = self.waiting.values().cloned().collect();
-        waiting.sort_by_key(|(sent, slot)| (*slot, sent.sender));
-        for (sent, _) in waiting {
+        self.drop_included()?;
+        let mut pending: Vec<(SentTransaction, u64)> = self.pending.values().cloned().collect();
+        pending.sort_by_key(|(sent, slot)| (*slot, sent.sender));
+        for (sent, _) in pending {
             self.send(index, &sent)?;
         }
         Ok(())
     }
 
-    /// Gives a client the blocks that it lacks, and the fork choice.
+    /// Sends a client the blocks that it lacks, and the fork choice.
     fn catch_up(&mut self, index: usize) -> Result<()> {
         let began = Instant::now();
         let at = self.clients[index]
             .client
-            .ask("eth_blockNumber", json!([]))?;
+            .call("eth_blockNumber", json!([]))?;
         let at = number(&at)?;
-        let missing: Vec<Built> = self
+        let missing: Vec<BuiltBlock> = self
             .chain
             .iter()
             .filter(|built| built.number > at)
@@ -484,9 +503,9 @@ impl Play {
             missing.len() as u64,
         );
         for built in missing {
-            self.give(index, &built, "VALID")?;
+            self.send_payload(index, &built, "VALID")?;
         }
-        self.choose(index, "VALID")?;
+        self.send_fork_choice(index, "VALID")?;
         self.report.took(
             format!("{}: catching up", self.name(index)),
             began.elapsed(),
@@ -497,7 +516,7 @@ impl Play {
 
 fn text(value: &Value) -> Result<String> {
     let text = value.as_str().map(str::to_owned);
-    text.ok_or_else(|| eyre!("{value} is no text"))
+    text.ok_or_else(|| eyre!("{value} is not a string"))
 }
 
 fn versioned_hash(commitment: &Value) -> Result<String> {

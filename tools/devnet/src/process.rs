@@ -1,4 +1,4 @@
-//! The clients' processes: started, asked to stop, killed, started again.
+//! The clients' processes: start, stop (SIGTERM), kill (SIGKILL), restart.
 
 use crate::client::Client;
 use eyre::{Result, WrapErr, ensure, eyre};
@@ -10,29 +10,29 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which client a process is of.
+/// Which client a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ClientKind {
     Niwaki,
     Geth,
 }
 
-/// What a client is started upon.
+/// How to start a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given<'a> {
+pub(crate) struct StartOptions<'a> {
     pub(crate) genesis: &'a Path,
-    /// A file of blocks that it imports first.
+    /// A file of blocks to import before the start.
     pub(crate) chain: Option<&'a Path>,
-    /// Of niwaki.
+    /// niwaki's `--memory-budget`.
     pub(crate) memory_budget: &'a str,
-    /// How many it may hold.
+    /// niwaki's `--rpc-http-max-active-connections`.
     pub(crate) connections: usize,
     /// More flags for niwaki.
     pub(crate) flags: &'a [&'a str],
 }
 
-impl<'a> Given<'a> {
-    /// A genesis file and nothing else.
+impl<'a> StartOptions<'a> {
+    /// A genesis file and defaults.
     pub(crate) fn genesis(genesis: &'a Path) -> Self {
         Self {
             genesis,
@@ -44,63 +44,68 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A client that runs.
+/// A running client.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ClientKind,
     pub(crate) client: Client,
     binary: PathBuf,
     folder: PathBuf,
-    ports: [u16; 2],
+    rpc_port: u16,
+    engine_port: u16,
     flags: Vec<String>,
     child: Child,
 }
 
 impl Process {
-    /// Starts `binary` in `folder`, which is made.
+    /// Starts `binary` with its data in `folder`, which it creates, and waits until the port responds.
     pub(crate) fn start(
-        kind: Kind,
+        kind: ClientKind,
         name: &'static str,
         binary: &Path,
         folder: PathBuf,
-        given: Given<'_>,
+        options: StartOptions<'_>,
     ) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let genesis = folder.join("genesis.json");
-        if given.genesis != genesis {
-            std::fs::copy(given.genesis, genesis)?;
+        if options.genesis != genesis {
+            std::fs::copy(options.genesis, genesis)?;
         }
         let mut secret = [0; 32];
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let secret = JwtSecret::new(secret);
         std::fs::write(folder.join("secret"), secret.to_hex())?;
-        if kind == Kind::Geth {
+        if kind == ClientKind::Geth {
             prepare_geth(binary, &folder)?;
         }
-        if let Some(chain) = given.chain {
+        if let Some(chain) = options.chain {
             import(kind, binary, &folder, chain)?;
         }
-        let ports = [free_port()?, free_port()?];
-        let connections = given.connections.to_string();
-        let bounds = [
+        let (rpc_port, engine_port) = (free_port()?, free_port()?);
+        let connections = options.connections.to_string();
+        let limits = [
             "--memory-budget",
-            given.memory_budget,
+            options.memory_budget,
             "--rpc-http-max-active-connections",
             &connections,
         ];
         let flags = match kind {
-            Kind::Niwaki => [&bounds, given.flags].concat(),
-            Kind::Geth => Vec::new(),
+            ClientKind::Niwaki => [&limits, options.flags].concat(),
+            ClientKind::Geth => Vec::new(),
         };
         let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
-        let child = spawn(kind, binary, &folder, ports, &flags)?;
-        let client = Client::new(name, ports[0], ports[1], secret);
+        let child = spawn(
+            command(kind, binary, rpc_port, engine_port, &flags),
+            &folder,
+        )?;
+        let client = Client::new(name, rpc_port, engine_port, secret);
         let process = Self {
             kind,
             client,
             binary: binary.to_owned(),
             folder,
-            ports,
+            rpc_port,
+            engine_port,
             flags,
             child,
         };
@@ -112,26 +117,20 @@ impl Process {
         self.folder.join("data")
     }
 
-    /// Of JSON-RPC and of the Engine API.
-    pub(crate) fn ports(&self) -> [u16; 2] {
-        self.ports
+    /// The port of JSON-RPC over HTTP.
+    pub(crate) fn rpc_port(&self) -> u16 {
+        self.rpc_port
     }
 
-    /// A client of it that has no connection yet.
-    pub(crate) fn anew(&self) -> Client {
-        self.client.anew()
-    }
-
-    /// Its number in the system.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has used of the processors.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
+    /// CPU time the process has used, user and system.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // Fields 14 and 15, user and system time, in hundredths of a second; the second is a name
-        // in brackets.
+        // Fields 14 and 15 are user and system time in hundredths of a second. Field 2 is the name, in brackets.
         let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let ticks: u64 = fields
             .split(' ')
@@ -142,7 +141,7 @@ impl Process {
         Ok(Duration::from_millis(ticks * 10))
     }
 
-    /// The file of the chain's genesis.
+    /// Path of the genesis file.
     pub(crate) fn genesis(&self) -> PathBuf {
         self.folder.join("genesis.json")
     }
@@ -151,14 +150,14 @@ impl Process {
         &self.binary
     }
 
-    /// Ends it at once.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Asks it to end, and waits.
+    /// Sends SIGTERM and waits up to 60 seconds for the exit.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status()?;
@@ -174,15 +173,16 @@ impl Process {
         Ok(())
     }
 
-    /// Starts it again after it has ended.
-    pub(crate) fn start_again(&mut self) -> Result<()> {
-        self.child = spawn(
+    /// Starts the process again after [`Self::kill`] or [`Self::stop`].
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        let command = command(
             self.kind,
             &self.binary,
-            &self.folder,
-            self.ports,
+            self.rpc_port,
+            self.engine_port,
             &self.flags,
-        )?;
+        );
+        self.child = spawn(command, &self.folder)?;
         self.client.wait_until_ready()
     }
 }
@@ -194,7 +194,7 @@ impl Drop for Process {
     }
 }
 
-/// A line of the process's status, bytes.
+/// The value of one line of `/proc/PID/status`, bytes.
 pub(crate) fn memory(process: u32, name: &str) -> Result<u64> {
     let path = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&path)?;
@@ -204,25 +204,25 @@ pub(crate) fn memory(process: u32, name: &str) -> Result<u64> {
         .ok_or_else(|| eyre!("{path} has no {name}"))
 }
 
-/// A port that nobody has, and that this process gives out once.
+/// A free port, each returned at most once by this process.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Below the range of which the system gives ports to whoever connects.
+    // Below the range of the kernel's ephemeral ports.
     const FIRST: u32 = 12_000;
     const COUNT: u32 = 20_000;
     for _ in 0..COUNT {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let place = std::process::id().wrapping_mul(97).wrapping_add(next) % COUNT;
-        let port = u16::try_from(FIRST + place)?;
+        let offset = std::process::id().wrapping_mul(97).wrapping_add(next) % COUNT;
+        let port = u16::try_from(FIRST + offset)?;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);
         }
     }
-    Err(eyre!("every port is taken"))
+    Err(eyre!("no port is free"))
 }
 
 fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
-    // On loopback only, even where nobody is to connect.
+    // Loopback only, though no peer is to connect.
     let config = "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n";
     std::fs::write(folder.join("geth.toml"), config)?;
     let output = Command::new(binary)
@@ -235,10 +235,11 @@ fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
+/// Imports a file of blocks into the data folder before the client starts.
+pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
     let chain = std::path::absolute(chain)?;
-    let words: &[&str] = match kind {
-        Kind::Niwaki => &[
+    let args: &[&str] = match kind {
+        ClientKind::Niwaki => &[
             "--data-path",
             "data",
             "--genesis-file",
@@ -247,33 +248,25 @@ pub(crate) fn import(kind: Kind, binary: &Path, folder: &Path, chain: &Path) -> 
             "import",
             "--from",
         ],
-        Kind::Geth => &["--datadir", "data", "import"],
+        ClientKind::Geth => &["--datadir", "data", "import"],
     };
     let mut command = Command::new(binary);
-    let output = command
-        .args(words)
-        .arg(chain)
-        .current_dir(folder)
-        .output()?;
+    let output = command.args(args).arg(chain).current_dir(folder).output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "import of the chain: {errors}");
     Ok(())
 }
 
-fn spawn(
-    kind: Kind,
+fn command(
+    kind: ClientKind,
     binary: &Path,
-    folder: &Path,
-    [rpc, engine]: [u16; 2],
-    more: &[String],
-) -> Result<Child> {
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(folder.join("log"))?;
-    let (rpc, engine) = (rpc.to_string(), engine.to_string());
+    rpc_port: u16,
+    engine_port: u16,
+    more_flags: &[String],
+) -> Command {
+    let (rpc, engine) = (rpc_port.to_string(), engine_port.to_string());
     let flags: Vec<&str> = match kind {
-        Kind::Niwaki => vec![
+        ClientKind::Niwaki => vec![
             "--data-path",
             "data",
             "--genesis-file",
@@ -288,7 +281,7 @@ fn spawn(
             "--engine-jwt-secret",
             "secret",
         ],
-        Kind::Geth => vec![
+        ClientKind::Geth => vec![
             "--config",
             "geth.toml",
             "--datadir",
@@ -309,15 +302,24 @@ fn spawn(
             "none",
         ],
     };
-    Command::new(binary)
-        .args(flags)
-        .args(more)
+    let mut command = Command::new(binary);
+    command.args(flags).args(more_flags);
+    command
+}
+
+/// Starts `command` in `folder`, with its output appended to the file `log` there.
+pub(crate) fn spawn(mut command: Command, folder: &Path) -> Result<Child> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))?;
+    command
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
-        .wrap_err_with(|| format!("can't run {}", binary.display()))
+        .wrap_err_with(|| format!("can't run {}", command.get_program().display()))
 }
 
 #[cfg(test)]
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_in_bytes_and_a_line_that_is_not_there_is_named() {
+    fn memory_is_in_bytes_and_error_names_missing_line() {
         let own = std::process::id();
         assert!(memory(own, "VmHWM:").unwrap() > 1 << 20);
         let error = memory(own, "VmNothing:").unwrap_err().to_string();

@@ -1,15 +1,15 @@
-//! What was seen.
+//! Counts and latencies of a run.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What was seen in all slots.
+/// Counts and latencies of all slots.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// What happened how often.
+    /// Occurrences of each event.
     pub(crate) counts: BTreeMap<String, u64>,
-    /// How long what took.
+    /// Durations of each operation.
     pub(crate) times: BTreeMap<String, Vec<Duration>>,
     pub(crate) head: u64,
     pub(crate) head_hash: String,
@@ -29,7 +29,7 @@ impl Report {
         self.times.entry(what.into()).or_default().push(time);
     }
 
-    /// Median, 95th and 99th of a hundred, and the longest, milliseconds.
+    /// P50, P95, P99 and maximum, milliseconds.
     fn percentiles(times: &[Duration]) -> [f64; 4] {
         let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
         ms.sort_unstable_by(f64::total_cmp);
@@ -59,10 +59,10 @@ impl Report {
     pub(crate) fn to_json(&self) -> Value {
         let times = self.times.iter().map(|(what, times)| {
             let [p50, p95, p99, longest] = Self::percentiles(times);
-            let figures = json!({
+            let percentiles = json!({
                 "p50_ms": p50, "p95_ms": p95, "p99_ms": p99, "longest_ms": longest, "n": times.len(),
             });
-            (what.clone(), figures)
+            (what.clone(), percentiles)
         });
         let times: serde_json::Map<String, Value> = times.collect();
         json!({

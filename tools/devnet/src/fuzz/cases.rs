@@ -1,38 +1,38 @@
-//! What is sent: made by chance from exchanges that are right, the same for the same seed.
+//! Test cases: valid requests mutated at random, the same for the same seed.
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-/// By which way something is sent.
+/// How a case reaches the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Transport {
     Http,
     WebSocket,
     Ipc,
 }
 
-/// What is wrong with it.
+/// What is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A few bytes changed, left out, put in or said twice.
+    /// A few bytes changed, removed, inserted or repeated.
     Bytes,
-    /// JSON still, with values that do not belong.
+    /// Valid JSON with wrong values.
     Values,
-    /// Very many requests in one.
+    /// A batch of very many requests.
     Batch,
-    /// Lists in lists, or objects in objects.
+    /// Deeply nested arrays or objects.
     Nested,
-    /// Bytes that are no UTF-8 inside of strings.
+    /// Bytes that are not UTF-8.
     Encoding,
-    /// Megabytes where a word belongs.
+    /// Megabytes in a string that is normally short.
     Long,
-    /// Cut off, and nothing more comes.
+    /// Truncated; the rest is never sent.
     Half,
-    /// Right, but a few bytes at a time.
+    /// Valid, but sent a few bytes at a time.
     Slow,
-    /// Headers, lengths and frames that do not fit.
+    /// Wrong HTTP headers, lengths or WebSocket frames.
     Wire,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
         Self::Wire,
     ];
 
-    /// Out of a hundred cases; those that take long are few.
+    /// Cases per hundred; slow ones are rare.
     const fn weight(self) -> u32 {
         match self {
             Self::Bytes => 30,
@@ -61,38 +61,43 @@ impl Kind {
     }
 }
 
-/// One thing to send.
+/// One test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
-    pub(super) way: Way,
+    pub(super) transport: Transport,
     pub(super) kind: Kind,
-    /// A request, or what was made of one.
+    /// A request, valid or mutated.
     pub(super) body: Vec<u8>,
-    /// For what the way itself decides by chance.
+    /// Seed of the random choices of the transport.
     pub(super) seed: u64,
 }
 
 impl Case {
-    /// The case of this number; `requests` are right.
+    /// The case of this number, made from the valid `requests`.
     pub(super) fn new(seed: u64, number: u64, requests: &[String]) -> Self {
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
-        let mut chance = SmallRng::seed_from_u64(seed);
-        let ways = [Way::Http, Way::Http, Way::WebSocket, Way::Ipc];
-        let way = *ways.choose(&mut chance).unwrap_or(&Way::Http);
-        let kind = kind(&mut chance);
-        let good = requests.choose(&mut chance).map_or("{}", String::as_str);
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let transports = [
+            Transport::Http,
+            Transport::Http,
+            Transport::WebSocket,
+            Transport::Ipc,
+        ];
+        let transport = *transports.choose(&mut rng).unwrap_or(&Transport::Http);
+        let kind = kind(&mut rng);
+        let good = requests.choose(&mut rng).map_or("{}", String::as_str);
         Self {
-            way,
+            transport,
             kind,
-            body: body(kind, good, requests, &mut chance),
-            seed: chance.random(),
+            body: body(kind, good, requests, &mut rng),
+            seed: rng.random(),
         }
     }
 }
 
-fn kind(chance: &mut SmallRng) -> Kind {
+fn kind(rng: &mut SmallRng) -> Kind {
     let total: u32 = Kind::ALL.iter().map(|kind| kind.weight()).sum();
-    let mut left = chance.random_range(0..total);
+    let mut left = rng.random_range(0..total);
     for kind in Kind::ALL {
         if left < kind.weight() {
             return kind;
@@ -102,36 +107,34 @@ fn kind(chance: &mut SmallRng) -> Kind {
     Kind::Bytes
 }
 
-fn body(kind: Kind, good: &str, requests: &[String], chance: &mut SmallRng) -> Vec<u8> {
+fn body(kind: Kind, good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
     match kind {
-        Kind::Bytes => bytes(good, requests, chance),
-        Kind::Values => values(good, chance),
+        Kind::Bytes => bytes(good, requests, rng),
+        Kind::Values => values(good, rng),
         Kind::Batch => {
-            let count = *[2, 100, 1_024, 1_025, 20_000].choose(chance).unwrap_or(&2);
+            let count = *[2, 100, 1_024, 1_025, 20_000].choose(rng).unwrap_or(&2);
             let items: Vec<&str> = (0..count)
-                .map(|_| requests.choose(chance).map_or("{}", String::as_str))
+                .map(|_| requests.choose(rng).map_or("{}", String::as_str))
                 .collect();
-            // Those of one request are as good, and take less of the node's time.
+            // Repeating 16 different requests is as good a test and costs the node less time.
             let few: Vec<&str> = items.iter().copied().take(16).cycle().take(count).collect();
             format!("[{}]", few.join(",")).into_bytes()
         }
-        Kind::Nested => nested(chance),
+        Kind::Nested => nested(rng),
         Kind::Encoding => {
             let mut body = good.as_bytes().to_vec();
-            for _ in 0..chance.random_range(1..8) {
-                let at = chance.random_range(0..=body.len());
-                body.insert(at, chance.random_range(0x80..=0xff));
+            for _ in 0..rng.random_range(1..8) {
+                let at = rng.random_range(0..=body.len());
+                body.insert(at, rng.random_range(0x80..=0xff));
             }
             body
         }
         Kind::Long => {
-            let length = chance.random_range(1 << 16..8 << 20);
-            let digit = *["0", "f", "\\u0000", " ", "9"]
-                .choose(chance)
-                .unwrap_or(&"0");
+            let length = rng.random_range(1 << 16..8 << 20);
+            let digit = *["0", "f", "\\u0000", " ", "9"].choose(rng).unwrap_or(&"0");
             let word = digit.repeat(length / digit.len());
-            let method = if chance.random() { "eth_call" } else { &word };
-            let id = if chance.random() {
+            let method = if rng.random() { "eth_call" } else { &word };
+            let id = if rng.random() {
                 "1"
             } else {
                 &format!("\"{word}\"")
@@ -145,28 +148,25 @@ fn body(kind: Kind, good: &str, requests: &[String], chance: &mut SmallRng) -> V
     }
 }
 
-fn bytes(good: &str, requests: &[String], chance: &mut SmallRng) -> Vec<u8> {
+fn bytes(good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
     let mut body = good.as_bytes().to_vec();
-    for _ in 0..chance.random_range(1..6) {
-        let at = chance.random_range(0..=body.len());
-        let end = body.len().min(at + chance.random_range(0..24));
-        match chance.random_range(0..5) {
+    for _ in 0..rng.random_range(1..6) {
+        let at = rng.random_range(0..=body.len());
+        let end = body.len().min(at + rng.random_range(0..24));
+        match rng.random_range(0..5) {
             0 => drop(body.drain(at..end)),
-            1 => body.insert(at, chance.random()),
+            1 => body.insert(at, rng.random()),
             2 => {
                 let part = body[at..end].to_vec();
                 body.splice(at..at, part);
             }
             3 => {
-                let odd = *ODD_TEXTS.choose(chance).unwrap_or(&"");
+                let odd = *ODD_TOKENS.choose(rng).unwrap_or(&"");
                 body.splice(at..at, odd.bytes());
             }
             _ => {
-                let other = requests
-                    .choose(chance)
-                    .map_or("", String::as_str)
-                    .as_bytes();
-                let from = chance.random_range(0..=other.len());
+                let other = requests.choose(rng).map_or("", String::as_str).as_bytes();
+                let from = rng.random_range(0..=other.len());
                 body.truncate(at);
                 body.extend_from_slice(&other[from..]);
             }
@@ -175,56 +175,56 @@ fn bytes(good: &str, requests: &[String], chance: &mut SmallRng) -> Vec<u8> {
     body
 }
 
-const ODD_TEXTS: [&str; 14] = [
+const ODD_TOKENS: [&str; 14] = [
     "\"", "\\", "{", "}", "[", "]", ",", ":", "null", "1e999", "-0", "\\ud800", "0x", "\u{feff}",
 ];
 
-fn values(good: &str, chance: &mut SmallRng) -> Vec<u8> {
+fn values(good: &str, rng: &mut SmallRng) -> Vec<u8> {
     let mut value: Value = serde_json::from_str(good).unwrap_or_default();
-    for _ in 0..chance.random_range(1..4) {
-        let depth = chance.random_range(1..6);
-        // The name of the method stays, most of the time.
-        let place = match value.get_mut("params") {
-            Some(params) if chance.random_ratio(9, 10) => params,
+    for _ in 0..rng.random_range(1..4) {
+        let depth = rng.random_range(1..6);
+        // Nine times of ten the method name stays valid.
+        let target = match value.get_mut("params") {
+            Some(params) if rng.random_ratio(9, 10) => params,
             _ => &mut value,
         };
-        replace(place, depth, chance);
+        replace(target, depth, rng);
     }
     value.to_string().into_bytes()
 }
 
-/// Goes down by chance, and puts something odd there.
-fn replace(value: &mut Value, depth: u32, chance: &mut SmallRng) {
+/// Walks down a random path of at most `depth` steps and replaces the value there.
+fn replace(value: &mut Value, depth: u32, rng: &mut SmallRng) {
     let below = match value {
         Value::Array(items) if depth > 0 && !items.is_empty() => {
-            let index = chance.random_range(0..items.len());
+            let index = rng.random_range(0..items.len());
             items.get_mut(index)
         }
         Value::Object(fields) if depth > 0 && !fields.is_empty() => {
-            let index = chance.random_range(0..fields.len());
+            let index = rng.random_range(0..fields.len());
             fields.values_mut().nth(index)
         }
         _ => None,
     };
     match below {
-        Some(below) => replace(below, depth - 1, chance),
-        None => *value = odd(value, chance),
+        Some(below) => replace(below, depth - 1, rng),
+        None => *value = odd(value, rng),
     }
 }
 
-fn odd(old: &Value, chance: &mut SmallRng) -> Value {
-    match chance.random_range(0..12) {
+fn odd(old: &Value, rng: &mut SmallRng) -> Value {
+    match rng.random_range(0..12) {
         0 => Value::Null,
-        1 => json!(chance.random::<bool>()),
-        2 => json!(chance.random::<u64>()),
+        1 => json!(rng.random::<bool>()),
+        2 => json!(rng.random::<u64>()),
         3 => json!(-1),
         4 => json!(format!(
             "{:#x}",
-            chance.random::<u64>() >> chance.random_range(0..64)
+            rng.random::<u64>() >> rng.random_range(0..64)
         )),
-        5 => json!(format!("0x{}", "f".repeat(chance.random_range(0..140)))),
+        5 => json!(format!("0x{}", "f".repeat(rng.random_range(0..140)))),
         6 => json!("latest"),
-        7 => json!(["", "0x", "0X1", "0x0g", "\u{0}", "earliest"].choose(chance)),
+        7 => json!(["", "0x", "0X1", "0x0g", "\u{0}", "earliest"].choose(rng)),
         8 => json!([]),
         9 => json!({}),
         10 => json!([old, old, old]),
@@ -232,18 +232,18 @@ fn odd(old: &Value, chance: &mut SmallRng) -> Value {
     }
 }
 
-fn nested(chance: &mut SmallRng) -> Vec<u8> {
-    let depth = *[10, 127, 128, 1_000, 300_000].choose(chance).unwrap_or(&10);
-    let (open, close) = if chance.random() {
+fn nested(rng: &mut SmallRng) -> Vec<u8> {
+    let depth = *[10, 127, 128, 1_000, 300_000].choose(rng).unwrap_or(&10);
+    let (open, close) = if rng.random() {
         ("[", "]")
     } else {
         ("{\"a\":", "}")
     };
     let inside = if open == "[" { "" } else { "1" };
-    // Half of them end as they should.
-    let ends = if chance.random() { depth } else { depth / 2 };
+    // Half of the cases close every bracket.
+    let ends = if rng.random() { depth } else { depth / 2 };
     let deep = [&open.repeat(depth), inside, &close.repeat(ends)].concat();
-    match chance.random_range(0..3) {
+    match rng.random_range(0..3) {
         0 => deep.into_bytes(),
         1 => {
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{deep},\"method\":\"eth_chainId\"}}").into_bytes()
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_cases_and_every_kind_comes() {
+    fn case_depends_on_seed_and_number_only_and_600_cases_cover_every_kind() {
         let requests: Vec<String> = ["eth_call", "eth_getLogs"]
             .map(|method| json!({"id": 1, "method": method, "params": [{"to": "0x1"}]}).to_string())
             .into();

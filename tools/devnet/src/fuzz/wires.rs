@@ -1,7 +1,6 @@
-//! How cases are sent: by HTTP, WebSocket or a socket in the file system, without a library that
-//! would keep what is wrong from going out.
+//! Sends cases over HTTP, WebSocket and IPC on raw sockets: an HTTP library would refuse to send malformed input.
 
-use super::cases::{Case, Kind, Way};
+use super::cases::{Case, Kind, Transport};
 use eyre::{Result, WrapErr, bail, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -11,21 +10,21 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long an answer may take. What runs code or reads many blocks ends after 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit of one response. The node aborts calls that run code or read many blocks after 30 seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// More than any answer has.
-const MOST_BYTES: u64 = 300 << 20;
+/// Larger than any valid response.
+const MAX_RESPONSE_BYTES: u64 = 300 << 20;
 
-/// Where the node is reached.
+/// Addresses of the node's servers.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct Endpoints {
     pub(super) http: SocketAddr,
     pub(super) websocket: SocketAddr,
     pub(super) ipc: PathBuf,
 }
 
-/// A connection of either sort.
+/// A TCP or Unix socket.
 trait Wire: Read + Write {
     fn end_writing(&self);
 }
@@ -42,38 +41,41 @@ impl Wire for UnixStream {
     }
 }
 
-/// Sends a case, and reads until the node ends the connection.
+/// Sends a case, reads until the node closes the connection, and checks the response.
 ///
 /// # Errors
-/// If it does not, or says that something of its own broke.
-pub(super) fn send(places: &Places, case: &Case) -> Result<()> {
-    let mut chance = SmallRng::seed_from_u64(case.seed);
-    let mut wire = connect(places, case.way)?;
-    let parts = match case.way {
-        Way::Http => http(case, &mut chance),
-        Way::WebSocket => websocket(case, &mut chance),
-        Way::Ipc => vec![case.body.clone()],
+/// If the node does not close the connection in time, or the response reports a panic or is malformed.
+pub(super) fn send(endpoints: &Endpoints, case: &Case) -> Result<()> {
+    let mut rng = SmallRng::seed_from_u64(case.seed);
+    let mut wire = connect(endpoints, case.transport)?;
+    let parts = match case.transport {
+        Transport::Http => http(case, &mut rng),
+        Transport::WebSocket => websocket(case, &mut rng),
+        Transport::Ipc => vec![case.body.clone()],
     };
     let sent = match case.kind {
-        Kind::Slow => send_slowly(&mut *wire, &parts.concat(), &mut chance),
+        Kind::Slow => send_slowly(&mut *wire, &parts.concat(), &mut rng),
         Kind::Half => {
             let all = parts.concat();
-            let end = chance.random_range(0..all.len().max(1));
+            let end = rng.random_range(0..all.len().max(1));
             wire.write_all(all.get(..end).unwrap_or_default())
         }
         _ => parts.iter().try_for_each(|part| wire.write_all(part)),
     };
-    // The node may have ended the connection before it had read all; that is its right.
+    // The node may close the connection before it has read everything.
     let _ = sent.and_then(|()| wire.flush());
-    // A whole request over HTTP says itself where it ends; whoever ends the writing is taken to have
-    // gone, and may get no more than a part of the answer.
-    if case.way != Way::Http || matches!(case.kind, Kind::Half | Kind::Wire) {
+    // A whole HTTP request carries its length. A client that shuts down its writing half counts as gone and may get
+    // only part of the response, so only truncated and malformed requests do that.
+    if case.transport != Transport::Http || matches!(case.kind, Kind::Half | Kind::Wire) {
         wire.end_writing();
     }
-    let mut answer = Vec::new();
-    match (&mut *wire).take(MOST_BYTES).read_to_end(&mut answer) {
-        Err(error) if is_timeout(&error) => bail!("no end of the answer in {PATIENCE:?}"),
-        _ => judge(case, &answer),
+    let mut response = Vec::new();
+    match (&mut *wire)
+        .take(MAX_RESPONSE_BYTES)
+        .read_to_end(&mut response)
+    {
+        Err(error) if is_timeout(&error) => bail!("the response did not end within {TIMEOUT:?}"),
+        _ => check_response(case, &response),
     }
 }
 
@@ -82,52 +84,52 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut)
 }
 
-fn judge(case: &Case, answer: &[u8]) -> Result<()> {
-    let text = String::from_utf8_lossy(answer);
+fn check_response(case: &Case, response: &[u8]) -> Result<()> {
+    let text = String::from_utf8_lossy(response);
     ensure!(
         !text.contains("method handler crashed"),
         "a method panicked: {}",
         text.chars().take(400).collect::<String>()
     );
     let is_cut = matches!(case.kind, Kind::Half | Kind::Wire);
-    if case.way == Way::Http && !is_cut && !answer.is_empty() {
+    if case.transport == Transport::Http && !is_cut && !response.is_empty() {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         ensure!(head.starts_with("HTTP/1.1 "), "no HTTP: {head}");
         let is_whole = head.starts_with("HTTP/1.1 200") && !head.contains("chunked");
         if is_whole && !body.is_empty() {
-            // Whatever the size of a number: an identity comes back as it was sent.
+            // `IgnoredAny`: an id comes back as it was sent, with numbers of any size.
             let read = serde_json::from_str::<serde::de::IgnoredAny>(body);
-            read.wrap_err("an answer is not JSON")?;
+            read.wrap_err("the response is not JSON")?;
         }
     }
     Ok(())
 }
 
-fn connect(places: &Places, way: Way) -> Result<Box<dyn Wire>> {
+fn connect(endpoints: &Endpoints, transport: Transport) -> Result<Box<dyn Wire>> {
     let tcp = |address| -> Result<TcpStream> {
         let stream = TcpStream::connect(address).wrap_err("can't connect")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(stream)
     };
-    Ok(match way {
-        Way::Http => Box::new(tcp(places.http)?),
-        Way::WebSocket => {
-            let mut stream = tcp(places.websocket)?;
-            shake_hands(&mut stream)?;
+    Ok(match transport {
+        Transport::Http => Box::new(tcp(endpoints.http)?),
+        Transport::WebSocket => {
+            let mut stream = tcp(endpoints.websocket)?;
+            handshake(&mut stream)?;
             Box::new(stream)
         }
-        Way::Ipc => {
-            let stream = UnixStream::connect(&places.ipc).wrap_err("can't connect")?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+        Transport::Ipc => {
+            let stream = UnixStream::connect(&endpoints.ipc).wrap_err("can't connect")?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
             Box::new(stream)
         }
     })
 }
 
-fn shake_hands(stream: &mut TcpStream) -> Result<()> {
+fn handshake(stream: &mut TcpStream) -> Result<()> {
     stream.write_all(
         b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
           Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -142,19 +144,19 @@ fn shake_hands(stream: &mut TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// A few bytes at a time, for a quarter of a second.
-fn send_slowly(wire: &mut dyn Wire, all: &[u8], chance: &mut SmallRng) -> std::io::Result<()> {
+/// Sends `all` in ten pieces over about a quarter of a second.
+fn send_slowly(wire: &mut dyn Wire, all: &[u8], rng: &mut SmallRng) -> std::io::Result<()> {
     let step = all.len().div_ceil(10).max(1);
     for part in all.chunks(step) {
         wire.write_all(part)?;
         wire.flush()?;
-        std::thread::sleep(Duration::from_millis(chance.random_range(10..40)));
+        std::thread::sleep(Duration::from_millis(rng.random_range(10..40)));
     }
     Ok(())
 }
 
-/// A request, of which the head may be wrong.
-fn http(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
+/// An HTTP request; its head is malformed for [`Kind::Wire`].
+fn http(case: &Case, rng: &mut SmallRng) -> Vec<Vec<u8>> {
     let length = case.body.len();
     let good = format!(
         "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -165,7 +167,7 @@ fn http(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
     }
     let replaced = |from: &str, to: String| good.replace(from, &to).into_bytes();
     let content_length = format!("content-length: {length}");
-    let head = match chance.random_range(0..9) {
+    let head = match rng.random_range(0..9) {
         0 => replaced(&content_length, format!("content-length: {}", length / 2)),
         1 => replaced(&content_length, format!("content-length: {}", u64::MAX)),
         2 => replaced(
@@ -178,21 +180,21 @@ fn http(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
         6 => replaced("POST / ", format!("POST /{} ", "%2e".repeat(20_000))),
         7 => {
             let mut head = good.into_bytes();
-            let at = chance.random_range(0..head.len());
+            let at = rng.random_range(0..head.len());
             if let Some(byte) = head.get_mut(at) {
-                *byte = chance.random();
+                *byte = rng.random();
             }
             head
         }
-        _ => (0..chance.random_range(1..4_000))
-            .map(|_| chance.random())
+        _ => (0..rng.random_range(1..4_000))
+            .map(|_| rng.random())
             .collect(),
     };
     vec![head, case.body.clone()]
 }
 
-/// Messages in frames, which may be wrong, and the frame that ends them.
-fn websocket(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
+/// A WebSocket message and the close frame; the frames are malformed for [`Kind::Wire`].
+fn websocket(case: &Case, rng: &mut SmallRng) -> Vec<Vec<u8>> {
     let (text, close) = (0x81, frame(0x88, &[]));
     let body = &case.body;
     if case.kind != Kind::Wire {
@@ -200,7 +202,7 @@ fn websocket(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
     }
     let half = body.len() / 2;
     let (first, rest) = body.split_at(half);
-    match chance.random_range(0..7) {
+    match rng.random_range(0..7) {
         // In two frames, with a ping in between.
         0 => vec![
             frame(0x01, first),
@@ -208,11 +210,11 @@ fn websocket(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
             frame(0x80, rest),
             close,
         ],
-        // One that goes on with what has not begun, and a beginning within another one.
+        // A continuation without a first frame; a first frame inside of another message.
         1 => vec![frame(0x80, body), close],
         2 => vec![frame(0x01, first), frame(text, rest), close],
-        // Kinds and bits that mean nothing; a long ping; many empty frames.
-        3 => vec![frame(chance.random(), body), close],
+        // Unknown opcodes and reserved bits; a ping that is too long; 20,000 empty frames.
+        3 => vec![frame(rng.random(), body), close],
         4 => vec![frame(0x89, &vec![b'x'; 1_000]), close],
         5 => [
             vec![frame(0x01, b"")],
@@ -220,10 +222,10 @@ fn websocket(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
             vec![close],
         ]
         .concat(),
-        // More than will come, and more than is taken.
+        // A length that is never sent, above the node's limit.
         _ => {
             let length: u64 = *[1 << 21, 1 << 40, u64::MAX]
-                .get(chance.random_range(0..3))
+                .get(rng.random_range(0..3))
                 .unwrap_or(&0);
             let mut head = vec![text, 0xff];
             head.extend(length.to_be_bytes());
@@ -233,7 +235,7 @@ fn websocket(case: &Case, chance: &mut SmallRng) -> Vec<Vec<u8>> {
     }
 }
 
-/// A frame of a client, whose mask changes nothing.
+/// A client's frame; its mask is zero, so the payload stays as it is.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {

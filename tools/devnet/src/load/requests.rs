@@ -1,4 +1,4 @@
-//! What is asked, and how often.
+//! The requests of the load, by method and weight.
 
 use super::number;
 use crate::client::Client;
@@ -22,30 +22,30 @@ const WEIGHTS: [(&str, u32); 9] = [
     ("eth_getCode", 100),
 ];
 
-/// Methods that are measured by themselves beside those of the mix.
-const ALSO: [&str; 2] = ["eth_getProof", "eth_chainId"];
+/// Methods that are measured separately and not part of the mix.
+const NOT_IN_MIX: [&str; 2] = ["eth_getProof", "eth_chainId"];
 
 /// Different requests of each method.
-const EACH: usize = 200;
+const PER_METHOD: usize = 200;
 
 /// Requests of each method.
 pub(crate) struct Requests(BTreeMap<&'static str, Vec<String>>);
 
 impl Requests {
-    /// Drawn from the head and so many blocks below it, of the chain that `client` has.
+    /// Draws requests about the head of `client` and the `recent` blocks below it.
     pub(crate) fn of(client: &Client, recent: u64) -> Result<Self> {
-        let head = number(&client.ask("eth_blockNumber", json!([]))?)?;
+        let head = number(&client.call("eth_blockNumber", json!([]))?)?;
         let (mut blocks, mut transactions) = (Vec::new(), Vec::new());
         for at in head.saturating_sub(recent)..=head {
-            let block = client.ask("eth_getBlockByNumber", json!([format!("{at:#x}"), true]))?;
+            let block = client.call("eth_getBlockByNumber", json!([format!("{at:#x}"), true]))?;
             let all = block["transactions"].as_array().into_iter().flatten();
             transactions.extend(all.cloned());
             blocks.push(block);
         }
         let mut random = SmallRng::seed_from_u64(1);
-        let methods = WEIGHTS.iter().map(|(method, _)| *method).chain(ALSO);
+        let methods = WEIGHTS.iter().map(|(method, _)| *method).chain(NOT_IN_MIX);
         let requests = methods.map(|method| {
-            let bodies = (0..EACH).map(|id| {
+            let bodies = (0..PER_METHOD).map(|id| {
                 let params = params(method, &blocks, &transactions, &mut random);
                 json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
                     .to_string()
@@ -55,7 +55,7 @@ impl Requests {
         Ok(Self(requests.collect()))
     }
 
-    /// `count` requests of all methods by their weights, the same ones every time.
+    /// `count` requests of all methods by their weights, always the same ones.
     pub(crate) fn mix(&self, count: usize) -> Vec<String> {
         let mut random = SmallRng::seed_from_u64(2);
         let draw = |_| {

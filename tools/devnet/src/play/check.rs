@@ -1,5 +1,5 @@
-//! What must hold whatever happens: both agree, nothing waits for too long, and at the end everything
-//! is equal and niwaki's database is whole.
+//! The checks of `play`: both clients agree after every slot and no transaction is stuck; at the end
+//! every block and receipt is equal and niwaki's database has no problems.
 
 use super::{Event, Play, text};
 use crate::accounts::KINDS;
@@ -10,28 +10,28 @@ use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
 
-/// A transaction that no block has taken for so many slots is stuck.
+/// Slots after which a transaction that is in no block counts as stuck.
 const STUCK_SLOTS: u64 = 60;
 
 impl Play {
-    /// Both have the same head, state root and receipts; nothing waits for too long.
-    pub(super) fn agree(&mut self) -> Result<()> {
-        let mut seen = Vec::new();
+    /// Checks that both clients have the same head, state root and receipts, and that no transaction is stuck.
+    pub(super) fn check_agreement(&mut self) -> Result<()> {
+        let mut heads = Vec::new();
         for process in &self.clients {
             let block = process
                 .client
-                .ask("eth_getBlockByNumber", json!(["latest", false]))?;
+                .call("eth_getBlockByNumber", json!(["latest", false]))?;
             let receipts = process
                 .client
-                .ask("eth_getBlockReceipts", json!(["latest"]))?;
-            seen.push((block["hash"].clone(), block["stateRoot"].clone(), receipts));
+                .call("eth_getBlockReceipts", json!(["latest"]))?;
+            heads.push((block["hash"].clone(), block["stateRoot"].clone(), receipts));
         }
         let head = Value::from(self.head().hash.clone());
         ensure!(
-            seen.iter().all(|(hash, ..)| *hash == head),
-            "heads {seen:?}, want {head}"
+            heads.iter().all(|(hash, ..)| *hash == head),
+            "heads {heads:?}, expected {head}"
         );
-        let (first, second) = (&seen[0], &seen[1]);
+        let (first, second) = (&heads[0], &heads[1]);
         ensure!(
             first.1 == second.1,
             "state roots {} and {}",
@@ -42,9 +42,9 @@ impl Play {
         self.report.head = self.head().number;
         self.report.head_hash = self.head().hash.clone();
         self.report.state_root = text(&first.1)?;
-        self.settle()?;
+        self.drop_included()?;
         let stuck = self
-            .waiting
+            .pending
             .values()
             .find(|(_, slot)| self.slot - slot > STUCK_SLOTS);
         match stuck {
@@ -56,33 +56,33 @@ impl Play {
         }
     }
 
-    /// Forgets what the chain has taken; remembers again what it has lost.
-    pub(super) fn settle(&mut self) -> Result<()> {
-        // The second client hears of every block, and is never stopped.
+    /// Drops the transactions that are included deep enough to stay so; the others remain pending.
+    pub(super) fn drop_included(&mut self) -> Result<()> {
+        // The second client gets every block and is never stopped.
         let client = &self.clients[1].client;
-        let mut taken = Vec::new();
-        for hash in self.waiting.keys() {
-            let receipt = client.ask("eth_getTransactionReceipt", json!([hash]))?;
+        let mut included = Vec::new();
+        for hash in self.pending.keys() {
+            let receipt = client.call("eth_getTransactionReceipt", json!([hash]))?;
             let Some(block) = receipt["blockNumber"].as_str() else {
                 continue;
             };
             let block = number(&Value::from(block))?;
-            // Deep enough never to be left behind.
+            // Deeper than any reorg of the play.
             if block + 8 <= self.head().number {
-                taken.push(*hash);
+                included.push(*hash);
             }
         }
-        for hash in taken {
-            if let Some((sent, _)) = self.waiting.remove(&hash) {
+        for hash in included {
+            if let Some((sent, _)) = self.pending.remove(&hash) {
                 self.report.count(format!("transactions: {}", sent.kind));
             }
         }
         Ok(())
     }
 
-    /// The last agreement, and a look at everything on niwaki's disk.
+    /// Plays out the pending transactions, compares the two chains and checks niwaki's database.
     pub(crate) fn finish(mut self) -> Result<Report> {
-        // Slots without new transactions, until all have settled.
+        // Slots without new transactions, until all are included.
         self.transactions = 0;
         for number in 0..20 {
             self.slot += 1;
@@ -90,9 +90,9 @@ impl Play {
                 .wrap_err_with(|| format!("slot {number} of the end"))?;
         }
         ensure!(
-            self.waiting.is_empty(),
+            self.pending.is_empty(),
             "in no block: {:?}",
-            self.waiting.values()
+            self.pending.values()
         );
         for kind in KINDS {
             let count = self.report.counts.get(&format!("transactions: {kind}"));
@@ -120,18 +120,18 @@ impl Play {
         Ok(self.report)
     }
 
-    /// Every block and every receipt of the chain, on both.
+    /// Compares every block and every receipt of the chain.
     fn compare_all(&mut self) -> Result<()> {
         for built in &self.chain[1..] {
-            let ask = |index: usize, method: &str, params: Value| -> Result<Value> {
-                self.clients[index].client.ask(method, params)
+            let call = |index: usize, method: &str, params: Value| -> Result<Value> {
+                self.clients[index].client.call(method, params)
             };
             let params = || json!([format!("{:#x}", built.number)]);
-            let [first, second] = [0, 1].map(|index| ask(index, "eth_getBlockReceipts", params()));
+            let [first, second] = [0, 1].map(|index| call(index, "eth_getBlockReceipts", params()));
             compare_receipts(&first?, &second?)
                 .wrap_err_with(|| format!("block {}", built.number))?;
             let params = || json!([format!("{:#x}", built.number), true]);
-            let [first, second] = [0, 1].map(|index| ask(index, "eth_getBlockByNumber", params()));
+            let [first, second] = [0, 1].map(|index| call(index, "eth_getBlockByNumber", params()));
             let (first, second) = (first?, second?);
             ensure!(
                 first == second,

@@ -1,4 +1,4 @@
-//! A genesis file with a large state, and the calls that read and write it.
+//! The large state of the soak: its genesis file, and calls that read and write it.
 
 use crate::accounts::Account;
 use crate::genesis::genesis;
@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Contracts whose storage is large.
+/// Contracts with large storage.
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
     contracts: Vec<Address>,
-    /// Of each contract.
+    /// Slots of each contract.
     slots: u32,
 }
 
@@ -27,19 +27,20 @@ impl Storage {
         }
     }
 
-    pub(super) fn contract(&self, chance: u64) -> Address {
+    /// The contract that a random number picks.
+    pub(super) fn contract(&self, random: u64) -> Address {
         let count = self.contracts.len() as u64;
-        self.contracts[usize::try_from(chance % count).unwrap_or_default()]
+        self.contracts[usize::try_from(random % count).unwrap_or_default()]
     }
 
-    /// Adds one to slots that the start decides: a loop over `keccak256(start, n) mod slots`, n
-    /// counted down to one. Calldata: start and n, a word each.
+    /// Code that adds one to each slot `keccak256(start, n) mod slots`, with n counted down to one. Calldata: start
+    /// and n, a word each.
     fn code(&self) -> String {
         let slots = hex::encode(self.slots.to_be_bytes());
         format!("0x6020355f355f525b8060205263{slots}60405f2006805460010190556001900380600757005b")
     }
 
-    /// Writes the genesis file: what `genesis` makes, and the contracts.
+    /// Writes the genesis file: that of [`genesis`] and the contracts.
     pub(super) fn write(&self, path: &Path, accounts: &[Account], gas_limit: u64) -> Result<()> {
         let text = genesis(accounts, gas_limit);
         let (head, tail) = text
@@ -66,8 +67,8 @@ impl Storage {
     }
 }
 
-/// Calldata for `count` slots, and the gas that writing them takes at most.
-pub(super) fn touch(start: u64, count: u64) -> (Bytes, u64) {
+/// Calldata for `count` slots, and the gas limit of writing them.
+pub(super) fn storage_call(start: u64, count: u64) -> (Bytes, u64) {
     let words = [U256::from(start), U256::from(count)].map(|word| word.to_be_bytes::<32>());
     (words.concat().into(), 30_000 + count * 6_000)
 }

@@ -1,4 +1,4 @@
-//! The node's memory, second by second.
+//! Samples of the node's memory, one a second.
 
 use super::Shared;
 use crate::process::memory;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One second.
+/// Memory and progress at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     at_s: f64,
     rss_bytes: u64,
-    /// Since the beginning.
+    /// Transactions in the chain since the start.
     included: u64,
     requests: u64,
 }
@@ -23,8 +23,8 @@ impl Sample {
     }
 }
 
-/// Takes samples until it is over.
-pub(super) fn watch(process: u32, shared: &Shared) -> Result<Vec<Sample>> {
+/// Takes samples until the soak is over.
+pub(super) fn sample(process: u32, shared: &Shared) -> Result<Vec<Sample>> {
     let began = Instant::now();
     let mut samples = Vec::new();
     while !shared.is_over.load(Ordering::Relaxed) {
@@ -49,7 +49,7 @@ pub(super) fn watch(process: u32, shared: &Shared) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Bytes a minute of the line with the least squares through the second half.
+/// Slope of a least-squares line through the second half of the samples, bytes per minute.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 pub(super) fn slope_of_second_half(samples: &[Sample]) -> f64 {
     let samples = &samples[samples.len() / 2..];
@@ -64,7 +64,7 @@ pub(super) fn slope_of_second_half(samples: &[Sample]) -> f64 {
     if down > 0.0 { up / down * 60.0 } else { 0.0 }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+#[expect(clippy::cast_precision_loss, reason = "printed only")]
 pub(super) fn print(samples: &[Sample], peak_bytes: u64) {
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
     if let Some(last) = samples.last() {

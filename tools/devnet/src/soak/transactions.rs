@@ -1,7 +1,7 @@
-//! Whoever sends transactions: transfers to ever new accounts, writes to the large state, nonces out of order,
-//! replacements, and transactions that must be refused.
+//! The transaction load of the soak: transfers to new accounts, writes to the large state, nonces out of order,
+//! replacements, and transactions that the pool must reject.
 
-use super::state::{Storage, touch};
+use super::state::{Storage, storage_call};
 use super::{Shared, SoakOptions};
 use crate::accounts::Account;
 use crate::client::Client;
@@ -14,78 +14,78 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Transactions of one request.
+/// Transactions of one JSON-RPC batch.
 const BATCH: usize = 100;
-/// Transactions that wait in the pool before the sending pauses.
-const AHEAD: u64 = 12_000;
-/// Accounts that are sent to.
+/// Pending transactions at which the sender pauses.
+const MAX_PENDING: u64 = 12_000;
+/// Accounts that receive.
 const RECEIVERS: u64 = 1_000_000;
-/// Requests until a nonce that was left out follows.
-const GAP_LASTS: usize = 3;
+/// Batches until the transaction of a skipped nonce is sent.
+const GAP_BATCHES: usize = 3;
 
-/// What a transaction is sent for, and so what its answer must be.
+/// What a transaction tests; it decides the expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Transfer,
     Write,
-    /// Before the one with the nonce below.
+    /// Sent before the transaction of the nonce below.
     Early,
-    /// The one that was left out.
+    /// Fills a skipped nonce.
     Filling,
-    /// One that the next replaces.
+    /// Is replaced by the transaction after next.
     Replaced,
     Replacing,
-    /// A nonce that was used.
+    /// Has a used nonce; must be rejected.
     Stale,
-    /// A fee not enough above that of the one it would replace.
+    /// Pays too little more to replace a transaction; must be rejected.
     Cheap,
 }
 
-/// Sends until told otherwise, and says how many of each kind.
-pub(super) struct Feed<'a> {
+/// Sends transactions until the soak stops it, and counts them by kind.
+pub(super) struct TransactionSender<'a> {
     accounts: Vec<Account>,
     storage: &'a Storage,
     random: SmallRng,
-    /// The account that is next.
-    turn: usize,
-    /// Accounts with a nonce left out: the account, and how many requests ago.
+    /// The account that sends next.
+    next_index: usize,
+    /// Skipped nonces: account, nonce, batches left until it is sent.
     gaps: VecDeque<(usize, u64, usize)>,
     counts: BTreeMap<Kind, u64>,
 }
 
-impl<'a> Feed<'a> {
+impl<'a> TransactionSender<'a> {
     pub(super) fn new(accounts: Vec<Account>, storage: &'a Storage, seed: u64) -> Self {
         Self {
             accounts,
             storage,
             random: SmallRng::seed_from_u64(seed),
-            turn: 0,
+            next_index: 0,
             gaps: VecDeque::new(),
             counts: BTreeMap::new(),
         }
     }
 
-    /// Sends until it is over or enough are sent; then fills the gaps that are left.
+    /// Sends until the soak is over or `--transactions` are sent; then fills the gaps that are left.
     pub(super) fn run(
         mut self,
         client: &Client,
         shared: &Shared,
         options: &SoakOptions,
     ) -> Result<Self> {
-        let most = options.transactions.unwrap_or(u64::MAX);
-        let a_second = match options.transactions_per_second {
+        let max_count = options.transactions.unwrap_or(u64::MAX);
+        let per_second = match options.transactions_per_second {
             0 => u64::MAX,
-            a_second => a_second,
+            per_second => per_second,
         };
         let began = Instant::now();
         while !shared.is_sent.load(Ordering::Relaxed) {
             let sent = shared.sent.load(Ordering::Relaxed);
-            if sent >= most {
+            if sent >= max_count {
                 break;
             }
-            let waiting = sent.saturating_sub(shared.included.load(Ordering::Relaxed));
-            let due = a_second.saturating_mul(began.elapsed().as_secs() + 1);
-            if waiting > AHEAD || sent >= due {
+            let pending = sent.saturating_sub(shared.included.load(Ordering::Relaxed));
+            let due = per_second.saturating_mul(began.elapsed().as_secs() + 1);
+            if pending > MAX_PENDING || sent >= due {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
@@ -94,7 +94,7 @@ impl<'a> Feed<'a> {
         }
         let mut rest = Vec::new();
         while let Some((index, nonce, _)) = self.gaps.pop_front() {
-            rest.push((Kind::Filling, self.plain(index, nonce, 1)));
+            rest.push((Kind::Filling, self.transfer(index, nonce, 1)));
         }
         if !rest.is_empty() {
             self.send(client, shared, rest)?;
@@ -102,12 +102,12 @@ impl<'a> Feed<'a> {
         Ok(self)
     }
 
-    /// Accounts with the nonce that the chain must have for each in the end.
+    /// The accounts, each with the nonce that the chain must reach.
     pub(super) fn accounts(&self) -> &[Account] {
         &self.accounts
     }
 
-    /// How many were sent of each kind.
+    /// Transactions sent, by kind.
     pub(super) fn counts(&self) -> impl Iterator<Item = (String, u64)> {
         let name = |kind: &Kind| format!("transactions: {}", format!("{kind:?}").to_lowercase());
         self.counts
@@ -121,79 +121,83 @@ impl<'a> Feed<'a> {
             && *left == 0
             && let Some((index, nonce, _)) = self.gaps.pop_front()
         {
-            batch.push((Kind::Filling, self.plain(index, nonce, 1)));
+            batch.push((Kind::Filling, self.transfer(index, nonce, 1)));
         }
         self.gaps.iter_mut().for_each(|(.., left)| *left -= 1);
         while batch.len() < BATCH {
             let index = self.next_account();
             let nonce = self.accounts[index].nonce;
-            let taken = match self.random.random_range(0..100) {
+            let nonces_used = match self.random.random_range(0..100) {
                 0..70 => {
-                    batch.push((Kind::Transfer, self.plain(index, nonce, 1)));
+                    batch.push((Kind::Transfer, self.transfer(index, nonce, 1)));
                     1
                 }
                 70..94 => {
-                    let (input, gas) = touch(self.random.random(), 4);
+                    let (input, gas) = storage_call(self.random.random(), 4);
                     let to = self.storage.contract(self.random.random());
                     let raw = self.accounts[index].call(nonce, to, input, gas, 2_000_000_000);
                     batch.push((Kind::Write, raw));
                     1
                 }
                 94..97 => {
-                    batch.push((Kind::Early, self.plain(index, nonce + 1, 1)));
-                    self.gaps.push_back((index, nonce, GAP_LASTS));
+                    batch.push((Kind::Early, self.transfer(index, nonce + 1, 1)));
+                    self.gaps.push_back((index, nonce, GAP_BATCHES));
                     2
                 }
                 97..99 => {
-                    batch.push((Kind::Replaced, self.plain(index, nonce, 1)));
-                    batch.push((Kind::Cheap, self.plain(index, nonce, 1)));
-                    batch.push((Kind::Replacing, self.plain(index, nonce, 3)));
+                    batch.push((Kind::Replaced, self.transfer(index, nonce, 1)));
+                    batch.push((Kind::Cheap, self.transfer(index, nonce, 1)));
+                    batch.push((Kind::Replacing, self.transfer(index, nonce, 3)));
                     1
                 }
                 _ if nonce > 0 => {
-                    batch.push((Kind::Stale, self.plain(index, nonce - 1, 1)));
+                    batch.push((Kind::Stale, self.transfer(index, nonce - 1, 1)));
                     0
                 }
                 _ => 0,
             };
-            self.accounts[index].nonce += taken;
+            self.accounts[index].nonce += nonces_used;
         }
         batch
     }
 
-    /// One that has no gap.
+    /// The next account without a skipped nonce.
     fn next_account(&mut self) -> usize {
         loop {
-            self.turn = (self.turn + 1) % self.accounts.len();
-            if self.gaps.iter().all(|(index, ..)| *index != self.turn) {
-                return self.turn;
+            self.next_index = (self.next_index + 1) % self.accounts.len();
+            if self
+                .gaps
+                .iter()
+                .all(|(index, ..)| *index != self.next_index)
+            {
+                return self.next_index;
             }
         }
     }
 
-    /// One wei for somebody, `tip` in Gwei per gas.
-    fn plain(&mut self, index: usize, nonce: u64, tip: u128) -> Bytes {
+    /// A transfer of one wei to a random account, with `tip` in Gwei per gas.
+    fn transfer(&mut self, index: usize, nonce: u64, tip: u128) -> Bytes {
         let receiver = self.random.random_range(0..RECEIVERS);
         let to = Address::from_word(keccak256(receiver.to_be_bytes()));
         let tip = tip * 1_000_000_000 + u128::from(self.random.random_range(0..1_000_u32));
         self.accounts[index].call(nonce, to, Bytes::new(), 21_000, tip)
     }
 
-    /// Sends, and holds every answer against what the kind asks for.
+    /// Sends a batch and checks each response against what its kind expects.
     fn send(&mut self, client: &Client, shared: &Shared, batch: Vec<(Kind, Bytes)>) -> Result<()> {
         let (kinds, raw): (Vec<Kind>, Vec<Bytes>) = batch.into_iter().unzip();
-        for (kind, error) in kinds.into_iter().zip(client.send_all(&raw)?) {
+        for (kind, error) in kinds.into_iter().zip(client.send_batch(&raw)?) {
             let error = error.as_deref();
-            let is_right = match kind {
+            let is_expected = match kind {
                 Kind::Stale => error.is_some_and(|text| {
                     text.contains("nonce too low") || text.contains("replacement")
                 }),
-                // A block may have taken what it would have replaced.
+                // A block may already include the transaction that it would have replaced.
                 Kind::Cheap => error.is_some(),
                 Kind::Replacing => error.is_none_or(|text| text.contains("nonce too low")),
                 _ => error.is_none(),
             };
-            ensure!(is_right, "a {kind:?} transaction was answered {error:?}");
+            ensure!(is_expected, "response to a {kind:?} transaction: {error:?}");
             *self.counts.entry(kind).or_default() += 1;
             let counts = !matches!(kind, Kind::Stale | Kind::Cheap | Kind::Replacing);
             shared.sent.fetch_add(u64::from(counts), Ordering::Relaxed);
