@@ -1,9 +1,9 @@
-//! Where the full public fixtures are, if they are there (docs/testing.md).
+//! The folder of the full public fixtures (docs/testing.md).
 
 use std::path::PathBuf;
 
-/// The part of the corpus that `NIWAKI_CORPUS` names, such as `state-tests`. `None` if the variable
-/// is not set or the part is missing, which is said on standard output.
+/// Path of a part, such as `state-tests`, of the corpus that `NIWAKI_CORPUS` names. Prints a notice and returns `None`
+/// if the variable is not set or the part is missing.
 pub fn corpus(part: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("NIWAKI_CORPUS").filter(|folder| !folder.is_empty()) else {
         println!("skipped: {part}: NIWAKI_CORPUS is not set (docs/testing.md)");

@@ -1,8 +1,14 @@
 //! Conformance fixtures: the JSON files of execution-spec-tests and ethereum-tests.
 //!
-//! One file holds many named cases, of one of four kinds, told apart by their keys. Loading is
-//! lenient where generations of the format differ, and strict where a mistake would make a case
-//! pass that should not: a field that is there and can't be read is an error.
+//! A file holds many named cases. Their keys tell the four kinds apart: state, blockchain, engine and
+//! VM tests. The parser accepts every generation of the format, but a field that is present and
+//! malformed is an error, since ignoring it could let a failing case pass.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `block` | blockchain and engine tests |
+//! | `state` | state tests and the older VM tests |
+//! | `values` | numbers, bytes and addresses |
 
 mod block;
 mod state;
@@ -23,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// An alloc of a fixture.
+/// The accounts of a fixture's state.
 pub type FixtureAlloc = BTreeMap<Address, MemoryAccount>;
 
 /// Why a fixture file could not be loaded.
@@ -34,7 +40,7 @@ pub enum FixtureError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The file is not an object of cases.
@@ -60,13 +66,13 @@ pub enum FixtureError {
 /// One named case of any kind.
 #[derive(Clone, Debug)]
 pub enum Fixture {
-    /// One transaction upon a state, under several forks.
+    /// One transaction on a state, under several forks.
     State(Box<StateTest>),
     /// A chain of blocks as RLP.
     Block(Box<BlockTest>),
     /// A chain of blocks as Engine API payloads.
     Engine(Box<EngineTest>),
-    /// Code run bare, by Frontier's rules (the oldest format).
+    /// Bytecode run without a transaction, by Frontier's rules (the oldest format).
     Vm(Box<VmTest>),
 }
 
@@ -82,10 +88,10 @@ impl Fixture {
     }
 }
 
-/// Chain parameters that newer fixtures carry.
+/// Chain parameters, in newer fixtures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FixtureConfig {
-    /// Chain id; 1 where the fixture does not say.
+    /// Chain id; `None` means 1.
     pub chain_id: Option<u64>,
     /// Per fork name: target, max, base fee update fraction.
     pub blob_schedule: BTreeMap<String, [u64; 3]>,
@@ -125,10 +131,10 @@ pub fn parse_fixtures(path: &Path, text: &str) -> Result<Vec<Fixture>, FixtureEr
         .collect()
 }
 
-/// Keys that tell the kinds apart.
+/// The keys by which the kinds differ.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kind<'a> {
+struct KindKeys<'a> {
     #[serde(borrow)]
     transaction: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -140,7 +146,7 @@ struct Kind<'a> {
 }
 
 fn parse_case(name: &str, text: &str) -> Result<Fixture, serde_json::Error> {
-    let kind: Kind<'_> = serde_json::from_str(text)?;
+    let kind: KindKeys<'_> = serde_json::from_str(text)?;
     if kind.engine_new_payloads.is_some() {
         return block::parse_engine(name, text).map(|t| Fixture::Engine(Box::new(t)));
     }
@@ -158,7 +164,7 @@ fn parse_case(name: &str, text: &str) -> Result<Fixture, serde_json::Error> {
     ))
 }
 
-/// An account as fixtures write it.
+/// An account in a fixture's format.
 #[derive(Deserialize)]
 struct RawAccount {
     #[serde(default)]
@@ -176,7 +182,7 @@ type RawAlloc = BTreeMap<values::FixtureAddress, Option<RawAccount>>;
 /// Parses an alloc: accounts by address.
 ///
 /// # Errors
-/// If it is none.
+/// If `text` is not an alloc.
 pub fn parse_alloc(text: &str) -> Result<FixtureAlloc, serde_json::Error> {
     alloc_of(serde_json::from_str(text)?)
 }

@@ -1,4 +1,4 @@
-//! What the genesis files of chains that are made here have in common.
+//! Chain configs and system contracts for generated genesis files.
 
 use niwaki_primitives::{Address, Bytes, Fork};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The forks that begin at a block, by their names in a genesis file.
+/// Forks that activate at a block number, by their names in a genesis file.
 pub const BLOCK_FORKS: [&str; 11] = [
     "homestead",
     "eip150",
@@ -21,7 +21,7 @@ pub const BLOCK_FORKS: [&str; 11] = [
     "mergeNetsplit",
 ];
 
-/// Those that begin at a time, and blobs of a block from then on: target, maximum and update fraction.
+/// Forks that activate at a timestamp, with the blob schedule from then on: target, max and base fee update fraction.
 const TIME_FORKS: [(Fork, &str, Option<[u64; 3]>); 5] = [
     (Fork::Shanghai, "shanghai", None),
     (Fork::Cancun, "cancun", Some([3, 6, 3_338_477])),
@@ -30,7 +30,7 @@ const TIME_FORKS: [(Fork, &str, Option<[u64; 3]>); 5] = [
     (Fork::Amsterdam, "amsterdam", Some([6, 9, 5_007_716])),
 ];
 
-/// The `config` of a genesis file with the rules of `fork`, seconds of its own time on.
+/// The `config` of a genesis file with every fork up to `fork`; forks by timestamp activate at `time`, seconds.
 pub fn config(chain_id: u64, fork: Fork, time: u64) -> Value {
     let mut config = json!({
         "chainId": chain_id,
@@ -51,14 +51,15 @@ pub fn config(chain_id: u64, fork: Fork, time: u64) -> Value {
     config
 }
 
-/// A genesis file of Amsterdam: of its accounts, those with code are what the protocol calls.
+/// A genesis file of Amsterdam; its accounts with code are the system contracts.
 const AMSTERDAM: &str = include_str!("../../../testdata/amsterdam/genesis.json");
 
-/// The contracts that the protocol calls, up to Amsterdam, by address: those of EIP-2935, EIP-4788, EIP-7002, EIP-7251
-/// and the two of EIP-8282, with their code.
+/// The system contracts up to Amsterdam with their code, by address: those of EIP-2935, EIP-4788, EIP-7002, EIP-7251
+/// and the two of EIP-8282.
 pub fn system_contracts() -> &'static BTreeMap<Address, Bytes> {
     static CONTRACTS: LazyLock<BTreeMap<Address, Bytes>> = LazyLock::new(|| {
-        let file: File = serde_json::from_str(AMSTERDAM).expect("the file is in the repository");
+        let file: GenesisFile =
+            serde_json::from_str(AMSTERDAM).expect("the file is in the repository");
         let accounts = file.alloc.into_iter();
         let coded = accounts.filter_map(|(address, account)| Some((address, account.code?)));
         coded.collect()
@@ -67,7 +68,7 @@ pub fn system_contracts() -> &'static BTreeMap<Address, Bytes> {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct GenesisFile {
     alloc: BTreeMap<Address, Account>,
 }
 
@@ -76,7 +77,7 @@ struct Account {
     code: Option<Bytes>,
 }
 
-/// An account of a genesis file with `code`, as such contracts are created.
+/// A contract account for the `alloc` of a genesis file.
 pub fn contract(code: &Bytes) -> Value {
     json!({ "balance": "0x0", "nonce": "0x1", "code": code })
 }
@@ -86,13 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_protocol_calls_six_contracts() {
+    fn there_are_6_system_contracts() {
         assert_eq!(system_contracts().len(), 6);
         assert!(system_contracts().values().all(|code| !code.is_empty()));
     }
 
     #[test]
-    fn rules_are_those_of_a_fork_and_of_all_before() {
+    fn config_has_forks_up_to_the_given_one() {
         let config = config(7, Fork::Prague, 9);
         assert_eq!(config["londonBlock"], 0);
         assert_eq!(config["pragueTime"], 9);

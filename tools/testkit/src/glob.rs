@@ -1,7 +1,6 @@
-//! Name patterns: `*` for any run of characters, `?` for any one.
+//! Name patterns: `*` matches any characters, `?` any single one.
 
-/// Whether `name` matches `pattern`. A pattern without `*` or `?` matches any name that contains
-/// it, so that a piece of a name is enough.
+/// Whether `name` matches `pattern`. A pattern without `*` or `?` matches every name that contains it.
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return name.contains(pattern);
@@ -9,7 +8,7 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where the last star stands, and how much of the name it has taken.
+    // Index of the last star in the pattern, and the end of what it matched of the name.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -22,12 +21,12 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
                 n += 1;
             }
             _ => {
-                let Some((at, taken)) = star else {
+                let Some((at, end)) = star else {
                     return false;
                 };
-                star = Some((at, taken + 1));
+                star = Some((at, end + 1));
                 p = at + 1;
-                n = taken + 1;
+                n = end + 1;
             }
         }
     }
@@ -39,8 +38,8 @@ mod tests {
     use super::glob_matches;
 
     #[test]
-    fn stars_and_question_marks_stand_for_characters() {
-        for (pattern, name, want) in [
+    fn star_matches_any_characters_and_question_mark_exactly_one() {
+        for (pattern, name, expected) in [
             ("*", "", true),
             ("a*c", "abbbc", true),
             ("a*c", "abbb", false),
@@ -52,7 +51,7 @@ mod tests {
             ("push", "test_push0", true),
             ("push", "test_pop", false),
         ] {
-            assert_eq!(glob_matches(pattern, name), want, "{pattern} {name}");
+            assert_eq!(glob_matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

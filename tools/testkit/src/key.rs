@@ -1,4 +1,4 @@
-//! Accounts whose secret is known.
+//! Accounts with known secret keys.
 
 use niwaki_crypto::{address_of_secret_key, keccak256, sign};
 use niwaki_primitives::{
@@ -10,7 +10,7 @@ use niwaki_primitives::{
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     secret: B256,
-    /// Whose signatures these are.
+    /// Address of the account.
     pub address: Address,
 }
 
@@ -18,24 +18,24 @@ impl Key {
     /// The key with this secret. About 30 us.
     ///
     /// # Panics
-    /// If it is none: zero, or not below the order of the curve.
+    /// If `secret` is no valid key: zero, or not below the order of the curve.
     pub fn new(secret: B256) -> Self {
-        let address = address_of_secret_key(&secret).expect("the secret is of a key");
+        let address = address_of_secret_key(&secret).expect("a valid secret key");
         Self { secret, address }
     }
 
-    /// The key whose secret is the hash of `name`, which is as good as never none.
+    /// The key whose secret is the hash of `name` (invalid only with negligible probability).
     pub fn of(name: &str) -> Self {
         Self::new(keccak256(name))
     }
 
-    /// A signature of `hash`.
+    /// Signs `hash`.
     pub fn signature(&self, hash: &B256) -> Signature {
-        let (r, s, y_parity) = sign(hash, &self.secret).expect("a key that has an address signs");
+        let (r, s, y_parity) = sign(hash, &self.secret).expect("a valid key signs");
         Signature::new(r, s, y_parity)
     }
 
-    /// The transaction with its signature.
+    /// Signs `tx`.
     pub fn sign<T: SignableTransaction<Signature>>(&self, tx: T) -> TxEnvelope
     where
         TxEnvelope: From<Signed<T>>,
@@ -44,7 +44,7 @@ impl Key {
         tx.into_signed(signature).into()
     }
 
-    /// Lets `code` act for the account, whose nonce is `nonce` then (EIP-7702).
+    /// An EIP-7702 authorization that delegates the account to `code`; `nonce` is the account's at that time.
     pub fn authorize(&self, chain_id: u64, code: Address, nonce: u64) -> SignedAuthorization {
         let authorization = Authorization {
             chain_id: U256::from(chain_id),

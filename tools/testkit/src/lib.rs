@@ -1,4 +1,15 @@
-//! What tests and benchmarks share.
+//! Helpers that tests, benchmarks and tools share.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `fixtures` | loads state, blockchain, engine and VM tests of execution-spec-tests |
+//! | `corpus` | the folder of the full public fixtures, if `NIWAKI_CORPUS` names one |
+//! | `glob` | name patterns with `*` and `?` |
+//! | `runner` | lists fixture files and runs work on them in parallel |
+//! | `memory_state` | a world state in maps, the reference for the state engine |
+//! | `state_root` | the state root of a `MemoryState`, by `alloy-trie` |
+//! | `genesis` | chain configs and system contracts for genesis files |
+//! | `key` | accounts with known secret keys |
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A world state held in maps: the plainest thing that a block can run upon.
+//! A world state in maps: the simplest [`StateView`] that a block can execute on.
 
 use alloy_primitives::keccak256;
 use niwaki_primitives::{
@@ -64,7 +64,7 @@ pub struct MemoryState {
 }
 
 impl MemoryState {
-    /// Puts an account in place, replacing what was there.
+    /// Inserts or replaces an account.
     pub fn insert(&mut self, address: Address, account: MemoryAccount) {
         if !account.code.is_empty() {
             self.codes
@@ -73,10 +73,10 @@ impl MemoryState {
         self.accounts.insert(address, account);
     }
 
-    /// Applies a diff, checking every `prior` against what is here.
+    /// Applies a diff and checks every `prior` value in it.
     ///
     /// # Panics
-    /// If a `prior` differs: the diff was not made on this state.
+    /// If a `prior` differs: the diff was made on another state.
     pub fn apply(&mut self, diff: &StateDiff) {
         for (hash, code) in &diff.codes {
             self.codes.insert(*hash, code.clone());
@@ -85,8 +85,8 @@ impl MemoryState {
             let before = self.account(address).expect("memory does not fail");
             assert_eq!(before, change.prior, "prior of {address}");
             for (slot, value) in &change.slots {
-                let held = self.storage(address, slot).expect("memory does not fail");
-                assert_eq!(held, value.prior, "prior of {address} slot {slot:#x}");
+                let stored = self.storage(address, slot).expect("memory does not fail");
+                assert_eq!(stored, value.prior, "prior of {address} slot {slot:#x}");
             }
             let Some(new) = change.new else {
                 self.accounts.remove(address);

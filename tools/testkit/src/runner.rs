@@ -1,4 +1,4 @@
-//! Many files on many threads.
+//! Lists fixture files and runs work on them in parallel.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,11 +8,10 @@ use std::{
     },
 };
 
-/// Every file under `paths` whose name ends in `.json`, in order; a path to a file is taken as it
-/// is.
+/// The `.json` files under `paths`, sorted; a path that is a file is returned whatever its name.
 ///
 /// # Errors
-/// The path that can't be listed, and what the system said.
+/// The path that can't be listed, and the I/O error.
 pub fn fixture_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io::Error)> {
     let mut files = Vec::new();
     for path in paths {
@@ -21,9 +20,9 @@ pub fn fixture_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::i
     Ok(files)
 }
 
-fn collect(path: &Path, given: bool, files: &mut Vec<PathBuf>) -> Result<(), std::io::Error> {
+fn collect(path: &Path, is_argument: bool, files: &mut Vec<PathBuf>) -> Result<(), std::io::Error> {
     if !std::fs::metadata(path)?.is_dir() {
-        if given || path.extension().is_some_and(|ext| ext == "json") {
+        if is_argument || path.extension().is_some_and(|ext| ext == "json") {
             files.push(path.to_owned());
         }
         return Ok(());
@@ -38,8 +37,8 @@ fn collect(path: &Path, given: bool, files: &mut Vec<PathBuf>) -> Result<(), std
     Ok(())
 }
 
-/// Runs `work` on every item, on `jobs` threads that take the next item as they become free, and
-/// hands each result to `report` on this thread, in whatever order they come.
+/// Runs `work` on every item on `jobs` threads and passes each result to `report` on the calling
+/// thread, in order of completion.
 pub fn run_parallel<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],
@@ -53,7 +52,7 @@ pub fn run_parallel<T: Sync, R: Send>(
             let sender = sender.clone();
             let (next, work) = (&next, &work);
             scope.spawn(move || {
-                // Relaxed: the counter hands out indices and orders nothing else.
+                // Relaxed: the counter only hands out indices.
                 while let Some(index) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < items.len())
                 {
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_is_worked_on_once_whatever_the_number_of_threads() {
+    fn every_item_runs_once_on_0_1_3_and_2000_threads() {
         let items: Vec<u64> = (0..1000).collect();
         for jobs in [0, 1, 3, 2000] {
             let mut results = Vec::new();
@@ -86,14 +85,14 @@ mod tests {
                 |n, double| results.push((*n, double)),
             );
             results.sort_unstable();
-            let want: Vec<(u64, u64)> = items.iter().map(|n| (*n, n * 2)).collect();
-            assert_eq!(results, want);
+            let expected: Vec<(u64, u64)> = items.iter().map(|n| (*n, n * 2)).collect();
+            assert_eq!(results, expected);
         }
         run_parallel(
             4,
             &[] as &[u64],
             |n| *n,
-            |_, _| panic!("there is nothing to report"),
+            |_, _| panic!("no item, no report"),
         );
     }
 }

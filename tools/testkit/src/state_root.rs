@@ -1,11 +1,11 @@
-//! The root of a whole state, by a trie that is not ours.
+//! The state root by `alloy-trie`, as a reference that is independent of this project's trie.
 
 use crate::MemoryState;
 use alloy_primitives::keccak256;
 use alloy_trie::{TrieAccount, root};
 use niwaki_primitives::B256;
 
-/// The state root of `state`, from nothing. Cost: linear in the state.
+/// Computes the state root of `state` from scratch. Cost: linear in the state.
 pub fn state_root(state: &MemoryState) -> B256 {
     root::state_root_unhashed(state.accounts.iter().map(|(address, account)| {
         let slots = account
