@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// Folder with NAME.code and NAME.input files.
     #[arg(long)]
     programs: Option<PathBuf>,
-    /// Chain to import: a file of RLP blocks with genesis.json beside it, or a folder with
+    /// Chain to import: a file of RLP blocks with genesis.json next to it, or a folder with
     /// chain.rlp and genesis.json; may be given several times.
     #[arg(long = "chain")]
     chains: Vec<PathBuf>,

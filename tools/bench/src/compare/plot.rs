@@ -104,8 +104,8 @@ fn blocks(svg: &mut Svg, report: &Report) {
     let x = |number: u64| LEFT + (WIDTH - LEFT - RIGHT) * number as f64 / last as f64;
     let (border, bottom) = (x(report.cold_blocks), panel.y(0.0));
     svg.line([border, panel.top], [border, bottom], "#999999", 1.0);
-    let beside = [border + 4.0, panel.top + 12.0];
-    svg.text(beside, Anchor::Start, "warm from here");
+    let label_at = [border + 4.0, panel.top + 12.0];
+    svg.text(label_at, Anchor::Start, "warm from here");
     let below = [WIDTH - RIGHT, bottom + 16.0];
     svg.text(below, Anchor::End, &format!("block {last}"));
     for (points, colour) in lines.iter().zip(COLOURS) {

@@ -101,7 +101,7 @@ impl Reader {
         let mut rest: &[u8] = &self.bals;
         if rest.is_empty() {
             bail!(
-                "block {number} needs its access list; give access-lists.rlp beside {}",
+                "block {number} needs its access list; put access-lists.rlp next to {}",
                 self.name
             );
         }

@@ -232,7 +232,7 @@ fn block_load(
                 validate: whole(validate.unwrap_or_default()),
                 reexecute: whole(again.unwrap_or(first)),
                 after: own.after,
-                upon: own.writers.clone(),
+                depends_on: own.writers.clone(),
                 to: tx.to().map(|to| *numbers.entry(to).or_insert(next)),
                 is_plain: tx.input().is_empty() && tx.to().is_some(),
                 gas_limit: tx.gas_limit(),

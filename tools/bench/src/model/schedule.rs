@@ -32,7 +32,7 @@ pub(crate) struct Job {
     /// if it is never valid.
     pub(crate) after: Option<usize>,
     /// The transactions it depends on, ascending.
-    pub(crate) upon: Vec<usize>,
+    pub(crate) depends_on: Vec<usize>,
     /// The called contract, as any number.
     pub(crate) to: Option<usize>,
     /// Whether it is a transfer, or a call without input.
@@ -89,11 +89,11 @@ impl BlockLoad {
     pub(crate) fn longest_chain(&self) -> u64 {
         let mut ends: Vec<u64> = Vec::with_capacity(self.jobs.len());
         for job in &self.jobs {
-            let upon = job.upon.iter().map(|index| ends[*index]);
+            let depends_on = job.depends_on.iter().map(|index| ends[*index]);
             let start = match job.after {
                 None => ends.iter().copied().max().unwrap_or(0),
                 Some(_) if self.has_bal => 0,
-                Some(_) => upon.max().unwrap_or(0),
+                Some(_) => depends_on.max().unwrap_or(0),
             };
             ends.push(start + job.sequential);
         }

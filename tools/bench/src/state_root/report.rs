@@ -219,7 +219,7 @@ impl Disk {
         }
         if let Some(geth) = &self.geth {
             println!(
-                "geth on disk: {} bytes, {:.1} per slot; {} bytes of history beside",
+                "geth on disk: {} bytes, {:.1} per slot; {} more bytes of history",
                 geth.database, geth.per_slot, geth.history
             );
         }

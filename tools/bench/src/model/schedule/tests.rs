@@ -49,7 +49,7 @@ fn a_chain_of_100_takes_100_ms_on_16_threads_and_below_15_ms_with_a_bal() {
     let mut load = independent(100);
     for (index, job) in load.jobs.iter_mut().enumerate() {
         (job.after, job.to) = (Some(index), Some(7));
-        job.upon = index.checked_sub(1).into_iter().collect();
+        job.depends_on = index.checked_sub(1).into_iter().collect();
     }
     assert_eq!(load.longest_chain(), 100 * MS);
     let outcome = simulate(&load, 16);
@@ -78,7 +78,7 @@ fn calls_of_a_hot_contract_are_executed_sequentially() {
     for index in (1..200).step_by(2) {
         let job = &mut load.jobs[index];
         (job.after, job.to) = (Some(index - 1), Some(7));
-        job.upon = index.checked_sub(2).into_iter().collect();
+        job.depends_on = index.checked_sub(2).into_iter().collect();
     }
     assert_eq!(load.longest_chain(), 100 * MS);
     let outcome = simulate(&load, 16);
