@@ -1,4 +1,4 @@
-//! What comes of command lines, environments and files: the words for clap, and what is told.
+//! Merging command lines, environment variables and files into arguments for clap, and the notices about them.
 
 use super::*;
 use crate::options::Options;

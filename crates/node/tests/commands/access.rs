@@ -1,7 +1,7 @@
-//! Who may ask: users with passwords, tokens of others, permissions.
+//! Authentication: users with passwords, external tokens, permissions.
 
 use crate::running::{Node, post, request};
-use crate::support::{Ended, Place};
+use crate::support::{CommandResult, TestDir};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     text
 }
 
-/// Base64 as PEM has it.
+/// Base64 with padding, as in PEM.
 pub(crate) fn base64_padded(bytes: &[u8]) -> String {
     let mut text = base64(bytes, STANDARD);
     while !text.len().is_multiple_of(4) {
@@ -38,7 +38,7 @@ pub(crate) fn base64_padded(bytes: &[u8]) -> String {
     text
 }
 
-/// Somebody else who makes tokens (ES256).
+/// An external issuer of tokens (ES256).
 struct Issuer(EcdsaKeyPair);
 
 impl Issuer {
@@ -67,9 +67,9 @@ impl Issuer {
     }
 }
 
-/// The hash that the command prints of what it reads.
+/// The hash that `password hash` prints for its input.
 fn hash(password: &str) -> String {
-    let mut child = Place::new()
+    let mut child = TestDir::new()
         .command("password hash", &[])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -78,19 +78,19 @@ fn hash(password: &str) -> String {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(format!("{password}\n").as_bytes()).unwrap();
     drop(stdin);
-    let ended = Ended::of(&child.wait_with_output().unwrap()).succeeded();
-    ended.out.trim().to_owned()
+    let result = CommandResult::of(&child.wait_with_output().unwrap()).succeeded();
+    result.out.trim().to_owned()
 }
 
 fn call(method: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": []})
 }
 
-/// Status and answer to a request by whoever has this header.
+/// Status and response of a request with this header.
 fn ask(address: SocketAddr, body: &Value, token: Option<&str>) -> (u16, Value) {
     let header = token.map(|token| ("authorization", token));
-    let (status, answer) = post(address, &body.to_string(), header.as_slice());
-    (status, serde_json::from_str(&answer).unwrap_or_default())
+    let (status, response) = post(address, &body.to_string(), header.as_slice());
+    (status, serde_json::from_str(&response).unwrap_or_default())
 }
 
 fn login(address: SocketAddr, name: &str, password: &str) -> (u16, String) {
@@ -107,28 +107,28 @@ fn token_of(address: SocketAddr, name: &str, password: &str) -> String {
 
 /// A node with the user `alice`, whose password is `secret`, and `flags`.
 fn with_alice(flags: &str) -> Node {
-    let place = Place::new();
+    let dir = TestDir::new();
     let text = format!(
         "[Users.alice]\npassword = \"{}\"\npermissions = [\"eth:*\", \"net:version\"]\n\
          groups = [\"admin\"]\n[Groups.admin]\nroles = [\"all\"]\n",
         hash("secret")
     );
-    let file = place.file("auth.toml", text.as_bytes());
+    let file = dir.file("auth.toml", text.as_bytes());
     let file = file.display().to_string();
-    Node::start(place, &flags.replace("FILE", &file))
+    Node::start(dir, &flags.replace("FILE", &file))
 }
 
 fn with_key(issuer: &Issuer, flags: &str) -> Node {
-    let place = Place::new();
-    let file = place.file("key.pem", issuer.public_pem().as_bytes());
+    let dir = TestDir::new();
+    let file = dir.file("key.pem", issuer.public_pem().as_bytes());
     let file = file.display().to_string();
-    Node::start(place, &flags.replace("FILE", &file))
+    Node::start(dir, &flags.replace("FILE", &file))
 }
 
-fn is_unauthorized(answer: &Value, id: &Value) -> bool {
-    answer["error"]["code"] == -40100
-        && answer["error"]["message"] == "Unauthorized"
-        && answer["id"] == *id
+fn is_unauthorized(response: &Value, id: &Value) -> bool {
+    response["error"]["code"] == -40100
+        && response["error"]["message"] == "Unauthorized"
+        && response["id"] == *id
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn users_log_in_and_call_permitted_methods_only() {
     let http = node.http;
     let token = token_of(http, "alice", "secret");
     for method in ["eth_blockNumber", "net_version", "eth_chainId"] {
-        let (status, answer) = ask(http, &call(method), Some(&token));
-        assert_eq!(status, 200, "{answer}");
-        assert!(answer["result"].is_string(), "{method}: {answer}");
+        let (status, response) = ask(http, &call(method), Some(&token));
+        assert_eq!(status, 200, "{response}");
+        assert!(response["result"].is_string(), "{method}: {response}");
     }
     for method in [
         "net_listening",
@@ -150,27 +150,30 @@ fn users_log_in_and_call_permitted_methods_only() {
         "rpc_modules",
         "rpc.discover",
     ] {
-        let (status, answer) = ask(http, &call(method), Some(&token));
-        assert_eq!(status, 401, "{method}: {answer}");
-        assert!(is_unauthorized(&answer, &json!(7)), "{method}: {answer}");
+        let (status, response) = ask(http, &call(method), Some(&token));
+        assert_eq!(status, 401, "{method}: {response}");
+        assert!(
+            is_unauthorized(&response, &json!(7)),
+            "{method}: {response}"
+        );
     }
-    let (status, answer) = ask(http, &call("eth_unheardOf"), Some(&token));
-    assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32601)));
+    let (status, response) = ask(http, &call("eth_unheardOf"), Some(&token));
+    assert_eq!((status, &response["error"]["code"]), (200, &json!(-32601)));
 
-    // What asks for no answer gets none.
+    // Notifications get no response.
     let notification = json!({"jsonrpc": "2.0", "method": "net_listening"});
-    let (status, answer) = ask(http, &notification, Some(&token));
-    assert_eq!((status, answer), (200, Value::Null));
+    let (status, response) = ask(http, &notification, Some(&token));
+    assert_eq!((status, response), (200, Value::Null));
     let batch = json!([
         call("eth_chainId"),
         call("net_listening"),
         call("net_version"),
         notification
     ]);
-    let (status, answer) = ask(http, &batch, Some(&token));
-    assert_eq!((status, answer.as_array().map(Vec::len)), (200, Some(3)));
-    assert!(answer[0]["result"].is_string() && answer[2]["result"].is_string());
-    assert!(is_unauthorized(&answer[1], &json!(7)), "{answer}");
+    let (status, response) = ask(http, &batch, Some(&token));
+    assert_eq!((status, response.as_array().map(Vec::len)), (200, Some(3)));
+    assert!(response[0]["result"].is_string() && response[2]["result"].is_string());
+    assert!(is_unauthorized(&response[1], &json!(7)), "{response}");
 }
 
 #[test]
@@ -192,11 +195,11 @@ fn calls_need_a_valid_token_and_health_needs_none() {
         Some("Bearer a.b.c"),
     ] {
         for body in [call("eth_blockNumber"), json!([call("eth_blockNumber")])] {
-            let (status, answer) = ask(http, &body, token);
-            assert_eq!(status, 401, "{token:?}: {answer}");
+            let (status, response) = ask(http, &body, token);
+            assert_eq!(status, 401, "{token:?}: {response}");
             assert!(
-                is_unauthorized(&answer, &Value::Null),
-                "{token:?}: {answer}"
+                is_unauthorized(&response, &Value::Null),
+                "{token:?}: {response}"
             );
         }
     }
@@ -208,7 +211,7 @@ fn calls_need_a_valid_token_and_health_needs_none() {
         assert!(status == 200 || status == 503, "{path}: {status} {body}");
         assert!(body.contains("status"), "{path}: {body}");
     }
-    // The other ways in were not closed by these flags.
+    // These flags do not affect the other servers.
     let mut socket = node.socket();
     socket.send(&call("eth_chainId").to_string());
     assert!(socket.receive()["result"].is_string());
@@ -242,10 +245,10 @@ fn wrong_logins_get_the_same_error_and_malformed_ones_another() {
     let long = "x".repeat(1 << 20);
     let (status, _) = request(node.http, "POST", "/login", &long, &[]);
     assert_eq!(status, 413);
-    // A WebSocket port of its own has no users; nor has a node without tokens.
+    // Users apply neither to a separate WebSocket port nor to a node without authentication.
     assert_eq!(login(node.ws, "alice", "secret").0, 400);
     assert_eq!(
-        login(Node::start(Place::new(), "").http, "alice", "secret").0,
+        login(Node::start(TestDir::new(), "").http, "alice", "secret").0,
         400
     );
 }
@@ -260,14 +263,14 @@ fn the_credentials_file_is_read_at_every_login() {
         "[Users.bob]\npassword = \"{}\"\npermissions = [\"*:*\"]\n",
         hash("other")
     );
-    node.place.file("auth.toml", text.as_bytes());
+    node.dir.file("auth.toml", text.as_bytes());
     let bob = token_of(node.http, "bob", "other");
     assert_eq!(
         ask(node.http, &call("debug_chaindbProperty"), Some(&bob)).0,
         200
     );
     assert_eq!(login(node.http, "alice", "secret").0, 401);
-    node.place.file("auth.toml", b"not TOML [");
+    node.dir.file("auth.toml", b"not TOML [");
     assert_eq!(login(node.http, "bob", "other").0, 401);
 }
 
@@ -280,35 +283,35 @@ fn external_tokens_are_verified_by_public_key() {
          --rpc-http-authentication-jwt-algorithm=ES256 --rpc-http-api-methods-no-auth=eth_chainId,rpc_modules",
     );
     let http = node.http;
-    let asked = |method: &str, token: Option<&str>| ask(http, &call(method), token).0;
+    let status_of = |method: &str, token: Option<&str>| ask(http, &call(method), token).0;
     assert_eq!(
-        asked(
+        status_of(
             "eth_blockNumber",
             Some(&issuer.token(60, &["eth:blockNumber"]))
         ),
         200
     );
     assert_eq!(
-        asked(
+        status_of(
             "eth_gasPrice",
             Some(&issuer.token(60, &["eth:blockNumber"]))
         ),
         401
     );
     assert_eq!(
-        asked("eth_gasPrice", Some(&issuer.token(-1, &["*:*"]))),
+        status_of("eth_gasPrice", Some(&issuer.token(-1, &["*:*"]))),
         401
     );
     assert_eq!(
-        asked("eth_gasPrice", Some(&Issuer::new().token(60, &["*:*"]))),
+        status_of("eth_gasPrice", Some(&Issuer::new().token(60, &["*:*"]))),
         401
     );
-    assert_eq!(asked("eth_gasPrice", None), 401);
-    // What needs no token is open to all.
+    assert_eq!(status_of("eth_gasPrice", None), 401);
+    // Methods in --rpc-http-api-methods-no-auth need no token.
     for token in [None, Some("Bearer nonsense")] {
-        assert_eq!(asked("eth_chainId", token), 200);
-        assert_eq!(asked("rpc_modules", token), 200);
-        assert_eq!(asked("rpc.discover", token), 401);
+        assert_eq!(status_of("eth_chainId", token), 200);
+        assert_eq!(status_of("rpc_modules", token), 200);
+        assert_eq!(status_of("rpc.discover", token), 401);
     }
     assert_eq!(login(http, "alice", "secret").0, 400);
 }
@@ -330,22 +333,22 @@ fn a_websocket_serves_until_its_token_expires() {
         ("eth_chainId", true),
     ] {
         socket.send(&call(method).to_string());
-        let answer = socket.receive();
+        let response = socket.receive();
         assert_eq!(
-            is_unauthorized(&answer, &json!(7)),
+            is_unauthorized(&response, &json!(7)),
             !is_permitted,
-            "{method}: {answer}"
+            "{method}: {response}"
         );
     }
     let mut socket = node.socket_of(Some(&issuer.token(3, &["eth:*"])));
     let mut answers = 0;
     loop {
         socket.send(&call("eth_chainId").to_string());
-        let answer = socket.receive();
-        if is_unauthorized(&answer, &json!(7)) {
+        let response = socket.receive();
+        if is_unauthorized(&response, &json!(7)) {
             break;
         }
-        assert!(answer["result"].is_string(), "{answer}");
+        assert!(response["result"].is_string(), "{response}");
         answers += 1;
     }
     assert!(answers > 0);
@@ -367,23 +370,23 @@ fn users_log_in_on_the_websocket_port_too() {
     let mut socket = node.socket_of(Some(&token_of(node.ws, "alice", "secret")));
     socket.send(&call("eth_chainId").to_string());
     assert!(socket.receive()["result"].is_string());
-    // HTTP is another way in.
+    // The HTTP server is separate.
     assert_eq!(ask(node.http, &call("eth_chainId"), None).0, 200);
 }
 
 #[test]
 fn wrong_token_flags_and_files_are_refused_by_name() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let refused = |flags: &str, file: &Path, words: &[&str]| {
         let all = format!(
             "--rpc-http-enabled --rpc-http-port=0 --engine-rpc-port=0 --rpc-http-authentication-enabled {flags}"
         );
-        place.run(&all, &[file]).failed(words);
+        dir.run(&all, &[file]).failed(words);
     };
     let users = "--rpc-http-authentication-credentials-file";
     let key = "--rpc-http-authentication-jwt-public-key-file";
-    let file = |text: &str| place.file("file", text.as_bytes());
-    let missing = place.path("missing");
+    let file = |text: &str| dir.file("file", text.as_bytes());
+    let missing = dir.path("missing");
     refused(users, &missing, &["credentials file", "missing"]);
     refused(users, &file("\nx = ["), &["is not TOML: line 2: "]);
     refused(users, &file(""), &["has no user", "[Users.NAME]"]);
@@ -409,11 +412,11 @@ fn wrong_token_flags_and_files_are_refused_by_name() {
     let unknown =
         "--rpc-http-api-methods-no-auth=eth_cal --rpc-http-authentication-jwt-public-key-file";
     refused(unknown, &pem, &["eth_cal"]);
-    let ended = place.run(
+    let result = dir.run(
         "--rpc-http-enabled --rpc-http-port=0 --engine-rpc-port=0 --rpc-http-authentication-enabled",
         &[],
     );
-    ended.failed(&[
+    result.failed(&[
         "needs --rpc-http-authentication-credentials-file",
         "public-key-file",
     ]);
@@ -423,14 +426,10 @@ fn wrong_token_flags_and_files_are_refused_by_name() {
 fn password_hashes_have_besus_format() {
     let hash = hash("secret");
     assert!(hash.starts_with("$2a$10$") && hash.len() == 60, "{hash}");
-    let place = Place::new();
-    let given = place
-        .run("password hash --password=secret", &[])
-        .succeeded();
+    let dir = TestDir::new();
+    let given = dir.run("password hash --password=secret", &[]).succeeded();
     assert_ne!(given.out.trim(), hash);
-    place
-        .run("password hash --password=", &[])
-        .failed(&["empty"]);
+    dir.run("password hash --password=", &[]).failed(&["empty"]);
     let long = format!("password hash --password={}", "x".repeat(73));
-    place.run(&long, &[]).failed(&["73 bytes"]);
+    dir.run(&long, &[]).failed(&["73 bytes"]);
 }

@@ -1,26 +1,26 @@
-//! Every state of a chain, from the command line.
+//! Past states of a chain, from the command line.
 
-use crate::support::{Place, chain_file};
+use crate::support::{TestDir, chain_file};
 use serde_json::Value;
 
-fn shown(place: &Place, line: &str) -> Value {
-    let ended = place.run(line, &[]).succeeded();
-    serde_json::from_str(&ended.out).unwrap()
+fn shown(dir: &TestDir, line: &str) -> Value {
+    let result = dir.run(line, &[]).succeeded();
+    serde_json::from_str(&result.out).unwrap()
 }
 
-/// The beacon roots contract, which writes with every block from Cancun on.
+/// The beacon roots contract, written in every block from Cancun on.
 const ACCOUNT: &str = "0x000f3df6d732807ef1319fb7b8bb8522d0beac02";
 
 #[test]
 fn an_archive_proves_past_states_and_bonsai_only_shows_their_values() {
-    let archive = Place::new();
+    let archive = TestDir::new();
     archive
         .run(
             "--data-storage-format=X_BONSAI_ARCHIVE blocks import --from",
             &[&chain_file()],
         )
         .succeeded();
-    let recent = Place::new();
+    let recent = TestDir::new();
     recent.import(&chain_file()).succeeded();
     let mut roots = std::collections::BTreeSet::new();
     for number in 0..=54 {

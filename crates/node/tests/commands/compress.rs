@@ -1,4 +1,4 @@
-//! Answers in fewer bytes, for whoever asks for that.
+//! gzip responses for clients that accept them.
 
 use crate::running::Node;
 use flate2::read::GzDecoder;
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Head, body as it came without the lengths of chunks, and whether all of it came.
+/// Head, body without chunk framing, and whether the body is complete.
 struct Answer {
     head: String,
     body: Vec<u8>,
@@ -43,15 +43,15 @@ fn ask(address: SocketAddr, body: &Value, more: &str) -> Answer {
         "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{more}\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let end = answer
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let end = response
         .windows(4)
         .position(|bytes| bytes == b"\r\n\r\n")
         .unwrap();
-    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let head = String::from_utf8(response[..end].to_vec()).unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let body = &answer[end + 4..];
+    let body = &response[end + 4..];
     let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
         true => joined(body),
         false => body.to_vec(),
@@ -93,7 +93,7 @@ fn gzip_responses_equal_plain_ones() {
             )
         })
         .collect();
-    // A loop that runs out of gas, every step of it: some megabytes, in parts.
+    // The trace of a loop that runs out of gas: some megabytes, streamed.
     let contract = "0x00000000000000000000000000000000000c0de0";
     let traced = call(
         "debug_traceCall",
@@ -132,8 +132,8 @@ fn clients_that_refuse_gzip_get_plain_responses() {
         })
         .collect();
     for header in ["accept-encoding: gzip;q=0\r\n", "accept-encoding: br\r\n"] {
-        let answer = ask(node.http, &json!(blocks), header);
-        assert!(!answer.is_compressed(), "{header}");
-        assert_eq!(answer.value().as_array().unwrap().len(), 54);
+        let response = ask(node.http, &json!(blocks), header);
+        assert!(!response.is_compressed(), "{header}");
+        assert_eq!(response.value().as_array().unwrap().len(), 54);
     }
 }

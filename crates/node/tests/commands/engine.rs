@@ -1,7 +1,7 @@
-//! A consensus client drives the node: through its port, with tokens, as Prysm and Lodestar do.
+//! The node driven by a consensus client through the Engine API port with tokens, as Prysm and Lodestar do.
 
 use crate::running::Node;
-use crate::support::{HEAD, Place, amsterdam_genesis};
+use crate::support::{HEAD, TestDir, amsterdam_genesis};
 use serde_json::{Value, json};
 
 pub(crate) const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
@@ -20,27 +20,27 @@ pub(crate) fn attributes(timestamp: u64) -> Value {
     })
 }
 
-/// Has the node build upon its head, and gives what it built.
+/// Has the node build a block on top of its head, and returns the payload.
 pub(crate) fn build(node: &Node, head: &str, timestamp: u64) -> Value {
-    let answer = node.drive(
+    let response = node.engine_call(
         "engine_forkchoiceUpdatedV3",
         json!([state(head), attributes(timestamp)]),
     );
-    let id = &answer["result"]["payloadId"];
-    assert!(id.is_string(), "{answer}");
-    node.drive("engine_getPayloadV5", json!([id]))["result"].clone()
+    let id = &response["result"]["payloadId"];
+    assert!(id.is_string(), "{response}");
+    node.engine_call("engine_getPayloadV5", json!([id]))["result"].clone()
 }
 
-/// Gives the node a payload, and the status it answers with.
-pub(crate) fn give(node: &Node, built: &Value) -> Value {
+/// Sends a payload and returns its status.
+pub(crate) fn send_payload(node: &Node, built: &Value) -> Value {
     let payload = &built["executionPayload"];
     let params = json!([payload, [], ZERO, built["executionRequests"]]);
-    node.drive("engine_newPayloadV4", params)["result"].clone()
+    node.engine_call("engine_newPayloadV4", params)["result"].clone()
 }
 
-pub(crate) fn choose(node: &Node, head: &str) -> Value {
-    let answer = node.drive("engine_forkchoiceUpdatedV3", json!([state(head), null]));
-    answer["result"]["payloadStatus"]["status"].clone()
+pub(crate) fn send_fork_choice(node: &Node, head: &str) -> Value {
+    let response = node.engine_call("engine_forkchoiceUpdatedV3", json!([state(head), null]));
+    response["result"]["payloadStatus"]["status"].clone()
 }
 
 pub(crate) fn hash(built: &Value) -> String {
@@ -55,7 +55,7 @@ fn a_built_block_is_validated_made_head_and_survives_a_stop_and_a_kill() {
     let node = Node::with_chain();
     let first = build(&node, HEAD, 600);
     assert_eq!(
-        give(&node, &first),
+        send_payload(&node, &first),
         json!({
             "status": "VALID", "latestValidHash": hash(&first), "validationError": null
         })
@@ -65,54 +65,54 @@ fn a_built_block_is_validated_made_head_and_survives_a_stop_and_a_kill() {
         "0x36",
         "not the head yet"
     );
-    // A side block still, so by its hash.
+    // Still a side block, so by its hash.
     let figures = node.result("niwaki_getBlockFigures", json!([hash(&first)]));
     assert_eq!(figures["hash"], hash(&first));
     assert_eq!(figures["gasUsed"], first["executionPayload"]["gasUsed"]);
     let phases = figures["microseconds"].as_object().unwrap();
     assert!(phases["total"].as_u64() > phases["execute"].as_u64() && phases.len() == 7);
-    assert_eq!(choose(&node, &hash(&first)), "VALID");
+    assert_eq!(send_fork_choice(&node, &hash(&first)), "VALID");
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x37");
     let of = |block| node.result("niwaki_getBlockFigures", json!([block]));
     assert_eq!([of("latest"), of("0x36")], [figures, Value::Null]);
 
-    let (place, code) = node.stop();
+    let (dir, code) = node.stop();
     assert_eq!(code, Some(0));
-    let node = Node::start(place, "");
+    let node = Node::start(dir, "");
     let block = node.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(block["hash"], hash(&first));
 
     let second = build(&node, &hash(&first), 612);
-    assert_eq!(give(&node, &second)["status"], "VALID");
-    assert_eq!(choose(&node, &hash(&second)), "VALID");
-    let place = node.kill();
-    let (number, _) = place.checked_head();
+    assert_eq!(send_payload(&node, &second)["status"], "VALID");
+    assert_eq!(send_fork_choice(&node, &hash(&second)), "VALID");
+    let dir = node.kill();
+    let (number, _) = dir.checked_head();
     assert!((55..=56).contains(&number), "{number}");
-    let node = Node::start(place, "");
-    assert_eq!(give(&node, &second)["status"], "VALID");
-    assert_eq!(choose(&node, &hash(&second)), "VALID");
+    let node = Node::start(dir, "");
+    assert_eq!(send_payload(&node, &second)["status"], "VALID");
+    assert_eq!(send_fork_choice(&node, &hash(&second)), "VALID");
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x38");
 }
 
 #[test]
 fn the_engine_port_answers_the_first_calls_of_a_consensus_client() {
     let node = Node::with_chain();
-    let answer = node.drive(
+    let response = node.engine_call(
         "engine_exchangeCapabilities",
         json!([["engine_newPayloadV4"]]),
     );
-    let names = answer["result"].as_array().unwrap();
-    assert!(names.contains(&json!("engine_getPayloadV5")), "{answer}");
+    let names = response["result"].as_array().unwrap();
+    assert!(names.contains(&json!("engine_getPayloadV5")), "{response}");
     assert!(
         !names.contains(&json!("engine_exchangeCapabilities")),
-        "{answer}"
+        "{response}"
     );
     let client =
         json!([{"code": "PM", "name": "Prysm", "version": "v7.1.0", "commit": "0x01020304"}]);
-    let answer = node.drive("engine_getClientVersionV1", client);
-    assert_eq!(answer["result"][0]["name"], "Niwaki");
+    let response = node.engine_call("engine_getClientVersionV1", client);
+    assert_eq!(response["result"][0]["name"], "Niwaki");
     assert_eq!(
-        answer["result"][0]["commit"].as_str().map(str::len),
+        response["result"][0]["commit"].as_str().map(str::len),
         Some(10)
     );
     for (method, params) in [
@@ -125,10 +125,10 @@ fn the_engine_port_answers_the_first_calls_of_a_consensus_client() {
         ),
         ("eth_syncing", json!([])),
     ] {
-        let answer = node.drive(method, params);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        let response = node.engine_call(method, params);
+        assert!(response.get("error").is_none(), "{method}: {response}");
     }
-    let refused = node.drive(
+    let refused = node.engine_call(
         "eth_getBalance",
         json!(["0x00000000219ab540356cbb839cbe05303d7705fa"]),
     );
@@ -214,8 +214,11 @@ fn engine_api_errors_have_the_codes_of_the_specification() {
             -38004,
         ),
     ] {
-        let answer = node.drive(method, params.clone());
-        assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
+        let response = node.engine_call(method, params.clone());
+        assert_eq!(
+            response["error"]["code"], code,
+            "{method} {params}: {response}"
+        );
     }
     let head = node.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(head["hash"], HEAD, "nothing moved");
@@ -227,40 +230,43 @@ fn an_invalid_payload_stays_invalid() {
     let good = build(&node, HEAD, 600);
     let mut bad = good.clone();
     bad["executionPayload"]["stateRoot"] = json!(ZERO);
-    let status = give(&node, &bad);
+    let status = send_payload(&node, &bad);
     assert_eq!(
         (&status["status"], &status["latestValidHash"]),
         (&json!("INVALID"), &Value::Null)
     );
     let mut bad = good.clone();
     bad["executionPayload"]["transactions"] = json!(["0x"]);
-    assert_eq!(give(&node, &bad)["status"], "INVALID");
+    assert_eq!(send_payload(&node, &bad)["status"], "INVALID");
     let unknown = format!("0x{}", "ab".repeat(32));
-    assert_eq!(choose(&node, &unknown), "SYNCING");
+    assert_eq!(send_fork_choice(&node, &unknown), "SYNCING");
     assert_ne!(node.result("eth_syncing", json!([])), json!(false));
-    assert_eq!(choose(&node, HEAD), "VALID");
+    assert_eq!(send_fork_choice(&node, HEAD), "VALID");
     assert_eq!(node.result("eth_syncing", json!([])), json!(false));
 }
 
 #[test]
 fn missing_bodies_and_blobs_are_null() {
     let node = Node::with_chain();
-    let answer = node.drive("engine_getPayloadBodiesByRangeV1", json!(["0x35", "0x10"]));
-    let bodies = answer["result"].as_array().unwrap();
+    let response = node.engine_call("engine_getPayloadBodiesByRangeV1", json!(["0x35", "0x10"]));
+    let bodies = response["result"].as_array().unwrap();
     assert_eq!(bodies.len(), 2, "no more than there are blocks");
     assert!(
         bodies.iter().all(|body| body["transactions"].is_array()),
-        "{answer}"
+        "{response}"
     );
-    let answer = node.drive("engine_getPayloadBodiesByHashV2", json!([[HEAD, ZERO]]));
-    assert!(answer["result"][0]["withdrawals"].is_array(), "{answer}");
-    assert_eq!(answer["result"][1], Value::Null);
+    let response = node.engine_call("engine_getPayloadBodiesByHashV2", json!([[HEAD, ZERO]]));
+    assert!(
+        response["result"][0]["withdrawals"].is_array(),
+        "{response}"
+    );
+    assert_eq!(response["result"][1], Value::Null);
     assert_eq!(
-        node.drive("engine_getBlobsV2", json!([[ZERO]]))["result"],
+        node.engine_call("engine_getBlobsV2", json!([[ZERO]]))["result"],
         Value::Null
     );
     assert_eq!(
-        node.drive("engine_getBlobsV3", json!([[ZERO]]))["result"],
+        node.engine_call("engine_getBlobsV3", json!([[ZERO]]))["result"],
         json!([null])
     );
 }
@@ -273,8 +279,8 @@ fn subscriptions_and_filters_get_a_new_head() {
     let subscription = socket.receive()["result"].clone();
     let filter = node.result("eth_newBlockFilter", json!([]));
     let built = build(&node, HEAD, 600);
-    give(&node, &built);
-    assert_eq!(choose(&node, &hash(&built)), "VALID");
+    send_payload(&node, &built);
+    assert_eq!(send_fork_choice(&node, &hash(&built)), "VALID");
     let news = socket.receive();
     assert_eq!(news["method"], "eth_subscription");
     assert_eq!(news["params"]["subscription"], subscription);
@@ -292,7 +298,7 @@ fn subscriptions_and_filters_get_a_new_head() {
         json!(true)
     );
     assert!(
-        node.ask("eth_getFilterChanges", json!([filter]))
+        node.call("eth_getFilterChanges", json!([filter]))
             .get("error")
             .is_some()
     );
@@ -305,10 +311,10 @@ fn subscriptions_and_filters_get_a_new_head() {
 
 #[test]
 fn a_second_node_and_a_port_in_use_are_refused_by_name() {
-    let node = Node::start(Place::new(), "");
-    let second = node.place.run("--rpc-http-enabled", &[]);
+    let node = Node::start(TestDir::new(), "");
+    let second = node.dir.run("--rpc-http-enabled", &[]);
     second.failed(&["in use"]);
-    let other = Place::new();
+    let other = TestDir::new();
     let port = node.http.port().to_string();
     let refused = other.run(&format!("--rpc-http-enabled --rpc-http-port={port}"), &[]);
     refused.failed(&["--rpc-http-port", &port]);
@@ -318,11 +324,11 @@ fn a_second_node_and_a_port_in_use_are_refused_by_name() {
 fn a_backup_by_a_running_node_restores_its_head() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);
-    give(&node, &built);
-    assert_eq!(choose(&node, &hash(&built)), "VALID");
-    let folder = node.place.path("backups");
+    send_payload(&node, &built);
+    assert_eq!(send_fork_choice(&node, &hash(&built)), "VALID");
+    let folder = node.dir.path("backups");
     let made = node
-        .place
+        .dir
         .run("storage backup --keep 2 --to", &[&folder])
         .succeeded();
     assert!(
@@ -330,10 +336,7 @@ fn a_backup_by_a_running_node_restores_its_head() {
         "{made:?}"
     );
     assert_eq!(made.head(), (55, hash(&built)));
-    let again = node
-        .place
-        .run("storage backup --to", &[&folder])
-        .succeeded();
+    let again = node.dir.run("storage backup --to", &[&folder]).succeeded();
     assert!(again.out.contains("the folder has 1, 2"), "{again:?}");
     assert_eq!(
         node.result("eth_blockNumber", json!([])),
@@ -341,15 +344,15 @@ fn a_backup_by_a_running_node_restores_its_head() {
         "it goes on"
     );
 
-    let other = Place::new();
+    let other = TestDir::new();
     other.run("storage restore --from", &[&folder]).succeeded();
     assert_eq!(other.checked_head(), (55, hash(&built)));
-    let relative = node.place.file("no folder", b"");
-    let refused = node.place.run("storage backup --to", &[&relative]);
+    let relative = node.dir.file("no folder", b"");
+    let refused = node.dir.run("storage backup --to", &[&relative]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }
 
-/// Attributes of Amsterdam.
+/// Payload attributes of Amsterdam.
 fn later(timestamp: u64) -> Value {
     let mut attributes = attributes(timestamp);
     attributes["slotNumber"] = json!("0x9");
@@ -359,19 +362,19 @@ fn later(timestamp: u64) -> Value {
 
 #[test]
 fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() {
-    let mut place = Place::new();
-    place.genesis = amsterdam_genesis();
-    let node = Node::start(place, "");
+    let mut dir = TestDir::new();
+    dir.genesis = amsterdam_genesis();
+    let node = Node::start(dir, "");
     let genesis = node.result("eth_getBlockByNumber", json!(["0x0", false]));
     let genesis = genesis["hash"].as_str().unwrap();
     let before = build(&node, genesis, 23);
-    assert_eq!(give(&node, &before)["status"], "VALID");
+    assert_eq!(send_payload(&node, &before)["status"], "VALID");
     let parent = hash(&before);
-    assert_eq!(choose(&node, &parent), "VALID");
+    assert_eq!(send_fork_choice(&node, &parent), "VALID");
 
     let begin = |attributes: Value| {
         let params = json!([state(&parent), attributes, format!("0x{}", "ff".repeat(16))]);
-        node.drive("engine_forkchoiceUpdatedV4", params)
+        node.engine_call("engine_forkchoiceUpdatedV4", params)
     };
     let without = |name: &str| {
         let mut attributes = later(24);
@@ -380,58 +383,60 @@ fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() 
     };
     assert_eq!(begin(without("slotNumber"))["error"]["code"], -38003);
     assert_eq!(begin(later(23))["error"]["code"], -38005, "the fork before");
-    // As geth does, and against the specification.
+    // As geth does, contrary to the specification.
     assert!(begin(without("targetGasLimit"))["result"]["payloadId"].is_string());
     for wrong in [attributes(24), later(24)] {
-        let answer = node.drive("engine_forkchoiceUpdatedV3", json!([state(&parent), wrong]));
-        let code = answer["error"]["code"].as_i64().unwrap();
+        let response =
+            node.engine_call("engine_forkchoiceUpdatedV3", json!([state(&parent), wrong]));
+        let code = response["error"]["code"].as_i64().unwrap();
         let want = if wrong.get("slotNumber").is_some() {
             -38003
         } else {
             -38005
         };
-        assert_eq!(code, want, "{answer}");
+        assert_eq!(code, want, "{response}");
     }
     let mask = json!([state(&parent), later(24), "0xff"]);
-    let answer = node.drive("engine_forkchoiceUpdatedV4", mask);
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let response = node.engine_call("engine_forkchoiceUpdatedV4", mask);
+    assert_eq!(response["error"]["code"], -32602, "{response}");
 
     let id = begin(later(24))["result"]["payloadId"].clone();
-    let answer = node.drive("engine_getPayloadV5", json!([id]));
-    assert_eq!(answer["error"]["code"], -38005, "{answer}");
-    let built = node.drive("engine_getPayloadV6", json!([id]))["result"].clone();
+    let response = node.engine_call("engine_getPayloadV5", json!([id]));
+    assert_eq!(response["error"]["code"], -38005, "{response}");
+    let built = node.engine_call("engine_getPayloadV6", json!([id]))["result"].clone();
     let payload = &built["executionPayload"];
     assert_eq!(payload["slotNumber"], "0x9");
     let list = payload["blockAccessList"].as_str().unwrap();
     let requests = &built["executionRequests"];
-    let give =
-        |method: &str, payload: &Value| node.drive(method, json!([payload, [], ZERO, requests]));
+    let send = |method: &str, payload: &Value| {
+        node.engine_call(method, json!([payload, [], ZERO, requests]))
+    };
     assert_eq!(
-        give("engine_newPayloadV4", payload)["error"]["code"],
+        send("engine_newPayloadV4", payload)["error"]["code"],
         -32602
     );
     for name in ["blockAccessList", "slotNumber"] {
         let mut payload = payload.clone();
         payload.as_object_mut().unwrap().remove(name);
-        let answer = give("engine_newPayloadV5", &payload);
-        assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+        let response = send("engine_newPayloadV5", &payload);
+        assert_eq!(response["error"]["code"], -32602, "{name}: {response}");
     }
     for bad in ["0x", "0xc1", &format!("{list}00")] {
         let mut payload = payload.clone();
         payload["blockAccessList"] = json!(bad);
-        let answer = give("engine_newPayloadV5", &payload);
-        assert_eq!(answer["result"]["status"], "INVALID", "{answer}");
+        let response = send("engine_newPayloadV5", &payload);
+        assert_eq!(response["result"]["status"], "INVALID", "{response}");
     }
-    let answer = give("engine_newPayloadV5", payload);
-    assert_eq!(answer["result"]["status"], "VALID", "{answer}");
+    let response = send("engine_newPayloadV5", payload);
+    assert_eq!(response["result"]["status"], "VALID", "{response}");
     let head = hash(&built);
-    let answer = node.drive(
+    let response = node.engine_call(
         "engine_forkchoiceUpdatedV4",
         json!([state(&head), null, null]),
     );
     assert_eq!(
-        answer["result"]["payloadStatus"]["status"], "VALID",
-        "{answer}"
+        response["result"]["payloadStatus"]["status"], "VALID",
+        "{response}"
     );
     let block = node.result("eth_getBlockByNumber", json!(["latest", false]));
     assert_eq!(
@@ -444,9 +449,9 @@ fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() 
         (&json!("Amsterdam"), &json!(2))
     );
     let again = json!([state(&head), later(24), null]);
-    let answer = node.drive("engine_forkchoiceUpdatedV4", again);
-    assert_eq!(answer["error"]["code"], -38003, "not after the head");
-    let bodies = node.drive("engine_getPayloadBodiesByRangeV2", json!(["0x1", "0x2"]));
+    let response = node.engine_call("engine_forkchoiceUpdatedV4", again);
+    assert_eq!(response["error"]["code"], -38003, "not after the head");
+    let bodies = node.engine_call("engine_getPayloadBodiesByRangeV2", json!(["0x1", "0x2"]));
     let lists = bodies["result"].as_array().unwrap().iter();
     let lists: Vec<_> = lists.map(|body| &body["blockAccessList"]).collect();
     assert_eq!(lists, [&Value::Null, &json!(list)]);

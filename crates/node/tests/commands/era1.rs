@@ -1,37 +1,37 @@
 //! ERA1 archives, written and read back.
 
-use crate::support::{Place, chain_file};
+use crate::support::{TestDir, chain_file};
 use std::path::{Path, PathBuf};
 
 #[test]
 fn era1_export_and_import_round_trip() {
-    let place = Place::new();
-    place.import(&chain_file()).succeeded();
-    let to = place.path("blocks.era1");
+    let dir = TestDir::new();
+    dir.import(&chain_file()).succeeded();
+    let to = dir.path("blocks.era1");
     let export = "blocks export --format ERA1 --to";
-    let all = place.run(export, &[&to]);
+    let all = dir.run(export, &[&to]);
     all.failed(&["proof of stake", "--format RLP"]);
-    assert!(!place.path("blocks.era1.part").exists());
+    assert!(!dir.path("blocks.era1.part").exists());
 
     let part = "blocks export --format era1 --end-block 36 --to";
-    place.run(part, &[&to]).succeeded();
-    let other = Place::new();
+    dir.run(part, &[&to]).succeeded();
+    let other = TestDir::new();
     let import = "blocks import --format ERA1 --from";
-    let ended = other.run(import, &[&to]).succeeded();
-    assert_eq!(ended.head().0, 35);
-    assert_eq!(other.checked_head(), ended.head());
+    let result = other.run(import, &[&to]).succeeded();
+    assert_eq!(result.head().0, 35);
+    assert_eq!(other.checked_head(), result.head());
     other.import(&chain_file()).succeeded();
 
-    // Cut off anywhere, it keeps the blocks before.
+    // A truncated file imports the blocks before the end.
     let bytes = std::fs::read(&to).unwrap();
     for part in [1, 3, 5, 7] {
-        let torn = Place::new();
+        let torn = TestDir::new();
         let file = torn.file("torn.era1", &bytes[..bytes.len() * part / 8]);
         torn.run(import, &[&file]).failed(&["torn.era1", "cut off"]);
         torn.checked_head();
     }
-    // A damaged header is found by the checksum of its frame.
-    let damaged = Place::new();
+    // The frame's checksum reveals a damaged header.
+    let damaged = TestDir::new();
     let mut bytes = bytes;
     bytes[100] ^= 0x40;
     let file = damaged.file("damaged.era1", &bytes);
@@ -50,21 +50,21 @@ fn era1_files_of_real_chains_round_trip_with_their_accumulator() {
         ("sepolia", "sepolia-00000-643a00f7.era1"),
     ] {
         let archive: PathBuf = folder.join(name);
-        let place = Place::new();
+        let dir = TestDir::new();
         let run = |words: &str, files: &[&Path]| {
             let output = std::process::Command::new(env!("CARGO_BIN_EXE_niwaki"))
                 .args(["--network", network, "--data-path"])
-                .arg(place.data_path())
+                .arg(dir.data_path())
                 .args(words.split_whitespace())
                 .args(files)
                 .output();
-            crate::support::Ended::of(&output.unwrap()).succeeded()
+            crate::support::CommandResult::of(&output.unwrap()).succeeded()
         };
-        let ended = run("blocks import --format ERA1 --from", &[&archive]);
-        assert_eq!(ended.head().0, 8191);
-        let out = place.path("out.era1");
+        let result = run("blocks import --format ERA1 --from", &[&archive]);
+        assert_eq!(result.head().0, 8191);
+        let out = dir.path("out.era1");
         run("blocks export --format ERA1 --to", &[&out]);
-        assert_eq!(run("storage check", &[]).head(), ended.head());
+        assert_eq!(run("storage check", &[]).head(), result.head());
         let accumulator = |path: &Path| {
             let bytes = std::fs::read(path).unwrap();
             // The index entry is last: head, first number, an offset per block, their count.

@@ -1,25 +1,25 @@
-//! Blocks made from JSON files in Besu's form.
+//! Blocks built from JSON files in Besu's format.
 
-use crate::support::{Ended, Place};
+use crate::support::{CommandResult, TestDir};
 use std::path::Path;
 
 const KEY: &str = "8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63";
 const RICH: &str = "fe3b557e8fb62b89f4916b721be55ceb828dbd73";
 
-/// A chain on which the owner of [`KEY`] is rich, with `config` beside the chain id.
-fn place(config: &str) -> Place {
-    let mut place = Place::new();
+/// A genesis file that funds the account of [`KEY`], with `config` in addition to the chain id.
+fn dir(config: &str) -> TestDir {
+    let mut dir = TestDir::new();
     let genesis = format!(
         r#"{{"config":{{"chainId":2018,{config}}},"gasLimit":"0x1fffffffffffff",
             "difficulty":"0x20000","alloc":{{"{RICH}":{{"balance":"0xad78ebc5ac6200000"}}}}}}"#
     );
-    place.genesis = place.file("genesis.json", genesis.as_bytes());
-    place
+    dir.genesis = dir.file("genesis.json", genesis.as_bytes());
+    dir
 }
 
-fn import(place: &Place, json: &str) -> Ended {
-    let file = place.file("blocks.json", json.as_bytes());
-    place.run("blocks import --format JSON --from", &[Path::new(&file)])
+fn import(dir: &TestDir, json: &str) -> CommandResult {
+    let file = dir.file("blocks.json", json.as_bytes());
+    dir.run("blocks import --format JSON --from", &[Path::new(&file)])
 }
 
 fn transfer() -> String {
@@ -43,7 +43,7 @@ fn json_blocks_are_built_signed_and_imported_on_every_fork() {
                  \"pragueTime\":24,\"osakaTime\":24"
         ),
     ] {
-        let place = place(&config);
+        let dir = dir(&config);
         let json = format!(
             r#"{{"Blocks":[{{"NUMBER":1,"transactions":[{0},{0}]}},{{"transactions":[]}},
                 {{"number":"0x3","coinbase":"0x627306090abaB3A6e1400e9345bC60c78a8BEf57",
@@ -51,8 +51,8 @@ fn json_blocks_are_built_signed_and_imported_on_every_fork() {
                   "gasLimit":"0xFFFFFF","gasPrice":"0x3b9aca00","data":"0x6001600155"}}]}}]}}"#,
             transfer()
         );
-        let first = import(&place, &json);
-        // Without the system contracts, a block of Prague is refused.
+        let first = import(&dir, &json);
+        // Without the system contracts, a block of Prague can't be built.
         if config.contains("prague") {
             first.failed(&["blocks[1]", "SYSTEM_CONTRACT"]);
             continue;
@@ -63,9 +63,9 @@ fn json_blocks_are_built_signed_and_imported_on_every_fork() {
             (3, 3),
             "{config}"
         );
-        assert_eq!(place.checked_head(), first.head());
+        assert_eq!(dir.checked_head(), first.head());
         // The same file gives the same blocks.
-        let again = import(&place, &json).succeeded();
+        let again = import(&dir, &json).succeeded();
         assert_eq!(again.head(), first.head());
         assert_eq!(again.count("there before"), 3);
     }
@@ -73,7 +73,7 @@ fn json_blocks_are_built_signed_and_imported_on_every_fork() {
 
 #[test]
 fn a_json_block_that_cannot_be_built_is_named() {
-    let chain = place("\"ethash\":{}");
+    let chain = dir("\"ethash\":{}");
     let block = |fields: &str| format!(r#"{{"blocks":[{{{fields}}}]}}"#);
     let with = |fields: &str| block(&format!(r#""transactions":[{{{fields}}}]"#));
     for (json, words) in [
@@ -115,7 +115,7 @@ fn a_json_block_that_cannot_be_built_is_named() {
     }
     assert_eq!(chain.checked_head().0, 0);
 
-    let sealed = place("\"petersburgBlock\":0,\"clique\":{}");
+    let sealed = dir("\"petersburgBlock\":0,\"clique\":{}");
     let json = r#"{"blocks":[{"transactions":[]}]}"#;
     import(&sealed, json).failed(&["Clique", "signers"]);
     let file = chain.file("blocks.json", json.as_bytes());

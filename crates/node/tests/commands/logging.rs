@@ -1,20 +1,20 @@
 //! The log as an operator reads it: each line of docs/node.md, when it is written and what it holds.
 
-use crate::engine::{ZERO, build, choose, give, hash, state};
+use crate::engine::{ZERO, build, hash, send_fork_choice, send_payload, state};
 use crate::running::{Node, post, request};
-use crate::support::{HEAD, Place, chain_file};
+use crate::support::{HEAD, TestDir, chain_file};
 use serde_json::{Value, json};
 
-/// The fields of the start's line with this message.
+/// The fields of the line with this message in the log of the start.
 fn began<'a>(node: &'a Node, message: &str) -> Vec<&'a Value> {
-    let fields = node.began.iter().map(|line| &line["fields"]);
+    let fields = node.start_log.iter().map(|line| &line["fields"]);
     fields
         .filter(|fields| fields["message"] == message)
         .collect()
 }
 
-/// What Prometheus is told of `name`, with its labels.
-fn figure(node: &Node, labelled: &str) -> Option<f64> {
+/// The value of the metric `name`, with its labels.
+fn metric(node: &Node, labelled: &str) -> Option<f64> {
     let services = node.result("net_services", json!([]));
     let port = services["metrics"]["port"].as_str().unwrap().to_owned();
     let address = format!("127.0.0.1:{port}").parse().unwrap();
@@ -34,12 +34,12 @@ fn a_start_logs_program_data_path_chain_head_and_no_peers_once_each() {
     assert!(program["version"].as_str().unwrap().starts_with('v'));
     let commit = program["commit"].as_str().unwrap();
     assert!(commit.len() == 8 && commit != "00000000", "{commit}");
-    let version = node.place.run("--version", &[]).succeeded().out;
+    let version = node.dir.run("--version", &[]).succeeded().out;
     assert!(
         version.trim_end().ends_with(&format!("-{commit}")),
         "{version}"
     );
-    let path = node.place.data_path().display().to_string();
+    let path = node.dir.data_path().display().to_string();
     let data = one("Data path");
     assert_eq!(
         (&data["path"], &data["profile"]),
@@ -87,9 +87,9 @@ fn the_dev_network_logs_its_accounts_keys_and_addresses() {
 
 #[test]
 fn log_lines_have_colours_only_if_enabled() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let run = |flags: &str| {
-        place.run(
+        dir.run(
             &format!("--engine-rpc-port=1 --rpc-http-host=192.0.2.1 {flags}"),
             &[],
         )
@@ -107,9 +107,9 @@ fn log_lines_have_colours_only_if_enabled() {
 fn a_block_is_logged_as_one_line() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);
-    assert_eq!(give(&node, &built)["status"], "VALID");
+    assert_eq!(send_payload(&node, &built)["status"], "VALID");
     assert_eq!(
-        give(&node, &built)["status"],
+        send_payload(&node, &built)["status"],
         "VALID",
         "the second time without a line"
     );
@@ -159,7 +159,7 @@ fn a_refused_token_is_a_warning_with_its_reason_and_is_counted() {
         (&json!("WARN"), &json!("missing token"))
     );
     let refused = |reason| {
-        figure(
+        metric(
             &node,
             &format!("niwaki_rpc_tokens_refused_total{{reason=\"{reason}\"}}"),
         )
@@ -175,7 +175,7 @@ fn an_invalid_payload_is_a_warning_with_the_rule_that_it_breaks_and_is_counted()
     let node = Node::with_chain_and("--metrics-enabled --metrics-port=0");
     let mut bad = build(&node, HEAD, 600);
     bad["executionPayload"]["stateRoot"] = json!(ZERO);
-    assert_eq!(give(&node, &bad)["status"], "INVALID");
+    assert_eq!(send_payload(&node, &bad)["status"], "INVALID");
     let line = node.line("Invalid payload");
     assert_eq!(
         (&line["level"], &line["fields"]["number"]),
@@ -189,13 +189,13 @@ fn an_invalid_payload_is_a_warning_with_the_rule_that_it_breaks_and_is_counted()
         "{line}"
     );
     let status = "niwaki_engine_status_total{method=\"newPayloadV4\",status=\"INVALID\"}";
-    assert_eq!(figure(&node, status), Some(1.0));
+    assert_eq!(metric(&node, status), Some(1.0));
 }
 
 #[test]
 fn a_failed_call_is_a_warning_with_code_and_message() {
     let node = Node::with_chain();
-    node.drive("engine_getPayloadV5", json!(["0x0000000000000001"]));
+    node.engine_call("engine_getPayloadV5", json!(["0x0000000000000001"]));
     let line = node.line("Engine API call failed");
     assert_eq!(
         (&line["level"], &line["fields"]["code"]),
@@ -213,7 +213,7 @@ fn a_missing_head_is_logged_once_and_once_when_imported() {
         "nothing is known yet"
     );
     let unknown = format!("0x{}", "ab".repeat(32));
-    assert_eq!(choose(&node, &unknown), "SYNCING");
+    assert_eq!(send_fork_choice(&node, &unknown), "SYNCING");
     let what =
         "Syncing: blocks between the head and the one that the consensus client chose are missing";
     let line = node.fields(what);
@@ -221,7 +221,7 @@ fn a_missing_head_is_logged_once_and_once_when_imported() {
         (&line["head"], &line["number"], &line["waiting"]),
         (&json!(54), &json!("unknown"), &json!(0))
     );
-    assert_eq!(choose(&node, HEAD), "VALID");
+    assert_eq!(send_fork_choice(&node, HEAD), "VALID");
     assert_eq!(node.fields("In sync")["number"], 54);
 }
 
@@ -234,15 +234,15 @@ fn new_finality_is_logged_as_one_line() {
     choice["finalizedBlockHash"] = block("0x30");
     choice["safeBlockHash"] = block("0x32");
     for _ in 0..2 {
-        node.drive("engine_forkchoiceUpdatedV3", json!([choice, null]));
+        node.engine_call("engine_forkchoiceUpdatedV3", json!([choice, null]));
     }
     let line = node.fields("Finalized");
     assert_eq!(
         (&line["finalized"], &line["safe"], &line["head"]),
         (&json!(48), &json!(50), &json!(54))
     );
-    // Zero hashes keep both, and say nothing.
-    choose(&node, HEAD);
+    // Zero hashes keep safe and finalized and log nothing.
+    send_fork_choice(&node, HEAD);
     assert_eq!(
         node.result("eth_getBlockByNumber", json!(["finalized", false]))["number"],
         "0x30"
@@ -256,8 +256,8 @@ fn a_reorganisation_above_the_threshold_is_a_warning() {
         let one = build(&node, HEAD, 600);
         let other = build(&node, HEAD, 601);
         for built in [&one, &other] {
-            assert_eq!(give(&node, built)["status"], "VALID");
-            assert_eq!(choose(&node, &hash(built)), "VALID");
+            assert_eq!(send_payload(&node, built)["status"], "VALID");
+            assert_eq!(send_fork_choice(&node, &hash(built)), "VALID");
         }
         let line = node.line("Reorganised");
         let fields = &line["fields"];
@@ -278,7 +278,7 @@ fn the_consensus_client_is_logged_by_name() {
     let node = Node::with_chain();
     let client =
         json!([{"code": "PM", "name": "Prysm", "version": "v7.1.0", "commit": "0x01020304"}]);
-    node.drive("engine_getClientVersionV1", client);
+    node.engine_call("engine_getClientVersionV1", client);
     let line = node.fields("Consensus client");
     assert_eq!(
         (&line["name"], &line["version"]),
@@ -288,19 +288,19 @@ fn the_consensus_client_is_logged_by_name() {
 
 #[test]
 fn a_saved_pool_is_restored_in_the_background_and_its_unread_rest_saved() {
-    let place = Place::new();
-    place.import(&chain_file()).succeeded();
+    let dir = TestDir::new();
+    dir.import(&chain_file()).succeeded();
     let saved = "# niwaki txpool 1\nl zz\n";
-    std::fs::write(place.data_path().join("txpool.dump"), saved).unwrap();
-    let node = Node::start(place, "--tx-pool-enable-save-restore");
+    std::fs::write(dir.data_path().join("txpool.dump"), saved).unwrap();
+    let node = Node::start(dir, "--tx-pool-enable-save-restore");
     let line = node.line("Saved transactions were left out; the first");
     assert_eq!(
         (&line["fields"]["left_out"], &line["fields"]["line"]),
         (&json!(1), &json!(2))
     );
-    let (place, code) = node.stop();
+    let (dir, code) = node.stop();
     assert_eq!(code, Some(0));
-    let dump = std::fs::read_to_string(place.data_path().join("txpool.dump")).unwrap();
+    let dump = std::fs::read_to_string(dir.data_path().join("txpool.dump")).unwrap();
     assert_eq!(
         dump, "# niwaki txpool 1\n",
         "what can't be read is not kept"

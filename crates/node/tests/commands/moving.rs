@@ -1,13 +1,13 @@
-//! States and trie logs carried from one data path to another.
+//! States and trie logs exported from one data path and imported into another.
 
-use crate::support::{HEAD, Place, chain_file, genesis_file, growth, kill_at};
+use crate::support::{HEAD, TestDir, chain_file, genesis_file, growth, kill_at};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Write;
 
 #[test]
 fn an_exported_state_is_imported_and_the_chain_continues() {
-    let from = Place::new();
+    let from = TestDir::new();
     from.run("blocks import --end-block 42 --from", &[&chain_file()])
         .succeeded();
     let file = from.path("state");
@@ -16,7 +16,7 @@ fn an_exported_state_is_imported_and_the_chain_continues() {
     from.run("storage export --to", &[&file])
         .failed(&["exists already", "--to"]);
 
-    let to = Place::new();
+    let to = TestDir::new();
     let imported = to.run("storage import --from", &[&file]).succeeded();
     assert_eq!(imported.head(), exported.head());
     assert!(imported.out.contains("peak memory"), "{imported:?}");
@@ -26,8 +26,8 @@ fn an_exported_state_is_imported_and_the_chain_continues() {
     assert_eq!(to.import(&chain_file()).succeeded().head().1, HEAD);
     assert_eq!(to.checked_head().1, HEAD);
 
-    // An archive begun with a state has no history from before it.
-    let archive = Place::new();
+    // An archive that starts from an imported state has no older history.
+    let archive = TestDir::new();
     let words = "--data-storage-format=X_BONSAI_ARCHIVE storage import --from";
     archive.run(words, &[&file]).succeeded();
     archive.import(&chain_file()).succeeded();
@@ -40,12 +40,12 @@ fn an_exported_state_is_imported_and_the_chain_continues() {
     account(40).failed(&["block 40"]);
 
     let odd = to.file("odd", b"something else");
-    let fresh = Place::new();
+    let fresh = TestDir::new();
     fresh
         .run("storage import --from", &[&odd])
         .failed(&["odd", "not an exported state"]);
     assert!(!fresh.data_path().exists());
-    let mut other = Place::new();
+    let mut other = TestDir::new();
     let genesis = std::fs::read_to_string(genesis_file()).unwrap();
     let changed = genesis.replacen("0x5f5e100", "0x5f5e101", 1);
     other.genesis = other.file("genesis.json", changed.as_bytes());
@@ -56,7 +56,7 @@ fn an_exported_state_is_imported_and_the_chain_continues() {
 
 #[test]
 fn an_interrupted_export_is_resumed() {
-    let from = Place::new();
+    let from = TestDir::new();
     from.run("blocks import --end-block 42 --from", &[&chain_file()])
         .succeeded();
     let file = from.path("state");
@@ -83,7 +83,7 @@ fn an_interrupted_export_is_resumed() {
     let words = "state.part is written anew: it is of block 41 0x";
     assert!(anew.errors.contains(words), "{anew:?}");
     assert_eq!(anew.head().1, HEAD);
-    let to = Place::new();
+    let to = TestDir::new();
     let imported = to.run("storage import --from", &[&file]).succeeded();
     assert_eq!(imported.head().1, HEAD);
 }
@@ -95,9 +95,9 @@ fn an_imported_state_brings_257_blocks_and_not_the_older_ones() {
         return;
     };
     let new_place = || {
-        let mut place = Place::new();
-        place.genesis = folder.join("genesis.json");
-        place
+        let mut dir = TestDir::new();
+        dir.genesis = folder.join("genesis.json");
+        dir
     };
     let (from, to) = (new_place(), new_place());
     let file = folder.join("chain.rlp");
@@ -125,7 +125,7 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
         write!(text, "{comma}\n\"0x{address:040x}\": {{\"balance\": {at}}}").unwrap();
     }
     text.push_str("}}");
-    let mut from = Place::new();
+    let mut from = TestDir::new();
     from.genesis = from.file("genesis.json", text.as_bytes());
     let head = from
         .run("storage check --head-only", &[])
@@ -137,7 +137,7 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
     let seed = rand::rng().random();
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut to = Place::new();
+    let mut to = TestDir::new();
     to.genesis = from.genesis.clone();
     let import = || to.command("storage import --from", &[&file]);
     let whole = growth(&mut import(), &to.data_path());
@@ -151,10 +151,10 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
             kill_at(&mut import(), &to.data_path(), bytes);
             cut_short += u32::from(to.data_path().join("loading").exists());
         }
-        let ended = to.run("storage import --from", &[&file]);
-        if ended.code != Some(0) {
-            // A child was quicker than its death.
-            ended.failed(&["holds a chain already"]);
+        let result = to.run("storage import --from", &[&file]);
+        if result.code != Some(0) {
+            // The process exited before the kill.
+            result.failed(&["holds a chain already"]);
         }
         assert_eq!(to.checked_head(), head);
         assert!(!to.data_path().join("loading").exists());
@@ -163,32 +163,31 @@ fn kills_during_the_import_of_a_state_lose_nothing() {
 
 #[test]
 fn trie_logs_are_counted_exported_pruned_and_imported() {
-    let place = Place::new();
-    place.import(&chain_file()).succeeded();
+    let dir = TestDir::new();
+    dir.import(&chain_file()).succeeded();
     let count = |title: &str| {
-        let ended = place.run("storage trie-log count", &[]).succeeded();
-        ended.count(title)
+        let result = dir.run("storage trie-log count", &[]).succeeded();
+        result.count(title)
     };
     let titles = ["trie logs", "canonical", "of forks", "orphaned"];
     assert_eq!(titles.map(count), [54, 54, 0, 0]);
-    let (range, one) = (place.path("range"), place.path("one"));
+    let (range, one) = (dir.path("range"), dir.path("one"));
     let export = "storage trie-log export --start-block 5 --end-block 20 --to";
-    let ended = place.run(export, &[&range]).succeeded();
-    assert!(ended.out.contains("exported 15 trie logs"), "{ended:?}");
+    let result = dir.run(export, &[&range]).succeeded();
+    assert!(result.out.contains("exported 15 trie logs"), "{result:?}");
     // As Besu spells it.
     let export =
         format!("storage trie-log export --trie-log-block-hash={HEAD} --trie-log-file-path");
-    let ended = place.run(&export, &[&one]).succeeded();
-    assert!(ended.out.contains("exported 1 trie logs"), "{ended:?}");
-    place
-        .run(
-            "storage trie-log export --start-block 99 --end-block 100 --to",
-            &[&place.path("x")],
-        )
-        .failed(&["no trie logs"]);
-    let pruned = place.run("storage trie-log prune", &[]).succeeded();
+    let result = dir.run(&export, &[&one]).succeeded();
+    assert!(result.out.contains("exported 1 trie logs"), "{result:?}");
+    dir.run(
+        "storage trie-log export --start-block 99 --end-block 100 --to",
+        &[&dir.path("x")],
+    )
+    .failed(&["no trie logs"]);
+    let pruned = dir.run("storage trie-log prune", &[]).succeeded();
     assert!(pruned.out.contains("removed 0 trie logs"), "{pruned:?}");
-    let imported = place
+    let imported = dir
         .run("storage trie-log import --from", &[&range])
         .succeeded();
     assert!(
@@ -196,7 +195,7 @@ fn trie_logs_are_counted_exported_pruned_and_imported() {
         "{imported:?}"
     );
 
-    let young = Place::new();
+    let young = TestDir::new();
     young
         .run("blocks import --end-block 9 --from", &[&chain_file()])
         .succeeded();
@@ -207,5 +206,5 @@ fn trie_logs_are_counted_exported_pruned_and_imported() {
     young
         .run("storage trie-log import --from", &[&odd])
         .failed(&["odd", "damaged"]);
-    assert_eq!(place.checked_head().1, HEAD);
+    assert_eq!(dir.checked_head().1, HEAD);
 }

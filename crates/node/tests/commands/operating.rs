@@ -1,7 +1,7 @@
-//! What an operator asks of a node that runs: that the binary is wired to what it offers.
+//! Features for operators on a running node: that the binary wires them up.
 
 use crate::running::Node;
-use crate::support::{Ended, Place, chain_file};
+use crate::support::{CommandResult, TestDir, chain_file};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -26,17 +26,17 @@ fn transfer(node: &Node, nonce: u64) -> String {
     niwaki_primitives::hex::encode_prefixed(tx.encoded_2718())
 }
 
-/// Asks until the answer is `expected`: the pool is told of a head after whoever asks sees it.
+/// Calls until the response is `expected`: the pool learns of a head after RPC clients see it.
 fn wait_for(node: &Node, method: &str, expected: &Value) {
     let began = Instant::now();
     loop {
-        let answer = node.result(method, json!([]));
-        if answer == *expected {
+        let response = node.result(method, json!([]));
+        if response == *expected {
             return;
         }
         assert!(
             began.elapsed() < Duration::from_secs(60),
-            "{method} still answers {answer}, not {expected}"
+            "{method} still answers {response}, not {expected}"
         );
         std::thread::yield_now();
     }
@@ -107,7 +107,7 @@ fn admin_changes_the_log_level_at_once() {
         (&line["level"], &line["fields"]["number"]),
         (&json!("DEBUG"), &json!(1))
     );
-    let refused = node.ask("admin_changeLogLevel", json!(["LOUD"]));
+    let refused = node.call("admin_changeLogLevel", json!(["LOUD"]));
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
 }
 
@@ -141,7 +141,7 @@ fn metrics_states_and_storage_are_served_by_the_binary() {
         (&made["requestAccepted"], &made["currentBlock"]),
         (&json!(true), &json!("0x0"))
     );
-    let refused = node.ask("miner_start", json!([]));
+    let refused = node.call("miner_start", json!([]));
     assert_eq!(refused["error"]["code"], -32000, "{refused}");
 }
 
@@ -164,7 +164,7 @@ fn besu_flags_of_calls_blocks_and_process_take_effect() {
     );
     assert_eq!(node.result("eth_chainId", json!([])), "0x539");
     assert!(node.result("eth_newBlockFilter", json!([])).is_string());
-    let refused = node.ask("eth_newBlockFilter", json!([]));
+    let refused = node.call("eth_newBlockFilter", json!([]));
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("1 filters"), "{refused}");
     let modules = node.result("rpc_modules", json!([]));
@@ -177,10 +177,10 @@ fn besu_flags_of_calls_blocks_and_process_take_effect() {
 
 #[test]
 fn a_chain_with_another_required_block_is_refused() {
-    let place = Place::new();
-    place.import(&chain_file()).succeeded();
+    let dir = TestDir::new();
+    dir.import(&chain_file()).succeeded();
     let other = format!("--required-blocks=5={}", "5".repeat(64));
-    let mut command = place.command(&other, &[]);
-    let ended = Ended::of(&command.output().unwrap());
-    ended.failed(&["block 5 of this chain is 0x", "--required-blocks"]);
+    let mut command = dir.command(&other, &[]);
+    let result = CommandResult::of(&command.output().unwrap());
+    result.failed(&["block 5 of this chain is 0x", "--required-blocks"]);
 }

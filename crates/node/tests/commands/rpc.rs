@@ -1,6 +1,6 @@
-//! JSON-RPC as clients use it: every execution-apis case over each way in, limits, refusals.
+//! JSON-RPC as clients use it: every execution-apis case over each transport, limits, rejections.
 
-use crate::engine::choose;
+use crate::engine::send_fork_choice;
 use crate::running::{Ipc, Node, Socket, post, request};
 use crate::support::HEAD;
 use niwaki_crypto::keccak256;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-/// One case: what is sent and what must come back, in turn.
+/// One case: requests and expected responses, in order.
 struct Case {
     name: &'static str,
-    /// Whether only the types of the answer are compared.
+    /// Whether only the types of the response are compared.
     types_only: bool,
     exchanges: Vec<(&'static str, Value)>,
 }
@@ -43,11 +43,11 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What differs, if anything.
+/// The first difference, if any.
 fn difference(want: &Value, got: &Value, types_only: bool, at: &str) -> Option<String> {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {
-            // Maps by address, hash or nonce hold what the pool held elsewhere.
+            // Maps by address, hash or nonce have the keys of the recorded pool.
             let is_map = want
                 .keys()
                 .chain(got.keys())
@@ -86,7 +86,7 @@ fn difference(want: &Value, got: &Value, types_only: bool, at: &str) -> Option<S
 
 fn check(case: &Case, want: &Value, got: &Value) -> Result<(), String> {
     let found = match (want.get("error"), got.get("error")) {
-        // Of a refusal the code is the contract.
+        // Of an error only the code must match.
         (Some(want), Some(got)) => difference(&want["code"], &got["code"], false, ".error.code")
             .or_else(|| difference(&want["data"], &got["data"], false, ".error.data")),
         _ => difference(want, got, case.types_only, ""),
@@ -94,7 +94,7 @@ fn check(case: &Case, want: &Value, got: &Value) -> Result<(), String> {
     found.map_or(Ok(()), |found| Err(format!("{}: {found}", case.name)))
 }
 
-/// Plays every case through `exchange`, and gives what did not pass.
+/// Plays every case through `exchange` and returns the failures.
 fn play(mut exchange: impl FnMut(&str) -> Value) {
     let (mut passed, mut failed) = (0, Vec::new());
     for case in cases() {
@@ -109,13 +109,13 @@ fn play(mut exchange: impl FnMut(&str) -> Value) {
     assert!(passed >= 190, "{passed}");
 }
 
-/// A node with the chain, told of its head by a consensus client.
+/// A node with the chain, after a fork choice to its head.
 fn node() -> Node {
     let node = Node::with_chain();
     let told = include_str!("../../../../testdata/rpc/headfcu.json");
     let told: Value = serde_json::from_str(told).unwrap();
-    let answer = node.drive(told["method"].as_str().unwrap(), told["params"].clone());
-    assert_eq!(answer["result"]["payloadStatus"]["status"], "VALID");
+    let response = node.engine_call(told["method"].as_str().unwrap(), told["params"].clone());
+    assert_eq!(response["result"]["payloadStatus"]["status"], "VALID");
     node
 }
 
@@ -195,18 +195,18 @@ fn malformed_requests_are_refused_with_the_codes_of_json_rpc() {
             -32602,
         ),
     ] {
-        let (status, answer) = post(node.http, body, &[]);
+        let (status, response) = post(node.http, body, &[]);
         assert_eq!(status, 200);
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let response: Value = serde_json::from_str(&response).unwrap();
         let shown: String = body.chars().take(80).collect();
-        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+        assert_eq!(response["error"]["code"], code, "{shown}: {response}");
     }
     assert_eq!(node.result("eth_blockNumber", json!([])), "0x36");
 }
 
 #[test]
 fn rpc_modules_names_the_namespaces_of_each_server() {
-    let node = Node::start(crate::support::Place::new(), "");
+    let node = Node::start(crate::support::TestDir::new(), "");
     let modules = node.result("rpc_modules", json!([]));
     let names: Vec<&String> = modules.as_object().unwrap().keys().collect();
     assert_eq!(
@@ -215,7 +215,7 @@ fn rpc_modules_names_the_namespaces_of_each_server() {
             "admin", "debug", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool", "web3"
         ]
     );
-    let engine = node.drive("rpc_modules", json!([]));
+    let engine = node.engine_call("rpc_modules", json!([]));
     let engine = engine["result"].as_object().unwrap();
     assert!(
         engine.contains_key("engine") && !engine.contains_key("debug"),
@@ -236,9 +236,9 @@ fn a_batch_is_answered_in_order_without_notifications_within_limits() {
         3,
         call(json!(null), "eth_chainId"),
     ]);
-    let (_, answer) = post(node.http, &batch.to_string(), &[]);
-    let answers: Vec<Value> = serde_json::from_str(&answer).unwrap();
-    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    let (_, response) = post(node.http, &batch.to_string(), &[]);
+    let answers: Vec<Value> = serde_json::from_str(&response).unwrap();
+    let ids: Vec<&Value> = answers.iter().map(|response| &response["id"]).collect();
     assert_eq!(ids, [&json!("a"), &json!(7), &json!(null), &json!(null)]);
     assert_eq!(answers[1]["result"], "0x36");
     assert_eq!(answers[2]["error"]["code"], -32600);
@@ -246,8 +246,8 @@ fn a_batch_is_answered_in_order_without_notifications_within_limits() {
     let only = json!([notification]);
     assert_eq!(post(node.http, &only.to_string(), &[]).1, "");
     let many: Vec<Value> = (0..1025).map(|id| call(json!(id), "eth_chainId")).collect();
-    let (_, answer) = post(node.http, &json!(many).to_string(), &[]);
-    assert!(answer.contains("at most 1024"), "{answer}");
+    let (_, response) = post(node.http, &json!(many).to_string(), &[]);
+    assert!(response.contains("at most 1024"), "{response}");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn hosts_origins_and_tokens_are_checked() {
     let other = niwaki_rpc::JwtSecret::new([1; 32]);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let stale = {
-        let secret = std::fs::read_to_string(node.place.data_path().join("jwt.hex")).unwrap();
+        let secret = std::fs::read_to_string(node.dir.data_path().join("jwt.hex")).unwrap();
         niwaki_rpc::JwtSecret::parse(&secret)
             .unwrap()
             .token(now - 100)
@@ -291,7 +291,7 @@ fn get_serves_health() {
         body.contains("no consensus client has chosen a head yet"),
         "{body}"
     );
-    assert_eq!(choose(&node, HEAD), "VALID");
+    assert_eq!(send_fork_choice(&node, HEAD), "VALID");
     for (path, want) in [
         ("/liveness", 200),
         ("/readiness", 200),
@@ -307,12 +307,12 @@ fn get_serves_health() {
 
 #[test]
 fn too_many_and_slow_connections_do_not_block_the_node() {
-    let place = crate::support::Place::new();
+    let dir = crate::support::TestDir::new();
     let node = Node::start(
-        place,
+        dir,
         "--rpc-http-max-active-connections=20 --rpc-http-max-request-content-length=1000",
     );
-    // Twenty that never finish their request.
+    // Twenty connections that never finish their request.
     let slow: Vec<TcpStream> = (0..20)
         .map(|_| {
             let mut stream = TcpStream::connect(node.http).unwrap();
@@ -326,7 +326,7 @@ fn too_many_and_slow_connections_do_not_block_the_node() {
     for _ in 0..200 {
         let mut stream = TcpStream::connect(node.http).unwrap();
         let mut byte = [0];
-        // Closed at once, by one way or another.
+        // Closed at once, by FIN or RST.
         refused += usize::from(!matches!(stream.read(&mut byte), Ok(1..)));
     }
     assert_eq!(refused, 200);
@@ -341,7 +341,7 @@ fn too_many_and_slow_connections_do_not_block_the_node() {
     assert_eq!(post(node.http, &long, &[]).0, 413);
 }
 
-/// What the node answers to a request that comes in these pieces, and is torn then or not.
+/// The response to a request that arrives in these pieces, with the connection cut at the end or not.
 fn answer_to(address: SocketAddr, head: &str, pieces: &[&[u8]], is_torn: bool) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n\r\n");
@@ -352,15 +352,15 @@ fn answer_to(address: SocketAddr, head: &str, pieces: &[&[u8]], is_torn: bool) -
     if is_torn {
         stream.shutdown(Shutdown::Write).unwrap();
     }
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
 fn a_body_may_arrive_in_any_chunks() {
-    let node = Node::start(crate::support::Place::new(), "");
-    // Longer than a body's first room.
+    let node = Node::start(crate::support::TestDir::new(), "");
+    // Longer than the initial buffer of a body.
     let data = "5a".repeat(1 << 20);
     let hash = hex::encode(keccak256(vec![0x5a; 1 << 20]));
     let body =

@@ -1,6 +1,6 @@
-//! A node that runs, and ways to ask it.
+//! A running node, and clients of its servers.
 
-use crate::support::{Place, chain_file};
+use crate::support::{TestDir, chain_file};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{HandshakeError, Message};
 
-/// Longer than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step of these tests, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node on ports of the system's choice; killed when it is dropped.
 pub(crate) struct Node {
     child: Child,
     lines: Receiver<String>,
-    pub(crate) place: Place,
-    /// The lines of the log until it was ready.
-    pub(crate) began: Vec<Value>,
+    pub(crate) dir: TestDir,
+    /// The log lines until the node was ready.
+    pub(crate) start_log: Vec<Value>,
     pub(crate) http: SocketAddr,
     pub(crate) ws: SocketAddr,
     pub(crate) engine: SocketAddr,
@@ -33,23 +33,23 @@ const FLAGS: &str = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc
                      --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER,NIWAKI";
 
 impl Node {
-    /// Upon the data path of `place`, with `flags` beside those that every test has.
-    pub(crate) fn start(place: Place, flags: &str) -> Self {
-        let command = place.command(&format!("{FLAGS} {flags}"), &[]);
-        Self::spawn(place, command)
+    /// Starts a node on the data path of `dir`, with `flags` in addition to those of every test.
+    pub(crate) fn start(dir: TestDir, flags: &str) -> Self {
+        let command = dir.command(&format!("{FLAGS} {flags}"), &[]);
+        Self::spawn(dir, command)
     }
 
-    /// Upon a new chain of `--network=dev`, with `flags`.
+    /// Starts a node on a new chain of `--network=dev`, with `flags`.
     pub(crate) fn dev(flags: &str) -> Self {
-        let place = Place::new();
+        let dir = TestDir::new();
         let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
         command.args(["--network", "dev", "--data-path"]);
-        command.arg(place.data_path());
+        command.arg(dir.data_path());
         command.args(format!("{FLAGS} {flags}").split_whitespace());
-        Self::spawn(place, command)
+        Self::spawn(dir, command)
     }
 
-    fn spawn(place: Place, mut command: Command) -> Self {
+    fn spawn(dir: TestDir, mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -61,8 +61,8 @@ impl Node {
         let mut node = Self {
             child,
             lines,
-            place,
-            began: Vec::new(),
+            dir,
+            start_log: Vec::new(),
             http: ([127, 0, 0, 1], 0).into(),
             ws: ([127, 0, 0, 1], 0).into(),
             engine: ([127, 0, 0, 1], 0).into(),
@@ -71,27 +71,27 @@ impl Node {
         node
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// With the 54 blocks of the execution-apis chain.
+    /// Starts a node with the 54 blocks of the execution-apis chain.
     pub(crate) fn with_chain() -> Self {
         Self::with_chain_and("")
     }
 
-    /// With that chain, and with `flags`.
+    /// As [`Self::with_chain`], with `flags`.
     pub(crate) fn with_chain_and(flags: &str) -> Self {
-        let place = Place::new();
-        place.import(&chain_file()).succeeded();
-        Self::start(place, flags)
+        let dir = TestDir::new();
+        dir.import(&chain_file()).succeeded();
+        Self::start(dir, flags)
     }
 
     fn wait_until_ready(&mut self) {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("not ready: {:#?}", self.began));
+            let line = self.lines.recv_timeout(TIMEOUT);
+            let line = line.unwrap_or_else(|_| panic!("not ready: {:#?}", self.start_log));
             let value: Value = serde_json::from_str(&line).unwrap_or(Value::String(line));
             let fields = &value["fields"];
             let address = || fields["address"].as_str().unwrap().parse().unwrap();
@@ -102,19 +102,19 @@ impl Node {
                 Some("Ready") => return,
                 _ => {}
             }
-            self.began.push(value);
+            self.start_log.push(value);
         }
     }
 
-    /// The fields of the next line of the log with this message.
+    /// Waits for the next log line with this message and returns its fields.
     pub(crate) fn fields(&self, message: &str) -> Value {
         self.line(message)["fields"].clone()
     }
 
-    /// Waits for a line of the log with this message, and gives it.
+    /// Waits for the next log line with this message.
     pub(crate) fn line(&self, message: &str) -> Value {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
+            let line = self.lines.recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("no line says {message}"));
             let value: Value = serde_json::from_str(&line).unwrap_or_default();
             if value["fields"]["message"] == message {
@@ -123,24 +123,24 @@ impl Node {
         }
     }
 
-    /// Asks over HTTP.
-    pub(crate) fn ask(&self, method: &str, params: Value) -> Value {
+    /// The response to a call over HTTP.
+    pub(crate) fn call(&self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let (status, body) = post(self.http, &request.to_string(), &[]);
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Asks over HTTP for what must be answered.
+    /// The result of a call over HTTP, which must succeed.
     #[track_caller]
     pub(crate) fn result(&self, method: &str, params: Value) -> Value {
-        let answer = self.ask(method, params);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
+        let response = self.call(method, params);
+        assert!(response.get("error").is_none(), "{method}: {response}");
+        response["result"].clone()
     }
 
-    /// Asks the Engine API, with a token.
-    pub(crate) fn drive(&self, method: &str, params: Value) -> Value {
+    /// The response to an Engine API call with a token.
+    pub(crate) fn engine_call(&self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let token = format!("Bearer {}", self.token());
         let headers = [("authorization", token.as_str())];
@@ -149,9 +149,9 @@ impl Node {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// A token by the secret that the node has made.
+    /// A token signed with the node's generated secret.
     pub(crate) fn token(&self) -> String {
-        let secret = std::fs::read_to_string(self.place.data_path().join("jwt.hex")).unwrap();
+        let secret = std::fs::read_to_string(self.dir.data_path().join("jwt.hex")).unwrap();
         let secret = niwaki_rpc::JwtSecret::parse(&secret).unwrap();
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         secret.token(now)
@@ -162,19 +162,19 @@ impl Node {
         self.socket_of(None)
     }
 
-    /// Opens a WebSocket with this value of `Authorization`.
+    /// Opens a WebSocket with this `Authorization` header.
     pub(crate) fn socket_of(&self, token: Option<&str>) -> Socket {
-        self.shake_hands(token).expect("a WebSocket")
+        self.handshake(token).expect("a WebSocket")
     }
 
-    /// The status with which a WebSocket is refused.
+    /// The HTTP status with which the node rejects a WebSocket.
     pub(crate) fn refused_socket(&self, token: Option<&str>) -> u16 {
-        self.shake_hands(token).map(drop).unwrap_err()
+        self.handshake(token).map(drop).unwrap_err()
     }
 
-    fn shake_hands(&self, token: Option<&str>) -> Result<Socket, u16> {
+    fn handshake(&self, token: Option<&str>) -> Result<Socket, u16> {
         let stream = TcpStream::connect(self.ws).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let url = format!("ws://{}/", self.ws);
         let mut request = url.into_client_request().unwrap();
         if let Some(token) = token {
@@ -183,34 +183,34 @@ impl Node {
         }
         match tungstenite::client(request, stream) {
             Ok((socket, _)) => Ok(Socket(socket)),
-            Err(HandshakeError::Failure(tungstenite::Error::Http(answer))) => {
-                Err(answer.status().as_u16())
+            Err(HandshakeError::Failure(tungstenite::Error::Http(response))) => {
+                Err(response.status().as_u16())
             }
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Opens the socket in the file system.
+    /// Opens the IPC socket.
     pub(crate) fn ipc(&self) -> Ipc {
-        let stream = UnixStream::connect(self.place.data_path().join("niwaki.ipc")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stream = UnixStream::connect(self.dir.data_path().join("niwaki.ipc")).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Ipc(BufReader::new(stream))
     }
 
-    /// Asks it to stop, and waits until it has.
-    pub(crate) fn stop(mut self) -> (Place, Option<i32>) {
+    /// Sends SIGTERM and waits for the exit. Returns the folder and the exit code.
+    pub(crate) fn stop(mut self) -> (TestDir, Option<i32>) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
         let code = self.child.wait().unwrap().code();
-        let place = std::mem::replace(&mut self.place, Place::new());
-        (place, code)
+        let dir = std::mem::replace(&mut self.dir, TestDir::new());
+        (dir, code)
     }
 
-    /// Kills it, as a power cut would.
-    pub(crate) fn kill(mut self) -> Place {
+    /// Sends SIGKILL.
+    pub(crate) fn kill(mut self) -> TestDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        std::mem::replace(&mut self.place, Place::new())
+        std::mem::replace(&mut self.dir, TestDir::new())
     }
 }
 
@@ -238,7 +238,7 @@ impl Socket {
     }
 }
 
-/// The socket in the file system.
+/// An IPC connection to a node.
 pub(crate) struct Ipc(BufReader<UnixStream>);
 
 impl Ipc {
@@ -253,12 +253,12 @@ impl Ipc {
     }
 }
 
-/// Sends one request and gives status and body of its answer.
+/// Sends one request and returns the status and body of the response.
 pub(crate) fn post(address: SocketAddr, body: &str, headers: &[(&str, &str)]) -> (u16, String) {
     request(address, "POST", "/", body, headers)
 }
 
-/// Sends one request and gives status and body of its answer.
+/// Sends one request and returns the status and body of the response.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -267,7 +267,7 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
 ) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|(name, _)| *name == "host") {
         head += "host: localhost\r\n";
@@ -277,12 +277,12 @@ pub(crate) fn request(
     }
     head += &format!("content-length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes()).unwrap();
-    // The answer may come before all of the body was read.
+    // The response may arrive before the server has read the whole body.
     let _ = stream.write_all(body.as_bytes());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    let response = String::from_utf8(response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
     let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
         true => joined(body),
@@ -291,7 +291,7 @@ pub(crate) fn request(
     (status.unwrap_or(0), body)
 }
 
-/// The data of all chunks, as far as they came.
+/// The data of all complete chunks.
 fn joined(mut chunks: &str) -> String {
     let mut data = String::new();
     while let Some((length, rest)) = chunks.split_once("\r\n") {

@@ -1,11 +1,11 @@
-//! What shells and the manual are told.
+//! Shell completions and man pages.
 
-use crate::support::Place;
+use crate::support::TestDir;
 use std::process::Command;
 
 #[test]
 fn completions_name_every_command_and_flag_for_each_shell() {
-    let help = Place::new().run("--help", &[]).succeeded().out;
+    let help = TestDir::new().run("--help", &[]).succeeded().out;
     let flags: Vec<&str> = help
         .split_whitespace()
         .filter_map(|word| word.strip_prefix("--"))
@@ -18,7 +18,7 @@ fn completions_name_every_command_and_flag_for_each_shell() {
     assert!(flags.len() > 50, "{flags:?}");
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let words = format!("completions {shell}");
-        let text = Place::new().run(&words, &[]).succeeded().out;
+        let text = TestDir::new().run(&words, &[]).succeeded().out;
         for word in ["blocks", "storage", "validate-config", "restore"]
             .iter()
             .chain(&flags)
@@ -26,18 +26,18 @@ fn completions_name_every_command_and_flag_for_each_shell() {
             assert!(text.contains(word), "{shell} misses {word}");
         }
     }
-    let ended = Place::new().run("completions csh", &[]);
+    let result = TestDir::new().run("completions csh", &[]);
     assert!(
-        ended.code == Some(2) && ended.errors.contains("bash"),
-        "{ended:?}"
+        result.code == Some(2) && result.errors.contains("bash"),
+        "{result:?}"
     );
 }
 
 #[test]
 fn bash_accepts_its_completion_script() {
-    let place = Place::new();
-    let text = place.run("completions bash", &[]).succeeded().out;
-    let file = place.file("niwaki.bash", text.as_bytes());
+    let dir = TestDir::new();
+    let text = dir.run("completions bash", &[]).succeeded().out;
+    let file = dir.file("niwaki.bash", text.as_bytes());
     let script = "source \"$1\"; COMP_WORDS=(niwaki stor); COMP_CWORD=1; \
                   _niwaki niwaki stor niwaki; echo \"${COMPREPLY[@]}\"";
     let output = Command::new("bash")
@@ -56,13 +56,13 @@ fn bash_accepts_its_completion_script() {
 
 #[test]
 fn man_writes_one_page_per_command() {
-    let place = Place::new();
-    let page = place.run("man", &[]).succeeded().out;
+    let dir = TestDir::new();
+    let page = dir.run("man", &[]).succeeded().out;
     for word in [".TH niwaki 1", "rpc\\-http\\-port", "TLS"] {
         assert!(page.contains(word), "no {word}");
     }
-    let folder = place.path("pages");
-    place.run("man --to", &[&folder]).succeeded();
+    let folder = dir.path("pages");
+    dir.run("man --to", &[&folder]).succeeded();
     let names: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -77,8 +77,7 @@ fn man_writes_one_page_per_command() {
             "no {name} in {names:?}"
         );
     }
-    let file = place.file("file", b"");
-    place
-        .run("man --to", &[&file])
+    let file = dir.file("file", b"");
+    dir.run("man --to", &[&file])
         .failed(&["can't write the manual", "file"]);
 }

@@ -1,10 +1,10 @@
-//! A data path that vanishes, and the binary run upon it.
+//! A temporary data path, and the binary run on it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use tempfile::TempDir;
 
-/// Of block 54, the last of `testdata/chain`.
+/// Hash of block 54, the last of `testdata/chain`.
 pub(crate) const HEAD: &str = "0xd226371d0b1551adb03fb52b71f08e3e11247fe9b1af994768af8cdaa8e7dcd7";
 
 pub(crate) fn chain_file() -> PathBuf {
@@ -15,7 +15,7 @@ pub(crate) fn genesis_file() -> PathBuf {
     testdata("genesis.json")
 }
 
-/// Osaka from the beginning, Amsterdam from the time 24 on.
+/// Osaka from genesis, Amsterdam from timestamp 24.
 pub(crate) fn amsterdam_genesis() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/amsterdam/genesis.json")
 }
@@ -39,21 +39,21 @@ pub(crate) fn blocks(file: &Path) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// A folder for one test, with a data path in it.
-pub(crate) struct Place {
+/// A temporary folder for one test, with a data path in it.
+pub(crate) struct TestDir {
     folder: TempDir,
     pub(crate) genesis: PathBuf,
 }
 
-/// How a command ended.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) errors: String,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -87,24 +87,24 @@ impl Place {
         command
     }
 
-    /// Runs the command of `words` with `files` at its end.
-    pub(crate) fn run(&self, words: &str, files: &[&Path]) -> Ended {
-        Ended::of(&self.command(words, files).output().unwrap())
+    /// Runs the command of `words` with `files` as the last arguments.
+    pub(crate) fn run(&self, words: &str, files: &[&Path]) -> CommandResult {
+        CommandResult::of(&self.command(words, files).output().unwrap())
     }
 
-    pub(crate) fn import(&self, file: &Path) -> Ended {
+    pub(crate) fn import(&self, file: &Path) -> CommandResult {
         self.run("blocks import --from", &[file])
     }
 
-    /// The number and hash of the head, from a check that finds nothing wrong.
+    /// Number and hash of the head, from a check that must find no problems.
     pub(crate) fn checked_head(&self) -> (u64, String) {
-        let ended = self.run("storage check", &[]).succeeded();
-        assert!(ended.out.contains("no problems found"), "{ended:?}");
-        ended.head()
+        let result = self.run("storage check", &[]).succeeded();
+        assert!(result.out.contains("no problems found"), "{result:?}");
+        result.head()
     }
 }
 
-impl Ended {
+impl CommandResult {
     pub(crate) fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
@@ -120,21 +120,21 @@ impl Ended {
         self
     }
 
-    /// It failed, and said each of `words` in its last line.
+    /// Asserts that the command failed with each of `words` in its last line.
     #[track_caller]
     pub(crate) fn failed(self, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.errors);
         let last = self.errors.lines().last().unwrap_or_default();
-        // A node that runs writes it to its log.
-        let is_told = last.starts_with("niwaki: ") || last.contains(" ERROR ");
-        assert!(is_told, "{}", self.errors);
+        // A running node writes the error to its log.
+        let is_error = last.starts_with("niwaki: ") || last.contains(" ERROR ");
+        assert!(is_error, "{}", self.errors);
         for word in words {
             assert!(last.contains(word), "no '{word}' in: {last}");
         }
         self
     }
 
-    /// Number and hash of the head as the command printed them.
+    /// Number and hash of the head in the output.
     #[track_caller]
     pub(crate) fn head(&self) -> (u64, String) {
         let line = self.out.lines().find_map(|line| line.strip_prefix("head "));
@@ -144,7 +144,7 @@ impl Ended {
         (number, hash)
     }
 
-    /// The number of blocks that a line of the summary begins with.
+    /// The number of blocks in the line of the summary that begins with `title`.
     #[track_caller]
     pub(crate) fn count(&self, title: &str) -> u64 {
         let line = self.out.lines().find_map(|line| line.strip_prefix(title));
@@ -153,7 +153,7 @@ impl Ended {
     }
 }
 
-/// The bytes of all files below `folder`; of one that vanishes meanwhile, as many as were found.
+/// The size of all files below `folder`; files that vanish meanwhile count as 0.
 pub(crate) fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;
@@ -166,27 +166,27 @@ pub(crate) fn bytes_below(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-fn begin(command: &mut Command) -> Child {
+fn spawn(command: &mut Command) -> Child {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()
 }
 
-/// Runs `command` to its end, and gives the most bytes that were seen below `folder` meanwhile.
+/// Runs `command` to its end and returns the largest size of `folder` meanwhile.
 pub(crate) fn growth(command: &mut Command, folder: &Path) -> u64 {
-    let (mut child, mut most) = (begin(command), 0);
+    let (mut child, mut most) = (spawn(command), 0);
     while child.try_wait().unwrap().is_none() {
         most = most.max(bytes_below(folder));
     }
     most
 }
 
-/// Runs `command` and kills it once there are so many bytes below `folder`: at a point of its work, however
-/// slow the machine is. Gives how it ended, which it may have done before.
+/// Runs `command` and kills it once `folder` has `bytes` bytes: at a point of its work, not of time. Returns the exit
+/// status; the command may exit first.
 pub(crate) fn kill_at(command: &mut Command, folder: &Path, bytes: u64) -> ExitStatus {
-    let mut child = begin(command);
+    let mut child = spawn(command);
     while bytes_below(folder) < bytes {
-        if let Some(ended) = child.try_wait().unwrap() {
-            return ended;
+        if let Some(result) = child.try_wait().unwrap() {
+            return result;
         }
     }
     child.kill().unwrap();

@@ -1,7 +1,7 @@
 //! TLS over HTTP and WebSocket, with certificates of each kind.
 
 use crate::running::Node;
-use crate::support::Place;
+use crate::support::TestDir;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Whoever signs certificates.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key.
@@ -68,7 +68,7 @@ fn expired(mut params: CertificateParams) -> CertificateParams {
 }
 
 impl Identity {
-    /// Signed by nobody else.
+    /// Self-signed.
     fn of(params: &CertificateParams) -> Self {
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
@@ -94,23 +94,23 @@ fn rcgen_pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
 }
 
-/// The flags of HTTP by the names of WebSocket, where both have one.
+/// Maps HTTP flags to those of WebSocket, where both exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Http,
     WebSocket,
 }
 
-/// A server's certificate for this machine, and who signed it.
+/// A server certificate for this machine, and its authority.
 struct Server {
-    place: Place,
+    dir: TestDir,
     authority: Authority,
     flags: String,
 }
 
 impl Server {
     fn new(way: Way) -> Self {
-        let place = Place::new();
+        let dir = TestDir::new();
         let authority = Authority::new("authority of the server");
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -119,15 +119,15 @@ impl Server {
         let flags = match way {
             Way::Http => {
                 let all = [key, own.pem(), authority.pem()].concat();
-                let file = place.file("server.pem", all.as_bytes());
+                let file = dir.file("server.pem", all.as_bytes());
                 format!(
                     "--rpc-http-tls-enabled --rpc-http-tls-keystore-file={}",
                     file.display()
                 )
             }
             Way::WebSocket => {
-                let key = place.file("server.key", key.as_bytes());
-                let certificate = place.file("server.pem", own.pem().as_bytes());
+                let key = dir.file("server.key", key.as_bytes());
+                let certificate = dir.file("server.pem", own.pem().as_bytes());
                 format!(
                     "--rpc-ws-ssl-enabled --rpc-ws-ssl-keystore-type=PEM --rpc-ws-ssl-key-file={} \
                      --rpc-ws-ssl-cert-file={}",
@@ -137,16 +137,16 @@ impl Server {
             }
         };
         Self {
-            place,
+            dir,
             authority,
             flags,
         }
     }
 
-    /// Adds a flag that names a file of this text.
+    /// Adds a flag with the path of a file with this text.
     fn with_file(mut self, flag: &str, text: &str) -> Self {
         let name = flag.trim_start_matches('-');
-        let file = self.place.file(name, text.as_bytes());
+        let file = self.dir.file(name, text.as_bytes());
         self.flags += &format!(" {flag}={}", file.display());
         self
     }
@@ -158,11 +158,11 @@ impl Server {
 
     fn start(self) -> (Node, Client) {
         let client = Client::new(&self.authority.0.der().clone());
-        (Node::start(self.place, &self.flags), client)
+        (Node::start(self.dir, &self.flags), client)
     }
 }
 
-/// What a client trusts, shows and speaks.
+/// A client's trusted authority, certificate and TLS versions.
 struct Client {
     roots: Arc<RootCertStore>,
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// Connects, and shows a certificate if it is asked for one and has one.
+    /// Connects, with a client certificate if the server requests one and there is one.
     fn connect(&self, address: SocketAddr, own: Option<&Identity>) -> Stream {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -202,8 +202,8 @@ impl Client {
         StreamOwned::new(connection, stream)
     }
 
-    /// Asks over HTTP; `None` if the server would not talk.
-    fn ask(&self, address: SocketAddr, own: Option<&Identity>) -> Option<Value> {
+    /// A call over HTTP; `None` if the server rejects the connection.
+    fn call(&self, address: SocketAddr, own: Option<&Identity>) -> Option<Value> {
         let mut stream = self.connect(address, own);
         let body = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"eth_chainId\"}";
         let request = format!(
@@ -211,24 +211,24 @@ impl Client {
             body.len()
         );
         stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        let mut response = String::new();
+        let _ = stream.read_to_string(&mut response);
+        let (head, body) = response.split_once("\r\n\r\n")?;
+        assert!(head.starts_with("HTTP/1.1 200"), "{response}");
         serde_json::from_str(body).ok()
     }
 
     fn is_answered(&self, node: &Node, own: Option<&Identity>) -> bool {
-        match self.ask(node.http, own) {
+        match self.call(node.http, own) {
             None => false,
-            Some(answer) => {
-                assert!(answer["result"].is_string(), "{answer}");
+            Some(response) => {
+                assert!(response["result"].is_string(), "{response}");
                 true
             }
         }
     }
 
-    /// Whether a WebSocket can be opened and asked.
+    /// Whether a call over a WebSocket succeeds.
     fn opens_socket(&self, node: &Node, own: Option<&Identity>) -> bool {
         let stream = self.connect(node.ws, own);
         let Ok((mut socket, _)) = tungstenite::client("ws://localhost/", stream) else {
@@ -238,8 +238,8 @@ impl Client {
         socket
             .send(tungstenite::Message::text(request.to_string()))
             .unwrap();
-        let answer = socket.read().unwrap().into_text().unwrap();
-        answer.contains("\"result\"")
+        let response = socket.read().unwrap().into_text().unwrap();
+        response.contains("\"result\"")
     }
 }
 
@@ -277,10 +277,10 @@ fn plain_requests_to_a_tls_port_and_the_reverse_fail_cleanly() {
         assert_eq!(status, 400, "{text}");
         assert!(text.contains("speaks TLS"), "{text}");
     }
-    // TLS at a plain port, noise, and nothing at all.
-    let plain = Node::start(Place::new(), "");
-    assert!(client.ask(plain.http, None).is_none());
-    assert!(client.ask(node.ws, None).is_none());
+    // TLS to a plain port, random bytes, and nothing.
+    let plain = Node::start(TestDir::new(), "");
+    assert!(client.call(plain.http, None).is_none());
+    assert!(client.call(node.ws, None).is_none());
     let idle = TcpStream::connect(node.http).unwrap();
     let mut noisy = TcpStream::connect(node.http).unwrap();
     noisy.write_all(&[0x16, 3, 1, 0xff, 0xff, 0, 1, 2]).unwrap();
@@ -293,7 +293,7 @@ fn plain_requests_to_a_tls_port_and_the_reverse_fail_cleanly() {
 fn tls_handshakes_count_as_connections() {
     let server = Server::new(Way::Http).with("--rpc-http-max-active-connections=2");
     let (node, client) = server.start();
-    // A handshake that does not go on holds its place until its time is over.
+    // A stalled handshake counts as a connection until it times out.
     let held: Vec<_> = (0..2)
         .map(|_| TcpStream::connect(node.http).unwrap())
         .collect();
@@ -341,7 +341,7 @@ fn known_clients_are_accepted_by_fingerprint_while_valid() {
             assert!(!client.is_answered(&node, own), "{why}");
         }
     }
-    // A known certificate without its key is no proof.
+    // A known certificate without its key is rejected.
     let stolen = Identity {
         certificate: known.certificate.clone(),
         key: KeyPair::generate().unwrap(),
@@ -350,12 +350,12 @@ fn known_clients_are_accepted_by_fingerprint_while_valid() {
     assert!(client.is_answered(&node, Some(&known)));
 }
 
-/// The client's own library refuses a key that is not the certificate's, which is as good.
+/// The client's library may itself reject a key that does not match the certificate, which is as good.
 fn client_with_stolen(client: &Client, node: &Node, stolen: &Identity) -> bool {
-    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let is_accepted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         client.is_answered(node, Some(stolen))
     }));
-    asked.unwrap_or(false)
+    is_accepted.unwrap_or(false)
 }
 
 #[test]
@@ -429,8 +429,8 @@ fn client_certificates_without_tls_are_refused() {
         ("--rpc-ws-ssl-client-auth-enabled", "--rpc-ws-ssl-enabled"),
     ] {
         let flags = format!("--rpc-http-enabled --rpc-ws-enabled {auth}");
-        let ended = Place::new().run(&flags, &[]);
-        ended.failed(&[auth, "needs", tls]);
+        let result = TestDir::new().run(&flags, &[]);
+        result.failed(&[auth, "needs", tls]);
     }
 }
 
@@ -439,8 +439,8 @@ fn key_stores_of_openssl_and_keytool_work() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tls");
     let authority = std::fs::read_to_string(testdata.join("ca.pem")).unwrap();
     let authority = pem_to_der(&authority);
-    let place = Place::new();
-    let password = place.file("password", b"changeit\n");
+    let dir = TestDir::new();
+    let password = dir.file("password", b"changeit\n");
     let store = testdata.join("modern.p12");
     let flags = format!(
         "--rpc-http-tls-enabled --rpc-http-tls-keystore-file={0} \
@@ -449,7 +449,7 @@ fn key_stores_of_openssl_and_keytool_work() {
         store.display(),
         password.display()
     );
-    let node = Node::start(place, &flags);
+    let node = Node::start(dir, &flags);
     let client = Client::new(&authority);
     assert!(client.is_answered(&node, None));
     assert!(client.opens_socket(&node, None));
@@ -471,21 +471,21 @@ fn tokens_are_required_behind_tls() {
     stream
         .write_all(b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
         .unwrap();
-    let mut answer = String::new();
-    let _ = stream.read_to_string(&mut answer);
-    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let mut response = String::new();
+    let _ = stream.read_to_string(&mut response);
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
 }
 
 #[test]
 fn wrong_tls_flags_and_files_are_refused_by_name() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tls");
     let file = |name: &str| testdata.join(name).display().to_string();
     let refused = |flags: &str, words: &[&str]| {
         let base = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc-ws-port=0 --engine-rpc-port=0";
-        place.run(&format!("{base} {flags}"), &[]).failed(words);
+        dir.run(&format!("{base} {flags}"), &[]).failed(words);
     };
-    let password = place.file("password", b"wrong").display().to_string();
+    let password = dir.file("password", b"wrong").display().to_string();
     let with = |name: &str| {
         format!(
             "--rpc-http-tls-enabled --rpc-http-tls-keystore-file={}",
@@ -505,7 +505,7 @@ fn wrong_tls_flags_and_files_are_refused_by_name() {
     refused(&with("server.key"), &["no certificate"]);
     let whole = std::fs::read(testdata.join("server.key")).unwrap();
     let whole = [whole, std::fs::read(testdata.join("server.pem")).unwrap()].concat();
-    let whole = place.file("whole.pem", &whole).display().to_string();
+    let whole = dir.file("whole.pem", &whole).display().to_string();
     let good = format!("--rpc-http-tls-enabled --rpc-http-tls-keystore-file={whole}");
     refused(
         &format!("{good} --rpc-http-tls-client-auth-enabled"),

@@ -1,18 +1,17 @@
-//! Calls and traces as a client sees them: what different methods say of the same run, overrides,
-//! bounds, and what is refused.
+//! Calls and traces: agreement between methods, overrides, limits, rejections.
 
 use crate::running::{Node, post};
-use crate::support::Place;
+use crate::support::TestDir;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// A contract that spends all its gas.
 const LOOPS: &str = "0x5b600056";
-/// Gives back the word in its slot 1.
+/// Returns the word in slot 1.
 const GIVES_SLOT_1: &str = "0x60015460005260206000f3";
-/// Gives back the gas that it was left with.
+/// Returns the remaining gas.
 const GIVES_GAS: &str = "0x5a60005260206000f3";
-/// Reverts unless it was left with more than 100,000 gas.
+/// Reverts unless more than 100,000 gas remain.
 const WANTS_GAS: &str = "0x620186a05a11600a57fe5b00";
 
 const CONTRACT: &str = "0xc000000000000000000000000000000000000000";
@@ -22,9 +21,9 @@ fn with_code(code: &str) -> Value {
 }
 
 fn error(node: &Node, method: &str, params: Value) -> (i64, String) {
-    let answer = node.ask(method, params);
-    let error = &answer["error"];
-    assert!(error.is_object(), "{method}: {answer}");
+    let response = node.call(method, params);
+    let error = &response["error"];
+    assert!(error.is_object(), "{method}: {response}");
     let message = error["message"].as_str().unwrap();
     (error["code"].as_i64().unwrap(), message.to_owned())
 }
@@ -119,7 +118,7 @@ fn state_overrides_apply_to_the_call_only() {
     let params = json!([call, "latest", overrides]);
     assert_eq!(node.result("eth_call", params), word(7));
     assert_eq!(node.result("eth_call", json!([call, "latest"])), "0x");
-    // NUMBER, TIMESTAMP, GASLIMIT in turn.
+    // NUMBER, TIMESTAMP, GASLIMIT in order.
     for (opcode, name, value) in [
         ("43", "number", 99),
         ("42", "time", 5),
@@ -191,7 +190,7 @@ fn an_estimate_suffices_within_the_tolerance() {
     assert_eq!(node.result("eth_call", with(gas)), "0x");
     let less = gas - gas * 2 / 100;
     assert!(
-        node.ask("eth_call", with(less)).get("error").is_some(),
+        node.call("eth_call", with(less)).get("error").is_some(),
         "{gas}"
     );
 
@@ -301,7 +300,7 @@ fn a_streamed_trace_equals_a_whole_one() {
     ipc.send(&request.to_string());
     assert_eq!(ipc.receive()["result"], traced);
 
-    // One that can't be finished in time has no end, and no other call suffers.
+    // A trace that exceeds its time is cut off, and no other call is delayed.
     let call = json!({"to": CONTRACT, "gas": "0x2faf080"});
     let options = json!({"stateOverrides": with_code(LOOPS), "timeout": "200ms"});
     let request = json!({
@@ -316,7 +315,7 @@ fn a_streamed_trace_equals_a_whole_one() {
 #[test]
 fn trace_call_overrides_code_and_call_many_sees_earlier_calls() {
     let node = Node::with_chain();
-    // Counts in its slot 1 and gives the count back.
+    // Increments slot 1 and returns it.
     let counts = "0x6001546001018060015560005260206000f3";
     let options = json!({
         "tracer": "muxTracer",
@@ -333,7 +332,7 @@ fn trace_call_overrides_code_and_call_many_sees_earlier_calls() {
     let slots = &traced["prestateTracer"]["post"][CONTRACT]["storage"];
     assert_eq!(slots[format!("{:#066x}", 1)], json!(format!("{:#066x}", 1)));
 
-    // A creation, then a call of what it has created.
+    // A creation, then a call of the created contract.
     let nobody = "0x0000000000000000000000000000000000000000";
     let nonce = node.result("eth_getTransactionCount", json!([nobody, "latest"]));
     assert_eq!(nonce, "0x0");
@@ -349,8 +348,7 @@ fn trace_call_overrides_code_and_call_many_sees_earlier_calls() {
     assert_eq!(many[2]["output"], json!(format!("{:#066x}", 2)));
 }
 
-/// What Besu's own answers have of it differently: messages of one `trace_callMany` are transactions of
-/// their own.
+/// Where Besu's responses differ: it treats each message of a `trace_callMany` as a transaction of its own.
 const OTHER_COSTS: [&str; 5] = [
     "trace_callMany_04_vmTrace.json",
     "trace_callMany_0e_vmTrace.json",
@@ -359,7 +357,7 @@ const OTHER_COSTS: [&str; 5] = [
     "trace_callMany_20_vmTrace.json",
 ];
 
-/// Without the comments, of which blocks to make have none.
+/// Strips the comments, which blocks to build do not have.
 fn without_comments(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -372,9 +370,9 @@ fn without_comments(value: &Value) -> Value {
     }
 }
 
-/// The opcodes of an answer, of all its transactions.
-fn opcodes(answer: &Value) -> Vec<&Value> {
-    match &answer["result"] {
+/// The opcodes of a response, of all its transactions.
+fn opcodes(response: &Value) -> Vec<&Value> {
+    match &response["result"] {
         Value::Array(list) => list.iter().map(|one| &one["vmTrace"]).collect(),
         one => vec![&one["vmTrace"]],
     }
@@ -389,14 +387,13 @@ fn vm_traces_equal_those_recorded_from_besu() {
     let Some(folder) = niwaki_testkit::corpus("besu-fixtures/api/jsonrpc/trace") else {
         return;
     };
-    let mut place = Place::new();
-    place.genesis = folder.join("chain-data/genesis.json");
+    let mut dir = TestDir::new();
+    dir.genesis = folder.join("chain-data/genesis.json");
     let blocks = without_comments(&json_of(&folder.join("chain-data/blocks.json")));
-    let blocks = place.file("blocks.json", blocks.to_string().as_bytes());
-    place
-        .run("blocks import --format JSON --from", &[&blocks])
+    let blocks = dir.file("blocks.json", blocks.to_string().as_bytes());
+    dir.run("blocks import --format JSON --from", &[&blocks])
         .succeeded();
-    let node = Node::start(place, "--engine-rpc-enabled=false");
+    let node = Node::start(dir, "--engine-rpc-enabled=false");
     let (mut passed, mut failed) = (0, Vec::new());
     let kinds = [
         "replay-trace-transaction/vm-trace",
@@ -413,7 +410,7 @@ fn vm_traces_equal_those_recorded_from_besu() {
             if is_other || !case["request"].to_string().contains("vmTrace") {
                 continue;
             }
-            let got = node.ask(
+            let got = node.call(
                 case["request"]["method"].as_str().unwrap(),
                 case["request"]["params"].clone(),
             );
