@@ -203,7 +203,9 @@ fn block_load(
     let (mut speculative_sum, mut with_bal_sum) = (0.0, 0.0);
     for (index, own) in dependencies.iter().enumerate() {
         if own.after == Some(0) {
-            speculative_sum += speculative.median(index, Step::Speculate).unwrap_or_default();
+            speculative_sum += speculative
+                .median(index, Step::Speculate)
+                .unwrap_or_default();
             with_bal_sum += with_bal.median(index, Step::Speculate).unwrap_or_default();
         }
     }
@@ -222,7 +224,9 @@ fn block_load(
                     .median(index, Step::Speculate)
                     .map(|time| time * over_with_bal),
             };
-            let first = sequential.median(index, Step::Sequential).unwrap_or_default();
+            let first = sequential
+                .median(index, Step::Sequential)
+                .unwrap_or_default();
             let validate = speculative.median(index, Step::Validate);
             let again = speculative.median(index, Step::Reexecute);
             let next = numbers.len();
