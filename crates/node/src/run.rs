@@ -108,7 +108,8 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         false => None,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let worker_pools = Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
+    let worker_pools =
+        Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
     let producer = match config.dev_period_s {
         Some(period_s) => Some(dev::Producer::start(&backend, period_s)?),

@@ -8,8 +8,8 @@ use super::metrics::Metrics;
 use super::secret;
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{
-    Access, Backend, Dispatcher, HttpOptions, HttpServer, IpcServer, WorkerPools, Limits, NAMESPACES,
-    Authentication, yield_to_blocks,
+    Access, Authentication, Backend, Dispatcher, HttpOptions, HttpServer, IpcServer, Limits,
+    NAMESPACES, WorkerPools, yield_to_blocks,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -206,7 +206,11 @@ impl Starter<'_> {
         }
         let (backend, worker_pools) = (Arc::clone(self.backend), Arc::clone(self.worker_pools));
         Ok(Arc::new(Dispatcher::new(
-            backend, worker_pools, &offered, extra, limits,
+            backend,
+            worker_pools,
+            &offered,
+            extra,
+            limits,
         )))
     }
 }
