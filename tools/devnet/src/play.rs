@@ -6,8 +6,8 @@
 //! (`check`).
 //!
 //! ```text
-//! builder   forkchoiceUpdated(attributes) ─▶ getPayload ─▶ newPayload ─▶ forkchoiceUpdated
-//! other                                                    newPayload ─▶ forkchoiceUpdated
+//! builder   forkchoiceUpdated(attributes) -> getPayload -> newPayload -> forkchoiceUpdated
+//! other                                                    newPayload -> forkchoiceUpdated
 //! ```
 
 mod check;

@@ -389,11 +389,8 @@ fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() 
         let response =
             node.engine_call("engine_forkchoiceUpdatedV3", json!([state(&parent), wrong]));
         let code = response["error"]["code"].as_i64().unwrap();
-        let want = if wrong.get("slotNumber").is_some() {
-            -38003
-        } else {
-            -38005
-        };
+        let has_slot = wrong.get("slotNumber").is_some();
+        let want = if has_slot { -38003 } else { -38005 };
         assert_eq!(code, want, "{response}");
     }
     let mask = json!([state(&parent), later(24), "0xff"]);
