@@ -2,6 +2,18 @@
 //!
 //! Input: the fixture files of execution-spec-tests and ethereum-tests; output: a [`Verdict`] per case. The tests of
 //! this package call the same functions as the program. It uses only the public API of the crates that it tests.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `command` | the command line, and what the tests print |
+//! | `run`, `trace` | code once or many times; its trace flags |
+//! | `state_test`, `block_test`, `vm_test` | one suite of fixtures each |
+//! | `cases` | the cases of many files on several threads, and their verdicts |
+//! | `chain` | a chain for block tests, every state in memory |
+//! | `transaction`, `network`, `reason`, `logs_hash` | what fixtures hold: templates, fork names, errors, hashes of logs |
+//! | `t8n`, `b11r` | the state transition of one block; a block from its parts |
+//! | `benchmark`, `cartevm` | time of precompiles, of opcodes and pairs of them |
+//! | `fuzz`, `fuzz_precompiles` | random cases beside revm, go-ethereum and the pure library |
 #![forbid(unsafe_code)]
 
 mod b11r;

@@ -76,14 +76,14 @@ impl Statetest {
     /// # Panics
     /// If the program can't be run or its output can't be read, since nothing was compared then.
     pub(crate) fn run(&self, cases: &[Case]) -> Vec<Trace> {
-        let idle = self.idle.lock().expect("nobody panics with it").pop();
+        let idle = self.idle.lock().expect("no thread panics with it").pop();
         let name = self.program.display();
         let mut process = idle.map_or_else(|| self.start(), Ok);
         let traces = process.as_mut().map_err(|error| error.to_string());
         let traces = traces.and_then(|process| self.request(process, cases));
         match (process, traces) {
             (Ok(process), Ok(traces)) => {
-                let mut idle = self.idle.lock().expect("nobody panics with it");
+                let mut idle = self.idle.lock().expect("no thread panics with it");
                 idle.push(process);
                 traces
             }

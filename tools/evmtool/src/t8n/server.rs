@@ -26,7 +26,7 @@ const LONGEST_REQUEST: usize = 256 << 20;
 /// Options of `t8n-server`.
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// Address to listen on. Whoever reaches it may have any code run.
+    /// Address to listen on. Any client that reaches it may have any code run.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
     /// Port to listen on; 0 for one that is free.

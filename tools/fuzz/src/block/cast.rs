@@ -22,7 +22,7 @@ pub(crate) struct Cast {
     pub(crate) keys: Vec<Key>,
     pub(crate) contracts: Vec<Address>,
     /// Accounts that do not exist.
-    pub(crate) nobodies: Vec<Address>,
+    pub(crate) empty_accounts: Vec<Address>,
     /// Addresses that code may name, some several times.
     pub(crate) named: Vec<Address>,
 }
@@ -35,12 +35,12 @@ impl Cast {
         let contracts: Vec<Address> = (0..CONTRACTS)
             .map(|n| Address::repeat_byte(0xc0 + n))
             .collect();
-        let nobodies: Vec<Address> = (0xe0..0xe4).map(Address::repeat_byte).collect();
+        let empty_accounts: Vec<Address> = (0xe0..0xe4).map(Address::repeat_byte).collect();
         let mut cast = Self {
             fork,
             keys,
             contracts,
-            nobodies,
+            empty_accounts,
             named: Vec::new(),
         };
         cast.named = cast.names();
@@ -61,7 +61,7 @@ impl Cast {
             named.extend(&self.contracts);
         }
         for _ in 0..2 {
-            named.extend(&self.nobodies);
+            named.extend(&self.empty_accounts);
         }
         named.extend(self.keys.iter().map(|key| key.address));
         named.extend(system_contracts().keys());
@@ -147,7 +147,7 @@ impl Cast {
         match rng.random_range(0..10) {
             0..6 => *self.contracts.choose(rng).expect("there are contracts"),
             6 => Address::with_last_byte(rng.random_range(1..0x12)),
-            7 => *self.nobodies.choose(rng).expect("there are some"),
+            7 => *self.empty_accounts.choose(rng).expect("there are some"),
             8 => Address::ZERO,
             _ => self.any(rng),
         }

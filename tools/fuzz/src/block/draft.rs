@@ -78,8 +78,8 @@ impl Draft {
         if fills && rng.random_bool(0.8) {
             gas = GasLimit::Is(PLENTY + rng.random_range(0..500_000));
             if rng.random_bool(0.6) {
-                let nobody = cast.nobodies.choose(rng).expect("there are some");
-                (to, value) = (TxKind::Call(*nobody), U256::from(1));
+                let empty = cast.empty_accounts.choose(rng).expect("there are some");
+                (to, value) = (TxKind::Call(*empty), U256::from(1));
             }
         }
         // Enough for the largest contract.
@@ -251,7 +251,7 @@ fn draw_message(rng: &mut SmallRng, cast: &Cast, from: usize) -> (TxKind, Bytes,
             let input = deposit_event(rng);
             return (TxKind::Call(DEPOSIT_CONTRACT), input.into(), value);
         }
-        70..77 => *cast.nobodies.choose(rng).expect("there are some"),
+        70..77 => *cast.empty_accounts.choose(rng).expect("there are some"),
         77..80 => cast.keys[from].address,
         80..88 => cast.keys[rng.random_range(0..cast.keys.len())].address,
         88..92 => Address::with_last_byte(rng.random_range(0..0x13)),

@@ -362,8 +362,8 @@ impl Writer<'_> {
         match self.rng.random_range(0..3) {
             0 => self.op(0x30),
             1 => {
-                let nobody = Address::repeat_byte(self.rng.random_range(0xe0..0xe4));
-                self.push(U256::from_be_bytes(nobody.into_word().0));
+                let empty = Address::repeat_byte(self.rng.random_range(0xe0..0xe4));
+                self.push(U256::from_be_bytes(empty.into_word().0));
             }
             _ => self.account(),
         }

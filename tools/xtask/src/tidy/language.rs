@@ -132,7 +132,7 @@ fn split_at_depth_0(text: &str, separator: u8) -> Vec<&str> {
     parts
 }
 
-/// Finds modules of a crate that the header of its `lib.rs` (or `main.rs`) does not name as `` `module` ``.
+/// Finds modules of a crate that the header of its `lib.rs` (or `main.rs`) does not name as `` `module` `` or `` `module/ ``.
 pub(super) fn file_map(path: &str, text: &str, masked: &str, findings: &mut Vec<Finding>) {
     let mut parts = path.split('/');
     let is_root = parts.clone().count() == 4
@@ -149,7 +149,8 @@ pub(super) fn file_map(path: &str, text: &str, masked: &str, findings: &mut Vec<
         let end = item_end(masked, at);
         let name = masked[at + 3..end].trim_end_matches(';').trim();
         let is_file = masked[..end].ends_with(';');
-        if is_file && name != "tests" && !header.contains(&format!("`{name}`")) {
+        let is_named = ["`", "/"].map(|end| header.contains(&format!("`{name}{end}")));
+        if is_file && name != "tests" && !is_named.contains(&true) {
             let advice = format!("`{name}` is not in the map of the header: say what it is");
             findings.push(Finding::new(path, line_of(masked, at), "file-map", advice));
         }
