@@ -15,21 +15,21 @@ const KEPT_BYTES: usize = 32 << 20;
 /// Refused blocks, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct BadBlocks {
-    blocks: VecDeque<(Arc<(B256, Block)>, usize)>,
+    blocks: VecDeque<(B256, Arc<Block>, usize)>,
     bytes: usize,
 }
 
 impl BadBlocks {
     /// Keeps a block, unless it is kept already.
-    pub(crate) fn put(&mut self, block: Block, hash: B256) {
-        if self.blocks.iter().any(|(known, _)| known.0 == hash) {
+    pub(crate) fn put(&mut self, block: &Arc<Block>, hash: B256) {
+        if self.blocks.iter().any(|(known, ..)| *known == hash) {
             return;
         }
         let bytes = block.length();
-        self.blocks.push_back((Arc::new((hash, block)), bytes));
+        self.blocks.push_back((hash, Arc::clone(block), bytes));
         self.bytes += bytes;
         while self.blocks.len() > KEPT || self.bytes > KEPT_BYTES {
-            let Some((_, bytes)) = self.blocks.pop_front() else {
+            let Some((.., bytes)) = self.blocks.pop_front() else {
                 return;
             };
             self.bytes -= bytes;
@@ -40,11 +40,14 @@ impl BadBlocks {
 impl Chain {
     /// The last blocks that were refused because they broke the protocol, each with its hash,
     /// highest first. Those that only built upon one of them are not among them.
-    pub fn refused_blocks(&self) -> Vec<Arc<(B256, Block)>> {
-        let kept = self.bad_blocks();
-        let mut blocks: Vec<_> = kept.blocks.iter().map(|(block, _)| block.clone()).collect();
-        drop(kept);
-        blocks.sort_by_key(|block| std::cmp::Reverse(block.1.header.number));
+    pub fn refused_blocks(&self) -> Vec<(B256, Arc<Block>)> {
+        let refused = self.bad_blocks();
+        let blocks = refused.blocks.iter();
+        let mut blocks: Vec<_> = blocks
+            .map(|(hash, block, _)| (*hash, Arc::clone(block)))
+            .collect();
+        drop(refused);
+        blocks.sort_by_key(|(_, block)| std::cmp::Reverse(block.header.number));
         blocks
     }
 }
@@ -54,15 +57,16 @@ mod tests {
     use super::*;
     use niwaki_primitives::Header;
 
-    fn block(number: u64, extra_bytes: usize) -> Block {
-        Block {
-            header: Header {
-                number,
-                extra_data: vec![1; extra_bytes].into(),
-                ..Header::default()
-            },
+    fn block(number: u64, extra_bytes: usize) -> Arc<Block> {
+        let header = Header {
+            number,
+            extra_data: vec![1; extra_bytes].into(),
+            ..Header::default()
+        };
+        Arc::new(Block {
+            header,
             ..Block::default()
-        }
+        })
     }
 
     #[test]
@@ -70,14 +74,14 @@ mod tests {
         let mut kept = BadBlocks::default();
         for number in 0..=KEPT as u64 {
             let hash = B256::with_last_byte(u8::try_from(number).unwrap());
-            kept.put(block(number, 0), hash);
-            kept.put(block(number, 0), hash);
+            kept.put(&block(number, 0), hash);
+            kept.put(&block(number, 0), hash);
         }
-        let numbers: Vec<u64> = kept.blocks.iter().map(|b| b.0.1.header.number).collect();
+        let numbers: Vec<u64> = kept.blocks.iter().map(|b| b.1.header.number).collect();
         assert_eq!(numbers, (1..=KEPT as u64).collect::<Vec<_>>());
-        kept.put(block(77, KEPT_BYTES - 100), B256::repeat_byte(7));
+        kept.put(&block(77, KEPT_BYTES - 100), B256::repeat_byte(7));
         assert!(kept.blocks.len() <= 1, "{}", kept.blocks.len());
-        kept.put(block(78, KEPT_BYTES), B256::repeat_byte(8));
+        kept.put(&block(78, KEPT_BYTES), B256::repeat_byte(8));
         assert_eq!((kept.blocks.len(), kept.bytes), (0, 0));
     }
 }

@@ -31,8 +31,8 @@ use crate::{BlockId, Chain, SetHeadError, nanoseconds};
 use commit::ValidBlock;
 pub use error::ImportError;
 use error::{ImportFailure, fault};
-use niwaki_execution::{TxStats, recover_in_background};
-use niwaki_primitives::{AccountChanges, Address, B256, Block, RecoveredBlock, Senders};
+use niwaki_execution::{RecoveringBlock, TxStats, recover_in_background};
+use niwaki_primitives::{AccountChanges, B256, Block};
 use niwaki_rules::BodyRoots;
 use niwaki_state::HitRate;
 use process::ProcessedBlock;
@@ -159,11 +159,11 @@ impl Chain {
         }
         let roots = hints.roots;
         let bal = hints.access_list.as_deref();
-        let block = Arc::new(recovering(block, hash, hints.senders));
+        let block = Arc::new(RecoveringBlock::new(block, hash, hints.senders).timed(nanoseconds));
         self.validate_and_commit(&block, roots, bal, write_ahead, canonicalize)
             .map_err(|failure| {
                 if matches!(failure, ImportFailure::Invalid(_)) {
-                    self.bad_blocks().put(block.block.clone(), hash);
+                    self.bad_blocks().put(&block.block, hash);
                 }
                 failure.at_block(BlockId { number, hash }, parent)
             })
@@ -186,7 +186,7 @@ impl Chain {
     fn execute_and_compare(&self, block: Block, hash: B256) -> Result<(), ImportFailure> {
         let parent = self.header(&block.header.parent_hash).map_err(fault)?;
         let parent = parent.ok_or(ImportFailure::UnknownParent)?;
-        let block = Arc::new(recovering(block, hash, []));
+        let block = Arc::new(RecoveringBlock::new(block, hash, []));
         let _recovery = recover_in_background(&block, self.sender_threads());
         self.validate(&block.block, &body_roots(&block.block), &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
@@ -234,7 +234,7 @@ impl Chain {
 
     fn validate_and_commit(
         &self,
-        block: &Arc<RecoveredBlock>,
+        block: &Arc<RecoveringBlock>,
         roots: Option<BodyRoots>,
         bal: Option<&[AccountChanges]>,
         write_ahead: Option<WriteAhead<'_>>,
@@ -276,8 +276,10 @@ impl Chain {
             write_ahead(&block.block);
         }
         let gas_used = executed.gas_used;
+        let recovered = block.recovered().expect("all transactions were executed");
         let valid = ValidBlock {
-            block: Arc::clone(block),
+            block: Arc::clone(&recovered.block),
+            hash: recovered.hash,
             view,
             executed,
             access_list,
@@ -287,7 +289,7 @@ impl Chain {
         let status = self
             .commit_block(valid, &parent, canonicalize)
             .map_err(fault)?;
-        self.cache_recent(block);
+        self.cache_recent(recovered);
         timings.commit = clock.lap();
         Ok(Imported {
             id,
@@ -302,19 +304,5 @@ impl Chain {
             waiting_batches: self.database().pending_batches(),
             timings,
         })
-    }
-}
-
-/// A block whose missing senders are recovered during the import.
-fn recovering(
-    block: Block,
-    hash: B256,
-    senders: impl IntoIterator<Item = Option<Address>>,
-) -> RecoveredBlock {
-    let senders = Senders::new(block.body.transactions.len(), senders);
-    RecoveredBlock {
-        block,
-        hash,
-        senders: senders.timed(nanoseconds),
     }
 }

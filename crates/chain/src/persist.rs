@@ -4,7 +4,7 @@ use crate::rows::{block_key, encode_header, encode_receipts};
 use crate::tree::StoredHeader;
 use alloy_rlp::Encodable;
 use niwaki_execution::ExecutedBlock;
-use niwaki_primitives::{BlockBody, Bytes, Receipt, RecoveredBlock};
+use niwaki_primitives::{Block, BlockBody, Bytes, Receipt};
 use niwaki_storage::{Batch, Segment};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn add_block(
 /// A block's rows before they are encoded.
 pub(crate) struct BlockRows {
     pub(crate) header: StoredHeader,
-    pub(crate) block: Arc<RecoveredBlock>,
+    pub(crate) block: Arc<Block>,
     pub(crate) executed: ExecutedBlock,
     pub(crate) access_list: Option<Bytes>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct BlockRows {
 impl BlockRows {
     /// Adds them.
     pub(crate) fn add_to(&self, batch: &mut Batch) {
-        let (body, receipts) = (&self.block.block.body, &self.executed.receipts);
+        let (body, receipts) = (&self.block.body, &self.executed.receipts);
         add_block(
             &self.header,
             body,
@@ -63,6 +63,6 @@ impl BlockRows {
         let logs = logs.map(|log| LOG_BYTES + 33 * log.topics().len() + log.data.data.len());
         let list = self.access_list.as_ref().map_or(0, |list| list.len());
         let receipts = RECEIPT_BYTES * self.executed.receipts.len();
-        self.block.block.length() + receipts + logs.sum::<usize>() + list
+        self.block.length() + receipts + logs.sum::<usize>() + list
     }
 }

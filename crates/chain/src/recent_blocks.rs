@@ -47,22 +47,21 @@ impl Chain {
     }
 
     /// Adds a block that is stored.
-    pub(crate) fn cache_recent(&self, block: &Arc<RecoveredBlock>) {
+    pub(crate) fn cache_recent(&self, block: RecoveredBlock) {
         let bytes = block.block.length() * BYTES_PER_RLP_BYTE;
-        self.recent_blocks().put(Arc::clone(block), bytes);
+        self.recent_blocks().put(Arc::new(block), bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use niwaki_primitives::{Block, Senders};
 
     fn block(number: u8) -> Arc<RecoveredBlock> {
         Arc::new(RecoveredBlock {
-            block: Block::default(),
+            block: Arc::default(),
             hash: B256::repeat_byte(number),
-            senders: Senders::default(),
+            senders: Vec::new(),
         })
     }
 

@@ -5,9 +5,8 @@ use crate::body::ExecutedBlock;
 use crate::executor::{ExecuteError, Executor};
 use crate::observer::{BlockObserver, IdleWork, Observed};
 use crate::parallel::{Bal, CommittedState, Parallelism, Scheduler, SpeculativeBase, TxStats};
-use niwaki_primitives::{
-    AccountChanges, B256, Block, Fault, Receipt, RecoveredBlock, StateDiff, StateView,
-};
+use crate::senders::RecoveringBlock;
+use niwaki_primitives::{AccountChanges, B256, Block, Fault, Receipt, StateDiff, StateView};
 use niwaki_rules::ChainSpec;
 
 /// A block to execute.
@@ -20,7 +19,7 @@ pub struct BlockExecution<'b> {
     /// The rules of its chain.
     pub spec: &'b ChainSpec,
     /// The block. Missing senders are recovered on the way.
-    pub block: &'b RecoveredBlock,
+    pub block: &'b RecoveringBlock,
     /// The state after its parent.
     pub view: &'b (dyn StateView + Sync),
     /// The block access list that came with it (EIP-7928). The caller must compare it with the list that the execution gives, and
@@ -36,7 +35,7 @@ impl<'b> BlockExecution<'b> {
     /// Sequential, without access list and idle work.
     pub fn new(
         spec: &'b ChainSpec,
-        block: &'b RecoveredBlock,
+        block: &'b RecoveringBlock,
         view: &'b (dyn StateView + Sync),
     ) -> Self {
         Self {
@@ -70,7 +69,7 @@ impl<'b> BlockExecution<'b> {
         observer: &mut dyn BlockObserver,
         then: impl FnOnce(ExecutedBlock) -> T,
     ) -> Result<(T, TxStats), ExecuteError> {
-        let Block { header, body } = &self.block.block;
+        let Block { header, body } = &*self.block.block;
         let mut ended = None;
         let begin = |executor: &mut Executor<'_>| executor.begin_block(self.spec, header);
         let end =

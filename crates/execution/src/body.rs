@@ -6,6 +6,7 @@ use crate::{
     dao,
     executor::{ExecuteError, Executor},
     observer::{BlockObserver, Observed},
+    senders::RecoveringBlock,
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
@@ -42,7 +43,7 @@ pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, Invalid
         .map(|(index, sender)| sender.map_err(|reason| InvalidBlock::Transaction { index, reason }))
         .collect::<Result<_, _>>()?;
     Ok(RecoveredBlock {
-        block,
+        block: block.into(),
         hash,
         senders,
     })
@@ -59,7 +60,7 @@ pub fn recover_block(block: Block, hash: B256) -> Result<RecoveredBlock, Invalid
 /// Spec: execution-specs `amsterdam/fork.py`, `apply_body`; of earlier forks likewise.
 pub fn apply_body(
     spec: &ChainSpec,
-    block: &RecoveredBlock,
+    block: &RecoveringBlock,
     view: &dyn StateView,
     observer: &mut dyn BlockObserver,
 ) -> Result<ExecutedBlock, ExecuteError> {
@@ -74,7 +75,7 @@ impl Executor<'_> {
     pub fn apply_body(
         mut self,
         spec: &ChainSpec,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         observer: &mut dyn BlockObserver,
     ) -> Result<ExecutedBlock, ExecuteError> {
         self.begin_block(spec, &block.block.header)?;
@@ -163,7 +164,7 @@ impl Executor<'_> {
 
     pub(crate) fn process_transactions(
         &mut self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         observed: &mut Observed<'_>,
     ) -> Result<Vec<Receipt>, ExecuteError> {
         let transactions = &block.block.body.transactions;

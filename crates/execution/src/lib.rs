@@ -13,7 +13,7 @@
 //! | `executor` | rules, gas counters and EVM of one block |
 //! | `transaction`, `authorization` | one transaction, its delegations (EIP-7702) |
 //! | `system`, `requests`, `dao` | system calls, EIP-7685 requests, the DAO fork |
-//! | `senders` | recovery of senders in the background |
+//! | `senders`, `sender_queue` | a block whose senders are recovered while it is executed |
 //! | `bal_diff` | the state diff that a block access list claims |
 //! | `blooms` | blooms of receipts |
 //! | `simulate`, `overlay` | unsigned transactions, and states with overrides |
@@ -30,6 +30,7 @@ mod observer;
 mod overlay;
 mod parallel;
 mod requests;
+mod sender_queue;
 mod senders;
 mod simulate;
 mod system;
@@ -43,5 +44,6 @@ pub use executor::{ExecuteError, Executor, Used, block_env};
 pub use observer::{BlockObserver, BlockProgress, IdleWork};
 pub use overlay::Overlay;
 pub use parallel::{Parallelism, Span, Step, TxDependencies, TxStats, tuning, tx_dependencies};
-pub use senders::{SenderRecovery, recover_in_background};
+pub use sender_queue::SenderQueue;
+pub use senders::{RecoveringBlock, SenderRecovery, recover_in_background};
 pub use transaction::{TransactionError, TransactionResult};

@@ -1,10 +1,10 @@
 //! Rules that a genesis file changes on private chains: `contractSizeLimit`, and what blocks pay.
 
 use niwaki_evm::{Exit, HaltReason};
-use niwaki_execution::{Executor, apply_body};
+use niwaki_execution::{Executor, RecoveringBlock, apply_body};
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, Senders,
-    SignableTransaction, Signature, StateDiff, TxEnvelope, TxKind, TxLegacy, U256,
+    Address, B256, Block, BlockBody, Bytes, Fork, Header, SignableTransaction, Signature,
+    StateDiff, TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_rules::{BftPayment, ChainSpec, SealKind};
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -182,11 +182,8 @@ fn empty_block(spec: &ChainSpec, fork: Fork, number: u64) -> StateDiff {
         withdrawals_root: (fork >= Fork::Shanghai).then_some(B256::ZERO),
         ..header(fork)
     };
-    let block = RecoveredBlock {
-        block: Block::new(header, BlockBody::default()),
-        hash: B256::ZERO,
-        senders: Senders::new(0, []),
-    };
+    let block = Block::new(header, BlockBody::default());
+    let block = RecoveringBlock::new(block, B256::ZERO, []);
     let mut no_roots = |_: &StateDiff| Ok(B256::ZERO);
     apply_body(spec, &block, &state(), &mut no_roots)
         .expect("an empty block")

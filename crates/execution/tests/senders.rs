@@ -2,11 +2,12 @@
 //! invalid block has the error that the specification finds first.
 
 use niwaki_execution::{
-    BlockExecution, ExecuteError, Parallelism, apply_body, recover_block, recover_in_background,
+    BlockExecution, ExecuteError, Parallelism, RecoveringBlock, apply_body, recover_block,
+    recover_in_background,
 };
 use niwaki_primitives::{
-    Address, B256, Block, BlockBody, Bytes, Fork, Header, RecoveredBlock, Senders,
-    SignableTransaction, Signature, TxEip1559, TxEnvelope, TxKind, U256,
+    Address, B256, Block, BlockBody, Bytes, Fork, Header, SignableTransaction, Signature,
+    TxEip1559, TxEnvelope, TxKind, U256,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock, InvalidTransaction, recover_sender};
 use niwaki_testkit::{Key, MemoryAccount, MemoryState};
@@ -93,14 +94,11 @@ fn block() -> Block {
 type Outcome = Result<niwaki_execution::ExecutedBlock, String>;
 
 /// Executes a block on so many threads that recover senders and that execute, and maybe all speculatively first.
-fn run(block: &Block, senders: Senders, way: (usize, usize, bool)) -> Outcome {
+fn run(block: &Block, known: &[Option<Address>], way: (usize, usize, bool)) -> Outcome {
     let (recovering, threads, speculate_all) = way;
     let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
-    let block = Arc::new(RecoveredBlock {
-        block: block.clone(),
-        hash: B256::ZERO,
-        senders,
-    });
+    let known = known.iter().copied();
+    let block = Arc::new(RecoveringBlock::new(block.clone(), B256::ZERO, known));
     let parallelism = Parallelism {
         speculate_all,
         ..Parallelism::of(threads)
@@ -130,7 +128,7 @@ fn a_block_gives_the_same_result_on_whatever_thread_its_senders_are_recovered() 
     let block = block();
     let (spec, state) = (ChainSpec::single(CHAIN_ID, Fork::Cancun), state());
     let recovered = recover_block(block.clone(), B256::ZERO).unwrap();
-    let all: Vec<_> = recovered.senders.known().map(Some).collect();
+    let all: Vec<_> = recovered.senders.iter().copied().map(Some).collect();
     let known = [
         Vec::new(),
         all.clone(),
@@ -139,6 +137,7 @@ fn a_block_gives_the_same_result_on_whatever_thread_its_senders_are_recovered() 
             .map(|at| all[at].filter(|_| at % 3 == 0))
             .collect(),
     ];
+    let recovered = recovered.into();
     let serial = apply_body(&spec, &recovered, &state, &mut |_: &_| Ok(B256::ZERO)).map_err(why);
     assert_eq!(
         serial.as_ref().map(|executed| executed.receipts.len()),
@@ -146,8 +145,7 @@ fn a_block_gives_the_same_result_on_whatever_thread_its_senders_are_recovered() 
     );
     for way in ways() {
         for known in &known {
-            let senders = Senders::new(TRANSACTIONS, known.iter().copied());
-            assert_eq!(run(&block, senders, way), serial, "{way:?}");
+            assert_eq!(run(&block, known, way), serial, "{way:?}");
         }
     }
 }
@@ -155,7 +153,7 @@ fn a_block_gives_the_same_result_on_whatever_thread_its_senders_are_recovered() 
 /// What a block is refused for in every way, none of its senders known.
 fn refused_for(block: &Block) -> String {
     let mut reasons: Vec<_> = ways()
-        .map(|way| run(block, Senders::new(TRANSACTIONS, []), way).expect_err("it is bad"))
+        .map(|way| run(block, &[], way).expect_err("it is bad"))
         .collect();
     reasons.dedup();
     assert_eq!(reasons.len(), 1, "{reasons:?}");

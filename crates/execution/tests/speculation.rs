@@ -12,17 +12,18 @@ mod panics;
 mod progress;
 
 use niwaki_execution::{
-    BlockExecution, ExecuteError, ExecutedBlock, Parallelism, TxStats, apply_body,
+    BlockExecution, ExecuteError, ExecutedBlock, Parallelism, RecoveringBlock, TxStats, apply_body,
 };
 use niwaki_primitives::{
     Address, B256, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Block,
-    BlockBody, Bytes, Fork, Header, RecoveredBlock, SignableTransaction, Signature,
-    SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256, hex,
+    BlockBody, Bytes, Fork, Header, SignableTransaction, Signature, SignedAuthorization, TxEip1559,
+    TxEip7702, TxEnvelope, TxKind, TxLegacy, U256, hex,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::{Key, MemoryAccount, MemoryState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::sync::Arc;
 
 const CHAIN_ID: u64 = 1;
 const COINBASE: Address = Address::repeat_byte(0xcb);
@@ -177,7 +178,7 @@ fn authorization(rng: &mut SmallRng) -> SignedAuthorization {
 }
 
 /// A block of transactions that meet in few accounts and slots; one in two hundred is invalid.
-fn block(rng: &mut SmallRng, fork: Fork) -> RecoveredBlock {
+fn block(rng: &mut SmallRng, fork: Fork) -> RecoveringBlock {
     let mut nonces = [0; SENDERS as usize];
     let (mut transactions, mut senders) = (Vec::new(), Vec::new());
     let favourites = [any_address(rng), any_address(rng)];
@@ -244,11 +245,26 @@ fn block(rng: &mut SmallRng, fork: Fork) -> RecoveredBlock {
         ommers: Vec::new(),
         withdrawals: None,
     };
-    RecoveredBlock {
-        hash: B256::ZERO,
-        block: Block::new(header, body),
-        senders: senders.into(),
-    }
+    recovered(Block::new(header, body), senders)
+}
+
+/// A block with these senders.
+fn recovered(
+    block: impl Into<Arc<Block>>,
+    senders: impl IntoIterator<Item = Address>,
+) -> RecoveringBlock {
+    RecoveringBlock::new(block, B256::ZERO, senders.into_iter().map(Some))
+}
+
+/// The block with other transactions and their senders.
+fn with_transactions(
+    block: &RecoveringBlock,
+    transactions: impl IntoIterator<Item = TxEnvelope>,
+    senders: impl IntoIterator<Item = Address>,
+) -> RecoveringBlock {
+    let mut block = (*block.block).clone();
+    block.body.transactions = transactions.into_iter().collect();
+    recovered(block, senders)
 }
 
 /// A call without value, of little gas.
@@ -284,7 +300,7 @@ fn compare_seed(seed: u64, fork: Fork) -> TxStats {
 }
 
 /// Executes the block sequentially, then in each parallel way. Returns how, in all.
-fn compare(name: &str, fork: Fork, state: &MemoryState, block: &RecoveredBlock) -> TxStats {
+fn compare(name: &str, fork: Fork, state: &MemoryState, block: &RecoveringBlock) -> TxStats {
     let spec = ChainSpec::single(CHAIN_ID, fork);
     let mut no_root = |_: &_| Ok(B256::ZERO);
     let serial: Outcome = outcome(apply_body(&spec, block, state, &mut no_root));
@@ -360,7 +376,7 @@ fn an_endless_transaction_above_the_gas_limit_is_refused_without_waiting_for_its
     let to = Address::repeat_byte(0xbb);
     state.insert(to, endless);
     let mut block = block(&mut rng, Fork::Istanbul);
-    block.block.header.base_fee_per_gas = None;
+    Arc::make_mut(&mut block.block).header.base_fee_per_gas = None;
     let transactions = (0..4).map(|number| {
         let tx = TxLegacy {
             chain_id: Some(CHAIN_ID),
@@ -371,8 +387,7 @@ fn an_endless_transaction_above_the_gas_limit_is_refused_without_waiting_for_its
         let signature = Signature::new(U256::from(1), U256::from(1), false);
         tx.into_signed(signature).into()
     });
-    block.block.body.transactions = transactions.collect();
-    block.senders = (0..4).map(sender).collect();
+    let block = with_transactions(&block, transactions, (0..4).map(sender));
     compare("an endless transaction", Fork::Istanbul, &state, &block);
 }
 
@@ -384,7 +399,7 @@ fn a_balance_is_not_spent_twice() {
     let spender = Address::repeat_byte(0xaa);
     let account = state.accounts.get_mut(&spender).expect("it is there");
     account.balance = U256::from(100);
-    let mut block = block(&mut rng, Fork::Cancun);
+    let block = block(&mut rng, Fork::Cancun);
     let transactions = (0..3).map(|number| {
         let tx = TxEip1559 {
             chain_id: CHAIN_ID,
@@ -397,17 +412,18 @@ fn a_balance_is_not_spent_twice() {
         let signature = Signature::new(U256::from(1), U256::from(1), false);
         tx.into_signed(signature).into()
     });
-    block.block.body.transactions = transactions.collect();
-    block.senders = (0..3).map(sender).collect();
+    let block = with_transactions(&block, transactions, (0..3).map(sender));
     let stats = compare("three payments", Fork::Cancun, &state, &block);
     assert!(stats.reexecuted >= 4, "both, twice: {stats:?}");
 }
 
-/// Changes the sender of a transaction.
-fn replace_sender(block: &mut RecoveredBlock, at: usize) {
+/// The block with its first transaction in the place of the one at `at` too, sent by account 4.
+fn repeat_first(block: &RecoveringBlock, at: usize) -> RecoveringBlock {
+    let mut transactions = block.block.body.transactions.clone();
+    transactions[at] = transactions[0].clone();
     let mut senders: Vec<Address> = block.senders.known().collect();
     senders[at] = sender(4);
-    block.senders = senders.into();
+    with_transactions(block, transactions, senders)
 }
 
 #[test]
@@ -418,11 +434,9 @@ fn invalid_blocks_are_refused_for_the_same_reason() {
     let mut refused = 0;
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut block = block(&mut rng, Fork::Cancun);
-        let transactions = &mut block.block.body.transactions;
-        let at = rng.random_range(0..transactions.len());
-        transactions[at] = transactions[0].clone();
-        replace_sender(&mut block, at);
+        let block = block(&mut rng, Fork::Cancun);
+        let at = rng.random_range(0..block.block.body.transactions.len());
+        let block = repeat_first(&block, at);
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let serial = outcome(apply_body(&spec, &block, &state, &mut no_root));
         let ahead = Parallelism {

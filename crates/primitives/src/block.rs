@@ -1,9 +1,9 @@
 //! Blocks, transactions and receipts.
 
-use crate::Senders;
 use alloy_consensus::EthereumTxEnvelope;
-use alloy_primitives::{B256, Bloom, Log};
+use alloy_primitives::{Address, B256, Bloom, Log};
 use alloy_rlp::Encodable;
+use std::sync::Arc;
 
 /// A signed transaction of any type, as it stands in a block (blob transactions without sidecar).
 pub type TxEnvelope = EthereumTxEnvelope<alloy_consensus::TxEip4844>;
@@ -12,15 +12,23 @@ pub type Block = alloy_consensus::Block<TxEnvelope>;
 /// A block without its header.
 pub type BlockBody = alloy_consensus::BlockBody<TxEnvelope>;
 
-/// A block with its hash and the senders of its transactions, as far as they are recovered.
+/// A block with its hash and the sender of each transaction.
 #[derive(Clone, Debug)]
 pub struct RecoveredBlock {
     /// The block.
-    pub block: Block,
+    pub block: Arc<Block>,
     /// Keccak-256 of the RLP of the header.
     pub hash: B256,
-    /// One sender per transaction, in order. Execution recovers those that are missing.
-    pub senders: Senders,
+    /// One sender per transaction, in order.
+    pub senders: Vec<Address>,
+}
+
+impl RecoveredBlock {
+    /// The transactions with their senders, in order.
+    pub fn transactions(&self) -> impl Iterator<Item = (&TxEnvelope, Address)> {
+        let senders = self.senders.iter().copied();
+        self.block.body.transactions.iter().zip(senders)
+    }
 }
 
 /// The receipt of one transaction.

@@ -1,7 +1,7 @@
 //! The types that cross crate borders.
 //!
 //! Types of the `alloy` family are re-exported here once, so that the workspace has one source for them; [`Fork`],
-//! [`Account`], [`StateView`], [`StateDiff`], [`Fault`] and [`Senders`] are ours. There is no IO and no consensus
+//! [`Account`], [`StateView`], [`StateDiff`] and [`Fault`] are ours. There is no IO and no consensus
 //! rule here.
 //!
 //! | file | what it is |
@@ -11,7 +11,6 @@
 //! | `diff` | [`StateDiff`]: what a block or transaction changed |
 //! | `fault` | [`Fault`]: the machine failed |
 //! | `fork` | [`Fork`]: the forks of mainnet, in order |
-//! | `senders` | [`Senders`]: senders of a block, recovered one by one |
 //! | `view` | [`StateView`]: the read side of the world state |
 
 mod account;
@@ -19,7 +18,6 @@ mod block;
 mod diff;
 mod fault;
 mod fork;
-mod senders;
 mod view;
 
 pub use account::{Account, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
@@ -51,5 +49,4 @@ pub use block::{Block, BlockBody, Receipt, RecoveredBlock, TxEnvelope};
 pub use diff::{AccountDiff, DirtyState, SlotDiff, StateDiff};
 pub use fault::Fault;
 pub use fork::Fork;
-pub use senders::Senders;
 pub use view::StateView;

@@ -44,12 +44,10 @@ impl FullBlock {
         }
     }
 
-    /// A recently imported block, with its senders if all are known.
+    /// A recently imported block, with its senders.
     fn recovered(recent: &RecoveredBlock) -> Self {
-        let block = Self::new(recent.block.clone(), recent.hash);
-        if recent.senders.missing() == 0 {
-            block.set_senders(recent.senders.known().collect());
-        }
+        let block = Self::new((*recent.block).clone(), recent.hash);
+        block.set_senders(recent.senders.clone());
         block
     }
 

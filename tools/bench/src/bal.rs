@@ -366,9 +366,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let chain = builder.chain();
         let block = build(chain, options, number as u64, &mut random)?;
         chain.import(niwaki_primitives::RecoveredBlock {
-            block: block.built.block.clone(),
+            block: block.built.block.clone().into(),
             hash: block.built.hash,
-            senders: block.senders.clone().into(),
+            senders: block.senders.clone(),
         })?;
         let count = contenders.len();
         for at in 0..count {

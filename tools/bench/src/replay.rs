@@ -21,12 +21,12 @@ use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    BlockExecution, ExecuteError, Executor, Parallelism, TxStats, apply_body, receipt_blooms,
-    recover_block, recover_in_background,
+    BlockExecution, ExecuteError, Executor, Parallelism, RecoveringBlock, TxStats, apply_body,
+    receipt_blooms, recover_block, recover_in_background,
 };
 use niwaki_primitives::{
     B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
-    RecoveredBlock, Senders, StateDiff, StateView, TxEnvelope,
+    RecoveredBlock, StateDiff, StateView, TxEnvelope,
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
@@ -290,13 +290,16 @@ struct Runs {
 
 impl Runs {
     /// Times `run` on the block, with the recovery of its senders if requested.
-    fn timed<T>(&mut self, block: &RecoveredBlock, mut run: impl FnMut(&RecoveredBlock) -> T) -> T {
+    fn timed<T>(
+        &mut self,
+        block: &RecoveredBlock,
+        mut run: impl FnMut(&RecoveringBlock) -> T,
+    ) -> T {
         let mut timed = || {
-            let mut block = block.clone();
-            if self.recover.is_some() {
-                block.senders = Senders::new(block.block.body.transactions.len(), []);
-            }
-            let block = Arc::new(block);
+            let block = Arc::new(match self.recover {
+                Some(_) => RecoveringBlock::new(Arc::clone(&block.block), block.hash, []),
+                None => block.clone().into(),
+            });
             forget_precompile_results();
             let start = Instant::now();
             let _recovering = self
@@ -445,7 +448,7 @@ fn whole_block(
     let mut post_state = |diff: &StateDiff| state.post_root(diff);
     // A node has caches and does not walk a witness: a first run reads the values that the timed runs use.
     let recorder = ReadRecorder::new(state);
-    let _ = apply_body(spec, block, &recorder, &mut post_state);
+    let _ = apply_body(spec, &block.clone().into(), &recorder, &mut post_state);
     let warm = recorder.into_warm();
     let mut peer = runs
         .with_revm
@@ -504,14 +507,14 @@ pub(crate) fn bal_of(
     state: &dyn StateView,
     with_system_calls: bool,
 ) -> Result<BlockAccessList> {
-    let Block { header, body } = &block.block;
+    let header = &block.block.header;
     let mut executor = Executor::new(spec, header, state);
     executor.evm().world().record_access_list();
     match with_system_calls {
         true => executor.begin_block(spec, header)?,
         false => executor.evm().world().close_access_index(),
     }
-    for (tx, sender) in body.transactions.iter().zip(block.senders.known()) {
+    for (tx, sender) in block.transactions() {
         executor.process_transaction(tx, sender, None)?;
     }
     let bal = executor.evm().world().take_access_list();

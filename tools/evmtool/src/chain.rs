@@ -170,7 +170,7 @@ impl PlainChain {
         };
 
         let ommers = block.body.ommers.iter().map(Header::hash_slow).collect();
-        let recovered = recover_block(block, hash)?;
+        let recovered = recover_block(block, hash)?.into();
         let before = Rc::clone(&parent.state);
         let mut post_state = |diff: &StateDiff| {
             let mut state = MemoryState::clone(&before);

@@ -7,14 +7,15 @@ use crate::persist::BlockRows;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, ImportStatus};
 use niwaki_execution::ExecutedBlock;
-use niwaki_primitives::{Address, Bytes, Fault, RecoveredBlock};
+use niwaki_primitives::{Address, B256, Block, Bytes, Fault};
 use niwaki_state::{ComputedRoot, View};
 use niwaki_storage::{Batch, DeferredRows};
 use std::sync::Arc;
 
 /// A block that is valid, and what is written of it.
 pub(super) struct ValidBlock {
-    pub(super) block: Arc<RecoveredBlock>,
+    pub(super) block: Arc<Block>,
+    pub(super) hash: B256,
     /// The state after its parent.
     pub(super) view: View,
     pub(super) executed: ExecutedBlock,
@@ -26,8 +27,8 @@ pub(super) struct ValidBlock {
 impl ValidBlock {
     pub(super) fn id(&self) -> BlockId {
         BlockId {
-            number: self.block.block.header.number,
-            hash: self.block.hash,
+            number: self.block.header.number,
+            hash: self.hash,
         }
     }
 }
@@ -47,8 +48,9 @@ impl Chain {
             executed,
             access_list,
             root,
+            ..
         } = valid;
-        let header = &block.block.header;
+        let header = &block.header;
         let stored = StoredHeader {
             id,
             total_difficulty: parent.total_difficulty.saturating_add(header.difficulty),
@@ -89,7 +91,7 @@ impl Chain {
             path = self.reorg_to(parent, &mut batch)?;
         }
         path.added.push(id);
-        index_canonical(&id, &block.block.body, &mut batch);
+        index_canonical(&id, &block.body, &mut batch);
         self.world()
             .commit(root, id, parent.id.hash, batch, false)?;
         self.put_head(stored, path);

@@ -23,9 +23,10 @@ use super::tasks::journal::{WriteAhead, write_ahead_while};
 use super::tasks::receipt_root::{ReceiptRootBuilder, Receipts, Runner};
 use crate::Chain;
 use niwaki_execution::{
-    BlockExecution, BlockObserver, BlockProgress, ExecuteError, ExecutedBlock, IdleWork, TxStats,
+    BlockExecution, BlockObserver, BlockProgress, ExecuteError, ExecutedBlock, IdleWork,
+    RecoveringBlock, TxStats,
 };
-use niwaki_primitives::{AccountChanges, B256, Fault, Fork, RecoveredBlock, StateDiff};
+use niwaki_primitives::{AccountChanges, B256, Fault, Fork, StateDiff};
 use niwaki_state::{ComputedRoot, TriePrefetcher, View};
 use niwaki_threads::WorkerPool;
 use std::cell::RefCell;
@@ -69,7 +70,7 @@ impl Chain {
     /// there is a processor for it.
     pub(super) fn process(
         &self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         bal: Option<&[AccountChanges]>,
         view: &mut View,
         write_ahead: Option<WriteAhead<'_>>,
@@ -96,7 +97,7 @@ impl Chain {
 
     fn execution<'b>(
         &'b self,
-        block: &'b RecoveredBlock,
+        block: &'b RecoveringBlock,
         bal: Option<&'b [AccountChanges]>,
         view: &'b View,
     ) -> BlockExecution<'b> {
@@ -122,7 +123,7 @@ impl Chain {
     /// Executes a block without any task in parallel.
     pub(super) fn execute(
         &self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         bal: Option<&[AccountChanges]>,
         view: &View,
     ) -> Result<(ExecutedBlock, TxStats), ImportFailure> {
@@ -133,7 +134,7 @@ impl Chain {
 
     fn execute_then_root(
         &self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         bal: Option<&[AccountChanges]>,
         view: &View,
     ) -> Result<ProcessedBlock, ImportFailure> {
@@ -170,7 +171,7 @@ impl Chain {
     /// which starts from the tries as they are, has less to do.
     fn execute_with_incremental_root(
         &self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         view: &View,
         reading: &TriePrefetcher<'_>,
         is_executed: &AtomicBool,
@@ -213,7 +214,9 @@ impl Chain {
             let finish = |executed| {
                 let receipts = receipts.take();
                 let root = |executed: &ExecutedBlock| finisher.finish(&executed.diff);
-                write_ahead_while(block, write_ahead, || self.finish(executed, receipts, root))
+                write_ahead_while(&block.block, write_ahead, || {
+                    self.finish(executed, receipts, root)
+                })
             };
             execution.run_then(&mut self.observer(view, on_progress), finish)
         });
@@ -237,14 +240,14 @@ impl Chain {
     }
 
     /// Before Byzantium each transaction has its root computed when it is committed.
-    fn has_incremental_root(&self, block: &RecoveredBlock) -> bool {
+    fn has_incremental_root(&self, block: &RecoveringBlock) -> bool {
         self.has_second_processor() && self.spec().fork_of(&block.block.header) >= Fork::Byzantium
     }
 
     /// Executes a block, and computes the root that its access list leads to in parallel.
     fn execute_with_bal_root(
         &self,
-        block: &RecoveredBlock,
+        block: &RecoveringBlock,
         bal: &[AccountChanges],
         view: &View,
         write_ahead: Option<WriteAhead<'_>>,
@@ -304,7 +307,9 @@ impl Chain {
         Ok(ProcessedBlock {
             tx_stats,
             has_bal_root,
-            ..write_ahead_while(block, write_ahead, || self.finish(executed, receipts, root))?
+            ..write_ahead_while(&block.block, write_ahead, || {
+                self.finish(executed, receipts, root)
+            })?
         })
     }
 }

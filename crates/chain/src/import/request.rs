@@ -4,6 +4,7 @@ use super::WriteAhead;
 use crate::StreamedBlock;
 use niwaki_primitives::{Address, B256, Block, BlockAccessList, RecoveredBlock};
 use niwaki_rules::BodyRoots;
+use std::sync::Arc;
 
 /// What came with a block and spares work. Senders and roots are trusted; the access list is verified.
 #[derive(Clone, Debug, Default)]
@@ -63,11 +64,10 @@ impl From<Block> for ImportRequest<'_> {
 
 impl From<RecoveredBlock> for ImportRequest<'_> {
     fn from(block: RecoveredBlock) -> Self {
-        let transactions = 0..block.block.body.transactions.len();
-        let senders: Vec<_> = transactions.map(|index| block.senders.get(index)).collect();
+        let senders: Vec<_> = block.senders.into_iter().map(Some).collect();
         Self {
             hints: senders.into(),
-            ..Self::with_hash(block.block, block.hash)
+            ..Self::with_hash(Arc::unwrap_or_clone(block.block), block.hash)
         }
     }
 }

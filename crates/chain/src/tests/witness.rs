@@ -35,7 +35,7 @@ fn replay(case: &Value) -> (B256, B256) {
     );
     let witness = WitnessState::new(root, nodes, codes, hashes);
     let hash = block.header.hash_slow();
-    let block = recover_block(block, hash).unwrap();
+    let block = recover_block(block, hash).unwrap().into();
     let mut post_state = |diff: &niwaki_primitives::StateDiff| witness.post_root(diff);
     let executed = apply_body(&spec, &block, &witness, &mut post_state);
     let executed =

@@ -8,11 +8,10 @@ use super::{Parallelism, SpeculativeBase, TxStats, worker_pool};
 use crate::body::at_index;
 use crate::executor::{ExecuteError, Executor};
 use crate::observer::{IdleWork, Observed};
+use crate::senders::RecoveringBlock;
 use crate::transaction::TransactionResult;
 use niwaki_evm::ReadWriteSet;
-use niwaki_primitives::{
-    Address, Bytes, Fault, Receipt, RecoveredBlock, Transaction, TxEnvelope, Typed2718,
-};
+use niwaki_primitives::{Address, Bytes, Fault, Receipt, Transaction, TxEnvelope, Typed2718};
 use niwaki_rules::{
     ChainSpec, GasAvailable, blob_gas_of, check_transaction, effective_gas_price, upfront_cost,
 };
@@ -34,7 +33,7 @@ impl<'r> Scheduler<'r> {
     pub(crate) fn new(
         parallelism: Parallelism,
         spec: &'r ChainSpec,
-        block: &'r RecoveredBlock,
+        block: &'r RecoveringBlock,
         base: SpeculativeBase<'r>,
         idle_work: Option<&'r dyn IdleWork>,
     ) -> Self {

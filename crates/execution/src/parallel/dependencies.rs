@@ -36,10 +36,8 @@ pub fn tx_dependencies(
     let base = SpeculativeBase::Bal(&bal).view();
     let mut speculative = Executor::new(spec, header, base.state());
     let mut sequential = Executor::new(spec, header, view);
-    let transactions = &block.block.body.transactions;
-    let mut all = Vec::with_capacity(transactions.len());
-    for (index, tx) in transactions.iter().enumerate() {
-        let sender = sequential.sender(block, index)?;
+    let mut all = Vec::with_capacity(block.senders.len());
+    for (index, (tx, sender)) in block.transactions().enumerate() {
         let mut execute_after = |count| -> Result<Option<ReadWriteSet>, ExecuteError> {
             base.begin(count, speculative.evm.world());
             let Some((_, read_write_set)) = speculative.speculate(tx, sender) else {

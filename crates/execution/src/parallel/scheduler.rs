@@ -6,10 +6,11 @@ use super::timeline::{Step, Timeline};
 use super::tx_slots::TxSlots;
 use crate::executor::Executor;
 use crate::observer::IdleWork;
+use crate::senders::RecoveringBlock;
 use crate::senders::{recover_next_batch, sender_of};
 use crate::transaction::TransactionResult;
 use niwaki_evm::ReadWriteSet;
-use niwaki_primitives::{Address, RecoveredBlock, Transaction, TxEnvelope, map::HashMap};
+use niwaki_primitives::{Address, Transaction, TxEnvelope, map::HashMap};
 use niwaki_rules::ChainSpec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,7 +37,7 @@ pub(super) struct SpeculativeResult {
 /// What all threads share of a block.
 pub(crate) struct Scheduler<'r> {
     pub(super) spec: &'r ChainSpec,
-    pub(super) block: &'r RecoveredBlock,
+    pub(super) block: &'r RecoveringBlock,
     pub(super) base: SpeculativeBase<'r>,
     /// `None` as a result: the speculation failed.
     pub(super) slots: TxSlots<Option<SpeculativeResult>>,

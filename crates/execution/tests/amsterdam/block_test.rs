@@ -2,11 +2,11 @@
 
 use alloy_eips::{eip2935, eip4788, eip7002, eip7251, eip8282};
 use niwaki_crypto::keccak256;
-use niwaki_execution::{ExecuteError, apply_body};
+use niwaki_execution::{ExecuteError, RecoveringBlock, apply_body};
 use niwaki_primitives::{
     AccessList, AccountChanges, Address, B256, Block, BlockBody, Bytes, Fork, Header, Log, Receipt,
-    RecoveredBlock, SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, U256,
-    Withdrawal, Withdrawals, address,
+    SignedAuthorization, TxEip1559, TxEip7702, TxEnvelope, TxKind, U256, Withdrawal, Withdrawals,
+    address,
 };
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{Key, MemoryAccount, MemoryState};
@@ -247,18 +247,15 @@ impl BlockTest {
 
     fn apply(&self) -> Result<BlockResult, ExecuteError> {
         let (transactions, senders): (_, Vec<_>) = self.transactions.iter().cloned().unzip();
-        let block = RecoveredBlock {
-            block: Block {
-                header: self.header.clone(),
-                body: BlockBody {
-                    transactions,
-                    ommers: vec![],
-                    withdrawals: Some(Withdrawals::new(self.withdrawals.clone())),
-                },
+        let block = Block {
+            header: self.header.clone(),
+            body: BlockBody {
+                transactions,
+                ommers: vec![],
+                withdrawals: Some(Withdrawals::new(self.withdrawals.clone())),
             },
-            hash: B256::ZERO,
-            senders: senders.into(),
         };
+        let block = RecoveringBlock::new(block, B256::ZERO, senders.into_iter().map(Some));
         let spec = ChainSpec::single(CHAIN_ID, Fork::Amsterdam);
         let executed = apply_body(&spec, &block, &self.state, &mut |_: &_| Ok(B256::ZERO))?;
         let mut state = self.state.clone();

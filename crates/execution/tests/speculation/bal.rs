@@ -1,13 +1,15 @@
 //! Blocks with an access list: whatever it claims, they give what they give without it.
 
 use super::{
-    CHAIN_ID, Outcome, any_address, block, call_with_gas, child, outcome, replace_sender, sender,
-    state,
+    CHAIN_ID, Outcome, any_address, block, call_with_gas, child, outcome, repeat_first, sender,
+    state, with_transactions,
 };
-use niwaki_execution::{BlockExecution, ExecutedBlock, Executor, Parallelism, TxStats, apply_body};
+use niwaki_execution::{
+    BlockExecution, ExecutedBlock, Executor, Parallelism, RecoveringBlock, TxStats, apply_body,
+};
 use niwaki_primitives::{
     AccountChanges, Address, B256, BalanceChange, BlockAccessIndex, BlockAccessList, Bytes,
-    CodeChange, Fork, NonceChange, RecoveredBlock, SlotChanges, StorageChange, U256,
+    CodeChange, Fork, NonceChange, SlotChanges, StorageChange, U256,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::{MemoryAccount, MemoryState};
@@ -18,7 +20,7 @@ use rand::{Rng, SeedableRng};
 const WAYS: [(usize, bool); 5] = [(1, true), (2, false), (3, false), (8, false), (8, true)];
 
 /// The block executed sequentially, with its access list, which is recorded at any fork here.
-fn serial(fork: Fork, state: &MemoryState, block: &RecoveredBlock) -> Outcome {
+fn serial(fork: Fork, state: &MemoryState, block: &RecoveringBlock) -> Outcome {
     let spec = ChainSpec::single(CHAIN_ID, fork);
     let mut executor = Executor::new(&spec, &block.block.header, state);
     executor.evm().world().record_access_list();
@@ -30,7 +32,7 @@ fn compare(
     name: &str,
     fork: Fork,
     state: &MemoryState,
-    block: &RecoveredBlock,
+    block: &RecoveringBlock,
     list: &BlockAccessList,
     expected: &Outcome,
 ) -> TxStats {
@@ -277,15 +279,13 @@ fn an_invalid_block_has_the_same_error_with_any_access_list() {
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let fork = Fork::Amsterdam;
-        let (state, mut block) = (state(&mut rng), block(&mut rng, fork));
+        let (state, block) = (state(&mut rng), block(&mut rng, fork));
         let Ok(executed) = serial(fork, &state, &block) else {
             continue;
         };
         let honest = executed.block_access_list.expect("recorded");
-        let transactions = &mut block.block.body.transactions;
-        let at = rng.random_range(0..transactions.len());
-        transactions[at] = transactions[0].clone();
-        replace_sender(&mut block, at);
+        let at = rng.random_range(0..block.block.body.transactions.len());
+        let block = repeat_first(&block, at);
         let spec = ChainSpec::single(CHAIN_ID, fork);
         let mut no_root = |_: &_| Ok(B256::ZERO);
         let expected = outcome(apply_body(&spec, &block, &state, &mut no_root));
@@ -299,9 +299,9 @@ fn an_invalid_block_has_the_same_error_with_any_access_list() {
 }
 
 /// The address at which the maker creates its child has storage, with or without a balance, but no code and no nonce.
-fn with_hidden_storage(balance: u64) -> (MemoryState, RecoveredBlock) {
+fn with_hidden_storage(balance: u64) -> (MemoryState, RecoveringBlock) {
     let mut rng = SmallRng::seed_from_u64(1);
-    let (mut state, mut block) = (state(&mut rng), block(&mut rng, Fork::Cancun));
+    let (mut state, block) = (state(&mut rng), block(&mut rng, Fork::Cancun));
     let mut taken = MemoryAccount {
         balance: U256::from(balance),
         ..MemoryAccount::default()
@@ -320,8 +320,7 @@ fn with_hidden_storage(balance: u64) -> (MemoryState, RecoveredBlock) {
             word(*salt),
         )
     });
-    block.block.body.transactions = calls.collect();
-    block.senders = vec![sender(0); 3].into();
+    let block = with_transactions(&block, calls, [sender(0); 3]);
     (state, block)
 }
 
@@ -354,7 +353,7 @@ fn a_list_that_hides_storage_from_create2_changes_nothing() {
     let maker = Address::repeat_byte(0xab);
     for (fork, is_barred) in [(Fork::Cancun, true), (Fork::Amsterdam, false)] {
         for balance in [0, 1] {
-            let (state, mut block) = with_hidden_storage(balance);
+            let (state, block) = with_hidden_storage(balance);
             let executed = serial(fork, &state, &block).expect("it is valid");
             let changes = executed.diff.accounts.iter();
             let is_made = changes.clone().any(|(address, _)| *address == child(1));
@@ -369,7 +368,8 @@ fn a_list_that_hides_storage_from_create2_changes_nothing() {
             }
 
             // An invalid block is refused for its own reason.
-            block.senders = [0, 0, 1].map(sender).into_iter().collect();
+            let transactions = block.block.body.transactions.clone();
+            let block = with_transactions(&block, transactions, [0, 0, 1].map(sender));
             let spec = ChainSpec::single(CHAIN_ID, fork);
             let refused = outcome(apply_body(&spec, &block, &state, &mut |_: &_| {
                 Ok(B256::ZERO)

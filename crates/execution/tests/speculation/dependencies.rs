@@ -1,8 +1,8 @@
 //! Dependencies of transactions, found by executing them.
 
-use super::{CHAIN_ID, block, call, sender, state};
-use niwaki_execution::{Executor, TxDependencies, tx_dependencies};
-use niwaki_primitives::{Address, B256, Bytes, Fork, RecoveredBlock, U256};
+use super::{CHAIN_ID, block, call, sender, state, with_transactions};
+use niwaki_execution::{Executor, RecoveringBlock, TxDependencies, tx_dependencies};
+use niwaki_primitives::{Address, B256, Bytes, Fork, U256};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
@@ -17,7 +17,7 @@ const WATCH: Address = Address::repeat_byte(0xa2);
 
 fn dependencies(state: &MemoryState, calls: &[(u8, Address, u8)]) -> Vec<TxDependencies> {
     let fork = Fork::Cancun;
-    let mut block = block(&mut SmallRng::seed_from_u64(1), fork);
+    let block = block(&mut SmallRng::seed_from_u64(1), fork);
     let mut nonces = [0; 5];
     let transactions = calls.iter().map(|(number, to, word)| {
         let nonce = &mut nonces[usize::from(*number)];
@@ -25,28 +25,24 @@ fn dependencies(state: &MemoryState, calls: &[(u8, Address, u8)]) -> Vec<TxDepen
         let word = B256::from(U256::from(*word));
         call(*nonce - 1, *to, Bytes::from(word.0))
     });
-    block.block.body.transactions = transactions.collect();
-    block.senders = calls.iter().map(|(number, ..)| sender(*number)).collect();
+    let senders = calls.iter().map(|(number, ..)| sender(*number));
+    let block = with_transactions(&block, transactions, senders);
     let spec = ChainSpec::single(CHAIN_ID, fork);
     let list = list_of(&spec, &block, state);
+    let block = block.recovered().expect("all senders are given");
     tx_dependencies(&spec, &block, &list, state).expect("it is valid")
 }
 
 fn list_of(
     spec: &ChainSpec,
-    block: &RecoveredBlock,
+    block: &RecoveringBlock,
     state: &MemoryState,
 ) -> niwaki_primitives::BlockAccessList {
     let mut executor = Executor::new(spec, &block.block.header, state);
     executor.evm().world().record_access_list();
     executor.evm().world().close_access_index();
-    for (tx, sender) in block
-        .block
-        .body
-        .transactions
-        .iter()
-        .zip(block.senders.known())
-    {
+    let senders = block.senders.known();
+    for (tx, sender) in block.block.body.transactions.iter().zip(senders) {
         let ran = executor.process_transaction(tx, sender, None);
         ran.expect("it is valid");
     }

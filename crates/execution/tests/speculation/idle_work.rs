@@ -1,15 +1,17 @@
 //! Workers do idle work, and drain it until the caller is done with the block, however that ends.
 
-use super::{CHAIN_ID, block, state};
+use super::{CHAIN_ID, block, state, with_transactions};
 use niwaki_execution::{
-    BlockExecution, ExecuteError, ExecutedBlock, IdleWork, Parallelism, TxStats, apply_body,
+    BlockExecution, ExecuteError, ExecutedBlock, IdleWork, Parallelism, RecoveringBlock, TxStats,
+    apply_body,
 };
-use niwaki_primitives::{B256, Fork, RecoveredBlock};
+use niwaki_primitives::{B256, Fork};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Work that is there at every third call, and whether the caller is done.
@@ -48,7 +50,7 @@ impl Drop for Done<'_> {
 }
 
 fn run(
-    block: &RecoveredBlock,
+    block: &RecoveringBlock,
     state: &MemoryState,
     threads: usize,
     idle: &Occasional,
@@ -81,7 +83,7 @@ fn idle_work_of_any_number_of_workers_changes_no_result() {
         let Ok(whole) = apply_body(&spec, &block, &state, &mut no_root) else {
             continue;
         };
-        block.block.header.gas_used = whole.gas_used;
+        Arc::make_mut(&mut block.block).header.gas_used = whole.gas_used;
         valid += 1;
         for threads in [1, 2, 3, 8] {
             let idle = Occasional::default();
@@ -112,12 +114,11 @@ fn draining_workers_return_when_the_block_is_invalid_or_the_caller_panics() {
     let (state, block) = (state(&mut rng), block(&mut rng, Fork::Osaka));
     for threads in [1, 2, 8] {
         // The last transaction comes a second time.
-        let mut refused = block.clone();
-        let transactions = &mut refused.block.body.transactions;
+        let mut transactions = block.block.body.transactions.clone();
         transactions.push(transactions.last().unwrap().clone());
-        let senders: Vec<_> = block.senders.known().collect();
-        let last = *senders.last().unwrap();
-        refused.senders = senders.into_iter().chain([last]).collect();
+        let mut senders: Vec<_> = block.senders.known().collect();
+        senders.push(*senders.last().unwrap());
+        let refused = with_transactions(&block, transactions, senders);
         let idle = Occasional::default();
         let ran = run(&refused, &state, threads, &idle, || panic!("refused"));
         assert!(ran.is_err());

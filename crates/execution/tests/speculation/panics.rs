@@ -1,10 +1,8 @@
 //! A worker or the commit thread that panics.
 
-use super::{CHAIN_ID, block, call, compare, sender, state};
-use niwaki_execution::{BlockExecution, Parallelism, apply_body};
-use niwaki_primitives::{
-    Account, Address, B256, Bytes, Fault, Fork, RecoveredBlock, StateView, U256,
-};
+use super::{CHAIN_ID, block, call, compare, sender, state, with_transactions};
+use niwaki_execution::{BlockExecution, Parallelism, RecoveringBlock, apply_body};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Fork, StateView, U256};
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
@@ -52,9 +50,9 @@ impl StateView for Trapped {
 }
 
 /// Calls that count, each in a slot of its own, and among them one with `input` to the trap.
-fn scene(input: Bytes) -> (MemoryState, RecoveredBlock) {
+fn scene(input: Bytes) -> (MemoryState, RecoveringBlock) {
     let mut rng = SmallRng::seed_from_u64(1);
-    let (state, mut block) = (state(&mut rng), block(&mut rng, Fork::Cancun));
+    let (state, block) = (state(&mut rng), block(&mut rng, Fork::Cancun));
     let transactions = (0..40).map(|number| match number {
         30 => call(10, TRAP, input.clone()),
         _ => {
@@ -62,8 +60,8 @@ fn scene(input: Bytes) -> (MemoryState, RecoveredBlock) {
             call(number / 3, Address::repeat_byte(0xa0), Bytes::from(word.0))
         }
     });
-    block.block.body.transactions = transactions.collect();
-    block.senders = (0..40).map(|number| sender(number % 3)).collect();
+    let senders = (0..40).map(|number| sender(number % 3));
+    let block = with_transactions(&block, transactions, senders);
     (state, block)
 }
 

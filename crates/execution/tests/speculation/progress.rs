@@ -2,17 +2,19 @@
 
 use super::{CHAIN_ID, block, state};
 use niwaki_execution::{
-    BlockExecution, BlockObserver, BlockProgress, Executor, Parallelism, apply_body,
+    BlockExecution, BlockObserver, BlockProgress, Executor, Parallelism, RecoveringBlock,
+    apply_body,
 };
 use niwaki_primitives::{
-    Account, AccountDiff, Address, B256, DirtyState, Fault, Fork, Receipt, RecoveredBlock,
-    StateDiff, Typed2718, U256,
+    Account, AccountDiff, Address, B256, DirtyState, Fault, Fork, Receipt, StateDiff, Typed2718,
+    U256,
 };
 use niwaki_rules::ChainSpec;
 use niwaki_testkit::MemoryState;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const PARTS: u32 = BlockProgress::PARTS;
 
@@ -72,7 +74,7 @@ impl Whole {
 }
 
 /// The expected calls: from a sixteenth of the gas on, once for each part.
-fn expected(spec: &ChainSpec, block: &RecoveredBlock, state: &MemoryState) -> Calls {
+fn expected(spec: &ChainSpec, block: &RecoveringBlock, state: &MemoryState) -> Calls {
     let header = &block.block.header;
     let mut executor = Executor::new(spec, header, state);
     executor
@@ -133,7 +135,7 @@ fn compare(fork: Fork) {
         let Ok(whole) = apply_body(&spec, &block, &state, &mut no_root) else {
             continue;
         };
-        block.block.header.gas_used = whole.gas_used;
+        Arc::make_mut(&mut block.block).header.gas_used = whole.gas_used;
         let mut expected = expected(&spec, &block, &state);
         let mut all = whole.diff.clone();
         all.codes.clear();

@@ -11,7 +11,7 @@
 use super::head_log::HeadLog;
 use eyre::{Result, WrapErr};
 use niwaki_chain::{BlockId, Chain, HeadChange};
-use niwaki_primitives::{Address, B256, Fault, RecoveredBlock, Senders, TxEnvelope};
+use niwaki_primitives::{Address, B256, Fault, RecoveredBlock, TxEnvelope};
 use niwaki_rpc::Backend;
 use niwaki_rules::recover_sender;
 use niwaki_txpool::{HeadUpdate, Pool};
@@ -143,12 +143,20 @@ impl HeadWorker {
         let mut removed: Vec<(TxEnvelope, Address)> = Vec::new();
         for id in &pending.removed {
             let block = self.recovered(id)?;
-            removed.extend(signed(&block).map(|(tx, sender)| (tx.clone(), sender)));
+            removed.extend(
+                block
+                    .transactions()
+                    .map(|(tx, sender)| (tx.clone(), sender)),
+            );
         }
         let mut included: Vec<(B256, Address)> = Vec::new();
         for id in &pending.added {
             let block = self.recovered(id)?;
-            included.extend(signed(&block).map(|(tx, sender)| (*tx.tx_hash(), sender)));
+            included.extend(
+                block
+                    .transactions()
+                    .map(|(tx, sender)| (*tx.tx_hash(), sender)),
+            );
         }
         let change = HeadUpdate {
             header: change.head.header.clone(),
@@ -170,26 +178,18 @@ impl HeadWorker {
         let block = self.chain.block(&id.hash)?.unwrap_or_default();
         let transactions = &block.body.transactions;
         let hashes: Vec<B256> = transactions.iter().map(|tx| *tx.tx_hash()).collect();
-        let senders = Senders::new(transactions.len(), self.pool.senders_of(&hashes));
-        for (index, tx) in transactions.iter().enumerate() {
-            if senders.get(index).is_none()
-                && let Ok(sender) = recover_sender(tx)
-            {
-                senders.put(index, sender);
-            }
-        }
+        let known = self.pool.senders_of(&hashes);
+        // The signatures of a stored block are valid.
+        let senders = transactions
+            .iter()
+            .zip(known)
+            .map(|(tx, sender)| sender.unwrap_or_else(|| recover_sender(tx).unwrap_or_default()));
         Ok(Arc::new(RecoveredBlock {
-            block,
+            senders: senders.collect(),
+            block: block.into(),
             hash: id.hash,
-            senders,
         }))
     }
-}
-
-/// The transactions of a block with their senders.
-fn signed(block: &RecoveredBlock) -> impl Iterator<Item = (&TxEnvelope, Address)> {
-    let transactions = block.block.body.transactions.iter().enumerate();
-    transactions.filter_map(|(index, tx)| Some((tx, block.senders.get(index)?)))
 }
 
 #[cfg(test)]

@@ -19,13 +19,12 @@ pub(super) fn bad_blocks(
         ));
     }
     let mut list = Array::new(out);
-    for refused in backend.chain().refused_blocks() {
-        let (hash, block) = &*refused;
-        let full = FullBlock::new(block.clone(), *hash);
+    for (hash, block) in backend.chain().refused_blocks() {
+        let full = FullBlock::new((*block).clone(), hash);
         let mut object = list.object();
         object.data("hash", hash.as_slice());
         serialize::block(object.field("block"), &full, true);
-        json::data(object.field("rlp"), &encode(block));
+        json::data(object.field("rlp"), &encode(&*block));
         drop(object);
         params.flush(list.buffer())?;
     }

@@ -43,7 +43,7 @@ pub(super) fn bad_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8
     let refused = backend.chain().refused_blocks();
     let found = refused.iter().find(|refused| refused.0 == hash);
     let found = found.ok_or_else(|| RpcError::server(format!("bad block {hash:#x} not found")))?;
-    let block = FullBlock::new(found.1.clone(), hash);
+    let block = FullBlock::new((*found.1).clone(), hash);
     write_files(backend, params, Arc::new(block), out)
 }
 

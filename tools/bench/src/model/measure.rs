@@ -9,7 +9,8 @@ use eyre::{ContextCompat, Result, ensure};
 use niwaki_chain::nanoseconds;
 use niwaki_crypto::forget_precompile_results;
 use niwaki_execution::{
-    BlockExecution, Parallelism, Span, Step, TxDependencies, recover_block, tx_dependencies,
+    BlockExecution, Parallelism, RecoveringBlock, Span, Step, TxDependencies, recover_block,
+    tx_dependencies,
 };
 use niwaki_primitives::{
     AccountChanges, Address, Block, BlockBody, RecoveredBlock, StateView, Transaction,
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A block with everything needed to run its transactions.
 struct BlockTest<'s> {
     spec: &'s ChainSpec,
-    block: &'s RecoveredBlock,
+    block: &'s RecoveringBlock,
     view: &'s (dyn StateView + Sync),
     bal: &'s [AccountChanges],
 }
@@ -54,7 +55,8 @@ pub(super) fn measure(entry: Entry, repeat: usize, wake: u64) -> Result<Measured
             let block = recover_block(*block, hash)?;
             // A node has caches and does not walk a witness: a first run reads the values.
             let recorder = ReadRecorder::new(&state);
-            BlockExecution::new(&spec, &block, &recorder).run_transactions()?;
+            let execution = block.clone().into();
+            BlockExecution::new(&spec, &execution, &recorder).run_transactions()?;
             measure_block(&spec, &block, &recorder.into_warm(), repeat, wake)
         }
         Recorded::Transactions {
@@ -83,9 +85,10 @@ fn measure_block(
     wake: u64,
 ) -> Result<Measured> {
     let bal = bal_of(spec, block, view, false)?;
+    let recovering = block.clone().into();
     let test = BlockTest {
         spec,
-        block,
+        block: &recovering,
         view,
         bal: &bal,
     };

@@ -96,21 +96,14 @@ impl<'b> RevmBlock<'b> {
                 state.cache.block_hashes.insert(U256::from(number), hash);
             }
         }
-        let transactions = block
-            .block
-            .body
-            .transactions
-            .iter()
-            .zip(block.senders.known());
+        let transactions = block.transactions().map(|(tx, sender)| tx_env(tx, sender));
         Ok(Some(Self {
             with_blooms,
             block,
             rules,
             spec,
             state,
-            transactions: transactions
-                .map(|(tx, sender)| tx_env(tx, sender))
-                .collect(),
+            transactions: transactions.collect(),
         }))
     }
 

@@ -4,11 +4,10 @@ use super::{BlockCase, Done, Verdict};
 use crate::case::CHAIN_ID;
 use niwaki_evm::Dispatch;
 use niwaki_execution::{
-    BlockExecution, ExecuteError, ExecutedBlock, Executor, Parallelism, logs_bloom, receipt_blooms,
+    BlockExecution, ExecuteError, ExecutedBlock, Executor, Parallelism, RecoveringBlock,
+    logs_bloom, receipt_blooms,
 };
-use niwaki_primitives::{
-    Address, B256, Block, BlockBody, RecoveredBlock, TxEnvelope, Withdrawals, rlp,
-};
+use niwaki_primitives::{Address, B256, Block, BlockBody, TxEnvelope, Withdrawals, rlp};
 use niwaki_rules::{ChainSpec, InvalidBlock};
 use niwaki_testkit::{MemoryState, state_root};
 
@@ -60,18 +59,15 @@ fn apply(
     mode: Mode,
 ) -> Result<ExecutedBlock, ExecuteError> {
     let (transactions, senders): (_, Vec<_>) = transactions.into_iter().unzip();
-    let block = RecoveredBlock {
-        block: Block {
-            header: case.header.clone(),
-            body: BlockBody {
-                transactions,
-                ommers: vec![],
-                withdrawals: Some(Withdrawals::new(case.withdrawals.clone())),
-            },
+    let block = Block {
+        header: case.header.clone(),
+        body: BlockBody {
+            transactions,
+            ommers: vec![],
+            withdrawals: Some(Withdrawals::new(case.withdrawals.clone())),
         },
-        hash: B256::ZERO,
-        senders: senders.into(),
     };
+    let block = RecoveringBlock::new(block, B256::ZERO, senders.into_iter().map(Some));
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let post_state = &mut |_: &_| Ok(B256::ZERO);
     match mode {

@@ -1,32 +1,34 @@
-//! The senders of a block's transactions, which are recovered one by one.
+//! The senders of a block's transactions while they are being recovered.
 //!
 //! One slot per transaction. Any thread may fill any slot, and none waits for another: a worker claims the next
-//! unknown sender ([`Senders::claim_next`]), the commit thread recovers the one that it needs at once. How a sender
-//! is recovered is not known here.
+//! unknown sender ([`SenderQueue::claim_next`]), the commit thread recovers the one that it needs at once.
 //!
 //! ```text
 //! slots:  [ 0xa1 | 0xb2 |  -   |  -   | 0xc3 |  -  ]      next = 3: slot 2 is claimed, 3 and 5 are to be claimed
 //! ```
 
-use alloy_primitives::Address;
+use niwaki_primitives::Address;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The senders of a block's transactions, in order, as far as they are known.
 #[derive(Debug, Default)]
-pub struct Senders {
+pub struct SenderQueue {
     slots: Vec<OnceLock<Address>>,
     /// Workers claim from here on: all senders before it are known or claimed.
     next: AtomicUsize,
-    /// A monotonic clock in nanoseconds, if [`Senders::blocking`] is to be timed.
+    /// A monotonic clock in nanoseconds, if [`SenderQueue::blocking`] is to be timed.
     clock: Option<fn() -> u64>,
     blocking_ns: AtomicU64,
     is_left_to_workers: AtomicBool,
 }
 
-impl Senders {
-    /// Those of this many transactions; `known` has one entry for each, or fewer.
-    pub fn new(transactions: usize, known: impl IntoIterator<Item = Option<Address>>) -> Self {
+impl SenderQueue {
+    /// The senders of this many transactions; `known` has one entry for each, or fewer.
+    pub(crate) fn new(
+        transactions: usize,
+        known: impl IntoIterator<Item = Option<Address>>,
+    ) -> Self {
         let known = known.into_iter().chain(std::iter::repeat(None));
         let slot = |sender| match sender {
             Some(sender) => OnceLock::from(sender),
@@ -38,8 +40,8 @@ impl Senders {
         }
     }
 
-    /// The same, with [`Senders::blocking`] timed by `clock`.
-    pub fn timed(self, clock: fn() -> u64) -> Self {
+    /// The same, with [`SenderQueue::blocking`] timed by `clock`.
+    pub(crate) fn timed(self, clock: fn() -> u64) -> Self {
         Self {
             clock: Some(clock),
             ..self
@@ -47,12 +49,12 @@ impl Senders {
     }
 
     /// The sender of a transaction, if it is known; `None` too if there is no such transaction.
-    pub fn get(&self, index: usize) -> Option<Address> {
+    pub(crate) fn get(&self, index: usize) -> Option<Address> {
         self.slots.get(index)?.get().copied()
     }
 
     /// Sets a sender. One that is known already stays.
-    pub fn put(&self, index: usize, sender: Address) {
+    pub(crate) fn put(&self, index: usize, sender: Address) {
         if let Some(slot) = self.slots.get(index) {
             let _ = slot.set(sender);
         }
@@ -70,7 +72,7 @@ impl Senders {
     }
 
     /// Claims the next transaction whose sender is unknown and that no thread has claimed.
-    pub fn claim_next(&self) -> Option<usize> {
+    pub(crate) fn claim_next(&self) -> Option<usize> {
         loop {
             // The counter only decides which thread claims which transaction.
             let next = self.next.fetch_add(1, Ordering::Relaxed);
@@ -81,22 +83,22 @@ impl Senders {
     }
 
     /// From here on workers claim what is left, among other work, and threads that only recover senders stop.
-    pub fn leave_to_workers(&self) {
+    pub(crate) fn leave_to_workers(&self) {
         self.is_left_to_workers.store(true, Ordering::Relaxed);
     }
 
     /// Whether workers claim what is left.
-    pub fn is_left_to_workers(&self) -> bool {
+    pub(crate) fn is_left_to_workers(&self) -> bool {
         self.is_left_to_workers.load(Ordering::Relaxed)
     }
 
     /// From here on nothing can be claimed.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.next.store(self.slots.len(), Ordering::Relaxed);
     }
 
     /// Runs what a thread must do for a sender before it can continue with the block.
-    pub fn blocking<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(now) = self.clock else {
             return work();
         };
@@ -107,31 +109,9 @@ impl Senders {
         done
     }
 
-    /// How long [`Senders::blocking`] took in all, nanoseconds; zero without a clock.
+    /// How long [`SenderQueue::blocking`] took in all, nanoseconds; zero without a clock.
     pub fn blocking_ns(&self) -> u64 {
         self.blocking_ns.load(Ordering::Relaxed)
-    }
-}
-
-impl From<Vec<Address>> for Senders {
-    fn from(senders: Vec<Address>) -> Self {
-        Self::new(senders.len(), senders.into_iter().map(Some))
-    }
-}
-
-impl FromIterator<Address> for Senders {
-    fn from_iter<I: IntoIterator<Item = Address>>(senders: I) -> Self {
-        Vec::from_iter(senders).into()
-    }
-}
-
-impl Clone for Senders {
-    fn clone(&self) -> Self {
-        Self {
-            slots: self.slots.clone(),
-            clock: self.clock,
-            ..Self::default()
-        }
     }
 }
 
@@ -145,7 +125,7 @@ mod tests {
 
     #[test]
     fn known_senders_are_not_claimed_and_not_overwritten() {
-        let senders = Senders::new(5, [None, Some(address(1))]);
+        let senders = SenderQueue::new(5, [None, Some(address(1))]);
         senders.put(3, address(3));
         senders.put(1, address(9));
         senders.put(5, address(9));
@@ -156,13 +136,11 @@ mod tests {
         assert_eq!(senders.get(5), None);
         let known: Vec<_> = senders.known().collect();
         assert_eq!(known, [address(1), address(3)]);
-        // Nothing of a clone is claimed.
-        assert_eq!(senders.clone().claim_next(), Some(0));
     }
 
     #[test]
     fn no_sender_is_claimed_after_a_stop() {
-        let senders = Senders::new(3, []);
+        let senders = SenderQueue::new(3, []);
         assert_eq!(senders.claim_next(), Some(0));
         senders.stop();
         assert_eq!(senders.claim_next(), None);
@@ -171,7 +149,7 @@ mod tests {
     #[test]
     fn blocking_work_is_timed_if_there_is_a_clock() {
         static TICKS: AtomicU64 = AtomicU64::new(0);
-        let senders = Senders::new(1, []).timed(|| TICKS.fetch_add(7, Ordering::Relaxed));
+        let senders = SenderQueue::new(1, []).timed(|| TICKS.fetch_add(7, Ordering::Relaxed));
         assert_eq!(senders.blocking(|| 5), 5);
         senders.blocking(|| ());
         assert_eq!(senders.blocking_ns(), 14);
