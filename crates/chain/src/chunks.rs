@@ -460,6 +460,6 @@ pub(crate) fn fault(operation: &'static str, path: &Path, error: std::io::Error)
     Fault::Io {
         operation,
         path: path.display().to_string(),
-        source: Arc::new(error),
+        error: Arc::new(error),
     }
 }

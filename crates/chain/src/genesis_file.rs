@@ -446,7 +446,7 @@ fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Faul
     Fault::Io {
         operation,
         path: format!("the genesis file {}", path.display()),
-        source: Arc::new(error),
+        error: Arc::new(error),
     }
 }
 

@@ -228,7 +228,7 @@ fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
     Fault::Io {
         operation,
         path: path.display().to_string(),
-        source: Arc::new(error),
+        error: Arc::new(error),
     }
 }
 

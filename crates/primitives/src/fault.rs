@@ -7,14 +7,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
     /// An operation on a file or directory failed.
-    #[error("{operation} failed on {path}: {source}")]
+    #[error("{operation} failed on {path}: {error}")]
     Io {
         /// What was tried, such as `open`.
         operation: &'static str,
         /// The file or directory.
         path: String,
-        /// What the system said.
-        source: Arc<std::io::Error>,
+        /// What the system said. Not named `source`: the message has it already.
+        error: Arc<std::io::Error>,
     },
     /// The key-value engine failed.
     #[error("{operation} failed in segment {segment}: {message}")]

@@ -68,7 +68,7 @@ pub(crate) fn io_fault(operation: &'static str, path: &Path, error: std::io::Err
     Fault::Io {
         operation,
         path: path.display().to_string(),
-        source: Arc::new(error),
+        error: Arc::new(error),
     }
 }
 

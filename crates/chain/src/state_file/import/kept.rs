@@ -75,7 +75,7 @@ pub(super) fn may_go_on(error: &TransferError) -> bool {
     match error {
         TransferError::Stopped | TransferError::Fault(Fault::Engine { .. }) => true,
         // A run ends in the middle of a record.
-        TransferError::Fault(Fault::Io { source, .. }) => source.kind() != ErrorKind::UnexpectedEof,
+        TransferError::Fault(Fault::Io { error, .. }) => error.kind() != ErrorKind::UnexpectedEof,
         _ => false,
     }
 }

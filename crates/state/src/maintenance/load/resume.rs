@@ -139,6 +139,6 @@ pub(super) fn fault(operation: &'static str, path: &Path, error: std::io::Error)
     Fault::Io {
         operation,
         path: path.display().to_string(),
-        source: Arc::new(error),
+        error: Arc::new(error),
     }
 }
