@@ -140,7 +140,7 @@ impl Database {
         let fault = |error: rocksdb::Error| engine_fault("backup", "all", error.as_ref());
         // Keeps all backups, and removes what an interrupted one has left.
         engine.purge_old_backups(u32::MAX as usize).map_err(fault)?;
-        let bytes_before = bytes_below(&engine_folder(folder))?;
+        let data_before = data_bytes(folder)?;
         // So that everything to be copied is in files and can be counted.
         let families = Segment::ALL.map(|segment| self.family(segment));
         self.engine_ref()
@@ -148,7 +148,7 @@ impl Database {
             .map_err(fault)?;
         let watch = CopyWatch {
             folder: &engine_folder(folder),
-            before: bytes_before,
+            before: bytes_below(&engine_folder(folder))?,
             of: bytes_to_add(self.engine_ref().path(), folder)?,
         };
         let database = Arc::clone(self.engine_shared());
@@ -159,7 +159,7 @@ impl Database {
         let copied = watch.run(copy, report)?;
         let (mut engine, copied) = copied.ok_or(BackupError::Stopped)?;
         copied.map_err(fault)?;
-        let added_bytes = bytes_below(&engine_folder(folder))?.saturating_sub(bytes_before);
+        let added_bytes = data_bytes(folder)?.saturating_sub(data_before);
         if let Some(keep) = keep {
             engine.purge_old_backups(keep.max(1)).map_err(fault)?;
         }
@@ -405,6 +405,12 @@ fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
         name.ends_with(".sst") && !shared.contains(&(number(name), *bytes))
     });
     Ok(new.map(|(_, bytes)| bytes).sum())
+}
+
+/// Bytes of the files in all backups of `folder`; the lists of these files do not count, as in [`Backup::bytes`].
+fn data_bytes(folder: &Path) -> Result<u64, Fault> {
+    let folder = engine_folder(folder);
+    Ok(bytes_below(&folder)?.saturating_sub(bytes_below(&folder.join("meta"))?))
 }
 
 /// Bytes of all files below `folder`; 0 if it is absent.

@@ -64,6 +64,7 @@ fn each_backup_restores_its_own_state_and_shares_unchanged_files() {
     let at_first = dump(&database);
     assert_eq!((first.backup.id, first.kept.len()), (1, 1));
     assert!(first.added_bytes > 600_000, "{first:?}");
+    assert_eq!(first.added_bytes, first.backup.bytes);
 
     // As a backup that was cut short leaves it; it does not count as bytes that were there.
     let left = folder.join("backups/shared_checksum/999999_s0_1000000.sst");
