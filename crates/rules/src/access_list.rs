@@ -91,21 +91,13 @@ pub fn check_access_list(
         check_slots(account)?;
         check_indices(account, last_index)?;
         for change in &account.code_changes {
-            let got = change.new_code.len() as u64;
-            if got > max_code_bytes {
-                return Err(InvalidAccessList::CodeTooLarge {
-                    address,
-                    got,
-                    max: max_code_bytes,
-                });
+            let (got, max) = (change.new_code.len() as u64, max_code_bytes);
+            if got > max {
+                return Err(InvalidAccessList::CodeTooLarge { address, got, max });
             }
         }
-        let slots = [account.storage_changes.len(), account.storage_reads.len()];
-        items = slots
-            .into_iter()
-            .fold(items.saturating_add(1), |sum, slots| {
-                sum.saturating_add(slots as u64)
-            });
+        let slots = (account.storage_changes.len()).saturating_add(account.storage_reads.len());
+        items = items.saturating_add(1).saturating_add(slots as u64);
     }
 
     let max = header.gas_limit / ITEM_GAS;

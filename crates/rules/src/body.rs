@@ -31,43 +31,31 @@ pub fn check_body(rules: &BlockRules, block: &Block, roots: &BodyRoots) -> Resul
     let header = &block.header;
     let fork = rules.fork;
     if fork >= Fork::Osaka {
-        let got = block.length();
-        if got > MAX_RLP_BLOCK_BYTES {
-            return Err(InvalidBody::RlpTooLong {
-                got,
-                max: MAX_RLP_BLOCK_BYTES,
-            });
+        let (got, max) = (block.length(), MAX_RLP_BLOCK_BYTES);
+        if got > max {
+            return Err(InvalidBody::RlpTooLong { got, max });
         }
     }
 
-    if fork >= Fork::Paris && !block.body.ommers.is_empty() {
-        return Err(InvalidBody::OmmersAfterParis {
-            got: block.body.ommers.len(),
-        });
+    let got = block.body.ommers.len();
+    if fork >= Fork::Paris && got > 0 {
+        return Err(InvalidBody::OmmersAfterParis { got });
     }
-    let got = ommers_hash(&block.body.ommers);
-    if got != header.ommers_hash {
-        return Err(InvalidBody::OmmersHash {
-            got,
-            expected: header.ommers_hash,
-        });
+    let (got, expected) = (ommers_hash(&block.body.ommers), header.ommers_hash);
+    if got != expected {
+        return Err(InvalidBody::OmmersHash { got, expected });
     }
 
-    if roots.transactions != header.transactions_root {
-        return Err(InvalidBody::TransactionsRoot {
-            got: roots.transactions,
-            expected: header.transactions_root,
-        });
+    let (got, expected) = (roots.transactions, header.transactions_root);
+    if got != expected {
+        return Err(InvalidBody::TransactionsRoot { got, expected });
     }
 
     check_withdrawals(fork, block, roots)?;
 
     if let Some(expected) = header.blob_gas_used {
-        let got = block
-            .body
-            .transactions
-            .iter()
-            .fold(0u64, |sum, tx| sum.saturating_add(blob_gas_of(tx)));
+        let blob_gas = block.body.transactions.iter().map(blob_gas_of);
+        let got = blob_gas.fold(0, u64::saturating_add);
         if got != expected {
             return Err(InvalidBody::BlobGasUsed { got, expected });
         }

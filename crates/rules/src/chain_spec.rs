@@ -244,10 +244,13 @@ impl ChainSpec {
     /// On a chain with a terminal total difficulty, a header of difficulty zero is proof of stake;
     /// [`crate::check_header`] checks that it does not appear too early.
     pub fn fork_of(&self, header: &Header) -> Fork {
-        let merged = self
-            .terminal_total_difficulty
-            .is_some_and(|ttd| ttd.is_zero() || header.difficulty.is_zero());
-        self.fork_at(header.number, header.timestamp, merged)
+        self.fork_at(header.number, header.timestamp, self.is_merged(header))
+    }
+
+    /// Whether a header of this difficulty is proof of stake.
+    pub fn is_merged(&self, header: &Header) -> bool {
+        self.terminal_total_difficulty
+            .is_some_and(|ttd| ttd.is_zero() || header.difficulty.is_zero())
     }
 
     /// Whether a child of a block with this total difficulty is proof of stake.
@@ -256,7 +259,7 @@ impl ChainSpec {
             .is_some_and(|ttd| total_difficulty >= ttd)
     }
 
-    /// Whether a block with this header pays ommers and block rewards: false from Paris on.
+    /// Whether a block with this header is of Paris or later: it pays neither ommers nor a block reward.
     pub fn is_proof_of_stake(&self, header: &Header) -> bool {
         self.fork_of(header) >= Fork::Paris
     }

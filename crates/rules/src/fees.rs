@@ -83,17 +83,15 @@ pub fn next_excess_blob_gas(parent: &Header, fork: Fork, params: &BlobParams) ->
         return 0;
     }
 
-    let base_fee = parent
-        .excess_blob_gas
-        .and(parent.base_fee_per_gas)
-        .unwrap_or(0);
+    let base_fee = parent.excess_blob_gas.and(parent.base_fee_per_gas);
+    let base_fee = base_fee.unwrap_or(0);
     let execution_cost = U256::from(BLOB_BASE_COST).wrapping_mul(U256::from(base_fee));
     let blob_price =
         U256::from(GAS_PER_BLOB).saturating_mul(U256::from(blob_base_fee(excess, params)));
     if fork >= Fork::Osaka && execution_cost > blob_price {
-        let room = params.max.saturating_sub(params.target);
+        let above_target = params.max.saturating_sub(params.target);
         let scaled = u128::from(used)
-            .saturating_mul(u128::from(room))
+            .saturating_mul(u128::from(above_target))
             .checked_div(u128::from(params.max))
             .unwrap_or(0);
         return excess.saturating_add(u64::try_from(scaled).unwrap_or(u64::MAX));

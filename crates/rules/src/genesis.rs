@@ -158,12 +158,12 @@ impl Genesis {
     pub fn parts_from_json(
         mut text: &[u8],
     ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
-        let mut gathered = stream::Gathered::default();
+        let mut collected = stream::CollectedAlloc::default();
         let outcome = read_genesis(&mut text, &mut |item| {
-            gathered.take(item);
+            collected.add(item);
             true
         });
-        gathered.finish(outcome)
+        collected.finish(outcome)
     }
 
     /// A genesis from its two parts.
@@ -182,11 +182,6 @@ impl Genesis {
             ..self.template.clone()
         }
     }
-
-    /// Timestamp of the genesis block, seconds.
-    pub fn timestamp(&self) -> u64 {
-        self.template.timestamp
-    }
 }
 
 /// The fields of the genesis header. Fields of forks that are active at genesis are present even if the file lacks
@@ -195,12 +190,8 @@ fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisEr
     let timestamp = root.u64("timestamp")?.unwrap_or(0);
     let number = root.u64("number")?.unwrap_or(0);
     let difficulty = root.hex_u256("difficulty")?.unwrap_or_default();
-    let gas_limit = match root.u64("gasLimit")? {
-        Some(limit) => Some(limit),
-        // Besu's other name for it.
-        None => root.u64("gasTarget")?,
-    };
-    let Some(gas_limit) = gas_limit else {
+    // gasTarget is Besu's other name for it.
+    let Some(gas_limit) = root.first_u64("gasLimit", "gasTarget")? else {
         return Err(GenesisError::Missing {
             key: "gasLimit",
             why: "blocks after genesis derive theirs from it",

@@ -4,7 +4,7 @@ use crate::chain_spec::{ChainSpec, SealKind};
 use crate::difficulty::block_difficulty;
 use crate::fees::{next_base_fee, next_excess_blob_gas};
 use crate::invalid::InvalidHeader;
-use alloy_primitives::{B64, B256, U256};
+use alloy_primitives::{B256, U256};
 use niwaki_primitives::{EMPTY_OMMER_ROOT_HASH, Fork, Header};
 
 const GAS_LIMIT_ADJUSTMENT_FACTOR: u64 = 1024;
@@ -44,7 +44,7 @@ pub fn check_header(
     let has_terminal = spec.terminal_total_difficulty.is_some();
     let merged = match parent.total_difficulty {
         Some(total) => spec.is_terminal(total),
-        None => has_terminal && (spec.is_terminal(U256::ZERO) || header.difficulty.is_zero()),
+        None => spec.is_merged(header),
     };
     let fork = spec.fork_at(header.number, header.timestamp, merged);
     let bft = matches!(spec.seal, SealKind::Ibft2 | SealKind::Qbft);
@@ -56,11 +56,9 @@ pub fn check_header(
     }
     check_excess_blob_gas(spec, header, parent.header, fork)?;
 
-    if header.gas_used > header.gas_limit {
-        return Err(InvalidHeader::GasUsedAboveLimit {
-            got: header.gas_used,
-            limit: header.gas_limit,
-        });
+    let (got, limit) = (header.gas_used, header.gas_limit);
+    if got > limit {
+        return Err(InvalidHeader::GasUsedAboveLimit { got, limit });
     }
 
     if fork >= Fork::London {
@@ -68,19 +66,15 @@ pub fn check_header(
         check_base_fee(spec, header, parent.header)?;
     }
 
-    if header.timestamp <= parent.header.timestamp {
-        return Err(InvalidHeader::Timestamp {
-            got: header.timestamp,
-            parent: parent.header.timestamp,
-        });
+    let (got, before) = (header.timestamp, parent.header.timestamp);
+    if got <= before {
+        let parent = before;
+        return Err(InvalidHeader::Timestamp { got, parent });
     }
 
-    let expected = parent.header.number.wrapping_add(1);
-    if header.number != expected || header.number == 0 {
-        return Err(InvalidHeader::Number {
-            got: header.number,
-            expected,
-        });
+    let (got, expected) = (header.number, parent.header.number.wrapping_add(1));
+    if got != expected || got == 0 {
+        return Err(InvalidHeader::Number { got, expected });
     }
 
     if fork < Fork::London {
@@ -94,62 +88,36 @@ pub fn check_header(
         check_sealed_fields(spec, header, parent.header, fork)?;
     }
 
-    if header.parent_hash != parent.hash {
-        return Err(InvalidHeader::ParentHash {
-            got: header.parent_hash,
-            expected: parent.hash,
-        });
+    let (got, expected) = (header.parent_hash, parent.hash);
+    if got != expected {
+        return Err(InvalidHeader::ParentHash { got, expected });
     }
 
     check_dao_extra_data(spec, header)
 }
 
+/// The optional fields of a header, each with the fork that introduced it.
+#[rustfmt::skip]
+const OPTIONAL_FIELDS: [OptionalField; 8] = [
+    ("base_fee_per_gas", Fork::London, |header| header.base_fee_per_gas.is_some()),
+    ("withdrawals_root", Fork::Shanghai, |header| header.withdrawals_root.is_some()),
+    ("blob_gas_used", Fork::Cancun, |header| header.blob_gas_used.is_some()),
+    ("excess_blob_gas", Fork::Cancun, |header| header.excess_blob_gas.is_some()),
+    ("parent_beacon_block_root", Fork::Cancun, |header| header.parent_beacon_block_root.is_some()),
+    ("requests_hash", Fork::Prague, |header| header.requests_hash.is_some()),
+    ("block_access_list_hash", Fork::Amsterdam, |header| header.block_access_list_hash.is_some()),
+    ("slot_number", Fork::Amsterdam, |header| header.slot_number.is_some()),
+];
+
+type OptionalField = (&'static str, Fork, fn(&Header) -> bool);
+
 /// Each optional field must be present from its fork on, and not before.
 fn check_presence(header: &Header, fork: Fork) -> Result<(), InvalidHeader> {
-    let fields = [
-        (
-            "base_fee_per_gas",
-            Fork::London,
-            header.base_fee_per_gas.is_some(),
-        ),
-        (
-            "withdrawals_root",
-            Fork::Shanghai,
-            header.withdrawals_root.is_some(),
-        ),
-        (
-            "blob_gas_used",
-            Fork::Cancun,
-            header.blob_gas_used.is_some(),
-        ),
-        (
-            "excess_blob_gas",
-            Fork::Cancun,
-            header.excess_blob_gas.is_some(),
-        ),
-        (
-            "parent_beacon_block_root",
-            Fork::Cancun,
-            header.parent_beacon_block_root.is_some(),
-        ),
-        (
-            "requests_hash",
-            Fork::Prague,
-            header.requests_hash.is_some(),
-        ),
-        (
-            "block_access_list_hash",
-            Fork::Amsterdam,
-            header.block_access_list_hash.is_some(),
-        ),
-        ("slot_number", Fork::Amsterdam, header.slot_number.is_some()),
-    ];
-    for (field, since, present) in fields {
-        if fork >= since && !present {
-            return Err(InvalidHeader::MissingField { field, fork });
-        }
-        if fork < since && present {
-            return Err(InvalidHeader::UnexpectedField { field, fork });
+    for (field, since, is_present) in OPTIONAL_FIELDS {
+        match (fork >= since, is_present(header)) {
+            (true, false) => return Err(InvalidHeader::MissingField { field, fork }),
+            (false, true) => return Err(InvalidHeader::UnexpectedField { field, fork }),
+            _ => {}
         }
     }
     Ok(())
@@ -218,31 +186,26 @@ fn check_base_fee(spec: &ChainSpec, header: &Header, parent: &Header) -> Result<
 }
 
 fn check_extra_data_length(header: &Header) -> Result<(), InvalidHeader> {
-    if header.extra_data.len() > MAX_EXTRA_DATA_BYTES {
-        return Err(InvalidHeader::ExtraDataTooBig {
-            got: header.extra_data.len(),
-            max: MAX_EXTRA_DATA_BYTES,
-        });
+    let (got, max) = (header.extra_data.len(), MAX_EXTRA_DATA_BYTES);
+    match got > max {
+        true => Err(InvalidHeader::ExtraDataTooBig { got, max }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Spec: EIP-3675, execution-specs `paris/fork.py`, `validate_header`.
 fn check_proof_of_stake_fields(header: &Header) -> Result<(), InvalidHeader> {
-    if !header.difficulty.is_zero() {
-        return Err(InvalidHeader::DifficultyNotZero {
-            got: header.difficulty,
-        });
+    let got = header.difficulty;
+    if !got.is_zero() {
+        return Err(InvalidHeader::DifficultyNotZero { got });
     }
-    if header.nonce != B64::ZERO {
-        return Err(InvalidHeader::NonceNotZero {
-            got: u64::from_be_bytes(header.nonce.0),
-        });
+    let got = u64::from_be_bytes(header.nonce.0);
+    if got != 0 {
+        return Err(InvalidHeader::NonceNotZero { got });
     }
-    if header.ommers_hash != EMPTY_OMMER_ROOT_HASH {
-        return Err(InvalidHeader::OmmersHashNotEmpty {
-            got: header.ommers_hash,
-        });
+    let got = header.ommers_hash;
+    if got != EMPTY_OMMER_ROOT_HASH {
+        return Err(InvalidHeader::OmmersHashNotEmpty { got });
     }
     Ok(())
 }
@@ -255,47 +218,34 @@ fn check_sealed_fields(
     fork: Fork,
 ) -> Result<(), InvalidHeader> {
     let got = header.difficulty;
-    match spec.seal {
+    let expected = match spec.seal {
         SealKind::Ethash { .. } | SealKind::None => {
             check_extra_data_length(header)?;
-            let expected = match spec.seal {
-                SealKind::Ethash {
-                    fixed_difficulty: Some(fixed),
-                } => U256::from(fixed),
-                _ => block_difficulty(fork, header.number, header.timestamp, parent),
-            };
-            if got != expected {
-                return Err(InvalidHeader::Difficulty { got, expected });
+            let by_fork = || block_difficulty(fork, header.number, header.timestamp, parent);
+            match spec.seal {
+                SealKind::Ethash { fixed_difficulty } => fixed_difficulty.map(U256::from),
+                _ => None,
             }
+            .unwrap_or_else(by_fork)
         }
         SealKind::Clique { .. } => {
-            let signers = header
-                .extra_data
-                .len()
-                .checked_sub(CLIQUE_VANITY_AND_SEAL_BYTES);
+            let got = header.extra_data.len();
+            let signers = got.checked_sub(CLIQUE_VANITY_AND_SEAL_BYTES);
             if !signers.is_some_and(|bytes| bytes.is_multiple_of(CLIQUE_SIGNER_BYTES)) {
-                return Err(InvalidHeader::ExtraDataClique {
-                    got: header.extra_data.len(),
-                });
+                return Err(InvalidHeader::ExtraDataClique { got });
             }
             // 2 from the signer whose turn it is, 1 from another.
-            if got != U256::ONE && got != U256::from(2) {
-                return Err(InvalidHeader::Difficulty {
-                    got,
-                    expected: U256::from(2),
-                });
+            match header.difficulty == U256::ONE {
+                true => U256::ONE,
+                false => U256::from(2),
             }
         }
-        SealKind::Ibft2 | SealKind::Qbft => {
-            if got != U256::ONE {
-                return Err(InvalidHeader::Difficulty {
-                    got,
-                    expected: U256::ONE,
-                });
-            }
-        }
+        SealKind::Ibft2 | SealKind::Qbft => U256::ONE,
+    };
+    match got == expected {
+        true => Ok(()),
+        false => Err(InvalidHeader::Difficulty { got, expected }),
     }
-    Ok(())
 }
 
 /// Spec: execution-specs `dao_fork/fork.py`, `validate_header`; EIP-779.

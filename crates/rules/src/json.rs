@@ -109,6 +109,14 @@ impl<'a> Object<'a> {
         self.value(key, |text| narrow(parse_u256(text)?))
     }
 
+    /// As [`Self::u64`], under `key` or else under `other`.
+    pub(crate) fn first_u64(&self, key: &str, other: &str) -> Result<Option<u64>, GenesisError> {
+        match self.u64(key)? {
+            Some(number) => Ok(Some(number)),
+            None => self.u64(other),
+        }
+    }
+
     /// As [`Self::u256`], of a key that Besu reads as hex digits without `0x` too.
     pub(crate) fn hex_u256(&self, key: &str) -> Result<Option<U256>, GenesisError> {
         self.value(key, parse_hex_u256)

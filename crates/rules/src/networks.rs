@@ -86,27 +86,20 @@ impl Network {
 
     /// The genesis. Cost: mainnet's has 8,893 accounts, about a millisecond.
     pub fn genesis(self) -> Genesis {
+        macro_rules! files {
+            ($name:literal) => {
+                (
+                    include_str!(concat!("../genesis/", $name, ".json")),
+                    include_bytes!(concat!("../genesis/", $name, ".alloc.rlp")),
+                )
+            };
+        }
         let (json, alloc): (&str, &[u8]) = match self {
-            Self::Mainnet => (
-                include_str!("../genesis/mainnet.json"),
-                include_bytes!("../genesis/mainnet.alloc.rlp"),
-            ),
-            Self::Sepolia => (
-                include_str!("../genesis/sepolia.json"),
-                include_bytes!("../genesis/sepolia.alloc.rlp"),
-            ),
-            Self::Hoodi => (
-                include_str!("../genesis/hoodi.json"),
-                include_bytes!("../genesis/hoodi.alloc.rlp"),
-            ),
-            Self::Holesky => (
-                include_str!("../genesis/holesky.json"),
-                include_bytes!("../genesis/holesky.alloc.rlp"),
-            ),
-            Self::Dev => (
-                include_str!("../genesis/dev.json"),
-                include_bytes!("../genesis/dev.alloc.rlp"),
-            ),
+            Self::Mainnet => files!("mainnet"),
+            Self::Sepolia => files!("sepolia"),
+            Self::Hoodi => files!("hoodi"),
+            Self::Holesky => files!("holesky"),
+            Self::Dev => files!("dev"),
         };
         let mut genesis = from_parts(json, alloc).expect("a test parses every built-in genesis");
         genesis.spec.genesis_hash = Some(self.genesis_hash());

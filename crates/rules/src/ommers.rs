@@ -44,7 +44,8 @@ pub fn check_ommers(
         return Err(InvalidBody::TooManyOmmers { got: ommers.len() });
     }
 
-    let generations = usize::try_from(MAX_OMMER_DEPTH.wrapping_add(1)).expect("seven");
+    let depth = MAX_OMMER_DEPTH.wrapping_add(1);
+    let generations = usize::try_from(depth).expect("seven");
     let ancestors = ancestors.get(..generations).unwrap_or(ancestors);
     let hashes: Vec<B256> = ommers.iter().map(Header::hash_slow).collect();
     for (index, (ommer, hash)) in ommers.iter().zip(&hashes).enumerate() {
@@ -62,10 +63,7 @@ pub fn check_ommers(
             return Err(InvalidBody::OmmerIsBrother { hash });
         }
         let Some(parent) = ancestors.iter().find(|a| a.hash == ommer.parent_hash) else {
-            return Err(InvalidBody::OmmerParent {
-                hash,
-                depth: MAX_OMMER_DEPTH.wrapping_add(1),
-            });
+            return Err(InvalidBody::OmmerParent { hash, depth });
         };
 
         let parent = Parent {

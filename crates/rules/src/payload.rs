@@ -152,9 +152,7 @@ pub fn decode_payload_with(
     let (mut transactions, mut root) = (Ok(Vec::new()), B256::ZERO);
     both(
         &mut || transactions = decode_transactions(encoded),
-        &mut || {
-            root = ordered_root(encoded);
-        },
+        &mut || root = ordered_root(encoded),
     );
     let transactions = transactions?;
     if let Some(expected) = &fields.versioned_hashes {
@@ -177,12 +175,9 @@ pub fn decode_payload_with(
         withdrawals,
     };
     let header = fields.header(roots)?;
-    let got = header.hash_slow();
-    if got != fields.v1.block_hash {
-        return Err(PayloadError::Invalid(InvalidBlock::BlockHash {
-            got,
-            expected: fields.v1.block_hash,
-        }));
+    let (got, expected) = (header.hash_slow(), fields.v1.block_hash);
+    if got != expected {
+        return Err(InvalidBlock::BlockHash { got, expected }.into());
     }
 
     let access_list = access_list.map(|list| {
@@ -346,15 +341,15 @@ fn check_params(
 fn check_requests(requests: &[Bytes]) -> Result<(), PayloadError> {
     let mut last: Option<u8> = None;
     for (index, request) in requests.iter().enumerate() {
+        let invalid = |what: String| {
+            let message = format!("executionRequests[{index}] has {what}");
+            Err(PayloadError::InvalidParams(message))
+        };
         let (Some(kind), true) = (request.first(), request.len() > 1) else {
-            return Err(PayloadError::InvalidParams(format!(
-                "executionRequests[{index}] has no data"
-            )));
+            return invalid("no data".to_owned());
         };
         if last.is_some_and(|last| last >= *kind) {
-            return Err(PayloadError::InvalidParams(format!(
-                "executionRequests[{index}] has type {kind}, types must ascend"
-            )));
+            return invalid(format!("type {kind}, types must ascend"));
         }
         last = Some(*kind);
     }

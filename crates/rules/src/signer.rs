@@ -56,7 +56,7 @@ fn recover_batch(transactions: &[&TxEnvelope]) -> Vec<Result<Address, InvalidTra
     senders.collect()
 }
 
-/// The signing hash and the signature of a transaction.
+/// The bytes whose hash the sender has signed.
 fn signed_payload(tx: &TxEnvelope) -> Vec<u8> {
     match tx {
         TxEnvelope::Legacy(tx) => tx.tx().encoded_for_signing(),

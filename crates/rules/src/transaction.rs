@@ -38,8 +38,8 @@ pub fn effective_gas_price(tx: &TxEnvelope, base_fee: Option<u64>) -> u128 {
         return tx.max_fee_per_gas();
     };
     let base_fee = u128::from(base_fee.unwrap_or(0));
-    let room = tx.max_fee_per_gas().saturating_sub(base_fee);
-    base_fee.saturating_add(priority.min(room))
+    let max_priority = tx.max_fee_per_gas().saturating_sub(base_fee);
+    base_fee.saturating_add(priority.min(max_priority))
 }
 
 /// The most that `tx` can cost its sender, wei: gas, value and blobs at their maximum price.
@@ -198,14 +198,11 @@ fn check_gas_available(
     if let Some((got, available)) = available.exceeded_by(tx.gas_limit(), rules.fork) {
         return Err(InvalidTransaction::GasAllowanceExceeded { got, available });
     }
-    let got = blob_gas_of(tx);
-    if got > blob_gas_available {
-        return Err(InvalidTransaction::BlobGasAllowanceExceeded {
-            got,
-            available: blob_gas_available,
-        });
+    let (got, available) = (blob_gas_of(tx), blob_gas_available);
+    match got > available {
+        true => Err(InvalidTransaction::BlobGasAllowanceExceeded { got, available }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// How a simulation deviates from the rules of a block.
@@ -235,17 +232,11 @@ pub fn check_unsigned(
     if !limits.is_free_allowed || tx.max_fee_per_gas() > 0 || tip > 0 {
         check_fees(tx, rules)?;
     }
-    let free_blobs = BlockRules {
-        blob_base_fee: 0,
-        ..*rules
-    };
-    check_blobs(
-        tx,
-        match tx.max_fee_per_blob_gas() {
-            Some(0) if limits.is_free_allowed => &free_blobs,
-            _ => rules,
-        },
-    )?;
+    let mut blob_rules = *rules;
+    if limits.is_free_allowed && tx.max_fee_per_blob_gas() == Some(0) {
+        blob_rules.blob_base_fee = 0;
+    }
+    check_blobs(tx, &blob_rules)?;
     check_authorizations(tx)?;
     pays()?;
 
@@ -279,13 +270,11 @@ fn check_type(tx: &TxEnvelope, fork: Fork) -> Result<(), InvalidTransaction> {
         3 => Fork::Cancun,
         _ => Fork::Prague,
     };
-    if fork < since {
-        return Err(InvalidTransaction::TypeNotSupported {
-            tx_type: tx.ty(),
-            fork,
-        });
+    let tx_type = tx.ty();
+    match fork < since {
+        true => Err(InvalidTransaction::TypeNotSupported { tx_type, fork }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// The gas that is spent before any code runs, and the floor of EIP-7623, within the limit.
@@ -296,25 +285,18 @@ fn check_intrinsic_gas(
     execution_cap: u64,
 ) -> Result<IntrinsicGas, InvalidTransaction> {
     let gas = intrinsic_gas(tx, sender, rules.fork);
-    let limit = tx.gas_limit();
-    if gas.intrinsic > limit {
-        return Err(InvalidTransaction::IntrinsicGasTooLow {
-            got: limit,
-            needed: gas.intrinsic,
-        });
+    let IntrinsicGas { intrinsic, floor } = gas;
+    let got = tx.gas_limit();
+    if intrinsic > got {
+        let needed = intrinsic;
+        return Err(InvalidTransaction::IntrinsicGasTooLow { got, needed });
     }
-    if gas.floor > limit {
-        return Err(InvalidTransaction::GasBelowFloor {
-            got: limit,
-            floor: gas.floor,
-        });
+    if floor > got {
+        return Err(InvalidTransaction::GasBelowFloor { got, floor });
     }
-    let needed = gas.intrinsic.max(gas.floor);
-    if rules.fork >= Fork::Amsterdam && needed > execution_cap {
-        return Err(InvalidTransaction::IntrinsicGasAboveCap {
-            needed,
-            max: execution_cap,
-        });
+    let (needed, max) = (intrinsic.max(floor), execution_cap);
+    if rules.fork >= Fork::Amsterdam && needed > max {
+        return Err(InvalidTransaction::IntrinsicGasAboveCap { needed, max });
     }
     Ok(gas)
 }
@@ -377,16 +359,13 @@ fn check_priority_fee(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
 }
 
 fn check_base_fee(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
-    let max_fee = tx.max_fee_per_gas();
-    if let Some(base_fee) = rules.base_fee
-        && max_fee < u128::from(base_fee)
-    {
-        return Err(InvalidTransaction::MaxFeeBelowBaseFee {
-            got: max_fee,
-            base_fee,
-        });
+    let got = tx.max_fee_per_gas();
+    match rules.base_fee {
+        Some(base_fee) if got < u128::from(base_fee) => {
+            Err(InvalidTransaction::MaxFeeBelowBaseFee { got, base_fee })
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn check_blobs(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
@@ -403,11 +382,9 @@ fn check_blob_hashes(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidT
     if hashes.is_empty() {
         return Err(InvalidTransaction::ZeroBlobs);
     }
-    if rules.fork >= Fork::Osaka && hashes.len() > MAX_BLOBS_PER_TX {
-        return Err(InvalidTransaction::BlobCountExceeded {
-            got: hashes.len(),
-            max: MAX_BLOBS_PER_TX,
-        });
+    let (got, max) = (hashes.len(), MAX_BLOBS_PER_TX);
+    if rules.fork >= Fork::Osaka && got > max {
+        return Err(InvalidTransaction::BlobCountExceeded { got, max });
     }
     if let Some(got) = hashes.iter().find(|h| h[0] != VERSIONED_HASH_VERSION_KZG) {
         return Err(InvalidTransaction::BlobVersionedHash { got: *got });
@@ -420,13 +397,11 @@ fn check_blob_fee(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTran
         return Ok(());
     }
     let got = tx.max_fee_per_blob_gas().unwrap_or(0);
-    if got < rules.blob_base_fee {
-        return Err(InvalidTransaction::MaxFeeBelowBlobBaseFee {
-            got,
-            blob_base_fee: rules.blob_base_fee,
-        });
+    let blob_base_fee = rules.blob_base_fee;
+    match got < blob_base_fee {
+        true => Err(InvalidTransaction::MaxFeeBelowBlobBaseFee { got, blob_base_fee }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn check_blob_target(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {

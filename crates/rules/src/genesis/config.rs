@@ -164,10 +164,7 @@ fn parse_forks(config: &Object<'_>, spec: &mut ChainSpec) -> Result<(), GenesisE
         }
     }
 
-    spec.merge_netsplit_block = match config.u64("mergeNetsplitBlock")? {
-        Some(block) => Some(block),
-        None => config.u64("preMergeForkBlock")?,
-    };
+    spec.merge_netsplit_block = config.first_u64("mergeNetsplitBlock", "preMergeForkBlock")?;
     spec.terminal_total_difficulty = config.u256("terminalTotalDifficulty")?;
     if spec.terminal_total_difficulty.is_none()
         && config.bool("terminalTotalDifficultyPassed")? == Some(true)
@@ -264,15 +261,11 @@ fn parse_seal(config: &Object<'_>) -> Result<SealKind, GenesisError> {
         return Ok(SealKind::Ibft2);
     }
     if let Some(clique) = config.object("clique")? {
-        let first = |a: &str, b: &str| -> Result<Option<u64>, GenesisError> {
-            match clique.u64(a)? {
-                Some(value) => Ok(Some(value)),
-                None => clique.u64(b),
-            }
-        };
+        let period_s = clique.first_u64("period", "blockPeriodSeconds")?;
+        let epoch_blocks = clique.first_u64("epoch", "epochLength")?;
         return Ok(SealKind::Clique {
-            period_s: first("period", "blockPeriodSeconds")?.unwrap_or(15),
-            epoch_blocks: first("epoch", "epochLength")?.unwrap_or(30_000),
+            period_s: period_s.unwrap_or(15),
+            epoch_blocks: epoch_blocks.unwrap_or(30_000),
         });
     }
     if let Some(ethash) = config.object("ethash")? {

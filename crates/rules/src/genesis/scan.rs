@@ -21,13 +21,13 @@ pub(super) struct Scanner<'a> {
     end: usize,
     /// Bytes before the buffer.
     before: u64,
-    /// The text kept so far, and where its continuation in the buffer begins.
-    kept: Vec<u8>,
-    keep_from: Option<usize>,
+    /// The text copied so far, and where its continuation in the buffer begins.
+    copy: Vec<u8>,
+    copy_from: Option<usize>,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the first byte of `input`, keeping the text that is read.
+    /// Starts at the first byte of `input`, copying the text that is read.
     pub(super) fn new(input: &'a mut dyn Read) -> Self {
         Self {
             input,
@@ -35,8 +35,8 @@ impl<'a> Scanner<'a> {
             at: 0,
             end: 0,
             before: 0,
-            kept: Vec::new(),
-            keep_from: Some(0),
+            copy: Vec::new(),
+            copy_from: Some(0),
         }
     }
 
@@ -50,23 +50,23 @@ impl<'a> Scanner<'a> {
         self.at = self.at.saturating_add(count);
     }
 
-    /// Stops keeping the text that is read.
-    pub(super) fn keep_no_more(&mut self) {
-        if let Some(from) = self.keep_from.take() {
-            self.kept.extend_from_slice(&self.buffer[from..self.at]);
+    /// Stops copying the text that is read.
+    pub(super) fn stop_copying(&mut self) {
+        if let Some(from) = self.copy_from.take() {
+            self.copy.extend_from_slice(&self.buffer[from..self.at]);
         }
     }
 
-    /// Keeps `bytes` instead of the text that was skipped, and continues to keep.
-    pub(super) fn keep_again(&mut self, bytes: &[u8]) {
-        self.kept.extend_from_slice(bytes);
-        self.keep_from = Some(self.at);
+    /// Adds `bytes` to the copy instead of the text that was skipped, and continues to copy.
+    pub(super) fn resume_copying(&mut self, bytes: &[u8]) {
+        self.copy.extend_from_slice(bytes);
+        self.copy_from = Some(self.at);
     }
 
-    /// The kept text.
-    pub(super) fn into_kept(mut self) -> Vec<u8> {
-        self.keep_no_more();
-        self.kept
+    /// The copied text.
+    pub(super) fn into_copy(mut self) -> Vec<u8> {
+        self.stop_copying();
+        self.copy
     }
 
     /// The next byte that is not white space, without consuming it; `None` at the end.
@@ -247,11 +247,11 @@ impl<'a> Scanner<'a> {
 
     /// Refills the buffer once all of it was read; `false` at the end.
     fn fill(&mut self) -> Result<bool, ReadError> {
-        if let Some(from) = &mut self.keep_from {
-            self.kept.extend_from_slice(&self.buffer[*from..self.end]);
+        if let Some(from) = &mut self.copy_from {
+            self.copy.extend_from_slice(&self.buffer[*from..self.end]);
             *from = 0;
-            if self.kept.len() > MAX_VALUE_BYTES {
-                return Err(self.too_long(&|| "the file beside its alloc".to_owned()));
+            if self.copy.len() > MAX_VALUE_BYTES {
+                return Err(self.too_long(&|| "the file without its alloc".to_owned()));
             }
         }
         self.before = self.before.saturating_add(self.end as u64);

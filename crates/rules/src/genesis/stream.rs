@@ -80,7 +80,7 @@ pub fn read_genesis(
             return Err(duplicate("the file".to_owned(), first, key).into());
         }
         let next = scanner.peek()?;
-        scanner.keep_no_more();
+        scanner.stop_copying();
         let start = scanner.offset();
         match next {
             Some(b'{') => read_alloc(&mut scanner, &key, sink)?,
@@ -88,12 +88,12 @@ pub fn read_genesis(
             _ => return Err(scanner.bad(&|| key.clone(), "expected '{'")),
         }
         alloc = Some((key, start..scanner.offset()));
-        scanner.keep_again(NO_ALLOC);
+        scanner.resume_copying(NO_ALLOC);
     }
     if scanner.peek()?.is_some() {
         return Err(scanner.bad(&file, "something after its end"));
     }
-    let text = String::from_utf8(scanner.into_kept()).map_err(|error| GenesisError::Json {
+    let text = String::from_utf8(scanner.into_copy()).map_err(|error| GenesisError::Json {
         at: file(),
         reason: error.to_string(),
     })?;
@@ -162,7 +162,7 @@ fn read_account(
         balance,
         code,
     };
-    hand_out(sink, item)
+    emit(sink, item)
 }
 
 fn read_storage(
@@ -185,12 +185,12 @@ fn read_storage(
             slot: word(&key)?,
             value: word(&text)?,
         };
-        hand_out(sink, item)?;
+        emit(sink, item)?;
     }
     Ok(())
 }
 
-fn hand_out(sink: &mut AllocSink<'_>, item: AllocItem) -> Result<(), ReadError> {
+fn emit(sink: &mut AllocSink<'_>, item: AllocItem) -> Result<(), ReadError> {
     if sink(item) {
         Ok(())
     } else {
@@ -208,14 +208,14 @@ fn bad_value(key: String, text: &str, reason: String) -> GenesisError {
 
 /// An alloc collected in memory.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct CollectedAlloc {
     pub(super) alloc: BTreeMap<Address, GenesisAccount>,
     storage: BTreeMap<U256, U256>,
 }
 
-impl Gathered {
+impl CollectedAlloc {
     /// Adds a piece.
-    pub(super) fn take(&mut self, item: AllocItem) {
+    pub(super) fn add(&mut self, item: AllocItem) {
         match item {
             AllocItem::Slot { slot, value, .. } if value.is_zero() => {
                 self.storage.remove(&slot);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chain_spec::{Activation, DaoFork, GAS_PER_BLOB};
-use alloy_primitives::Bytes;
+use alloy_primitives::{B64, Bytes};
 
 /// A parent and a child that follow every rule of `fork`.
 fn pair(spec: &ChainSpec, fork: Fork) -> (Header, Header) {

@@ -5,51 +5,35 @@ use alloy_primitives::{Address, U256};
 /// Why no block could have this block access list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum InvalidAccessList {
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error("account {address} does not come after the one before it")]
-    AccountOrder {
-        /// The account that is out of order or duplicate.
-        address: Address,
-    },
+    AccountOrder { address: Address },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error(
         "account {address}: slot {slot:#x} of its storage {what} does not come after the one before it"
     )]
     SlotOrder {
-        /// The account.
         address: Address,
         /// `changes` or `reads`.
         what: &'static str,
-        /// The slot that is out of order or duplicate.
         slot: U256,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error("account {address}: slot {slot:#x} is among its storage changes and its storage reads")]
-    SlotChangedAndRead {
-        /// The account.
-        address: Address,
-        /// The slot.
-        slot: U256,
-    },
+    SlotChangedAndRead { address: Address, slot: U256 },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error("account {address}: slot {slot:#x} is among its storage changes and has none")]
-    SlotWithoutChange {
-        /// The account.
-        address: Address,
-        /// The slot.
-        slot: U256,
-    },
+    SlotWithoutChange { address: Address, slot: U256 },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error(
         "account {address}: index {index} of its {what} changes does not come after the one before it"
     )]
     IndexOrder {
-        /// The account.
         address: Address,
         /// `storage`, `balance`, `nonce` or `code`.
         what: &'static str,
-        /// The index that is out of order or duplicate.
         index: u64,
     },
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
@@ -57,11 +41,9 @@ pub enum InvalidAccessList {
         "account {address}: index {index} of its {what} changes is above {max}, the block's last"
     )]
     IndexTooHigh {
-        /// The account.
         address: Address,
         /// `storage`, `balance`, `nonce` or `code`.
         what: &'static str,
-        /// As given.
         index: u64,
         /// The index after the last transaction.
         max: u64,
@@ -71,17 +53,13 @@ pub enum InvalidAccessList {
         "account {address}: a code of {got} bytes is among its changes, at most {max} are allowed"
     )]
     CodeTooLarge {
-        /// The account.
         address: Address,
-        /// Its bytes.
         got: u64,
-        /// Bytes allowed.
         max: u64,
     },
     /// `BlockException.BLOCK_ACCESS_LIST_GAS_LIMIT_EXCEEDED`
     #[error("{got} accounts and slots, at most {max} are allowed by the block's gas limit")]
     TooManyItems {
-        /// Accounts, and the slots of each.
         got: u64,
         /// One for every 2,000 gas of the limit.
         max: u64,

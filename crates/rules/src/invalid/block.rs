@@ -6,6 +6,7 @@ use alloy_primitives::{Address, B256};
 /// Why a block is invalid, at any stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum InvalidBlock {
     /// The name of the inner error.
     #[error("header: {0}")]
@@ -18,109 +19,57 @@ pub enum InvalidBlock {
     Transaction {
         /// Index in the block, from zero.
         index: usize,
-        /// What is wrong with it.
         reason: InvalidTransaction,
     },
     /// `BlockException.INVALID_GAS_USED`
     #[error("gas used is {got} by execution, the header says {expected}")]
-    GasUsed {
-        /// By execution.
-        got: u64,
-        /// By the header.
-        expected: u64,
-    },
+    GasUsed { got: u64, expected: u64 },
     /// `BlockException.INVALID_STATE_ROOT`
     #[error("state root is {got} by execution, the header says {expected}")]
-    StateRoot {
-        /// By execution.
-        got: B256,
-        /// By the header.
-        expected: B256,
-    },
+    StateRoot { got: B256, expected: B256 },
     /// `BlockException.INVALID_RECEIPTS_ROOT`
     #[error("receipts root is {got} by execution, the header says {expected}")]
-    ReceiptsRoot {
-        /// By execution.
-        got: B256,
-        /// By the header.
-        expected: B256,
-    },
+    ReceiptsRoot { got: B256, expected: B256 },
     /// `BlockException.INVALID_LOG_BLOOM`
     #[error("the bloom of the logs differs from the header's")]
     LogsBloom,
     /// `BlockException.INCORRECT_BLOB_GAS_USED`
     #[error("blob gas used is {got} by execution, the header says {expected}")]
-    BlobGasUsed {
-        /// By execution.
-        got: u64,
-        /// By the header.
-        expected: u64,
-    },
+    BlobGasUsed { got: u64, expected: u64 },
     /// `BlockException.INVALID_REQUESTS`
     #[error("requests hash is {got} by execution, the header says {expected}")]
-    RequestsHash {
-        /// By execution.
-        got: B256,
-        /// By the header.
-        expected: B256,
-    },
+    RequestsHash { got: B256, expected: B256 },
     /// The name of the inner error.
     #[error("block access list: {0}")]
     AccessList(#[from] InvalidAccessList),
     /// `BlockException.INVALID_BLOCK_ACCESS_LIST`
     #[error("the hash of the block access list is {got} by execution, the header says {expected}")]
-    BlockAccessListHash {
-        /// By execution.
-        got: B256,
-        /// By the header.
-        expected: B256,
-    },
+    BlockAccessListHash { got: B256, expected: B256 },
     /// `BlockException.INVALID_DEPOSIT_EVENT_LAYOUT`
     #[error("a log of the deposit contract does not have the layout of EIP-6110: {reason}")]
-    DepositLayout {
-        /// What differs.
-        reason: &'static str,
-    },
+    DepositLayout { reason: &'static str },
     /// `BlockException.SYSTEM_CONTRACT_EMPTY`
     #[error("the system contract {address} has no code")]
-    SystemContractEmpty {
-        /// The contract.
-        address: Address,
-    },
+    SystemContractEmpty { address: Address },
     /// `BlockException.SYSTEM_CONTRACT_CALL_FAILED`
     #[error("the call of the system contract {address} failed")]
-    SystemContractCallFailed {
-        /// The contract.
-        address: Address,
-    },
+    SystemContractCallFailed { address: Address },
     /// `BlockException.INVALID_BLOCK_HASH`
     #[error("block hash is {got} by the payload's fields, the payload says {expected}")]
-    BlockHash {
-        /// Computed.
-        got: B256,
-        /// As given.
-        expected: B256,
-    },
+    BlockHash { got: B256, expected: B256 },
     /// `BlockException.INVALID_VERSIONED_HASHES`
     #[error("{reason}")]
-    VersionedHashes {
-        /// Count or position that differs.
-        reason: String,
-    },
+    VersionedHashes { reason: String },
     /// `BlockException.RLP_STRUCTURES_ENCODING`
     #[error("{what} can't be decoded: {reason}")]
     Encoding {
         /// Such as `transaction 3`.
         what: String,
-        /// What the decoder found.
         reason: String,
     },
     /// `BlockException.UNKNOWN_PARENT`
     #[error("the parent {parent} is not known")]
-    UnknownParent {
-        /// The parent hash.
-        parent: B256,
-    },
+    UnknownParent { parent: B256 },
 }
 
 impl InvalidBlock {

@@ -7,105 +7,50 @@ use niwaki_primitives::Fork;
 /// Why a body does not match its header, or is invalid by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum InvalidBody {
     /// `BlockException.RLP_BLOCK_LIMIT_EXCEEDED`
     #[error("block has {got} bytes of RLP, at most {max} are allowed (EIP-7934)")]
-    RlpTooLong {
-        /// Bytes of the block's RLP.
-        got: usize,
-        /// Bytes allowed.
-        max: usize,
-    },
+    RlpTooLong { got: usize, max: usize },
     /// `BlockException.INVALID_TRANSACTIONS_ROOT`
     #[error("transactions root is {got} by the body, the header says {expected}")]
-    TransactionsRoot {
-        /// Computed from the body.
-        got: B256,
-        /// Found in the header.
-        expected: B256,
-    },
+    TransactionsRoot { got: B256, expected: B256 },
     /// `BlockException.INVALID_UNCLES_HASH`
     #[error("ommers hash is {got} by the body, the header says {expected}")]
-    OmmersHash {
-        /// Computed from the body.
-        got: B256,
-        /// Found in the header.
-        expected: B256,
-    },
+    OmmersHash { got: B256, expected: B256 },
     /// `BlockException.INVALID_WITHDRAWALS_ROOT`
     #[error("withdrawals root is {got} by the body, the header says {expected}")]
-    WithdrawalsRoot {
-        /// Computed from the body.
-        got: B256,
-        /// Found in the header.
-        expected: B256,
-    },
+    WithdrawalsRoot { got: B256, expected: B256 },
     /// `BlockException.RLP_WITHDRAWALS_NOT_READ`
     #[error("the body has no list of withdrawals, {fork} requires one")]
-    WithdrawalsMissing {
-        /// The fork of the block.
-        fork: Fork,
-    },
+    WithdrawalsMissing { fork: Fork },
     /// `BlockException.INCORRECT_BLOCK_FORMAT`
     #[error("the body has a list of withdrawals, {fork} does not know them")]
-    WithdrawalsUnexpected {
-        /// The fork of the block.
-        fork: Fork,
-    },
+    WithdrawalsUnexpected { fork: Fork },
     /// `BlockException.IMPORT_IMPOSSIBLE_UNCLES_OVER_PARIS`
     #[error("the body has {got} ommers, none are allowed from Paris on")]
-    OmmersAfterParis {
-        /// Ommers in the body.
-        got: usize,
-    },
+    OmmersAfterParis { got: usize },
     /// `BlockException.INCORRECT_BLOB_GAS_USED`
     #[error("blob gas used is {got} by the body, the header says {expected}")]
-    BlobGasUsed {
-        /// Sum over the body's transactions.
-        got: u64,
-        /// Found in the header.
-        expected: u64,
-    },
+    BlobGasUsed { got: u64, expected: u64 },
     /// `BlockException.TOO_MANY_UNCLES`
     #[error("the body has {got} ommers, at most 2 are allowed")]
-    TooManyOmmers {
-        /// Ommers in the body.
-        got: usize,
-    },
+    TooManyOmmers { got: usize },
     /// `BlockException.UNCLE_IN_CHAIN`
     #[error("ommer {hash} was rewarded before, or is listed twice")]
-    OmmerInChain {
-        /// Hash of the ommer.
-        hash: B256,
-    },
+    OmmerInChain { hash: B256 },
     /// `BlockException.UNCLE_IS_ANCESTOR`
     #[error("ommer {hash} is an ancestor of the block")]
-    OmmerIsAncestor {
-        /// Hash of the ommer.
-        hash: B256,
-    },
+    OmmerIsAncestor { hash: B256 },
     /// `BlockException.UNCLE_IS_BROTHER`
     #[error("ommer {hash} has the same parent as the block")]
-    OmmerIsBrother {
-        /// Hash of the ommer.
-        hash: B256,
-    },
+    OmmerIsBrother { hash: B256 },
     /// `BlockException.UNCLE_PARENT_INCORRECT`
     #[error("the parent of ommer {hash} is none of the {depth} last ancestors")]
-    OmmerParent {
-        /// Hash of the ommer.
-        hash: B256,
-        /// How many generations back a parent may be.
-        depth: u64,
-    },
+    OmmerParent { hash: B256, depth: u64 },
     /// The name of the inner error.
     #[error("ommer {hash}: {reason}")]
-    OmmerHeader {
-        /// Hash of the ommer.
-        hash: B256,
-        /// What is wrong with its header.
-        reason: InvalidHeader,
-    },
+    OmmerHeader { hash: B256, reason: InvalidHeader },
 }
 
 impl InvalidBody {

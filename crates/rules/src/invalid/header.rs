@@ -6,111 +6,63 @@ use niwaki_primitives::Fork;
 /// Why a header is not valid after its parent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum InvalidHeader {
     /// `BlockException.UNKNOWN_PARENT`
     #[error("parent hash is {got}, the parent's hash is {expected}")]
-    ParentHash {
-        /// The header's parent hash.
-        got: B256,
-        /// The hash of the parent.
-        expected: B256,
-    },
+    ParentHash { got: B256, expected: B256 },
     /// `BlockException.INVALID_BLOCK_NUMBER`
     #[error("block number is {got}, must be {expected}")]
-    Number {
-        /// The header's number.
-        got: u64,
-        /// The parent's number plus one.
-        expected: u64,
-    },
+    Number { got: u64, expected: u64 },
     /// `BlockException.INVALID_BLOCK_TIMESTAMP_OLDER_THAN_PARENT`
     #[error("timestamp {got} is not after the parent's {parent}")]
-    Timestamp {
-        /// The header's timestamp, seconds.
-        got: u64,
-        /// The parent's timestamp, seconds.
-        parent: u64,
-    },
+    Timestamp { got: u64, parent: u64 },
     /// `BlockException.GASLIMIT_TOO_BIG`
     #[error("gas limit {got} is above 2^63 - 1")]
-    GasLimitTooBig {
-        /// The header's gas limit.
-        got: u64,
-    },
+    GasLimitTooBig { got: u64 },
     /// `BlockException.INVALID_GASLIMIT`
     #[error("gas limit {got} must be at least 5000 and within {parent} +- {bound} (exclusive)")]
     GasLimit {
-        /// The header's gas limit.
         got: u64,
-        /// The parent's gas limit.
         parent: u64,
         /// A 1024th of the parent's gas limit.
         bound: u64,
     },
     /// `BlockException.INVALID_GAS_USED_ABOVE_LIMIT`
     #[error("gas used {got} is above the gas limit {limit}")]
-    GasUsedAboveLimit {
-        /// The header's gas used.
-        got: u64,
-        /// The header's gas limit.
-        limit: u64,
-    },
+    GasUsedAboveLimit { got: u64, limit: u64 },
     /// `BlockException.EXTRA_DATA_TOO_BIG`
     #[error("extra data has {got} bytes, at most {max} are allowed")]
-    ExtraDataTooBig {
-        /// Bytes of extra data.
-        got: usize,
-        /// Bytes allowed.
-        max: usize,
-    },
+    ExtraDataTooBig { got: usize, max: usize },
     /// No name in the spec tests: Clique (EIP-225) is not theirs. Reported as
     /// `BlockException.INCORRECT_BLOCK_FORMAT`.
     #[error("extra data has {got} bytes, Clique asks for 97 plus 20 per signer")]
-    ExtraDataClique {
-        /// Bytes of extra data.
-        got: usize,
-    },
+    ExtraDataClique { got: usize },
     /// `BlockException.EXTRA_DATA_INVALID_DAO`
     #[error("extra data at block {number} must {must}be \"dao-hard-fork\"")]
     ExtraDataDao {
-        /// The header's number.
         number: u64,
         /// `""` on a chain that supports the DAO fork, `"not "` on one that does not.
         must: &'static str,
     },
     /// `BlockException.INVALID_DIFFICULTY`
     #[error("difficulty is {got}, must be {expected}")]
-    Difficulty {
-        /// The header's difficulty.
-        got: U256,
-        /// The difficulty by the formula of the fork.
-        expected: U256,
-    },
+    Difficulty { got: U256, expected: U256 },
     /// `BlockException.IMPORT_IMPOSSIBLE_DIFFICULTY_OVER_PARIS`
     #[error("difficulty is {got}, must be zero from Paris on")]
-    DifficultyNotZero {
-        /// The header's difficulty.
-        got: U256,
-    },
+    DifficultyNotZero { got: U256 },
     /// `BlockException.IMPORT_IMPOSSIBLE_PARIS_WRONG_POS`
     #[error("difficulty is zero before the terminal total difficulty is reached")]
     DifficultyZeroBeforeParis,
     /// `BlockException.INCORRECT_BLOCK_FORMAT`
     #[error("nonce is {got:#x}, must be zero from Paris on")]
-    NonceNotZero {
-        /// The header's nonce.
-        got: u64,
-    },
+    NonceNotZero { got: u64 },
     /// `BlockException.IMPORT_IMPOSSIBLE_UNCLES_OVER_PARIS`
     #[error("ommers hash is {got}, must be that of the empty list from Paris on")]
-    OmmersHashNotEmpty {
-        /// The header's ommers hash.
-        got: B256,
-    },
+    OmmersHashNotEmpty { got: B256 },
     /// `BlockException.INVALID_BASEFEE_PER_GAS`
     #[error("base fee is {got} wei, must be {expected} wei")]
     BaseFee {
-        /// The header's base fee.
         got: u64,
         /// What EIP-1559 computes from the parent.
         expected: u64,
@@ -118,7 +70,6 @@ pub enum InvalidHeader {
     /// `BlockException.INCORRECT_EXCESS_BLOB_GAS`
     #[error("excess blob gas is {got}, must be {expected}")]
     ExcessBlobGas {
-        /// The header's excess blob gas.
         got: u64,
         /// What EIP-4844 (EIP-7918 from Osaka on) computes from the parent.
         expected: u64,
@@ -128,7 +79,6 @@ pub enum InvalidHeader {
     MissingField {
         /// The field, as the spec names it.
         field: &'static str,
-        /// The fork of the header.
         fork: Fork,
     },
     /// `BlockException.INCORRECT_BLOCK_FORMAT`
@@ -136,7 +86,6 @@ pub enum InvalidHeader {
     UnexpectedField {
         /// The field, as the spec names it.
         field: &'static str,
-        /// The fork of the header.
         fork: Fork,
     },
 }

@@ -67,7 +67,8 @@ fn networks_are_found_by_name_in_any_letter_case() {
 fn id_at(network: Network, number: u64, timestamp: u64) -> (u32, u64) {
     let genesis = network.genesis();
     let hash = network.genesis_hash();
-    let id = fork_id(&genesis.spec, hash, genesis.timestamp(), number, timestamp);
+    let genesis_time = genesis.header(B256::ZERO).timestamp;
+    let id = fork_id(&genesis.spec, hash, genesis_time, number, timestamp);
     (u32::from_be_bytes(id.hash.0), id.next)
 }
 

@@ -21,12 +21,12 @@ fn read(
     text: &str,
     step: usize,
 ) -> Result<(GenesisHead, BTreeMap<Address, GenesisAccount>), GenesisError> {
-    let mut gathered = Gathered::default();
+    let mut collected = CollectedAlloc::default();
     let outcome = read_genesis(&mut Slow(text.as_bytes(), step), &mut |item| {
-        gathered.take(item);
+        collected.add(item);
         true
     });
-    gathered.finish(outcome)
+    collected.finish(outcome)
 }
 
 fn refusal(alloc: &str) -> String {
