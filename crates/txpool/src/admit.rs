@@ -94,18 +94,15 @@ impl Store {
         old: &PooledTransaction,
         new: &PooledTransaction,
     ) -> Result<(), PoolError> {
-        let percent = if old.blob_bytes > 0 {
-            self.config.blob_price_bump_percent
-        } else {
-            self.config.price_bump_percent
-        };
+        let percent = u128::from(match old.blob_bytes > 0 {
+            true => self.config.blob_price_bump_percent,
+            false => self.config.price_bump_percent,
+        });
         let bumped = |old: u128, new: u128| {
             // Rounded up: one wei less is not enough.
-            let bump = old.div_ceil(100).saturating_mul(u128::from(percent));
-            let exact = old
-                .checked_mul(u128::from(percent))
-                .map(|p| p.div_ceil(100));
-            let least = old.saturating_add(exact.unwrap_or(bump));
+            let exact = old.checked_mul(percent).map(|p| p.div_ceil(100));
+            let bump = exact.unwrap_or_else(|| old.div_ceil(100).saturating_mul(percent));
+            let least = old.saturating_add(bump);
             new >= least && (percent == 0 || new > old)
         };
         let blobs = old.blob_bytes == 0 || bumped(old.max_blob_fee(), new.max_blob_fee());
@@ -126,11 +123,10 @@ impl Store {
         if !account.delegates && !self.authorities.contains_key(&tx.sender) {
             return Ok(());
         }
-        let queue = self.senders.get(&tx.sender);
-        let held = queue.map_or(0, |queue| queue.slots.len());
-        if u64::try_from(held).unwrap_or(u64::MAX) >= self.config.max_delegated_in_flight {
+        if self.in_flight(&tx.sender) >= self.config.max_delegated_in_flight {
             return Err(PoolError::InFlightLimit);
         }
+        let queue = self.senders.get(&tx.sender);
         let next = queue.map_or(account.nonce, |queue| queue.run_end);
         if tx.nonce() > next {
             return Err(PoolError::GappedDelegated);
@@ -138,22 +134,20 @@ impl Store {
         Ok(())
     }
 
-    /// So may an account that a transaction of the pool is about to delegate.
+    /// The same holds for an account that `tx` is about to delegate.
     fn check_authorities(&self, tx: &PooledTransaction) -> Result<(), PoolError> {
-        let in_flight = |authority: &Address| {
-            let queue = self.senders.get(authority);
-            let held = queue.map_or(0, |queue| queue.slots.len());
-            u64::try_from(held).unwrap_or(u64::MAX)
-        };
         let limit = self.config.max_delegated_in_flight;
-        if tx
-            .authorities
-            .iter()
-            .any(|authority| in_flight(authority) > limit)
-        {
-            return Err(PoolError::AuthorityReserved);
+        let mut authorities = tx.authorities.iter();
+        match authorities.any(|authority| self.in_flight(authority) > limit) {
+            true => Err(PoolError::AuthorityReserved),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// How many transactions of `sender` are in the pool.
+    fn in_flight(&self, sender: &Address) -> u64 {
+        let queue = self.senders.get(sender);
+        queue.map_or(0, |queue| queue.slots.len() as u64)
     }
 
     fn check_overdraft(

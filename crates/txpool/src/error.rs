@@ -211,19 +211,6 @@ impl PoolError {
             Self::Fault(_) => "INTERNAL_ERROR",
         }
     }
-
-    /// Whether a peer that sent such a transaction broke the protocol: bytes, signature or proofs are invalid at any
-    /// head. All other errors can be a matter of timing.
-    pub const fn is_misbehaviour(&self) -> bool {
-        matches!(
-            self,
-            Self::Malformed { .. }
-                | Self::InvalidSender
-                | Self::BlobHash { .. }
-                | Self::SidecarCounts { .. }
-                | Self::Kzg(KzgError::Malformed | KzgError::Mismatch)
-        )
-    }
 }
 
 impl From<InvalidTransaction> for PoolError {

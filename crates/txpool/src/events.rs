@@ -6,7 +6,7 @@
 use crate::transaction::PooledTransaction;
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Events that may wait for a slow listener; beyond, the oldest are dropped and counted.
 const MAX_UNDELIVERED: usize = 1 << 16;
@@ -47,33 +47,25 @@ impl DropReason {
 
 /// An event.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the texts above name the fields")]
 pub enum PoolEvent {
     /// A transaction was added.
     Added {
-        /// The transaction.
         tx: Arc<PooledTransaction>,
         /// Whether the next block could include it; if not, it is queued.
         pending: bool,
     },
     /// A queued transaction became pending: the next block could include it.
-    Promoted {
-        /// The transaction.
-        tx: Arc<PooledTransaction>,
-    },
+    Promoted { tx: Arc<PooledTransaction> },
     /// A transaction was removed.
     Dropped {
-        /// The transaction.
         tx: Arc<PooledTransaction>,
-        /// Why.
         reason: DropReason,
         /// The transaction that replaced it.
         replaced_by: Option<B256>,
     },
     /// Listeners were too slow for this many events.
-    Missed {
-        /// How many.
-        count: u64,
-    },
+    Missed { count: u64 },
 }
 
 type Listener = Box<dyn Fn(&PoolEvent) + Send + Sync>;
@@ -93,16 +85,12 @@ struct Undelivered {
 
 impl EventQueue {
     pub(crate) fn listen(&self, listener: Listener) {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        listeners.push(listener);
+        lock(&self.listeners).push(listener);
     }
 
     /// Queues events, in the order in which they happened.
     pub(crate) fn push(&self, events: Vec<PoolEvent>) {
-        let mut undelivered = self.undelivered();
+        let mut undelivered = lock(&self.undelivered);
         for event in events {
             if undelivered.events.len() >= MAX_UNDELIVERED {
                 undelivered.events.pop_front();
@@ -130,24 +118,23 @@ impl EventQueue {
     }
 
     fn is_empty(&self) -> bool {
-        let undelivered = self.undelivered();
+        let undelivered = lock(&self.undelivered);
         undelivered.events.is_empty() && undelivered.missed == 0
     }
 
     fn next(&self) -> Option<PoolEvent> {
-        let mut undelivered = self.undelivered();
+        let mut undelivered = lock(&self.undelivered);
         if undelivered.missed > 0 {
             let count = std::mem::take(&mut undelivered.missed);
             return Some(PoolEvent::Missed { count });
         }
         undelivered.events.pop_front()
     }
+}
 
-    fn undelivered(&self) -> std::sync::MutexGuard<'_, Undelivered> {
-        self.undelivered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
+/// Locks, whether or not a thread has panicked with the lock held: no change of ours is left halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for EventQueue {

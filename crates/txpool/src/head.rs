@@ -12,16 +12,15 @@ use crate::admit::Entry;
 use crate::error::PoolError;
 use crate::events::DropReason;
 use crate::sender::SenderAccount;
-use crate::sidecar::{sidecar_bytes, sidecar_version, version_of};
+use crate::sidecar::{sidecar_version, version_of};
 use crate::store::Store;
-use crate::transaction::{Origin, PooledTransaction, memory_bytes};
+use crate::transaction::{Origin, PooledTransaction, SignedTransaction};
 use niwaki_primitives::{
-    Address, B256, Fork, Header, StateView, TxEnvelope, U256,
+    Address, B256, Fork, Header, StateView, TxEnvelope,
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{
     BlockRules, ChainSpec, GasAvailable, check_transaction, next_base_fee, next_excess_blob_gas,
-    upfront_cost,
 };
 use std::sync::Arc;
 
@@ -74,10 +73,9 @@ impl Head {
         let has_base_fee = fork >= Fork::London && !spec.zero_base_fee;
         let blob_params = spec.blob_params_at(timestamp);
         Self {
-            next_base_fee: if has_base_fee {
-                next_base_fee(&header)
-            } else {
-                0
+            next_base_fee: match has_base_fee {
+                true => next_base_fee(&header),
+                false => 0,
             },
             next_blob_base_fee: blob_params.map_or(0, |params| {
                 params.base_fee(next_excess_blob_gas(&header, fork, &params))
@@ -104,19 +102,9 @@ impl Head {
 /// Fork and timestamp of a block on top of `header` that is built at `now`.
 fn next_fork(spec: &ChainSpec, header: &Header, now: u64) -> (Fork, u64) {
     let timestamp = header.timestamp.saturating_add(1).max(now);
-    let merged = spec
-        .terminal_total_difficulty
-        .is_some_and(|ttd| ttd.is_zero() || header.difficulty.is_zero());
-    let fork = spec.fork_at(header.number.saturating_add(1), timestamp, merged);
+    let number = header.number.saturating_add(1);
+    let fork = spec.fork_at(number, timestamp, spec.is_merged(header));
     (fork, timestamp)
-}
-
-/// A transaction of a block that left the chain, to be reinserted.
-pub(crate) struct ReinsertedTx {
-    pub(crate) tx: TxEnvelope,
-    pub(crate) sender: Address,
-    pub(crate) authorities: Box<[Address]>,
-    pub(crate) seq: u64,
 }
 
 /// Whether a block under these rules could include the transaction.
@@ -167,10 +155,9 @@ impl Store {
         let used = queue.slots.range(..account.nonce);
         let used: Vec<B256> = used.map(|(_, slot)| slot.tx.hash).collect();
         for hash in used {
-            let reason = if included.contains(&hash) {
-                DropReason::Included
-            } else {
-                DropReason::Stale
+            let reason = match included.contains(&hash) {
+                true => DropReason::Included,
+                false => DropReason::Stale,
             };
             self.unlink(&hash, reason, None);
         }
@@ -181,12 +168,12 @@ impl Store {
     /// gone.
     pub(crate) fn reinsert(
         &mut self,
-        reinserted: ReinsertedTx,
+        reinserted: SignedTransaction,
         account: SenderAccount,
         rules: &BlockRules,
         now: u64,
     ) {
-        let ReinsertedTx { tx, sender, .. } = &reinserted;
+        let SignedTransaction { tx, sender, .. } = &reinserted;
         let hash = *tx.tx_hash();
         if self.txs.contains_key(&hash) || !fits(tx, *sender, rules) {
             return;
@@ -199,20 +186,7 @@ impl Store {
         }
         let recent = self.recent.get(&hash);
         let origin = recent.map_or(Origin::Remote, |(_, origin)| origin);
-        let priority = self.config.has_priority(origin == Origin::Local, sender);
-        let pooled = PooledTransaction {
-            hash,
-            sender: *sender,
-            origin,
-            added_at: now,
-            priority,
-            seq: reinserted.seq,
-            cost: upfront_cost(tx).unwrap_or(U256::MAX),
-            bytes: memory_bytes(tx, &reinserted.authorities),
-            blob_bytes: sidecar.as_deref().map_or(0, sidecar_bytes),
-            authorities: reinserted.authorities,
-            tx: reinserted.tx,
-        };
+        let pooled = reinserted.pooled(&self.config, origin, sidecar.as_deref(), now);
         // A transaction that was replaced meanwhile, or that its sender can't pay any more, is not reinserted either.
         let _: Result<_, PoolError> =
             self.insert(Arc::new(pooled), account, sidecar, Entry::Reinserted);

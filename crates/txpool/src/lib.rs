@@ -51,7 +51,7 @@ pub use error::PoolError;
 pub use events::{DropReason, PoolEvent};
 pub use head::{HeadUpdate, SharedView};
 pub use pool::{Pool, PoolStats, SenderContent};
-pub use sidecar::{PooledBlob, Sidecar};
+pub use sidecar::{PooledBlob, Sidecar, proofs as sidecar_proofs};
 pub use transaction::{Incoming, Origin, PooledTransaction, encode_network};
 
 #[cfg(test)]

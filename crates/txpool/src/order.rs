@@ -130,37 +130,34 @@ impl FeeOrder {
 
     /// All bids, best first.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = (Rank, Address)> {
-        let (mut tips, mut fees) = (
-            self.by_tip.values().rev().peekable(),
-            self.by_fee.values().rev().peekable(),
-        );
-        let base_fee = self.base_fee;
-        std::iter::from_fn(move || {
-            let rank = |bid: Option<&&(Bid, Address)>| bid.map(|(bid, _)| bid.rank(base_fee));
-            let (tip, fee) = (rank(tips.peek()), rank(fees.peek()));
-            let (bid, sender) = if tip > fee { tips.next() } else { fees.next() }?;
-            Some((bid.rank(base_fee), *sender))
-        })
+        let (tips, fees) = (self.by_tip.values().rev(), self.by_fee.values().rev());
+        merged(tips, fees, self.base_fee, |tip, fee| tip > fee)
     }
 
     /// All bids, worst first.
     pub(crate) fn worst_first(&self) -> impl Iterator<Item = (Rank, Address)> {
-        let (mut tips, mut fees) = (
-            self.by_tip.values().peekable(),
-            self.by_fee.values().peekable(),
-        );
-        let base_fee = self.base_fee;
-        std::iter::from_fn(move || {
-            let rank = |bid: Option<&&(Bid, Address)>| bid.map(|(bid, _)| bid.rank(base_fee));
-            let (tip, fee) = (rank(tips.peek()), rank(fees.peek()));
-            let by_tip = match (tip, fee) {
-                (Some(tip), Some(fee)) => tip < fee,
-                (tip, _) => tip.is_some(),
-            };
-            let (bid, sender) = if by_tip { tips.next() } else { fees.next() }?;
-            Some((bid.rank(base_fee), *sender))
-        })
+        let (tips, fees) = (self.by_tip.values(), self.by_fee.values());
+        merged(tips, fees, self.base_fee, |tip, fee| tip < fee)
     }
+}
+
+/// Merges two sorted lists of bids; `precedes` compares the next bid of the first with that of the second.
+fn merged<'a>(
+    tips: impl Iterator<Item = &'a (Bid, Address)>,
+    fees: impl Iterator<Item = &'a (Bid, Address)>,
+    base_fee: u64,
+    precedes: impl Fn(Rank, Rank) -> bool,
+) -> impl Iterator<Item = (Rank, Address)> {
+    let (mut tips, mut fees) = (tips.peekable(), fees.peekable());
+    std::iter::from_fn(move || {
+        let rank = |bid: Option<&&(Bid, Address)>| bid.map(|(bid, _)| bid.rank(base_fee));
+        let by_tip = match (rank(tips.peek()), rank(fees.peek())) {
+            (Some(tip), Some(fee)) => precedes(tip, fee),
+            (tip, _) => tip.is_some(),
+        };
+        let (bid, sender) = if by_tip { tips.next() } else { fees.next() }?;
+        Some((bid.rank(base_fee), *sender))
+    })
 }
 
 #[cfg(test)]

@@ -9,22 +9,22 @@ use crate::blobs::BlobStats;
 use crate::config::PoolConfig;
 use crate::dump::{Restored, read_dump, write_dump};
 use crate::error::PoolError;
-use crate::events::{DropReason, EventQueue, PoolEvent};
-use crate::head::{Head, HeadUpdate, ReinsertedTx, SharedView};
+use crate::events::{DropReason, EventQueue, PoolEvent, lock};
+use crate::head::{Head, HeadUpdate, SharedView};
 use crate::sender::{SenderAccount, SenderQueue};
-use crate::sidecar::{PooledBlob, Sidecar, check_proofs, sidecar_bytes};
+use crate::sidecar::{PooledBlob, Sidecar, check_proofs};
 use crate::store::Store;
-use crate::transaction::{Incoming, Origin, PooledTransaction, authorities, memory_bytes};
+use crate::transaction::{Incoming, Origin, PooledTransaction, SignedTransaction};
 use crate::validate::{check_gas, check_policy, check_price, check_stateless};
 use niwaki_primitives::{
-    Address, B256, Fault, Fork, Header, TxEnvelope, U256,
+    Address, B256, Fault, Fork, Header, TxEnvelope,
     map::{HashMap, HashSet},
 };
-use niwaki_rules::{BlockRules, ChainSpec, recover_sender, upfront_cost};
+use niwaki_rules::{BlockRules, ChainSpec, recover_sender};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// How often an addition repeats its checks because the head has moved meanwhile, before it repeats them with the lock
 /// held.
@@ -58,10 +58,9 @@ impl SenderContent {
     fn of(queue: &SenderQueue) -> Self {
         let mut content = Self::default();
         for slot in queue.slots.values() {
-            let side = if slot.pending {
-                &mut content.pending
-            } else {
-                &mut content.queued
+            let side = match slot.pending {
+                true => &mut content.pending,
+                false => &mut content.queued,
             };
             side.push(Arc::clone(&slot.tx));
         }
@@ -194,7 +193,10 @@ impl Pool {
         check_price(tx, priority, self.min_gas_price())?;
 
         let mut account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
-        let (sidecar, tx) = self.pooled(incoming, sender, origin, now);
+        let Incoming { tx, sidecar } = incoming;
+        let sidecar = sidecar.filter(|_| matches!(tx, TxEnvelope::Eip4844(_)));
+        let signed = SignedTransaction::new(tx, sender, self.next_seq());
+        let tx = Arc::new(signed.pooled(&self.config, origin, sidecar.as_deref(), now));
         self.read().admit(&tx, &account, Entry::New)?;
         if let Some(sidecar) = &sidecar {
             check_proofs(sidecar)?;
@@ -234,30 +236,9 @@ impl Pool {
         SenderAccount::read(&*head.view, &tx.sender, rules.fork)
     }
 
-    fn pooled(
-        &self,
-        incoming: Incoming,
-        sender: Address,
-        origin: Origin,
-        now: u64,
-    ) -> (Option<Arc<Sidecar>>, Arc<PooledTransaction>) {
-        let Incoming { tx, sidecar } = incoming;
-        let sidecar = sidecar.filter(|_| matches!(tx, TxEnvelope::Eip4844(_)));
-        let authorities = authorities(&tx, sender);
-        let pooled = PooledTransaction {
-            hash: *tx.tx_hash(),
-            sender,
-            origin,
-            added_at: now,
-            priority: self.config.has_priority(origin == Origin::Local, &sender),
-            seq: self.next_seq.fetch_add(1, Ordering::Relaxed),
-            cost: upfront_cost(&tx).unwrap_or(U256::MAX),
-            bytes: memory_bytes(&tx, &authorities),
-            blob_bytes: sidecar.as_deref().map_or(0, sidecar_bytes),
-            authorities,
-            tx,
-        };
-        (sidecar, Arc::new(pooled))
+    /// The place of a new transaction in the order of arrival.
+    fn next_seq(&self) -> u64 {
+        self.next_seq.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Moves to a new head: drops included and stale transactions, reinserts those of removed blocks, and recomputes
@@ -305,16 +286,11 @@ impl Pool {
         touched
     }
 
-    fn reinserted(&self, change: &HeadUpdate<'_>) -> Vec<ReinsertedTx> {
+    fn reinserted(&self, change: &HeadUpdate<'_>) -> Vec<SignedTransaction> {
         let included: HashSet<B256> = change.included.iter().map(|(hash, _)| *hash).collect();
         let gone = change.removed.iter();
         gone.filter(|(tx, _)| !included.contains(tx.tx_hash()))
-            .map(|(tx, sender)| ReinsertedTx {
-                authorities: authorities(tx, *sender),
-                tx: tx.clone(),
-                sender: *sender,
-                seq: self.next_seq.fetch_add(1, Ordering::Relaxed),
-            })
+            .map(|(tx, sender)| SignedTransaction::new(tx.clone(), *sender, self.next_seq()))
             .collect()
     }
 
@@ -361,19 +337,7 @@ impl Pool {
         self.read().txs.contains_key(hash)
     }
 
-    /// Which of `hashes` are not in the pool, for announcements of peers.
-    pub fn unknown(&self, hashes: &[B256]) -> Vec<B256> {
-        let store = self.read();
-        let unknown = |hash: &&B256| !store.txs.contains_key(*hash);
-        hashes.iter().filter(unknown).copied().collect()
-    }
-
-    /// The sender of a transaction that is in the pool or was recently, for block import.
-    pub fn sender_of(&self, hash: &B256) -> Option<Address> {
-        self.senders_of(std::slice::from_ref(hash)).pop().flatten()
-    }
-
-    /// As [`Pool::sender_of`], for all transactions of a block at once.
+    /// The senders of those transactions that are in the pool or were recently, for block import.
     pub fn senders_of(&self, hashes: &[B256]) -> Vec<Option<Address>> {
         let store = self.read();
         let sender = |hash| match store.txs.get(hash) {
@@ -402,18 +366,16 @@ impl Pool {
     pub fn content(&self) -> BTreeMap<Address, SenderContent> {
         let store = self.read();
         let senders = store.senders.iter();
-        senders
-            .map(|(sender, queue)| (*sender, SenderContent::of(queue)))
-            .collect()
+        let content = senders.map(|(sender, queue)| (*sender, SenderContent::of(queue)));
+        content.collect()
     }
 
     /// All transactions, oldest first. Cost: linear in all transactions.
     pub fn all(&self) -> Vec<Arc<PooledTransaction>> {
         let store = self.read();
         let hashes = store.by_age.values();
-        hashes
-            .filter_map(|hash| store.txs.get(hash).cloned())
-            .collect()
+        let txs = hashes.filter_map(|hash| store.txs.get(hash).cloned());
+        txs.collect()
     }
 
     /// The sidecar of a transaction that is in the pool or was included recently.
@@ -578,8 +540,4 @@ fn read_accounts(
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

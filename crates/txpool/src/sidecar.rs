@@ -28,7 +28,7 @@ pub(crate) fn sidecar_version(sidecar: &Sidecar) -> u8 {
 }
 
 /// The proofs of a sidecar, of either version.
-pub(crate) fn proofs(sidecar: &Sidecar) -> &[KzgPoint] {
+pub fn proofs(sidecar: &Sidecar) -> &[KzgPoint] {
     match sidecar {
         Sidecar::Eip4844(sidecar) => &sidecar.proofs,
         Sidecar::Eip7594(sidecar) => &sidecar.cell_proofs,
@@ -115,11 +115,6 @@ impl PooledBlob {
     /// The blob.
     pub fn blob(&self) -> Option<&Blob> {
         self.sidecar.blobs().get(self.index)
-    }
-
-    /// Its commitment.
-    pub fn commitment(&self) -> Option<&KzgPoint> {
-        self.sidecar.commitments().get(self.index)
     }
 
     /// Its proof; `None` if it has cell proofs.

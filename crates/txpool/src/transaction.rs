@@ -1,12 +1,14 @@
 //! Transactions: incoming ones, and those of the pool.
 
-use crate::{Sidecar, error::PoolError};
+use crate::config::PoolConfig;
+use crate::error::PoolError;
+use crate::sidecar::{Sidecar, sidecar_bytes};
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844WithSidecar};
 use niwaki_primitives::{
     Address, B256, Decodable2718, Encodable2718, SignedAuthorization, Transaction, TxEnvelope,
     Typed2718, U256,
 };
-use niwaki_rules::recover_authority;
+use niwaki_rules::{recover_authority, upfront_cost};
 use std::sync::Arc;
 
 type NetworkTx = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
@@ -51,7 +53,6 @@ impl Incoming {
     /// [`PoolError::Malformed`]; [`PoolError::MissingSidecar`] for a blob transaction without its
     /// sidecar.
     pub fn decode(bytes: &[u8]) -> Result<Self, PoolError> {
-        let malformed = |reason: String| PoolError::Malformed { reason };
         match NetworkTx::decode_2718_exact(bytes) {
             Ok(NetworkTx::Eip4844(signed)) => {
                 let (tx, signature, hash) = signed.into_parts();
@@ -69,7 +70,9 @@ impl Incoming {
             Err(_) if TxEnvelope::decode_2718_exact(bytes).is_ok() => {
                 Err(PoolError::MissingSidecar)
             }
-            Err(error) => Err(malformed(error.to_string())),
+            Err(error) => Err(PoolError::Malformed {
+                reason: error.to_string(),
+            }),
         }
     }
 }
@@ -129,11 +132,6 @@ impl PooledTransaction {
         self.tx.nonce()
     }
 
-    /// Its bytes in memory, with tables and without its sidecar.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The most it tips per gas, wei; the gas price if it has no tip.
     pub fn tip(&self) -> u128 {
         let tx = &self.tx;
@@ -157,8 +155,51 @@ impl PooledTransaction {
     }
 }
 
+/// A transaction that is to enter the pool, with what its signatures give.
+pub(crate) struct SignedTransaction {
+    pub(crate) tx: TxEnvelope,
+    pub(crate) sender: Address,
+    pub(crate) authorities: Box<[Address]>,
+    pub(crate) seq: u64,
+}
+
+impl SignedTransaction {
+    /// `seq` is its place in the order of arrival. About 30 us per authorization.
+    pub(crate) fn new(tx: TxEnvelope, sender: Address, seq: u64) -> Self {
+        Self {
+            authorities: authorities(&tx, sender),
+            tx,
+            sender,
+            seq,
+        }
+    }
+
+    /// The same in the pool, from `now` on.
+    pub(crate) fn pooled(
+        self,
+        config: &PoolConfig,
+        origin: Origin,
+        sidecar: Option<&Sidecar>,
+        now: u64,
+    ) -> PooledTransaction {
+        PooledTransaction {
+            hash: *self.tx.tx_hash(),
+            sender: self.sender,
+            origin,
+            added_at: now,
+            priority: config.has_priority(origin == Origin::Local, &self.sender),
+            seq: self.seq,
+            cost: upfront_cost(&self.tx).unwrap_or(U256::MAX),
+            bytes: memory_bytes(&self.tx, &self.authorities),
+            blob_bytes: sidecar.map_or(0, sidecar_bytes),
+            authorities: self.authorities,
+            tx: self.tx,
+        }
+    }
+}
+
 /// The bytes that `tx` takes in the pool, without its sidecar.
-pub(crate) fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
+fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
     let lists = tx.access_list().map_or(0, |list| {
         let items = list.len().saturating_mul(size_of::<Address>() + 32);
         items.saturating_add(list.storage_keys_count().saturating_mul(32))
@@ -174,8 +215,8 @@ pub(crate) fn memory_bytes(tx: &TxEnvelope, authorities: &[Address]) -> usize {
         .saturating_add(authorities.len().saturating_mul(2 * size_of::<Address>()))
 }
 
-/// The accounts whose code `tx` sets, other than its sender; each once. About 30 us per authorization.
-pub(crate) fn authorities(tx: &TxEnvelope, sender: Address) -> Box<[Address]> {
+/// The accounts whose code `tx` sets, other than its sender; each once.
+fn authorities(tx: &TxEnvelope, sender: Address) -> Box<[Address]> {
     let mut found: Vec<Address> = tx
         .authorization_list()
         .unwrap_or_default()

@@ -61,10 +61,9 @@ pub(crate) fn check_gas(
 }
 
 fn max_bytes(tx: &TxEnvelope) -> usize {
-    if matches!(tx, TxEnvelope::Eip4844(_)) {
-        MAX_BLOB_TX_BYTES
-    } else {
-        MAX_BYTES
+    match tx {
+        TxEnvelope::Eip4844(_) => MAX_BLOB_TX_BYTES,
+        _ => MAX_BYTES,
     }
 }
 
@@ -89,17 +88,18 @@ pub(crate) fn check_policy(
     origin: Origin,
     config: &PoolConfig,
 ) -> Result<(), PoolError> {
-    if origin == Origin::Local {
-        if config.strict_replay_protection && tx.chain_id().is_none() {
-            return Err(PoolError::ReplayProtectionRequired);
-        }
-        let fee = U256::from(tx.max_fee_per_gas()).saturating_mul(U256::from(tx.gas_limit()));
-        let cap = config.tx_fee_cap;
-        if !cap.is_zero() && fee > cap {
-            return Err(PoolError::FeeCapExceeded { fee, cap });
-        }
+    if origin != Origin::Local {
+        return Ok(());
     }
-    Ok(())
+    if config.strict_replay_protection && tx.chain_id().is_none() {
+        return Err(PoolError::ReplayProtectionRequired);
+    }
+    let fee = U256::from(tx.max_fee_per_gas()).saturating_mul(U256::from(tx.gas_limit()));
+    let cap = config.tx_fee_cap;
+    match !cap.is_zero() && fee > cap {
+        true => Err(PoolError::FeeCapExceeded { fee, cap }),
+        false => Ok(()),
+    }
 }
 
 /// Checks that a transaction without priority pays the operator's minimum.

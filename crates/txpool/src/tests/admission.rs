@@ -173,10 +173,10 @@ fn a_transaction_is_already_known_until_it_is_removed() {
     let hash = *tx.tx_hash();
     chain.remote(tx.clone()).expect("new");
     assert_eq!(text(chain.local(tx.clone())), "already known");
-    assert!(chain.pool.unknown(&[hash]).is_empty());
+    assert!(chain.pool.contains(&hash));
     chain.mine(std::slice::from_ref(&tx));
-    assert_eq!(chain.pool.unknown(&[hash]), vec![hash]);
-    assert_eq!(chain.pool.sender_of(&hash), Some(wallet(0).address));
+    assert!(!chain.pool.contains(&hash));
+    assert_eq!(chain.pool.senders_of(&[hash]), [Some(wallet(0).address)]);
     assert_eq!(
         text(chain.remote(tx)),
         "nonce too low: next nonce 1, tx nonce 0"

@@ -54,7 +54,8 @@ fn a_reorged_transaction_that_was_never_in_the_pool_is_reinserted() {
     let mut chain = Chain::new(PoolConfig::default());
     let tx = transfer(&wallet(0), 0, 1, 50);
     chain.mine(std::slice::from_ref(&tx));
-    assert_eq!(chain.pool.sender_of(tx.tx_hash()), Some(wallet(0).address));
+    let senders = chain.pool.senders_of(&[*tx.tx_hash()]);
+    assert_eq!(senders, [Some(wallet(0).address)]);
     chain.reorganise(1, &[]);
     assert_eq!(chain.nonces(&wallet(0)), (vec![0], vec![]));
 }

@@ -77,7 +77,6 @@ fn undecodable_bytes_are_malformed() {
     for bytes in [&[][..], &[0x05], &[0xc0], &raw[..raw.len() - 1], &longer] {
         let error = Incoming::decode(bytes).expect_err("no transaction");
         assert!(matches!(error, PoolError::Malformed { .. }), "{error}");
-        assert!(error.is_misbehaviour());
         assert!(error.to_string().starts_with("malformed transaction: "));
     }
 }
@@ -389,7 +388,6 @@ fn a_fault_of_the_state_is_no_verdict_on_the_transaction() {
     let refused = pool.add(tx.into(), Origin::Remote, NOW);
     let refused = refused.expect_err("nothing is known of the sender");
     assert!(matches!(refused, PoolError::Fault(_)), "{refused}");
-    assert!(!refused.is_misbehaviour());
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn statistics_add_up() {
     assert_eq!((stats.by_type, stats.local), ([0, 0, 2, 1, 0], 1));
     assert_eq!((stats.added_local, stats.added_remote), (1, 2));
     assert_eq!(stats.blobs.versioned_hashes, 1);
-    let sum: usize = chain.pool.all().iter().map(|tx| tx.bytes()).sum();
+    let sum: usize = chain.pool.all().iter().map(|tx| tx.bytes).sum();
     assert_eq!(stats.bytes, sum);
     chain.mine(&[tx]);
     let stats = chain.pool.stats();
