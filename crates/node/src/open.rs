@@ -119,7 +119,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             check_format(options, chain.is_archive())?;
             for change in chain.rule_changes() {
                 warn!(
-                    "{change} in the genesis: blocks up to the head were judged by the value before"
+                    "{change} in the genesis: blocks up to the head were validated with the old value"
                 );
             }
             let threads = transaction_threads(options);
@@ -131,7 +131,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
         }
         Err(OpenError::Stopped) => {
             notice::write(format_args!(
-                "stopped as asked; the same command begins the genesis anew"
+                "stopped on request; the same command reads the genesis from the start"
             ));
             Ok(None)
         }
@@ -159,8 +159,8 @@ fn check_format(options: &Options, is_archive: bool) -> Result<()> {
     };
     match options.data_storage_format {
         Some(requested) if requested != existing => Err(eyre!(
-            "the chain was begun with --data-storage-format={}; leave the flag out, or begin the \
-             chain anew in another --data-path",
+            "the chain was created with --data-storage-format={}; leave the flag out, or start a \
+             new chain in another --data-path",
             if is_archive {
                 "X_BONSAI_ARCHIVE"
             } else {

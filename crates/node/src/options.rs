@@ -11,12 +11,14 @@ mod node;
 mod storage;
 
 use crate::memory::MemoryBudget;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use niwaki_rules::Network;
 use std::path::PathBuf;
 
 pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
-pub(crate) use node::{LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor};
+pub(crate) use node::{
+    LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
+};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
@@ -24,7 +26,7 @@ pub(crate) use storage::{
 
 /// An Ethereum execution client. Without a command it runs the node.
 #[derive(Debug, Parser)]
-#[command(name = "niwaki", version = env!("NIWAKI_VERSION"), max_term_width = 100)]
+#[command(name = "niwaki", version = env!("NIWAKI_VERSION"), max_term_width = 100, mut_args = switch)]
 pub(crate) struct Options {
     /// Folder of the database; created if it does not exist [default: niwaki in the user's data folder].
     #[arg(long, global = true, value_name = "DIR")]
@@ -57,10 +59,7 @@ pub(crate) struct Options {
     #[arg(
         long = "Xplugin-rocksdb-high-spec-enabled",
         global = true,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
+        value_name = "BOOL"
     )]
     pub(crate) high_spec: Option<bool>,
 
@@ -70,10 +69,7 @@ pub(crate) struct Options {
         long = "bonsai-parallel-tx-processing-enabled",
         alias = "Xbonsai-parallel-tx-processing-enabled",
         global = true,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
+        value_name = "BOOL"
     )]
     pub(crate) parallel_transactions: Option<bool>,
 
@@ -89,14 +85,7 @@ pub(crate) struct Options {
 
     /// Cache results of precompiled contracts by input, within the memory budget [default: true; Besu's
     /// is false].
-    #[arg(
-        long,
-        global = true,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
-    )]
+    #[arg(long, global = true, value_name = "BOOL")]
     pub(crate) cache_precompiles: Option<bool>,
 
     /// Which states to keep: BONSAI those of the last 512 blocks, X_BONSAI_ARCHIVE (or FOREST) every state,
@@ -111,15 +100,7 @@ pub(crate) struct Options {
     pub(crate) data_storage_format: Option<DataFormat>,
 
     /// Accepted for compatibility with Besu; no effect: a known genesis file is never read again.
-    #[arg(
-        long,
-        global = true,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        hide = true
-    )]
+    #[arg(long, global = true, value_name = "BOOL", hide = true)]
     pub(crate) genesis_state_hash_cache_enabled: Option<bool>,
 
     #[command(flatten)]
@@ -262,6 +243,16 @@ pub(crate) enum DataFormat {
     Bonsai,
     #[value(name = "X_BONSAI_ARCHIVE", alias = "FOREST")]
     Archive,
+}
+
+/// A switch, by its value name BOOL: without a value it is on, `=false` turns it off.
+fn switch(arg: Arg) -> Arg {
+    match arg.get_value_names() {
+        Some([name]) if name.as_str() == "BOOL" => (arg.num_args(0..=1))
+            .require_equals(true)
+            .default_missing_value("true"),
+        _ => arg,
+    }
 }
 
 fn parse_network(name: &str) -> Result<Network, String> {

@@ -46,7 +46,7 @@ fn check_sample(chain: &Chain, count: u64) -> Result<Outcome> {
     let found = chain.check_sample(count, &mut |problem| problems.push(problem))?;
     print_problems("problem", &problems);
     println!(
-        "checked {} accounts, {} slots, {} nodes on the ways to them in {:.3} s",
+        "checked {} accounts, {} slots, {} nodes on the paths to them in {:.3} s",
         found.accounts,
         found.slots,
         found.trie_rows,

@@ -1,25 +1,27 @@
 //! What the methods work on: the chain, the pool, the operator's options, and the state at a block.
 
-use crate::RpcError;
 use crate::blocks::{FullBlock, RecentBlocks};
 use crate::builder_settings::{BuilderSettings, SharedBuilderSettings};
 use crate::engine::{EngineLog, write_imported, write_syncing};
 use crate::filters::Filters;
-use crate::metrics::RpcMetrics;
+use crate::metrics;
 use crate::niwaki::RecentBlockStats;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
-use crate::payloads::{BuildLimits, Payloads};
+use crate::payloads::{BuildLimits, Builder, Payloads};
 use crate::subscriptions::Events;
+use crate::{RpcError, lock};
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
     MissingHead, RangeVisitor, StateHead, StoredHeader,
 };
-use niwaki_primitives::{Account, Address, B256, Bytes, Fault, Header, StateView, U256};
+use niwaki_primitives::{
+    Account, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, Header, StateView, U256,
+};
 use niwaki_trie::TrieAccount;
 use niwaki_txpool::Pool;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -149,6 +151,36 @@ impl State {
         }
     }
 
+    /// The account at `address` with its storage root; an empty one if there is none.
+    ///
+    /// # Errors
+    /// A fault of the storage.
+    pub fn trie_account(&self, address: &Address) -> Result<TrieAccount, Fault> {
+        let account = match self {
+            Self::Recent(view) => view.trie_account(address)?,
+            Self::Past(view) => view.trie_account(address)?,
+        };
+        let empty = || TrieAccount::new(&Account::default(), EMPTY_ROOT_HASH);
+        Ok(account.unwrap_or_else(empty))
+    }
+
+    /// The trie nodes that prove an account, or one of its slots; `None` below the head where there is no archive.
+    ///
+    /// # Errors
+    /// A fault of the storage.
+    pub fn prove(
+        &self,
+        address: &Address,
+        slot: Option<&U256>,
+    ) -> Result<Option<Vec<Bytes>>, Fault> {
+        match (self, slot) {
+            (Self::Recent(view), None) => view.prove_account(address),
+            (Self::Recent(view), Some(slot)) => view.prove_slot(address, slot),
+            (Self::Past(view), None) => view.prove_account(address).map(Some),
+            (Self::Past(view), Some(slot)) => view.prove_slot(address, slot).map(Some),
+        }
+    }
+
     fn view(&self) -> &dyn StateView {
         match self {
             Self::Recent(view) => view,
@@ -195,7 +227,6 @@ pub struct Backend {
     pub(crate) subscription_permits: Arc<Semaphore>,
     recent: RecentBlocks,
     pub(crate) block_stats: RecentBlockStats,
-    metrics: RpcMetrics,
     operator: Operator,
     /// The state after the head, shared by calls so that each needs no snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
@@ -218,18 +249,16 @@ impl Backend {
             target_gas_limit: options.target_gas_limit,
             min_priority_fee: options.min_priority_fee,
         }));
-        let chain = Arc::clone(consensus.chain());
-        let limits = BuildLimits {
-            fill_time: options.fill_time,
-            blobs_per_transaction: options.max_blobs_per_transaction.unwrap_or(usize::MAX),
-            blobs_per_block: options.max_blobs_per_block.unwrap_or(usize::MAX),
-        };
-        let payloads = Payloads::new(
-            chain,
-            Arc::clone(&pool),
-            Arc::clone(&builder_settings),
-            limits,
-        );
+        let payloads = Payloads::new(Builder {
+            chain: Arc::clone(consensus.chain()),
+            pool: Arc::clone(&pool),
+            settings: Arc::clone(&builder_settings),
+            limits: BuildLimits {
+                fill_time: options.fill_time,
+                blobs_per_transaction: options.max_blobs_per_transaction.unwrap_or(usize::MAX),
+                blobs_per_block: options.max_blobs_per_block.unwrap_or(usize::MAX),
+            },
+        });
         let subscriptions = options.max_subscriptions.min(Semaphore::MAX_PERMITS);
         Self {
             subscription_permits: Arc::new(Semaphore::new(subscriptions)),
@@ -243,7 +272,6 @@ impl Backend {
             events: Events::default(),
             recent: RecentBlocks::default(),
             block_stats: RecentBlockStats::default(),
-            metrics: RpcMetrics,
             operator: Operator::default(),
             head_state: Mutex::default(),
             ids: AtomicU64::new(first_id()),
@@ -283,19 +311,12 @@ impl Backend {
     /// # Errors
     /// [`BuildError`].
     pub fn build_now(&self, template: BlockTemplate) -> Result<BuiltBlock, BuildError> {
-        self.payloads
-            .build_now(template)
-            .map(|payload| payload.built)
+        Ok(self.payloads.build_now(template)?.built)
     }
 
     /// The number of the head that this node is syncing to, if it is behind.
     pub fn target(&self) -> Option<u64> {
         self.consensus.target()
-    }
-
-    /// The metrics.
-    pub fn metrics(&self) -> &RpcMetrics {
-        &self.metrics
     }
 
     /// The hooks of the program around this crate.
@@ -434,10 +455,7 @@ impl Backend {
 
     /// The state after the head, if `header` still is the head.
     fn head_state(&self, header: &StoredHeader) -> Result<Option<ChainView>, RpcError> {
-        let mut cached = self
-            .head_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.head_state);
         if let Some(view) = cached.as_ref().filter(|view| view.block() == header.id) {
             return Ok(Some(view.clone()));
         }
@@ -453,36 +471,25 @@ impl Backend {
 
     /// Drops the cached state of a former head.
     pub fn head_moved(&self) {
-        let mut cached = self
-            .head_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.head_state);
         let head = self.chain().head().id;
         cached.take_if(|view| view.block() != head);
     }
 
     /// Records that the consensus client has called.
     pub(crate) fn record_consensus_call(&self) {
-        let mut heard = self
-            .last_consensus_call
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *heard = Instant::now();
+        *lock(&self.last_consensus_call) = Instant::now();
     }
 
     /// The time since the last call of the consensus client.
     pub fn consensus_silence(&self) -> Duration {
-        let heard = self
-            .last_consensus_call
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        heard.elapsed()
+        lock(&self.last_consensus_call).elapsed()
     }
 
     /// Whether the head is known to be current.
     pub fn sync_status(&self) -> SyncStatus {
         match self.consensus.missing_head() {
-            Some(wanted) => SyncStatus::Behind(wanted),
+            Some(missing) => SyncStatus::Behind(missing),
             None if self.options.is_driven && !self.consensus.has_followed() => SyncStatus::Unknown,
             None => SyncStatus::Current,
         }
@@ -491,7 +498,7 @@ impl Backend {
     /// Logs and counts a block that was executed and is valid.
     pub fn record_import(&self, header: &Header, imported: &Imported) {
         write_imported(self, header, imported);
-        self.metrics.block(imported);
+        metrics::record_block(imported);
         self.block_stats.put(imported.clone());
     }
 

@@ -16,9 +16,10 @@
 //!
 //! With more than four processors no guard is given out and no request waits: a block leaves enough of them free.
 
+use crate::lock;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -53,8 +54,8 @@ pub(crate) fn yields_to_blocks() -> bool {
 pub(crate) struct BlockPriority {
     is_enabled: bool,
     max_wait: Duration,
-    /// Whether `active` holds any: most requests look no further.
-    has_active: AtomicBool,
+    /// Whether `active` has any: most requests look no further.
+    pub(crate) has_active: AtomicBool,
     active: Mutex<ActiveBlocks>,
     is_over: Notify,
 }
@@ -72,7 +73,7 @@ pub(crate) struct BlockGuard(Arc<BlockPriority>);
 
 impl Drop for BlockGuard {
     fn drop(&mut self) {
-        let mut active = self.0.active();
+        let mut active = lock(&self.0.active);
         active.count -= 1;
         if active.count == 0 {
             active.since = None;
@@ -94,25 +95,16 @@ impl BlockPriority {
         }
     }
 
-    fn active(&self) -> MutexGuard<'_, ActiveBlocks> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has other requests wait until the guard is dropped. `None` on a machine with many processors.
     pub(crate) fn begin_block(self: &Arc<Self>) -> Option<BlockGuard> {
         if !self.is_enabled {
             return None;
         }
-        let mut active = self.active();
+        let mut active = lock(&self.active);
         active.count += 1;
         active.since = Some(Instant::now());
         self.has_active.store(true, Ordering::Relaxed);
         Some(BlockGuard(Arc::clone(self)))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_active(&self) -> bool {
-        self.active().count > 0
     }
 
     /// Waits until the active blocks are done, if the calling thread serves requests no block waits for. It does
@@ -123,7 +115,7 @@ impl BlockPriority {
         }
         // Registered first: a guard dropped from here on either shows below or notifies.
         let is_over = self.is_over.notified();
-        let since = self.active().since;
+        let since = lock(&self.active).since;
         let left = since.and_then(|since| self.max_wait.checked_sub(since.elapsed()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             let _ = timeout(left, is_over).await;

@@ -1,11 +1,12 @@
 //! A cache of decoded blocks, with senders and receipts computed at most once.
 
+use crate::lock;
 use niwaki_chain::{BlockId, Chain};
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Block, BlockBody, Fault, Header, Receipt, RecoveredBlock};
 use niwaki_rules::{recover_sender, recover_senders};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The most blocks in the cache, and the most bytes.
 const MAX_CACHED_BLOCKS: usize = 1024;
@@ -117,17 +118,13 @@ impl RecentBlocks {
             },
         };
         let block = Arc::new(block);
-        self.cache().put(&block);
+        lock(&self.0).put(&block);
         Ok(Some(block))
     }
 
     /// The block with this hash, if it is cached.
     pub(crate) fn cached(&self, hash: &B256) -> Option<Arc<FullBlock>> {
-        self.cache().blocks.get(hash).map(Arc::clone)
-    }
-
-    fn cache(&self) -> std::sync::MutexGuard<'_, BlockCache> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).blocks.get(hash).map(Arc::clone)
     }
 }
 

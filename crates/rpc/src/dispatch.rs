@@ -16,6 +16,7 @@
 
 use crate::backend::Backend;
 use crate::methods::{self, Lane, Method};
+use crate::metrics;
 use crate::response_stream::{Chunk, ResponseStream};
 use crate::session::Session;
 use crate::worker_pools::WorkerPools;
@@ -207,20 +208,15 @@ impl Dispatcher {
         session: &Session,
     ) -> Option<Vec<u8>> {
         self.worker_pools.wait_for_block().await;
-        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
-        match first {
-            Some(b'[') => self.handle_batch(&body, session).await,
-            _ => {
-                let Ok(text) = std::str::from_utf8(&body) else {
-                    return Some(error_response(
-                        None,
-                        &RpcError::parse("the body is not UTF-8"),
-                    ));
-                };
-                let deadline = Instant::now() + self.limits.timeout;
-                wait(self.start(&body, text, session, deadline, false)).await
-            }
+        if is_batch(&body) {
+            return self.handle_batch(&body, session).await;
         }
+        let Ok(text) = std::str::from_utf8(&body) else {
+            let error = RpcError::parse("the body is not UTF-8");
+            return Some(error_response(None, &error));
+        };
+        let deadline = Instant::now() + self.limits.timeout;
+        wait(self.start(&body, text, session, deadline, false)).await
     }
 
     /// As [`Dispatcher::handle`], for a server that can send a long response while it is written.
@@ -229,11 +225,8 @@ impl Dispatcher {
         body: Bytes,
         session: &Session,
     ) -> RpcResponse {
-        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
-        let text = std::str::from_utf8(&body)
-            .ok()
-            .filter(|_| first != Some(&b'['));
-        let Some(text) = text else {
+        let text = std::str::from_utf8(&body).ok();
+        let Some(text) = text.filter(|_| !is_batch(&body)) else {
             return RpcResponse::Whole(self.handle(body, session).await);
         };
         self.worker_pools.wait_for_block().await;
@@ -252,26 +245,18 @@ impl Dispatcher {
     }
 
     async fn handle_batch(self: &Arc<Self>, body: &Bytes, session: &Session) -> Option<Vec<u8>> {
+        let refuse = |error: RpcError| Some(error_response(None, &error));
         let requests: Vec<&RawValue> = match serde_json::from_slice(body) {
             Ok(requests) => requests,
-            Err(error) => {
-                let error = RpcError::parse(format!("parse error: {error}"));
-                return Some(error_response(None, &error));
-            }
+            Err(error) => return refuse(RpcError::parse(format!("parse error: {error}"))),
         };
-        if requests.is_empty() {
-            return Some(error_response(
-                None,
-                &RpcError::invalid_request("empty batch"),
-            ));
+        let (count, max) = (requests.len(), self.limits.batch_requests);
+        if count == 0 {
+            return refuse(RpcError::invalid_request("empty batch"));
         }
-        if requests.len() > self.limits.batch_requests {
-            let message = format!(
-                "batch of {} requests, at most {} are taken",
-                requests.len(),
-                self.limits.batch_requests
-            );
-            return Some(error_response(None, &RpcError::invalid_request(message)));
+        if count > max {
+            let message = format!("batch of {count} requests, at most {max} are taken");
+            return refuse(RpcError::invalid_request(message));
         }
         // One after the other: a request may depend on what the one before it did.
         let deadline = Instant::now() + self.limits.timeout;
@@ -292,7 +277,7 @@ impl Dispatcher {
                     "the answers are longer than {} bytes; ask for fewer at once",
                     self.limits.batch_bytes
                 );
-                return Some(error_response(None, &RpcError::limit(message)));
+                return refuse(RpcError::limit(message));
             }
         }
         if out.len() == 1 {
@@ -318,10 +303,8 @@ impl Dispatcher {
         };
         let id = request.id.map(RawValue::get);
         let Some(method) = request.method.filter(|_| is_version_2(&request.jsonrpc)) else {
-            return PendingResponse::Ready(error_response(
-                id,
-                &RpcError::invalid_request("invalid request"),
-            ));
+            let error = RpcError::invalid_request("invalid request");
+            return PendingResponse::Ready(error_response(id, &error));
         };
         // Checked before the name: a method that is added below is closed until an operator opens it.
         if !session.permits(&method) {
@@ -389,11 +372,10 @@ impl Dispatcher {
         let (name, id) = (call.method.name, call.id.clone());
         let backend = Arc::clone(&self.backend);
         let job = move || {
-            if !reply.is_closed() {
-                let response = call.run(&backend, reply.stream());
-                if let Some(response) = response {
-                    reply.send(response, call.deadline);
-                }
+            if !reply.is_closed()
+                && let Some(response) = call.run(&backend, reply.stream())
+            {
+                reply.send(response, call.deadline);
             }
         };
         if self.worker_pools.run(lane, Box::new(job)) {
@@ -405,14 +387,16 @@ impl Dispatcher {
     }
 }
 
+fn is_batch(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"[")
+}
+
 fn parse(text: &str) -> Result<Request<'_>, RpcError> {
-    let request: Request<'_> = match serde_json::from_str(text) {
-        Ok(request) => request,
-        Err(error) if error.is_data() => {
-            return Err(RpcError::invalid_request("invalid request"));
-        }
-        Err(error) => return Err(RpcError::parse(format!("parse error: {error}"))),
-    };
+    let request: Request<'_> =
+        serde_json::from_str(text).map_err(|error| match error.is_data() {
+            true => RpcError::invalid_request("invalid request"),
+            false => RpcError::parse(format!("parse error: {error}")),
+        })?;
     let id = request.id.map(RawValue::get);
     if id.is_some_and(|id| id.starts_with(['{', '['])) {
         let message = "the id must be a string, a number or null";
@@ -510,9 +494,7 @@ impl Call<'_> {
             tracing::error!(method = method.name, "A method panicked");
             Err(RpcError::internal("method handler crashed"))
         });
-        backend
-            .metrics()
-            .call(method.name, began.elapsed(), &result);
+        metrics::record_call(method.name, began.elapsed(), &result);
         if let Err(error) = &result
             && is_engine
         {

@@ -8,11 +8,11 @@ use crate::eth::{LogFilter, each_log, serialize, write_logs};
 use crate::json::{self, Array};
 use crate::params::Params;
 use crate::subscriptions::newly_pending;
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError, RpcResult, lock};
 use niwaki_chain::HeadChange;
 use niwaki_txpool::PoolEvent;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
@@ -35,7 +35,7 @@ pub(crate) struct Filters(Mutex<HashMap<String, Filter>>);
 
 impl Filters {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Filter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn new_pending(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) 
 pub(crate) fn uninstall(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let id: String = params.required(0)?;
     let existed = backend.filters.all().remove(&id).is_some();
-    out.extend_from_slice(if existed { b"true" } else { b"false" });
+    json::boolean(out, existed);
     Ok(())
 }
 

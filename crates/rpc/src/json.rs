@@ -58,10 +58,22 @@ impl<'o> Object<'o> {
     }
 
     /// Bytes as DATA, or null.
-    pub(crate) fn data_or_null(&mut self, name: &str, bytes: Option<&[u8]>) {
+    pub(crate) fn data_or_null(&mut self, name: &str, bytes: Option<impl AsRef<[u8]>>) {
         match bytes {
-            Some(bytes) => self.data(name, bytes),
+            Some(bytes) => self.data(name, bytes.as_ref()),
             None => self.null(name),
+        }
+    }
+
+    /// An array of DATA.
+    pub(crate) fn data_list(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) {
+        let mut list = self.array(name);
+        for item in items {
+            list.data(item.as_ref());
         }
     }
 
@@ -72,8 +84,7 @@ impl<'o> Object<'o> {
 
     /// True or false.
     pub(crate) fn boolean(&mut self, name: &str, value: bool) {
-        self.field(name)
-            .extend_from_slice(if value { b"true" } else { b"false" });
+        boolean(self.field(name), value);
     }
 
     /// A decimal number.
@@ -84,7 +95,7 @@ impl<'o> Object<'o> {
 
     /// Null.
     pub(crate) fn null(&mut self, name: &str) {
-        self.field(name).extend_from_slice(b"null");
+        null(self.field(name));
     }
 
     /// An array, to be filled.
@@ -184,6 +195,16 @@ pub(crate) fn quantity(out: &mut Vec<u8>, value: &U256) {
     out.push(b'"');
 }
 
+/// Writes null.
+pub(crate) fn null(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"null");
+}
+
+/// Writes true or false.
+pub(crate) fn boolean(out: &mut Vec<u8>, value: bool) {
+    out.extend_from_slice(if value { b"true" } else { b"false" });
+}
+
 /// Writes `bytes` as DATA.
 pub(crate) fn data(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() * 2 + 4);
@@ -196,7 +217,7 @@ fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     let from = out.len();
     out.resize(from + bytes.len() * 2, 0);
     niwaki_primitives::hex::encode_to_slice(bytes, &mut out[from..])
-        .expect("the room is twice the bytes");
+        .expect("the slice has twice the bytes");
 }
 
 /// Writes `text` as a string, escaped.

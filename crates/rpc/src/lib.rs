@@ -73,7 +73,6 @@ mod worker_pools;
 #[cfg(test)]
 mod tests;
 
-pub use self::metrics::RpcMetrics;
 pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, State, SyncStatus};
 pub use block_priority::yield_to_blocks;
 pub use blocks::FullBlock;
@@ -83,7 +82,7 @@ pub(crate) use error::RpcResult;
 pub use methods::{
     CONNECTION_METHODS, ENGINE_EXTRA_METHODS, Lane, Method, NAMESPACES, all as methods,
 };
-pub use operator::{LogLevel, LogSwitch, MetricsSource, Operator};
+pub use operator::{LogSwitch, MetricsSource, Operator};
 pub use params::{BlockRef, BlockTag, Params};
 pub use server::{
     Access, Authentication, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer,
@@ -93,3 +92,10 @@ pub use server::{
 pub use session::Session;
 pub use subscriptions::Events;
 pub use worker_pools::WorkerPools;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, whether or not a thread has panicked with the lock held: no change is left halfway.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,12 +1,13 @@
 //! Rate limit of log lines: one line per ten seconds is written, the others are counted.
 
-use std::sync::{Mutex, PoisonError};
+use crate::lock;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The least time between two lines of one kind.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Decides which lines of one kind are state.
+/// Decides which lines of one kind are written.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<LimitState>);
 
@@ -19,11 +20,9 @@ struct LimitState {
 impl LogLimit {
     /// If a line may be written at `now`, the number of lines held back since the last one.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_early = state
-            .last
-            .is_some_and(|last| now.saturating_duration_since(last) < MIN_INTERVAL);
-        if is_early {
+        let mut state = lock(&self.0);
+        let early = |last: Instant| now.saturating_duration_since(last) < MIN_INTERVAL;
+        if state.last.is_some_and(early) {
             state.held_back = state.held_back.saturating_add(1);
             return None;
         }

@@ -1,18 +1,20 @@
 //! Metrics of calls, connections and imported blocks, under Besu's names where Besu has them.
 
-use crate::RpcError;
+use crate::RpcResult;
 use metrics::{counter, gauge, histogram};
 use niwaki_chain::Imported;
-use niwaki_execution::TxStats;
 use std::time::Duration;
-
-/// Records calls, connections and imported blocks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RpcMetrics;
 
 /// Counts a connection as long as it exists.
 #[derive(Debug)]
-pub struct ConnectionGauge(&'static str);
+pub(crate) struct ConnectionGauge(&'static str);
+
+impl ConnectionGauge {
+    fn new(name: &'static str) -> Self {
+        gauge!(name).increment(1);
+        Self(name)
+    }
+}
 
 impl Drop for ConnectionGauge {
     fn drop(&mut self) {
@@ -20,82 +22,68 @@ impl Drop for ConnectionGauge {
     }
 }
 
-impl RpcMetrics {
-    /// A call was answered.
-    pub fn call(&self, method: &'static str, took: Duration, result: &Result<(), RpcError>) {
-        histogram!("besu_rpc_request_time", "methodName" => method).record(took);
-        if let Err(error) = result {
-            let code = error.code.to_string();
-            counter!("besu_rpc_errors_count_total", "rpcMethod" => method, "errorType" => code)
-                .increment(1);
-        }
+/// A call was answered.
+pub(crate) fn record_call(method: &'static str, took: Duration, result: &RpcResult) {
+    histogram!("besu_rpc_request_time", "methodName" => method).record(took);
+    if let Err(error) = result {
+        let code = error.code.to_string();
+        counter!("besu_rpc_errors_count_total", "rpcMethod" => method, "errorType" => code)
+            .increment(1);
     }
+}
 
-    /// A block was imported.
-    pub fn block(&self, imported: &Imported) {
-        let timings = &imported.timings;
-        for (name, took) in [
-            ("niwaki_block_check_seconds", timings.check),
-            ("niwaki_block_recover_seconds", timings.recover),
-            ("niwaki_block_execute_seconds", timings.execute),
-            ("niwaki_block_root_seconds", timings.root),
-            ("niwaki_block_compare_seconds", timings.compare),
-            ("niwaki_block_commit_seconds", timings.commit),
-            ("niwaki_block_total_seconds", timings.total()),
-        ] {
-            histogram!(name).record(took);
-        }
-        let per_second = mgas_per_second(imported);
-        histogram!("niwaki_block_mgas_per_second").record(per_second);
-        let transactions = imported.transactions as u64;
-        counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
-        counter!("besu_blockchain_chain_head_transaction_count_counter_total")
-            .increment(transactions);
-        let TxStats {
-            validated,
-            reexecuted,
-            sequential,
-            panicked,
-            ..
-        } = imported.tx_stats;
-        counter!("besu_block_processing_parallelized_transactions_counter_total")
-            .increment(validated as u64);
-        counter!("besu_block_processing_conflicted_transactions_counter_total")
-            .increment(reexecuted as u64);
-        counter!("niwaki_block_transactions_in_turn_total").increment(sequential as u64);
-        counter!("niwaki_block_ahead_failures_total").increment(panicked as u64);
-        counter!("besu_bal_blocks_total").increment(u64::from(imported.has_bal));
-        counter!("niwaki_block_early_roots_total").increment(u64::from(imported.has_bal_root));
-        counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_flushes > 0));
-        histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
-        let ms = |took: Duration| took.as_secs_f64() * 1e3;
-        gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
+/// A block was imported.
+pub(crate) fn record_block(imported: &Imported) {
+    let timings = &imported.timings;
+    for (name, took) in [
+        ("niwaki_block_check_seconds", timings.check),
+        ("niwaki_block_recover_seconds", timings.recover),
+        ("niwaki_block_execute_seconds", timings.execute),
+        ("niwaki_block_root_seconds", timings.root),
+        ("niwaki_block_compare_seconds", timings.compare),
+        ("niwaki_block_commit_seconds", timings.commit),
+        ("niwaki_block_total_seconds", timings.total()),
+    ] {
+        histogram!(name).record(took);
     }
+    let per_second = mgas_per_second(imported);
+    histogram!("niwaki_block_mgas_per_second").record(per_second);
+    let transactions = imported.transactions as u64;
+    counter!("besu_blockchain_chain_head_gas_used_counter_total").increment(imported.gas_used);
+    counter!("besu_blockchain_chain_head_transaction_count_counter_total").increment(transactions);
+    let stats = &imported.tx_stats;
+    counter!("besu_block_processing_parallelized_transactions_counter_total")
+        .increment(stats.validated as u64);
+    counter!("besu_block_processing_conflicted_transactions_counter_total")
+        .increment(stats.reexecuted as u64);
+    counter!("niwaki_block_transactions_in_turn_total").increment(stats.sequential as u64);
+    counter!("niwaki_block_ahead_failures_total").increment(stats.panicked as u64);
+    counter!("besu_bal_blocks_total").increment(u64::from(imported.has_bal));
+    counter!("niwaki_block_early_roots_total").increment(u64::from(imported.has_bal_root));
+    counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_flushes > 0));
+    histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
+}
 
-    /// A connection over HTTP was opened.
-    pub fn http_connection(&self) -> ConnectionGauge {
-        Self::connection("besu_rpc_active_http_connection_count")
-    }
+/// A connection over HTTP was opened.
+pub(crate) fn http_connection() -> ConnectionGauge {
+    ConnectionGauge::new("besu_rpc_active_http_connection_count")
+}
 
-    /// A connection became a WebSocket.
-    pub fn ws_connection(&self) -> ConnectionGauge {
-        Self::connection("besu_rpc_active_ws_connection_count")
-    }
+/// A connection became a WebSocket.
+pub(crate) fn ws_connection() -> ConnectionGauge {
+    ConnectionGauge::new("besu_rpc_active_ws_connection_count")
+}
 
-    fn connection(name: &'static str) -> ConnectionGauge {
-        gauge!(name).increment(1);
-        ConnectionGauge(name)
-    }
+/// A connection was closed because there were too many.
+pub(crate) fn connection_refused() {
+    counter!("niwaki_rpc_connections_refused_total").increment(1);
+}
 
-    /// A connection was closed because there were too many.
-    pub fn connection_refused(&self) {
-        counter!("niwaki_rpc_connections_refused_total").increment(1);
-    }
-
-    /// A request without a valid token was refused, by a server whose tokens name users.
-    pub fn token_refused(&self) {
-        counter!("niwaki_rpc_tokens_refused_total", "reason" => "token").increment(1);
-    }
+/// A request without a valid token was refused, by a server whose tokens name users.
+pub(crate) fn token_refused() {
+    counter!("niwaki_rpc_tokens_refused_total", "reason" => "token").increment(1);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count")]

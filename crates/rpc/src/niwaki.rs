@@ -1,13 +1,13 @@
 //! The namespace `niwaki`: methods that no other client has.
 
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockRef, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcResult, lock};
 use niwaki_chain::{ImportStatus, Imported};
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 #[rustfmt::skip]
@@ -28,7 +28,7 @@ impl RecentBlockStats {
         if imported.status == ImportStatus::AlreadyStored {
             return;
         }
-        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = lock(&self.0);
         if blocks.len() == MAX_BLOCKS {
             blocks.pop_front();
         }
@@ -36,19 +36,19 @@ impl RecentBlockStats {
     }
 
     fn get(&self, hash: &B256) -> Option<Imported> {
-        let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = lock(&self.0);
         let found = blocks.iter().rev().find(|block| block.id.hash == *hash);
         found.cloned()
     }
 }
 
 /// The statistics of a block, times in microseconds; null if it is not among the last blocks.
-fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Result<(), RpcError> {
+fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let header = backend.header_by_ref(params.required::<BlockRef>(0)?)?;
     let stats = header.and_then(|header| backend.block_stats.get(&header.id.hash));
     match stats {
         Some(stats) => write(&stats, Object::new(out)),
-        None => out.extend_from_slice(b"null"),
+        None => json::null(out),
     }
     Ok(())
 }

@@ -3,10 +3,11 @@
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::Params;
-use crate::{Backend, LogLevel, RpcError, RpcResult};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::Bytes;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tracing::level_filters::LevelFilter;
 
 #[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
@@ -35,7 +36,7 @@ fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult
 }
 
 fn listening(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    out.extend_from_slice(b"false");
+    json::boolean(out, false);
     Ok(())
 }
 
@@ -94,10 +95,23 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult 
     Ok(())
 }
 
+/// The level that Besu calls `name`, in any case.
+fn level_named(name: &str) -> Option<LevelFilter> {
+    Some(match name.to_ascii_uppercase().as_str() {
+        "OFF" => LevelFilter::OFF,
+        "ERROR" | "FATAL" => LevelFilter::ERROR,
+        "WARN" => LevelFilter::WARN,
+        "INFO" => LevelFilter::INFO,
+        "DEBUG" => LevelFilter::DEBUG,
+        "TRACE" | "ALL" => LevelFilter::TRACE,
+        _ => return None,
+    })
+}
+
 /// Parameters: a level and its targets, modules such as `niwaki_rpc`; all targets if there is no list.
 fn change_log_level(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let name: String = params.required(0)?;
-    let level = LogLevel::named(&name).ok_or_else(|| {
+    let level = level_named(&name).ok_or_else(|| {
         let name: String = name.chars().take(50).collect();
         RpcError::invalid_params(format!(
             "Invalid log level params (missing or incorrect): {name:?} is none of OFF, ERROR, \
@@ -131,22 +145,18 @@ fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResul
     tracing::info!(folder = %folder.display(), number = head.id.number, "Backup begins");
     let made = backend.chain().backup(&folder, keep, &mut |_, _| true);
     let made = made.map_err(|error| RpcError::server(error.to_string()))?;
-    tracing::info!(
-        id = made.backup.id,
-        bytes = made.backup.bytes,
-        "Backup is whole"
-    );
+    let (id, bytes) = (made.backup.id, made.backup.bytes);
+    tracing::info!(id, bytes, "Backup is whole");
     let mut object = Object::new(out);
-    object.decimal("id", u64::from(made.backup.id));
-    object.decimal("bytes", made.backup.bytes);
+    object.decimal("id", u64::from(id));
+    object.decimal("bytes", bytes);
     object.decimal("addedBytes", made.added_bytes);
     object.decimal("number", head.id.number);
     object.data("hash", head.id.hash.as_slice());
     object.data("stateRoot", head.header.state_root.as_slice());
-    let mut kept = object.array("kept");
+    let mut ids = object.array("kept");
     for one in &made.kept {
-        let id = one.id.to_string();
-        kept.item().extend_from_slice(id.as_bytes());
+        ids.item().extend_from_slice(one.id.to_string().as_bytes());
     }
     Ok(())
 }

@@ -3,51 +3,20 @@
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
-use crate::RpcError;
+use crate::{RpcError, RpcResult, lock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+use tracing::level_filters::LevelFilter;
 
 /// Returns all metrics in Prometheus' text form.
 pub type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 /// Changes the log level of these targets, or of all if there are none; the error says why it can't.
-pub type LogSwitch = Box<dyn Fn(LogLevel, &[String]) -> Result<(), String> + Send + Sync>;
-
-/// The lowest level that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Nothing.
-    Off,
-    /// Errors.
-    Error,
-    /// Warnings.
-    Warn,
-    /// Information for operators.
-    Info,
-    /// Information for developers.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogLevel {
-    /// The level that Besu calls `name`, in any case.
-    pub fn named(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_uppercase().as_str() {
-            "OFF" => Self::Off,
-            "ERROR" | "FATAL" => Self::Error,
-            "WARN" => Self::Warn,
-            "INFO" => Self::Info,
-            "DEBUG" => Self::Debug,
-            "TRACE" | "ALL" => Self::Trace,
-            _ => return None,
-        })
-    }
-}
+pub type LogSwitch = Box<dyn Fn(LevelFilter, &[String]) -> Result<(), String> + Send + Sync>;
 
 /// The hooks; see the module.
 #[derive(Default)]
@@ -90,8 +59,7 @@ impl Operator {
 
     /// Records that `service` listens on `address`.
     pub fn add_service(&self, service: &'static str, address: SocketAddr) {
-        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
-        services.insert(service, address);
+        lock(&self.services).insert(service, address);
     }
 
     /// Whether this node builds blocks on its own now.
@@ -109,17 +77,14 @@ impl Operator {
     }
 
     pub(crate) fn services(&self) -> BTreeMap<&'static str, SocketAddr> {
-        self.services
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.services).clone()
     }
 
     /// Starts or stops building blocks.
     ///
     /// # Errors
     /// -32000 if this node never builds blocks on its own.
-    pub(crate) fn make_blocks(&self, make: bool) -> Result<(), RpcError> {
+    pub(crate) fn make_blocks(&self, make: bool) -> RpcResult {
         let makes = self.makes_blocks.get().ok_or_else(|| {
             RpcError::server(
                 "this node makes no blocks of its own accord: on this network they are made for \
@@ -131,7 +96,7 @@ impl Operator {
         Ok(())
     }
 
-    pub(crate) fn change_log(&self, level: LogLevel, targets: &[String]) -> Result<(), RpcError> {
+    pub(crate) fn change_log(&self, level: LevelFilter, targets: &[String]) -> RpcResult {
         let switch = self.log_switch.get();
         let switch =
             switch.ok_or_else(|| RpcError::server("this program's log can't be changed"))?;

@@ -2,10 +2,10 @@
 //!
 //! Error messages are geth's, since clients match on them.
 
-use crate::RpcError;
 use crate::json_reader::{self, Reader};
 use crate::quantity;
 use crate::response_stream::ResponseStream;
+use crate::{RpcError, RpcResult};
 use niwaki_primitives::{B256, U256};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -111,23 +111,11 @@ impl<'a> Params<'a> {
         (raw != "null").then_some(raw)
     }
 
-    /// Refuses more parameters than the method has.
-    ///
-    /// # Errors
-    /// -32602.
-    pub fn at_most(&self, most: usize) -> Result<(), RpcError> {
-        if self.values.len() > most {
-            let message = format!("too many arguments, want at most {most}");
-            return Err(RpcError::invalid_params(message));
-        }
-        Ok(())
-    }
-
     /// Sends what `out` holds as a chunk, if it has the size of one and the client takes chunks.
     ///
     /// # Errors
     /// -32000 if the client has gone or reads too slowly.
-    pub(crate) fn flush(&self, out: &mut Vec<u8>) -> Result<(), RpcError> {
+    pub(crate) fn flush(&self, out: &mut Vec<u8>) -> RpcResult {
         match self.stream {
             Some(stream) => stream.flush(out, self.deadline),
             None => Ok(()),
@@ -138,7 +126,7 @@ impl<'a> Params<'a> {
     ///
     /// # Errors
     /// -32000.
-    pub fn check_deadline(&self) -> Result<(), RpcError> {
+    pub fn check_deadline(&self) -> RpcResult {
         if Instant::now() > self.deadline {
             return Err(RpcError::server("request timed out"));
         }
@@ -160,14 +148,15 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-/// Which block a caller means by number or tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which block a caller means by number or tag; the head if it names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockTag {
     /// The block with this number.
     Number(u64),
     /// The genesis block.
     Earliest,
     /// The head.
+    #[default]
     Latest,
     /// The block that would follow the head; answered as the head.
     Pending,
@@ -207,6 +196,13 @@ pub enum BlockRef {
         /// Whether a block that is not canonical is refused.
         require_canonical: bool,
     },
+}
+
+impl Default for BlockRef {
+    /// The head.
+    fn default() -> Self {
+        Self::Tag(BlockTag::default())
+    }
 }
 
 impl<'de> Deserialize<'de> for BlockRef {
@@ -353,7 +349,6 @@ mod tests {
             assert_eq!(refused.code, -32602, "{json}");
         }
         assert_eq!(Params::new(None, Instant::now()).unwrap().len(), 0);
-        assert!(params("[1,2]").at_most(1).is_err());
     }
 
     #[test]

@@ -17,8 +17,8 @@
 //! What must hold: a block is built on the parent of the attributes, and every blob transaction in it has its sidecar,
 //! since without it the block could not be published.
 
-use crate::RpcError;
 use crate::builder_settings::{PriceFloor, SharedBuilderSettings};
+use crate::{RpcError, lock};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Candidate, Chain};
 use niwaki_primitives::{B256, Transaction, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
@@ -26,7 +26,7 @@ use niwaki_txpool::{Pool, Sidecar};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,17 @@ pub(crate) struct Payload {
     pub(crate) took: Duration,
 }
 
+impl Payload {
+    /// A payload whose building began at `began`.
+    pub(crate) fn new(built: BuiltBlock, sidecars: Vec<Arc<Sidecar>>, began: Instant) -> Self {
+        Self {
+            built,
+            sidecars,
+            took: began.elapsed(),
+        }
+    }
+}
+
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Payload")
@@ -86,16 +97,12 @@ struct Job {
 }
 
 impl Job {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_requested(&self) -> bool {
         self.is_requested.load(Ordering::Relaxed)
     }
 
     fn publish(&self, payload: Payload, is_filled: bool) {
-        let mut progress = self.progress();
+        let mut progress = lock(&self.progress);
         let is_better = progress.best.as_ref().is_none_or(|best| {
             let (new, old) = (&payload.built, &best.built);
             let worth = |built: &BuiltBlock| (built.value, built.block.body.transactions.len());
@@ -109,7 +116,7 @@ impl Job {
     }
 
     fn end(&self, error: Option<BuildError>) {
-        let mut progress = self.progress();
+        let mut progress = lock(&self.progress);
         progress.error = error;
         progress.is_over = true;
         self.changed.notify_all();
@@ -132,30 +139,19 @@ pub(crate) struct BuildLimits {
     pub(crate) blobs_per_block: usize,
 }
 
+/// Builds blocks from the transactions of the pool.
 #[derive(Clone, Debug)]
-struct Builder {
-    chain: Arc<Chain>,
-    pool: Arc<Pool>,
-    settings: Arc<SharedBuilderSettings>,
-    limits: BuildLimits,
+pub(crate) struct Builder {
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) settings: Arc<SharedBuilderSettings>,
+    pub(crate) limits: BuildLimits,
 }
 
 impl Payloads {
-    pub(crate) fn new(
-        chain: Arc<Chain>,
-        pool: Arc<Pool>,
-        settings: Arc<SharedBuilderSettings>,
-        limits: BuildLimits,
-    ) -> Self {
-        Self {
-            builder: Builder {
-                chain,
-                pool,
-                settings,
-                limits,
-            },
-            jobs: Mutex::default(),
-        }
+    pub(crate) fn new(builder: Builder) -> Self {
+        let jobs = Mutex::default();
+        Self { builder, jobs }
     }
 
     /// Starts to build a payload, unless there is one with this id already.
@@ -163,7 +159,7 @@ impl Payloads {
     /// # Errors
     /// -32603 if the system can't start a thread.
     pub(crate) fn start(&self, id: [u8; 8], template: BlockTemplate) -> Result<(), RpcError> {
-        let mut jobs = self.jobs();
+        let mut jobs = lock(&self.jobs);
         if jobs.iter().any(|(known, _)| *known == id) {
             return Ok(());
         }
@@ -194,14 +190,14 @@ impl Payloads {
     /// -38001 if there is none with this id; -32000 if it could not be built.
     pub(crate) fn get(&self, id: [u8; 8]) -> Result<Arc<Payload>, RpcError> {
         let job = {
-            let jobs = self.jobs();
+            let jobs = lock(&self.jobs);
             let job = jobs.iter().find(|(known, _)| *known == id);
             let job = job.map(|(_, job)| Arc::clone(job));
             job.ok_or_else(|| RpcError::new(-38001, "Unknown payload"))?
         };
         job.is_requested.store(true, Ordering::Relaxed);
         job.changed.notify_all();
-        let progress = job.progress();
+        let progress = lock(&job.progress);
         let waits = |progress: &mut Progress| !progress.is_filled && !progress.is_over;
         let (progress, _) = job
             .changed
@@ -221,10 +217,6 @@ impl Payloads {
     pub(crate) fn build_now(&self, template: BlockTemplate) -> Result<Payload, BuildError> {
         self.builder.fill(template, &|| false)
     }
-
-    fn jobs(&self) -> MutexGuard<'_, VecDeque<([u8; 8], Arc<Job>)>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Builder {
@@ -232,16 +224,8 @@ impl Builder {
     fn improve(&self, template: &BlockTemplate, job: &Job) -> Result<(), BuildError> {
         let began = Instant::now();
         let empty = self.chain.build(template.clone(), Vec::new())?;
-        let sidecars = Vec::new();
-        job.publish(
-            Payload {
-                built: empty,
-                sidecars,
-                took: began.elapsed(),
-            },
-            false,
-        );
-        let mut seen = None;
+        job.publish(Payload::new(empty, Vec::new(), began), false);
+        let mut last_version = None;
         while began.elapsed() < MAX_BUILD_TIME {
             let round = Instant::now();
             let should_end = || {
@@ -253,17 +237,14 @@ impl Builder {
             };
             // The same transactions would give the same block.
             let version = self.pool_version();
-            if seen.replace(version) != Some(version) {
+            if last_version.replace(version) != Some(version) {
                 job.publish(self.fill(template.clone(), &should_end)?, true);
             }
             // Woken when the payload is fetched or superseded, else when it is time to look at the pool again.
             let pause = REBUILD_INTERVAL.saturating_sub(round.elapsed());
             let is_improved = || !job.is_requested() && !job.is_superseded.load(Ordering::Relaxed);
-            let progress = job.progress();
-            let waited = job
-                .changed
-                .wait_timeout_while(progress, pause, |_| is_improved());
-            drop(waited);
+            let progress = lock(&job.progress);
+            drop((job.changed).wait_timeout_while(progress, pause, |_| is_improved()));
             if !is_improved() {
                 break;
             }
@@ -350,11 +331,7 @@ impl Builder {
         let transactions = built.block.body.transactions.iter();
         let hashes = transactions.map(TxEnvelope::tx_hash);
         let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
-        Ok(Payload {
-            built,
-            sidecars,
-            took: began.elapsed(),
-        })
+        Ok(Payload::new(built, sidecars, began))
     }
 }
 

@@ -44,13 +44,11 @@ impl ResponseStream {
     pub(crate) fn new() -> (Self, Receiver<Chunk>) {
         let (sender, receiver) = channel(MAX_QUEUED_CHUNKS);
         let has_started = AtomicBool::new(false);
-        (
-            Self {
-                sender,
-                has_started,
-            },
-            receiver,
-        )
+        let stream = Self {
+            sender,
+            has_started,
+        };
+        (stream, receiver)
     }
 
     /// Whether a chunk was sent.
@@ -89,7 +87,7 @@ impl ResponseStream {
             chunk = match self.sender.try_send(chunk) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => {
-                    return Err(RpcError::server("nobody reads the answer any more"));
+                    return Err(RpcError::server("the client has gone"));
                 }
                 Err(TrySendError::Full(chunk)) => chunk,
             };
@@ -135,6 +133,6 @@ mod tests {
         drop(chunks);
         assert!(stream.is_closed());
         let gone = stream.flush(&mut much(), soon()).unwrap_err();
-        assert!(gone.message.contains("nobody"));
+        assert!(gone.message.contains("gone"));
     }
 }

@@ -3,9 +3,9 @@
 use crate::dispatch::Dispatcher;
 use crate::server::Caller;
 use crate::subscriptions::{self, SubscriptionKind};
-use crate::{Params, RpcError};
+use crate::{Params, RpcError, lock};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
@@ -78,10 +78,7 @@ impl Session {
         notify: &Sender<Vec<u8>>,
     ) -> Result<Vec<u8>, RpcError> {
         let kind = SubscriptionKind::read(params)?;
-        let mut subscriptions = self
-            .subscriptions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut subscriptions = lock(&self.subscriptions);
         subscriptions.retain(|_, task| !task.is_finished());
         if subscriptions.len() >= MAX_SUBSCRIPTIONS {
             let message = format!("at most {MAX_SUBSCRIPTIONS} subscriptions for one connection");
@@ -105,11 +102,7 @@ impl Session {
 
     fn unsubscribe(&self, params: &Params<'_>) -> Result<Vec<u8>, RpcError> {
         let id: String = params.required(0)?;
-        let mut subscriptions = self
-            .subscriptions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match subscriptions.remove(&id) {
+        match lock(&self.subscriptions).remove(&id) {
             Some(task) => {
                 task.abort();
                 Ok(b"true".to_vec())
@@ -121,12 +114,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let subscriptions = self
-            .subscriptions
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for task in subscriptions.values() {
-            task.abort();
-        }
+        lock(&self.subscriptions)
+            .values()
+            .for_each(AbortHandle::abort);
     }
 }

@@ -19,10 +19,11 @@
 //! minute after that, half of the I/O threads get no slot: they keep reading requests.
 
 use crate::block_priority::{BlockPriority, MAX_WAIT, yield_to_blocks, yields_to_blocks};
+use crate::lock;
 use crate::methods::Lane;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -80,11 +81,9 @@ impl IoSlots {
     }
 
     fn acquire(&self, now: u64) -> Option<IoSlot<'_>> {
-        let (mut free, mut reserved) = (0, 0);
         let half = self.began.len().div_ceil(2);
-        if now < self.reserved_until.load(Ordering::Relaxed) {
-            reserved = half;
-        }
+        let is_reserved = now < self.reserved_until.load(Ordering::Relaxed);
+        let (mut free, mut reserved) = (0, if is_reserved { half } else { 0 });
         for began in &self.began {
             match began.load(Ordering::Relaxed) {
                 FREE => free += 1,
@@ -177,10 +176,7 @@ impl WorkerPools {
             job();
             drop(guard);
         });
-        match queue.try_send(job) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
+        queue.try_send(job).is_ok()
     }
 }
 
@@ -199,11 +195,9 @@ fn work(lane: Lane, jobs: &Mutex<Receiver<Job>>) {
     }
     loop {
         // One idle worker waits for a job, the others wait for the lock.
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match job {
-            Ok(job) => job(),
-            Err(_) => return,
-        }
+        let job = lock(jobs).recv();
+        let Ok(job) = job else { return };
+        job();
     }
 }
 
@@ -287,11 +281,12 @@ mod tests {
         let (sender, is_done) = channel();
         assert!(pools.run(Lane::Engine, Box::new(hold)));
         assert!(pools.run(Lane::Engine, Box::new(move || sender.send(()).unwrap())));
-        assert!(pools.block_priority.is_active());
+        let is_active = || pools.block_priority.has_active.load(Ordering::Relaxed);
+        assert!(is_active());
         release.send(()).unwrap();
         is_done.recv().unwrap();
         // A moment later; without that it never ends.
-        while pools.block_priority.is_active() {
+        while is_active() {
             thread::yield_now();
         }
     }

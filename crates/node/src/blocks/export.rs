@@ -48,7 +48,7 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Outcom
         Ok(Some(file)) => file,
         Ok(None) => {
             remove(&part)?;
-            eprintln!("stopped as asked; nothing was written");
+            eprintln!("stopped on request; nothing was written");
             return Ok(Outcome::Interrupted);
         }
         Err(error) => {
@@ -80,7 +80,7 @@ fn range(chain: &Chain, options: &ExportOptions) -> Result<Range<u64>> {
     );
     ensure!(
         start < end,
-        "--start-block {start} is not before block {end}; no block lies between"
+        "--start-block {start} is not before block {end}; there is no block between"
     );
     Ok(start..end)
 }

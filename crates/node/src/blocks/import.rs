@@ -25,9 +25,12 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Outcom
     let files: Vec<PathBuf> = import.from.iter().chain(&import.files).cloned().collect();
     let total_bytes = total_bytes(&files)?;
     let range = Range::new(import)?;
-    if import.format == Format::Json {
-        json::refuse_range(import.start_block > 0 || import.end_block.is_some())?;
-    }
+    let is_ranged = import.start_block > 0 || import.end_block.is_some();
+    // The blocks of a JSON file need not have numbers.
+    ensure!(
+        import.format != Format::Json || !is_ranged,
+        "--start-block and --end-block do not go with --format JSON; edit the file instead"
+    );
     let source = Source::new(&files, import.format)?;
     let stop = Stop::listen()?;
     let began = Instant::now();
@@ -72,7 +75,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Outcom
         ))),
         Ok(_) if run.stop.is_requested() => {
             synced?;
-            eprintln!("stopped as asked; the same command goes on from here");
+            eprintln!("stopped on request; the same command continues from here");
             Ok(Outcome::Interrupted)
         }
         Ok(()) => {
@@ -94,7 +97,7 @@ impl Range {
         let (start, end) = (options.start_block, options.end_block.unwrap_or(u64::MAX));
         ensure!(
             start < end,
-            "--start-block {start} is not before --end-block {end}; no block lies between"
+            "--start-block {start} is not before --end-block {end}; there is no block between"
         );
         Ok(Self { start, end })
     }

@@ -10,7 +10,7 @@ mod fields;
 use super::import::BlockImport;
 use alloy_consensus::SignableTransaction;
 use alloy_primitives::Signature;
-use eyre::{Context, Result, ensure, eyre};
+use eyre::{Context, Result, eyre};
 use fields::{Fields, ObjectKeys};
 use niwaki_chain::{BlockTemplate, Chain, StoredHeader};
 use niwaki_crypto::{address_of_secret_key, sign};
@@ -206,13 +206,4 @@ fn signed(data: &TransactionData, nonce: u64, chain_id: Option<u64>) -> Result<T
     let (r, s, y_parity) = sign(&transaction.signature_hash(), &data.secret_key)?;
     let signature = Signature::new(r, s, y_parity);
     Ok(transaction.into_signed(signature).into())
-}
-
-/// Refuses a range of blocks: the blocks of a JSON file need not have numbers.
-pub(crate) fn refuse_range(is_ranged: bool) -> Result<()> {
-    ensure!(
-        !is_ranged,
-        "--start-block and --end-block do not go with --format JSON; edit the file instead"
-    );
-    Ok(())
 }

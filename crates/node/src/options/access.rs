@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[command(next_help_heading = "JSON-RPC over HTTP: authentication")]
 pub(crate) struct HttpTokenFlags {
     /// Require a JWT with every request [default: false].
-    #[arg(long = "rpc-http-authentication-enabled", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long = "rpc-http-authentication-enabled", value_name = "BOOL")]
     pub(crate) enabled: Option<bool>,
     /// Users that get a token by POST /login: a TOML file that gives each [Users.NAME] a password (from
     /// `niwaki password hash`) and permissions, such as ["eth:*", "net:version"].
@@ -38,7 +38,11 @@ pub(crate) struct HttpTokenFlags {
 #[command(next_help_heading = "JSON-RPC over WebSocket: authentication")]
 pub(crate) struct SocketTokenFlags {
     /// Require a JWT at the handshake [default: false].
-    #[arg(id = "ws_enabled", long = "rpc-ws-authentication-enabled", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(
+        id = "ws_enabled",
+        long = "rpc-ws-authentication-enabled",
+        value_name = "BOOL"
+    )]
     pub(crate) enabled: Option<bool>,
     /// Users that get a token by POST /login on the WebSocket port; same file format as for HTTP.
     #[arg(
@@ -72,7 +76,7 @@ pub(crate) struct SocketTokenFlags {
 #[command(next_help_heading = "JSON-RPC over HTTP: TLS")]
 pub(crate) struct HttpTlsFlags {
     /// Accept TLS connections only [default: false].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_http_tls_enabled: Option<bool>,
     /// Private key and certificates of this node: PKCS #12, or one PEM file with all of them.
     #[arg(long, value_name = "FILE")]
@@ -81,7 +85,7 @@ pub(crate) struct HttpTlsFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) rpc_http_tls_keystore_password_file: Option<PathBuf>,
     /// Require a certificate from every client [default: false].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_http_tls_client_auth_enabled: Option<bool>,
     /// Clients accepted by certificate fingerprint: each line is a name, a space and the SHA-256
     /// fingerprint.
@@ -89,7 +93,7 @@ pub(crate) struct HttpTlsFlags {
     pub(crate) rpc_http_tls_known_clients_file: Option<PathBuf>,
     /// Accept clients whose certificate is signed by an authority that this machine trusts [default:
     /// false].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_http_tls_ca_clients_enabled: Option<bool>,
     /// Trusted certificates and authorities of clients: PKCS #12 or PEM.
     #[arg(long, value_name = "FILE")]
@@ -120,7 +124,7 @@ pub(crate) struct HttpTlsFlags {
 #[command(next_help_heading = "JSON-RPC over WebSocket: TLS")]
 pub(crate) struct SocketTlsFlags {
     /// Accept TLS connections only [default: false].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_ws_ssl_enabled: Option<bool>,
     /// Private key and certificates of this node: PKCS #12, or one PEM file with all of them.
     #[arg(long, value_name = "FILE")]
@@ -141,7 +145,7 @@ pub(crate) struct SocketTlsFlags {
     #[arg(long, value_name = "FILE", requires = "rpc_ws_ssl_key_file")]
     pub(crate) rpc_ws_ssl_cert_file: Option<PathBuf>,
     /// Require a certificate from every client [default: false].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_ws_ssl_client_auth_enabled: Option<bool>,
     /// Trusted certificates and authorities of clients: PKCS #12 or PEM.
     #[arg(long, value_name = "FILE")]

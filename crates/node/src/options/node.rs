@@ -6,18 +6,11 @@ use niwaki_primitives::{Address, B256, Bytes, U256};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// Value name of a switch: a switch alone is on, `=false` turns it off.
-macro_rules! switch {
-    () => {
-        "BOOL"
-    };
-}
-
 #[derive(Args, Debug)]
 #[command(next_help_heading = "JSON-RPC over HTTP")]
 pub(crate) struct HttpFlags {
     /// Serve JSON-RPC over HTTP [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_http_enabled: Option<bool>,
     /// Address to listen on; the Engine API uses it too.
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
@@ -61,7 +54,7 @@ pub(crate) struct HttpFlags {
     )]
     pub(crate) http_timeout_seconds: u64,
     /// Indent JSON in responses [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) json_pretty_print_enabled: Option<bool>,
 }
 
@@ -69,7 +62,7 @@ pub(crate) struct HttpFlags {
 #[command(next_help_heading = "JSON-RPC over WebSocket and IPC")]
 pub(crate) struct SocketFlags {
     /// Serve JSON-RPC over WebSocket [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) rpc_ws_enabled: Option<bool>,
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
     pub(crate) rpc_ws_host: IpAddr,
@@ -97,7 +90,11 @@ pub(crate) struct SocketFlags {
     #[arg(long = "Xws-timeout-seconds", value_name = "SECONDS")]
     pub(crate) ws_timeout_seconds: Option<u64>,
     /// Serve JSON-RPC over IPC, a Unix socket [default: false].
-    #[arg(long = "Xrpc-ipc-enabled", alias = "rpc-ipc-enabled", value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(
+        long = "Xrpc-ipc-enabled",
+        alias = "rpc-ipc-enabled",
+        value_name = "BOOL"
+    )]
     pub(crate) rpc_ipc_enabled: Option<bool>,
     /// Path of the IPC socket [default: niwaki.ipc in the data path].
     #[arg(long = "Xrpc-ipc-path", alias = "rpc-ipc-path", value_name = "FILE")]
@@ -118,7 +115,7 @@ pub(crate) struct SocketFlags {
 pub(crate) struct EngineFlags {
     /// Serve the Engine API for a consensus client [default: true if the chain has a terminal total
     /// difficulty, except --network=dev].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) engine_rpc_enabled: Option<bool>,
     #[arg(
         long,
@@ -132,7 +129,7 @@ pub(crate) struct EngineFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) engine_jwt_secret: Option<PathBuf>,
     /// Accept Engine API calls without a token: everyone who reaches the port can drive the node.
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) engine_jwt_disabled: Option<bool>,
     #[arg(
         long,
@@ -165,7 +162,7 @@ pub(crate) struct ApiFlags {
     #[arg(long, value_name = "SHARE", default_value_t = 0.015, value_parser = share)]
     pub(crate) estimate_gas_tolerance_ratio: f64,
     /// Build the log index in the background [default: true].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) auto_log_bloom_caching_enabled: Option<bool>,
     /// Blocks that the gas price oracle samples.
     #[arg(long, value_name = "BLOCKS", default_value_t = 100)]
@@ -202,7 +199,7 @@ pub(crate) struct PoolFlags {
     pub(crate) tx_pool_min_score: i8,
     /// Refuse a transaction if the sender's balance does not cover it together with its other pooled
     /// transactions [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) tx_pool_enable_balance_check: Option<bool>,
     /// Most transactions in the pool. Sequenced only.
     #[arg(long, value_name = "N", default_value_t = 4_096)]
@@ -236,23 +233,23 @@ pub(crate) struct PoolFlags {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub(crate) tx_pool_priority_senders: Vec<Address>,
     /// Give transactions submitted by JSON-RPC no priority [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) tx_pool_no_local_priority: Option<bool>,
     /// Save the pool when the node stops and restore it when it starts [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) tx_pool_enable_save_restore: Option<bool>,
     /// File of the saved pool, relative to the data path.
     #[arg(long, value_name = "FILE", default_value = "txpool.dump")]
     pub(crate) tx_pool_save_file: PathBuf,
     /// With a consensus client, execute the best pooled transactions on top of the head before the next
     /// block arrives, so that the state they read is cached [default: true].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) tx_pool_warming_enabled: Option<bool>,
     /// Highest fee of a transaction submitted by JSON-RPC, in wei; 0 for no limit.
     #[arg(long, value_name = "WEI", default_value = "1000000000000000000")]
     pub(crate) rpc_tx_feecap: U256,
     /// Refuse transactions submitted by JSON-RPC without a chain id (EIP-155) [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) strict_tx_replay_protection_enabled: Option<bool>,
 }
 
@@ -268,7 +265,7 @@ impl PoolFlags {
 }
 
 /// Besu's names of the EIP-2718 types, by type number.
-const TYPES: [&str; 5] = [
+pub(crate) const TYPES: [&str; 5] = [
     "FRONTIER",
     "ACCESS_LIST",
     "EIP1559",
@@ -367,14 +364,14 @@ pub(crate) struct MinerFlags {
 #[command(next_help_heading = "Operation")]
 pub(crate) struct OperationFlags {
     /// Serve Prometheus metrics over HTTP [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) metrics_enabled: Option<bool>,
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1", value_parser = host)]
     pub(crate) metrics_host: IpAddr,
     #[arg(long, value_name = "PORT", default_value_t = 9545)]
     pub(crate) metrics_port: u16,
     /// Push metrics to a Prometheus push gateway [default: false].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) metrics_push_enabled: Option<bool>,
     /// Host name or address of the push gateway.
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
@@ -408,7 +405,7 @@ pub(crate) struct OperationFlags {
     #[arg(long, value_enum, value_name = "FORMAT", ignore_case = true, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
     /// Colour log lines [default: on a terminal, unless NO_COLOR is set].
-    #[arg(long, value_name = switch!(), num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL")]
     pub(crate) color_enabled: Option<bool>,
     /// Reorganisations that remove more blocks than this are logged as warnings.
     #[arg(long, value_name = "BLOCKS", default_value_t = 6)]

@@ -64,12 +64,6 @@ pub(super) struct MetricsConfig {
     pub(super) push: Option<Gateway>,
 }
 
-impl MetricsConfig {
-    pub(super) fn is_enabled(&self) -> bool {
-        self.listen.is_some() || self.push.is_some()
-    }
-}
-
 impl NodeConfig {
     /// Resolves the flags for a chain of these rules.
     pub(super) fn resolve(options: &Options, data_path: PathBuf, spec: &ChainSpec) -> Self {

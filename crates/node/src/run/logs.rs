@@ -13,7 +13,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Most targets that may have a level of their own.
-const MOST_TARGETS: usize = 256;
+const MAX_TARGETS: usize = 256;
 
 /// Installs the process-wide log, to standard error. Returns the switch that changes the level.
 pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
@@ -66,19 +66,7 @@ fn switch(targets: Targets, handle: Handle<Targets, Registry>) -> LogSwitch {
 }
 
 /// `targets` with a new level for `names`, or for all if there are none.
-fn changed(
-    mut targets: Targets,
-    level: niwaki_rpc::LogLevel,
-    names: &[String],
-) -> Result<Targets, String> {
-    let level = match level {
-        niwaki_rpc::LogLevel::Off => LevelFilter::OFF,
-        niwaki_rpc::LogLevel::Error => LevelFilter::ERROR,
-        niwaki_rpc::LogLevel::Warn => LevelFilter::WARN,
-        niwaki_rpc::LogLevel::Info => LevelFilter::INFO,
-        niwaki_rpc::LogLevel::Debug => LevelFilter::DEBUG,
-        niwaki_rpc::LogLevel::Trace => LevelFilter::TRACE,
-    };
+fn changed(mut targets: Targets, level: LevelFilter, names: &[String]) -> Result<Targets, String> {
     if names.is_empty() {
         return Ok(Targets::new().with_default(level));
     }
@@ -89,9 +77,9 @@ fn changed(
         };
     }
     match targets.iter().count() {
-        0..=MOST_TARGETS => Ok(targets),
+        0..=MAX_TARGETS => Ok(targets),
         count => Err(format!(
-            "{count} targets would have a level of their own, at most {MOST_TARGETS} may; change \
+            "{count} targets would have a level of their own, at most {MAX_TARGETS} may; change \
              the level of all first, without targets"
         )),
     }
@@ -109,15 +97,15 @@ mod tests {
     #[test]
     fn a_level_applies_to_the_named_targets_or_to_all_at_most_256() {
         let all = Targets::new().with_default(LevelFilter::INFO);
-        let debug = niwaki_rpc::LogLevel::Debug;
+        let debug = LevelFilter::DEBUG;
         let one = changed(all.clone(), debug, &names(&["niwaki_rpc"])).unwrap();
         assert!(one.would_enable("niwaki_rpc::dispatch", &Level::DEBUG));
         assert!(!one.would_enable("niwaki_chain", &Level::DEBUG));
-        let off = changed(one.clone(), niwaki_rpc::LogLevel::Off, &[]).unwrap();
+        let off = changed(one.clone(), LevelFilter::OFF, &[]).unwrap();
         assert!(!off.would_enable("niwaki_rpc", &Level::ERROR));
         let rest = changed(one, debug, &names(&[""])).unwrap();
         assert!(rest.would_enable("niwaki_chain", &Level::DEBUG));
-        let many: Vec<String> = (0..=MOST_TARGETS).map(|n| format!("t{n}")).collect();
+        let many: Vec<String> = (0..=MAX_TARGETS).map(|n| format!("t{n}")).collect();
         assert!(changed(all, debug, &many).unwrap_err().contains("at most"));
     }
 }

@@ -9,6 +9,7 @@ mod table;
 pub(crate) use push::Gateway;
 
 use super::config::MetricsConfig;
+use crate::options::TYPES;
 use eyre::{Result, WrapErr, eyre};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -33,7 +34,7 @@ pub(super) struct Metrics {
 
 /// Starts recording, if metrics are enabled.
 pub(super) fn install(config: &MetricsConfig) -> Result<Option<Metrics>> {
-    if !config.is_enabled() {
+    if config.listen.is_none() && config.push.is_none() {
         return Ok(None);
     }
     let recorder = PrometheusBuilder::new()
@@ -168,19 +169,19 @@ fn float(value: &U256) -> f64 {
 }
 
 fn sample_state(chain: &Chain) {
-    let figures = chain.cache_stats();
+    let caches = chain.cache_stats();
     let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
     for (cache, HitRate { hits, misses }) in [
-        ("accounts", figures.accounts),
-        ("slots", figures.slots),
-        ("codes", figures.codes),
+        ("accounts", caches.accounts),
+        ("slots", caches.slots),
+        ("codes", caches.codes),
         ("precompiled", HitRate { hits, misses }),
     ] {
         counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
         counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);
     }
-    counter!("niwaki_trie_nodes_read_total").absolute(figures.trie_nodes_read);
-    set("niwaki_trie_bytes", figures.trie_bytes as u64);
+    counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);
+    set("niwaki_trie_bytes", caches.trie_bytes as u64);
     let storage = chain.storage_figures();
     set(
         "niwaki_storage_waiting_batches",
@@ -196,59 +197,37 @@ fn sample_state(chain: &Chain) {
 
 fn sample_pool(backend: &Backend) {
     let pool = backend.pool();
-    let figures = pool.stats();
-    let all = figures.pending + figures.queued;
+    let stats = pool.stats();
+    let all = stats.pending + stats.queued;
     set("besu_transaction_pool_transactions", all as u64);
     let price = pool.min_gas_price();
     set(
         "ethereum_min_gas_price",
         u64::try_from(price).unwrap_or(u64::MAX),
     );
-    for (layer, count) in [("prioritized", figures.pending), ("sparse", figures.queued)] {
-        set_for(
-            "besu_transaction_pool_number_of_transactions",
-            "layer",
-            layer,
-            count,
-        );
+    let name = "besu_transaction_pool_number_of_transactions";
+    for (layer, count) in [("prioritized", stats.pending), ("sparse", stats.queued)] {
+        set_for(name, "layer", layer, count);
     }
-    for (layer, bytes) in [("all", figures.bytes), ("blobs", figures.blob_bytes)] {
+    for (layer, bytes) in [("all", stats.bytes), ("blobs", stats.blob_bytes)] {
         set_for("besu_transaction_pool_space_used", "layer", layer, bytes);
     }
-    set_for(
-        "besu_transaction_pool_unique_senders",
-        "layer",
-        "all",
-        figures.senders,
-    );
-    let types = [
-        "FRONTIER",
-        "ACCESS_LIST",
-        "EIP1559",
-        "BLOB",
-        "DELEGATE_CODE",
-    ];
-    for (kind, count) in types.into_iter().zip(figures.by_type) {
-        set_for(
-            "besu_transaction_pool_number_of_transactions_by_type",
-            "type",
-            kind,
-            count,
-        );
+    let name = "besu_transaction_pool_unique_senders";
+    set_for(name, "layer", "all", stats.senders);
+    let name = "besu_transaction_pool_number_of_transactions_by_type";
+    for (kind, count) in TYPES.into_iter().zip(stats.by_type) {
+        set_for(name, "type", kind, count);
     }
-    let added = figures.added_local + figures.added_remote;
-    counter!("besu_transaction_pool_transactions_added_total").absolute(added);
-    for (source, count) in [
-        ("local", figures.added_local),
-        ("remote", figures.added_remote),
-    ] {
+    let (local, remote) = (stats.added_local, stats.added_remote);
+    counter!("besu_transaction_pool_transactions_added_total").absolute(local + remote);
+    for (source, count) in [("local", local), ("remote", remote)] {
         counter!("besu_transaction_pool_added_total", "source" => source).absolute(count);
     }
-    for (reason, count) in figures.removed {
+    for (reason, count) in stats.removed {
         counter!("besu_transaction_pool_removed_total", "operation" => reason.label())
             .absolute(count);
     }
-    for (reason, count) in figures.rejected {
+    for (reason, count) in stats.rejected {
         counter!("besu_transaction_pool_rejected_total", "reason" => reason).absolute(count);
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn check(chain: &Chain, required: &[(u64, B256)]) -> Result<()> {
             Some(found) if found != *hash => {
                 return Err(eyre!(
                     "block {number} of this chain is {found}, --required-blocks asks for {hash}; \
-                     leave the flag out, or begin the chain anew in another --data-path"
+                     leave the flag out, or start a new chain in another --data-path"
                 ));
             }
             Some(_) => {}

@@ -21,31 +21,24 @@ pub(crate) struct TokenFlags {
     open_methods: Vec<String>,
 }
 
-impl From<&HttpTokenFlags> for TokenFlags {
-    fn from(flags: &HttpTokenFlags) -> Self {
-        Self {
-            prefix: "--rpc-http",
-            enabled: flags.enabled == Some(true),
-            credentials_file: flags.credentials_file.clone(),
-            public_key_file: flags.public_key_file.clone(),
-            algorithm: flags.algorithm,
-            open_methods: flags.open_methods.clone(),
+macro_rules! from_flags {
+    ($($flags:ty: $prefix:literal)*) => {$(
+        impl From<&$flags> for TokenFlags {
+            fn from(flags: &$flags) -> Self {
+                Self {
+                    prefix: $prefix,
+                    enabled: flags.enabled == Some(true),
+                    credentials_file: flags.credentials_file.clone(),
+                    public_key_file: flags.public_key_file.clone(),
+                    algorithm: flags.algorithm,
+                    open_methods: flags.open_methods.clone(),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<&SocketTokenFlags> for TokenFlags {
-    fn from(flags: &SocketTokenFlags) -> Self {
-        Self {
-            prefix: "--rpc-ws",
-            enabled: flags.enabled == Some(true),
-            credentials_file: flags.credentials_file.clone(),
-            public_key_file: flags.public_key_file.clone(),
-            algorithm: flags.algorithm,
-            open_methods: flags.open_methods.clone(),
-        }
-    }
-}
+from_flags! { HttpTokenFlags: "--rpc-http" SocketTokenFlags: "--rpc-ws" }
 
 impl TokenFlags {
     /// What callers must present.
@@ -57,7 +50,7 @@ impl TokenFlags {
         let is_configured = self.credentials_file.is_some() || self.public_key_file.is_some();
         if !self.enabled {
             if is_configured || !self.open_methods.is_empty() {
-                warn!("{prefix}-authentication-enabled is missing: nobody is asked for a token");
+                warn!("{prefix}-authentication-enabled is missing: no token is asked for");
             }
             return Ok(Authentication::None);
         }
@@ -75,7 +68,7 @@ impl TokenFlags {
             (Some(path), credentials) => {
                 if credentials.is_some() {
                     warn!(
-                        "{prefix}-authentication-credentials-file has no effect beside a public key"
+                        "{prefix}-authentication-credentials-file has no effect together with a public key"
                     );
                 }
                 Tokens::of_others(read_key(path, self.algorithm)?, open)

@@ -33,7 +33,7 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Outcom
     progress.finish();
     let made = match made {
         Err(BackupError::Stopped) => {
-            eprintln!("stopped as asked; the backup that was begun does not count");
+            eprintln!("stopped on request; the unfinished backup does not count");
             return Ok(Outcome::Interrupted);
         }
         other => other?,
@@ -102,7 +102,7 @@ pub(crate) fn restore(options: &Options, restore: &RestoreOptions) -> Result<Out
     progress.finish();
     let backup = match restored {
         Err(BackupError::Stopped) => {
-            eprintln!("stopped as asked; there is no database, the same command begins anew");
+            eprintln!("stopped on request; there is no database, the same command starts over");
             return Ok(Outcome::Interrupted);
         }
         other => other?,

@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     );
     progress.finish();
     let Some(repair) = repaired.wrap_err(NEXT_STEP)? else {
-        eprintln!("stopped as asked; what was made anew is right, the same command goes on");
+        eprintln!("stopped on request; what was rebuilt is right, the same command continues");
         return Ok(Outcome::Interrupted);
     };
     // The check writes nothing, so one Ctrl-C may end the process.
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
          difficulties",
         repair.canonical, repair.numbers, repair.transactions, repair.difficulties
     );
-    print_problems("can't be made anew", &refusals);
+    print_problems("can't be rebuilt", &refusals);
 
     let Some(chain) = open_existing(options, &stop).wrap_err(NEXT_STEP)? else {
         return Ok(Outcome::Interrupted);

@@ -29,11 +29,11 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<O
     let name = part.display();
     let exported = chain.export_state(&export.to, &mut |exporting| match exporting {
         Exporting::Resuming(bytes) => {
-            eprintln!("{name} has {bytes} bytes of the same state; goes on after what is whole");
+            eprintln!("{name} has {bytes} bytes of the same state; continues after what is whole");
             true
         }
         Exporting::Anew(reason) => {
-            eprintln!("{name} is written anew: {reason}");
+            eprintln!("{name} is written from the start: {reason}");
             true
         }
         Exporting::Writing(done, of) => progress.report(Loading::Writing(done, of)),
@@ -41,11 +41,11 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<O
     progress.finish();
     let exported = match exported {
         Err(TransferError::Stopped) => {
-            eprintln!("stopped as asked; {name} stays, the same command goes on with it");
+            eprintln!("stopped on request; {name} stays, the same command continues it");
             return Ok(Outcome::Interrupted);
         }
         Err(error @ TransferError::Fault(Fault::Io { .. })) if part.exists() => {
-            eprintln!("{name} stays; the same command goes on with it");
+            eprintln!("{name} stays; the same command continues it");
             return Err(error.into());
         }
         other => other?,
@@ -88,7 +88,7 @@ pub(crate) fn import(options: &Options, import: &StateImportOptions) -> Result<O
     progress.finish();
     let chain = match imported {
         Err(TransferError::Stopped) => {
-            eprintln!("stopped as asked; the same command goes on with what it has read");
+            eprintln!("stopped on request; the same command continues with what it has read");
             return Ok(Outcome::Interrupted);
         }
         other => other?,

@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Options, command: &TrieLogCommand) -> Result<Outcome
     match done {
         Ok(()) => Ok(Outcome::Done),
         Err(TransferError::Stopped) => {
-            eprintln!("stopped as asked; the same command begins anew");
+            eprintln!("stopped on request; the same command starts over");
             Ok(Outcome::Interrupted)
         }
         Err(error) => Err(error.into()),

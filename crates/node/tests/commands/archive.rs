@@ -43,6 +43,6 @@ fn an_archive_proves_past_states_and_bonsai_only_shows_their_values() {
     let refused = recent.run(&format!("storage account {ACCOUNT} --block 55"), &[]);
     refused.failed(&["there is no block 55, the head is block 54"]);
     let other = archive.run("--data-storage-format=BONSAI storage check", &[]);
-    other.failed(&["begun with --data-storage-format=X_BONSAI_ARCHIVE"]);
+    other.failed(&["created with --data-storage-format=X_BONSAI_ARCHIVE"]);
     archive.run("storage check", &[]).succeeded();
 }

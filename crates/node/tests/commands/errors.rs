@@ -143,7 +143,7 @@ fn a_genesis_file_that_can_not_be_used_is_named_with_the_key() {
     for (text, words) in [
         ("{", "JSON"),
         ("{}", "config"),
-        (r#"{"config":{"chainId":1},"gasLimit":"lots"}"#, "gasLimit"),
+        (r#"{"config":{"chainId":1},"gasLimit":"many"}"#, "gasLimit"),
     ] {
         dir.genesis = dir.file("genesis.json", text.as_bytes());
         dir.import(&chain_file()).failed(&["genesis.json", words]);

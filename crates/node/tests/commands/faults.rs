@@ -190,7 +190,7 @@ fn damaged_tries_and_indices_are_repaired_and_damaged_values_refused() {
     damage(&[Segment::Accounts]);
     let refused = dir.run("storage repair", &[]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    for words in ["can't be made anew", "the head says", "storage restore"] {
+    for words in ["can't be rebuilt", "the head says", "storage restore"] {
         assert!(refused.out.contains(words), "no '{words}': {refused:?}");
     }
 }

@@ -173,7 +173,7 @@ fn a_stopped_genesis_import_starts_again() {
     let result = stopped;
     assert_eq!(result.code, Some(130), "{result:?}");
     assert!(
-        result.errors.contains("begins the genesis anew"),
+        result.errors.contains("reads the genesis from the start"),
         "{result:?}"
     );
     let result = dir.run("storage check --head-only", &[]).succeeded();

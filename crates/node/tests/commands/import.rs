@@ -112,7 +112,7 @@ fn a_full_export_equals_the_imported_file() {
         "blocks export --start-block 9 --end-block 9 --to",
         &[&dir.path("x")],
     )
-    .failed(&["--start-block 9", "no block lies between"]);
+    .failed(&["--start-block 9", "there is no block between"]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_interrupted_import_stops_after_a_whole_block() {
     let result = CommandResult::of(&child.wait_with_output().unwrap());
     assert_eq!(result.code, Some(130), "{result:?}");
     assert!(
-        result.errors.contains("the same command goes on"),
+        result.errors.contains("the same command continues"),
         "{result:?}"
     );
     assert_eq!(dir.checked_head(), result.head());

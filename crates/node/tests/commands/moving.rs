@@ -44,6 +44,10 @@ fn an_exported_state_is_imported_and_the_chain_continues() {
     fresh
         .run("storage import --from", &[&odd])
         .failed(&["odd", "not an exported state"]);
+    let missing = fresh
+        .run("storage import --from", &[&fresh.path("none")])
+        .failed(&["none", "No such file"]);
+    assert_eq!(missing.errors.matches("No such file").count(), 1);
     assert!(!fresh.data_path().exists());
     let mut other = TestDir::new();
     let genesis = std::fs::read_to_string(genesis_file()).unwrap();
@@ -79,10 +83,10 @@ fn an_interrupted_export_is_resumed() {
 
     from.import(&chain_file()).succeeded();
     from.file("state.part", half);
-    let anew = export();
-    let words = "state.part is written anew: it is of block 41 0x";
-    assert!(anew.errors.contains(words), "{anew:?}");
-    assert_eq!(anew.head().1, HEAD);
+    let again = export();
+    let words = "state.part is written from the start: it is of block 41 0x";
+    assert!(again.errors.contains(words), "{again:?}");
+    assert_eq!(again.head().1, HEAD);
     let to = TestDir::new();
     let imported = to.run("storage import --from", &[&file]).succeeded();
     assert_eq!(imported.head().1, HEAD);

@@ -333,8 +333,8 @@ fn trace_call_overrides_code_and_call_many_sees_earlier_calls() {
     assert_eq!(slots[format!("{:#066x}", 1)], json!(format!("{:#066x}", 1)));
 
     // A creation, then a call of the created contract.
-    let nobody = "0x0000000000000000000000000000000000000000";
-    let nonce = node.result("eth_getTransactionCount", json!([nobody, "latest"]));
+    let caller = "0x0000000000000000000000000000000000000000";
+    let nonce = node.result("eth_getTransactionCount", json!([caller, "latest"]));
     assert_eq!(nonce, "0x0");
     let created = "0xbd770416a3345f91e4b34576cb804a576fa48eb1";
     let init = format!("0x6012600c60003960126000f3{}", &counts[2..]);

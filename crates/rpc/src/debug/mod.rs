@@ -9,6 +9,7 @@ use crate::json::{self, Array};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockTag, Params};
 use crate::{Backend, RpcError, RpcResult};
+use niwaki_chain::StoredHeader;
 use niwaki_primitives::Block;
 use niwaki_primitives::rlp::encode;
 
@@ -33,6 +34,12 @@ fn missing() -> RpcError {
     RpcError::server("header not found")
 }
 
+/// The header of the block that the first parameter names.
+fn header(backend: &Backend, params: &Params<'_>) -> Result<StoredHeader, RpcError> {
+    let header = backend.header_by_ref(params.required(0)?)?;
+    header.ok_or_else(missing)
+}
+
 fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let block = backend.block_by_ref(params.required(0)?)?;
     let block = block.ok_or_else(missing)?;
@@ -46,16 +53,13 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcRe
 
 /// The bytes whose hash is in the header.
 fn raw_block_access_list(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let header = backend.header_by_ref(params.required(0)?)?;
-    let header = header.ok_or_else(missing)?;
+    let header = header(backend, params)?;
     json::data(out, &crate::eth::raw_block_access_list(backend, &header)?);
     Ok(())
 }
 
 fn raw_header(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let header = backend.header_by_ref(params.required(0)?)?;
-    let header = header.ok_or_else(missing)?;
-    json::data(out, &encode(header.header));
+    json::data(out, &encode(header(backend, params)?.header));
     Ok(())
 }
 
@@ -88,8 +92,7 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rp
     if header.id.number == 0 {
         return Err(RpcError::server("genesis can't be replayed"));
     }
-    let chain = backend.chain();
-    let replayed = chain.replay(&header);
+    let replayed = backend.chain().replay(&header);
     replayed.map_err(|error| RpcError::server(error.to_string()))?;
     let set = backend.consensus.set_head(&header.id.hash);
     set.map_err(|error| RpcError::server(error.to_string()))?;
@@ -99,10 +102,8 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rp
 
 /// Makes a stored block the head; its state must be available.
 fn set_head(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let header = backend.header_by_ref(params.required(0)?)?;
-    let header = header.ok_or_else(missing)?;
+    let header = header(backend, params)?;
     let set = backend.consensus.set_head(&header.id.hash);
     set.map_err(|error| RpcError::server(error.to_string()))?;
-    out.extend_from_slice(b"null");
-    Ok(())
+    crate::eth::null(out)
 }

@@ -9,7 +9,7 @@ use crate::params::{BlockRef, Count, Params};
 use crate::trace::PastBlock;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
-use niwaki_primitives::{Account, AccountDiff, Address, B256, Bytes, StateView, U256};
+use niwaki_primitives::{Account, AccountDiff, Address, B256, Bytes, StateView, U256, hex};
 use niwaki_trie::TrieAccount;
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ impl StateInBlock {
     }
 
     fn code(&self, hash: &B256) -> Result<Bytes, RpcError> {
-        let made = self.codes.iter().find(|(made, _)| made == hash);
-        match made {
+        let new = self.codes.iter().find(|(new, _)| new == hash);
+        match new {
             Some((_, code)) => Ok(code.clone()),
             None => Ok(self.state.code(hash)?),
         }
@@ -185,8 +185,7 @@ pub(super) fn account_range(
     check.end()?;
 
     let mut object = Object::new(out);
-    let root = niwaki_primitives::hex::encode(header.header.state_root);
-    object.string("root", &root);
+    object.string("root", &hex::encode(header.header.state_root));
     let mut accounts = object.object("accounts");
     for (key, account) in &found {
         params.check_deadline()?;
@@ -224,13 +223,12 @@ pub(super) fn storage_range_at(
     let mut storage = object.object("storage");
     for (key, (slot, value)) in slots.iter().take(most) {
         let mut object = storage.object(&format!("{key:#x}"));
-        let slot = slot.map(B256::from);
-        object.data_or_null("key", slot.as_ref().map(|slot| slot.as_slice()));
+        object.data_or_null("key", slot.map(B256::from));
         object.data("value", B256::from(*value).as_slice());
     }
     drop(storage);
     let next = slots.keys().nth(most);
-    object.data_or_null("nextKey", next.map(|next| next.as_slice()));
+    object.data_or_null("nextKey", next);
     Ok(())
 }
 
@@ -264,11 +262,8 @@ fn slots(
         })?;
         check.end()?;
     }
-    slots.extend(
-        written
-            .into_iter()
-            .filter(|(_, (_, value))| !value.is_zero()),
-    );
+    let written = written.into_iter();
+    slots.extend(written.filter(|(_, (_, value))| !value.is_zero()));
     Ok(slots)
 }
 

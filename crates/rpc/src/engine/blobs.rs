@@ -1,6 +1,6 @@
 //! `engine_getBlobs`, `engine_hasBlobs`: blobs of the transactions in the pool.
 
-use crate::json::{Array, Object};
+use crate::json::{self, Array};
 use crate::params::Params;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{B256, FixedBytes, Fork};
@@ -28,11 +28,7 @@ pub(super) fn has(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> 
     let hashes: Vec<B256> = params.required(0)?;
     let mut list = Array::new(out);
     for blob in backend.pool.blobs(&hashes) {
-        let is_here: &[u8] = match blob {
-            Some(_) => b"true",
-            None => b"false",
-        };
-        list.item().extend_from_slice(is_here);
+        json::boolean(list.item(), blob.is_some());
     }
     Ok(())
 }
@@ -53,7 +49,7 @@ pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> R
                 object.data("blob", bytes.as_slice());
                 object.data("proof", proof.as_slice());
             }
-            None => list.item().extend_from_slice(b"null"),
+            None => json::null(list.item()),
         }
     }
     Ok(())
@@ -63,14 +59,13 @@ pub(super) fn v1(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> R
 pub(super) fn v2(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let blobs = find(backend, params)?;
     let has_cells = |blob: &Option<PooledBlob>| {
-        blob.as_ref()
-            .is_some_and(|blob| blob.cell_proofs().is_some())
+        let blob = blob.as_ref();
+        blob.is_some_and(|blob| blob.cell_proofs().is_some())
     };
-    if !blobs.iter().all(has_cells) {
-        out.extend_from_slice(b"null");
-        return Ok(());
+    match blobs.iter().all(has_cells) {
+        true => write_with_cells(&blobs, out),
+        false => json::null(out),
     }
-    write_with_cells(&blobs, out);
     Ok(())
 }
 
@@ -93,24 +88,21 @@ pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> R
         params.check_deadline()?;
         let found = blob
             .as_ref()
-            .and_then(|blob| blob.cell_proofs().map(|proofs| (blob, proofs)));
+            .and_then(|blob| Some((blob, blob.cell_proofs()?)));
         let Some((blob, proofs)) = found else {
-            list.item().extend_from_slice(b"null");
+            json::null(list.item());
             continue;
         };
-        let cells = blob
-            .cells()
-            .map_err(|error| RpcError::internal(format!("the cells of a blob: {error}")))?;
-        let mut object: Object<'_> = list.object();
-        let mut array = object.array("blob_cells");
-        for (_, cell) in cells.iter().enumerate().filter(|(n, _)| is_requested(*n)) {
-            array.data(cell.as_slice());
-        }
-        drop(array);
-        let mut array = object.array("proofs");
-        for (_, proof) in proofs.iter().enumerate().filter(|(n, _)| is_requested(*n)) {
-            array.data(proof.as_slice());
-        }
+        let cells = blob.cells();
+        let failed = |error| RpcError::internal(format!("the cells of a blob: {error}"));
+        let requested = || (0..128).filter(|index| is_requested(*index));
+        let cells = cells.map_err(failed)?;
+        let mut object = list.object();
+        object.data_list(
+            "blob_cells",
+            requested().filter_map(|index| cells.get(index)),
+        );
+        object.data_list("proofs", requested().filter_map(|index| proofs.get(index)));
     }
     Ok(())
 }
@@ -118,18 +110,14 @@ pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> R
 fn write_with_cells(blobs: &[Option<PooledBlob>], out: &mut Vec<u8>) {
     let mut list = Array::new(out);
     for blob in blobs {
-        let found = blob
-            .as_ref()
-            .and_then(|blob| blob.blob().zip(blob.cell_proofs()));
-        let Some((bytes, cell_proofs)) = found else {
-            list.item().extend_from_slice(b"null");
+        let blob = blob.as_ref();
+        let Some((bytes, proofs)) = blob.and_then(|blob| blob.blob().zip(blob.cell_proofs()))
+        else {
+            json::null(list.item());
             continue;
         };
-        let mut object: Object<'_> = list.object();
+        let mut object = list.object();
         object.data("blob", bytes.as_slice());
-        let mut proofs = object.array("proofs");
-        for proof in cell_proofs {
-            proofs.data(proof.as_slice());
-        }
+        object.data_list("proofs", proofs);
     }
 }

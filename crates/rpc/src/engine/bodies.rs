@@ -2,7 +2,7 @@
 
 use crate::blocks::FullBlock;
 use crate::eth::null;
-use crate::eth::serialize::{encoded, withdrawal};
+use crate::eth::serialize::{encoded, withdrawals};
 use crate::json::{Array, Object};
 use crate::params::{BlockRef, BlockTag, Number, Params};
 use crate::{Backend, RpcError, RpcResult};
@@ -21,23 +21,14 @@ fn write_body(
         return null(out);
     };
     let mut object = Object::new(out);
-    let mut transactions = object.array("transactions");
-    for tx in &block.body.transactions {
-        transactions.data(&encoded(tx));
-    }
-    drop(transactions);
+    object.data_list("transactions", block.body.transactions.iter().map(encoded));
     match &block.body.withdrawals {
-        Some(withdrawals) => {
-            let mut list = object.array("withdrawals");
-            for each in withdrawals.iter() {
-                withdrawal(&mut list.object(), each);
-            }
-        }
+        Some(list) => withdrawals(&mut object, list),
         None => object.null("withdrawals"),
     }
     if with_access_list {
         let list = backend.chain().block_access_list(&block.id.hash)?;
-        object.data_or_null("blockAccessList", list.as_deref().map(|list| &list[..]));
+        object.data_or_null("blockAccessList", list);
     }
     Ok(())
 }
@@ -73,9 +64,8 @@ fn by_range(
 ) -> RpcResult {
     let (Number(start), Number(count)) = (params.required(0)?, params.required(1)?);
     if start == 0 || count == 0 {
-        return Err(RpcError::invalid_params(
-            "start and count must be at least 1",
-        ));
+        let message = "start and count must be at least 1";
+        return Err(RpcError::invalid_params(message));
     }
     if count > MAX_ITEMS {
         return Err(too_many(count));

@@ -5,9 +5,7 @@ use crate::json::Object;
 use crate::params::{Number, Params};
 use crate::simulation::withdrawals;
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_chain::{
-    BlockTemplate, ForkChoice, ForkChoiceError, RejectedBlock, StoredHeader, Verdict,
-};
+use niwaki_chain::{BlockTemplate, ForkChoice, ForkChoiceError, StoredHeader, Verdict};
 use niwaki_crypto::sha256;
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Address, B256, Fork, Withdrawal};
@@ -30,16 +28,6 @@ impl Version {
             Self::V2 => fork < Fork::Cancun,
             Self::V3 => (Fork::Cancun..Fork::Amsterdam).contains(&fork),
             Self::V4 => fork >= Fork::Amsterdam,
-        }
-    }
-
-    /// The method's name in metrics.
-    const fn method(self) -> &'static str {
-        match self {
-            Self::V1 => "forkchoiceUpdatedV1",
-            Self::V2 => "forkchoiceUpdatedV2",
-            Self::V3 => "forkchoiceUpdatedV3",
-            Self::V4 => "forkchoiceUpdatedV4",
         }
     }
 }
@@ -103,9 +91,8 @@ fn fork_choice_updated(
         && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
         && columns.len() != 16
     {
-        return Err(RpcError::invalid_params(
-            "custodyColumns must have 16 bytes",
-        ));
+        let message = "custodyColumns must have 16 bytes";
+        return Err(RpcError::invalid_params(message));
     }
     let choice = ForkChoice {
         head: state.head_block_hash,
@@ -113,7 +100,7 @@ fn fork_choice_updated(
         finalized: state.finalized_block_hash,
     };
     let verdict = backend.consensus.fork_choice(choice).map_err(refused)?;
-    count_status(version.method(), &verdict);
+    count_status(format!("forkchoiceUpdated{version:?}"), &verdict);
     backend.engine_log.fork_choice(backend, &choice, &verdict);
     if !matches!(verdict, Verdict::Valid(_)) {
         write_response(out, &verdict, choice.head, None);
@@ -122,12 +109,8 @@ fn fork_choice_updated(
     // The fork choice is applied, even if the attributes are invalid.
     let mut id = None;
     if params.raw(1).is_some() {
-        let attributes: PayloadAttributes = params.required(1).map_err(|error| {
-            RpcError::new(
-                -38003,
-                format!("Invalid payload attributes: {}", error.message),
-            )
-        })?;
+        let read: Result<PayloadAttributes, RpcError> = params.required(1);
+        let attributes = read.map_err(|error| invalid_attributes(&error.message))?;
         let head = backend.chain().head();
         if head.id.hash == choice.head {
             check_attributes(backend, version, &attributes, &head)?;
@@ -151,6 +134,10 @@ fn refused(error: ForkChoiceError) -> RpcError {
     }
 }
 
+fn invalid_attributes(what: &str) -> RpcError {
+    RpcError::new(-38003, format!("Invalid payload attributes: {what}"))
+}
+
 /// Checks the fields first, then the fork, then the time. `targetGasLimit` may be absent, unlike in the specification,
 /// because geth does not require it: then the operator's target holds.
 fn check_attributes(
@@ -159,17 +146,10 @@ fn check_attributes(
     attributes: &PayloadAttributes,
     head: &StoredHeader,
 ) -> RpcResult {
-    let invalid = |what: &str| {
-        Err(RpcError::new(
-            -38003,
-            format!("Invalid payload attributes: {what}"),
-        ))
-    };
+    let invalid = |what: &str| Err(invalid_attributes(what));
     let Number(timestamp) = attributes.timestamp;
-    let fork = backend
-        .chain()
-        .spec()
-        .fork_at(head.id.number.saturating_add(1), timestamp, true);
+    let (spec, number) = (backend.chain().spec(), head.id.number.saturating_add(1));
+    let fork = spec.fork_at(number, timestamp, true);
     let has = (
         attributes.withdrawals.is_some(),
         attributes.parent_beacon_block_root.is_some(),
@@ -230,17 +210,14 @@ fn payload_id(version: Version, parent: &B256, attributes: &PayloadAttributes) -
     bytes.extend_from_slice(&attributes.timestamp.0.to_be_bytes());
     bytes.extend_from_slice(attributes.prev_randao.as_slice());
     bytes.extend_from_slice(attributes.suggested_fee_recipient.as_slice());
-    attributes
-        .withdrawals
-        .iter()
-        .for_each(|list| list.encode(&mut bytes));
+    if let Some(list) = &attributes.withdrawals {
+        list.encode(&mut bytes);
+    }
     if let Some(root) = &attributes.parent_beacon_block_root {
         bytes.extend_from_slice(root.as_slice());
     }
-    for Number(number) in [attributes.slot_number, attributes.target_gas_limit]
-        .into_iter()
-        .flatten()
-    {
+    let numbers = [attributes.slot_number, attributes.target_gas_limit];
+    for Number(number) in numbers.into_iter().flatten() {
         bytes.extend_from_slice(&number.to_be_bytes());
     }
     let mut id = [0; 8];
@@ -254,13 +231,17 @@ fn write_response(out: &mut Vec<u8>, verdict: &Verdict, head: B256, id: Option<[
     let status = object.field("payloadStatus");
     match verdict {
         Verdict::Valid(_) => write_status(status, "VALID", Some(head), None),
-        Verdict::Invalid(RejectedBlock {
-            latest_valid,
-            reason,
-        }) => write_status(status, "INVALID", *latest_valid, Some(reason)),
+        Verdict::Invalid(rejected) => {
+            write_status(
+                status,
+                "INVALID",
+                rejected.latest_valid,
+                Some(&rejected.reason),
+            );
+        }
         Verdict::Syncing | Verdict::Accepted => write_status(status, "SYNCING", None, None),
     }
-    object.data_or_null("payloadId", id.as_ref().map(|id| &id[..]));
+    object.data_or_null("payloadId", id);
 }
 
 /// Writes a PayloadStatusV1.
@@ -272,10 +253,7 @@ pub(super) fn write_status(
 ) {
     let mut object = Object::new(out);
     object.string("status", status);
-    object.data_or_null(
-        "latestValidHash",
-        latest_valid.as_ref().map(|hash| &hash[..]),
-    );
+    object.data_or_null("latestValidHash", latest_valid);
     match error {
         Some(error) => object.string("validationError", error),
         None => object.null("validationError"),

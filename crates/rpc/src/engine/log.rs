@@ -8,12 +8,12 @@ use crate::log_limit::LogLimit;
 use crate::metrics::mgas_per_second;
 use crate::payloads::Payload;
 use crate::server::JwtError;
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, lock};
 use metrics::counter;
 use niwaki_chain::{ForkChoice, ImportStatus, Imported, RejectedBlock, Verdict};
 use niwaki_primitives::{B256, Header, U256};
 use niwaki_rules::GAS_PER_BLOB;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
 
@@ -36,7 +36,7 @@ pub(crate) struct EngineLog {
 }
 
 /// Counts a status by method.
-pub(super) fn count_status(method: &'static str, verdict: &Verdict) {
+pub(super) fn count_status(method: String, verdict: &Verdict) {
     let status = match verdict {
         Verdict::Valid(_) => "VALID",
         Verdict::Invalid(_) => "INVALID",
@@ -112,7 +112,7 @@ impl EngineLog {
     fn followed(&self, backend: &Backend) {
         let chain = backend.chain();
         let head = chain.head();
-        if self.last().in_sync.replace(true) != Some(true) {
+        if lock(&self.last).in_sync.replace(true) != Some(true) {
             let (number, hash) = (head.id.number, ShortHash(head.id.hash));
             info!(number, %hash, age = %Age::since(head.header.timestamp, now_ms()), "In sync");
         }
@@ -122,7 +122,7 @@ impl EngineLog {
         let (Some(finalized), Some(safe)) = (finalized, safe) else {
             return;
         };
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         if (last.finalized, last.safe) == (finalized.id.hash, safe.id.hash) {
             return;
         }
@@ -137,7 +137,7 @@ impl EngineLog {
     }
 
     fn behind(&self, backend: &Backend) {
-        if self.last().in_sync.replace(false) != Some(false) {
+        if lock(&self.last).in_sync.replace(false) != Some(false) {
             write_syncing(backend);
         }
     }
@@ -145,7 +145,7 @@ impl EngineLog {
     /// A payload was fetched.
     pub(super) fn built(&self, payload: &Payload) {
         let built = &payload.built;
-        if std::mem::replace(&mut self.last().built, built.hash) == built.hash {
+        if std::mem::replace(&mut lock(&self.last).built, built.hash) == built.hash {
             return;
         }
         let header = &built.block.header;
@@ -161,24 +161,18 @@ impl EngineLog {
             "Built payload"
         );
     }
-
-    fn last(&self) -> MutexGuard<'_, LastLogged> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Logs what is missing while the chosen head can't be followed.
 pub(crate) fn write_syncing(backend: &Backend) {
-    let Some(wanted) = backend.consensus.missing_head() else {
+    let Some(missing) = backend.consensus.missing_head() else {
         return;
     };
-    let chosen = wanted
-        .number
-        .map_or_else(|| "unknown".to_owned(), |number| number.to_string());
+    let number = missing.number.map(|number| number.to_string());
     info!(
         head = backend.chain().head().id.number,
-        chosen = %ShortHash(wanted.hash),
-        number = %chosen,
+        chosen = %ShortHash(missing.hash),
+        number = %number.as_deref().unwrap_or("unknown"),
         waiting = backend.consensus.waiting_blocks(),
         "Syncing: blocks between the head and the one that the consensus client chose are missing"
     );

@@ -31,7 +31,7 @@ macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
         pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
             let (verdict, hash) = new_payload(backend, params, PayloadVersion::$version)?;
-            count_status(concat!("newPayload", stringify!($version)), &verdict);
+            count_status(concat!("newPayload", stringify!($version)).to_owned(), &verdict);
             write_verdict(out, &verdict, hash);
             Ok(())
         }
@@ -59,10 +59,9 @@ fn new_payload(
         }
         // Nothing is known of its ancestors.
         Err(PayloadError::Invalid(reason)) => {
-            let reason = reason.to_string();
             let refused = RejectedBlock {
                 latest_valid: None,
-                reason,
+                reason: reason.to_string(),
             };
             (Verdict::Invalid(refused), claimed)
         }

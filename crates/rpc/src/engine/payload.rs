@@ -1,11 +1,12 @@
 //! `engine_getPayload`: returns a payload that was built.
 
-use crate::eth::serialize::{encoded, withdrawal};
-use crate::json::{self, Array, Object};
+use crate::eth::serialize::{encoded, withdrawals};
+use crate::json::Object;
 use crate::params::Params;
 use crate::payloads::Payload;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{FixedBytes, Fork};
+use niwaki_txpool::sidecar_proofs;
 
 /// A version of the method: its fields and forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,11 +57,10 @@ fn get(backend: &Backend, params: &Params<'_>, version: Version, out: &mut Vec<u
         return Err(RpcError::new(-38005, message));
     }
     backend.engine_log.built(&payload);
-    if version == Version::V1 {
-        write_payload(out, &payload);
-        return Ok(());
+    match version {
+        Version::V1 => write_payload(out, &payload),
+        _ => write(out, &payload, version),
     }
-    write(out, &payload, version);
     Ok(())
 }
 
@@ -74,10 +74,7 @@ pub(super) fn write(out: &mut Vec<u8>, payload: &Payload, version: Version) {
         object.boolean("shouldOverrideBuilder", false);
     }
     if version >= Version::V4 {
-        let mut requests = object.array("executionRequests");
-        for request in &payload.built.requests {
-            requests.data(request);
-        }
+        object.data_list("executionRequests", &payload.built.requests);
     }
 }
 
@@ -99,16 +96,9 @@ fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
     object.data("extraData", &header.extra_data);
     object.number("baseFeePerGas", header.base_fee_per_gas.unwrap_or(0));
     object.data("blockHash", payload.built.hash.as_slice());
-    let mut transactions = object.array("transactions");
-    for tx in &block.body.transactions {
-        transactions.data(&encoded(tx));
-    }
-    drop(transactions);
-    if let Some(withdrawals) = &block.body.withdrawals {
-        let mut list = object.array("withdrawals");
-        for each in withdrawals.iter() {
-            withdrawal(&mut list.object(), each);
-        }
+    object.data_list("transactions", block.body.transactions.iter().map(encoded));
+    if let Some(list) = &block.body.withdrawals {
+        withdrawals(&mut object, list);
     }
     if let Some(gas) = header.blob_gas_used {
         object.number("blobGasUsed", gas);
@@ -127,30 +117,14 @@ fn write_payload(out: &mut Vec<u8>, payload: &Payload) {
 /// Writes a BlobsBundle: one proof per blob before Osaka, one per cell from then on, as in the sidecars.
 fn write_bundle(out: &mut Vec<u8>, payload: &Payload) {
     let mut object = Object::new(out);
-    let mut commitments = object.array("commitments");
-    for sidecar in &payload.sidecars {
-        for commitment in sidecar.commitments() {
-            commitments.data(commitment.as_slice());
-        }
-    }
-    drop(commitments);
-    let mut proofs = object.array("proofs");
-    for sidecar in &payload.sidecars {
-        write_proofs(&mut proofs, sidecar);
-    }
-    drop(proofs);
-    let mut blobs = object.array("blobs");
-    for sidecar in &payload.sidecars {
-        for blob in sidecar.blobs() {
-            json::data(blobs.item(), blob.as_slice());
-        }
-    }
-}
-
-fn write_proofs(out: &mut Array<'_>, sidecar: &niwaki_txpool::Sidecar) {
-    let whole = sidecar.as_eip4844().map(|sidecar| &sidecar.proofs);
-    let cells = sidecar.as_eip7594().map(|sidecar| &sidecar.cell_proofs);
-    for proof in whole.into_iter().chain(cells).flatten() {
-        out.data(proof.as_slice());
-    }
+    let sidecars = || payload.sidecars.iter();
+    object.data_list(
+        "commitments",
+        sidecars().flat_map(|sidecar| sidecar.commitments()),
+    );
+    object.data_list(
+        "proofs",
+        sidecars().flat_map(|sidecar| sidecar_proofs(sidecar)),
+    );
+    object.data_list("blobs", sidecars().flat_map(|sidecar| sidecar.blobs()));
 }

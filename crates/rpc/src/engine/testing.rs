@@ -35,11 +35,7 @@ pub(super) fn build_block(
             let decoded = decoded.collect::<Result<_, _>>()?;
             let began = Instant::now();
             let built = backend.chain().build(template, decoded).map_err(refused)?;
-            Payload {
-                built,
-                sidecars: Vec::new(),
-                took: began.elapsed(),
-            }
+            Payload::new(built, Vec::new(), began)
         }
     };
     payload::write(out, &payload, Version::V6);

@@ -3,7 +3,7 @@
 use super::call::CallRequest;
 use super::serialize;
 use crate::json::Object;
-use crate::params::{BlockTag, Params};
+use crate::params::Params;
 use crate::simulation::{self, AccessItem, Message, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::{Step, Tracer};
@@ -13,13 +13,13 @@ use std::time::Instant;
 
 type Accesses = BTreeMap<Address, BTreeSet<B256>>;
 
-/// The list may change what the message does, and that the list; after this many runs we give up.
+/// A list may change what the message accesses, and so the next list; after this many runs the method fails.
 const MAX_RUNS: usize = 64;
 
 pub(super) fn create(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    let request = CallRequest::read(backend, params)?;
     let block = request.block(backend)?;
-    let gas = request.gas(backend);
+    let gas = request.message.gas_up_to(backend.options.gas_cap);
     let (list, run) = fixed_point(&block, &request.message, gas, params.deadline)?;
     let mut object = Object::new(out);
     serialize::access_list(object.field("accessList"), &list);
@@ -52,7 +52,7 @@ fn fixed_point(
             accesses: accesses.clone(),
             excluded: &excluded,
         };
-        let run = block.call(&message, gas, &mut recorder, deadline)?;
+        let run = block.call(&message, gas, true, &mut recorder, deadline)?;
         let run = run.map_err(|reason| {
             let words = simulation::error_message(&reason, message.sender());
             RpcError::server(format!("failed to apply transaction: err: {words}"))

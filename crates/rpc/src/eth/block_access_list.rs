@@ -60,11 +60,8 @@ fn write_account(object: &mut Object<'_>, account: &AccountChanges) {
         }
     }
     drop(slots);
-    let mut reads = object.array("storageReads");
-    for slot in &account.storage_reads {
-        reads.data(&word(*slot));
-    }
-    drop(reads);
+    let reads = account.storage_reads.iter();
+    object.data_list("storageReads", reads.map(|slot| word(*slot)));
     let mut changes = object.array("balanceChanges");
     for change in &account.balance_changes {
         let mut object = changes.object();

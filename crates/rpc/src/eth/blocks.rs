@@ -9,7 +9,7 @@ use niwaki_primitives::B256;
 use std::sync::Arc;
 
 pub(crate) fn null(out: &mut Vec<u8>) -> RpcResult {
-    out.extend_from_slice(b"null");
+    json::null(out);
     Ok(())
 }
 
@@ -74,10 +74,8 @@ pub(super) fn ommer(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let block = backend.block_by_ref(params.required(0)?)?;
     let Number(index) = params.required(1)?;
     let index = usize::try_from(index).unwrap_or(usize::MAX);
-    match block
-        .as_ref()
-        .and_then(|block| block.body.ommers.get(index))
-    {
+    let ommers = block.as_ref().map(|block| &block.body.ommers);
+    match ommers.and_then(|ommers| ommers.get(index)) {
         Some(header) => serialize::ommer(out, header),
         None => return null(out),
     }
@@ -87,10 +85,8 @@ pub(super) fn ommer(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
 /// Writes transaction `index` of a block, or null.
 fn write_transaction(block: Option<&FullBlock>, index: u64, out: &mut Vec<u8>) -> RpcResult {
     let index = usize::try_from(index).unwrap_or(usize::MAX);
-    let Some(block) = block else {
-        return null(out);
-    };
-    let Some(tx) = block.body.transactions.get(index) else {
+    let tx = block.and_then(|block| Some((block, block.body.transactions.get(index)?)));
+    let Some((block, tx)) = tx else {
         return null(out);
     };
     let location = TxLocation::in_block(block, index);

@@ -1,7 +1,7 @@
 //! `eth_call`: executes a message on a state and discards its changes.
 
 use crate::backend::State;
-use crate::params::{BlockRef, BlockTag, Params};
+use crate::params::Params;
 use crate::simulation::{
     self, BlockOverrides, Message, NoopTracer, SimulatedBlock, StateOverrides,
 };
@@ -13,20 +13,17 @@ pub(crate) struct CallRequest {
     pub(crate) message: Message,
     pub(crate) header: StoredHeader,
     pub(crate) state: State,
-    overrides: StateOverrides,
-    block: BlockOverrides,
+    pub(crate) overrides: StateOverrides,
+    pub(crate) block_overrides: BlockOverrides,
 }
 
 impl CallRequest {
     /// Reads message, block, and overrides of state and block.
-    pub(crate) fn read(
-        backend: &Backend,
-        params: &Params<'_>,
-        or_else: BlockTag,
-    ) -> Result<Self, RpcError> {
-        let request = Self::read_without_overrides(backend, params, or_else)?;
-        let overrides = params.optional(2)?.unwrap_or_default();
-        Ok(request.with_overrides(overrides, params.optional(3)?.unwrap_or_default()))
+    pub(crate) fn read(backend: &Backend, params: &Params<'_>) -> Result<Self, RpcError> {
+        let mut request = Self::read_without_overrides(backend, params)?;
+        request.overrides = params.optional(2)?.unwrap_or_default();
+        request.block_overrides = params.optional(3)?.unwrap_or_default();
+        Ok(request)
     }
 
     /// A message on the state after the block of `header`.
@@ -36,7 +33,7 @@ impl CallRequest {
             header,
             state,
             overrides: StateOverrides::default(),
-            block: BlockOverrides::default(),
+            block_overrides: BlockOverrides::default(),
         }
     }
 
@@ -44,46 +41,38 @@ impl CallRequest {
     pub(crate) fn read_without_overrides(
         backend: &Backend,
         params: &Params<'_>,
-        or_else: BlockTag,
     ) -> Result<Self, RpcError> {
         let message: Message = params.required(0)?;
         message.check(backend.chain().spec().chain_id)?;
-        let block = params.optional(1)?.unwrap_or(BlockRef::Tag(or_else));
-        let (header, state) = backend.state(block)?;
+        let (header, state) = backend.state(params.optional(1)?.unwrap_or_default())?;
         Ok(Self::new(message, header, state))
     }
 
-    /// With these overrides.
-    pub(crate) fn with_overrides(
-        mut self,
-        overrides: StateOverrides,
-        block: BlockOverrides,
-    ) -> Self {
-        (self.overrides, self.block) = (overrides, block);
-        self
-    }
-
     /// The block that the message runs in.
+    ///
+    /// # Errors
+    /// For overrides that contradict themselves.
     pub(crate) fn block<'v>(
         &'v self,
         backend: &'v Backend,
     ) -> Result<SimulatedBlock<'v>, RpcError> {
-        let header = &self.header.header;
-        SimulatedBlock::for_call(backend, header, &self.state, &self.overrides, &self.block)
-    }
-
-    /// The gas of the message, at most what the operator grants.
-    pub(crate) fn gas(&self, backend: &Backend) -> u64 {
-        let cap = backend.options.gas_cap;
-        self.message.gas.map_or(cap, |gas| gas.0.min(cap))
+        let mut block = SimulatedBlock::on_top_of(backend, &self.header, &self.state);
+        block.override_with(&self.overrides, &self.block_overrides)?;
+        Ok(block)
     }
 }
 
 pub(super) fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    let request = CallRequest::read(backend, params)?;
     let block = request.block(backend)?;
-    let gas = request.gas(backend);
-    let run = block.call(&request.message, gas, &mut NoopTracer, params.deadline)?;
+    let gas = request.message.gas_up_to(backend.options.gas_cap);
+    let run = block.call(
+        &request.message,
+        gas,
+        true,
+        &mut NoopTracer,
+        params.deadline,
+    )?;
     let run = run.map_err(|reason| simulation::invalid(&reason, request.message.sender(), gas))?;
     if let Some(error) = simulation::reverted(&run) {
         return Err(error);

@@ -28,7 +28,7 @@ pub(super) fn coinbase(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> RpcResul
 /// Whether this node builds blocks on its own (`--network=dev`).
 pub(super) fn mining(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let builds = backend.operator().makes_blocks();
-    out.extend_from_slice(if builds { b"true" } else { b"false" });
+    json::boolean(out, builds);
     Ok(())
 }
 
@@ -40,10 +40,10 @@ pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -
 pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let target = match backend.sync_status() {
         SyncStatus::Current => {
-            out.extend_from_slice(b"false");
+            json::boolean(out, false);
             return Ok(());
         }
-        SyncStatus::Behind(wanted) => wanted.number.unwrap_or(0),
+        SyncStatus::Behind(missing) => missing.number.unwrap_or(0),
         SyncStatus::Unknown => 0,
     };
     let head = backend.chain().head().id.number;
@@ -166,34 +166,21 @@ fn write_fork(
         precompiles.data(name, address.as_slice());
     }
     drop(precompiles);
+    #[rustfmt::skip]
+    let known = [
+        ("BEACON_ROOTS_ADDRESS", Fork::Cancun, BEACON_ROOTS),
+        ("BUILDER_DEPOSIT_CONTRACT_ADDRESS", Fork::Amsterdam, BUILDER_DEPOSIT_CONTRACT_ADDRESS),
+        ("BUILDER_EXIT_CONTRACT_ADDRESS", Fork::Amsterdam, BUILDER_EXIT_CONTRACT_ADDRESS),
+        ("CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS", Fork::Prague, spec.consolidation_request_contract),
+        ("DEPOSIT_CONTRACT_ADDRESS", Fork::Prague, spec.deposit_contract),
+        ("HISTORY_STORAGE_ADDRESS", Fork::Prague, HISTORY_STORAGE),
+        ("WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS", Fork::Prague, spec.withdrawal_request_contract),
+    ];
     let mut contracts = object.object("systemContracts");
-    contracts.data("BEACON_ROOTS_ADDRESS", BEACON_ROOTS.as_slice());
-    if fork < Fork::Prague {
-        return;
-    }
-    if fork >= Fork::Amsterdam {
-        contracts.data(
-            "BUILDER_DEPOSIT_CONTRACT_ADDRESS",
-            BUILDER_DEPOSIT_CONTRACT_ADDRESS.as_slice(),
-        );
-        contracts.data(
-            "BUILDER_EXIT_CONTRACT_ADDRESS",
-            BUILDER_EXIT_CONTRACT_ADDRESS.as_slice(),
-        );
-    }
-    for (name, address) in [
-        (
-            "CONSOLIDATION_REQUEST_PREDEPLOY_ADDRESS",
-            spec.consolidation_request_contract,
-        ),
-        ("DEPOSIT_CONTRACT_ADDRESS", spec.deposit_contract),
-        ("HISTORY_STORAGE_ADDRESS", HISTORY_STORAGE),
-        (
-            "WITHDRAWAL_REQUEST_PREDEPLOY_ADDRESS",
-            spec.withdrawal_request_contract,
-        ),
-    ] {
-        contracts.data(name, address.as_slice());
+    for (name, since, address) in known {
+        if fork >= since {
+            contracts.data(name, address.as_slice());
+        }
     }
 }
 

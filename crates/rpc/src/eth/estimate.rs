@@ -4,7 +4,7 @@
 //! the highest limit, and stops when the two are within the tolerance of 1.5 % (`ApiOptions::estimate_tolerance`).
 
 use super::call::CallRequest;
-use crate::params::{BlockTag, Params};
+use crate::params::Params;
 use crate::simulation::{self, Message, NoopTracer, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult, json};
 use niwaki_evm::{Failure, HaltReason};
@@ -21,7 +21,7 @@ const CALL_STIPEND: u64 = 2_300;
 
 /// Spec: execution-apis `eth/execute.yaml`; in the steps of geth, whose results tools expect.
 pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let request = CallRequest::read(backend, params, BlockTag::Latest)?;
+    let request = CallRequest::read(backend, params)?;
     json::number(out, least_gas(backend, &request, params.deadline)?);
     Ok(())
 }
@@ -87,11 +87,8 @@ impl Search<'_> {
         let value = self.message.value.unwrap_or_default();
         let rest = balance.checked_sub(value).filter(|rest| !rest.is_zero());
         let rest = rest.ok_or_else(|| RpcError::server("insufficient funds for transfer"))?;
-        let blobs = self
-            .message
-            .blob_versioned_hashes
-            .as_ref()
-            .map_or(0, Vec::len);
+        let hashes = self.message.blob_versioned_hashes.as_ref();
+        let blobs = hashes.map_or(0, Vec::len);
         if blobs == 0 {
             return Ok(rest);
         }
@@ -105,9 +102,8 @@ impl Search<'_> {
     /// Runs the message with this gas; `None` if the gas is below the intrinsic gas.
     fn run(&self, gas: u64) -> Result<Option<SimulationResult>, RpcError> {
         use InvalidTransaction::{GasBelowFloor, IntrinsicGasTooLow};
-        let run = self
-            .block
-            .try_call(self.message, gas, &mut NoopTracer, self.deadline)?;
+        let tracer = &mut NoopTracer;
+        let run = (self.block).call(self.message, gas, false, tracer, self.deadline)?;
         match run {
             Ok(run) => Ok(Some(run)),
             Err(IntrinsicGasTooLow { .. } | GasBelowFloor { .. }) => Ok(None),
@@ -124,11 +120,8 @@ impl Search<'_> {
 
     /// Whether the message is a plain transfer: no data, and no code at the recipient.
     fn is_transfer(&self) -> Result<bool, RpcError> {
-        let Some(to) = self
-            .message
-            .to
-            .filter(|_| self.message.call_data().is_empty())
-        else {
+        let has_data = !self.message.call_data().is_empty();
+        let Some(to) = self.message.to.filter(|_| !has_data) else {
             return Ok(false);
         };
         let account = self.block.state().account(&to)?;

@@ -8,7 +8,6 @@ use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::Chain;
 use niwaki_primitives::{Header, U256};
 use niwaki_rules::{effective_gas_price, next_base_fee, next_excess_blob_gas};
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Most blocks and percentiles of one `eth_feeHistory`.
@@ -25,7 +24,7 @@ const DEFAULT_TIP: u128 = 1_000_000_000;
 pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     match next_fee(backend.chain(), &backend.chain().head().header) {
         Some(fee) => json::number(out, fee),
-        None => out.extend_from_slice(b"null"),
+        None => json::null(out),
     }
     Ok(())
 }
@@ -74,7 +73,8 @@ pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
     let options = &backend.options;
     let mut tips = Vec::new();
     let head = backend.chain().head().id.number;
-    for number in (0..=head).rev().take(to_usize(options.gas_price_blocks)) {
+    let blocks = usize::try_from(options.gas_price_blocks).unwrap_or(usize::MAX);
+    for number in (0..=head).rev().take(blocks) {
         let tag = BlockRef::Tag(BlockTag::Number(number));
         let Some(block) = backend.block_by_ref(tag)? else {
             break;
@@ -93,10 +93,6 @@ pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
     let most = u128::try_from(options.gas_price_max).unwrap_or(u128::MAX);
     let at = percentile_index(tips.len(), options.gas_price_percentile);
     Ok(tips.get(at).copied().unwrap_or(DEFAULT_TIP).min(most))
-}
-
-fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn tip(price: u128, base_fee: Option<u64>) -> u128 {
@@ -222,9 +218,7 @@ fn ratios(object: &mut Object<'_>, name: &str, parts: impl Iterator<Item = (u64,
             0 => 0.0,
             whole => part as f64 / whole as f64,
         };
-        let mut text = String::new();
-        let _ = write!(text, "{ratio}");
-        list.item().extend_from_slice(text.as_bytes());
+        list.item().extend_from_slice(ratio.to_string().as_bytes());
     }
 }
 

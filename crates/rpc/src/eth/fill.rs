@@ -4,7 +4,7 @@ use super::call::CallRequest;
 use super::estimate::least_gas;
 use super::{fees, serialize};
 use crate::json::Object;
-use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::params::{BlockRef, Number, Params};
 use crate::simulation::Message;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
@@ -29,8 +29,7 @@ pub(super) fn fill(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
         ));
     }
     message.check(backend.chain().spec().chain_id)?;
-    let latest = BlockRef::Tag(BlockTag::Latest);
-    let (header, state) = backend.state(latest)?;
+    let (header, state) = backend.state(BlockRef::default())?;
     let mut request = CallRequest::new(message, header, state);
     fill_fees(backend, &mut request)?;
     check(&request.message)?;
@@ -58,10 +57,7 @@ fn fill_fees(backend: &Backend, request: &mut CallRequest) -> RpcResult {
     let header = &request.header.header;
     let fork = spec.fork_of(header);
     let message = &mut request.message;
-    if message
-        .max_fee_per_blob_gas
-        .is_some_and(|fee| fee.is_zero())
-    {
+    if message.max_fee_per_blob_gas == Some(U256::ZERO) {
         return refuse("maxFeePerBlobGas, if specified, must be non-zero".to_owned());
     }
     if fork >= Fork::Cancun
@@ -147,7 +143,7 @@ fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
         object.number("chainId", id);
     }
     object.number("nonce", tx.nonce());
-    object.data_or_null("to", tx.to().as_ref().map(|to| to.as_slice()));
+    object.data_or_null("to", tx.to());
     object.number("gas", tx.gas_limit());
     match tx.max_priority_fee_per_gas() {
         None => {
@@ -170,10 +166,7 @@ fn write_fields(object: &mut Object<'_>, tx: &TxEnvelope) {
         serialize::access_list(object.field("accessList"), list);
     }
     if let Some(hashes) = tx.blob_versioned_hashes() {
-        let mut list = object.array("blobVersionedHashes");
-        for hash in hashes {
-            list.data(hash.as_slice());
-        }
+        object.data_list("blobVersionedHashes", hashes);
     }
     if let Some(list) = tx.authorization_list() {
         serialize::authorizations(object.field("authorizationList"), list);

@@ -110,11 +110,8 @@ impl LogFilter {
         if self.topics.len() > 4 {
             return invalid("exceed max topics");
         }
-        let longest = self.topics.iter().map(Vec::len).chain([self.address.len()]);
-        if longest
-            .max()
-            .is_some_and(|longest| longest > MAX_ALTERNATIVES)
-        {
+        let mut lengths = self.topics.iter().map(Vec::len).chain([self.address.len()]);
+        if lengths.any(|length| length > MAX_ALTERNATIVES) {
             return invalid("exceed max addresses or topics per search position");
         }
         Ok(())
@@ -147,7 +144,7 @@ impl LogFilter {
             match tag {
                 Some(BlockTag::Number(number)) => Ok(number),
                 tag => {
-                    let header = backend.header_by_tag(tag.unwrap_or(BlockTag::Latest))?;
+                    let header = backend.header_by_tag(tag.unwrap_or_default())?;
                     let header = header.ok_or_else(|| RpcError::server("unknown block"))?;
                     Ok(header.id.number)
                 }
@@ -237,21 +234,18 @@ pub(crate) fn write_logs(
     while number <= to {
         let section = number - number % SECTION_BLOCKS;
         let last = section.saturating_add(SECTION_BLOCKS - 1).min(to);
-        match index.as_ref().filter(|index| section < index.below()) {
-            Some(index) => {
-                params.check_deadline()?;
-                let blocks = index.search(section, &blooms.positions())?;
-                for number in (number..=last).filter(|number| blocks.contains(number - section)) {
-                    params.check_deadline()?;
-                    search.write_number(number)?;
-                }
-            }
-            None => {
-                for number in number..=last {
-                    params.check_deadline()?;
-                    search.write_number(number)?;
-                }
-            }
+        params.check_deadline()?;
+        let blocks = match index.as_ref().filter(|index| section < index.below()) {
+            Some(index) => Some(index.search(section, &blooms.positions())?),
+            None => None,
+        };
+        let may_match = |number: &u64| {
+            let blocks = blocks.as_ref();
+            blocks.is_none_or(|blocks| blocks.contains(number - section))
+        };
+        for number in (number..=last).filter(may_match) {
+            params.check_deadline()?;
+            search.write_number(number)?;
         }
         number = last.saturating_add(1);
     }
@@ -303,9 +297,9 @@ impl LogSearch<'_, '_> {
             }
         })?;
         if self.count > MAX_LOGS {
-            let message =
-                format!("query returned more than {MAX_LOGS} results; ask for fewer blocks");
-            return Err(RpcError::limit(message));
+            return Err(RpcError::limit(format!(
+                "query returned more than {MAX_LOGS} results; ask for fewer blocks"
+            )));
         }
         Ok(())
     }
@@ -319,17 +313,9 @@ pub(crate) fn each_log(
 ) -> Result<(), RpcError> {
     let receipts = block.receipts(backend.chain())?;
     let mut log_index = 0;
-    for (index, (tx, receipt)) in block.body.transactions.iter().zip(receipts).enumerate() {
+    for (index, receipt) in receipts.iter().enumerate() {
         for log in &receipt.logs {
-            let location = LogLocation {
-                block: block.id,
-                timestamp: block.header.timestamp,
-                transaction: *tx.tx_hash(),
-                transaction_index: index,
-                log_index,
-                removed: false,
-            };
-            visit(log, location);
+            visit(log, LogLocation::new(block, index, log_index));
             log_index += 1;
         }
     }

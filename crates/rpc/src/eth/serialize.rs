@@ -2,9 +2,9 @@
 //!
 //! Spec: execution-apis `schemas/{block,transaction,receipt}.yaml`.
 
-use crate::RpcError;
 use crate::blocks::FullBlock;
 use crate::json::{self, Object};
+use crate::{RpcError, RpcResult};
 use niwaki_chain::{BlockId, Chain};
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{
@@ -74,16 +74,10 @@ pub(crate) fn block(out: &mut Vec<u8>, block: &FullBlock, full: bool) {
         }
     }
     drop(transactions);
-    let mut ommers = object.array("uncles");
-    for ommer in &block.body.ommers {
-        ommers.data(ommer.hash_slow().as_slice());
-    }
-    drop(ommers);
-    if let Some(withdrawals) = &block.body.withdrawals {
-        let mut list = object.array("withdrawals");
-        for each in withdrawals.iter() {
-            withdrawal(&mut list.object(), each);
-        }
+    let ommers = block.body.ommers.iter();
+    object.data_list("uncles", ommers.map(Header::hash_slow));
+    if let Some(list) = &block.body.withdrawals {
+        withdrawals(&mut object, list);
     }
 }
 
@@ -96,11 +90,16 @@ pub(crate) fn ommer(out: &mut Vec<u8>, header: &Header) {
     drop(object.array("uncles"));
 }
 
-pub(crate) fn withdrawal(object: &mut Object<'_>, withdrawal: &Withdrawal) {
-    object.number("index", withdrawal.index);
-    object.number("validatorIndex", withdrawal.validator_index);
-    object.data("address", withdrawal.address.as_slice());
-    object.number("amount", withdrawal.amount);
+/// Writes the member `withdrawals`.
+pub(crate) fn withdrawals(object: &mut Object<'_>, withdrawals: &[Withdrawal]) {
+    let mut list = object.array("withdrawals");
+    for withdrawal in withdrawals {
+        let mut object = list.object();
+        object.number("index", withdrawal.index);
+        object.number("validatorIndex", withdrawal.validator_index);
+        object.data("address", withdrawal.address.as_slice());
+        object.number("amount", withdrawal.amount);
+    }
 }
 
 /// The block and index of a transaction, if it is in a block, and the base fee that prices it.
@@ -141,14 +140,10 @@ pub(crate) fn transaction(
             object.number("transactionIndex", index as u64);
         }
         None => {
-            for name in [
-                "blockHash",
-                "blockNumber",
-                "blockTimestamp",
-                "transactionIndex",
-            ] {
-                object.null(name);
-            }
+            object.null("blockHash");
+            object.null("blockNumber");
+            object.null("blockTimestamp");
+            object.null("transactionIndex");
         }
     }
     object.data("from", sender.as_slice());
@@ -169,7 +164,7 @@ pub(crate) fn transaction(
     object.data("hash", tx.tx_hash().as_slice());
     object.data("input", tx.input());
     object.number("nonce", tx.nonce());
-    object.data_or_null("to", tx.to().as_ref().map(|to| to.as_slice()));
+    object.data_or_null("to", tx.to());
     object.quantity("value", &tx.value());
     object.number("type", u64::from(tx.ty()));
     if let Some(list) = tx.access_list() {
@@ -179,10 +174,7 @@ pub(crate) fn transaction(
         object.number("chainId", id);
     }
     if let Some(hashes) = tx.blob_versioned_hashes() {
-        let mut list = object.array("blobVersionedHashes");
-        for hash in hashes {
-            list.data(hash.as_slice());
-        }
+        object.data_list("blobVersionedHashes", hashes);
     }
     if let Some(list) = tx.authorization_list() {
         authorizations(object.field("authorizationList"), list);
@@ -214,10 +206,7 @@ pub(crate) fn access_list(out: &mut Vec<u8>, list: &niwaki_primitives::AccessLis
     for item in list.iter() {
         let mut object = items.object();
         object.data("address", item.address.as_slice());
-        let mut keys = object.array("storageKeys");
-        for key in &item.storage_keys {
-            keys.data(key.as_slice());
-        }
+        object.data_list("storageKeys", &item.storage_keys);
     }
 }
 
@@ -241,7 +230,7 @@ pub(crate) fn receipt(
     block: &FullBlock,
     receipts: &[Receipt],
     index: usize,
-) -> Result<(), RpcError> {
+) -> RpcResult {
     let (Some(tx), Some(receipt)) = (block.body.transactions.get(index), receipts.get(index))
     else {
         return Err(RpcError::internal("a transaction without receipt"));
@@ -256,7 +245,6 @@ pub(crate) fn receipt(
     object.data("blockHash", block.id.hash.as_slice());
     object.number("blockNumber", block.id.number);
     let created = tx.to().is_none().then(|| sender.create(tx.nonce()));
-    let created = created.as_ref().map(|address| address.as_slice());
     object.data_or_null("contractAddress", created);
     object.number("cumulativeGasUsed", receipt.cumulative_gas_used);
     let price = effective_gas_price(tx, block.header.base_fee_per_gas);
@@ -271,14 +259,7 @@ pub(crate) fn receipt(
     }
     let mut logs = object.array("logs");
     for (number, each) in receipt.logs.iter().enumerate() {
-        let location = LogLocation {
-            block: block.id,
-            timestamp: block.header.timestamp,
-            transaction: *hash,
-            transaction_index: index,
-            log_index: first_log + number,
-            removed: false,
-        };
+        let location = LogLocation::new(block, index, first_log + number);
         log(logs.item(), each, &location);
     }
     drop(logs);
@@ -287,7 +268,7 @@ pub(crate) fn receipt(
         (Some(root), _) => object.data("root", root.as_slice()),
         (None, status) => object.number("status", u64::from(status == Some(true))),
     }
-    object.data_or_null("to", tx.to().as_ref().map(|to| to.as_slice()));
+    object.data_or_null("to", tx.to());
     object.data("transactionHash", hash.as_slice());
     object.number("transactionIndex", index as u64);
     object.number("type", u64::from(tx.ty()));
@@ -311,15 +292,25 @@ pub(crate) struct LogLocation {
     pub(crate) removed: bool,
 }
 
+impl LogLocation {
+    /// That of log `log_index` of a canonical block, by its transaction `transaction_index`.
+    pub(crate) fn new(block: &FullBlock, transaction_index: usize, log_index: usize) -> Self {
+        Self {
+            block: block.id,
+            timestamp: block.header.timestamp,
+            transaction: *block.body.transactions[transaction_index].tx_hash(),
+            transaction_index,
+            log_index,
+            removed: false,
+        }
+    }
+}
+
 /// Writes a log.
 pub(crate) fn log(out: &mut Vec<u8>, log: &Log, location: &LogLocation) {
     let mut object = Object::new(out);
     object.data("address", log.address.as_slice());
-    let mut topics = object.array("topics");
-    for topic in log.data.topics() {
-        topics.data(topic.as_slice());
-    }
-    drop(topics);
+    object.data_list("topics", log.data.topics());
     object.data("data", &log.data.data);
     object.number("blockNumber", location.block.number);
     object.data("transactionHash", location.transaction.as_slice());

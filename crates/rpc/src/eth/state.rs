@@ -1,13 +1,9 @@
 //! `eth` methods for accounts, storage and proofs at a block.
 
-use crate::backend::State;
 use crate::json::{self, Object};
 use crate::params::{BlockRef, BlockTag, Params, storage_key};
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_primitives::{
-    Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
-};
-use niwaki_trie::TrieAccount;
+use niwaki_primitives::{Address, B256, Bytes, StateView, U256};
 use std::collections::BTreeMap;
 
 /// Most slots of one request.
@@ -15,8 +11,7 @@ const MAX_SLOTS: usize = 1024;
 
 /// The block parameter at `index`; the head if it is left out.
 fn block_at(params: &Params<'_>, index: usize) -> Result<BlockRef, RpcError> {
-    let latest = BlockRef::Tag(BlockTag::Latest);
-    Ok(params.optional(index)?.unwrap_or(latest))
+    Ok(params.optional(index)?.unwrap_or_default())
 }
 
 pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
@@ -34,11 +29,8 @@ pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let (_, state) = backend.state(block)?;
     let mut nonce = state.account(&address)?.unwrap_or_default().nonce;
     if block == BlockRef::Tag(BlockTag::Pending) {
-        nonce = backend
-            .pool
-            .next_nonce(&address)
-            .unwrap_or(nonce)
-            .max(nonce);
+        let next = backend.pool.next_nonce(&address);
+        nonce = nonce.max(next.unwrap_or(nonce));
     }
     json::number(out, nonce);
     Ok(())
@@ -105,20 +97,19 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let slots: Vec<U256> = slots.collect::<Result<_, _>>()?;
     let (header, state) = backend.state(block_at(params, 2)?)?;
 
-    let account = trie_account(&state, &address)?.unwrap_or(TrieAccount {
-        nonce: 0,
-        balance: U256::ZERO,
-        storage_root: EMPTY_ROOT_HASH,
-        code_hash: EMPTY_CODE_HASH,
-    });
-    let number = header.id.number;
+    let account = state.trie_account(&address)?;
+    let prove = |slot: Option<&U256>| {
+        state.prove(&address, slot)?.ok_or_else(|| {
+            RpcError::server(format!(
+                "proofs of block {} are not available: below the head they need \
+                 --data-storage-format=X_BONSAI_ARCHIVE",
+                header.id.number
+            ))
+        })
+    };
     let mut object = Object::new(out);
     object.data("address", address.as_slice());
-    nodes(
-        &mut object,
-        "accountProof",
-        prove(&state, &address, None, number)?,
-    );
+    object.data_list("accountProof", prove(None)?);
     object.quantity("balance", &account.balance);
     object.data("codeHash", account.code_hash.as_slice());
     object.number("nonce", account.nonce);
@@ -132,46 +123,7 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
             _ => entry.quantity("key", slot),
         }
         entry.quantity("value", &state.storage(&address, slot)?);
-        nodes(
-            &mut entry,
-            "proof",
-            prove(&state, &address, Some(slot), number)?,
-        );
+        entry.data_list("proof", prove(Some(slot))?);
     }
     Ok(())
-}
-
-fn nodes(object: &mut Object<'_>, name: &str, proof: Vec<Bytes>) {
-    let mut list = object.array(name);
-    for node in proof {
-        list.data(&node);
-    }
-}
-
-fn trie_account(state: &State, address: &Address) -> Result<Option<TrieAccount>, Fault> {
-    match state {
-        State::Recent(view) => view.trie_account(address),
-        State::Past(view) => view.trie_account(address),
-    }
-}
-
-/// The trie nodes that prove the account, or one of its slots.
-fn prove(
-    state: &State,
-    address: &Address,
-    slot: Option<&U256>,
-    number: u64,
-) -> Result<Vec<Bytes>, RpcError> {
-    let proof = match (state, slot) {
-        (State::Recent(view), None) => view.prove_account(address)?,
-        (State::Recent(view), Some(slot)) => view.prove_slot(address, slot)?,
-        (State::Past(view), None) => Some(view.prove_account(address)?),
-        (State::Past(view), Some(slot)) => Some(view.prove_slot(address, slot)?),
-    };
-    proof.ok_or_else(|| {
-        RpcError::server(format!(
-            "proofs of block {number} are not available: below the head they need \
-             --data-storage-format=X_BONSAI_ARCHIVE"
-        ))
-    })
 }

@@ -3,7 +3,6 @@
 //! Everything that a client can send is bounded: connections, bytes of headers and body, and the time for each to
 //! arrive.
 
-use crate::RpcError;
 use crate::dispatch::{Dispatcher, RpcResponse, error_response};
 use crate::response_stream::Chunk;
 use crate::server::access::{Access, Authentication};
@@ -12,6 +11,7 @@ use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
 use crate::server::{gzip, login, socket};
 use crate::session::Session;
+use crate::{RpcError, metrics};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// The most memory that is reserved for a body at once, whatever its announced length. A payload with 60 Mgas of
 /// transfers, swaps and mints has 0.4 MiB.
@@ -107,7 +108,7 @@ impl HttpServer {
                 }
             };
             let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-                self.dispatcher.backend().metrics().connection_refused();
+                metrics::connection_refused();
                 continue;
             };
             let connection = Connection {
@@ -149,8 +150,7 @@ impl Connection {
         // A WebSocket outlives the HTTP connection that it was upgraded from.
         let permit = Arc::new(permit);
         let timeout = self.options.read_timeout;
-        let metrics = *self.dispatcher.backend().metrics();
-        let _gauge = metrics.http_connection();
+        let _gauge = metrics::http_connection();
         let service = service_fn(move |request| {
             let (this, permit) = (self.clone(), Arc::clone(&permit));
             async move { Ok::<_, Infallible>(this.respond(request, permit).await) }
@@ -177,21 +177,18 @@ impl Connection {
     ) -> HttpResponse {
         let access = &self.options.access;
         let text = |name| header_text(request.headers(), name);
+        let forbidden = |message: &str| {
+            let body = format!("{{\"message\":\"{message}\"}}");
+            plain(StatusCode::FORBIDDEN, &body)
+        };
         if !access.hosts.allows(text(header::HOST)) {
-            return plain(
-                StatusCode::FORBIDDEN,
-                "{\"message\":\"Host not authorized.\"}",
-            );
+            return forbidden("Host not authorized.");
         }
         let origin = text(header::ORIGIN).map(str::to_owned);
-        let allowed = origin
-            .as_deref()
-            .map(|origin| access.origins.allowed(origin));
+        let origin = origin.as_deref();
+        let allowed = origin.map(|origin| access.origins.allowed(origin));
         if let Some(None) = allowed {
-            return plain(
-                StatusCode::FORBIDDEN,
-                "{\"message\":\"Origin not allowed.\"}",
-            );
+            return forbidden("Origin not allowed.");
         }
         let mut response = self.route(request, permit).await;
         if let Some(allowed) = allowed.flatten().and_then(|text| text.parse().ok()) {
@@ -227,10 +224,8 @@ impl Connection {
 
     /// Whether this server is the Engine API's: tokens are signed with its secret.
     fn is_engine(&self) -> bool {
-        matches!(
-            self.options.access.authentication,
-            Authentication::Secret(_)
-        )
+        let authentication = &self.options.access.authentication;
+        matches!(authentication, Authentication::Secret(_))
     }
 
     /// The caller, if tokens identify one; or the response to a request without a valid token.
@@ -242,10 +237,8 @@ impl Connection {
                 Ok(()) => return Ok(None),
                 Err(error) => {
                     self.dispatcher.backend().engine_log.token_refused(&error);
-                    return Err(Box::new(plain(
-                        StatusCode::UNAUTHORIZED,
-                        &error.to_string(),
-                    )));
+                    let refused = plain(StatusCode::UNAUTHORIZED, &error.to_string());
+                    return Err(Box::new(refused));
                 }
             },
             Authentication::Tokens(tokens) => match tokens.caller(token) {
@@ -256,7 +249,7 @@ impl Connection {
                 }
             },
         };
-        self.dispatcher.backend().metrics().token_refused();
+        metrics::token_refused();
         Err(Box::new(refused))
     }
 
@@ -326,10 +319,10 @@ impl Connection {
             RpcResponse::Whole(Some(response)) if compress && response.len() >= gzip::MIN_BYTES => {
                 match gzip::whole(response).await {
                     Ok(shorter) => compressed(json(StatusCode::OK, shorter)),
-                    Err(_) => plain(
-                        StatusCode::INTERNAL_SERVER_ERROR,
-                        "can't compress the answer",
-                    ),
+                    Err(_) => {
+                        let message = "can't compress the answer";
+                        plain(StatusCode::INTERNAL_SERVER_ERROR, message)
+                    }
                 }
             }
             RpcResponse::Whole(response) => json(StatusCode::OK, response.unwrap_or_default()),
@@ -351,7 +344,7 @@ impl Connection {
         let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
             return plain(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing");
         };
-        let accept = socket::accept_key(key.as_bytes());
+        let accept = derive_accept_key(key.as_bytes());
         let this = self.clone();
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
@@ -413,22 +406,14 @@ async fn whole(
     Ok(whole.into())
 }
 
-fn compressed(mut response: HttpResponse) -> HttpResponse {
-    let gzip = HeaderValue::from_static("gzip");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_ENCODING, gzip);
-    response
+fn compressed(response: HttpResponse) -> HttpResponse {
+    with_header(response, header::CONTENT_ENCODING, "gzip")
 }
 
 /// The caller is not authorized.
 fn unauthorized(body: Vec<u8>) -> HttpResponse {
-    let mut response = json(StatusCode::UNAUTHORIZED, body);
-    let scheme = HeaderValue::from_static("Bearer");
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, scheme);
-    response
+    let response = json(StatusCode::UNAUTHORIZED, body);
+    with_header(response, header::WWW_AUTHENTICATE, "Bearer")
 }
 
 pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
@@ -438,10 +423,18 @@ pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
 fn json_body(status: StatusCode, body: ResponseBody) -> HttpResponse {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    with_header(response, header::CONTENT_TYPE, "application/json")
+}
+
+/// The response with one more header.
+pub(super) fn with_header<B>(
+    mut response: Response<B>,
+    name: header::HeaderName,
+    value: &'static str,
+) -> Response<B> {
+    response
+        .headers_mut()
+        .insert(name, HeaderValue::from_static(value));
     response
 }
 

@@ -9,7 +9,6 @@ use niwaki_primitives::hex;
 use serde::Deserialize;
 use sha2::Sha256;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How far the issue time of a token may be from now, seconds.
 const WINDOW_SECONDS: u64 = 60;
@@ -105,8 +104,7 @@ impl JwtSecret {
     /// # Errors
     /// [`JwtError`].
     pub fn check(&self, header: Option<&str>) -> Result<(), JwtError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.check_at(header, now.map_or(0, |now| now.as_secs()))
+        self.check_at(header, crate::node::now())
     }
 
     fn check_at(&self, header: Option<&str>, now: u64) -> Result<(), JwtError> {

@@ -1,9 +1,9 @@
 //! `POST /login`: exchanges a user's name and password for a token.
 
-use super::http::{HttpResponse, json, plain};
+use super::http::{HttpResponse, json, plain, with_header};
 use super::tokens::Login;
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use serde::Deserialize;
 
 /// Its path.
@@ -33,10 +33,8 @@ pub(super) async fn respond(login: &Login, body: &[u8]) -> HttpResponse {
         }
         Err(_) => {
             let message = "too many logins at once; try again";
-            let mut response: HttpResponse = plain(StatusCode::SERVICE_UNAVAILABLE, message);
-            let headers = response.headers_mut();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            response
+            let response = plain(StatusCode::SERVICE_UNAVAILABLE, message);
+            with_header(response, RETRY_AFTER, "1")
         }
     }
 }

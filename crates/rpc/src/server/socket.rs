@@ -1,6 +1,7 @@
 //! WebSocket: each message is a request or a response; subscriptions send notifications in between.
 
 use crate::dispatch::Dispatcher;
+use crate::metrics;
 use crate::server::tokens::Caller;
 use crate::session::Session;
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 /// Messages that a client may leave unread.
@@ -27,15 +27,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether the request is an upgrade to WebSocket.
 pub(crate) fn is_upgrade<B>(request: &Request<B>) -> bool {
-    request
-        .headers()
-        .get(header::UPGRADE)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-/// The accept key for the client's key (RFC 6455).
-pub(crate) fn accept_key(key: &[u8]) -> String {
-    derive_accept_key(key)
+    let upgrade = request.headers().get(header::UPGRADE);
+    upgrade.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// Serves one connection until it ends or `stop` is true.
@@ -54,8 +47,7 @@ pub(crate) async fn serve<S>(
     let stream = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut to_client, mut from_client) = stream.split();
     let (sender, mut responses) = mpsc::channel::<Vec<u8>>(MAX_UNREAD_MESSAGES);
-    let metrics = *dispatcher.backend().metrics();
-    let _gauge = metrics.ws_connection();
+    let _gauge = metrics::ws_connection();
 
     let writer = tokio::spawn(async move {
         let mut ping = tokio::time::interval(PING_INTERVAL);

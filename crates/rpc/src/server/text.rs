@@ -1,6 +1,6 @@
 //! A server of one text page, rendered at each request.
 
-use super::http::plain;
+use super::http::{plain, with_header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -69,10 +69,6 @@ fn response(request: &Request<Incoming>, path: &str, page: &Page) -> Response<Fu
     if request.uri().path() != path {
         return plain(StatusCode::NOT_FOUND, path);
     }
-    let mut response = plain(StatusCode::OK, &page());
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
-    );
-    response
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    with_header(plain(StatusCode::OK, &page()), header::CONTENT_TYPE, kind)
 }

@@ -9,7 +9,8 @@ use super::error;
 use super::message::Message;
 use super::overrides::{BlockOverrides, StateOverrides};
 use crate::backend::State;
-use crate::{Backend, Params, RpcError};
+use crate::{Backend, Params, RpcError, RpcResult};
+use niwaki_chain::StoredHeader;
 use niwaki_crypto::Precompiled;
 use niwaki_evm::{Failure, Table, Tracer};
 use niwaki_execution::{
@@ -71,21 +72,10 @@ impl<'v> SimulatedBlock<'v> {
         }
     }
 
-    /// The block for a call on the state after the block of `header`, with overrides.
-    ///
-    /// # Errors
-    /// For overrides that contradict themselves.
-    pub(crate) fn for_call(
-        backend: &'v Backend,
-        header: &Header,
-        state: &'v State,
-        overrides: &StateOverrides,
-        block: &BlockOverrides,
-    ) -> Result<Self, RpcError> {
+    /// A block with the header of a stored one, on the state after that one.
+    pub(crate) fn on_top_of(backend: &'v Backend, block: &StoredHeader, state: &'v State) -> Self {
         let spec = backend.chain().spec();
-        let mut simulated = Self::new(spec, header.clone(), state, header.number);
-        simulated.override_with(overrides, block)?;
-        Ok(simulated)
+        Self::new(spec, block.header.clone(), state, block.id.number)
     }
 
     /// Overrides accounts and the block itself, for a call.
@@ -96,7 +86,7 @@ impl<'v> SimulatedBlock<'v> {
         &mut self,
         overrides: &StateOverrides,
         block: &BlockOverrides,
-    ) -> Result<(), RpcError> {
+    ) -> RpcResult {
         block.check_for_call()?;
         block.apply(&mut self.header, self.spec)?;
         self.blob_base_fee = block.blob_fee();
@@ -107,7 +97,7 @@ impl<'v> SimulatedBlock<'v> {
     ///
     /// # Errors
     /// A fault.
-    pub(crate) fn begin(&mut self) -> Result<(), RpcError> {
+    pub(crate) fn begin(&mut self) -> RpcResult {
         let mut executor = self.executor(false);
         executor.begin_block(self.spec, &self.header)?;
         let diff = executor.diff();
@@ -130,7 +120,7 @@ impl<'v> SimulatedBlock<'v> {
         &mut self,
         transactions: impl Iterator<Item = (&'t TxEnvelope, Address)>,
         params: &Params<'_>,
-    ) -> Result<(), RpcError> {
+    ) -> RpcResult {
         let mut executor = self.executor(false);
         let mut logs = 0;
         for (tx, sender) in transactions {
@@ -248,36 +238,12 @@ impl<'v> SimulatedBlock<'v> {
     }
 
     /// Executes a message with this gas, as `eth_call` does: it is free if it names no price, its nonce is the
-    /// sender's, and all its gas may go into execution.
+    /// sender's, and with `lifts_cap` all its gas may go into execution. Without it, the message has the execution gas
+    /// that a transaction would have from Amsterdam on (EIP-8037).
     ///
     /// # Errors
     /// A fault, or a timeout. The reason why the message is invalid is the inner error.
     pub(crate) fn call(
-        &self,
-        message: &Message,
-        gas: u64,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
-        self.call_with(message, gas, true, tracer, deadline)
-    }
-
-    /// As [`SimulatedBlock::call`], but from Amsterdam on with the execution gas that a transaction would have
-    /// (EIP-8037).
-    ///
-    /// # Errors
-    /// As [`SimulatedBlock::call`].
-    pub(crate) fn try_call(
-        &self,
-        message: &Message,
-        gas: u64,
-        tracer: &mut dyn Tracer,
-        deadline: Instant,
-    ) -> Result<Result<SimulationResult, InvalidTransaction>, RpcError> {
-        self.call_with(message, gas, false, tracer, deadline)
-    }
-
-    fn call_with(
         &self,
         message: &Message,
         gas: u64,

@@ -72,6 +72,11 @@ impl Message {
         self.from.unwrap_or_default()
     }
 
+    /// Its gas, at most `cap`.
+    pub(crate) fn gas_up_to(&self, cap: u64) -> u64 {
+        self.gas.map_or(cap, |gas| gas.0.min(cap))
+    }
+
     /// Call data or init code.
     pub(crate) fn call_data(&self) -> Bytes {
         let data = self.input.as_ref().or(self.data.as_ref());
@@ -116,16 +121,13 @@ impl Message {
 
     /// The most it pays per gas, wei.
     pub(crate) fn max_fee(&self) -> U256 {
-        let most = self.gas_price.or(self.max_fee_per_gas);
-        most.unwrap_or_default()
+        self.gas_price.or(self.max_fee_per_gas).unwrap_or_default()
     }
 
     /// Whether it pays nothing for gas.
     pub(crate) fn is_free(&self) -> bool {
-        self.max_fee().is_zero()
-            && self
-                .max_priority_fee_per_gas
-                .is_none_or(|tip| tip.is_zero())
+        let tip = self.max_priority_fee_per_gas.unwrap_or_default();
+        self.max_fee().is_zero() && tip.is_zero()
     }
 
     /// The unsigned transaction with this nonce and gas limit. Its fields determine its type; if they do not, it is

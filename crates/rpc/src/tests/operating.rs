@@ -1,7 +1,7 @@
 //! What an operator changes while the node runs, on the chain of `--network=dev`.
 
 use super::*;
-use crate::LogLevel;
+use ::tracing::level_filters::LevelFilter;
 use niwaki_primitives::{Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
 use std::sync::Mutex;
 
@@ -223,7 +223,7 @@ fn the_log_level_and_its_targets_are_passed_on() {
     assert_eq!(ask(json!(["trace", ["niwaki_rpc"]])), "Success");
     assert_eq!(ask(json!(["OFF", []])), "Success");
     let targets = vec!["niwaki_rpc".to_owned()];
-    let want = [(LogLevel::Debug, vec![]), (LogLevel::Trace, targets)];
+    let want = [(LevelFilter::DEBUG, vec![]), (LevelFilter::TRACE, targets)];
     assert_eq!(*seen.lock().unwrap(), want);
     for bad in [
         json!([]),

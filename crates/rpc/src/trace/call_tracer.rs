@@ -51,11 +51,7 @@ fn logs(list: &mut Array<'_>, call: &Call) {
         let mut object = list.object();
         object.data("address", each.log.address.as_slice());
         object.number("index", each.index as u64);
-        let mut topics = object.array("topics");
-        for topic in each.log.data.topics() {
-            topics.data(topic.as_slice());
-        }
-        drop(topics);
+        object.data_list("topics", each.log.data.topics());
         object.data("data", &each.log.data.data);
         object.number("position", each.position as u64);
     }

@@ -7,7 +7,7 @@ use crate::blocks::FullBlock;
 use crate::eth::{CallRequest, find};
 use crate::json::Array;
 use crate::methods::{Lane, Method, row};
-use crate::params::{BlockTag, Number, Params};
+use crate::params::{Number, Params};
 use crate::simulation::{BlockOverrides, StateOverrides};
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::rlp::Decodable;
@@ -87,14 +87,12 @@ fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult 
     }
     let tracing = Tracing::of(params, 2)?;
     let config: CallConfig = params.optional(2)?.unwrap_or_default();
-    let overrides = config.state_overrides.unwrap_or_default();
-    let block_overrides = config.block_overrides.unwrap_or_default();
-    let request = CallRequest::read_without_overrides(backend, params, BlockTag::Latest)?;
-    let request = request.with_overrides(overrides.clone(), block_overrides.clone());
-    let gas = request.gas(backend);
+    let mut request = CallRequest::read_without_overrides(backend, params)?;
+    request.overrides = config.state_overrides.unwrap_or_default();
+    request.block_overrides = config.block_overrides.unwrap_or_default();
     let subject = Subject::Message {
         message: &request.message,
-        gas,
+        gas: request.message.gas_up_to(backend.options.gas_cap),
     };
     let Some(Number(index)) = config.tx_index else {
         let block = request.block(backend)?;
@@ -111,6 +109,6 @@ fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult 
         )));
     }
     let mut block = past.before(backend, index, params)?;
-    block.override_with(&overrides, &block_overrides)?;
+    block.override_with(&request.overrides, &request.block_overrides)?;
     tracing.write(&block, &subject, out).map(drop)
 }

@@ -10,7 +10,7 @@ use crate::params::Params;
 use crate::simulation::{SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::{CallEnd, CallStart, Step, Tracer};
-use niwaki_primitives::B256;
+use niwaki_primitives::{B256, hex};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -57,12 +57,11 @@ fn write_files(
     let folder = backend.operator().traces_folder();
     let folder = folder.ok_or_else(|| RpcError::server("this program has no folder for traces"))?;
     let transactions = &block.body.transactions;
-    if let Some(wanted) = options.tx_hash
-        && !transactions.iter().any(|tx| *tx.tx_hash() == wanted)
+    if let Some(requested) = options.tx_hash
+        && !transactions.iter().any(|tx| *tx.tx_hash() == requested)
     {
-        return Err(RpcError::server(format!(
-            "transaction {wanted:#x} not found in block"
-        )));
+        let message = format!("transaction {requested:#x} not found in block");
+        return Err(RpcError::server(message));
     }
     fs::create_dir_all(folder).map_err(|error| io_error("make the folder", folder, &error))?;
     let past = PastBlock::new(backend, block, false)?;
@@ -72,10 +71,10 @@ fn write_files(
         let hash = *past.block.body.transactions[index].tx_hash();
         let at = index;
         index += 1;
-        if options.tx_hash.is_some_and(|wanted| wanted != hash) {
+        if options.tx_hash.is_some_and(|requested| requested != hash) {
             return subject.run(block, &mut crate::simulation::NoopTracer, params.deadline);
         }
-        let short = |hash: &B256| niwaki_primitives::hex::encode(&hash[..4]);
+        let short = |hash: &B256| hex::encode(&hash[..4]);
         let name = format!(
             "block_0x{}-{at}-0x{}-{}",
             short(&past.block.id.hash),
@@ -139,8 +138,7 @@ fn write_file(
     let run = run?;
     let mut last = Vec::new();
     let mut object = Object::new(&mut last);
-    let output = niwaki_primitives::hex::encode(&run.result.output);
-    object.string("output", &output);
+    object.string("output", &hex::encode(&run.result.output));
     object.number("gasUsed", run.result.gas_used);
     if let Some(failure) = run.failure {
         object.string("error", &failure.to_string());

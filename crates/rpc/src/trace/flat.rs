@@ -5,7 +5,7 @@ use crate::json::Object;
 use niwaki_chain::BlockId;
 use niwaki_evm::tracers::Call;
 use niwaki_evm::{CallKind, Failure, HaltReason};
-use niwaki_primitives::{Address, B256};
+use niwaki_primitives::B256;
 
 /// The block and index of a traced transaction.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,16 @@ pub(crate) struct FlatOptions {
     pub(crate) parity_errors: bool,
     /// Where the transaction is, if it is in a block.
     pub(crate) location: Option<TraceLocation>,
+}
+
+impl FlatOptions {
+    /// Those of `trace_*`.
+    pub(crate) const fn parity(location: Option<TraceLocation>) -> Self {
+        Self {
+            parity_errors: true,
+            location,
+        }
+    }
 }
 
 /// Writes one call.
@@ -60,11 +70,6 @@ pub(crate) fn type_of(call: &Call) -> &'static str {
         CallKind::SelfDestruct => "suicide",
         _ => "call",
     }
-}
-
-/// Sender and recipient, which `trace_filter` matches.
-pub(crate) fn parties(call: &Call) -> (Address, Address) {
-    (call.from, call.to)
 }
 
 fn action(object: &mut Object<'_>, call: &Call) {

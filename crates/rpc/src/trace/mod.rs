@@ -31,12 +31,22 @@ pub(crate) use debug::METHODS as DEBUG_METHODS;
 pub(crate) use parity::METHODS as TRACE_METHODS;
 pub(crate) use subject::PastBlock;
 
+use crate::{RpcError, RpcResult};
+
 /// Most bytes of a response, or of a part of it, in memory.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 512 << 20;
 
+/// Refuses a trace that is longer than [`MAX_RESPONSE_BYTES`].
+fn check_length(trace: &[u8]) -> RpcResult {
+    match trace.len() > MAX_RESPONSE_BYTES {
+        true => Err(too_large()),
+        false => Ok(()),
+    }
+}
+
 /// The error of a trace that is longer than [`MAX_RESPONSE_BYTES`].
-fn too_large() -> crate::RpcError {
-    crate::RpcError::limit(format!(
+fn too_large() -> RpcError {
+    RpcError::limit(format!(
         "the trace is longer than {} MiB: ask for less, by limit, disableStack, disableStorage, or \
          another tracer",
         MAX_RESPONSE_BYTES >> 20

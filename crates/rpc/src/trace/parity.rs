@@ -1,22 +1,18 @@
 //! `trace_*`: Parity's traces and state changes, which Besu and reth serve as well.
 
+use super::check_length;
 use super::flat::{self, FlatOptions};
 use super::search;
 use super::state_diff;
 use super::subject::{PastBlock, Subject};
 use super::tracers::calls;
 use super::vm_trace::VmTracer;
-use super::{MAX_RESPONSE_BYTES, too_large};
-use crate::backend::State;
 use crate::eth::find;
 use crate::json::{Array, Object};
 use crate::methods::{Lane, Method, row};
-use crate::params::{BlockRef, BlockTag, Count, Params};
-use crate::simulation::{
-    BlockOverrides, Message, SimulatedBlock, SimulationResult, StateOverrides,
-};
+use crate::params::{BlockRef, Count, Params};
+use crate::simulation::{Message, SimulatedBlock, SimulationResult};
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_chain::StoredHeader;
 use niwaki_evm::tracers::CallOptions;
 use niwaki_primitives::{Address, Bytes, Decodable2718, TxEnvelope, U256};
 use niwaki_rules::{BlockReward, ommer_reward};
@@ -91,10 +87,7 @@ impl TraceTypes {
             true => state_diff::write(object.field("stateDiff"), &run.diff, block.state())?,
             false => object.null("stateDiff"),
         }
-        let options = FlatOptions {
-            parity_errors: true,
-            location: None,
-        };
+        let options = FlatOptions::parity(None);
         let mut list = object.array("trace");
         if self.trace {
             root.each(|call, at| flat::write(list.item(), call, at, &options));
@@ -122,26 +115,16 @@ fn write_opcodes(
 }
 
 /// Writes the traces of one transaction into `list`.
-pub(super) fn write_traces(
+fn write_traces(
     block: &SimulatedBlock<'_>,
     subject: &Subject<'_>,
     deadline: Instant,
     list: &mut Array<'_>,
 ) -> Result<SimulationResult, RpcError> {
     let (root, run) = calls(CALL_OPTIONS, block, subject, deadline)?;
-    let options = FlatOptions {
-        parity_errors: true,
-        location: subject.location(),
-    };
+    let options = FlatOptions::parity(subject.location());
     root.each(|call, at| flat::write(list.item(), call, at, &options));
     Ok(run)
-}
-
-fn check_length(out: &[u8]) -> RpcResult {
-    match out.len() > MAX_RESPONSE_BYTES {
-        true => Err(too_large()),
-        false => Ok(()),
-    }
 }
 
 fn transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
@@ -172,10 +155,7 @@ fn get(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let before = past.before(backend, index, params)?;
     let subject = past.subject(index)?;
     let (root, _) = calls(CALL_OPTIONS, &before, &subject, params.deadline)?;
-    let options = FlatOptions {
-        parity_errors: true,
-        location: subject.location(),
-    };
+    let options = FlatOptions::parity(subject.location());
     let from = out.len();
     root.each(|call, at| {
         if at == path {
@@ -198,25 +178,14 @@ fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult
         return Ok(());
     }
     let past = PastBlock::new(backend, found, true)?;
-    write_block(backend, params, &past, &mut list)?;
-    drop(list);
-    check_length(out)
-}
-
-/// Writes the traces of a block's transactions, and of its rewards.
-pub(super) fn write_block(
-    backend: &Backend,
-    params: &Params<'_>,
-    past: &PastBlock,
-    list: &mut Array<'_>,
-) -> RpcResult {
     past.each(backend, params, |block, subject| {
-        let run = write_traces(block, subject, params.deadline, list)?;
+        let run = write_traces(block, subject, params.deadline, &mut list)?;
         params.flush(list.buffer())?;
         Ok(run)
     })?;
-    write_rewards(backend, past, list);
-    Ok(())
+    write_rewards(backend, &past, &mut list);
+    drop(list);
+    check_length(out)
 }
 
 /// Writes the rewards of a block and its ommers as traces, before the Merge.
@@ -291,40 +260,15 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rp
     check_length(out)
 }
 
-/// The state after the block that the parameter `index` names.
-fn state(
-    backend: &Backend,
-    params: &Params<'_>,
-    index: usize,
-) -> Result<(StoredHeader, State), RpcError> {
-    let latest = BlockRef::Tag(BlockTag::Latest);
-    backend.state(params.optional(index)?.unwrap_or(latest))
-}
-
-/// The block that a call after `header` runs in.
-fn block_after<'v>(
-    backend: &'v Backend,
-    header: &StoredHeader,
-    state: &'v State,
-) -> Result<SimulatedBlock<'v>, RpcError> {
-    let (overrides, block) = (StateOverrides::default(), BlockOverrides::default());
-    SimulatedBlock::for_call(backend, &header.header, state, &overrides, &block)
-}
-
-fn gas_of(backend: &Backend, message: &Message) -> u64 {
-    let cap = backend.options.gas_cap;
-    message.gas.map_or(cap, |gas| gas.0.min(cap))
-}
-
 fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let message: Message = params.required(0)?;
     message.check(backend.chain().spec().chain_id)?;
     let types = TraceTypes::read(params, 1)?;
-    let (header, state) = state(backend, params, 2)?;
-    let block = block_after(backend, &header, &state)?;
+    let (header, state) = backend.state(params.optional(2)?.unwrap_or_default())?;
+    let block = SimulatedBlock::on_top_of(backend, &header, &state);
     let subject = Subject::Message {
         message: &message,
-        gas: gas_of(backend, &message),
+        gas: message.gas_up_to(backend.options.gas_cap),
     };
     let mut object = Object::new(out);
     types.write(&block, &subject, params, &mut object)?;
@@ -341,15 +285,15 @@ fn call_many(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcRe
         let message = format!("{} calls, at most {MAX_CALLS} are taken", calls.len());
         return Err(RpcError::invalid_params(message));
     }
-    let (header, state) = state(backend, params, 1)?;
-    let mut block = block_after(backend, &header, &state)?;
+    let (header, state) = backend.state(params.optional(1)?.unwrap_or_default())?;
+    let mut block = SimulatedBlock::on_top_of(backend, &header, &state);
     let mut list = Array::new(out);
     for One(message, names) in &calls {
         params.check_deadline()?;
         message.check(block.spec().chain_id)?;
         let subject = Subject::Message {
             message,
-            gas: gas_of(backend, message),
+            gas: message.gas_up_to(backend.options.gas_cap),
         };
         let mut object = list.object();
         let types = TraceTypes::of(names)?;
@@ -370,8 +314,8 @@ fn raw_transaction(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
     let tx = tx.map_err(|error| RpcError::server(format!("could not decode: {error}")))?;
     let sender = niwaki_rules::recover_sender(&tx);
     let sender = sender.map_err(|error| RpcError::server(error.to_string()))?;
-    let (header, state) = state(backend, params, 2)?;
-    let block = block_after(backend, &header, &state)?;
+    let (header, state) = backend.state(params.optional(2)?.unwrap_or_default())?;
+    let block = SimulatedBlock::on_top_of(backend, &header, &state);
     let subject = Subject::Transaction {
         tx: &tx,
         sender,

@@ -1,13 +1,13 @@
 //! prestateTracer: the accounts and slots that a transaction looks at, as they were before it,
 //! and, on request, what it made of them.
 
-use crate::RpcError;
 use crate::json::Object;
+use crate::{RpcError, RpcResult};
 use niwaki_evm::tracers::PrestateTracer;
 use niwaki_execution::Overlay;
 use niwaki_primitives::{
-    Account, Address, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction, TxEnvelope, U256,
-    hex,
+    Account, AccountDiff, Address, B256, Bytes, EMPTY_CODE_HASH, StateDiff, StateView, Transaction,
+    TxEnvelope, U256, hex,
 };
 use niwaki_rules::recover_authority;
 use serde::Deserialize;
@@ -61,11 +61,7 @@ pub(crate) fn touched_by(
 }
 
 /// Adds the delegates of what was called, as they were and as the transaction made them.
-fn add_delegates(
-    touched: &mut PrestateTracer,
-    state: &Overlay<'_>,
-    diff: &StateDiff,
-) -> Result<(), RpcError> {
+fn add_delegates(touched: &mut PrestateTracer, state: &Overlay<'_>, diff: &StateDiff) -> RpcResult {
     for address in std::mem::take(&mut touched.called) {
         let before = delegate_of(state, &address)?;
         let after = code_after(diff, &address).and_then(|code| niwaki_evm::delegation(code));
@@ -78,13 +74,20 @@ fn add_delegates(
 
 /// The code that the transaction gave the account at `address`, if it did.
 fn code_after<'d>(diff: &'d StateDiff, address: &Address) -> Option<&'d Bytes> {
-    let at = diff
-        .accounts
-        .binary_search_by_key(address, |(address, _)| *address);
-    let new = diff.accounts[at.ok()?].1.new?;
-    let at = diff
-        .codes
-        .binary_search_by_key(&new.code_hash, |(hash, _)| *hash);
+    let new = change_of(diff, address)?.new?;
+    code_of(diff, &new.code_hash)
+}
+
+/// How `diff` changes the account at `address`, if it does.
+fn change_of<'d>(diff: &'d StateDiff, address: &Address) -> Option<&'d AccountDiff> {
+    let accounts = &diff.accounts;
+    let at = accounts.binary_search_by_key(address, |(address, _)| *address);
+    Some(&accounts[at.ok()?].1)
+}
+
+/// The code of this hash, if it is new in `diff`.
+pub(super) fn code_of<'d>(diff: &'d StateDiff, hash: &B256) -> Option<&'d Bytes> {
+    let at = diff.codes.binary_search_by_key(hash, |(hash, _)| *hash);
     Some(&diff.codes[at.ok()?].1)
 }
 
@@ -104,7 +107,7 @@ struct ShownAccount {
     nonce: u64,
     code: Option<Bytes>,
     has_code_hash: bool,
-    code_hash: niwaki_primitives::B256,
+    code_hash: B256,
     storage: BTreeMap<U256, U256>,
 }
 
@@ -167,25 +170,19 @@ pub(crate) fn write(
     before: &Overlay<'_>,
     diff: &StateDiff,
     options: &PrestateOptions,
-) -> Result<(), RpcError> {
+) -> RpcResult {
     add_delegates(&mut touched, before, diff)?;
     let mut pre = BTreeMap::new();
     let mut post = BTreeMap::new();
     for (address, slots) in &touched.accounts {
         let (mut shown, is_empty) = ShownAccount::of(before, address, slots, options)?;
         if options.diff_mode {
-            let found = diff
-                .accounts
-                .binary_search_by_key(address, |(address, _)| *address);
-            let Ok(at) = found else { continue };
-            let change = &diff.accounts[at].1;
-            let new = change.new;
-            if let Some(new) = new {
-                let changed: BTreeMap<U256, U256> = change
-                    .slots
-                    .iter()
-                    .map(|(slot, values)| (*slot, values.new))
-                    .collect();
+            let Some(change) = change_of(diff, address) else {
+                continue;
+            };
+            if let Some(new) = change.new {
+                let slots = change.slots.iter();
+                let changed = slots.map(|(slot, values)| (*slot, values.new)).collect();
                 let Some(after) = difference(&mut shown, &new, &changed, diff, options) else {
                     continue;
                 };
@@ -237,10 +234,7 @@ fn difference(
         false => EMPTY_CODE_HASH,
     };
     if code_before != new.code_hash {
-        let at = diff
-            .codes
-            .binary_search_by_key(&new.code_hash, |(hash, _)| *hash);
-        let code = at.map(|at| diff.codes[at].1.clone());
+        let code = code_of(diff, &new.code_hash).cloned();
         after.code = (!options.disable_code).then(|| code.unwrap_or_default());
         after.has_code_hash = true;
         after.code_hash = new.code_hash;

@@ -1,14 +1,13 @@
 //! `trace_filter`: the calls of a range of blocks, by sender and recipient.
 
-use super::MAX_RESPONSE_BYTES;
+use super::check_length;
 use super::flat::{self, FlatOptions};
 use super::parity::CALL_OPTIONS;
 use super::subject::PastBlock;
-use super::too_large;
 use super::tracers::calls;
 use crate::json::Array;
 use crate::params::{BlockRef, BlockTag, Count, Params};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::tracers::Call;
 use niwaki_primitives::Address;
 use serde::Deserialize;
@@ -27,17 +26,16 @@ struct Filter {
 
 impl Filter {
     fn matches(&self, call: &Call) -> bool {
-        let (from, to) = flat::parties(call);
         let named = |list: &Option<Vec<Address>>, address| {
             let list = list.as_ref().filter(|list| !list.is_empty());
             list.is_none_or(|list| list.contains(address))
         };
-        named(&self.from_address, &from) && named(&self.to_address, &to)
+        named(&self.from_address, &call.from) && named(&self.to_address, &call.to)
     }
 
     fn range(&self, backend: &Backend) -> Result<(u64, u64), RpcError> {
         let number = |tag: Option<BlockTag>| {
-            let header = backend.header_by_tag(tag.unwrap_or(BlockTag::Latest))?;
+            let header = backend.header_by_tag(tag.unwrap_or_default())?;
             let header = header.ok_or_else(|| RpcError::server("block not found"))?;
             Ok::<u64, RpcError>(header.id.number)
         };
@@ -58,16 +56,11 @@ impl Filter {
     }
 }
 
-pub(super) fn filter(
-    backend: &Backend,
-    params: &Params<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), RpcError> {
+pub(super) fn filter(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let filter: Filter = params.required(0)?;
     let (from, to) = filter.range(backend)?;
-    let number = |count: Option<Count>| count.map(|Count(count)| count);
-    let mut skip = number(filter.after).unwrap_or(0);
-    let mut left = number(filter.count).unwrap_or(u64::MAX);
+    let mut skip = filter.after.map_or(0, |Count(count)| count);
+    let mut left = filter.count.map_or(u64::MAX, |Count(count)| count);
     let mut list = Array::new(out);
     // The genesis block has no transactions.
     for number in from.max(1)..=to {
@@ -83,10 +76,7 @@ pub(super) fn filter(
         let past = PastBlock::new(backend, block, true)?;
         past.each(backend, params, |block, subject| {
             let (root, run) = calls(CALL_OPTIONS, block, subject, params.deadline)?;
-            let options = FlatOptions {
-                parity_errors: true,
-                location: subject.location(),
-            };
+            let options = FlatOptions::parity(subject.location());
             root.each(|call, at| {
                 if left == 0 || !filter.matches(call) {
                     return;
@@ -99,10 +89,8 @@ pub(super) fn filter(
                 flat::write(list.item(), call, at, &options);
             });
             params.flush(list.buffer())?;
-            match list.unsent().len() > MAX_RESPONSE_BYTES {
-                true => Err(too_large()),
-                false => Ok(run),
-            }
+            check_length(list.unsent())?;
+            Ok(run)
         })?;
     }
     Ok(())

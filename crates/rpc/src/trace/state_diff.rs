@@ -1,16 +1,13 @@
 //! Parity's stateDiff: the changes of a transaction, with old and new balance, nonce, code and slots.
 
-use crate::RpcError;
+use super::prestate::code_of;
 use crate::json::{self, Object};
+use crate::{RpcError, RpcResult};
 use niwaki_execution::Overlay;
 use niwaki_primitives::{Account, AccountDiff, Bytes, StateDiff, StateView, U256, hex};
 
 /// Writes `diff`, the changes to the state `before`.
-pub(super) fn write(
-    out: &mut Vec<u8>,
-    diff: &StateDiff,
-    before: &Overlay<'_>,
-) -> Result<(), RpcError> {
+pub(super) fn write(out: &mut Vec<u8>, diff: &StateDiff, before: &Overlay<'_>) -> RpcResult {
     let mut accounts = Object::new(out);
     for (address, change) in &diff.accounts {
         let name = hex::encode_prefixed(address);
@@ -30,12 +27,9 @@ fn code(
     let Some(account) = account.filter(Account::has_code) else {
         return Ok(Bytes::new());
     };
-    let new = diff
-        .codes
-        .binary_search_by_key(&account.code_hash, |(hash, _)| *hash);
-    Ok(match new {
-        Ok(at) => diff.codes[at].1.clone(),
-        Err(_) => before.code(&account.code_hash)?,
+    Ok(match code_of(diff, &account.code_hash) {
+        Some(code) => code.clone(),
+        None => before.code(&account.code_hash)?,
     })
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct StructLogger<'o> {
     /// Bytes of the logs so far.
     written: u64,
     /// Bytes that all further logs may take, if they are not streamed.
-    room: usize,
+    bytes_left: usize,
     stream: Option<(&'o ResponseStream, Instant)>,
     /// Why no log can be sent any more.
     error: Option<RpcError>,
@@ -55,18 +55,18 @@ struct StructLog {
 }
 
 impl<'o> StructLogger<'o> {
-    /// Writes to `out`: at most `room` bytes, or any number if they go to `stream`.
+    /// Writes to `out`: at most `bytes_left` bytes, or any number if they go to `stream`.
     pub(crate) fn new(
         out: &'o mut Vec<u8>,
         options: StructOptions,
-        room: usize,
+        bytes_left: usize,
         stream: Option<(&'o ResponseStream, Instant)>,
     ) -> Self {
         Self {
             lines: Array::new(out),
             options,
             written: 0,
-            room,
+            bytes_left,
             stream,
             error: None,
             pending: None,
@@ -76,7 +76,7 @@ impl<'o> StructLogger<'o> {
 
     /// Why tracing stopped early, if it did: the trace is too long, or the client is too slow or gone.
     pub(crate) fn into_error(self) -> Option<RpcError> {
-        let is_full = self.room == 0;
+        let is_full = self.bytes_left == 0;
         self.error.or_else(|| is_full.then(super::too_large))
     }
 
@@ -113,7 +113,7 @@ impl<'o> StructLogger<'o> {
             Some((stream, deadline)) => {
                 self.error = stream.flush(self.lines.buffer(), deadline).err();
             }
-            None => self.room = self.room.saturating_sub(bytes),
+            None => self.bytes_left = self.bytes_left.saturating_sub(bytes),
         }
     }
 
@@ -201,7 +201,7 @@ impl Tracer for StructLogger<'_> {
     }
 
     fn should_stop(&mut self) -> bool {
-        self.room == 0 || self.error.is_some()
+        self.bytes_left == 0 || self.error.is_some()
     }
 
     fn enter(&mut self, _: &CallStart<'_>) {

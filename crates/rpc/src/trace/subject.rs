@@ -5,7 +5,7 @@ use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::params::{BlockRef, BlockTag, Params};
 use crate::simulation::{self, Message, SimulatedBlock, SimulationResult};
-use crate::{Backend, RpcError};
+use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, StateView, Transaction, TxEnvelope};
 use niwaki_rules::blob_gas_of;
@@ -35,7 +35,7 @@ impl Subject<'_> {
         match self {
             Self::Transaction { tx, sender, .. } => block.replay(tx, *sender, tracer, deadline),
             Self::Message { message, gas } => block
-                .call(message, *gas, tracer, deadline)?
+                .call(message, *gas, true, tracer, deadline)?
                 .map_err(|reason| simulation::invalid(&reason, message.sender(), *gas)),
         }
     }
@@ -92,10 +92,9 @@ impl PastBlock {
         if block.id.number == 0 {
             return Err(RpcError::server("genesis is not traceable"));
         }
-        let parent = backend.chain().header(&block.header.parent_hash)?;
-        let parent = parent.ok_or_else(|| {
-            RpcError::server(format!("parent {} not found", block.header.parent_hash))
-        })?;
+        let hash = block.header.parent_hash;
+        let missing = || RpcError::server(format!("parent {hash} not found"));
+        let parent = backend.chain().header(&hash)?.ok_or_else(missing)?;
         let parent = backend.state_after(&parent)?;
         Ok(Self {
             block,
@@ -171,7 +170,7 @@ impl PastBlock {
         backend: &Backend,
         params: &Params<'_>,
         mut trace: impl FnMut(&SimulatedBlock<'_>, &Subject<'_>) -> Result<SimulationResult, RpcError>,
-    ) -> Result<(), RpcError> {
+    ) -> RpcResult {
         let mut block = self.begin(backend)?;
         for (index, tx) in self.block.body.transactions.iter().enumerate() {
             params.check_deadline()?;

@@ -4,7 +4,7 @@ use super::flat::{self, FlatOptions};
 use super::prestate::{self, PrestateOptions};
 use super::struct_log::{StructLogger, StructOptions};
 use super::subject::Subject;
-use super::{MAX_RESPONSE_BYTES, call_tracer, too_large};
+use super::{MAX_RESPONSE_BYTES, call_tracer, check_length, too_large};
 use crate::json::{self, Array, Object};
 use crate::json_reader;
 use crate::params::plain;
@@ -80,11 +80,8 @@ impl<'p> Tracing<'p> {
         let kind = match &requested.tracer {
             None => TracerKind::Struct(options(raw)?),
             Some(name) => {
-                let config = requested
-                    .tracer_config
-                    .as_deref()
-                    .map_or("{}", RawValue::get);
-                TracerKind::named(name, config)?
+                let config = requested.tracer_config.as_deref();
+                TracerKind::named(name, config.map_or("{}", RawValue::get))?
             }
         };
         let timeout = requested.timeout.as_deref().map(duration).transpose()?;
@@ -105,10 +102,8 @@ impl<'p> Tracing<'p> {
         out: &mut Vec<u8>,
     ) -> Result<SimulationResult, RpcError> {
         let run = self.kind.write(block, subject, self.bounds, out)?;
-        match out.len() > MAX_RESPONSE_BYTES {
-            true => Err(too_large()),
-            false => Ok(run),
-        }
+        check_length(out)?;
+        Ok(run)
     }
 }
 
@@ -126,9 +121,8 @@ fn duration(text: &str) -> Result<Duration, RpcError> {
             "invalid timeout {text:?}: want a number and ms, s, m or h, such as \"10s\""
         ))
     };
-    let at = text
-        .find(|c: char| !c.is_ascii_digit())
-        .ok_or_else(refuse)?;
+    let at = text.find(|c: char| !c.is_ascii_digit());
+    let at = at.ok_or_else(refuse)?;
     let number: u64 = text[..at].parse().map_err(|_| refuse())?;
     let unit_ms = match &text[at..] {
         "ms" => 1,
@@ -260,8 +254,7 @@ fn write_several(
     let mut last = None;
     let mut object = Object::new(out);
     for (name, kind) in kinds {
-        let run = kind.write(block, subject, bounds, object.field(name))?;
-        last = Some(run);
+        last = Some(kind.write(block, subject, bounds, object.field(name))?);
     }
     match last {
         Some(run) => Ok(run),
@@ -301,9 +294,9 @@ fn write_struct(
     out: &mut Vec<u8>,
 ) -> Result<SimulationResult, RpcError> {
     out.extend_from_slice(b"{\"structLogs\":");
-    let room = MAX_RESPONSE_BYTES.saturating_sub(out.len());
+    let bytes_left = MAX_RESPONSE_BYTES.saturating_sub(out.len());
     let stream = bounds.stream.map(|stream| (stream, bounds.deadline));
-    let mut logger = StructLogger::new(out, options, room, stream);
+    let mut logger = StructLogger::new(out, options, bytes_left, stream);
     let run = subject.run(block, &mut logger, bounds.deadline)?;
     if let Some(error) = logger.into_error() {
         return Err(error);

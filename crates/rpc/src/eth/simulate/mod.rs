@@ -5,12 +5,10 @@
 mod process;
 mod transfers;
 
-use crate::backend::State;
-use crate::params::{BlockRef, BlockTag, Number, Params};
+use crate::params::{Number, Params};
 use crate::simulation::{BlockOverrides, Message, SimulatedBlock, StateOverrides};
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_chain::StoredHeader;
-use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fork, Header, U256};
+use niwaki_primitives::{EMPTY_ROOT_HASH, Fork, Header, U256};
 use niwaki_rules::ChainSpec;
 use process::{Simulation, write_block};
 use serde::Deserialize;
@@ -44,8 +42,7 @@ struct BlockStateCall {
 
 pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let payload: SimulatePayload = params.required(0)?;
-    let latest = BlockRef::Tag(BlockTag::Latest);
-    let (base, state) = backend.state(params.optional(1)?.unwrap_or(latest))?;
+    let (base, state) = backend.state(params.optional(1)?.unwrap_or_default())?;
     if payload.block_state_calls.is_empty() {
         return Err(RpcError::invalid_params("empty input"));
     }
@@ -55,18 +52,17 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
     let blocks = in_order(payload.block_state_calls, &base.header)?;
 
     let spec = backend.chain().spec();
-    let first = SimulatedBlock::new(spec, base.header.clone(), &state, base.id.number);
     let mut simulation = Simulation {
         backend,
         state: &state,
-        block: first,
+        block: SimulatedBlock::on_top_of(backend, &base, &state),
         is_strict: payload.validation,
         traces_transfers: payload.trace_transfers,
         gas_left: backend.options.gas_cap,
         deadline: params.deadline,
     };
     let mut list = crate::json::Array::new(out);
-    let mut parent = parent_of(&base);
+    let mut parent = (base.id.hash, base.header.clone());
     for block in blocks {
         params.check_deadline()?;
         let header = header(spec, &block.overrides(), &parent.1, &base.header)?;
@@ -81,10 +77,6 @@ pub(super) fn simulate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
         }
     }
     Ok(())
-}
-
-fn parent_of(base: &StoredHeader) -> (B256, Header) {
-    (base.id.hash, base.header.clone())
 }
 
 fn too_many_blocks() -> RpcError {
@@ -172,14 +164,6 @@ fn header(
         header.slot_number = Some(before.slot_number.unwrap_or(0).saturating_add(1));
     }
     Ok(header)
-}
-
-/// The view that the chain can compute state roots on; `None` for an archived state.
-fn view_of(state: &State) -> Option<&niwaki_chain::ChainView> {
-    match state {
-        State::Recent(view) => Some(view),
-        State::Past(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One simulated block: runs its calls, computes its header, and writes it.
 
+use super::BlockStateCall;
 use super::transfers::LogCollector;
-use super::{BlockStateCall, view_of};
 use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::eth::serialize::{self, LogLocation};
@@ -40,7 +40,6 @@ pub(super) struct Simulation<'s> {
 /// A block that was simulated.
 pub(super) struct ProcessedBlock {
     pub(super) block: FullBlock,
-    senders: Vec<Address>,
     calls: Vec<ProcessedCall>,
 }
 
@@ -91,11 +90,8 @@ impl Simulation<'_> {
             senders.push(message.sender());
         }
         let block = self.finish(&overrides, transactions, receipts)?;
-        Ok(ProcessedBlock {
-            block,
-            senders,
-            calls,
-        })
+        block.set_senders(senders);
+        Ok(ProcessedBlock { block, calls })
     }
 
     /// Sets base fee and excess blob gas, which follow from the parent.
@@ -172,13 +168,13 @@ impl Simulation<'_> {
             let list = executed.block_access_list.as_ref().map(encode_access_list);
             header.block_access_list_hash = Some(access_list_hash(&list.unwrap_or_default()));
         }
-        header.state_root = match view_of(self.state) {
-            Some(view) => {
+        header.state_root = match self.state {
+            State::Recent(view) => {
                 let diff = self.block.state().diff();
                 self.backend.chain().root_after(view, &diff)?
             }
             // The archive has the values of past states, not their tries.
-            None => B256::ZERO,
+            State::Past(_) => B256::ZERO,
         };
         let hash = header.hash_slow();
         self.block.overlay().set_block_hash(header.number, hash);
@@ -200,7 +196,6 @@ fn fill_roots(header: &mut Header, body: &BlockBody, executed: &ExecutedBlock) {
 
 /// Writes a block with the results of its calls.
 pub(super) fn write_block(out: &mut Vec<u8>, processed: &ProcessedBlock, full: bool) {
-    processed.block.set_senders(processed.senders.clone());
     serialize::block(out, &processed.block, full);
     // Reopens the object for one more member.
     out.pop();
@@ -222,14 +217,7 @@ fn write_call(out: &mut Vec<u8>, block: &FullBlock, index: usize, call: &Process
     }
     let mut list = object.array("logs");
     for (log, number) in logs {
-        let location = LogLocation {
-            block: block.id,
-            timestamp: block.header.timestamp,
-            transaction: *block.body.transactions[index].tx_hash(),
-            transaction_index: index,
-            log_index: *number,
-            removed: false,
-        };
+        let location = LogLocation::new(block, index, *number);
         serialize::log(list.item(), log, &location);
     }
     drop(list);

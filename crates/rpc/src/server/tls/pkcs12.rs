@@ -4,7 +4,7 @@
 //! DES in CBC) or, as in older programs, with triple DES and the key derivation of PKCS #12. Encrypted PKCS #8 keys use
 //! the same schemes. Why this is not an external crate: docs/dependencies.md, "What we read ourselves".
 
-use super::store::StoreError;
+use super::store::{KeyStore, StoreError};
 use crate::server::der::Der;
 use aes::{Aes128, Aes192, Aes256};
 use cbc::Decryptor;
@@ -13,15 +13,6 @@ use cbc::cipher::{BlockCipherDecrypt, BlockModeDecrypt, KeyInit, KeyIvInit};
 use des::TdesEde3;
 use ring::{digest, hmac, pbkdf2};
 use std::num::NonZeroU32;
-
-/// The contents of a store.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// Certificates in the order of the file, DER.
-    pub(super) certificates: Vec<Vec<u8>>,
-    /// Private keys, PKCS #8.
-    pub(super) keys: Vec<Vec<u8>>,
-}
 
 /// Most rounds of a key derivation. No program writes more; they would take minutes.
 const MAX_ITERATIONS: u32 = 10_000_000;
@@ -43,9 +34,10 @@ const SHA1: &[u8] = b"\x2b\x0e\x03\x02\x1a";
 const SHA2: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02";
 
 const BROKEN: StoreError = StoreError::Damaged;
+const OTHER_CIPHER: StoreError = StoreError::Unknown("an encryption other than AES or triple DES");
 
 /// Reads a store.
-pub(super) fn read(bytes: &[u8], password: &str) -> Result<Contents, StoreError> {
+pub(super) fn read(bytes: &[u8], password: &str) -> Result<KeyStore, StoreError> {
     let mut store = Der::new(bytes).sequence().ok_or(BROKEN)?;
     store.integer().ok_or(BROKEN)?;
     let mut safe = store.sequence().ok_or(BROKEN)?;
@@ -54,10 +46,8 @@ pub(super) fn read(bytes: &[u8], password: &str) -> Result<Contents, StoreError>
             "a store that is signed instead of coded",
         ));
     }
-    let safe = safe
-        .context(0)
-        .and_then(|mut data| data.octets())
-        .ok_or(BROKEN)?;
+    let safe = safe.context(0).and_then(|mut data| data.octets());
+    let safe = safe.ok_or(BROKEN)?;
     let code = store.sequence().ok_or(StoreError::Unknown(
         "a store that no password guards against changes",
     ))?;
@@ -65,7 +55,7 @@ pub(super) fn read(bytes: &[u8], password: &str) -> Result<Contents, StoreError>
         return Err(StoreError::Password);
     }
 
-    let mut contents = Contents::default();
+    let mut contents = KeyStore::default();
     let mut parts = Der::new(safe).sequence().ok_or(BROKEN)?;
     while let Some(mut part) = parts.sequence() {
         let kind = part.object_id().ok_or(BROKEN)?;
@@ -83,10 +73,8 @@ pub(super) fn read(bytes: &[u8], password: &str) -> Result<Contents, StoreError>
 /// Whether the MAC over `safe` is right for this password.
 fn is_of_password(safe: &[u8], mut code: Der<'_>, password: &str) -> Result<bool, StoreError> {
     let mut info = code.sequence().ok_or(BROKEN)?;
-    let hash = info
-        .sequence()
-        .and_then(|mut hash| hash.object_id())
-        .ok_or(BROKEN)?;
+    let hash = info.sequence().and_then(|mut hash| hash.object_id());
+    let hash = hash.ok_or(BROKEN)?;
     let want = info.octets().ok_or(BROKEN)?;
     let salt = code.octets().ok_or(BROKEN)?;
     let iterations = iterations(code.number().unwrap_or(1))?;
@@ -118,7 +106,7 @@ fn is_of_password(safe: &[u8], mut code: Der<'_>, password: &str) -> Result<bool
     Ok(is_right(&derive(&utf16(password))) || (password.is_empty() && is_right(&derive(&[]))))
 }
 
-fn read_bags(bags: &[u8], password: &str, contents: &mut Contents) -> Result<(), StoreError> {
+fn read_bags(bags: &[u8], password: &str, contents: &mut KeyStore) -> Result<(), StoreError> {
     let mut bags = Der::new(bags).sequence().ok_or(BROKEN)?;
     while let Some(mut bag) = bags.sequence() {
         let kind = bag.object_id().ok_or(BROKEN)?;
@@ -166,9 +154,7 @@ fn decrypt(mut algorithm: Der<'_>, bytes: &[u8], password: &str) -> Result<Vec<u
         return decrypt_pbes2(derivation, cipher, bytes, password);
     }
     if kind != SHA1_3DES {
-        return Err(StoreError::Unknown(
-            "an encryption other than AES or triple DES",
-        ));
+        return Err(OTHER_CIPHER);
     }
     let derivation = Derivation {
         hash: &digest::SHA1_FOR_LEGACY_USE_ONLY,
@@ -219,9 +205,7 @@ fn decrypt_pbes2(
         Some([22]) => decrypt_cbc::<Aes192>(&derive(24), vector, bytes),
         Some([42]) => decrypt_cbc::<Aes256>(&derive(32), vector, bytes),
         None if kind == DES3 => decrypt_cbc::<TdesEde3>(&derive(24), vector, bytes),
-        _ => Err(StoreError::Unknown(
-            "an encryption other than AES or triple DES",
-        )),
+        _ => Err(OTHER_CIPHER),
     }
 }
 
@@ -237,7 +221,8 @@ where
 }
 
 fn iterations(number: u32) -> Result<NonZeroU32, StoreError> {
-    NonZeroU32::new(number)
+    let number = NonZeroU32::new(number);
+    number
         .filter(|number| number.get() <= MAX_ITERATIONS)
         .ok_or(BROKEN)
 }

@@ -30,7 +30,7 @@ pub enum StoreError {
     /// An unsupported scheme.
     #[error(
         "it has {0}, which is not read here: `openssl pkcs12 -in FILE -nodes -legacy | openssl \
-         pkcs12 -export -out FILE.p12` writes it anew"
+         pkcs12 -export -out FILE.p12` rewrites it"
     )]
     Unknown(&'static str),
     /// Malformed.
@@ -47,14 +47,7 @@ impl KeyStore {
         match bytes {
             // The magic numbers of JKS and of its variant JCEKS.
             [0xfe, 0xed, 0xfe, 0xed, ..] | [0xce, 0xce, 0xce, 0xce, ..] => Err(StoreError::Jks),
-            [0x30, ..] => {
-                let password = password.ok_or(StoreError::NoPassword)?;
-                let contents = pkcs12::read(bytes, password)?;
-                Ok(Self {
-                    certificates: contents.certificates,
-                    keys: contents.keys,
-                })
-            }
+            [0x30, ..] => pkcs12::read(bytes, password.ok_or(StoreError::NoPassword)?),
             _ => {
                 let text = std::str::from_utf8(bytes).map_err(|_| StoreError::Damaged)?;
                 Self::read_pem(text, password)

@@ -214,7 +214,7 @@ fn read_secret(text: &str) -> Result<hmac::Key, String> {
             if PublicKey::read(&block.der).is_some() || Certificate::read(&block.der).is_some() =>
         {
             return Err(
-                "a public key is no secret for HS256: whoever has it could make tokens; \
+                "a public key is no secret for HS256: all who have it could make tokens; \
                         choose RS256 or ES256, or make a secret with `openssl rand -hex 32`"
                     .to_owned(),
             );

@@ -6,6 +6,7 @@
 
 use super::key::{OwnKey, TokenKey};
 use crate::json;
+use crate::node::now;
 use bcrypt::{HashParts, Version};
 use data_encoding::BASE64URL_NOPAD;
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 /// How long a token is valid, seconds.
@@ -30,9 +30,6 @@ const OWN_COST: u32 = 10;
 
 /// Bytes of a password that bcrypt uses.
 const MAX_BYTES: usize = 72;
-
-/// Added to the niceness of the thread that checks passwords.
-const NICE: i32 = 5;
 
 /// A user who may log in.
 #[derive(Clone)]
@@ -172,8 +169,7 @@ fn check_logins(
     own: &OwnKey,
     load: impl Fn() -> Result<Users, String>,
 ) {
-    // On Linux this is the calling thread only; elsewhere it is refused or harmless.
-    let _ = rustix::process::nice(NICE);
+    crate::yield_to_blocks();
     for attempt in attempts {
         if attempt.reply.is_closed() {
             continue; // The client has gone.
@@ -230,11 +226,6 @@ fn token(own: &OwnKey, name: &str, user: &User, now: u64) -> Option<String> {
     Some(format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature)))
 }
 
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +253,7 @@ mod tests {
                 assert!(find(&users, name, wrong).is_none(), "{name} {wrong}");
             }
         }
-        for name in ["", "nobody", "LOW"] {
+        for name in ["", "unknown", "LOW"] {
             assert!(find(&users, name, "low-password").is_none(), "{name}");
         }
         assert!(find(&Users::new(), "low", "low-password").is_none());
@@ -277,7 +268,7 @@ mod tests {
                 costs.map(|cost| 1u64 << cost).sum::<u64>()
             };
             let most = if users.is_empty() { OWN_COST } else { 9 };
-            for name in ["low", "high", "nobody"] {
+            for name in ["low", "high", "unknown"] {
                 assert_eq!(work(name), 1 << most, "{name}");
             }
         }
@@ -329,7 +320,7 @@ mod tests {
         let attempt =
             |name: &str, password: &str| login.token(name.to_owned(), password.to_owned());
         assert_eq!(attempt("low", "wrong").await, Ok(None));
-        assert_eq!(attempt("nobody", "low-password").await, Ok(None));
+        assert_eq!(attempt("unknown", "low-password").await, Ok(None));
         let token = attempt("low", "low-password").await.unwrap().unwrap();
         let caller = tokens.caller(Some(&format!("Bearer {token}"))).unwrap();
         assert!(caller.may("eth_blockNumber") && !caller.may("net_version"));
