@@ -48,7 +48,7 @@ contract Compute {
         results[msg.sender] = sum;
     }
 
-    /// Signatures of nobody in particular, and digests.
+    /// Signatures of no particular key, and digests.
     function recover(uint256 seed, uint256 times) external {
         bytes32 word = bytes32(seed);
         for (uint256 i = 0; i < times; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 pragma solidity ^0.8.28;
 
-/// Things with numbers, each somebody's, and for everybody a list of theirs.
+/// Things with numbers, each with an owner, and for each owner a list of theirs.
 contract Nft {
     event Transfer(address indexed from, address indexed to, uint256 indexed id);
 

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import "./Token.sol";
 
-/// Two tokens whose reserves' product never falls: 0.3 % of what comes in stays. Whoever calls sends
+/// Two tokens whose reserves' product never falls: 0.3 % of what comes in stays. The caller sends
 /// first and says what is to come out.
 contract Pair {
     event Swap(address indexed sender, uint256 in0, uint256 in1, uint256 out0, uint256 out1, address indexed to);
