@@ -14,7 +14,6 @@ use niwaki_storage::Segment;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 pub(crate) use resume::Left;
 
@@ -139,7 +138,7 @@ impl ChunkWriter {
             .create(true)
             .truncate(false)
             .open(&part)
-            .map_err(|error| fault("create", &part, error))?;
+            .map_err(|error| Fault::io("create", &part, error))?;
         Ok(Self {
             to: to.to_owned(),
             part,
@@ -159,7 +158,7 @@ impl ChunkWriter {
         let checksum = keccak256(magic);
         self.cut(Place { at: 0, checksum })?;
         let written = self.out.write_all(magic.as_bytes());
-        written.map_err(|error| fault("write", &self.part, error))?;
+        written.map_err(|error| Fault::io("write", &self.part, error))?;
         self.chunk(ABOUT, &alloy_rlp::encode(about))
     }
 
@@ -171,7 +170,7 @@ impl ChunkWriter {
         let file = self.out.get_mut();
         file.set_len(place.at)
             .and_then(|()| file.seek(SeekFrom::Start(place.at)))
-            .map_err(|error| fault("cut", &self.part, error))?;
+            .map_err(|error| Fault::io("cut", &self.part, error))?;
         Ok(())
     }
 
@@ -205,8 +204,8 @@ impl ChunkWriter {
             out.get_ref().sync_all()?;
             Ok(out.get_ref().metadata()?.len())
         };
-        let bytes = end(&mut self.out).map_err(|error| fault("write", &self.part, error))?;
-        fs::rename(&self.part, &self.to).map_err(|error| fault("rename", &self.part, error))?;
+        let bytes = end(&mut self.out).map_err(|error| Fault::io("write", &self.part, error))?;
+        fs::rename(&self.part, &self.to).map_err(|error| Fault::io("rename", &self.part, error))?;
         let kept = self.kept;
         Ok(Written { bytes, kept })
     }
@@ -214,12 +213,12 @@ impl ChunkWriter {
     /// Leaves what was written for a later export to go on with.
     pub(crate) fn leave(mut self) -> Result<(), Fault> {
         let flushed = self.out.flush();
-        flushed.map_err(|error| fault("write", &self.part, error))
+        flushed.map_err(|error| Fault::io("write", &self.part, error))
     }
 
     /// Removes what was written.
     pub(crate) fn discard(self) -> Result<(), Fault> {
-        fs::remove_file(&self.part).map_err(|error| fault("remove", &self.part, error))
+        fs::remove_file(&self.part).map_err(|error| Fault::io("remove", &self.part, error))
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -246,7 +245,7 @@ impl ChunkWriter {
             let packed = zstd_safe::compress(&mut self.packed[..], plain, LEVEL);
             let length = packed.map_err(|code| {
                 let text = zstd_safe::get_error_name(code);
-                fault("compress", &self.part, std::io::Error::other(text))
+                Fault::io("compress", &self.part, std::io::Error::other(text))
             })?;
             self.packed.truncate(length);
         }
@@ -260,7 +259,7 @@ impl ChunkWriter {
         parts
             .iter()
             .try_for_each(|part| self.out.write_all(part))
-            .map_err(|error| fault("write", &self.part, error))
+            .map_err(|error| Fault::io("write", &self.part, error))
     }
 }
 
@@ -314,10 +313,10 @@ pub(crate) struct ChunkReader {
 impl ChunkReader {
     /// Opens a file and reads what it says of itself.
     pub(crate) fn open(path: &Path, kind: FileKind) -> Result<(Self, About), TransferError> {
-        let file = File::open(path).map_err(|error| fault("open", path, error))?;
+        let file = File::open(path).map_err(|error| Fault::io("open", path, error))?;
         let metadata = file
             .metadata()
-            .map_err(|error| fault("read", path, error))?;
+            .map_err(|error| Fault::io("read", path, error))?;
         let magic = kind.magic();
         let mut reader = Self {
             path: path.to_owned(),
@@ -331,7 +330,7 @@ impl ChunkReader {
         match reader.input.read_exact(&mut found) {
             Ok(()) if found == magic.as_bytes() => {}
             Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-                return Err(fault("read", path, error).into());
+                return Err(Fault::io("read", path, error).into());
             }
             _ => {
                 let (path, what) = (path.display().to_string(), kind.what());
@@ -375,7 +374,7 @@ impl ChunkReader {
     /// Goes to a place of this file.
     pub(crate) fn go_to(&mut self, place: Place) -> Result<(), Fault> {
         let sought = self.input.seek(SeekFrom::Start(place.at));
-        sought.map_err(|error| fault("read", &self.path, error))?;
+        sought.map_err(|error| Fault::io("read", &self.path, error))?;
         self.at = place.at;
         self.checksum = place.checksum;
         Ok(())
@@ -396,7 +395,7 @@ impl ChunkReader {
         match read {
             Ok(()) => Ok(found == place.checksum),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(fault("read", &self.path, error)),
+            Err(error) => Err(Fault::io("read", &self.path, error)),
         }
     }
 
@@ -450,16 +449,7 @@ impl ChunkReader {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Err(self.damaged("it is cut off"))
             }
-            Err(error) => Err(fault("read", &self.path, error).into()),
+            Err(error) => Err(Fault::io("read", &self.path, error).into()),
         }
-    }
-}
-
-/// The fault of a file outside the data path.
-pub(crate) fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        error: Arc::new(error),
     }
 }

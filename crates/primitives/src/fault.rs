@@ -1,6 +1,6 @@
 //! Failures of the machine, never of the input.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 /// The machine failed: a disk, a file or a stored value. A fault says nothing about whether a
 /// block is valid and must never be turned into such a verdict.
@@ -44,4 +44,16 @@ pub enum Fault {
         /// The key, hex.
         key: String,
     },
+}
+
+impl Fault {
+    /// `operation` failed on the file or directory `path`.
+    #[must_use]
+    pub fn io(operation: &'static str, path: &Path, error: std::io::Error) -> Self {
+        Self::Io {
+            operation,
+            path: path.display().to_string(),
+            error: Arc::new(error),
+        }
+    }
 }

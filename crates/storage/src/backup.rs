@@ -4,7 +4,7 @@
 //! earlier backup has. The checksum of each file is stored and compared when it is restored. A backup exists once it
 //! is complete: an interrupted one leaves only files that the next one removes.
 
-use crate::engine::{engine_fault, io_fault};
+use crate::engine::engine_fault;
 use crate::format_file::{engine_dir, format_file, mark};
 use crate::{Database, SCHEMA_VERSION, Segment};
 use niwaki_primitives::Fault;
@@ -217,7 +217,7 @@ pub fn restore(
     };
 
     let inner = engine_dir(&staging);
-    fs::create_dir_all(&inner).map_err(|error| io_fault("create", &inner, error))?;
+    fs::create_dir_all(&inner).map_err(|error| Fault::io("create", &inner, error))?;
     let watch = CopyWatch {
         folder: &inner,
         before: 0,
@@ -232,7 +232,7 @@ pub fn restore(
     };
     let restored = watch.run(copy, report)?;
     if let Err(error) = restored.ok_or(BackupError::Stopped)? {
-        fs::remove_dir_all(&staging).map_err(|error| io_fault("remove", &staging, error))?;
+        fs::remove_dir_all(&staging).map_err(|error| Fault::io("remove", &staging, error))?;
         let text: &str = error.as_ref();
         if text.starts_with("Corruption") || text.contains("No such file") {
             let (reason, kept) = (text.to_owned(), names);
@@ -247,9 +247,9 @@ pub fn restore(
     }
     sync_files(&inner)?;
     let target = engine_dir(data_path);
-    fs::rename(&inner, &target).map_err(|error| io_fault("rename", &inner, error))?;
+    fs::rename(&inner, &target).map_err(|error| Fault::io("rename", &inner, error))?;
     mark(data_path, &format_file(data_path))?;
-    fs::remove_dir_all(&staging).map_err(|error| io_fault("remove", &staging, error))?;
+    fs::remove_dir_all(&staging).map_err(|error| Fault::io("remove", &staging, error))?;
     Ok(backup)
 }
 
@@ -263,7 +263,7 @@ fn prepare_data_path(data_path: &Path, staging: &Path) -> Result<(), BackupError
     }
     for folder in [&database, &staging.to_owned()] {
         if folder.exists() {
-            fs::remove_dir_all(folder).map_err(|error| io_fault("remove", folder, error))?;
+            fs::remove_dir_all(folder).map_err(|error| Fault::io("remove", folder, error))?;
         }
     }
     Ok(())
@@ -309,7 +309,7 @@ fn names(kept: &[Backup]) -> String {
 /// The numbers of all backups that were completed, damaged since or not, ascending.
 fn ids_on_disk(folder: &Path) -> Result<Vec<u32>, Fault> {
     let metas = engine_folder(folder).join("meta");
-    let fault = |error| io_fault("read", &metas, error);
+    let fault = |error| Fault::io("read", &metas, error);
     let mut ids = Vec::new();
     for entry in fs::read_dir(&metas).map_err(fault)? {
         let name = entry.map_err(fault)?.file_name();
@@ -333,14 +333,14 @@ fn read_mark(folder: &Path) -> Result<Option<String>, BackupError> {
             let is_empty = match fs::read_dir(folder) {
                 Ok(mut entries) => entries.next().is_none(),
                 Err(error) if error.kind() == ErrorKind::NotFound => true,
-                Err(error) => return Err(io_fault("read", folder, error).into()),
+                Err(error) => return Err(Fault::io("read", folder, error).into()),
             };
             if is_empty {
                 return Ok(None);
             }
             return Err(not_ours(folder, "it has other files and no NIWAKI_BACKUP"));
         }
-        Err(error) => return Err(io_fault("read", &file, error).into()),
+        Err(error) => return Err(Fault::io("read", &file, error).into()),
     };
     let bad = || not_ours(folder, "its NIWAKI_BACKUP file can't be read as one");
     let rest = text.trim_end().strip_prefix("niwaki-backup ");
@@ -367,11 +367,11 @@ fn claim(folder: &Path, of: &str) -> Result<(), BackupError> {
             given: of.to_owned(),
         }),
         None => {
-            fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
+            fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
             let file = mark_file(folder);
             let text = format!("niwaki-backup {BACKUP_VERSION} {SCHEMA_VERSION} {of}\n");
             crate::format_file::write_whole(&file, &text)
-                .map_err(|error| io_fault("write", &file, error).into())
+                .map_err(|error| Fault::io("write", &file, error).into())
         }
     }
 }
@@ -383,7 +383,7 @@ fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(io_fault("read", folder, error)),
+            Err(error) => return Err(Fault::io("read", folder, error)),
         };
         let found = entries.filter_map(|entry| {
             let entry = entry.ok()?;
@@ -415,7 +415,7 @@ fn data_bytes(folder: &Path) -> Result<u64, Fault> {
 
 /// Bytes of all files below `folder`; 0 if it is absent.
 fn bytes_below(folder: &Path) -> Result<u64, Fault> {
-    let fault = |error| io_fault("read", folder, error);
+    let fault = |error| Fault::io("read", folder, error);
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
@@ -438,12 +438,12 @@ fn bytes_below(folder: &Path) -> Result<u64, Fault> {
 fn sync_files(folder: &Path) -> Result<(), Fault> {
     let sync = |path: &Path| {
         let synced = fs::File::open(path).and_then(|file| file.sync_all());
-        synced.map_err(|error| io_fault("sync", path, error))
+        synced.map_err(|error| Fault::io("sync", path, error))
     };
-    for entry in fs::read_dir(folder).map_err(|error| io_fault("read", folder, error))? {
+    for entry in fs::read_dir(folder).map_err(|error| Fault::io("read", folder, error))? {
         sync(
             &entry
-                .map_err(|error| io_fault("read", folder, error))?
+                .map_err(|error| Fault::io("read", folder, error))?
                 .path(),
         )?;
     }

@@ -4,8 +4,6 @@ use crate::batch::ChangeRef;
 use crate::{Batch, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, DB, WriteBatch, WriteOptions};
-use std::path::Path;
-use std::sync::Arc;
 
 /// The column family of each segment, by `segment as usize`.
 type Families<'a> = [&'a ColumnFamily; Segment::ALL.len()];
@@ -62,14 +60,6 @@ pub(crate) fn write_now(engine: &DB, batch: &Batch) -> Result<(), Fault> {
     let mut write = EngineWrite::with_room_for(engine, std::iter::once(batch));
     batch.changes().for_each(|change| write.add(change));
     write.write(false)
-}
-
-pub(crate) fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        error: Arc::new(error),
-    }
 }
 
 /// A fault of the engine, with advice where the cause is known.

@@ -2,7 +2,7 @@
 
 use crate::SCHEMA_VERSION;
 use crate::database::OpenError;
-use crate::engine::{engine_fault, io_fault};
+use crate::engine::engine_fault;
 use crate::log_guard::cut_logs;
 use niwaki_primitives::Fault;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) fn format_file(data_path: &Path) -> PathBuf {
 pub fn is_data_path(data_path: &Path) -> Result<bool, Fault> {
     let file = format_file(data_path);
     file.try_exists()
-        .map_err(|error| io_fault("look for", &file, error))
+        .map_err(|error| Fault::io("look for", &file, error))
 }
 
 /// Makes sure that `data_path` is ours and of our schema, or empty; an empty one becomes ours.
@@ -60,7 +60,7 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
             let reason = "its NIWAKI_FORMAT file is not text";
             Err(OpenError::NotOurs { path, reason })
         }
-        Err(error) => Err(io_fault("read", &file, error).into()),
+        Err(error) => Err(Fault::io("read", &file, error).into()),
     }
 }
 
@@ -70,7 +70,7 @@ fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
     if engine.join("CURRENT").exists() || !engine.exists() {
         return Ok(());
     }
-    let fault = |error| io_fault("read", engine, error);
+    let fault = |error| Fault::io("read", engine, error);
     for entry in fs::read_dir(engine).map_err(fault)? {
         let path = entry.map_err(fault)?.path();
         let is_data = path.extension().is_some_and(|e| e == "sst" || e == "log");
@@ -84,9 +84,9 @@ fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
 
 /// Makes `data_path` ours, and creates it if it is absent.
 pub(crate) fn mark(data_path: &Path, file: &Path) -> Result<(), Fault> {
-    fs::create_dir_all(data_path).map_err(|error| io_fault("create", data_path, error))?;
+    fs::create_dir_all(data_path).map_err(|error| Fault::io("create", data_path, error))?;
     write_whole(file, &format!("niwaki-database {SCHEMA_VERSION}\n"))
-        .map_err(|error| io_fault("write", file, error))
+        .map_err(|error| Fault::io("write", file, error))
 }
 
 /// Writes a small file so that after a crash it is there completely or not at all.

@@ -1,6 +1,6 @@
 //! Many rows at once, without the log: sorted, written as tables (SST files), ingested whole.
 
-use crate::engine::{engine_fault, io_fault};
+use crate::engine::engine_fault;
 use crate::{Batch, Database, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{IngestExternalFileOptions, SstFileWriter};
@@ -27,7 +27,7 @@ impl Database {
         let Some(folder) = self.staging.as_deref() else {
             return Ok(None);
         };
-        fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
         Ok(Some(folder))
     }
 
@@ -38,7 +38,7 @@ impl Database {
     pub fn remove_staging_dir(&self) -> Result<(), Fault> {
         match self.staging.as_deref() {
             Some(folder) if folder.exists() => {
-                fs::remove_dir_all(folder).map_err(|error| io_fault("remove", folder, error))
+                fs::remove_dir_all(folder).map_err(|error| Fault::io("remove", folder, error))
             }
             _ => Ok(()),
         }
@@ -105,7 +105,7 @@ impl Database {
             .map_err(fault)?;
         // The engine has its own link to the file.
         if file.exists() {
-            fs::remove_file(&file).map_err(|error| io_fault("remove", &file, error))?;
+            fs::remove_file(&file).map_err(|error| Fault::io("remove", &file, error))?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@
 //! is a flipped bit or garbage that a power cut has left, and the log ends there: the engine itself reads no further
 //! than the first bad record. Checksums are left to the engine.
 
-use crate::engine::io_fault;
 use niwaki_primitives::Fault;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
@@ -26,20 +25,20 @@ pub(crate) fn cut_logs(engine: &Path) -> Result<(), Fault> {
     let entries = match fs::read_dir(engine) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io_fault("read", engine, error)),
+        Err(error) => return Err(Fault::io("read", engine, error)),
     };
     for entry in entries {
         let path = entry
-            .map_err(|error| io_fault("read", engine, error))?
+            .map_err(|error| Fault::io("read", engine, error))?
             .path();
         if path.extension().is_none_or(|extension| extension != "log") {
             continue;
         }
-        let end = end_of(&path).map_err(|error| io_fault("read", &path, error))?;
+        let end = end_of(&path).map_err(|error| Fault::io("read", &path, error))?;
         if let Some(end) = end {
             let cut = OpenOptions::new().write(true).open(&path);
             cut.and_then(|file| file.set_len(end))
-                .map_err(|error| io_fault("cut off", &path, error))?;
+                .map_err(|error| Fault::io("cut off", &path, error))?;
         }
     }
     Ok(())

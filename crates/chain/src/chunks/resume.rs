@@ -50,7 +50,7 @@ impl ChunkWriter {
             Err(error) => return Err(error),
         };
         let metadata = writer.out.get_ref().metadata();
-        let bytes = metadata.map_err(|error| super::fault("read", &writer.part, error))?;
+        let bytes = metadata.map_err(|error| Fault::io("read", &writer.part, error))?;
         writer.begin(kind, about)?;
         let left = match bytes.len() {
             0 => Left::Nothing,

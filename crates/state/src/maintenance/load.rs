@@ -308,7 +308,7 @@ fn folder(database: &Database, is_written: bool) -> Result<Option<PathBuf>, Faul
         false => aside.join("root"),
     });
     if let Some(folder) = &folder {
-        fs::create_dir_all(folder).map_err(|error| resume::fault("create", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
     }
     Ok(folder)
 }
@@ -321,10 +321,10 @@ fn clear_folder(database: &Database, is_written: bool) -> Result<(), Fault> {
     let Some(folder) = folder(database, is_written)? else {
         return Ok(());
     };
-    fs::remove_dir_all(&folder).map_err(|error| resume::fault("remove", &folder, error))?;
+    fs::remove_dir_all(&folder).map_err(|error| Fault::io("remove", &folder, error))?;
     match folder.parent().map(fs::remove_dir) {
         Some(Err(error)) if error.kind() != ErrorKind::DirectoryNotEmpty => {
-            Err(resume::fault("remove", &folder, error))
+            Err(Fault::io("remove", &folder, error))
         }
         _ => Ok(()),
     }

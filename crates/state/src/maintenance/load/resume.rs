@@ -13,8 +13,6 @@ use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Fault;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
-use std::sync::Arc;
 
 const MANIFEST: &str = "manifest";
 
@@ -46,7 +44,7 @@ impl WorldState {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(fault("read", &path, error)),
+            Err(error) => return Err(Fault::io("read", &path, error)),
         };
         let kept = bytes.strip_prefix(MAGIC).and_then(|bytes| {
             let (hash, rest) = bytes.split_first_chunk::<32>()?;
@@ -87,7 +85,7 @@ impl WorldState {
             }
             Ok(())
         };
-        remove().map_err(|error| fault("clear", folder, error))?;
+        remove().map_err(|error| Fault::io("clear", folder, error))?;
         let sorter = Sorter::resume(folder, RUN_BYTES, &kept.runs);
         Ok(GenesisLoad::with_sorter(database, true, sorter))
     }
@@ -124,7 +122,7 @@ impl GenesisLoad<'_> {
             fs::rename(&new, &path)?;
             File::open(folder)?.sync_all()
         };
-        write().map_err(|error| fault("write", &path, error))
+        write().map_err(|error| Fault::io("write", &path, error))
     }
 
     /// Sorts at most about `run_bytes` in memory at a time.
@@ -132,13 +130,5 @@ impl GenesisLoad<'_> {
     pub fn with_run_bytes(mut self, run_bytes: usize) -> Self {
         self.sorter.set_run_bytes(run_bytes);
         self
-    }
-}
-
-pub(super) fn fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        error: Arc::new(error),
     }
 }
