@@ -1,7 +1,7 @@
-//! Who may import whom, and which crates of others we lean on.
+//! Checks which room may import which, and which other crates may be used where.
 //!
-//! The code map of ARCHITECTURE.md is the law for the rooms, the table of docs/dependencies.md the
-//! law for the rest: both are read, not repeated here. Manifests go in, findings come out.
+//! The code map of ARCHITECTURE.md decides for the rooms, the table of docs/dependencies.md for the rest. Both are read
+//! from the documents, not repeated here.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::{
 const ROOMS: &str = "ARCHITECTURE.md";
 const DEPENDENCIES: &str = "docs/dependencies.md";
 const PREFIX: &str = "niwaki-";
-/// What every room's tests may import besides.
+/// The room that the tests of every room may import.
 const TEST_ROOM: &str = "testkit";
 
 /// Path from the root and content of a manifest.
 type Manifest = (String, String);
 
-/// One row of the code map, or of the table of dependencies: name, line, who or what it admits.
+/// A row of the code map with the rooms it may import, or of the table of dependencies with the rooms that may name it.
 struct Row {
     name: String,
     line: usize,
@@ -169,7 +169,7 @@ fn imports(member: &Manifest, rooms: &[Row], known: &[Row], findings: &mut Vec<F
             let row = known.iter().find(|row| row.name == *name);
             if row.is_some_and(|row| !row.admits(folder)) {
                 let advice = format!(
-                    "`{name}` may not be named by `{folder}`: use the room that wraps it, or change its row in {DEPENDENCIES}"
+                    "`{name}` may not be named by `{folder}`: import the room that wraps it, or change its row in {DEPENDENCIES}"
                 );
                 find(dependency.line, "wrapped", advice);
             }

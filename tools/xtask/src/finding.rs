@@ -1,8 +1,8 @@
-//! One broken rule, at one place, with the way to mend it.
+//! A broken rule: where it is broken and how to fix that.
 
 use std::fmt;
 
-/// A place that breaks a rule; shown as `file:line: rule: what to do`.
+/// Printed as `file:line: rule: what to do`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Path from the workspace root, with `/` between its parts.

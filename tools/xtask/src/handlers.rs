@@ -1,13 +1,13 @@
-//! Whether the interpreter's handlers end in jumps, by the machine code of a program.
+//! Checks in the machine code of a program that the interpreter's handlers end in jumps.
 //!
-//! A handler reaches the next through a table of 256. Where the compiler could not make a jump of that call,
-//! each opcode of that kind leaves its frame on the native stack, and long code overflows it.
+//! A handler calls the next through a table of 256. If the compiler does not turn that call into a jump, each opcode of
+//! that kind leaves its frame on the native stack, and long code overflows it.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What names handlers in the symbols of a program: of opcodes, of sequences of them, of the way back from
-/// those, and of a host's own opcodes, where there are any.
+/// Names in the symbols of handlers: of opcodes, of fused sequences, of the return from those to single opcodes, and of
+/// a host's own opcodes.
 const HANDLERS: [&str; 5] = [
     "niwaki_evm::interpreter::threaded",
     "niwaki_evm::fused::fused",
@@ -15,13 +15,13 @@ const HANDLERS: [&str; 5] = [
     "niwaki_evm::overrides::replaced",
     "niwaki_evm::overrides::guarded",
 ];
-/// Fewer than there are opcodes and sequences: a program that has fewer handlers is none to judge.
-const FEWEST: usize = 230;
+/// Fewer than there are opcodes and sequences: a program with fewer handlers can't be checked.
+const MIN_HANDLERS: usize = 230;
 
-/// Disassembles `program` and says how many handlers it has.
+/// Disassembles `program` and returns a message with the number of its handlers.
 ///
 /// # Errors
-/// Which of them call the next one, or why that can't be known.
+/// The calls with which handlers call the next one, or why the program can't be checked.
 pub(crate) fn check(program: &Path) -> Result<String, String> {
     let shown = program.display();
     let output = Command::new("objdump")
@@ -34,8 +34,8 @@ pub(crate) fn check(program: &Path) -> Result<String, String> {
         return Err(format!("objdump {shown}: {}", errors.trim()));
     }
     let disassembly = String::from_utf8_lossy(&output.stdout);
-    let (handlers, calls) = judge(&disassembly);
-    if handlers < FEWEST {
+    let (handlers, calls) = find_calls(&disassembly);
+    if handlers < MIN_HANDLERS {
         return Err(format!(
             "{shown} has {handlers} handlers of opcodes; give a release build for x86-64 that has its symbols"
         ));
@@ -43,16 +43,16 @@ pub(crate) fn check(program: &Path) -> Result<String, String> {
     match calls.as_slice() {
         [] => Ok(format!("handlers: {handlers} of {shown} end in jumps")),
         _ => Err(format!(
-            "{} of the handlers of {shown} call the next one, which ends in an overflow of the stack: keep what \
-             needs a frame in a function of its own, never inlined:\n{}",
+            "{} of the handlers of {shown} call the next one, which overflows the stack: move what needs a \
+             frame into a function of its own that is never inlined:\n{}",
             calls.len(),
             calls.join("\n")
         )),
     }
 }
 
-/// How many handlers there are, and the calls through a table in them.
-fn judge(disassembly: &str) -> (usize, Vec<&str>) {
+/// The number of handlers, and the calls through a table in them.
+fn find_calls(disassembly: &str) -> (usize, Vec<&str>) {
     let (mut handlers, mut is_handler) = (0, false);
     let mut calls = Vec::new();
     for line in disassembly.lines() {
@@ -66,8 +66,8 @@ fn judge(disassembly: &str) -> (usize, Vec<&str>) {
     (handlers, calls)
 }
 
-/// Whether a line calls what stands in a table, or what was loaded from one. Functions of their own are called by
-/// name, or through a table of names that stands beside the code (`%rip`).
+/// Whether a line calls an entry of a table, or an address loaded from one. Other functions are called by name, or
+/// through the global offset table (`%rip`).
 fn is_call_of_table(line: &str) -> bool {
     let target = line
         .split_once("call")
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn a_call_through_the_table_is_found_in_handlers_only() {
-        assert_eq!(judge(JUMPS), (1, vec![]));
+        assert_eq!(find_calls(JUMPS), (1, vec![]));
         let calls = vec!["5ae1ec:\tcall   *(%rbx,%rax,8)", "5ae1ee:\tcall   *%rax"];
-        assert_eq!(judge(CALLS), (1, calls));
-        assert_eq!(judge(&[JUMPS, CALLS, JUMPS].concat()).0, 3);
+        assert_eq!(find_calls(CALLS), (1, calls));
+        assert_eq!(find_calls(&[JUMPS, CALLS, JUMPS].concat()).0, 3);
     }
 
     #[test]
-    fn a_program_without_handlers_is_none_to_judge() {
+    fn a_program_without_handlers_is_an_error() {
         let own = std::env::current_exe().unwrap();
         let error = check(&own).unwrap_err();
         assert!(

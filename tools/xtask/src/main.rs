@@ -1,8 +1,7 @@
-//! `cargo xtask`: the house rules as a program.
+//! `cargo xtask`: checks the rules of CONTRIBUTING.md and installs other clients.
 //!
-//! Reads the sources, the manifests and two tables (ARCHITECTURE.md, docs/dependencies.md) and
-//! prints what breaks a rule as `file:line: rule: what to do`. It knows nothing of Ethereum, and
-//! has no dependency but the standard library, so that it builds in a second.
+//! Reads the sources, the manifests and two tables (ARCHITECTURE.md, docs/dependencies.md) and prints what breaks a rule
+//! as `file:line: rule: what to do`. It has no dependency but the standard library, so that it builds in a second.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -35,7 +34,7 @@ usage: cargo xtask COMMAND
   tidy                   check the sources against the house rules
   handlers PROGRAM       check that the interpreter's handlers end in jumps in a release build
   deps                   check every manifest against ARCHITECTURE.md and docs/dependencies.md
-  peers [--bin-dir DIR]  install the clients we are measured against, where missing (needs go)";
+  peers [--bin-dir DIR]  install the clients we are measured against, if missing (needs go)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -78,7 +77,7 @@ fn report(command: &str, findings: &[Finding]) -> Result<(), String> {
             println!("{command}: in order");
             Ok(())
         }
-        n => Err(format!("{command}: {n} to mend")),
+        n => Err(format!("{command}: {n} to fix")),
     }
 }
 
@@ -93,7 +92,7 @@ fn workspace_root() -> Result<PathBuf, String> {
         .map(Path::to_path_buf)
         .ok_or_else(|| {
             format!(
-                "{} lies in no cargo workspace: run xtask inside one",
+                "{} is in no cargo workspace: run xtask inside one",
                 here.display()
             )
         })

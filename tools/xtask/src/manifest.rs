@@ -1,9 +1,9 @@
 //! The dependencies that a `Cargo.toml` names.
 //!
 //! Reads the forms this workspace uses: `a = "1"`, `a.workspace = true`, `a = { .. }` (over several
-//! lines too) and `[dependencies.a]`. Not a TOML parser: what cargo refuses never gets here.
+//! lines too) and `[dependencies.a]`. Not a TOML parser: cargo has read the file before.
 
-/// In which table a dependency stands.
+/// The table of a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     /// `[dependencies]` and `[build-dependencies]`, also below `[target.*]`.
@@ -19,11 +19,10 @@ pub(crate) enum Table {
 pub(crate) struct Dependency {
     /// The name on the left of the `=`.
     pub name: String,
-    /// The table it stands in.
     pub table: Table,
     /// Line, counted from 1.
     pub line: usize,
-    /// What follows the name, on one line.
+    /// The text after the name, joined to one line.
     pub value: String,
 }
 
@@ -46,6 +45,12 @@ pub(crate) fn parse(text: &str) -> (String, Vec<Dependency>) {
         if line.is_empty() {
             continue;
         }
+        let dependency = |name: &str, table, value| Dependency {
+            name: name.to_owned(),
+            table,
+            line: index + 1,
+            value,
+        };
         if inside {
             if let Some(last) = found.last_mut().filter(|_| table(&section).is_some()) {
                 last.value.push_str(line);
@@ -53,13 +58,7 @@ pub(crate) fn parse(text: &str) -> (String, Vec<Dependency>) {
         } else if line.starts_with('[') {
             section = line.trim_matches(['[', ']']).to_owned();
             if let Some((table, name)) = split_named(&section) {
-                let (name, value) = (name.to_owned(), String::new());
-                found.push(Dependency {
-                    name,
-                    table,
-                    line: index + 1,
-                    value,
-                });
+                found.push(dependency(name, table, String::new()));
             }
         } else if let Some((key, value)) = line.split_once('=') {
             let (key, value) = (key.trim(), value.trim());
@@ -67,13 +66,8 @@ pub(crate) fn parse(text: &str) -> (String, Vec<Dependency>) {
                 package = value.trim_matches('"').to_owned();
             } else if let Some(table) = table(&section) {
                 let (name, rest) = key.split_once('.').unwrap_or((key, ""));
-                let (name, value) = (name.trim_matches('"').to_owned(), format!("{rest}={value}"));
-                found.push(Dependency {
-                    name,
-                    table,
-                    line: index + 1,
-                    value,
-                });
+                let (name, value) = (name.trim_matches('"'), format!("{rest}={value}"));
+                found.push(dependency(name, table, value));
             } else if let Some(last) = found.last_mut().filter(|_| split_named(&section).is_some())
             {
                 last.value.push_str(line);

@@ -28,7 +28,7 @@ const PEERS: [Peer; 2] = [
     },
 ];
 
-/// Where peers go unless told: `peers` in the target directory.
+/// The folder of peers by default: `peers` in the target directory.
 pub(crate) fn default_bin_dir(root: &Path) -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
@@ -62,7 +62,7 @@ pub(crate) fn install(bin_dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs `go` and gives what it wrote; an error says what to do.
+/// Runs `go` and returns its output.
 fn go<const N: usize>(arguments: [&str; N], bin_dir: Option<&Path>) -> Result<String, String> {
     let mut command = Command::new("go");
     command.args(arguments);

@@ -1,8 +1,7 @@
 //! Text files of the workspace, and Rust text with everything but code blanked out.
 //!
-//! The mask keeps length and lines: a byte of a comment, string or character literal becomes a
-//! space. Braces and words found in it are therefore code. This is a scanner, not a parser; it
-//! trusts that the file compiles.
+//! The mask keeps length and lines: each byte of a comment, string or character literal becomes a space, so braces and
+//! words that are left are code. This is a scanner, not a parser; the file must compile.
 
 use std::{
     ops::Range,
@@ -165,12 +164,12 @@ fn char_end(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(width + 2)
 }
 
-/// Whether the byte may stand in an identifier.
+/// Whether identifiers may have this byte.
 pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Offsets at which `word` stands alone: no identifier byte touches an end that is one itself.
+/// Offsets of `word` as a whole word: no other identifier byte precedes or follows it.
 pub(crate) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let (bytes, needle) = (masked.as_bytes(), word.as_bytes());
     masked

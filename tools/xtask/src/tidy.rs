@@ -1,8 +1,7 @@
-//! House rules over the text of the workspace.
+//! `cargo xtask tidy`: rules about the text of the workspace.
 //!
-//! Takes paths and contents, gives findings; nothing here depends on history or on the build.
-//! CONTRIBUTING.md lists the rules by the names used below. Exceptions live in
-//! `tools/xtask/allow.txt`, each with its reason.
+//! CONTRIBUTING.md lists the rules by the names used below; exceptions are in `tools/xtask/allow.txt`, each with its
+//! reason.
 
 mod allow;
 mod language;
@@ -23,7 +22,7 @@ const INLINE_TEST_LINES: usize = 150;
 const FUNCTION_LINES: usize = 100;
 const MARKDOWN_COLUMNS: usize = 160;
 
-/// Rooms that compute only: values in, values out.
+/// Rooms without input and output.
 const PURE: [&str; 4] = [
     "crates/evm/",
     "crates/execution/",
@@ -38,7 +37,7 @@ const IMPURE_WORDS: [&str; 6] = [
     "eprintln!",
     "print!",
 ];
-/// Rooms that may hold `unsafe`: native libraries, the interpreter, the storage engine.
+/// Rooms that may have `unsafe` code: native libraries, the interpreter, C's pointers, the storage engine.
 const UNSAFE: [&str; 4] = [
     "crates/capi/",
     "crates/crypto/",
@@ -119,7 +118,7 @@ fn file_shape(path: &str, text: &str, allow: &Allow, findings: &mut Vec<Finding>
         findings.push(Finding::new(path, 1, "file-length", advice));
     } else if lines > UNEXPLAINED_FILE_LINES && !explained && !allow.is_table(path) {
         let advice = format!(
-            "{lines} lines, past {UNEXPLAINED_FILE_LINES}: split it, or say why in the header on a line that begins `//! Length:`"
+            "{lines} lines, more than {UNEXPLAINED_FILE_LINES}: split it, or say why in the header on a line that begins `//! Length:`"
         );
         findings.push(Finding::new(path, 1, "file-length", advice));
     }
@@ -131,7 +130,7 @@ fn inline_tests(path: &str, masked: &str, tests: &[Range<usize>], findings: &mut
         if lines > INLINE_TEST_LINES {
             let folder = path.trim_end_matches(".rs").trim_end_matches("/mod");
             let advice = format!(
-                "{lines} lines of tests, past {INLINE_TEST_LINES}: move them to {folder}/tests.rs"
+                "{lines} lines of tests, more than {INLINE_TEST_LINES}: move them to {folder}/tests.rs"
             );
             findings.push(Finding::new(
                 path,
@@ -170,13 +169,13 @@ fn forbidden_words(path: &str, masked: &str, tests: &[Range<usize>], findings: &
             "unsafe",
             true,
             "unsafe-room",
-            "only crypto, evm and storage may hold unsafe code",
+            "only capi, crypto, evm and storage may have unsafe code",
         );
     }
     if PURE.iter().any(|room| path.starts_with(room)) {
         for word in IMPURE_WORDS {
             let advice =
-                "this room knows no clock, file, socket or terminal: take or return a value";
+                "this room uses no clock, file, socket or terminal: take or return a value";
             forbid(word, false, "pure-room", advice);
         }
     }

@@ -1,7 +1,6 @@
-//! The exceptions of `tools/xtask/allow.txt`: tables that may be long, functions that may be long, and how often a rule may be broken
-//! in a folder.
+//! The exceptions of `tools/xtask/allow.txt`: long tables, long functions, and how often a rule may be broken in a folder.
 //!
-//! An exception that no longer applies is itself a finding, so the list only shrinks by itself.
+//! An exception that no longer applies is itself a finding, so the list shrinks.
 
 use super::{FILE_LINES, FUNCTION_LINES, LongFunction};
 use crate::finding::Finding;
@@ -9,7 +8,7 @@ use crate::finding::Finding;
 /// Where the exceptions are, from the workspace root.
 pub(crate) const PATH: &str = "tools/xtask/allow.txt";
 
-/// The exceptions, each with the line it stands on.
+/// The exceptions, each with its line.
 #[derive(Debug, Default)]
 pub(crate) struct Allow {
     tables: Vec<(usize, String)>,
@@ -17,7 +16,7 @@ pub(crate) struct Allow {
     counts: Vec<Count>,
 }
 
-/// A ratchet: so many findings of a rule are let pass in a folder.
+/// A ratchet: the number of findings of a rule that is accepted in a folder.
 #[derive(Debug)]
 struct Count {
     line: usize,
@@ -73,7 +72,7 @@ impl Allow {
         Ok(allow)
     }
 
-    /// Drops the findings that a ratchet lets pass, and finds ratchets to lower or drop.
+    /// Drops the findings that a ratchet accepts, and finds ratchets to lower or drop.
     pub(super) fn apply_counts(&self, findings: &mut Vec<Finding>) {
         for count in &self.counts {
             let is_counted = |finding: &Finding| {
@@ -90,14 +89,14 @@ impl Allow {
                 let (rule, folder) = (&count.rule, &count.folder);
                 let advice = match found {
                     0 => format!("no `{rule}` is left in {folder}: drop this line"),
-                    _ => format!("{found} `{rule}` are left in {folder}: lower the figure"),
+                    _ => format!("{found} `{rule}` are left in {folder}: lower the number"),
                 };
                 findings.push(Finding::new(PATH, count.line, "stale-exception", advice));
             }
         }
     }
 
-    /// Whether the file may pass the limit of lines.
+    /// Whether the file may exceed the limit of lines.
     pub(super) fn is_table(&self, path: &str) -> bool {
         self.tables.iter().any(|(_, table)| table == path)
     }
@@ -113,7 +112,7 @@ impl Allow {
         }
     }
 
-    /// Finds long functions without an exception, or past it, and exceptions to lower or drop.
+    /// Finds long functions without an exception, or longer than theirs, and exceptions to lower or drop.
     pub(super) fn check_functions(&self, long: &[LongFunction], findings: &mut Vec<Finding>) {
         for function in long {
             let LongFunction {
@@ -139,7 +138,7 @@ impl Allow {
             let advice = match same.map(|function| function.lines).max() {
                 None => format!("`{name}` in {path} is gone or short enough: drop this line"),
                 Some(lines) if lines < *limit => {
-                    format!("`{name}` in {path} is down to {lines} lines: lower the figure")
+                    format!("`{name}` in {path} has only {lines} lines: lower the number")
                 }
                 Some(_) => continue,
             };

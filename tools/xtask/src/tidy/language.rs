@@ -1,4 +1,4 @@
-//! The rules that keep the code in the words of its field: `words`, `tuple-parameter`, `file-map`, `cfg-test`, `border-traits`.
+//! The rules about names and shapes: `words`, `tuple-parameter`, `file-map`, `cfg-test`, `border-traits`.
 
 use std::ops::Range;
 
