@@ -22,7 +22,7 @@ test:
 first-run:
     scripts/first-run.sh
 
-# random programs and transactions beside revm
+# random programs and transactions compared with revm
 fuzz seconds="600":
     cargo run --release --package niwaki-evmtool -- fuzz --seconds {{seconds}}
 
