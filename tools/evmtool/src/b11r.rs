@@ -3,7 +3,7 @@
 //! Options and documents are those of go-ethereum's `evm b11r`. A block is sealed by proof of authority (EIP-225) on
 //! request; proof of work is not supported.
 
-use crate::t8n::{Failure, read, read_stdin, write};
+use crate::t8n::{Failure, parse, read_json, read_rlp, read_stdin, write};
 use alloy_primitives::keccak256;
 use clap::Args;
 use niwaki_primitives::{
@@ -52,7 +52,7 @@ pub(crate) struct B11rOptions {
 
 /// The documents, unparsed.
 #[derive(Debug, Default, Deserialize)]
-struct Parts {
+struct Documents {
     header: Option<Box<RawValue>>,
     #[serde(alias = "ommers")]
     uncles: Option<Box<RawValue>>,
@@ -115,13 +115,10 @@ struct Clique {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn run(options: &B11rOptions) -> Result<(), Failure> {
-    let parts = options.read()?;
-    let header = parts
-        .header
-        .as_ref()
-        .ok_or_else(|| Failure::json("header", "it is missing"))?;
-    let header: RawHeader = parse("header", header)?;
-    let block = build(header, &parts)?;
+    let documents = options.read()?;
+    let header = documents.header.as_ref();
+    let header = header.ok_or_else(|| Failure::json("header", "it is missing"))?;
+    let block = build(parse("header", header)?, &documents)?;
     match options.block.as_str() {
         "stdout" => println!("{block:#}"),
         file => {
@@ -134,68 +131,56 @@ pub(crate) fn run(options: &B11rOptions) -> Result<(), Failure> {
 }
 
 impl B11rOptions {
-    fn read(&self) -> Result<Parts, Failure> {
+    fn read(&self) -> Result<Documents, Failure> {
+        let ommers = self.ommers.as_deref();
+        let withdrawals = self.withdrawals.as_deref();
+        let clique = self.clique.as_deref();
         let names = [
-            Some(&self.header),
-            self.ommers.as_ref(),
-            self.withdrawals.as_ref(),
+            Some(&*self.header),
+            ommers,
+            withdrawals,
             Some(&self.txs),
-            self.clique.as_ref(),
+            clique,
         ];
-        let mut parts = match names.into_iter().flatten().any(|name| name == "stdin") {
-            true => serde_json::from_str(&read_stdin()?)
-                .map_err(|error| Failure::json("standard input", error))?,
-            false => Parts::default(),
-        };
-        for (what, name, part) in [
-            ("header", Some(&self.header), &mut parts.header),
-            ("ommers", self.ommers.as_ref(), &mut parts.uncles),
-            (
-                "withdrawals",
-                self.withdrawals.as_ref(),
-                &mut parts.withdrawals,
-            ),
-            ("clique", self.clique.as_ref(), &mut parts.clique),
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let mut documents: Documents = read_stdin(&names)?;
+        for (what, name, document) in [
+            ("header", Some(&*self.header), &mut documents.header),
+            ("ommers", ommers, &mut documents.uncles),
+            ("withdrawals", withdrawals, &mut documents.withdrawals),
+            ("clique", clique, &mut documents.clique),
         ] {
-            let Some(name) = name else {
-                *part = None;
-                continue;
-            };
-            if name != "stdin" {
-                let raw = RawValue::from_string(read(name)?);
-                *part = Some(raw.map_err(|error| Failure::json(what, error))?);
+            match name {
+                None => *document = None,
+                Some("stdin") => {}
+                Some(file) => *document = Some(read_json(what, file)?),
             }
         }
         if self.txs != "stdin" {
-            parts.txs = Some(read(&self.txs)?.trim().trim_matches('"').to_owned());
+            documents.txs = Some(read_rlp(&self.txs)?);
         }
-        Ok(parts)
+        Ok(documents)
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, Failure> {
-    serde_json::from_str(raw.get()).map_err(|error| Failure::json(what, error))
-}
-
 /// The block's RLP and hash.
-fn build(raw: RawHeader, parts: &Parts) -> Result<Value, Failure> {
-    let ommers: Option<Vec<Data>> = parts
-        .uncles
-        .as_ref()
-        .map(|raw| parse("ommers", raw))
-        .transpose()?;
-    let ommers: Vec<Bytes> = ommers.into_iter().flatten().map(|ommer| ommer.0).collect();
-    let withdrawals: Option<Vec<Withdrawal>> = match &parts.withdrawals {
+fn build(raw: RawHeader, documents: &Documents) -> Result<Value, Failure> {
+    let ommers: Vec<Data> = match &documents.uncles {
+        Some(raw) => parse("ommers", raw)?,
+        None => Vec::new(),
+    };
+    let ommers: Vec<Bytes> = ommers.into_iter().map(|ommer| ommer.0).collect();
+    let withdrawals: Option<Vec<Withdrawal>> = match &documents.withdrawals {
         Some(raw) => parse("withdrawals", raw)?,
         None => None,
     };
     for ommer in &ommers {
         check_list("ommers", ommer)?;
     }
-    let transactions = list_of(parts.txs.as_deref().unwrap_or_default())?;
+    let transactions = list_of(documents.txs.as_deref().unwrap_or_default())?;
     let ommers = list(&ommers);
     let mut header = raw.header(keccak256(&ommers))?;
-    if let Some(raw) = parts.clique.as_ref().filter(|raw| raw.get() != "null") {
+    if let Some(raw) = documents.clique.as_ref().filter(|raw| raw.get() != "null") {
         seal(&mut header, &parse("clique", raw)?)?;
     }
     let mut fields = vec![rlp::encode(&header).into(), transactions, ommers];

@@ -23,22 +23,22 @@ pub(crate) struct BenchmarkOptions {
     /// Only cases whose names contain one of these, such as `modexp` or `bls12-g1msm-128`; all of them by default.
     #[arg(value_name = "TESTS")]
     tests: Vec<String>,
-    /// The native library of each contract only, or the faster one where none is native.
+    /// Only the native library of each contract, or the faster one where none is native.
     #[arg(long)]
     native: bool,
-    /// The library in pure Rust only.
+    /// Only the library in pure Rust.
     #[arg(long, conflicts_with = "native")]
     pure: bool,
-    /// Fork whose contracts and prices they are.
+    /// Fork whose contracts and prices apply.
     #[arg(long, default_value = "Osaka")]
     fork: String,
-    /// Keeps results and points as a node does: each input is made once and then found again.
+    /// Caches results and points as a node does, so that an input is computed once and then found.
     #[arg(long, conflicts_with_all = ["native", "pure"])]
     use_precompile_cache: bool,
     /// Batches of each case, after one to warm up.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Least time of a batch, ms; one call at least.
+    /// Minimum time of a batch, ms; it has at least one call.
     #[arg(
         long, value_name = "MS", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(..=60_000)
@@ -53,8 +53,8 @@ pub(crate) struct BenchmarkOptions {
 #[derive(Clone, Copy)]
 enum Runner {
     Contract(Precompiled, Preference),
-    /// As a node does, by what is in force.
-    Kept(Precompiled),
+    /// The library and the caches that a node uses.
+    Cached(Precompiled),
     Keccak,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &BenchmarkOptions) -> Result<()> {
         niwaki_crypto::set_precompile_result_bytes(0);
     }
     let contracts = Table::of(fork).precompiles();
-    let wanted: Vec<Case> = cases()
+    let selected: Vec<Case> = cases()
         .into_iter()
         .filter(|case| case.address.is_none_or(|at| contracts.get(&at).is_some()))
         .filter(|case| {
@@ -76,14 +76,19 @@ pub(crate) fn run(options: &BenchmarkOptions) -> Result<()> {
         })
         .collect();
     ensure!(
-        !wanted.is_empty(),
+        !selected.is_empty(),
         "no case of {} has a name with {} in it; run `niwaki-evm benchmark` without names to see them",
         fork.name(),
         options.tests.join(" or ")
     );
-    let mut report = Report::new(fork, options.repeat, options.duration);
+    let mut report = Report {
+        fork: fork.name(),
+        batches: options.repeat,
+        batch_ms: options.duration,
+        cases: Vec::new(),
+    };
     report::print_head();
-    for case in &wanted {
+    for case in &selected {
         let contract = case.address.and_then(|at| contracts.get(&at));
         let row = options.measure(case, contract)?;
         row.print();
@@ -136,7 +141,7 @@ impl BenchmarkOptions {
         };
         let [native, pure] = contract.libraries();
         if self.use_precompile_cache {
-            return vec![(native, Runner::Kept(contract))];
+            return vec![(native, Runner::Cached(contract))];
         }
         let native = (native, Runner::Contract(contract, Preference::Native));
         let pure = (pure, Runner::Contract(contract, Preference::Pure));
@@ -152,22 +157,15 @@ impl BenchmarkOptions {
 impl Runner {
     /// One call; the gas used.
     fn run(self, input: &[u8]) -> Result<u64, PrecompileHalt> {
-        match self {
-            Self::Contract(contract, library) => contract
-                .run_by(library, black_box(input), GAS)
-                .map(|(gas, output)| {
-                    black_box(output);
-                    gas
-                }),
-            Self::Kept(contract) => contract.run(black_box(input), GAS).map(|(gas, output)| {
-                black_box(output);
-                gas
-            }),
+        let result = match self {
+            Self::Contract(contract, library) => contract.run_by(library, black_box(input), GAS),
+            Self::Cached(contract) => contract.run(black_box(input), GAS),
             Self::Keccak => {
                 black_box(keccak256(black_box(input)));
-                Ok(30 + 6 * input.len().div_ceil(32) as u64)
+                return Ok(30 + 6 * input.len().div_ceil(32) as u64);
             }
-        }
+        };
+        black_box(result).map(|(gas, _)| gas)
     }
 }
 
@@ -178,7 +176,7 @@ impl Case {
             // It succeeded before, and depends on nothing but its input.
             let _ = black_box(runner.run(&self.input));
         };
-        if self.keeps_points && !matches!(runner, Runner::Kept(_)) {
+        if self.caches_points && !matches!(runner, Runner::Cached(_)) {
             return (0..calls)
                 .map(|_| {
                     niwaki_crypto::forget_precompile_results();

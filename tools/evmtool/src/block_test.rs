@@ -5,72 +5,54 @@ use crate::chain::{PlainChain, Refusal, ordered_root};
 use crate::network::chain_spec;
 use crate::reason;
 use alloy_rpc_types_engine::ExecutionPayload;
-use niwaki_primitives::{B256, Bytes, Header};
+use niwaki_primitives::Bytes;
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion, decode_payload};
-use niwaki_testkit::MemoryState;
-use niwaki_testkit::fixtures::{
-    BlockExpectation, BlockTest, EngineTest, FixtureAlloc, FixtureConfig, PayloadCase,
-};
+use niwaki_testkit::fixtures::{BlockCase, BlockExpectation, ChainTest, PayloadCase};
 use niwaki_testkit::state_root;
 use serde_json::Value;
 
-/// Runs a blockchain test.
-pub(crate) fn run_blocks(test: &BlockTest, selection: &Selection) -> Option<Verdict> {
+/// Imports a block or payload into the chain and compares the result with the fixture's.
+type Import<C> = fn(&mut PlainChain, &C) -> Result<(), String>;
+
+/// Runs a blockchain test or an engine test, whose cases are called `what` in errors.
+pub(crate) fn run<C>(
+    test: &ChainTest<C>,
+    selection: &Selection,
+    what: &str,
+    import: Import<C>,
+) -> Option<Verdict> {
     selection.selects_fork(&test.network).then(|| Verdict {
         name: test.name.clone(),
         fork: test.network.clone(),
-        outcome: catch_panic(|| check_blocks(test, selection)),
+        outcome: catch_panic(|| check(test, selection, what, import)),
     })
 }
 
-/// Runs an engine test.
-pub(crate) fn run_payloads(test: &EngineTest, selection: &Selection) -> Option<Verdict> {
-    selection.selects_fork(&test.network).then(|| Verdict {
-        name: test.name.clone(),
-        fork: test.network.clone(),
-        outcome: catch_panic(|| check_payloads(test, selection)),
-    })
+fn check<C>(
+    test: &ChainTest<C>,
+    selection: &Selection,
+    what: &str,
+    import: Import<C>,
+) -> Result<(), String> {
+    let spec = chain_spec(&test.network, &test.config)?;
+    let state = test.pre.clone().into_iter().collect();
+    let mut chain = PlainChain::new(spec, test.genesis.clone(), test.genesis_hash, state)?;
+    chain.dispatch = selection.dispatch;
+    chain.parallelism = selection.parallelism;
+    for (index, case) in test.cases.iter().enumerate() {
+        import(&mut chain, case).map_err(|reason| format!("{what} {index}: {reason}"))?;
+    }
+    compare_end(&chain, test)
 }
 
-fn start(
-    network: &str,
-    config: &FixtureConfig,
-    genesis: &Header,
-    hash: B256,
-    pre: &FixtureAlloc,
-) -> Result<PlainChain, String> {
-    let spec = chain_spec(network, config)?;
-    let mut state = MemoryState::default();
-    for (address, account) in pre {
-        state.insert(*address, account.clone());
-    }
-    PlainChain::new(spec, genesis.clone(), hash, state)
-}
-
-fn check_blocks(test: &BlockTest, selection: &Selection) -> Result<(), String> {
-    let mut chain = start(
-        &test.network,
-        &test.config,
-        &test.genesis,
-        test.genesis_hash,
-        &test.pre,
-    )?;
-    chain.set_dispatch(selection.dispatch);
-    chain.set_parallelism(selection.parallelism);
-    for (index, case) in test.blocks.iter().enumerate() {
-        let refusal = match chain.import_rlp(&case.rlp) {
-            Ok(_) => None,
-            Err(Refusal::Invalid(reason)) => Some((reason.spec_name(), reason.to_string())),
-            Err(Refusal::Fault(fault)) => return Err(format!("block {index}: {fault}")),
-        };
-        compare(&case.expect, refusal).map_err(|reason| format!("block {index}: {reason}"))?;
-    }
-    compare_end(
-        &chain,
-        test.last_block_hash,
-        test.post_state.as_ref(),
-        test.post_state_root,
-    )
+/// Imports the RLP of a block.
+pub(crate) fn check_block(chain: &mut PlainChain, case: &BlockCase) -> Result<(), String> {
+    let refusal = match chain.import_rlp(&case.rlp) {
+        Ok(()) => None,
+        Err(Refusal::Invalid(reason)) => Some((reason.spec_name(), reason.to_string())),
+        Err(Refusal::Fault(fault)) => return Err(fault),
+    };
+    compare(&case.expect, refusal)
 }
 
 /// Compares a rejection (its name and its text) with the fixture's expectation.
@@ -81,78 +63,52 @@ fn compare(
     match (expect, refusal) {
         (BlockExpectation::Valid, None) | (BlockExpectation::Invalid(None), Some(_)) => Ok(()),
         (BlockExpectation::Valid, Some((name, text))) => Err(format!("refused: {name}: {text}")),
-        (BlockExpectation::Invalid(wanted), None) => {
-            let wanted = wanted.as_deref().unwrap_or("any reason");
-            Err(format!("taken, must be refused for {wanted}"))
+        (BlockExpectation::Invalid(expected), None) => {
+            let expected = expected.as_deref().unwrap_or("any reason");
+            Err(format!("accepted, must be refused for {expected}"))
         }
-        (BlockExpectation::Invalid(Some(wanted)), Some((got, text))) => {
-            if reason::matches(wanted, got) {
-                Ok(())
-            } else {
-                Err(format!("refused for {got} ({text}), must be for {wanted}"))
+        (BlockExpectation::Invalid(Some(expected)), Some((got, text))) => {
+            match reason::matches(expected, got) {
+                true => Ok(()),
+                false => Err(format!(
+                    "refused for {got} ({text}), must be for {expected}"
+                )),
             }
         }
     }
 }
 
-fn compare_end(
-    chain: &PlainChain,
-    last: B256,
-    post: Option<&FixtureAlloc>,
-    root: Option<B256>,
-) -> Result<(), String> {
-    if chain.head() != last {
-        return Err(format!("head is {}, must be {last}", chain.head()));
+fn compare_end<C>(chain: &PlainChain, test: &ChainTest<C>) -> Result<(), String> {
+    let (head, expected) = (chain.head(), test.last_block_hash);
+    if head != expected {
+        return Err(format!("head is {head}, must be {expected}"));
     }
     let state = chain.head_state();
-    if let Some(wanted) = root {
+    if let Some(expected) = test.post_state_root {
         let got = state_root(state);
-        if got != wanted {
-            return Err(format!("state root is {got}, must be {wanted}"));
+        if got != expected {
+            return Err(format!("state root is {got}, must be {expected}"));
         }
     }
-    let Some(post) = post else {
+    let Some(post) = &test.post_state else {
         return Ok(());
     };
-    for (address, wanted) in post {
+    for (address, expected) in post {
         match state.accounts.get(address) {
-            Some(got) if got == wanted => {}
-            Some(got) => return Err(format!("{address} is {got:?}, must be {wanted:?}")),
-            None => return Err(format!("{address} is missing, must be {wanted:?}")),
+            Some(got) if got == expected => {}
+            Some(got) => return Err(format!("{address} is {got:?}, must be {expected:?}")),
+            None => return Err(format!("{address} is missing, must be {expected:?}")),
         }
     }
-    match state
-        .accounts
-        .keys()
-        .find(|address| !post.contains_key(*address))
-    {
+    let mut addresses = state.accounts.keys();
+    match addresses.find(|address| !post.contains_key(*address)) {
         Some(extra) => Err(format!("{extra} exists, must not")),
         None => Ok(()),
     }
 }
 
-fn check_payloads(test: &EngineTest, selection: &Selection) -> Result<(), String> {
-    let mut chain = start(
-        &test.network,
-        &test.config,
-        &test.genesis,
-        test.genesis_hash,
-        &test.pre,
-    )?;
-    chain.set_dispatch(selection.dispatch);
-    chain.set_parallelism(selection.parallelism);
-    for (index, case) in test.payloads.iter().enumerate() {
-        check_payload(&mut chain, case).map_err(|reason| format!("payload {index}: {reason}"))?;
-    }
-    compare_end(
-        &chain,
-        test.last_block_hash,
-        test.post_state.as_ref(),
-        test.post_state_root,
-    )
-}
-
-fn check_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), String> {
+/// Imports the block of a payload.
+pub(crate) fn check_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), String> {
     let version = PayloadVersion::from_number(case.version)
         .ok_or_else(|| format!("engine_newPayloadV{} is not known", case.version))?;
     let decoded = parse_params(&case.params)
@@ -160,14 +116,10 @@ fn check_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), Strin
     let refusal = match decoded {
         Err(PayloadError::Invalid(reason)) => Some(reason),
         Err(error) => {
-            let code = error.code();
-            return if code.is_some() && code == case.error_code {
-                Ok(())
-            } else {
-                Err(format!(
-                    "error {code:?} ({error}), must be {:?}",
-                    case.error_code
-                ))
+            let (code, expected) = (error.code(), case.error_code);
+            return match code.is_some() && code == expected {
+                true => Ok(()),
+                false => Err(format!("error {code:?} ({error}), must be {expected:?}")),
             };
         }
         Ok(Payload {
@@ -180,7 +132,7 @@ fn check_payload(chain: &mut PlainChain, case: &PayloadCase) -> Result<(), Strin
             access_list,
             ..
         }) => match chain.import(block, hash, access_list.as_deref()) {
-            Ok(_) => None,
+            Ok(()) => None,
             Err(Refusal::Invalid(reason)) => Some(reason),
             Err(Refusal::Fault(fault)) => return Err(fault),
         },

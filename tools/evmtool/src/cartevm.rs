@@ -1,8 +1,8 @@
 //! `niwaki-evm cartevm`: times every opcode alone, or every pair of opcodes, repeated as densely as a program can; or
 //! known attacks.
 //!
-//! It shows where the interpreter is slow for the gas that it gets. The batches of a case alternate with those of revm;
-//! the result of a case is the median of its batches.
+//! It shows which opcodes are slow for their gas. The batches of a case alternate with those of revm; the result of a
+//! case is the median of its batches.
 
 mod machine;
 mod plot;
@@ -17,20 +17,21 @@ use machine::{Ours, Revm};
 use niwaki_evm::{Dispatch, Table};
 use niwaki_primitives::{Address, Bytes, Fork};
 use program::Program;
+pub(crate) use report::quantile;
 use report::{Case, Report};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use worst::Worst;
+use worst::Attack;
 
 /// Number of the programs' block.
 const NUMBER: u64 = 1_000;
-/// How often the gas suffices for a program's units.
-const BEGINNINGS: u64 = 8;
+/// How often a program can run all its units before its gas is used, at least.
+const MIN_LOOPS: u64 = 8;
 
 /// Options of `cartevm`.
 #[derive(Debug, Args)]
 pub(crate) struct CartOptions {
-    /// Fork whose opcodes and prices they are.
+    /// Fork whose opcodes and prices apply.
     #[arg(long, default_value = "Osaka")]
     fork: String,
     /// Gas of each run.
@@ -39,7 +40,7 @@ pub(crate) struct CartOptions {
         value_parser = clap::value_parser!(u64).range(..=1_000_000_000_000)
     )]
     gas: u64,
-    /// Bytes of each program, about.
+    /// Approximate bytes of each program.
     #[arg(
         long, value_name = "BYTES", default_value_t = 24_576,
         value_parser = clap::value_parser!(u32).range(512..=60_000)
@@ -48,7 +49,7 @@ pub(crate) struct CartOptions {
     /// Only these opcodes, such as `MULMOD,SLOAD`; with --pairs the first of each pair, with --worst attacks.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Every pair of opcodes instead of each by itself.
+    /// Every pair of opcodes instead of each alone.
     #[arg(long)]
     pairs: bool,
     /// Known attacks instead: state swept cold, large code, creations, deep calls, precompiled contracts.
@@ -57,10 +58,10 @@ pub(crate) struct CartOptions {
     /// Runs of each case, after one to warm up.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
-    /// Runs the same on revm, in turn.
+    /// Alternates with revm.
     #[arg(long)]
     revm: bool,
-    /// How many of the slowest are printed.
+    /// Number of slowest cases to print.
     #[arg(long, value_name = "N", default_value_t = 20)]
     slowest: usize,
     /// Writes every case as JSON.
@@ -93,7 +94,7 @@ pub(crate) fn run(options: &CartOptions) -> Result<()> {
         progress(at, count);
         match measure()? {
             Ok(case) => measured.push(case),
-            Err(why) => left_out.push(why),
+            Err(reason) => left_out.push(reason),
         }
     }
     progress(count, count);
@@ -130,29 +131,27 @@ fn progress(at: usize, of: usize) {
 impl CartOptions {
     /// The opcodes of each case.
     fn cases(&self, table: &Table) -> Result<Vec<Vec<u8>>> {
-        let all: Vec<u8> = (0..=u8::MAX)
-            .filter(|opcode| table.info(*opcode).is_some())
-            .collect();
-        let wanted = self.only.iter().map(|name| {
-            let found = all.iter().find(|opcode| {
-                table
-                    .mnemonic(**opcode)
-                    .is_some_and(|known| known.eq_ignore_ascii_case(name))
-            });
-            found.copied().ok_or_else(|| {
+        let all = (0..=u8::MAX).filter(|opcode| table.info(*opcode).is_some());
+        let all: Vec<u8> = all.collect();
+        let selected = self.only.iter().map(|name| {
+            let is_named = |opcode: &&u8| {
+                let mnemonic = table.mnemonic(**opcode);
+                mnemonic.is_some_and(|mnemonic| mnemonic.eq_ignore_ascii_case(name))
+            };
+            all.iter().find(is_named).copied().ok_or_else(|| {
                 eyre!(
                     "--only {name} is no opcode of {}; give mnemonics such as MULMOD",
                     self.fork
                 )
             })
         });
-        let mut wanted = wanted.collect::<Result<Vec<_>>>()?;
-        if wanted.is_empty() {
-            wanted.clone_from(&all);
+        let mut selected = selected.collect::<Result<Vec<_>>>()?;
+        if selected.is_empty() {
+            selected.clone_from(&all);
         }
         Ok(match self.pairs {
-            false => wanted.into_iter().map(|opcode| vec![opcode]).collect(),
-            true => wanted
+            false => selected.into_iter().map(|opcode| vec![opcode]).collect(),
+            true => selected
                 .iter()
                 .flat_map(|first| all.iter().map(|second| vec![*first, *second]))
                 .collect(),
@@ -160,7 +159,7 @@ impl CartOptions {
     }
 
     /// Measures `opcodes`; the inner error is as for [`Measure`].
-    #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+    #[expect(clippy::cast_precision_loss, reason = "printed only")]
     fn measure(&self, fork: Fork, opcodes: &[u8]) -> Result<Result<Case, String>> {
         let size = usize::try_from(self.code_size)?;
         let mut program = Program::of(Table::of(fork), opcodes, size)
@@ -171,7 +170,7 @@ impl CartOptions {
         };
         // Fewer units if they are expensive, as creations are, so that the program loops a few times.
         if let [Ok((_, one)), Ok((_, two))] = [1, 2].map(|count| straight(&program, count)) {
-            let limit = self.gas / BEGINNINGS / (two - one).max(1);
+            let limit = self.gas / MIN_LOOPS / (two - one).max(1);
             program.count = program.count.min(usize::try_from(limit)?.max(2));
         }
         // The first run of the units may cost more gas than the others.
@@ -196,34 +195,35 @@ impl CartOptions {
             self.gas,
             2 * worst::MARGIN
         );
-        let all = worst::of(fork);
-        let is_named = |worst: &Worst, name: &String| worst.name.eq_ignore_ascii_case(name);
+        let all = worst::attacks(fork);
+        let is_named = |attack: &Attack, name: &String| attack.name.eq_ignore_ascii_case(name);
         for name in &self.only {
             ensure!(
-                all.iter().any(|worst| is_named(worst, name)),
+                all.iter().any(|attack| is_named(attack, name)),
                 "--only {name} is no attack of {}; give some of {}",
                 self.fork,
                 all.iter()
-                    .map(|worst| worst.name)
+                    .map(|attack| attack.name)
                     .collect::<Vec<_>>()
                     .join(", ")
             );
         }
-        let wanted = all.into_iter().filter(|worst| {
-            self.only.is_empty() || self.only.iter().any(|name| is_named(worst, name))
+        let selected = all.into_iter().filter(|attack| {
+            self.only.is_empty() || self.only.iter().any(|name| is_named(attack, name))
         });
-        let measure = |worst: Worst| -> Measure<'_> { Box::new(move || self.attack(fork, &worst)) };
-        Ok(wanted.map(measure).collect())
+        let measure =
+            |attack: Attack| -> Measure<'_> { Box::new(move || self.attack(fork, &attack)) };
+        Ok(selected.map(measure).collect())
     }
 
-    fn attack(&self, fork: Fork, worst: &Worst) -> Result<Result<Case, String>> {
-        let (ours, revm) = self.machines(fork, &worst.contracts, worst.code.clone());
-        let times = match ours.times(self.gas, worst.start) {
+    fn attack(&self, fork: Fork, attack: &Attack) -> Result<Result<Case, String>> {
+        let (ours, revm) = self.machines(fork, &attack.contracts, attack.code.clone());
+        let times = match ours.times(self.gas, attack.start) {
             Ok(times) => times,
-            Err(error) => return Ok(Err(format!("{}: {error}", worst.name))),
+            Err(error) => return Ok(Err(format!("{}: {error}", attack.name))),
         };
         let ran = |_| times as f64;
-        self.alternate(worst.name.to_owned(), &ours, revm.as_ref(), &ran)
+        self.alternate(attack.name.to_owned(), &ours, revm.as_ref(), &ran)
             .map(Ok)
     }
 

@@ -1,10 +1,12 @@
 //! Runs the cases of many fixture files on several threads, and counts the verdicts.
 
-use crate::{block_test, state_test, vm_test};
+use crate::block_test::{self, check_block, check_payload};
+use crate::{state_test, vm_test};
 use niwaki_evm::Dispatch;
 use niwaki_execution::Parallelism;
 use niwaki_testkit::fixtures::{Fixture, FixtureError, Indexes, StatePost, load_fixtures};
 use niwaki_testkit::{glob_matches, run_parallel};
+use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -17,12 +19,12 @@ pub enum Suite {
     Block,
 }
 
-/// Which cases to run, and how. The default is every case, on the fastest dispatch.
+/// Which cases to run, and how. The default is every case with the fastest dispatch.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Only cases of this fork or network, such as `Prague` or `ParisToShanghaiAtTime15k`.
     pub fork: Option<String>,
-    /// Only cases whose name matches this pattern, as [`glob_matches`] has it.
+    /// Only cases whose name matches this pattern, as [`glob_matches`] reads it.
     pub test_name: Option<String>,
     /// Only these choices of data, gas limit and value of a state test.
     pub indexes: [Option<usize>; 3],
@@ -30,28 +32,29 @@ pub struct Selection {
     pub trace: bool,
     /// Dispatch of the interpreter.
     pub dispatch: Dispatch,
-    /// How the transactions of a block run; `None` for one after the other.
+    /// How the transactions of a block run; `None` for sequentially.
     pub parallelism: Option<Parallelism>,
 }
 
 impl Selection {
     /// Whether cases of this fork or network are selected.
     pub(crate) fn selects_fork(&self, fork: &str) -> bool {
-        let wanted = self.fork.as_deref();
-        wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(fork))
+        let selected = self.fork.as_deref();
+        selected.is_none_or(|selected| selected.eq_ignore_ascii_case(fork))
     }
 
     /// Whether this choice of a state test is selected.
     pub(crate) fn selects(&self, post: &StatePost) -> bool {
         let Indexes { data, gas, value } = post.indexes;
-        let chosen = self.indexes.iter().zip([data, gas, value]);
-        self.selects_fork(&post.fork) && { chosen }.all(|(want, is)| want.is_none_or(|w| w == is))
+        let mut indexes = self.indexes.iter().zip([data, gas, value]);
+        self.selects_fork(&post.fork)
+            && indexes.all(|(selected, index)| selected.is_none_or(|selected| selected == index))
     }
 
     /// Whether cases of this name are selected.
     pub(crate) fn selects_name(&self, name: &str) -> bool {
-        let wanted = self.test_name.as_deref();
-        wanted.is_none_or(|pattern| glob_matches(pattern, name))
+        let pattern = self.test_name.as_deref();
+        pattern.is_none_or(|pattern| glob_matches(pattern, name))
     }
 }
 
@@ -62,11 +65,11 @@ pub struct Verdict {
     pub name: String,
     /// Fork or network.
     pub fork: String,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As the fixture expects.
@@ -87,7 +90,7 @@ impl From<Result<(), String>> for Outcome {
 }
 
 /// Counts of passed, failed and skipped cases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Cases that passed.
     pub passed: u64,
@@ -172,10 +175,10 @@ pub fn run_fixtures(fixtures: &[Fixture], suite: Suite, selection: &Selection) -
             }
             (Suite::State, Fixture::Vm(test)) => verdicts.extend(vm_test::run(test, selection)),
             (Suite::Block, Fixture::Block(test)) => {
-                verdicts.extend(block_test::run_blocks(test, selection));
+                verdicts.extend(block_test::run(test, selection, "block", check_block));
             }
             (Suite::Block, Fixture::Engine(test)) => {
-                verdicts.extend(block_test::run_payloads(test, selection));
+                verdicts.extend(block_test::run(test, selection, "payload", check_payload));
             }
             (_, other) => verdicts.push(Verdict {
                 name: other.name().to_owned(),

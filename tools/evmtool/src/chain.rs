@@ -31,8 +31,10 @@ struct Stored {
 /// A chain in memory.
 pub(crate) struct PlainChain {
     spec: ChainSpec,
-    dispatch: Dispatch,
-    parallelism: Option<Parallelism>,
+    /// Dispatch of sequential execution.
+    pub(crate) dispatch: Dispatch,
+    /// How the transactions of a block run; `None` for sequentially. With it, the dispatch is the fastest.
+    pub(crate) parallelism: Option<Parallelism>,
     blocks: HashMap<B256, Stored>,
     head: B256,
 }
@@ -104,16 +106,6 @@ impl PlainChain {
         })
     }
 
-    /// Chooses how opcodes are dispatched.
-    pub(crate) fn set_dispatch(&mut self, dispatch: Dispatch) {
-        self.dispatch = dispatch;
-    }
-
-    /// Sets how the transactions of each block run; then always on the fastest dispatch.
-    pub(crate) fn set_parallelism(&mut self, parallelism: Option<Parallelism>) {
-        self.parallelism = parallelism;
-    }
-
     /// The chain's parameters.
     pub(crate) fn spec(&self) -> &ChainSpec {
         &self.spec
@@ -130,7 +122,7 @@ impl PlainChain {
     }
 
     /// Imports a block as RLP, and moves the head if it is better.
-    pub(crate) fn import_rlp(&mut self, rlp: &[u8]) -> Result<B256, Refusal> {
+    pub(crate) fn import_rlp(&mut self, rlp: &[u8]) -> Result<(), Refusal> {
         let mut rest = rlp;
         let malformed = |reason: String| InvalidBlock::Encoding {
             what: "block".to_owned(),
@@ -150,11 +142,11 @@ impl PlainChain {
         &mut self,
         block: Block,
         hash: B256,
-        list: Option<&[AccountChanges]>,
-    ) -> Result<B256, Refusal> {
+        bal: Option<&[AccountChanges]>,
+    ) -> Result<(), Refusal> {
         if self.blocks.contains_key(&hash) {
             self.choose_head(hash);
-            return Ok(hash);
+            return Ok(());
         }
         let header = block.header.clone();
         let parent = self.blocks.get(&header.parent_hash);
@@ -164,7 +156,7 @@ impl PlainChain {
         let total_difficulty = parent.total_difficulty.saturating_add(header.difficulty);
         // The specification compares the transactions root after execution, so an invalid transaction is reported
         // first.
-        let unlike_its_root = match self.check(&block, parent) {
+        let wrong_root = match self.check(&block, parent) {
             Err(InvalidBlock::Body(reason @ InvalidBody::TransactionsRoot { .. })) => Some(reason),
             result => result.map(|()| None)?,
         };
@@ -180,7 +172,7 @@ impl PlainChain {
         let executed = match self.parallelism {
             Some(parallelism) => {
                 BlockExecution {
-                    bal: list,
+                    bal,
                     parallelism,
                     ..BlockExecution::new(&self.spec, &recovered, &*before)
                 }
@@ -193,7 +185,7 @@ impl PlainChain {
                 executor.apply_body(&self.spec, &recovered, &mut post_state)?
             }
         };
-        if let Some(reason) = unlike_its_root {
+        if let Some(reason) = wrong_root {
             return Err(InvalidBlock::Body(reason).into());
         }
         let mut state = MemoryState::clone(&before);
@@ -209,7 +201,7 @@ impl PlainChain {
         };
         self.blocks.insert(hash, stored);
         self.choose_head(hash);
-        Ok(hash)
+        Ok(())
     }
 
     /// The checks before execution.
@@ -262,12 +254,9 @@ impl PlainChain {
 
     fn choose_head(&mut self, hash: B256) {
         let (new, head) = (&self.blocks[&hash], &self.blocks[&self.head]);
-        let better = if self.spec.fork_of(&new.header) >= Fork::Paris {
-            true
-        } else {
-            new.total_difficulty > head.total_difficulty
-        };
-        if better {
+        if self.spec.fork_of(&new.header) >= Fork::Paris
+            || new.total_difficulty > head.total_difficulty
+        {
             self.head = hash;
         }
     }

@@ -10,16 +10,16 @@ use eyre::{Result, bail, ensure, eyre};
 use niwaki_evm::Dispatch;
 use niwaki_execution::Parallelism;
 use niwaki_testkit::fixture_files;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Runs EVM code, and the conformance fixtures of execution-spec-tests and ethereum-tests.
 ///
-/// Ends with 0 if every case passed, 1 if one failed, 2 if there was nothing to run or it could
-/// not be read; `t8n` and `b11r` with the codes of go-ethereum's: 3 for the rules, 4 for a block's hash
-/// that is missing, 10 for JSON, 11 for files, 12 for RLP.
+/// The exit code is 0 if every case passed, 1 if one failed, 2 if there was nothing to run or it could not be read.
+/// `t8n` and `b11r` have go-ethereum's codes: 3 for a wrong configuration, 4 for a missing block hash, 10 for JSON,
+/// 11 for files, 12 for RLP.
 #[derive(Debug, Parser)]
 #[command(name = "niwaki-evm", version)]
 pub struct Options {
@@ -29,7 +29,7 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs state tests (and the older VM tests); without paths, those whose names come by standard input.
+    /// Runs state tests and the older VM tests; without paths, the files that standard input names.
     #[command(visible_alias = "statetest")]
     StateTest(StateOptions),
     /// Runs blockchain tests and engine tests.
@@ -39,16 +39,16 @@ enum Command {
     /// Runs the state transition of a block, for fillers of tests.
     #[command(visible_alias = "transition")]
     T8n(t8n::T8nOptions),
-    /// Runs state transitions that are asked for over HTTP.
+    /// Serves state transitions over HTTP.
     T8nServer(t8n::ServerOptions),
-    /// Builds a block of a header, transactions, ommers and withdrawals.
+    /// Builds a block from a header, transactions, ommers and withdrawals.
     #[command(visible_alias = "block-builder")]
     B11r(b11r::B11rOptions),
-    /// Measures every opcode, or every pair of them, and prints the slowest for what they cost.
+    /// Measures every opcode or every pair of opcodes, and prints those that are slowest for their gas.
     Cartevm(cartevm::CartOptions),
     /// Measures precompiled contracts and KECCAK256, on the native library and on the pure one.
     Benchmark(benchmark::BenchmarkOptions),
-    /// Runs random blocks here and on revm or go-ethereum, and compares.
+    /// Runs random transactions or blocks here and on revm or go-ethereum, and compares.
     Fuzz(fuzz::FuzzOptions),
     /// Runs random inputs of precompiled contracts on the native library and on the pure one, and compares.
     FuzzPrecompiles(fuzz_precompiles::PrecompilesOptions),
@@ -83,24 +83,19 @@ impl Options {
         match &self.command {
             Command::StateTest(options) => options.run(),
             Command::BlockTest(options) => {
-                let options = (&options.cases, options.parallelism());
-                run_cases(options.0, Suite::Block, &options.0.selection(options.1))
+                let selection = options.cases.selection(options.parallelism());
+                run_cases(&options.cases, Suite::Block, &selection)
             }
             Command::Run(options) => run::run(options).map(|()| true),
-            Command::T8n(options) => done(t8n::run(options)),
+            Command::T8n(options) => Ok(t8n::run(options).map(|()| true)?),
             Command::T8nServer(options) => t8n::serve(options).map(|()| true),
-            Command::B11r(options) => done(b11r::run(options)),
+            Command::B11r(options) => Ok(b11r::run(options).map(|()| true)?),
             Command::Cartevm(options) => cartevm::run(options).map(|()| true),
             Command::Benchmark(options) => benchmark::run(options).map(|()| true),
             Command::Fuzz(options) => fuzz::run(options),
             Command::FuzzPrecompiles(options) => fuzz_precompiles::run(options),
         }
     }
-}
-
-/// Ends the process with the exit code of the failure, if there is one.
-fn done(result: Result<(), t8n::Failure>) -> Result<bool> {
-    Ok(result.map(|()| true)?)
 }
 
 /// Checks cryptography and the interpreter's tail calls.
@@ -122,16 +117,16 @@ struct StateOptions {
     /// Writes EIP-3155 traces to standard error; one thread, loop dispatch.
     #[arg(long)]
     trace: bool,
-    /// Only this choice of the data.
+    /// Only this index into the data.
     #[arg(long, value_name = "N")]
     data_index: Option<usize>,
-    /// Only this choice of the gas limit.
+    /// Only this index into the gas limits.
     #[arg(long, value_name = "N")]
     gas_index: Option<usize>,
-    /// Only this choice of the value.
+    /// Only this index into the values.
     #[arg(long, value_name = "N")]
     value_index: Option<usize>,
-    /// Prints the state after every test, in Besu's form.
+    /// Prints the state after every test, in Besu's format.
     #[arg(long, visible_alias = "dump")]
     json_alloc: bool,
     #[command(flatten)]
@@ -154,7 +149,7 @@ impl StateOptions {
         let batch = Batch {
             selection: &selection,
             trace: self.trace || self.cases.json,
-            shown: &self.traces,
+            traces: &self.traces,
             alloc: self.json_alloc,
         };
         run_batch(batch, paths, &mut BufWriter::new(std::io::stdout().lock()))
@@ -166,18 +161,18 @@ impl StateOptions {
 struct BlockOptions {
     #[command(flatten)]
     cases: CaseOptions,
-    /// Runs the transactions of every block on so many threads, some ahead of their turn.
+    /// Threads that execute the transactions of a block, speculatively if more than one.
     #[arg(long, value_name = "N")]
     tx_threads: Option<usize>,
-    /// Runs every transaction of a block ahead before the first one counts.
+    /// Executes every transaction of a block speculatively before the first is committed.
     #[arg(long = "all-ahead")]
     speculate_all: bool,
 }
 
 impl BlockOptions {
     fn parallelism(&self) -> Option<Parallelism> {
-        let wanted = self.speculate_all || self.tx_threads.is_some();
-        wanted.then(|| Parallelism {
+        let is_parallel = self.speculate_all || self.tx_threads.is_some();
+        is_parallel.then(|| Parallelism {
             speculate_all: self.speculate_all,
             ..Parallelism::of(self.tx_threads.unwrap_or(1).max(1))
         })
@@ -195,7 +190,7 @@ struct CaseOptions {
     /// Only cases whose name matches this pattern (`*`, `?`) or contains this text.
     #[arg(long)]
     test_name: Option<String>,
-    /// Prints one JSON object per case instead of the failures alone; in Besu's form: traces.
+    /// Prints one JSON object per case instead of the failures alone; in Besu's format: traces.
     #[arg(long)]
     json: bool,
     /// Threads; by default one per processor.
@@ -238,14 +233,10 @@ fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Resu
     let files = fixture_files(&options.paths)
         .map_err(|(path, error)| eyre!("can't list {}: {error}; check the path", path.display()))?;
     if files.is_empty() {
-        let paths: Vec<String> = options
-            .paths
-            .iter()
-            .map(|p| p.display().to_string())
-            .collect();
+        let paths = options.paths.iter().map(|path| path.display().to_string());
         bail!(
             "no .json file in {}; give fixture files or directories of them",
-            paths.join(", ")
+            paths.collect::<Vec<_>>().join(", ")
         );
     }
     let jobs = match options.jobs {
@@ -255,24 +246,19 @@ fn run_cases(options: &CaseOptions, suite: Suite, selection: &Selection) -> Resu
     };
     let mut unreadable = 0u64;
     let mut out = std::io::stdout().lock();
-    let tally = run_files(
-        &files,
-        suite,
-        selection,
-        jobs,
-        |file, verdict| match verdict {
-            // A closed pipe ends printing, not counting.
-            Ok(verdict) => drop(print(&mut out, options.json, file, verdict)),
-            Err(error) => {
-                unreadable += 1;
-                eprintln!("niwaki-evm: {error}");
-            }
-        },
-    );
+    let report = |file: &Path, verdict: Result<&Verdict, _>| match verdict {
+        // A closed pipe ends printing, not counting.
+        Ok(verdict) => drop(print(&mut out, options.json, file, verdict)),
+        Err(error) => {
+            unreadable += 1;
+            eprintln!("niwaki-evm: {error}");
+        }
+    };
+    let tally = run_files(&files, suite, selection, jobs, report);
     let _ = print_tally(&mut out, options.json, &tally);
     ensure!(
         unreadable == 0,
-        "{unreadable} of {} files could not be read; mend them or leave them out",
+        "{unreadable} of {} files could not be read; repair them or leave them out",
         files.len()
     );
     ensure_something_ran(options, suite, &tally)?;
@@ -284,36 +270,30 @@ fn ensure_something_ran(options: &CaseOptions, suite: Suite, tally: &Tally) -> R
     if tally.passed + tally.failed > 0 {
         return Ok(());
     }
-    let (wanted, other) = match suite {
+    let (kind, other) = match suite {
         Suite::State => ("state or VM test", "block-test"),
         Suite::Block => ("blockchain or engine test", "state-test"),
     };
     ensure!(
         tally.skipped == 0,
-        "all {} cases were skipped: none is a complete {wanted}; try {other}",
+        "all {} cases were skipped: none is a complete {kind}; try {other}",
         tally.skipped
     );
     let fork = options.fork.as_ref().map(|fork| format!(" of fork {fork}"));
     let name = options.test_name.as_ref();
     let name = name.map(|name| format!(" whose name matches {name}"));
     bail!(
-        "no {wanted}{}{} in these files; loosen --fork or --test-name",
+        "no {kind}{}{} in these files; loosen --fork or --test-name",
         fork.unwrap_or_default(),
         name.unwrap_or_default()
     )
 }
 
 fn print_tally(out: &mut impl Write, as_json: bool, tally: &Tally) -> std::io::Result<()> {
-    if !as_json {
-        return writeln!(out, "{tally}");
+    match as_json {
+        true => writeln!(out, "{}", json!(tally)),
+        false => writeln!(out, "{tally}"),
     }
-    let Tally {
-        passed,
-        failed,
-        skipped,
-    } = tally;
-    let closing = json!({"passed": passed, "failed": failed, "skipped": skipped});
-    writeln!(out, "{closing}")
 }
 
 fn print(
@@ -334,15 +314,13 @@ fn print(
             "fork": verdict.fork,
             "status": status,
             "pass": matches!(verdict.outcome, Outcome::Passed),
-            "error": reason.map_or(Value::Null, |reason| Value::String(reason.clone())),
+            "error": reason,
         });
         return writeln!(out, "{object}");
     }
     let (file, name, fork) = (file.display(), &verdict.name, &verdict.fork);
-    match reason {
-        Some(reason) if status == "failed" => {
-            writeln!(out, "FAILED {file} {name} [{fork}]: {reason}")
-        }
+    match &verdict.outcome {
+        Outcome::Failed(reason) => writeln!(out, "FAILED {file} {name} [{fork}]: {reason}"),
         _ => Ok(()),
     }
 }

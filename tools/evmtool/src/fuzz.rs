@@ -23,40 +23,71 @@ pub(crate) struct FuzzOptions {
     /// Stops after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Stops after this many cases, those before --from among them.
+    /// Stops after this many cases, counting those before --from.
     #[arg(long)]
     cases: Option<u64>,
-    /// Seed of case 0, each other one's being one more; by default drawn from the clock and printed.
+    /// Seed of case 0; each other case has one more than the case before [default: from the clock; printed]
     #[arg(long)]
     seed: Option<u64>,
-    /// First case, to go on where a search was stopped.
+    /// First case, to continue a search that was stopped.
     #[arg(long, value_name = "CASE", default_value_t = 0)]
     from: u64,
     /// Threads; by default one per processor.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Runs every case on the loop form of the interpreter.
+    /// Runs every case with loop dispatch.
     #[arg(long)]
     loop_dispatch: bool,
-    /// Runs whole blocks, their transactions in turn and ahead of it, instead of beside revm.
+    /// Compares the sequential and the speculative execution of whole blocks, instead of ours with revm.
     #[arg(long)]
     blocks: bool,
-    /// Runs whole blocks beside this program too, go-ethereum's `evm`.
+    /// Compares whole blocks also with this program, go-ethereum's `evm`.
     #[arg(long, value_name = "PATH")]
     t8n: Option<PathBuf>,
-    /// Runs the first transactions beside this program, go-ethereum's `evm`, and compares traces.
+    /// Compares the traces of first transactions with those of this program, go-ethereum's `evm`.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["t8n", "blocks"])]
     statetest: Option<PathBuf>,
-    /// Fork of every case, such as Osaka; by default drawn, with --blocks and --t8n Amsterdam.
+    /// Fork of every case, such as Osaka [default: drawn; Amsterdam with --blocks and --t8n]
     #[arg(long)]
     fork: Option<String>,
-    /// Where the files of a case that differs are written.
+    /// Folder for the files of a case that differs.
     #[arg(long, value_name = "DIR", default_value = ".")]
     keep: PathBuf,
 }
 
-/// Time between two lines of progress.
-pub(crate) const EVERY: Duration = Duration::from_secs(10);
+/// Prints a line of progress every ten seconds.
+pub(crate) struct ProgressPrinter {
+    pub(crate) start: Instant,
+    last: Mutex<Instant>,
+}
+
+impl ProgressPrinter {
+    pub(crate) fn new() -> Self {
+        let start = Instant::now();
+        Self {
+            start,
+            last: Mutex::new(start),
+        }
+    }
+
+    /// Prints `line` of the cases per second, if it is time.
+    pub(crate) fn show(&self, cases: u64, line: impl FnOnce(f64) -> String) {
+        let last = self.last.lock().ok();
+        if let Some(mut last) = last.filter(|last| last.elapsed() >= Duration::from_secs(10)) {
+            *last = Instant::now();
+            println!(
+                "{}",
+                line(cases as f64 / self.start.elapsed().as_secs_f64())
+            );
+        }
+    }
+}
+
+/// The number of threads: the given one, or one per processor.
+pub(crate) fn jobs_of(given: Option<usize>) -> usize {
+    let jobs = given.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    jobs.unwrap_or(1).max(1)
+}
 
 /// Searches for a difference; false if there is one.
 pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
@@ -65,7 +96,8 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         "say how long to look: --seconds N, --cases N, or both"
     );
     let seed = options.seed.unwrap_or_else(seed_of_clock);
-    let start = Instant::now();
+    let printer = ProgressPrinter::new();
+    let start = printer.start;
     let dispatch = if options.loop_dispatch {
         Dispatch::Loop
     } else {
@@ -73,7 +105,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
         Dispatch::Fused
     };
     let (peer, fork) = (options.peer()?, options.fork()?);
-    let folder = Handover::new()?;
+    let folder = CaseFolder::new()?;
     let statetest = options.statetest(&folder.0)?;
     let whole_blocks = options.blocks || peer.is_some();
     let check = |mut seeds: Range<u64>, tally: &mut Tally| {
@@ -88,36 +120,30 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
             false => check(seed, fork, dispatch, tally),
         })
     };
-    let look = Search {
+    let plan = Search {
         seed,
         cases: (options.from, options.cases.unwrap_or(u64::MAX)),
         until: options
             .seconds
             .map(|seconds| start + Duration::from_secs(seconds)),
-        jobs: options
-            .jobs
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-            .max(1),
+        jobs: jobs_of(options.jobs),
         // A block costs a process.
         chunk: if peer.is_some() { 1 } else { 64 },
     };
     let stop = stop_flag()?;
-    println!("fuzzing from seed {seed} on {} threads", look.jobs);
-    let told = Mutex::new(start);
-    let goes_on = |progress: &Progress| {
-        if let Some(mut last) = told.lock().ok().filter(|last| last.elapsed() >= EVERY) {
-            *last = Instant::now();
-            let rate = progress.cases as f64 / start.elapsed().as_secs_f64();
-            let (cases, next) = (progress.cases, progress.next);
-            println!("{cases} cases, {rate:.0} a second; all before case {next}");
-        }
+    println!("fuzzing from seed {seed} on {} threads", plan.jobs);
+    let should_continue = |progress: &Progress<Tally>| {
+        let (cases, next) = (progress.cases, progress.next);
+        printer.show(cases, |rate| {
+            format!("{cases} cases, {rate:.0} a second; all before case {next}")
+        });
         !stop.load(Ordering::Relaxed)
     };
-    match search(&look, &check, &goes_on) {
+    match search(&plan, &check, &should_continue) {
         Ok(progress) => {
-            let asked = stop.load(Ordering::Relaxed);
+            let is_stopped = stop.load(Ordering::Relaxed);
             summarize(&progress, whole_blocks, start);
-            if asked {
+            if is_stopped {
                 println!(
                     "stopped; to go on: the same with --seed {seed} --from {}",
                     progress.next
@@ -132,13 +158,13 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<bool> {
     }
 }
 
-/// A seed from the clock: one per second, far from the one before.
+/// A seed from the clock; those of two seconds are far apart.
 pub(crate) fn seed_of_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs().wrapping_mul(1 << 24))
 }
 
-fn summarize(progress: &Progress, whole_blocks: bool, start: Instant) {
+fn summarize(progress: &Progress<Tally>, whole_blocks: bool, start: Instant) {
     let tally = progress.tally;
     // A receipt does not distinguish the two.
     let failed = if whole_blocks {
@@ -157,12 +183,12 @@ fn summarize(progress: &Progress, whole_blocks: bool, start: Instant) {
     );
 }
 
-/// A flag that Ctrl-C sets: cases that run are completed. A second Ctrl-C ends the process.
+/// A flag that Ctrl-C sets; running cases are then completed. A second Ctrl-C ends the process.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
-        if asked.swap(true, Ordering::Relaxed) {
+        if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
     })
@@ -170,10 +196,10 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A folder of this process in which cases are passed to another program; removed at the end.
-struct Handover(PathBuf);
+/// The folder through which this process passes cases to another program; removed when dropped.
+struct CaseFolder(PathBuf);
 
-impl Handover {
+impl CaseFolder {
     fn new() -> Result<Self> {
         let name = format!("niwaki-fuzz-{}", std::process::id());
         let memory = Path::new("/dev/shm");
@@ -188,37 +214,34 @@ impl Handover {
     }
 }
 
-impl Drop for Handover {
+impl Drop for CaseFolder {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-impl FuzzOptions {
-    /// The program to compare with, if there is one.
-    fn peer(&self) -> Result<Option<T8n>> {
-        let Some(program) = &self.t8n else {
-            return Ok(None);
-        };
-        ensure!(
-            program.is_file(),
-            "--t8n {} is no file; give go-ethereum's program `evm`",
-            program.display()
+/// Refuses a program that is no file.
+fn checked_program(option: &str, program: Option<&PathBuf>) -> Result<Option<PathBuf>> {
+    if let Some(missing) = program.filter(|program| !program.is_file()) {
+        bail!(
+            "--{option} {} is no file; give go-ethereum's program `evm`",
+            missing.display()
         );
-        Ok(Some(T8n::new(program.clone(), self.keep.clone())))
+    }
+    Ok(program.cloned())
+}
+
+impl FuzzOptions {
+    /// The program to compare blocks with, if there is one.
+    fn peer(&self) -> Result<Option<T8n>> {
+        let program = checked_program("t8n", self.t8n.as_ref())?;
+        Ok(program.map(|program| T8n::new(program, self.keep.clone())))
     }
 
     /// The program that traces state tests, if there is one.
     fn statetest(&self, folder: &Path) -> Result<Option<Statetest>> {
-        let Some(program) = &self.statetest else {
-            return Ok(None);
-        };
-        ensure!(
-            program.is_file(),
-            "--statetest {} is no file; give go-ethereum's program `evm`",
-            program.display()
-        );
-        Ok(Some(Statetest::new(program.clone(), folder.to_owned())))
+        let program = checked_program("statetest", self.statetest.as_ref())?;
+        Ok(program.map(|program| Statetest::new(program, folder.to_owned())))
     }
 
     /// The requested fork, if the other program has it.
@@ -233,7 +256,7 @@ impl FuzzOptions {
         let Some(fork) = forks.iter().find(|fork| fork.name() == name) else {
             let names: Vec<&str> = forks.iter().map(|fork| fork.name()).collect();
             bail!(
-                "--fork {name} is not run on both machines; use one of {}",
+                "--fork {name} is not known to both programs; use one of {}",
                 names.join(", ")
             );
         };
@@ -246,13 +269,13 @@ fn report(options: &FuzzOptions, found: &Difference) -> Result<()> {
         "difference on {}, seed {}: {}",
         found.fork, found.seed, found.what
     );
-    let mut machines = String::new();
+    let mut flags = String::new();
     if options.blocks {
-        machines += " --blocks";
+        flags += " --blocks";
     }
     for (option, program) in [("t8n", &options.t8n), ("statetest", &options.statetest)] {
         if let Some(program) = program {
-            machines += &format!(" --{option} {}", program.display());
+            flags += &format!(" --{option} {}", program.display());
         }
     }
     if let Some(test) = &found.test {
@@ -267,7 +290,7 @@ fn report(options: &FuzzOptions, found: &Difference) -> Result<()> {
         println!("cut down: niwaki-evm state-test --trace {path}; evm statetest --trace {path}");
     }
     println!(
-        "to see it again: niwaki-evm fuzz{machines} --fork {} --cases 1 --seed {}",
+        "to see it again: niwaki-evm fuzz{flags} --fork {} --cases 1 --seed {}",
         found.fork.name(),
         found.seed
     );

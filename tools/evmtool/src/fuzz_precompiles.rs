@@ -1,12 +1,14 @@
 //! `niwaki-evm fuzz-precompiles`: runs random inputs of precompiled contracts on the native and on the pure library.
 
-use crate::fuzz::{EVERY, seed_of_clock, stop_flag};
+use crate::fuzz::{ProgressPrinter, jobs_of, seed_of_clock, stop_flag};
 use clap::Args;
 use eyre::{Result, bail, ensure};
-use niwaki_fuzz::{CONTRACTS, Disagreement, check_precompile_inputs, contract_at};
-use std::sync::Mutex;
+use niwaki_fuzz::{
+    CONTRACTS, Disagreement, Outcomes, Progress, Search, check_precompile, contract_at, search,
+};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Options of `fuzz-precompiles`.
 #[derive(Debug, Args)]
@@ -19,10 +21,10 @@ pub(crate) struct PrecompilesOptions {
         default_value_t = 1_000
     )]
     inputs: u64,
-    /// Stops with each contract after this many seconds, and goes on with the next.
+    /// Seconds for each contract, at most.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Seed of input 0, each other one's being one more; by default drawn from the clock and printed.
+    /// Seed of input 0; each other input has one more than the input before [default: from the clock; printed]
     #[arg(long)]
     seed: Option<u64>,
     /// Only these contracts, such as `modexp,p256verify`.
@@ -37,35 +39,34 @@ pub(crate) struct PrecompilesOptions {
 pub(crate) fn run(options: &PrecompilesOptions) -> Result<bool> {
     let contracts = options.contracts()?;
     let seed = options.seed.unwrap_or_else(seed_of_clock);
-    let jobs = options
-        .jobs
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-        .max(1);
+    let jobs = jobs_of(options.jobs);
     ensure!(
         options.inputs > 0,
-        "--inputs 0 looks at nothing; give at least 1"
+        "--inputs 0 compares nothing; give at least 1"
     );
     let stop = stop_flag()?;
     println!("fuzzing from seed {seed} on {jobs} threads");
     for (address, name) in contracts {
-        let start = Instant::now();
-        let told = Mutex::new(start);
-        let goes_on = |inputs: u64| {
-            if let Some(mut last) = told.lock().ok().filter(|last| last.elapsed() >= EVERY) {
-                *last = Instant::now();
-                let rate = inputs as f64 / start.elapsed().as_secs_f64();
-                println!(
-                    "{name}: {inputs} of {} inputs, {rate:.0} a second",
-                    options.inputs
-                );
-            }
+        let printer = ProgressPrinter::new();
+        let should_continue = |progress: &Progress<Outcomes>| {
+            let (inputs, all) = (progress.cases, options.inputs);
+            printer.show(inputs, |rate| {
+                format!("{name}: {inputs} of {all} inputs, {rate:.0} a second")
+            });
             !stop.load(Ordering::Relaxed)
         };
-        let until = options
-            .seconds
-            .map(|seconds| start + Duration::from_secs(seconds));
-        let seeds = seed..seed.saturating_add(options.inputs);
-        match check_precompile_inputs(address, seeds, jobs, until, &goes_on) {
+        let limit = options.seconds.map(Duration::from_secs);
+        let plan = Search {
+            seed,
+            cases: (0, options.inputs),
+            until: limit.map(|limit| printer.start + limit),
+            jobs,
+            chunk: 16,
+        };
+        let check = |mut seeds: Range<u64>, outcomes: &mut Outcomes| {
+            seeds.try_for_each(|seed| check_precompile(address, seed, outcomes))
+        };
+        match search(&plan, &check, &should_continue).map(|progress| progress.tally) {
             Ok(outcomes) => println!(
                 "{name}: {} inputs without a difference: {} with an output, {} with an empty one, {} \
                  refused, {} out of gas; {:.0} s",
@@ -74,7 +75,7 @@ pub(crate) fn run(options: &PrecompilesOptions) -> Result<bool> {
                 outcomes.empty,
                 outcomes.refused,
                 outcomes.out_of_gas,
-                start.elapsed().as_secs_f64()
+                printer.start.elapsed().as_secs_f64()
             ),
             Err(found) => {
                 report(name, &found);
@@ -114,9 +115,9 @@ impl PrecompilesOptions {
                 );
             }
         }
-        let wanted = CONTRACTS
+        let selected = CONTRACTS
             .into_iter()
             .filter(|(_, name)| self.only.is_empty() || self.only.iter().any(|only| only == name));
-        Ok(wanted.collect())
+        Ok(selected.collect())
     }
 }

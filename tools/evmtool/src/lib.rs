@@ -13,7 +13,7 @@
 //! | `transaction`, `network`, `reason`, `logs_hash` | what fixtures hold: templates, fork names, errors, hashes of logs |
 //! | `t8n`, `b11r` | the state transition of one block; a block from its parts |
 //! | `benchmark`, `cartevm` | time of precompiles, of opcodes and pairs of them |
-//! | `fuzz`, `fuzz_precompiles` | random cases beside revm, go-ethereum and the pure library |
+//! | `fuzz`, `fuzz_precompiles` | random cases compared with revm, go-ethereum and the pure library |
 #![forbid(unsafe_code)]
 
 mod b11r;

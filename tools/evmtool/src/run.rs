@@ -11,7 +11,7 @@ use niwaki_evm::{Dispatch, Evm, Exit, Table, Tracer};
 use niwaki_primitives::{Address, Bytes, Fork, U256};
 use niwaki_testkit::{MemoryState, state_root};
 use serde_json::{Value, json};
-use start::Start;
+use start::RunInput;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) struct RunOptions {
     /// Code in hex, or `@FILE` that holds it.
     #[arg(value_name = "CODE", conflicts_with_all = ["code_option", "codefile"])]
     code: Option<String>,
-    /// The same by name; without code, the receiver's of --genesis or --chain runs.
+    /// The same as an option; without any, the code of the receiver in --genesis or --chain runs.
     #[arg(long = "code", value_name = "CODE", conflicts_with = "codefile")]
     code_option: Option<String>,
     /// File that holds the code in hex; `-` for standard input.
@@ -40,19 +40,19 @@ pub(crate) struct RunOptions {
     /// Gas for the call [default: 1000000000; as Besu 10000000000]
     #[arg(long)]
     gas: Option<u64>,
-    /// Takes from it what a transaction of this input pays before its first opcode.
+    /// Subtracts the intrinsic gas of a transaction with this input.
     #[arg(long)]
     intrinsic_gas: bool,
-    /// Wei that a unit of gas costs.
+    /// Gas price, wei.
     #[arg(long, value_name = "WEI", default_value = "0", value_parser = start::number)]
     price: U256,
-    /// Wei that a unit of blob gas costs [default: as the block has it]
+    /// Blob base fee, wei [default: of the block]
     #[arg(long, value_name = "WEI", value_parser = start::number)]
     blob_price: Option<U256>,
-    /// Who calls; short addresses begin with zeros.
+    /// Caller; short addresses are padded with zeros on the left.
     #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
     sender: Option<Address>,
-    /// Who is called.
+    /// Called account.
     #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
     receiver: Option<Address>,
     /// Another account that holds the code, warm from the start [default: the receiver]
@@ -61,13 +61,13 @@ pub(crate) struct RunOptions {
     /// Receiver of fees [default: that of --genesis or --chain, or zero]
     #[arg(long, value_name = "ADDRESS", value_parser = start::address)]
     coinbase: Option<Address>,
-    /// Wei that move to the receiver; the sender is given what it lacks.
+    /// Value of the call, wei; raises the balance of a sender with less.
     #[arg(long, value_name = "WEI", default_value = "0", value_parser = start::number)]
     value: U256,
-    /// Runs the code, and the input behind it, as init code of the sender's.
+    /// Runs the code, followed by the input, as init code of a creation by the sender.
     #[arg(long)]
     create: bool,
-    /// Genesis file whose accounts, block and forks the code meets.
+    /// Genesis file with the accounts, the block and the forks of the run.
     #[arg(
         long,
         visible_alias = "prestate",
@@ -75,10 +75,10 @@ pub(crate) struct RunOptions {
         conflicts_with = "chain"
     )]
     genesis: Option<PathBuf>,
-    /// Built-in chain, such as mainnet, whose genesis the code meets.
+    /// Built-in chain, such as mainnet, whose genesis is used.
     #[arg(long, value_name = "NAME")]
     chain: Option<String>,
-    /// Runs that are timed, after as many to warm up as take a tenth of that.
+    /// Timed runs, after a tenth as many to warm up.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
     /// Prints one JSON object; as Besu: traces.
@@ -87,7 +87,7 @@ pub(crate) struct RunOptions {
     /// Prints the state after the run as JSON.
     #[arg(long, visible_alias = "dump")]
     json_alloc: bool,
-    /// Writes the EIP-3155 trace of one run to standard error; that run is not timed.
+    /// Writes the EIP-3155 trace of one run, which is not timed, to standard error.
     #[arg(long)]
     trace: bool,
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub(crate) struct RunOptions {
 }
 
 /// The result of one run.
-struct Ran {
+struct RunResult {
     exit: Exit,
     gas_used: u64,
     refund: i64,
@@ -107,7 +107,7 @@ struct Ran {
     state: MemoryState,
 }
 
-impl Ran {
+impl RunResult {
     fn end<'a>(&'a self, fork: Fork) -> End<'a> {
         End {
             state_root: None,
@@ -121,31 +121,31 @@ impl Ran {
 
 /// Runs the code and prints the result.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
-    let start = Start::of(options)?;
-    let ran = match options.traces.is_besu() {
-        true => as_besu(options, &start)?,
-        false => plainly(options, &start)?,
+    let input = RunInput::of(options)?;
+    let result = match options.traces.is_besu() {
+        true => run_as_besu(options, &input)?,
+        false => run_plain(options, &input)?,
     };
     if options.json_alloc {
-        println!("{:#}", t8n::alloc(&ran.state));
+        println!("{:#}", t8n::alloc(&result.state));
     }
     Ok(())
 }
 
-fn plainly(options: &RunOptions, start: &Start) -> Result<Ran> {
+fn run_plain(options: &RunOptions, input: &RunInput) -> Result<RunResult> {
     if options.trace {
         let mut tracer = Eip3155::new(
             Eip3155Options::default(),
             BufWriter::new(std::io::stderr().lock()),
         );
-        let ran = once(start, options, Some(&mut tracer))?;
-        let _ = tracer.finish(ran.end(start.fork)).flush();
+        let result = run_once(input, options, Some(&mut tracer))?;
+        let _ = tracer.finish(result.end(input.fork)).flush();
     }
-    let (last, times) = timed(options, start)?;
+    let (last, times) = time_runs(options, input)?;
     let (median, min) = (times[times.len() / 2], times[0]);
     if options.json {
         let object = json!({
-            "fork": start.fork.name(),
+            "fork": input.fork.name(),
             "exit": format!("{:?}", last.exit),
             "success": last.exit.is_success(),
             "gasUsed": last.gas_used,
@@ -172,24 +172,24 @@ fn plainly(options: &RunOptions, start: &Start) -> Result<Ran> {
 }
 
 /// Prints trace and summary in Besu's format; a traced run is the only one.
-fn as_besu(options: &RunOptions, start: &Start) -> Result<Ran> {
-    let (ran, ns) = if options.json || options.trace {
+fn run_as_besu(options: &RunOptions, input: &RunInput) -> Result<RunResult> {
+    let (result, ns) = if options.json || options.trace {
         let out = BufWriter::new(std::io::stdout().lock());
         let mut tracer = Eip3155::new(options.traces.options(), out);
-        let ran = once(start, options, Some(&mut tracer))?;
+        let result = run_once(input, options, Some(&mut tracer))?;
         let _ = tracer.end().flush();
-        let ns = ran.ns;
-        (ran, ns)
+        let ns = result.ns;
+        (result, ns)
     } else {
-        let (ran, times) = timed(options, start)?;
-        (ran, times[times.len() / 2])
+        let (result, times) = time_runs(options, input)?;
+        (result, times[times.len() / 2])
     };
     let mut summary = json!({
-        "stateRoot": state_root(&ran.state),
-        "output": ran.output,
-        "gasUsed": format!("{:#x}", ran.gas_used),
-        "pass": !matches!(ran.exit, Exit::Halt(_)),
-        "fork": start.fork.name(),
+        "stateRoot": state_root(&result.state),
+        "output": result.output,
+        "gasUsed": format!("{:#x}", result.gas_used),
+        "pass": !matches!(result.exit, Exit::Halt(_)),
+        "fork": input.fork.name(),
     });
     if options.traces.with_time() {
         let ns = u64::try_from(ns).unwrap_or(u64::MAX);
@@ -197,21 +197,21 @@ fn as_besu(options: &RunOptions, start: &Start) -> Result<Ran> {
         summary["time"] = Value::from(ns / 1_000);
     }
     println!("{summary}");
-    Ok(ran)
+    Ok(result)
 }
 
 /// The last run, and the times of all runs, ascending.
-fn timed(options: &RunOptions, start: &Start) -> Result<(Ran, Vec<u128>)> {
+fn time_runs(options: &RunOptions, input: &RunInput) -> Result<(RunResult, Vec<u128>)> {
     // Each run must be executed, not taken from the cache.
     niwaki_crypto::set_precompile_result_bytes(0);
     let repeat = options.repeat.max(1);
     for _ in 0..repeat.div_ceil(10) {
-        once(start, options, None)?;
+        run_once(input, options, None)?;
     }
-    let mut last = once(start, options, None)?;
+    let mut last = run_once(input, options, None)?;
     let mut times = vec![last.ns];
     for _ in 1..repeat {
-        last = once(start, options, None)?;
+        last = run_once(input, options, None)?;
         times.push(last.ns);
     }
     times.sort_unstable();
@@ -224,28 +224,32 @@ pub(crate) fn fork_of(name: &str) -> Result<Fork> {
         .map_err(|error: String| eyre!("--fork {error}"))
 }
 
-fn once(start: &Start, options: &RunOptions, tracer: Option<&mut dyn Tracer>) -> Result<Ran> {
-    let mut evm = Evm::new(&start.state, Table::of(start.fork), start.block.clone());
+fn run_once(
+    input: &RunInput,
+    options: &RunOptions,
+    tracer: Option<&mut dyn Tracer>,
+) -> Result<RunResult> {
+    let mut evm = Evm::new(&input.state, Table::of(input.fork), input.block.clone());
     evm.set_dispatch(options.dispatch);
-    if let Some(bytes) = start.max_code_bytes {
+    if let Some(bytes) = input.max_code_bytes {
         evm.set_max_code_bytes(bytes);
     }
-    evm.begin_transaction(start.tx.clone());
-    for address in &start.warm {
+    evm.begin_transaction(input.tx.clone());
+    for address in &input.warm {
         evm.world().load_warm(address)?;
     }
     let began = Instant::now();
-    let outcome = evm.run(&start.message, tracer)?;
+    let outcome = evm.run(&input.message, tracer)?;
     let ns = began.elapsed().as_nanos();
     let world = evm.world();
     let refund = world.refund();
     world.end_transaction();
     let diff = world.diff();
-    let mut state = start.state.clone();
+    let mut state = input.state.clone();
     state.apply(&diff);
-    Ok(Ran {
+    Ok(RunResult {
         exit: outcome.exit,
-        gas_used: start.message.gas.saturating_sub(outcome.gas_left),
+        gas_used: input.message.gas.saturating_sub(outcome.gas_left),
         refund,
         output: outcome.output,
         ns,

@@ -57,16 +57,12 @@ fn check(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
     }
     catch_panic(|| {
         let stderr = || BufWriter::new(std::io::stderr().lock());
-        let mut tracer =
-            { selection.trace }.then(|| Eip3155::new(Eip3155Options::default(), stderr()));
-        let ended = execute(
-            test,
-            post,
-            selection.dispatch,
-            tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer),
-        )?;
-        let root = state_root(&ended.state);
-        if let (Some(tracer), Ok(result)) = (tracer, &ended.result) {
+        let tracer = || Eip3155::new(Eip3155Options::default(), stderr());
+        let mut tracer = { selection.trace }.then(tracer);
+        let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
+        let actual = execute(test, post, selection.dispatch, watching)?;
+        let root = state_root(&actual.state);
+        if let (Some(tracer), Ok(result)) = (tracer, &actual.result) {
             let mut out = tracer.finish(End {
                 state_root: Some(root),
                 output: &result.output,
@@ -76,7 +72,7 @@ fn check(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
             });
             let _ = out.flush();
         }
-        compare(test, post, &ended, root)
+        compare(test, post, &actual, root)
     })
 }
 
@@ -84,32 +80,30 @@ fn check(test: &StateTest, post: &StatePost, selection: &Selection) -> Outcome {
 fn compare(
     test: &StateTest,
     post: &StatePost,
-    ended: &PostResult,
-    root: B256,
+    actual: &PostResult,
+    mut root: B256,
 ) -> Result<(), String> {
-    match (&post.exception, &ended.result) {
+    match (&post.exception, &actual.result) {
         (None, Err(name)) => return Err(format!("refused: {name}")),
-        (Some(wanted), Ok(_)) => return Err(format!("taken, must be refused: {wanted}")),
-        (Some(wanted), Err(got)) if !reason::matches(wanted, got) => {
-            return Err(format!("refused for {got}, must be for {wanted}"));
+        (Some(expected), Ok(_)) => return Err(format!("accepted, must be refused: {expected}")),
+        (Some(expected), Err(got)) if !reason::matches(expected, got) => {
+            return Err(format!("refused for {got}, must be for {expected}"));
         }
         _ => {}
     }
-    let mut root = root;
-    if root != post.state_root && ended.result.is_err() {
+    if root != post.state_root && actual.result.is_err() {
         // In older fixtures the block of an invalid transaction is empty, and its coinbase gets a reward of zero:
         // before EIP-161 that creates an empty account.
-        let mut state = ended.state.clone();
+        let mut state = actual.state.clone();
         state.accounts.entry(test.env.coinbase).or_default();
         root = state_root(&state);
     }
     if root != post.state_root {
         return Err(format!("state root is {root}, must be {}", post.state_root));
     }
-    let hash = logs_hash(ended.logs());
-    if hash != post.logs_hash {
-        let wanted = post.logs_hash;
-        return Err(format!("hash of logs is {hash}, must be {wanted}"));
+    let (hash, expected) = (logs_hash(actual.logs()), post.logs_hash);
+    if hash != expected {
+        return Err(format!("hash of logs is {hash}, must be {expected}"));
     }
     Ok(())
 }
@@ -175,10 +169,7 @@ fn before_its_fork(spec: &ChainSpec, reason: &str) -> Option<&'static str> {
 }
 
 fn pre_state(test: &StateTest) -> MemoryState {
-    let mut state = MemoryState::default();
-    for (address, account) in &test.pre {
-        state.insert(*address, account.clone());
-    }
+    let mut state: MemoryState = test.pre.clone().into_iter().collect();
     // BLOCKHASH in a state test is the hash of the number in decimal.
     for number in test.env.number.saturating_sub(256)..test.env.number {
         let hash = keccak256(number.to_string());

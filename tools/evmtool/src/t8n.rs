@@ -13,13 +13,15 @@ pub(crate) use output::alloc;
 pub(crate) use server::{ServerOptions, serve};
 
 use clap::Args;
-use input::{Input, Parts};
+use input::{Documents, Input};
 use niwaki_evm::tracers::Eip3155Options;
 use niwaki_primitives::{Fork, U256};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use transition::{Done, Traces};
+use transition::{Traces, TransitionResult};
 
 /// Options of `t8n`.
 #[derive(Debug, Args)]
@@ -54,7 +56,7 @@ pub(crate) struct T8nOptions {
         default_value = "result.json"
     )]
     output_result: String,
-    /// The transactions that were given, taken or not, a list in RLP in hex; by default not written.
+    /// The given transactions, included or not, as a list in RLP in hex; by default not written.
     #[arg(long = "output.body", value_name = "FILE", default_value = "")]
     output_body: String,
     #[command(flatten)]
@@ -96,22 +98,13 @@ struct Rules {
     reward: Option<Option<U256>>,
 }
 
-impl StateOptions {
-    fn rules(&self) -> Result<Rules, Failure> {
-        Rules::new(&self.fork, self.chain_id, self.reward)
-    }
-}
-
 impl Rules {
     fn new(fork: &str, chain_id: u64, reward: Option<i128>) -> Result<Self, Failure> {
-        let found = fork.parse();
-        let found =
-            found.map_err(|error: String| Failure::config(format!("state.fork {error}")))?;
-        let reward = reward.map(|wei| u128::try_from(wei).ok().map(U256::from));
+        let error = |error: String| Failure::config(format!("state.fork {error}"));
         Ok(Self {
-            fork: found,
+            fork: fork.parse().map_err(error)?,
             chain_id,
-            reward,
+            reward: reward.map(|wei| u128::try_from(wei).ok().map(U256::from)),
         })
     }
 }
@@ -163,26 +156,31 @@ impl Failure {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn run(options: &T8nOptions) -> Result<(), Failure> {
-    let rules = options.state.rules()?;
+    let StateOptions {
+        fork,
+        chain_id,
+        reward,
+    } = &options.state;
+    let rules = Rules::new(fork, *chain_id, *reward)?;
     let input = options.read(rules.chain_id)?;
     let folder = &options.output_basedir;
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
     let traces = options.trace.then(|| Traces {
         folder: folder.clone(),
-        shown: Eip3155Options {
+        options: Eip3155Options {
             memory: options.trace_memory,
             stack: !options.trace_nostack,
             ..Eip3155Options::default()
         },
     });
-    let done = transition::apply(&rules, input, traces.as_ref())?;
+    let result = transition::apply(&rules, input, traces.as_ref())?;
     let (mut stdout, mut stderr) = (Map::new(), Map::new());
     for (name, to) in [
         ("alloc", &options.output_alloc),
         ("result", &options.output_result),
         ("body", &options.output_body),
     ] {
-        let value = || part(name, &done, rules.fork);
+        let value = || document(name, &result, rules.fork);
         match to.as_str() {
             "" => {}
             "stdout" => drop(stdout.insert(name.to_owned(), value())),
@@ -199,11 +197,12 @@ pub(crate) fn run(options: &T8nOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn part(name: &str, done: &Done, fork: Fork) -> Value {
+/// A document of the output.
+fn document(name: &str, result: &TransitionResult, fork: Fork) -> Value {
     match name {
-        "alloc" => output::alloc(&done.state),
-        "result" => output::result(done, fork),
-        _ => output::body(done),
+        "alloc" => output::alloc(&result.state),
+        "result" => output::result(result, fork),
+        _ => output::body(result),
     }
 }
 
@@ -211,47 +210,53 @@ pub(crate) fn write(path: &Path, value: &Value) -> Result<(), Failure> {
     std::fs::write(path, format!("{value:#}\n")).map_err(|error| Failure::io(path, &error))
 }
 
-pub(crate) fn read(path: &str) -> Result<String, Failure> {
+fn read(path: &str) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::io(Path::new(path), &error))
 }
 
-pub(crate) fn read_stdin() -> Result<String, Failure> {
-    std::io::read_to_string(std::io::stdin())
-        .map_err(|error| Failure::io(Path::new("standard input"), &error))
+/// The JSON in a file; `what` names it in errors.
+pub(crate) fn read_json(what: &str, path: &str) -> Result<Box<RawValue>, Failure> {
+    RawValue::from_string(read(path)?)
+        .map_err(|error| Failure::json(&format!("{what} {path}"), error))
+}
+
+/// The documents on standard input if one of `names` is `stdin`, else none.
+pub(crate) fn read_stdin<T: Default + DeserializeOwned>(names: &[&str]) -> Result<T, Failure> {
+    if !names.contains(&"stdin") {
+        return Ok(T::default());
+    }
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|error| Failure::io(Path::new("standard input"), &error))?;
+    serde_json::from_str(&text).map_err(|error| Failure::json("standard input", error))
+}
+
+/// A list of transactions in RLP, as hex in a file.
+pub(crate) fn read_rlp(path: &str) -> Result<String, Failure> {
+    Ok(read(path)?.trim().trim_matches('"').to_owned())
+}
+
+pub(crate) fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, Failure> {
+    serde_json::from_str(raw.get()).map_err(|error| Failure::json(what, error))
 }
 
 impl T8nOptions {
     fn read(&self, chain_id: u64) -> Result<Input, Failure> {
-        let from_stdin = [&self.input_alloc, &self.input_env, &self.input_txs]
-            .into_iter()
-            .any(|from| from == "stdin");
-        let mut parts = match from_stdin {
-            true => serde_json::from_str(&read_stdin()?)
-                .map_err(|error| Failure::json("standard input", error))?,
-            false => Parts::default(),
-        };
-        let raw = |name: &str, from: &str| {
-            let text = read(from)?;
-            RawValue::from_string(text)
-                .map_err(|error| Failure::json(&format!("{name} {from}"), error))
-        };
-        if self.input_alloc != "stdin" {
-            parts.alloc = Some(raw("input.alloc", &self.input_alloc)?);
+        let (alloc, env, txs) = (&*self.input_alloc, &*self.input_env, &*self.input_txs);
+        let mut documents: Documents = read_stdin(&[alloc, env, txs])?;
+        if alloc != "stdin" {
+            documents.alloc = Some(read_json("input.alloc", alloc)?);
         }
-        if self.input_env != "stdin" {
-            parts.env = Some(raw("input.env", &self.input_env)?);
+        if env != "stdin" {
+            documents.env = Some(read_json("input.env", env)?);
         }
-        match self.input_txs.as_str() {
+        match txs {
             "stdin" => {}
-            file if file.ends_with(".rlp") => {
-                let text = read(file)?;
-                parts.txs_rlp = Some(text.trim().trim_matches('"').to_owned());
-            }
+            file if file.ends_with(".rlp") => documents.txs_rlp = Some(read_rlp(file)?),
             file => {
-                parts.txs_rlp = None;
-                parts.txs = Some(raw("input.txs", file)?);
+                documents.txs_rlp = None;
+                documents.txs = Some(read_json("input.txs", file)?);
             }
         }
-        parts.read(chain_id)
+        documents.read(chain_id)
     }
 }

@@ -27,11 +27,11 @@ pub(crate) struct TraceOptions {
     #[arg(long = "trace.nostack", visible_alias = "nostack", value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     no_stack: Option<bool>,
-    /// With what the last call has returned.
+    /// With the return data of the last call.
     #[arg(long = "trace.returndata", value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     return_data: Option<bool>,
-    /// Without what the last call has returned, the default.
+    /// Without the return data of the last call, the default.
     #[arg(
         long = "trace.noreturndata",
         visible_alias = "noreturndata",
@@ -39,7 +39,7 @@ pub(crate) struct TraceOptions {
     )]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     no_return_data: Option<bool>,
-    /// With the slots of the account that have been written to.
+    /// With the written slots of the account.
     #[arg(long = "trace.storage", value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     storage: Option<bool>,
@@ -51,7 +51,7 @@ pub(crate) struct TraceOptions {
     )]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     no_storage: Option<bool>,
-    /// Gas in hex and opcodes as numbers, as the EIP has them; the default.
+    /// Gas in hex and opcodes as numbers, as in the EIP; the default.
     #[arg(
         long = "trace.eip-3155",
         visible_alias = "eip-3155",
@@ -67,12 +67,12 @@ pub(crate) struct TraceOptions {
     )]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     not_strict: Option<bool>,
-    /// Sums up without times.
+    /// Prints the summary without times.
     #[arg(long = "notime", value_name = "BOOL")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     no_time: Option<bool>,
-    /// Prints as Besu's tool does, traces too; so does every flag of this list, options without a
-    /// command or before it, and `state-test` of standard input.
+    /// Prints in the format of Besu's tool, traces too. So does each of these flags, an option before the command or
+    /// without one, and `state-test` of standard input.
     #[arg(long)]
     besu: bool,
 }

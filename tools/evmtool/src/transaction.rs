@@ -3,10 +3,10 @@
 use alloy_consensus::SignableTransaction;
 use alloy_primitives::Signature;
 use niwaki_primitives::{
-    Address, Authorization, Bytes, SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702,
-    TxEnvelope, TxKind, TxLegacy, U256,
+    Authorization, SignedAuthorization, TxEip1559, TxEnvelope, TxLegacy, U256,
 };
 use niwaki_testkit::fixtures::{AuthorizationFields, Indexes, TransactionFields, Wide};
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 
 /// A built template.
 #[derive(Debug)]
@@ -15,17 +15,6 @@ pub(crate) enum Built {
     Tx(Box<TxEnvelope>),
     /// Its fields fit in no transaction; the name of the error that a decoder would give.
     Unencodable(&'static str),
-}
-
-/// The choice of one state test, all numbers in range.
-struct Chosen<'a> {
-    fields: &'a TransactionFields,
-    chain_id: u64,
-    nonce: u64,
-    gas_limit: u64,
-    value: U256,
-    data: Bytes,
-    index: usize,
 }
 
 /// Builds the transaction of a choice.
@@ -38,32 +27,30 @@ pub(crate) fn build(
     chain_id: u64,
 ) -> Result<Built, String> {
     let missing = |what: &str| format!("the transaction has no {what} of that index");
-    let data = fields
-        .data
-        .get(indexes.data)
-        .ok_or_else(|| missing("data"))?;
-    let gas = fields
-        .gas_limits
-        .get(indexes.gas)
-        .ok_or_else(|| missing("gasLimit"))?;
-    let value = fields
-        .values
-        .get(indexes.value)
-        .ok_or_else(|| missing("value"))?;
-    let (Some(nonce), Some(gas_limit), Some(value)) = (fields.nonce.u64(), gas.u64(), value.u256())
+    let input = fields.data.get(indexes.data);
+    let input = input.ok_or_else(|| missing("data"))?.clone();
+    let gas_limit = fields.gas_limits.get(indexes.gas);
+    let gas_limit = gas_limit.ok_or_else(|| missing("gasLimit"))?;
+    let value = fields.values.get(indexes.value);
+    let value = value.ok_or_else(|| missing("value"))?;
+    let (Some(nonce), Some(gas_limit), Some(value)) =
+        (fields.nonce.u64(), gas_limit.u64(), value.u256())
     else {
         return Ok(Built::Unencodable("VALUE_OVERFLOW"));
     };
-    let chosen = Chosen {
-        fields,
+    let access_list = fields.access_lists.get(indexes.data).cloned().flatten();
+    let has_access_list = access_list.is_some();
+    let tx = TxEip1559 {
         chain_id,
         nonce,
         gas_limit,
+        to: fields.to,
         value,
-        data: data.clone(),
-        index: indexes.data,
+        input,
+        access_list: access_list.unwrap_or_default(),
+        ..TxEip1559::default()
     };
-    Ok(match chosen.envelope() {
+    Ok(match envelope(fields, tx, has_access_list) {
         Ok(tx) => Built::Tx(Box::new(tx)),
         Err(reason) => Built::Unencodable(reason),
     })
@@ -81,108 +68,44 @@ fn price(wide: Option<Wide>) -> Result<u128, &'static str> {
     }
 }
 
-impl Chosen<'_> {
-    fn envelope(self) -> Result<TxEnvelope, &'static str> {
-        let fields = self.fields;
-        let access_list = fields.access_lists.get(self.index).cloned().flatten();
-        if let Some(authorizations) = &fields.authorizations {
-            return self.set_code(authorizations);
-        }
-        if fields.blob_hashes.is_some() {
-            return self.blob();
-        }
-        if fields.max_fee.is_some() {
-            let tx = TxEip1559 {
-                chain_id: self.chain_id,
-                nonce: self.nonce,
-                gas_limit: self.gas_limit,
-                max_fee_per_gas: price(fields.max_fee)?,
-                max_priority_fee_per_gas: price(fields.max_priority_fee)?,
-                to: fields.to,
-                value: self.value,
-                access_list: access_list.unwrap_or_default(),
-                input: self.data,
-            };
-            return Ok(sign(tx).into());
-        }
-        if let Some(access_list) = access_list {
-            let tx = TxEip2930 {
-                chain_id: self.chain_id,
-                nonce: self.nonce,
-                gas_price: price(fields.gas_price)?,
-                gas_limit: self.gas_limit,
-                to: fields.to,
-                value: self.value,
-                access_list,
-                input: self.data,
-            };
-            return Ok(sign(tx).into());
-        }
-        let tx = TxLegacy {
-            chain_id: None,
-            nonce: self.nonce,
-            gas_price: price(fields.gas_price)?,
-            gas_limit: self.gas_limit,
-            to: fields.to,
-            value: self.value,
-            input: self.data,
-        };
-        Ok(sign(tx).into())
+/// The transaction of the type that the fields imply. `tx` has the fields of all types and the access list.
+fn envelope(
+    fields: &TransactionFields,
+    mut tx: TxEip1559,
+    has_access_list: bool,
+) -> Result<TxEnvelope, &'static str> {
+    let TransactionFields {
+        authorizations,
+        blob_hashes,
+        max_fee,
+        ..
+    } = fields;
+    if authorizations.is_none() && blob_hashes.is_none() && max_fee.is_none() {
+        tx.max_fee_per_gas = price(fields.gas_price)?;
+        return Ok(match has_access_list {
+            true => sign(eip2930(tx)).into(),
+            false => sign(TxLegacy {
+                chain_id: None,
+                ..legacy(tx)
+            })
+            .into(),
+        });
     }
-
-    /// The receiver of a transaction whose type allows no creation.
-    fn receiver(&self, refusal: &'static str) -> Result<Address, &'static str> {
-        match self.fields.to {
-            TxKind::Call(to) => Ok(to),
-            TxKind::Create => Err(refusal),
-        }
+    tx.max_fee_per_gas = price(*max_fee)?;
+    tx.max_priority_fee_per_gas = price(fields.max_priority_fee)?;
+    let to = tx.to.to().copied();
+    if let Some(authorizations) = authorizations {
+        let to = to.ok_or("TYPE_4_TX_CONTRACT_CREATION")?;
+        let list: Option<_> = authorizations.iter().map(authorization).collect();
+        let list = list.ok_or("TYPE_4_INVALID_AUTHORIZATION_FORMAT")?;
+        return Ok(sign(eip7702(tx, to, list)).into());
     }
-
-    fn blob(self) -> Result<TxEnvelope, &'static str> {
-        let fields = self.fields;
-        let tx = TxEip4844 {
-            chain_id: self.chain_id,
-            nonce: self.nonce,
-            gas_limit: self.gas_limit,
-            max_fee_per_gas: price(fields.max_fee)?,
-            max_priority_fee_per_gas: price(fields.max_priority_fee)?,
-            to: self.receiver("TYPE_3_TX_CONTRACT_CREATION")?,
-            value: self.value,
-            access_list: fields
-                .access_lists
-                .get(self.index)
-                .cloned()
-                .flatten()
-                .unwrap_or_default(),
-            blob_versioned_hashes: fields.blob_hashes.clone().unwrap_or_default(),
-            max_fee_per_blob_gas: price(fields.max_fee_per_blob_gas)?,
-            input: self.data,
-        };
-        Ok(sign(tx).into())
+    if let Some(hashes) = blob_hashes {
+        let to = to.ok_or("TYPE_3_TX_CONTRACT_CREATION")?;
+        let max_fee_per_blob_gas = price(fields.max_fee_per_blob_gas)?;
+        return Ok(sign(eip4844(tx, to, max_fee_per_blob_gas, hashes.clone())).into());
     }
-
-    fn set_code(self, authorizations: &[AuthorizationFields]) -> Result<TxEnvelope, &'static str> {
-        let fields = self.fields;
-        let list: Option<Vec<_>> = authorizations.iter().map(authorization).collect();
-        let tx = TxEip7702 {
-            chain_id: self.chain_id,
-            nonce: self.nonce,
-            gas_limit: self.gas_limit,
-            max_fee_per_gas: price(fields.max_fee)?,
-            max_priority_fee_per_gas: price(fields.max_priority_fee)?,
-            to: self.receiver("TYPE_4_TX_CONTRACT_CREATION")?,
-            value: self.value,
-            access_list: fields
-                .access_lists
-                .get(self.index)
-                .cloned()
-                .flatten()
-                .unwrap_or_default(),
-            authorization_list: list.ok_or("TYPE_4_INVALID_AUTHORIZATION_FORMAT")?,
-            input: self.data,
-        };
-        Ok(sign(tx).into())
-    }
+    Ok(sign(tx).into())
 }
 
 fn authorization(fields: &AuthorizationFields) -> Option<SignedAuthorization> {

@@ -4,7 +4,7 @@ use crate::cases::{Selection, Verdict, catch_panic};
 use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
 use niwaki_evm::{BlockEnv, Evm, Message, Table, Target, TxEnv};
-use niwaki_primitives::{Bytes, Fork};
+use niwaki_primitives::Fork;
 use niwaki_testkit::fixtures::VmTest;
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
@@ -20,32 +20,21 @@ pub(crate) fn run(test: &VmTest, selection: &Selection) -> Option<Verdict> {
 
 fn check(test: &VmTest, selection: &Selection) -> Result<(), String> {
     let exec = &test.exec;
-    let mut state = MemoryState::default();
-    for (address, account) in &test.pre {
-        state.insert(*address, account.clone());
-    }
-    let runner = state
-        .accounts
-        .get(&exec.address)
-        .cloned()
-        .unwrap_or_default();
-    state.insert(
-        exec.address,
-        MemoryAccount {
-            code: exec.code.clone().into(),
-            ..runner
-        },
-    );
+    let (address, caller, value) = (exec.address.0, exec.caller.0, exec.value.0);
+    let mut state: MemoryState = test.pre.clone().into_iter().collect();
+    let runner = state.accounts.get(&address).cloned().unwrap_or_default();
+    let code = exec.code.0.clone().into();
+    state.insert(address, MemoryAccount { code, ..runner });
     for number in test.env.number.saturating_sub(256)..test.env.number {
         let hash = keccak256(number.to_string());
         state.block_hashes.insert(number, hash);
     }
     // CALLVALUE is set but no value moves in the fixture: the caller is given the value before, and the target's
     // balance is reduced by it.
-    let caller = state.accounts.entry(exec.caller).or_default();
-    caller.balance = caller.balance.saturating_add(exec.value);
-    let runner = state.accounts.entry(exec.address).or_default();
-    runner.balance = runner.balance.saturating_sub(exec.value);
+    let payer = state.accounts.entry(caller).or_default();
+    payer.balance = payer.balance.saturating_add(value);
+    let runner = state.accounts.entry(address).or_default();
+    runner.balance = runner.balance.saturating_sub(value);
 
     let block = BlockEnv {
         number: test.env.number,
@@ -59,16 +48,16 @@ fn check(test: &VmTest, selection: &Selection) -> Result<(), String> {
     let mut evm = Evm::new(&state, Table::of(Fork::Frontier), block);
     evm.set_dispatch(selection.dispatch);
     evm.begin_transaction(TxEnv {
-        origin: exec.origin,
-        gas_price: exec.gas_price,
+        origin: exec.origin.0,
+        gas_price: exec.gas_price.0,
         blob_hashes: Vec::new(),
     });
     let message = Message {
-        caller: exec.caller,
-        target: Target::Call(exec.address),
-        value: exec.value,
-        input: exec.data.clone(),
-        gas: exec.gas,
+        caller,
+        target: Target::Call(address),
+        value,
+        input: exec.data.0.clone(),
+        gas: exec.gas.u64().map_err(|error| error.to_string())?,
         reservoir: 0,
     };
     let outcome = evm.run(&message, None).map_err(|fault| fault.to_string())?;
@@ -92,22 +81,14 @@ fn check(test: &VmTest, selection: &Selection) -> Result<(), String> {
     let diff = evm.world().diff();
     drop(evm);
     state.apply(&diff);
-    for (address, want) in post {
-        let got = state.accounts.get(address).cloned().unwrap_or_default();
-        compare(
-            &format!("storage of {address}"),
-            &got.storage,
-            &want.storage,
-        )?;
-        if *address != exec.caller || exec.caller == exec.address {
-            compare(
-                &format!("balance of {address}"),
-                &got.balance,
-                &want.balance,
-            )?;
+    for (account, want) in post {
+        let got = state.accounts.get(account).cloned().unwrap_or_default();
+        let of = |what: &str| format!("{what} of {account}");
+        compare(&of("storage"), &got.storage, &want.storage)?;
+        if *account != caller || caller == address {
+            compare(&of("balance"), &got.balance, &want.balance)?;
         }
-        let (got, want): (&Bytes, &Bytes) = (&got.code, &want.code);
-        compare(&format!("code of {address}"), got, want)?;
+        compare(&of("code"), &*got.code, &*want.code)?;
     }
     Ok(())
 }

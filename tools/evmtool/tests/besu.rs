@@ -174,13 +174,13 @@ fn unusable_input_is_named() {
         (vec!["block-test"], "no path to run; give fixture files"),
         (
             vec!["state-test", "stdin"],
-            "1 files could not be read; mend them",
+            "1 files could not be read; repair them",
         ),
         (
             vec!["state-test", "--fork", "Atlantis"],
             "--fork Atlantis is neither",
         ),
-        (vec!["state-test"], "no state test that is wanted was found"),
+        (vec!["state-test"], "no state test was selected"),
     ] {
         let output = run(&arguments, "");
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -140,7 +140,7 @@ fn unmeasurable_input_is_an_error_with_its_reason() {
         (vec!["--fork", "Atlantis"], "--fork Atlantis is no fork"),
         (
             vec!["--gas", "1000"],
-            "it ends by Halt(OutOfGas)); --gas 1000 may not be enough",
+            "it ends with Halt(OutOfGas)); --gas 1000 may not be enough",
         ),
         (
             vec!["--worst", "--only", "NOPE"],

@@ -110,11 +110,11 @@ fn unusable_input_is_named_with_the_next_step_and_exits_with_2() {
         ),
         (
             &["state-test", &broken],
-            &["broken.json is not a fixture file", "mend them"],
+            &["broken.json is not a fixture file", "repair them"],
         ),
         (
             &["state-test", &kindless],
-            &["case x: has none of", "mend them"],
+            &["case x: has none of", "repair them"],
         ),
         (
             &["state-test", "state-tests.json", "--fork", "Atlantis"],

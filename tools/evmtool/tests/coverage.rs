@@ -124,7 +124,7 @@ fn testdata_blockchain_tests_have_every_fork_and_transition_valid_and_invalid() 
             panic!("{} is no blockchain test", fixture.name());
         };
         networks.insert(test.network.clone());
-        for block in &test.blocks {
+        for block in &test.cases {
             match &block.expect {
                 BlockExpectation::Valid => good += 1,
                 BlockExpectation::Invalid(reason) => {

@@ -137,7 +137,7 @@ fn random_inputs_are_counted_per_contract() {
 fn unknown_contract_and_zero_inputs_are_errors() {
     for (arguments, text) in [
         (["--only", "nope"], "--only nope is no precompiled contract"),
-        (["--inputs", "0"], "--inputs 0 looks at nothing"),
+        (["--inputs", "0"], "--inputs 0 compares nothing"),
     ] {
         let output = run(&[&["fuzz-precompiles"][..], &arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -34,7 +34,7 @@ pub const BLOCK_FORKS: [Fork; 3] = [Fork::Prague, Fork::Osaka, Fork::Amsterdam];
 
 /// Number of the block.
 const NUMBER: u64 = 1000;
-const MOST_TRANSACTIONS: usize = 8;
+const MAX_TRANSACTIONS: usize = 8;
 
 /// A block with unsigned transactions, so that some can be removed.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Plan {
             state.block_hashes.insert(number, hash);
         }
         let header = draw_header(&mut rng, &cast, &state);
-        let count = rng.random_range(1..=MOST_TRANSACTIONS);
+        let count = rng.random_range(1..=MAX_TRANSACTIONS);
         let drafts = (0..count).map(|_| Draft::draw(&mut rng, &cast)).collect();
         let withdrawals = draw_withdrawals(&mut rng, &cast);
         Self {
@@ -166,7 +166,7 @@ pub fn check_block(
 ) -> Result<(), Difference> {
     let plan = Plan::of(seed, fork);
     let case = plan.sign();
-    let (ours, _) = ours::run(&case, Mode::InTurn(dispatch));
+    let (ours, _) = ours::run(&case, Mode::Sequential(dispatch));
     if let Verdict::Done(done) = &ours {
         count(tally, &case, done);
     }

@@ -5,9 +5,9 @@ use alloy_consensus::{EthereumTxEnvelope, SignableTransaction};
 use alloy_primitives::{Signature, keccak256};
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, Fork, Header, Log,
-    SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy,
-    U256,
+    SignedAuthorization, TxEip1559, TxEip4844, TxEnvelope, TxKind, TxLegacy, U256,
 };
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -60,9 +60,8 @@ pub(crate) const CHAIN_ID: u64 = 1;
 const NUMBER: u64 = 1000;
 const CONTRACTS: u8 = 5;
 const SENDERS: u8 = 2;
-/// Authorities of authorizations. Any signature with a valid point recovers some signer, so signatures are drawn and
-/// the authorities recovered from them.
-const WEI: u64 = 1_000_000_000_000_000_000;
+/// An ether in wei.
+const ETHER: u64 = 1_000_000_000_000_000_000;
 
 /// BLOCKHASH in a state test is the hash of the number in decimal.
 static BLOCK_HASHES: LazyLock<BTreeMap<u64, B256>> = LazyLock::new(|| {
@@ -96,7 +95,7 @@ impl Case {
             state.insert(contract(at), draw_contract(&mut rng, &accounts, fork));
         }
         for at in 0..SENDERS {
-            let balance = U256::from(WEI) * U256::from(1000);
+            let balance = U256::from(ETHER) * U256::from(1000);
             state.insert(
                 sender(at),
                 MemoryAccount {
@@ -180,6 +179,8 @@ fn draw_access_list(rng: &mut SmallRng, accounts: &[Address]) -> AccessList {
     AccessList(items.collect())
 }
 
+/// Any signature with a valid point recovers some signer, so signatures are drawn and the authorities recovered from
+/// them.
 fn draw_authorizations(rng: &mut SmallRng, accounts: &[Address]) -> Vec<SignedAuthorization> {
     let draw = |rng: &mut SmallRng| {
         let authorization = Authorization {
@@ -252,71 +253,35 @@ fn draw_transaction(
     let tip = rng.random_range(0..price);
     let access_list = draw_access_list(rng, accounts);
     nonces[usize::from(from)] += 1;
+    let tx = TxEip1559 {
+        chain_id: CHAIN_ID,
+        nonce,
+        gas_limit,
+        max_fee_per_gas: price,
+        max_priority_fee_per_gas: tip,
+        to,
+        value,
+        input,
+        access_list,
+    };
     let tx = match rng.random_range(0..kinds) {
-        0 => {
-            let chain_id = (fork >= Fork::SpuriousDragon).then_some(CHAIN_ID);
-            sign(TxLegacy {
-                chain_id,
-                nonce,
-                gas_price: price,
-                gas_limit,
-                to,
-                value,
-                input,
-            })
+        0 => sign(TxLegacy {
+            chain_id: (fork >= Fork::SpuriousDragon).then_some(CHAIN_ID),
+            ..legacy(tx)
+        }),
+        1 => sign(eip2930(tx)),
+        2 => sign(tx),
+        3 => {
+            let max_fee_per_blob_gas = rng.random_range(1..2000);
+            let hashes = (0..rng.random_range(0..5)).map(|_| {
+                let mut hash: [u8; 32] = rng.random();
+                hash[0] = u8::from(!rng.random_bool(0.02));
+                B256::from(hash)
+            });
+            let hashes = hashes.collect();
+            sign(eip4844(tx, target, max_fee_per_blob_gas, hashes))
         }
-        1 => sign(TxEip2930 {
-            chain_id: CHAIN_ID,
-            nonce,
-            gas_price: price,
-            gas_limit,
-            to,
-            value,
-            input,
-            access_list,
-        }),
-        2 => sign(TxEip1559 {
-            chain_id: CHAIN_ID,
-            nonce,
-            gas_limit,
-            max_fee_per_gas: price,
-            max_priority_fee_per_gas: tip,
-            to,
-            value,
-            input,
-            access_list,
-        }),
-        3 => sign(TxEip4844 {
-            chain_id: CHAIN_ID,
-            nonce,
-            gas_limit,
-            max_fee_per_gas: price,
-            max_priority_fee_per_gas: tip,
-            max_fee_per_blob_gas: rng.random_range(1..2000),
-            to: target,
-            value,
-            input,
-            access_list,
-            blob_versioned_hashes: (0..rng.random_range(0..5))
-                .map(|_| {
-                    let mut hash: [u8; 32] = rng.random();
-                    hash[0] = u8::from(!rng.random_bool(0.02));
-                    B256::from(hash)
-                })
-                .collect(),
-        }),
-        _ => sign(TxEip7702 {
-            chain_id: CHAIN_ID,
-            nonce,
-            gas_limit,
-            max_fee_per_gas: price,
-            max_priority_fee_per_gas: tip,
-            to: target,
-            value,
-            input,
-            access_list,
-            authorization_list: draw_authorizations(rng, accounts),
-        }),
+        _ => sign(eip7702(tx, target, draw_authorizations(rng, accounts))),
     };
     (tx, sender(from))
 }

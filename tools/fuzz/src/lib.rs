@@ -4,13 +4,9 @@
 //! Both machines run it: validity, end, gas, output and logs of each transaction and the post-state must be equal. The
 //! seed reproduces a difference.
 //!
-//! [`check_traces`] compares the first transaction of a case with go-ethereum's, opcode by opcode. A case that differs
-//! is shrunk, and printed as a state test.
-//!
-//! [`check_block`] compares whole blocks, with system calls and requests, with go-ethereum's `evm t8n` if that is
-//! available.
-//!
-//! [`check_precompile`] runs random inputs of precompiled contracts on both of their libraries.
+//! [`check_traces`] compares the first transaction of a case with go-ethereum's, opcode by opcode, [`check_block`] whole
+//! blocks, and [`check_precompile`] the two libraries of a precompiled contract. A case that differs is shrunk, and
+//! printed as a state test if one transaction shows the difference.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -36,8 +32,7 @@ mod trace;
 pub use block::{BLOCK_FORKS, T8n, check_block};
 pub use case::{Case, Outcome};
 pub use precompiles::{
-    CONTRACTS, Disagreement, Outcomes, check_precompile, check_precompile_inputs, contract_at,
-    price, valid_input,
+    CONTRACTS, Disagreement, Outcomes, check_precompile, contract_at, valid_input,
 };
 pub use state_test::state_test;
 pub use statetest::Statetest;
@@ -47,7 +42,12 @@ use niwaki_evm::{Dispatch, Exit};
 use niwaki_primitives::Fork;
 use serde_json::Value;
 use shrink::shrink;
-use std::{collections::BTreeSet, ops::Range, sync::Mutex, time::Instant};
+use std::{
+    collections::BTreeSet,
+    ops::{AddAssign, Range},
+    sync::Mutex,
+    time::Instant,
+};
 
 /// The forks that both machines have.
 pub const FORKS: [Fork; 15] = [
@@ -116,8 +116,8 @@ pub fn check(
     }
 }
 
-/// Runs the first transactions of the cases of `seeds` here and on go-ethereum, and compares their
-/// traces and post-states; the fork is drawn unless given.
+/// Runs the first transactions of the cases of `seeds` here and on go-ethereum, and compares their traces and
+/// post-states; the fork is drawn unless given.
 ///
 /// # Errors
 /// The first [`Difference`], shrunk.
@@ -131,14 +131,14 @@ pub fn check_traces(
     let cases: Vec<Case> = seeds.map(|seed| Case::of(seed, fork)).collect();
     let theirs = peer.run(&cases);
     for ((seed, case), theirs) in (first..).zip(cases).zip(theirs) {
-        let (ours, ended) = trace::Trace::of(&case);
+        let (ours, result) = trace::Trace::of(&case);
         if let Some(what) = ours.difference(&theirs, case.fork) {
             return Err(shrunk(seed, case, what, &|case| {
                 let theirs = peer.run(std::slice::from_ref(case)).pop()?;
                 trace::Trace::of(case).0.difference(&theirs, case.fork)
             }));
         }
-        match ended {
+        match result {
             Err(_) => tally.refused += 1,
             Ok(result) => {
                 tally.gas += result.gas_used;
@@ -190,12 +190,12 @@ fn difference_from_revm(
     })
 }
 
-/// The range and duration of a search.
+/// The extent of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// The seed of case 0.
     pub seed: u64,
-    /// Range of cases; its end is `u64::MAX` for as many as the time allows.
+    /// First case and end; `u64::MAX` for as many as the time allows.
     pub cases: (u64, u64),
     /// When to stop.
     pub until: Option<Instant>,
@@ -207,38 +207,38 @@ pub struct Search {
 
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct Progress<T> {
     /// Cases that were run.
     pub cases: u64,
     /// All cases before this one were run.
     pub next: u64,
     /// Their statistics.
-    pub tally: Tally,
+    pub tally: T,
 }
 
-/// A check of the cases of some seeds: [`check`], [`check_block`] or [`check_traces`].
-pub type Check<'a> = &'a (dyn Fn(Range<u64>, &mut Tally) -> Result<(), Difference> + Sync);
+/// A check of the cases of some seeds, which adds to a tally.
+pub type Check<'a, T, D> = &'a (dyn Fn(Range<u64>, &mut T) -> Result<(), D> + Sync);
 
-/// Runs cases until the search is over or a difference is found. `should_continue` is called with the progress now and
-/// then; if it returns false, cases that run are completed.
+/// Runs `check` on the seeds of one chunk of cases after another until the search is over or a difference is found.
+/// `should_continue` is called with the progress now and then; if it returns false, running cases are completed.
 ///
 /// # Errors
-/// The [`Difference`] found first.
-pub fn search(
+/// The difference found first.
+pub fn search<T: Default + AddAssign + Send, D: Send>(
     search: &Search,
-    check: Check<'_>,
-    should_continue: &(dyn Fn(&Progress) -> bool + Sync),
-) -> Result<Progress, Difference> {
+    check: Check<'_, T, D>,
+    should_continue: &(dyn Fn(&Progress<T>) -> bool + Sync),
+) -> Result<Progress<T>, D> {
     let (first, end) = search.cases;
-    let found: Mutex<Option<Difference>> = Mutex::new(None);
+    let found: Mutex<Option<D>> = Mutex::new(None);
     // The progress, the next case, and the chunks that are running.
     let shared = Mutex::new((Progress::default(), first, BTreeSet::new()));
     let lock = || shared.lock().expect("no thread panics while it holds it");
-    let late = || search.until.is_some_and(|until| Instant::now() >= until);
+    let is_late = || search.until.is_some_and(|until| Instant::now() >= until);
     let work = || {
-        while !late() && found.lock().expect("as above").is_none() {
-            let mut held = lock();
-            let (progress, next, running) = &mut *held;
+        while !is_late() && found.lock().expect("as above").is_none() {
+            let mut locked = lock();
+            let (progress, next, running) = &mut *locked;
             progress.next = running.first().copied().unwrap_or(*next);
             if *next >= end || !should_continue(progress) {
                 break;
@@ -246,19 +246,20 @@ pub fn search(
             let chunk = *next..next.saturating_add(search.chunk).min(end);
             *next = chunk.end;
             running.insert(chunk.start);
-            drop(held);
+            drop(locked);
 
-            let mut tally = Tally::default();
+            let mut tally = T::default();
             let seed = |case: u64| search.seed.saturating_add(case);
             let result = check(seed(chunk.start)..seed(chunk.end), &mut tally);
             if let Err(difference) = result {
-                *found.lock().expect("as above") = Some(difference);
+                let mut found = found.lock().expect("as above");
+                found.get_or_insert(difference);
                 return;
             }
             let (progress, _, running) = &mut *lock();
             running.remove(&chunk.start);
             progress.cases += chunk.end - chunk.start;
-            progress.tally.add(&tally);
+            progress.tally += tally;
         }
     };
     std::thread::scope(|scope| {
@@ -287,9 +288,10 @@ impl Tally {
             }
         }
     }
+}
 
-    /// Adds another tally.
-    pub fn add(&mut self, other: &Self) {
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
         self.refused += other.refused;
         self.succeeded += other.succeeded;
         self.reverted += other.reverted;
@@ -306,7 +308,7 @@ mod tests {
     fn first_1000_seeds_agree_with_revm_on_every_dispatch() {
         niwaki_evm::set_hot_threshold(1);
         for dispatch in Dispatch::ALL {
-            let look = Search {
+            let plan = Search {
                 seed: 0,
                 cases: (0, 1000),
                 until: None,
@@ -316,7 +318,7 @@ mod tests {
             let check = |mut seeds: Range<u64>, tally: &mut Tally| {
                 seeds.try_for_each(|seed| check(seed, None, dispatch, tally))
             };
-            match search(&look, &check, &|_| true) {
+            match search(&plan, &check, &|_| true) {
                 Err(difference) => panic!("{difference:?}"),
                 Ok(Progress { cases, next, tally }) => {
                     assert_eq!((cases, next), (1000, 1000));

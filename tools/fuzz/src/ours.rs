@@ -1,11 +1,12 @@
 //! Runs a case on this machine.
 
 use crate::case::{CHAIN_ID, Case, End, Outcome};
+use alloy_primitives::keccak256;
 use niwaki_evm::{Dispatch, Exit};
 use niwaki_execution::{Executor, TransactionError};
 use niwaki_primitives::{Address, B256, U256};
 use niwaki_rules::ChainSpec;
-use niwaki_testkit::MemoryState;
+use niwaki_testkit::{MemoryAccount, MemoryState};
 use std::collections::BTreeMap;
 
 /// An account in comparable form: nonce, balance, code hash, storage without zeros.
@@ -40,29 +41,27 @@ pub(crate) fn run(
         .collect();
     let mut state = case.state.clone();
     state.apply(&executor.diff());
-    (outcomes, show(&state))
+    let mut accounts = values(&state);
+    accounts.retain(|_, account| !is_empty(account));
+    (outcomes, accounts)
 }
 
-fn show(state: &MemoryState) -> BTreeMap<Address, AccountValues> {
-    use niwaki_primitives::StateView;
-    state
-        .accounts
-        .iter()
-        .map(|(address, held)| {
-            let account = state.account(address).expect("memory does not fail");
-            let hash = account.expect("listed").code_hash;
-            (
-                *address,
-                (held.nonce, held.balance, hash, held.storage.clone()),
-            )
-        })
-        .filter(|(_, shown)| !is_empty(shown))
+/// The accounts of `state` in comparable form.
+pub(crate) fn values(state: &MemoryState) -> BTreeMap<Address, AccountValues> {
+    let values = |account: &MemoryAccount| {
+        let hash = keccak256(&**account.code);
+        let storage = account.storage.clone();
+        (account.nonce, account.balance, hash, storage)
+    };
+    let accounts = state.accounts.iter();
+    accounts
+        .map(|(address, account)| (*address, values(account)))
         .collect()
 }
 
 /// Whether an account is empty. Before Spurious Dragon revm does not distinguish an empty account from an absent one;
 /// fixtures cover that.
-pub(crate) fn is_empty(shown: &AccountValues) -> bool {
-    let (nonce, balance, hash, _) = shown;
+pub(crate) fn is_empty(account: &AccountValues) -> bool {
+    let (nonce, balance, hash, _) = account;
     *nonce == 0 && balance.is_zero() && *hash == niwaki_primitives::EMPTY_CODE_HASH
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     case::{CHAIN_ID, Case, End, Outcome},
-    ours::{AccountValues, is_empty},
+    ours::{AccountValues, is_empty, values},
     terms::{revm_block, spec_id, tx_env},
 };
 use niwaki_primitives::{Address, Bytes, Fault, Fork, StateView, Transaction, U256};
@@ -36,15 +36,15 @@ impl DatabaseRef for Reader<'_> {
     type Error = ReadError;
 
     fn basic_ref(&self, address: Address) -> Result<Option<AccountInfo>, ReadError> {
-        let Some(held) = self.0.accounts.get(&address) else {
+        let Some(account) = self.0.accounts.get(&address) else {
             return Ok(None);
         };
-        let code = Bytecode::new_raw_checked(Bytes::clone(&held.code))
-            .unwrap_or_else(|_| Bytecode::new_legacy(Bytes::clone(&held.code)));
+        let code = Bytecode::new_raw_checked(Bytes::clone(&account.code))
+            .unwrap_or_else(|_| Bytecode::new_legacy(Bytes::clone(&account.code)));
         let info = AccountInfo::default()
-            .with_nonce(held.nonce)
-            .with_balance(held.balance)
-            .with_code_and_hash(code, revm::primitives::keccak256(&**held.code));
+            .with_nonce(account.nonce)
+            .with_balance(account.balance)
+            .with_code_and_hash(code, revm::primitives::keccak256(&**account.code));
         Ok(Some(info))
     }
 
@@ -62,12 +62,12 @@ impl DatabaseRef for Reader<'_> {
 }
 
 /// Gas left in the block: for execution, and from Amsterdam on for state.
-struct Room {
+struct GasLeft {
     execution: u64,
     state: u64,
 }
 
-impl Room {
+impl GasLeft {
     fn of(gas_limit: u64) -> Self {
         Self {
             execution: gas_limit,
@@ -115,15 +115,15 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, AccountValues
         )
         .build_mainnet();
     let mut outcomes = Vec::new();
-    let (mut room, mut blob_gas_left) = (Room::of(header.gas_limit), rules.max_blob_gas());
+    let (mut gas_left, mut blob_gas_left) = (GasLeft::of(header.gas_limit), rules.max_blob_gas());
     for (tx, sender) in &case.transactions {
         // revm leaves the block's gas limits to its caller.
         let blob_gas = blob_gas_of(tx);
-        let fits = room.fits(tx.gas_limit(), case.fork) && blob_gas <= blob_gas_left;
+        let fits = gas_left.fits(tx.gas_limit(), case.fork) && blob_gas <= blob_gas_left;
         let result = fits.then(|| evm.transact_commit(tx_env(tx, *sender)));
         outcomes.push(match result {
             Some(Ok(result)) => {
-                room.use_gas(result.gas(), case.fork);
+                gas_left.use_gas(result.gas(), case.fork);
                 blob_gas_left -= blob_gas;
                 outcome(result)
             }
@@ -132,7 +132,7 @@ pub(crate) fn run(case: &Case) -> (Vec<Outcome>, BTreeMap<Address, AccountValues
     }
     let state = &mut evm.ctx.journaled_state.database;
     state.merge_transitions(BundleRetention::PlainState);
-    (outcomes, show(case, &state.bundle_state))
+    (outcomes, post_state(case, &state.bundle_state))
 }
 
 fn outcome(result: ExecutionResult) -> Outcome {
@@ -152,25 +152,15 @@ fn outcome(result: ExecutionResult) -> Outcome {
     }
 }
 
-fn show(case: &Case, bundle: &BundleState) -> BTreeMap<Address, AccountValues> {
-    let mut shown: BTreeMap<Address, AccountValues> = case
-        .state
-        .accounts
-        .iter()
-        .map(|(address, held)| {
-            let hash = revm::primitives::keccak256(&**held.code);
-            (
-                *address,
-                (held.nonce, held.balance, hash, held.storage.clone()),
-            )
-        })
-        .collect();
+/// The accounts after the transactions: the pre-state with the changes in `bundle`.
+fn post_state(case: &Case, bundle: &BundleState) -> BTreeMap<Address, AccountValues> {
+    let mut accounts = values(&case.state);
     for (address, account) in &bundle.state {
         let Some(info) = &account.info else {
-            shown.remove(address);
+            accounts.remove(address);
             continue;
         };
-        let entry = shown.entry(*address).or_default();
+        let entry = accounts.entry(*address).or_default();
         (entry.0, entry.1, entry.2) = (info.nonce, info.balance, info.code_hash);
         if account.status.was_destroyed() {
             entry.3.clear();
@@ -183,6 +173,6 @@ fn show(case: &Case, bundle: &BundleState) -> BTreeMap<Address, AccountValues> {
             }
         }
     }
-    shown.retain(|_, account| !is_empty(account));
-    shown
+    accounts.retain(|_, account| !is_empty(account));
+    accounts
 }

@@ -9,16 +9,13 @@ mod plain;
 mod price;
 mod valid;
 
-pub use price::price;
 pub use valid::valid_input;
 
 use alloy_primitives::{Address, hex};
 use niwaki_crypto::{PrecompileHalt, PrecompileSet, Precompiled, Preference};
+use price::price;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::ops::AddAssign;
 
 /// The precompiled contracts of Osaka: low bytes of the address, and name.
 pub const CONTRACTS: [(u16, &str); 18] = [
@@ -80,8 +77,10 @@ impl Outcomes {
     pub fn count(&self) -> u64 {
         self.succeeded + self.empty + self.refused + self.out_of_gas
     }
+}
 
-    fn add(&mut self, other: &Self) {
+impl AddAssign for Outcomes {
+    fn add_assign(&mut self, other: Self) {
         self.succeeded += other.succeeded;
         self.empty += other.empty;
         self.refused += other.refused;
@@ -202,64 +201,32 @@ fn reference_output(address: u16, input: &[u8]) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// Runs the inputs of `seeds` on `jobs` threads until all have run, it is `until`, or `should_continue`, called with
-/// the count so far, returns false; inputs that run are completed.
-///
-/// # Errors
-/// The first [`Disagreement`] found.
-pub fn check_precompile_inputs(
-    address: u16,
-    seeds: Range<u64>,
-    jobs: usize,
-    until: Option<Instant>,
-    should_continue: &(dyn Fn(u64) -> bool + Sync),
-) -> Result<Outcomes, Disagreement> {
-    const CHUNK: u64 = 16;
-    let next = AtomicU64::new(seeds.start);
-    let done = Mutex::new((Outcomes::default(), None::<Disagreement>));
-    let lock = || done.lock().expect("no thread panics while it holds it");
-    let work = || {
-        loop {
-            let (so_far, is_found) = {
-                let held = lock();
-                (held.0.count(), held.1.is_some())
-            };
-            let is_late = until.is_some_and(|until| Instant::now() >= until);
-            if is_found || is_late || !should_continue(so_far) {
-                return;
-            }
-            let first = next.fetch_add(CHUNK, Ordering::Relaxed);
-            if first >= seeds.end {
-                return;
-            }
-            let mut outcomes = Outcomes::default();
-            let mut chunk = first..(first + CHUNK).min(seeds.end);
-            let result = chunk.try_for_each(|seed| check_precompile(address, seed, &mut outcomes));
-            let mut held = lock();
-            held.0.add(&outcomes);
-            if let Err(found) = result {
-                held.1.get_or_insert(found);
-                return;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(work);
-        }
-    });
-    let (outcomes, found) = done.into_inner().expect("as above");
-    found.map_or(Ok(outcomes), Err)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Progress, Search, search};
+    use std::ops::Range;
+
+    /// Checks the inputs of seeds from 0 on while fewer than `limit` were checked.
+    fn check_inputs(address: u16, inputs: u64, limit: u64) -> Result<Outcomes, Disagreement> {
+        let plan = Search {
+            seed: 0,
+            cases: (0, inputs),
+            until: None,
+            jobs: 2,
+            chunk: 16,
+        };
+        let check = |mut seeds: Range<u64>, outcomes: &mut Outcomes| {
+            seeds.try_for_each(|seed| check_precompile(address, seed, outcomes))
+        };
+        let should_continue = |progress: &Progress<Outcomes>| progress.cases < limit;
+        search(&plan, &check, &should_continue).map(|progress| progress.tally)
+    }
 
     #[test]
     fn libraries_agree_on_hundreds_of_inputs_of_each_contract() {
         for (address, name) in CONTRACTS {
-            let outcomes = check_precompile_inputs(address, 0..300, 2, None, &|_| true);
+            let outcomes = check_inputs(address, 300, u64::MAX);
             let outcomes = outcomes.unwrap_or_else(|found| panic!("{name}: {found:?}"));
             assert_eq!(outcomes.count(), 300, "{name}");
             assert!(outcomes.succeeded >= 75, "{name}: {outcomes:?}");
@@ -325,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn search_ends_at_its_deadline_and_when_stopped() {
-        let outcomes = check_precompile_inputs(4, 0..1_000_000, 1, None, &|count| count < 100);
+    fn search_ends_when_stopped() {
+        let outcomes = check_inputs(4, 1_000_000, 100);
         let count = outcomes.expect("identity").count();
         assert!((100..200).contains(&count), "{count}");
     }

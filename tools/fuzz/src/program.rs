@@ -226,18 +226,11 @@ impl<'a> Writer<'a> {
 
     fn memory(&mut self) {
         match self.rng.random_range(0..6) {
-            0 | 1 => {
+            choice @ 0..3 => {
                 let value = self.value();
                 self.push(value);
                 self.offset();
-                self.op(0x52);
-                self.height -= 2;
-            }
-            2 => {
-                let value = self.value();
-                self.push(value);
-                self.offset();
-                self.op(0x53);
+                self.op(if choice == 2 { 0x53 } else { 0x52 });
                 self.height -= 2;
             }
             3 => {

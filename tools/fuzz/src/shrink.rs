@@ -13,7 +13,7 @@ use niwaki_testkit::MemoryAccount;
 pub(crate) type Differs<'a> = &'a dyn Fn(&Case) -> Option<String>;
 
 /// Limit of cases that are tried.
-const MOST_TRIES: usize = 20_000;
+const MAX_TRIES: usize = 20_000;
 const JUMPDEST: u8 = 0x5b;
 /// Length up to which every piece of bytes is tried.
 const FEW: usize = 128;
@@ -33,7 +33,7 @@ pub(crate) fn shrink(case: Case, what: String, differs: Differs<'_>) -> (Case, S
         differs,
         tries: 0,
     };
-    while shrink.round() && shrink.tries < MOST_TRIES {}
+    while shrink.round() && shrink.tries < MAX_TRIES {}
     (shrink.case, shrink.what)
 }
 
@@ -41,7 +41,7 @@ impl Shrink<'_> {
     /// Applies `change` to the case if the result still differs.
     fn attempt(&mut self, change: impl FnOnce(&mut Case) -> Option<()>) -> bool {
         let mut smaller = self.case.clone();
-        if self.tries >= MOST_TRIES || change(&mut smaller).is_none() {
+        if self.tries >= MAX_TRIES || change(&mut smaller).is_none() {
             return false;
         }
         self.tries += 1;
@@ -128,29 +128,29 @@ impl Shrink<'_> {
     }
 
     fn account(&mut self, address: Address) -> bool {
-        let held = |case: &Case| case.state.accounts[&address].clone();
+        let account_of = |case: &Case| case.state.accounts[&address].clone();
         let put = |case: &mut Case, account: MemoryAccount| case.state.insert(address, account);
         let mut smaller = false;
-        for slot in held(&self.case).storage.into_keys() {
+        for slot in account_of(&self.case).storage.into_keys() {
             smaller |= self.attempt(|case| {
                 let account = case.state.accounts.get_mut(&address)?;
                 account.storage.remove(&slot).map(drop)
             });
         }
         smaller |= self.attempt(|case| {
-            let account = held(case);
+            let account = account_of(case);
             let balance = U256::ZERO;
             (account.balance > balance).then(|| put(case, MemoryAccount { balance, ..account }))
         });
         smaller |= self.attempt(|case| {
-            let account = held(case);
+            let account = account_of(case);
             let nonce = 0;
             (account.nonce > nonce).then(|| put(case, MemoryAccount { nonce, ..account }))
         });
-        let code = |case: &Case| held(case).code.to_vec();
+        let code = |case: &Case| account_of(case).code.to_vec();
         let set = |case: &mut Case, code: Vec<u8>| {
             let code = Bytes::from(code).into();
-            let account = held(case);
+            let account = account_of(case);
             put(case, MemoryAccount { code, ..account });
         };
         smaller | self.bytes(true, &code, &set)

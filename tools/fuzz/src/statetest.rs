@@ -45,11 +45,6 @@ impl Statetest {
         }
     }
 
-    /// The program.
-    pub fn program(&self) -> &std::path::Path {
-        &self.program
-    }
-
     fn start(&self) -> std::io::Result<Process> {
         let mut command = Command::new(&self.program);
         command
@@ -61,8 +56,8 @@ impl Statetest {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
-        let stdin = child.stdin.take().expect("asked for");
-        let stderr = BufReader::with_capacity(1 << 16, child.stderr.take().expect("asked for"));
+        let stdin = child.stdin.take().expect("piped");
+        let stderr = BufReader::with_capacity(1 << 16, child.stderr.take().expect("piped"));
         Ok(Process {
             number: self.started.fetch_add(1, Ordering::Relaxed),
             child,
@@ -93,20 +88,21 @@ impl Statetest {
     }
 
     fn request(&self, process: &mut Process, cases: &[Case]) -> Result<Vec<Trace>, String> {
-        let said = |error: std::io::Error| error.to_string();
+        let message = |error: std::io::Error| error.to_string();
         let mut names = String::new();
         for (at, case) in cases.iter().enumerate() {
             let path = self.folder.join(format!("{}-{at}.json", process.number));
-            std::fs::write(&path, without_expectation("case", case).to_string()).map_err(said)?;
+            std::fs::write(&path, without_expectation("case", case).to_string())
+                .map_err(message)?;
             names += &format!("{}\n", path.display());
         }
-        process.stdin.write_all(names.as_bytes()).map_err(said)?;
+        process.stdin.write_all(names.as_bytes()).map_err(message)?;
         let mut line = String::new();
         let mut read = |_| {
             let mut trace = Trace::unread();
             loop {
                 line.clear();
-                if process.stderr.read_line(&mut line).map_err(said)? == 0 {
+                if process.stderr.read_line(&mut line).map_err(message)? == 0 {
                     return Err("it has ended".to_owned());
                 }
                 let last = trace.read(&line);

@@ -45,7 +45,7 @@ const CREATIONS: [u8; 2] = [0xf0, 0xf5];
 struct Lines {
     lines: Vec<Line>,
     /// Whether the running opcode has a line; the STOP of an account without code has none.
-    told: bool,
+    has_line: bool,
 }
 
 fn unsigned(gas: i64) -> u64 {
@@ -58,8 +58,8 @@ impl Tracer for Lines {
         if let Some(last) = self.lines.last_mut().filter(|last| counts_refund(last.op)) {
             last.refund = refund;
         }
-        self.told = !step.is_code_empty();
-        if !self.told {
+        self.has_line = !step.is_code_empty();
+        if !self.has_line {
             return;
         }
         self.lines.push(Line {
@@ -76,7 +76,7 @@ impl Tracer for Lines {
     }
 
     fn step_end(&mut self, gas_left: i64, forwarded: i64) {
-        if let Some(last) = self.lines.last_mut().filter(|_| self.told) {
+        if let Some(last) = self.lines.last_mut().filter(|_| self.has_line) {
             let forwarded = forwarded * i64::from(CREATIONS.contains(&last.op));
             last.failed |= gas_left < 0;
             let left = gas_left.saturating_add(forwarded);
@@ -167,12 +167,12 @@ impl Trace {
     /// opcode is compared nevertheless.
     pub(crate) fn difference(&self, geth: &Self, fork: Fork) -> Option<String> {
         let costs = fork < Fork::Amsterdam;
-        let tell = |ours: &dyn std::fmt::Debug, geth: &dyn std::fmt::Debug| {
+        let both = |ours: &dyn std::fmt::Debug, geth: &dyn std::fmt::Debug| {
             format!("\n  niwaki {ours:?}\n  geth   {geth:?}")
         };
         if self.refused != geth.refused {
             let (ours, geth) = (self.refused, geth.refused);
-            return Some(format!("refused:{}", tell(&ours, &geth)));
+            return Some(format!("refused:{}", both(&ours, &geth)));
         }
         if self.refused {
             return None;
@@ -184,11 +184,11 @@ impl Trace {
                 .zip(geth)
                 .is_some_and(|(us, them)| us.agrees(them, costs));
             if !same {
-                return Some(format!("line {at} of the trace:{}", tell(&ours, &geth)));
+                return Some(format!("line {at} of the trace:{}", both(&ours, &geth)));
             }
         }
         let differs = self.root != geth.root;
-        differs.then(|| format!("state root:{}", tell(&self.root, &geth.root)))
+        differs.then(|| format!("state root:{}", both(&self.root, &geth.root)))
     }
 }
 

@@ -14,7 +14,7 @@ mod block;
 mod state;
 mod values;
 
-pub use block::{BlockCase, BlockExpectation, BlockTest, EngineTest, PayloadCase};
+pub use block::{BlockCase, BlockExpectation, ChainTest, PayloadCase};
 pub use state::{
     AuthorizationFields, Indexes, StateEnv, StatePost, StateTest, TransactionFields, VmExec, VmTest,
 };
@@ -69,9 +69,9 @@ pub enum Fixture {
     /// One transaction on a state, under several forks.
     State(Box<StateTest>),
     /// A chain of blocks as RLP.
-    Block(Box<BlockTest>),
+    Block(Box<ChainTest<BlockCase>>),
     /// A chain of blocks as Engine API payloads.
-    Engine(Box<EngineTest>),
+    Engine(Box<ChainTest<PayloadCase>>),
     /// Bytecode run without a transaction, by Frontier's rules (the oldest format).
     Vm(Box<VmTest>),
 }
@@ -148,10 +148,10 @@ struct KindKeys<'a> {
 fn parse_case(name: &str, text: &str) -> Result<Fixture, serde_json::Error> {
     let kind: KindKeys<'_> = serde_json::from_str(text)?;
     if kind.engine_new_payloads.is_some() {
-        return block::parse_engine(name, text).map(|t| Fixture::Engine(Box::new(t)));
+        return block::parse_payloads(name, text).map(|t| Fixture::Engine(Box::new(t)));
     }
     if kind.blocks.is_some() {
-        return block::parse_block(name, text).map(|t| Fixture::Block(Box::new(t)));
+        return block::parse_blocks(name, text).map(|t| Fixture::Block(Box::new(t)));
     }
     if kind.transaction.is_some() {
         return state::parse_state(name, text).map(|t| Fixture::State(Box::new(t)));

@@ -10,6 +10,7 @@
 //! | `state_root` | the state root of a `MemoryState`, by `alloy-trie` |
 //! | `genesis` | chain configs and system contracts for genesis files |
 //! | `key` | accounts with known secret keys |
+//! | `transactions` | transactions of every type from common fields |
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod key;
 mod memory_state;
 mod runner;
 mod state_root;
+pub mod transactions;
 
 pub use corpus::corpus;
 pub use glob::glob_matches;

@@ -63,6 +63,16 @@ pub struct MemoryState {
     pub block_hashes: BTreeMap<u64, B256>,
 }
 
+impl FromIterator<(Address, MemoryAccount)> for MemoryState {
+    fn from_iter<I: IntoIterator<Item = (Address, MemoryAccount)>>(accounts: I) -> Self {
+        let mut state = Self::default();
+        for (address, account) in accounts {
+            state.insert(address, account);
+        }
+        state
+    }
+}
+
 impl MemoryState {
     /// Inserts or replaces an account.
     pub fn insert(&mut self, address: Address, account: MemoryAccount) {

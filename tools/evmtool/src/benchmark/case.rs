@@ -10,7 +10,7 @@ pub(super) struct Case {
     pub(super) address: Option<Address>,
     pub(super) input: Vec<u8>,
     /// Whether the contract caches prepared points.
-    pub(super) keeps_points: bool,
+    pub(super) caches_points: bool,
 }
 
 /// Input sizes of each contract; zero if there is only one size.
@@ -37,7 +37,7 @@ const SIZES: [(u16, &[usize]); 17] = [
 /// Bytes of messages for KECCAK256.
 const MESSAGES: [usize; 6] = [0, 32, 64, 136, 1_000, 65_536];
 
-/// Every case of every fork.
+/// All cases.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (contract, name) in CONTRACTS {
@@ -64,7 +64,7 @@ pub(super) fn cases() -> Vec<Case> {
             name: format!("keccak256-{bytes}"),
             address: None,
             input: vec![0x5a; bytes],
-            keeps_points: false,
+            caches_points: false,
         });
     }
     cases
@@ -78,39 +78,39 @@ impl Case {
             name,
             address: Some(address),
             input,
-            keeps_points: contract == 0x08,
+            caches_points: contract == 0x08,
         }
     }
 }
 
 /// Edge cases: the largest scalars and numbers, and inputs that need no work.
 fn others(contract: u16, name: &str) -> Vec<Case> {
-    let made = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
+    let case = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let mut input = valid_input(contract, 1, 21);
         change(&mut input);
         Case::new(format!("{name}-{what}"), contract, input)
     };
     match contract {
-        0x01 => vec![made("no-signer", &|input| {
+        0x01 => vec![case("no-signer", &|input| {
             input.copy_from_slice(&SIGNED);
             input[64..96].copy_from_slice(&UNSIGNED_R);
         })],
         0x06 => vec![
-            made("twice", &|input| input.copy_within(..64, 64)),
-            made("infinity", &|input| input.fill(0)),
+            case("twice", &|input| input.copy_within(..64, 64)),
+            case("infinity", &|input| input.fill(0)),
         ],
         0x07 => vec![
-            made("most", &|input| input[64..].fill(0xff)),
-            made("two", &|input| {
+            case("most", &|input| input[64..].fill(0xff)),
+            case("two", &|input| {
                 input[64..].fill(0);
                 input[95] = 2;
             }),
         ],
-        0x0c | 0x0e => vec![made("1-most", &|input| {
+        0x0c | 0x0e => vec![case("1-most", &|input| {
             let scalar = input.len() - 32;
             input[scalar..].fill(0xff);
         })],
-        0x100 => vec![made("wrong", &|input| input[31] ^= 1)],
+        0x100 => vec![case("wrong", &|input| input[31] ^= 1)],
         _ => Vec::new(),
     }
 }

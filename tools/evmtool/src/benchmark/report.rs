@@ -1,7 +1,7 @@
 //! The report of a benchmark.
 
 use super::case::Case;
-use niwaki_primitives::Fork;
+use crate::cartevm::quantile;
 use serde::Serialize;
 
 /// The measurement of one case on one library.
@@ -17,20 +17,16 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+    #[expect(clippy::cast_precision_loss, reason = "printed only")]
     pub(super) fn new(library: &'static str, gas: u64, mut ns: Vec<f64>) -> Self {
         ns.sort_by(f64::total_cmp);
-        let at = |quarters: usize| {
-            let last = ns.len().saturating_sub(1);
-            ns.get((last * quarters + 2) / 4).copied().unwrap_or(0.0)
-        };
-        let median = at(2);
+        let median = quantile(&ns, 0.5);
         Self {
             library,
             ns: median,
-            least_ns: at(0),
+            least_ns: quantile(&ns, 0.0),
             mgas_per_second: gas as f64 * 1e3 / median,
-            spread: (at(3) - at(1)) / median,
+            spread: (quantile(&ns, 0.75) - quantile(&ns, 0.25)) / median,
         }
     }
 }
@@ -89,20 +85,9 @@ pub(super) fn print_head() {
 /// All cases.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    fork: &'static str,
-    batches: u32,
-    /// Least time of a batch, ms.
-    batch_ms: u64,
+    pub(super) fork: &'static str,
+    pub(super) batches: u32,
+    /// Minimum time of a batch, ms.
+    pub(super) batch_ms: u64,
     pub(super) cases: Vec<Row>,
-}
-
-impl Report {
-    pub(super) fn new(fork: Fork, batches: u32, batch_ms: u64) -> Self {
-        Self {
-            fork: fork.name(),
-            batches,
-            batch_ms,
-            cases: Vec::new(),
-        }
-    }
 }

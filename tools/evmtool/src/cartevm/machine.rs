@@ -60,9 +60,9 @@ impl Ours {
 
     /// How often the opcode at `pc` of the code runs.
     pub(super) fn times(&self, gas: u64, pc: usize) -> Result<u64> {
-        let mut times = Times { pc, count: 0 };
-        self.traced(gas, Some(&mut times))?;
-        Ok(times.count)
+        let mut counter = OpcodeCounter { pc, count: 0 };
+        self.traced(gas, Some(&mut counter))?;
+        Ok(counter.count)
     }
 
     /// Calls the code once; the diff is computed, as for a block.
@@ -100,23 +100,27 @@ impl Ours {
         )?;
         let world = evm.world();
         world.end_transaction();
-        // The caller drops these outside of the measured time, as revm's result.
-        let left = (world.take_logs(), world.diff());
+        // Dropped outside of the measured time, as revm's result is.
+        let output = (world.take_logs(), world.diff());
         drop(evm);
         let took = began.elapsed();
-        drop(left);
-        ensure!(outcome.exit == Exit::Stop, "it ends by {:?}", outcome.exit);
+        drop(output);
+        ensure!(
+            outcome.exit == Exit::Stop,
+            "it ends with {:?}",
+            outcome.exit
+        );
         Ok((took, gas.saturating_sub(outcome.gas_left)))
     }
 }
 
 /// Counts how often an opcode of the first frame runs.
-struct Times {
+struct OpcodeCounter {
     pc: usize,
     count: u64,
 }
 
-impl Tracer for Times {
+impl Tracer for OpcodeCounter {
     fn step(&mut self, step: &Step<'_>) {
         self.count += u64::from(step.depth() == 1 && step.pc() == self.pc);
     }
@@ -179,7 +183,7 @@ impl Revm {
         drop(evm);
         let took = began.elapsed();
         let ExecutionResult::Success { .. } = &result else {
-            return Err(eyre!("on revm it ended by {result:?}"));
+            return Err(eyre!("on revm it ends with {result:?}"));
         };
         Ok((took, result.gas().total_gas_spent() - INTRINSIC))
     }

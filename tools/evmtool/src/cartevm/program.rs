@@ -15,6 +15,7 @@ use niwaki_primitives::{Address, Bytes, U256, address};
 pub(super) const NOTHING: Address = address!("00000000000000000000000000000000000000a0");
 /// Returns 64 bytes.
 const RETURNING: Address = address!("00000000000000000000000000000000000000a2");
+
 /// Address of the contract with an opcode that ends its frame, far from precompiled contracts.
 const fn ending(opcode: u8) -> Address {
     let mut bytes = RETURNING.0.0;
@@ -34,7 +35,7 @@ const DUP1: u8 = 0x80;
 const RETURN: u8 = 0xf3;
 pub(super) const STATICCALL: u8 = 0xfa;
 
-/// Most gas that a unit gives to a call; before EIP-150 it must be left.
+/// Maximum gas of a call in a unit; before EIP-150 this much must be left.
 pub(super) const MAX_CALL_GAS: u64 = 40_000;
 
 /// Words below the operands for opcodes that reach deep.
@@ -273,21 +274,17 @@ impl Program {
                 Bytes::from_static(&[PUSH1, 64, PUSH1, 0, RETURN]),
             ),
         ];
+        let mut names = Vec::new();
         for opcode in opcodes {
             let (unit, contract) = Unit::of(table, *opcode)?;
             units.push(unit);
             contracts.extend(contract);
+            names.push(table.mnemonic(*opcode)?);
         }
-        let names: Option<Vec<&str>> = opcodes
-            .iter()
-            .map(|opcode| table.mnemonic(*opcode))
-            .collect();
         let mut prologue = Vec::new();
         if table.info(STATICCALL).is_some() {
             // Return data for RETURNDATACOPY.
-            for value in [0, 0, 0, 0] {
-                push(&mut prologue, word(value));
-            }
+            (0..4).for_each(|_| push(&mut prologue, U256::ZERO));
             push(&mut prologue, address_word(RETURNING));
             prologue.extend_from_slice(&[GAS, STATICCALL, POP]);
         }
@@ -300,15 +297,15 @@ impl Program {
             }
         }
         let mut program = Self {
-            name: names?.join(" "),
+            name: names.join(" "),
             prologue,
             units,
             count: 1,
             contracts,
         };
         let (one, two) = (program.body(1).len(), program.body(2).len());
-        let room = size.saturating_sub(one + TAIL);
-        program.count = 1 + room / (two - one).max(1);
+        let left = size.saturating_sub(one + MAX_TAIL);
+        program.count = 1 + left / (two - one).max(1);
         Some(program)
     }
 
@@ -342,5 +339,5 @@ impl Program {
     }
 }
 
-/// Most bytes after the units.
-const TAIL: usize = 24;
+/// Maximum bytes after the units.
+const MAX_TAIL: usize = 24;

@@ -26,7 +26,8 @@ pub(super) struct Case {
     over_revm: Option<f64>,
 }
 
-fn quantile(sorted: &[f64], part: f64) -> f64 {
+/// The value at this part, 0 to 1, of the sorted values.
+pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -49,7 +50,7 @@ impl Case {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "figures to be read"
+        reason = "printed only"
     )]
     pub(super) fn new(
         name: String,
@@ -59,16 +60,13 @@ impl Case {
     ) -> Self {
         let ours = sorted(times.iter().map(|(took, _)| took.as_secs_f64()));
         let median = quantile(&ours, 0.5);
-        let revm = sorted(
+        let pairs = || {
             times
                 .iter()
-                .filter_map(|(_, took)| Some((*took)?.as_secs_f64())),
-        );
-        let ratios = sorted(
-            times
-                .iter()
-                .filter_map(|(ours, revm)| Some((*revm)?.as_secs_f64() / ours.as_secs_f64())),
-        );
+                .filter_map(|(ours, revm)| Some((ours, (*revm)?)))
+        };
+        let revm = sorted(pairs().map(|(_, revm)| revm.as_secs_f64()));
+        let ratios = sorted(pairs().map(|(ours, revm)| revm.as_secs_f64() / ours.as_secs_f64()));
         let rate = |seconds: f64| gas as f64 / seconds / 1e6;
         Self {
             name,
@@ -123,13 +121,13 @@ impl Report {
     }
 
     pub(super) fn print(&self, slowest: usize) {
+        let code_size = self.code_size.map(|size| format!("{size} bytes of code, "));
         println!(
             "{} cases, {}, {} gas each, {}medians of {} runs",
             self.cases.len(),
             self.fork,
             self.gas,
-            self.code_size
-                .map_or(String::new(), |size| format!("{size} bytes of code, ")),
+            code_size.unwrap_or_default(),
             self.batches
         );
         println!(
@@ -146,11 +144,8 @@ impl Report {
         if !self.left_out.is_empty() {
             println!("left out: {}", self.left_out.join("; "));
         }
-        let mut behind: Vec<&Case> = self
-            .cases
-            .iter()
-            .filter(|case| case.over_revm.is_some_and(|over| over < 1.0))
-            .collect();
+        let is_behind = |case: &&Case| case.over_revm.is_some_and(|over| over < 1.0);
+        let mut behind: Vec<&Case> = self.cases.iter().filter(is_behind).collect();
         behind.sort_by(|a, b| {
             a.over_revm
                 .partial_cmp(&b.over_revm)

@@ -26,7 +26,7 @@ const SELFDESTRUCT: u8 = 0xff;
 /// Gas with which no program starts another iteration: more than any body costs.
 pub(super) const MARGIN: u64 = 1_000_000;
 /// First address of the sequence of contracts.
-const ROW: Address = address!("00000000000000000000c0de0000000000000000");
+const FIRST: Address = address!("00000000000000000000c0de0000000000000000");
 /// Their count; a power of two.
 const CONTRACTS: u64 = 512;
 /// Another contract.
@@ -37,7 +37,7 @@ const MAX_INIT_CODE: u64 = 2 * MAX_CODE;
 
 /// A program and its contracts.
 #[derive(Clone, Debug)]
-pub(super) struct Worst {
+pub(super) struct Attack {
     pub(super) name: &'static str,
     since: Fork,
     pub(super) code: Bytes,
@@ -73,7 +73,7 @@ impl Code {
     /// Pushes the address of the next contract, from the counter that is below `above` words.
     fn next_contract(self, above: u8) -> Self {
         let counter = self.ops(&[DUP1 + above]).push(CONTRACTS - 1).ops(&[AND]);
-        counter.push_address(ROW).ops(&[ADD])
+        counter.push_address(FIRST).ops(&[ADD])
     }
 
     /// Writes bytes to memory from its start.
@@ -89,9 +89,22 @@ impl Code {
     }
 }
 
-impl Worst {
-    /// A program that runs `setup` once and then loops over `body`. A counter from 1 is at the bottom of the stack.
-    fn new(name: &'static str, since: Fork, setup: Code, body: Code) -> Self {
+fn ops(opcodes: &[u8]) -> Code {
+    Code(opcodes.to_vec())
+}
+
+fn push_all(values: &[u64]) -> Code {
+    Code::default().push_all(values)
+}
+
+impl Attack {
+    /// A program that loops over `body`. A counter from 1 is at the bottom of the stack.
+    fn new(name: &'static str, since: Fork, body: Code) -> Self {
+        Self::after(Code::default(), name, since, body)
+    }
+
+    /// The same with code that runs once before the loop.
+    fn after(setup: Code, name: &'static str, since: Fork, body: Code) -> Self {
         let mut code = Code::default().push(1).ops(&setup.0);
         let start = code.0.len();
         code = code.ops(&[JUMPDEST]).ops(&body.0).push(1).ops(&[ADD]);
@@ -110,10 +123,17 @@ impl Worst {
         self
     }
 
+    /// Calls of [`ALONE`], which has this code, without value and data.
+    fn calling_alone(name: &'static str, gas: u64, code: Vec<u8>) -> Self {
+        let body = push_all(&[0; 5]).push_address(ALONE).push(gas);
+        let attack = Self::new(name, Fork::TangerineWhistle, body.ops(&[CALL, POP]));
+        attack.with([(ALONE, code.into())])
+    }
+
     /// Calls of a precompiled contract with `input`; a failure ends the program.
     fn precompiled(name: &'static str, since: Fork, number: u64, input: &[u8]) -> Self {
         let setup = Code::default().store(input);
-        let call = Code::default().push_all(&[0, 0, input.len() as u64, 0, number]);
+        let call = push_all(&[0, 0, input.len() as u64, 0, number]);
         let mut body = call.ops(&[GAS, STATICCALL]);
         // The counter, the setup and a JUMPDEST precede it; it jumps over the jump and the INVALID.
         let body_at = 2 + setup.0.len() + 1;
@@ -121,13 +141,14 @@ impl Worst {
         let target = u16::try_from(target).expect("within a contract");
         let [high, low] = target.to_be_bytes();
         body = body.ops(&[0x61, high, low, JUMPI, INVALID, JUMPDEST]);
-        Self::new(name, since, setup, body)
+        Self::after(setup, name, since, body)
     }
 }
 
-fn row(at: u64) -> Address {
-    let place = address_word(ROW) + word(at);
-    Address::from_word(place.into())
+/// The address of contract `at` of the sequence.
+fn numbered(at: u64) -> Address {
+    let number = address_word(FIRST) + word(at);
+    Address::from_word(number.into())
 }
 
 /// Contracts of the largest size: STOP, a distinct number, and JUMPDESTs.
@@ -137,7 +158,7 @@ fn big_contracts() -> impl Iterator<Item = (Address, Bytes)> {
         let mut code = vec![JUMPDEST; size];
         code[0] = STOP;
         code[1..9].copy_from_slice(&at.to_be_bytes());
-        (row(at), code.into())
+        (numbered(at), code.into())
     })
 }
 
@@ -145,83 +166,54 @@ fn big_contracts() -> impl Iterator<Item = (Address, Bytes)> {
 fn delegating(to: impl Fn(u64) -> Address) -> impl Iterator<Item = (Address, Bytes)> {
     (0..CONTRACTS).map(move |at| {
         let code = [&[0xef, 0x01, 0x00], to(at).as_slice()].concat();
-        (row(at), code.into())
+        (numbered(at), code.into())
     })
 }
 
 /// The attacks of `fork`.
-pub(super) fn of(fork: Fork) -> Vec<Worst> {
+pub(super) fn attacks(fork: Fork) -> Vec<Attack> {
     let mut all = state();
     all.extend(code());
     all.extend(frames());
     all.extend(precompiled());
-    all.retain(|worst| worst.since <= fork);
+    all.retain(|attack| attack.since <= fork);
     all
 }
 
 /// Cold accounts and slots.
-fn state() -> Vec<Worst> {
+fn state() -> Vec<Attack> {
     let sweep = |name, opcode, since| {
-        let body = Code::default()
-            .ops(&[DUP1])
-            .push_address(ALONE)
-            .ops(&[ADD, opcode, POP]);
-        Worst::new(name, since, Code::default(), body)
+        let body = ops(&[DUP1]).push_address(ALONE).ops(&[ADD, opcode, POP]);
+        Attack::new(name, since, body)
     };
+    let log = push_all(&[4, 3, 2, 1, 16_384, 0]).ops(&[LOG4]);
     vec![
-        Worst::new(
-            "cold-sload",
-            Fork::Frontier,
-            Code::default(),
-            Code::default().ops(&[DUP1, SLOAD, POP]),
-        ),
-        Worst::new(
-            "cold-sstore",
-            Fork::Frontier,
-            Code::default(),
-            Code::default().ops(&[DUP1, DUP1, SSTORE]),
-        ),
+        Attack::new("cold-sload", Fork::Frontier, ops(&[DUP1, SLOAD, POP])),
+        Attack::new("cold-sstore", Fork::Frontier, ops(&[DUP1, DUP1, SSTORE])),
         sweep("cold-balance", BALANCE, Fork::Frontier),
         sweep("cold-extcodehash", EXTCODEHASH, Fork::Petersburg),
-        Worst::new(
-            "log4-16k",
-            Fork::Frontier,
-            Code::default(),
-            Code::default()
-                .push_all(&[4, 3, 2, 1, 16_384, 0])
-                .ops(&[LOG4]),
-        ),
-        Worst::new(
-            "selfdestruct",
-            Fork::TangerineWhistle,
-            Code::default(),
-            call(ALONE, 50_000),
-        )
-        .with([(ALONE, vec![CALLER, SELFDESTRUCT].into())]),
+        Attack::new("log4-16k", Fork::Frontier, log),
+        Attack::calling_alone("selfdestruct", 50_000, vec![CALLER, SELFDESTRUCT]),
     ]
 }
 
-/// A call without value and data, whose result is popped.
-fn call(to: Address, gas: u64) -> Code {
-    let code = Code::default().push_all(&[0; 5]).push_address(to);
-    code.push(gas).ops(&[CALL, POP])
-}
-
 /// Large code, deployed and as init code.
-fn code() -> Vec<Worst> {
-    let of_big = |name, since, body: Code| {
-        Worst::new(name, since, Code::default(), body).with(big_contracts())
-    };
+fn code() -> Vec<Attack> {
+    let of_big = |name, since, body: Code| Attack::new(name, since, body).with(big_contracts());
     let one = |opcode| Code::default().next_contract(0).ops(&[opcode, POP]);
-    let copied = Code::default().push_all(&[MAX_CODE, 0, 0]).next_contract(3);
+    let copied = push_all(&[MAX_CODE, 0, 0]).next_contract(3);
     // The largest init code: STOP, and JUMPDESTs but for the counter.
     let halves = [0, MAX_CODE].into_iter().fold(Code::default(), |code, to| {
-        let code = code.push_all(&[MAX_CODE, 0, to]).push_address(row(0));
+        let code = code.push_all(&[MAX_CODE, 0, to]).push_address(numbered(0));
         code.ops(&[EXTCODECOPY])
     });
-    let created = Code::default().ops(&[DUP1]).push(32).ops(&[MSTORE]);
+    let created = ops(&[DUP1]).push(32).ops(&[MSTORE]);
     let created = created.push_all(&[MAX_INIT_CODE, 0, 0]).ops(&[CREATE, POP]);
-    let called = Code::default().push_all(&[0; 5]).next_contract(5);
+    let called = push_all(&[0; 5])
+        .next_contract(5)
+        .push(100)
+        .ops(&[CALL, POP]);
+    let wall = ops(&[JUMPDEST; 24_000]);
     vec![
         of_big("big-extcodesize", Fork::Frontier, one(EXTCODESIZE)),
         of_big("big-extcodehash", Fork::Petersburg, one(EXTCODEHASH)),
@@ -230,110 +222,63 @@ fn code() -> Vec<Worst> {
             Fork::Frontier,
             copied.ops(&[EXTCODECOPY]),
         ),
-        of_big(
-            "big-call",
-            Fork::Frontier,
-            called.push(100).ops(&[CALL, POP]),
-        ),
-        Worst::new("big-initcode", Fork::Shanghai, halves, created).with(big_contracts().take(1)),
-        Worst::new(
-            "jumpdest-wall",
-            Fork::Frontier,
-            Code::default(),
-            Code::default().ops(&[JUMPDEST; 24_000]),
-        ),
+        of_big("big-call", Fork::Frontier, called),
+        Attack::after(halves, "big-initcode", Fork::Shanghai, created)
+            .with(big_contracts().take(1)),
+        Attack::new("jumpdest-wall", Fork::Frontier, wall),
     ]
 }
 
 /// Calls and creations.
-fn frames() -> Vec<Worst> {
+fn frames() -> Vec<Attack> {
     let creation = |name, init: &[u8]| {
         // The init code is at the start of the word.
-        let setup = Code::default().store(init);
-        let body = Code::default()
-            .ops(&[DUP1])
-            .push_all(&[init.len() as u64, 0, 0]);
-        Worst::new(name, Fork::Petersburg, setup, body.ops(&[CREATE2, POP]))
+        let body = ops(&[DUP1]).push_all(&[init.len() as u64, 0, 0]);
+        let body = body.ops(&[CREATE2, POP]);
+        Attack::after(Code::default().store(init), name, Fork::Petersburg, body)
     };
     // The counter is the init code: zeros first, which stop.
-    let other = Code::default().ops(&[DUP1]).push(0).ops(&[MSTORE, DUP1]);
+    let other = ops(&[DUP1]).push(0).ops(&[MSTORE, DUP1]);
     let other = other.push_all(&[32, 0, 0]).ops(&[CREATE2, POP]);
-    let itself = Code::default()
-        .push_all(&[0; 5])
-        .ops(&[ADDRESS, GAS, CALL, POP]);
-    let expands = Code::default().push_all(&[1, 0x3_ffff]).ops(&[MSTORE8]);
-    let delegated = |gas| {
-        let code = Code::default().push_all(&[0; 5]).next_contract(5);
-        code.push(gas).ops(&[CALL, POP])
+    let itself = push_all(&[0; 5]).ops(&[ADDRESS, GAS, CALL, POP]);
+    let expands = push_all(&[1, 0x3_ffff]).ops(&[MSTORE8]);
+    let delegated = |name| {
+        let code = push_all(&[0; 5]).next_contract(5).push(100);
+        Attack::new(name, Fork::Prague, code.ops(&[CALL, POP]))
     };
-    let of_delegating = |name, gas| Worst::new(name, Fork::Prague, Code::default(), delegated(gas));
     vec![
         creation("create2", &hex!("60016000f3")),
         creation("create2-selfdestruct", &[CALLER, SELFDESTRUCT]),
-        Worst::new("create2-other", Fork::Petersburg, Code::default(), other),
-        Worst::new(
-            "deep-calls",
-            Fork::TangerineWhistle,
-            Code::default(),
-            call(ALONE, 900_000),
-        )
-        .with([(ALONE, itself.0.into())]),
-        Worst::new(
-            "memory-256k",
-            Fork::TangerineWhistle,
-            Code::default(),
-            call(ALONE, 900_000),
-        )
-        .with([(ALONE, expands.0.into())]),
-        of_delegating("delegated-calls", 100)
+        Attack::new("create2-other", Fork::Petersburg, other),
+        Attack::calling_alone("deep-calls", 900_000, itself.0),
+        Attack::calling_alone("memory-256k", 900_000, expands.0),
+        delegated("delegated-calls")
             .with(delegating(|_| ALONE))
             .with([(ALONE, vec![STOP].into())]),
-        of_delegating("delegation-chain", 100).with(delegating(|at| row((at + 1) % CONTRACTS))),
+        delegated("delegation-chain").with(delegating(|at| numbered((at + 1) % CONTRACTS))),
     ]
 }
 
 /// Precompiled contracts that cost much time for their gas.
-fn precompiled() -> Vec<Worst> {
-    let sizes = |sizes: [usize; 3]| -> Vec<u8> {
-        let words = sizes.map(|size| U256::from(size).to_be_bytes::<32>());
-        words.concat()
-    };
+fn precompiled() -> Vec<Attack> {
     let modexp = |size: usize, exponent: &[u8], last: u8| {
         let mut modulus = vec![0xff; size];
         modulus[size - 1] = last;
-        let parts = [
-            &sizes([size, exponent.len(), size]),
-            &vec![0xfe; size],
-            exponent,
-            &modulus,
-        ];
-        parts.concat()
+        let sizes = [size, exponent.len(), size];
+        let sizes = sizes.map(|size| U256::from(size).to_be_bytes::<32>());
+        [&sizes.concat()[..], &vec![0xfe; size], exponent, &modulus].concat()
     };
     let full = [0xff; 32];
+    let power = |name, input: &[u8]| Attack::precompiled(name, Fork::Byzantium, 5, input);
     let blake = [&100_000u32.to_be_bytes()[..], &[0xa5; 208], &[1]].concat();
     vec![
-        Worst::precompiled(
-            "modexp-32-odd",
-            Fork::Byzantium,
-            5,
-            &modexp(32, &full, 0xff),
-        ),
-        Worst::precompiled(
-            "modexp-32-even",
-            Fork::Byzantium,
-            5,
-            &modexp(32, &full, 0xfe),
-        ),
-        Worst::precompiled(
-            "modexp-1024-square",
-            Fork::Byzantium,
-            5,
-            &modexp(1_024, &[2], 0xff),
-        ),
-        Worst::precompiled("pairing-bn254", Fork::Byzantium, 8, &BN254_PAIRS),
-        Worst::precompiled("blake2f-100k", Fork::Istanbul, 9, &blake),
-        Worst::precompiled("point-evaluation", Fork::Cancun, 10, &POINT_EVALUATION),
-        Worst::precompiled("pairing-bls12-381", Fork::Prague, 15, &bls12_pair()),
+        power("modexp-32-odd", &modexp(32, &full, 0xff)),
+        power("modexp-32-even", &modexp(32, &full, 0xfe)),
+        power("modexp-1024-square", &modexp(1_024, &[2], 0xff)),
+        Attack::precompiled("pairing-bn254", Fork::Byzantium, 8, &BN254_PAIRS),
+        Attack::precompiled("blake2f-100k", Fork::Istanbul, 9, &blake),
+        Attack::precompiled("point-evaluation", Fork::Cancun, 10, &POINT_EVALUATION),
+        Attack::precompiled("pairing-bls12-381", Fork::Prague, 15, &bls12_pair()),
     ]
 }
 

@@ -58,7 +58,7 @@ impl Defaults {
 }
 
 /// Everything that a run needs.
-pub(super) struct Start {
+pub(super) struct RunInput {
     pub(super) fork: Fork,
     pub(super) state: MemoryState,
     pub(super) block: BlockEnv,
@@ -70,7 +70,7 @@ pub(super) struct Start {
     pub(super) warm: Vec<Address>,
 }
 
-impl Start {
+impl RunInput {
     pub(super) fn of(options: &RunOptions) -> Result<Self> {
         let defaults = match options.traces.is_besu() {
             true => Defaults::besu(),
@@ -103,9 +103,9 @@ impl Start {
         let (code, input) = code_and_input(options, state.accounts.get(&receiver))?;
         if !options.create {
             for address in [contract, receiver] {
-                let held = state.accounts.get(&address).cloned().unwrap_or_default();
+                let account = state.accounts.get(&address).cloned().unwrap_or_default();
                 let code = code.clone().into();
-                state.insert(address, MemoryAccount { code, ..held });
+                state.insert(address, MemoryAccount { code, ..account });
             }
         }
         let nonce = fund(&mut state, sender, defaults.balance.max(options.value));
@@ -161,11 +161,11 @@ impl Start {
 
 /// Raises the balance of the account to at least `wei`; returns its nonce.
 fn fund(state: &mut MemoryState, address: Address, wei: U256) -> u64 {
-    let held = state.accounts.get(&address).cloned().unwrap_or_default();
-    let nonce = held.nonce;
-    if held.balance < wei {
+    let account = state.accounts.get(&address).cloned().unwrap_or_default();
+    let nonce = account.nonce;
+    if account.balance < wei {
         let balance = wei;
-        state.insert(address, MemoryAccount { balance, ..held });
+        state.insert(address, MemoryAccount { balance, ..account });
     }
     nonce
 }
@@ -174,11 +174,11 @@ fn code_and_input(
     options: &RunOptions,
     receiver: Option<&MemoryAccount>,
 ) -> Result<(Bytes, Bytes)> {
-    let written = options.code.as_ref().or(options.code_option.as_ref());
-    let code = match (written, &options.codefile, receiver) {
+    let given = options.code.as_ref().or(options.code_option.as_ref());
+    let code = match (given, &options.codefile, receiver) {
         (Some(text), ..) => bytes_of("--code", text)?,
         (None, Some(path), _) => bytes_in("--codefile", path)?,
-        (None, None, Some(held)) if !held.code.is_empty() => Bytes::clone(&held.code),
+        (None, None, Some(account)) if !account.code.is_empty() => Bytes::clone(&account.code),
         _ => {
             return Err(eyre!(
                 "there is no code to run; give it in hex, or a --genesis in which --receiver has some"
@@ -197,7 +197,7 @@ fn genesis_of(options: &RunOptions) -> Result<Option<Genesis>> {
         let text = read(path, "--genesis")?;
         let genesis = Genesis::from_json(&text).wrap_err_with(|| {
             let path = path.display();
-            format!("--genesis {path} is no genesis of geth's or Besu's form; mend it")
+            format!("--genesis {path} is no genesis in the format of geth or Besu; correct it")
         })?;
         return Ok(Some(genesis));
     }
@@ -227,17 +227,16 @@ fn block_of(genesis: &Genesis, header: &Header, fork: Fork) -> BlockEnv {
 }
 
 fn state_of(genesis: Genesis) -> MemoryState {
-    let mut state = MemoryState::default();
-    for (address, account) in genesis.alloc {
+    let accounts = genesis.alloc.into_iter().map(|(address, account)| {
         let account = MemoryAccount {
             nonce: account.nonce,
             balance: account.balance,
             code: account.code.into(),
             storage: account.storage,
         };
-        state.insert(address, account);
-    }
-    state
+        (address, account)
+    });
+    accounts.collect()
 }
 
 fn read(path: &Path, option: &str) -> Result<String> {

@@ -23,7 +23,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) selection: &'a Selection,
     /// Traces every test.
     pub(crate) trace: bool,
-    pub(crate) shown: &'a TraceOptions,
+    pub(crate) traces: &'a TraceOptions,
     /// Prints the state after every test.
     pub(crate) alloc: bool,
 }
@@ -66,12 +66,12 @@ pub(crate) fn run_batch(batch: Batch<'_>, paths: &[PathBuf], out: &mut impl Writ
     }
     ensure!(
         count.unreadable == 0,
-        "{} files could not be read; mend them or leave them out",
+        "{} files could not be read; repair them or leave them out",
         count.unreadable
     );
     ensure!(
         count.passed + count.failed > 0,
-        "no state test that is wanted was found; loosen --fork, --test-name and the indexes"
+        "no state test was selected; loosen --fork, --test-name and the indexes"
     );
     Ok(count.failed == 0)
 }
@@ -100,16 +100,14 @@ impl Batch<'_> {
             if !self.selection.selects_name(&test.name) {
                 continue;
             }
-            let wanted = test
-                .posts
-                .iter()
-                .filter(|post| self.selection.selects(post));
-            let mut posts: Vec<&StatePost> = wanted.collect();
+            let posts = test.posts.iter();
+            let posts = posts.filter(|post| self.selection.selects(post));
+            let mut posts: Vec<&StatePost> = posts.collect();
             posts.sort_by_key(|post| Fork::from_name(&post.fork));
             for post in posts {
-                let passed = self.run(&test, post, out);
-                count.passed += u64::from(passed);
-                count.failed += u64::from(!passed);
+                let is_passed = self.run(&test, post, out);
+                count.passed += u64::from(is_passed);
+                count.failed += u64::from(!is_passed);
             }
         }
     }
@@ -123,23 +121,23 @@ impl Batch<'_> {
         });
         let mut alloc = None;
         let outcome = catch_panic(|| {
-            let mut tracer = { self.trace }.then(|| Eip3155::new(self.shown.options(), &mut *out));
+            let mut tracer = { self.trace }.then(|| Eip3155::new(self.traces.options(), &mut *out));
             let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
             let began = Instant::now();
-            let ended = execute(test, post, self.selection.dispatch, watching)?;
+            let actual = execute(test, post, self.selection.dispatch, watching)?;
             let seconds = began.elapsed().as_secs_f64();
             if let Some(mut tracer) = tracer {
                 tracer.end();
             }
-            let root = state_root(&ended.state);
-            self.sum_up(&mut summary, &ended, seconds);
+            let root = state_root(&actual.state);
+            self.add_result(&mut summary, &actual, seconds);
             summary["stateRoot"] = json!(root);
-            summary["postLogsHash"] = json!(logs_hash(ended.logs()));
-            alloc = self.alloc.then(|| t8n::alloc(&ended.state));
-            compare(test, post, &ended, root)
+            summary["postLogsHash"] = json!(logs_hash(actual.logs()));
+            alloc = self.alloc.then(|| t8n::alloc(&actual.state));
+            compare(test, post, &actual, root)
         });
-        let passed = outcome == Outcome::Passed;
-        summary["pass"] = json!(passed);
+        let is_passed = outcome == Outcome::Passed;
+        summary["pass"] = json!(is_passed);
         if let (Outcome::Failed(reason), Value::Null) = (outcome, &summary["stateRoot"]) {
             summary["error"] = Value::String(reason);
         }
@@ -148,18 +146,18 @@ impl Batch<'_> {
         }
         // A reader may wait for this line before it writes the next name.
         let _ = writeln!(out, "{summary}").and_then(|()| out.flush());
-        passed
+        is_passed
     }
 
     fn gas(&self, gas: u64) -> Value {
-        match self.shown.is_strict() {
+        match self.traces.is_strict() {
             true => Value::String(format!("{gas:#x}")),
             false => Value::from(gas),
         }
     }
 
-    fn sum_up(&self, summary: &mut Value, ended: &PostResult, seconds: f64) {
-        let result = match &ended.result {
+    fn add_result(&self, summary: &mut Value, actual: &PostResult, seconds: f64) {
+        let result = match &actual.result {
             Ok(result) => result,
             Err(reason) => {
                 summary["validationError"] = json!(reason);
@@ -171,7 +169,7 @@ impl Batch<'_> {
         if let Exit::Halt(halt) = result.exit {
             summary["error"] = Value::String(besu_error(&halt.to_string()));
         }
-        if self.shown.with_time() {
+        if self.traces.with_time() {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,

@@ -3,8 +3,8 @@
 //! The formats are those of go-ethereum's `evm t8n`, which Besu's tool shares. Numbers are hex or decimal, in
 //! strings or, up to 64 bits, not.
 
-use super::Failure;
 use super::transactions::{Signed, from_json, from_rlp};
+use super::{Failure, parse};
 use niwaki_primitives::{B256, Bytes, Fork, Header, U256, Withdrawal};
 use niwaki_rules::{BlobParams, ChainSpec, block_difficulty, next_base_fee, next_excess_blob_gas};
 use niwaki_testkit::fixtures::{Data, FixtureAddress, FixtureAlloc, Quantity, parse_alloc};
@@ -79,10 +79,10 @@ pub(super) struct Input {
     pub(super) transactions: Vec<Signed>,
 }
 
-/// The parts as unparsed JSON.
+/// The documents as unparsed JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Parts {
+pub(super) struct Documents {
     pub(super) alloc: Option<Box<RawValue>>,
     pub(super) env: Option<Box<RawValue>>,
     pub(super) config: Option<Box<RawValue>>,
@@ -91,11 +91,11 @@ pub(super) struct Parts {
     pub(super) txs_rlp: Option<String>,
 }
 
-impl Parts {
-    /// Reads the parts for a chain of `chain_id`.
+impl Documents {
+    /// Reads the documents for a chain of `chain_id`.
     ///
     /// # Errors
-    /// [`Failure`] that names the part.
+    /// [`Failure`] that names the document.
     pub(super) fn read(&self, chain_id: u64) -> Result<Input, Failure> {
         let missing = |what: &str| Failure::json(what, "it is missing");
         let alloc = self.alloc.as_ref().ok_or_else(|| missing("alloc"))?;
@@ -122,10 +122,6 @@ impl Parts {
             Err(_) => Ok(from_json(&parse::<Vec<_>>("txs", raw)?, chain_id)),
         }
     }
-}
-
-fn parse<'a, T: Deserialize<'a>>(what: &str, raw: &'a RawValue) -> Result<T, Failure> {
-    serde_json::from_str(raw.get()).map_err(|error| Failure::json(what, error))
 }
 
 impl Env {

@@ -1,6 +1,6 @@
 //! The output of a transition: result, post-state, and the given transactions.
 
-use super::transition::{Done, Taken};
+use super::transition::{Included, TransitionResult};
 use crate::chain::{encode_receipt, ordered_root};
 use crate::logs_hash::logs_hash;
 use alloy_primitives::keccak256;
@@ -15,42 +15,40 @@ fn quantity(value: impl std::fmt::LowerHex) -> Value {
 }
 
 /// The result, in the format of go-ethereum's and Besu's.
-pub(super) fn result(done: &Done, fork: Fork) -> Value {
-    let ran = &done.ran;
-    let executed = &ran.executed;
+pub(super) fn result(result: &TransitionResult, fork: Fork) -> Value {
+    let TransitionResult { header, block, .. } = result;
+    let executed = &block.executed;
     let encoded: Vec<Bytes> = executed.receipts.iter().map(encode_receipt).collect();
-    let transactions: Vec<Bytes> = ran.taken.iter().map(encoded_transaction).collect();
-    let logs: Vec<_> = executed
-        .receipts
-        .iter()
-        .flat_map(|receipt| &receipt.logs)
-        .cloned()
+    let transactions = block.included.iter();
+    let transactions: Vec<Bytes> = transactions
+        .map(|one| one.tx.encoded_2718().into())
         .collect();
-    let header = &done.header;
-    let difficulty = Some(done.difficulty).filter(|difficulty| !difficulty.is_zero());
-    let mut result = json!({
-        "stateRoot": state_root(&done.state),
+    let logs = executed.receipts.iter().flat_map(|receipt| &receipt.logs);
+    let logs: Vec<_> = logs.cloned().collect();
+    let difficulty = Some(result.difficulty).filter(|difficulty| !difficulty.is_zero());
+    let mut document = json!({
+        "stateRoot": state_root(&result.state),
         "txRoot": ordered_root(&transactions),
         "receiptsRoot": ordered_root(&encoded),
         "logsHash": logs_hash(&logs),
         "logsBloom": logs_bloom(&executed.receipts),
-        "receipts": receipts(done),
+        "receipts": receipts(result),
         "currentDifficulty": difficulty.map(quantity),
         "gasUsed": quantity(executed.gas_used),
     });
-    let mut set = |name: &str, value: Value| result[name] = value;
-    if !ran.rejected.is_empty() {
-        let rejected = ran.rejected.iter();
+    let mut set = |name: &str, value: Value| document[name] = value;
+    if !block.rejected.is_empty() {
+        let rejected = block.rejected.iter();
         let rejected = rejected.map(|(index, error)| json!({ "index": index, "error": error }));
         set("rejected", rejected.collect());
     }
-    if let Some(exception) = ran.exception {
+    if let Some(exception) = block.exception {
         set("exception", json!(exception));
     }
     if let Some(fee) = header.base_fee_per_gas {
         set("currentBaseFee", quantity(fee));
     }
-    if let Some(withdrawals) = &done.withdrawals {
+    if let Some(withdrawals) = &result.withdrawals {
         set("withdrawalsRoot", json!(withdrawals_root(withdrawals)));
     }
     if let Some(excess) = header.excess_blob_gas {
@@ -66,11 +64,7 @@ pub(super) fn result(done: &Done, fork: Fork) -> Value {
         set("blockAccessListHash", json!(keccak256(&list)));
         set("blockAccessList", json!(Bytes::from(list)));
     }
-    result
-}
-
-fn encoded_transaction(taken: &Taken) -> Bytes {
-    taken.tx.encoded_2718().into()
+    document
 }
 
 fn withdrawals_root(withdrawals: &[Withdrawal]) -> B256 {
@@ -78,16 +72,12 @@ fn withdrawals_root(withdrawals: &[Withdrawal]) -> B256 {
     ordered_root(&encoded)
 }
 
-fn receipts(done: &Done) -> Value {
+fn receipts(result: &TransitionResult) -> Value {
     let mut first_log = 0;
-    let of_each = done
-        .ran
-        .taken
-        .iter()
-        .zip(&done.ran.executed.receipts)
-        .enumerate();
-    let shown = of_each.map(|(index, (taken, receipt))| {
-        let logs = logs(done, index, taken, receipt, first_log);
+    let receipts = &result.block.executed.receipts;
+    let of_each = result.block.included.iter().zip(receipts).enumerate();
+    let shown = of_each.map(|(index, (included, receipt))| {
+        let logs = logs(result, index, included, receipt, first_log);
         first_log += receipt.logs.len();
         json!({
             "root": receipt.post_state.map_or_else(|| "0x".to_owned(), |root| root.to_string()),
@@ -95,9 +85,9 @@ fn receipts(done: &Done) -> Value {
             "cumulativeGasUsed": quantity(receipt.cumulative_gas_used),
             "logsBloom": receipt.bloom(),
             "logs": logs,
-            "transactionHash": taken.tx.tx_hash(),
-            "contractAddress": taken.created.unwrap_or(Address::ZERO),
-            "gasUsed": quantity(taken.gas_used),
+            "transactionHash": included.tx.tx_hash(),
+            "contractAddress": included.created.unwrap_or(Address::ZERO),
+            "gasUsed": quantity(included.gas_used),
             "blockHash": B256::ZERO,
             "transactionIndex": quantity(index),
         })
@@ -105,8 +95,14 @@ fn receipts(done: &Done) -> Value {
     shown.collect()
 }
 
-/// The logs of a receipt; null if there are none.
-fn logs(done: &Done, index: usize, taken: &Taken, receipt: &Receipt, first: usize) -> Value {
+/// The logs of a receipt, numbered from `first` on; null if there are none.
+fn logs(
+    result: &TransitionResult,
+    index: usize,
+    included: &Included,
+    receipt: &Receipt,
+    first: usize,
+) -> Value {
     if receipt.logs.is_empty() {
         return Value::Null;
     }
@@ -115,8 +111,8 @@ fn logs(done: &Done, index: usize, taken: &Taken, receipt: &Receipt, first: usiz
             "address": log.address,
             "topics": log.data.topics(),
             "data": log.data.data,
-            "blockNumber": quantity(done.header.number),
-            "transactionHash": taken.tx.tx_hash(),
+            "blockNumber": quantity(result.header.number),
+            "transactionHash": included.tx.tx_hash(),
             "transactionIndex": quantity(index),
             "blockHash": B256::ZERO,
             "logIndex": quantity(at),
@@ -139,23 +135,19 @@ pub(crate) fn alloc(state: &MemoryState) -> Value {
             fields.insert("code".to_owned(), Value::String(code));
         }
         if !account.storage.is_empty() {
-            let word =
-                |(slot, value): (_, _)| (B256::from(slot).to_string(), json!(B256::from(value)));
-            let storage: Map<_, _> = account
-                .storage
-                .iter()
-                .map(|(s, v)| word((*s, *v)))
-                .collect();
-            fields.insert("storage".to_owned(), Value::Object(storage));
+            let slots = account.storage.iter();
+            let slots = slots
+                .map(|(slot, value)| (B256::from(*slot).to_string(), json!(B256::from(*value))));
+            fields.insert("storage".to_owned(), Value::Object(slots.collect()));
         }
         (address.to_string().to_lowercase(), Value::Object(fields))
     });
     Value::Object(accounts.collect())
 }
 
-/// The transactions that were given, taken or not, as a list in RLP, in hex.
-pub(super) fn body(done: &Done) -> Value {
+/// The given transactions, included or not, as a list in RLP, in hex.
+pub(super) fn body(result: &TransitionResult) -> Value {
     let mut out = Vec::new();
-    alloy_rlp::encode_list(&done.ran.given, &mut out);
+    alloy_rlp::encode_list(&result.block.given, &mut out);
     Value::String(hex::encode_prefixed(out))
 }

@@ -4,8 +4,8 @@
 //! A request has `state` (`fork`, `chainid`, `reward`) and `input` (`alloc`, `env`, `txs` or `txsRlp`), the
 //! response `alloc`, `body` and `result`, as Besu's tool has them.
 
-use super::input::Parts;
-use super::{Failure, Rules, part, transition};
+use super::input::Documents;
+use super::{Failure, Rules, document, transition};
 use clap::Args;
 use eyre::{Result, WrapErr};
 use http_body_util::{BodyExt, Full, Limited};
@@ -20,8 +20,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Limit of a request, bytes.
-const LONGEST_REQUEST: usize = 256 << 20;
+/// Limit of a request.
+const MAX_REQUEST_BYTES: usize = 256 << 20;
 
 /// Options of `t8n-server`.
 #[derive(Debug, Args)]
@@ -35,9 +35,9 @@ pub(crate) struct ServerOptions {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct TransitionRequest {
     state: State,
-    input: Parts,
+    input: Documents,
 }
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ fn mainnet() -> u64 {
 /// Serves until the program is ended.
 ///
 /// # Errors
-/// If the address is taken.
+/// If the address is in use.
 pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -76,14 +76,14 @@ pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    eprintln!("niwaki-evm: a connection was not taken: {error}");
+                    eprintln!("niwaki-evm: a connection was not accepted: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
             tokio::spawn(async move {
                 let served = http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service_fn(answer))
+                    .serve_connection(TokioIo::new(stream), service_fn(respond))
                     .await;
                 if let Err(error) = served {
                     eprintln!("niwaki-evm: a connection broke: {error}");
@@ -93,12 +93,12 @@ pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
     })
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() != Method::POST {
         let allowed = "send a transition by POST";
         return Ok(response(StatusCode::METHOD_NOT_ALLOWED, allowed.to_owned()));
     }
-    let body = match Limited::new(request.into_body(), LONGEST_REQUEST)
+    let body = match Limited::new(request.into_body(), MAX_REQUEST_BYTES)
         .collect()
         .await
     {
@@ -107,24 +107,24 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     };
     let transition = tokio::task::spawn_blocking(move || transition_of(&body));
     Ok(match transition.await {
-        Ok(Ok(answer)) => response(StatusCode::OK, answer),
+        Ok(Ok(text)) => response(StatusCode::OK, text),
         Ok(Err(failure)) => response(StatusCode::BAD_REQUEST, failure.to_string()),
         Err(panic) => response(StatusCode::INTERNAL_SERVER_ERROR, panic.to_string()),
     })
 }
 
 fn transition_of(body: &[u8]) -> Result<String, Failure> {
-    let asked: Asked =
+    let request: TransitionRequest =
         serde_json::from_slice(body).map_err(|error| Failure::json("the request", error))?;
     let State {
         fork,
         chainid,
         reward,
-    } = asked.state;
+    } = request.state;
     let rules = Rules::new(&fork, chainid, reward)?;
-    let done = transition::apply(&rules, asked.input.read(chainid)?, None)?;
+    let result = transition::apply(&rules, request.input.read(chainid)?, None)?;
     let [alloc, body, result] =
-        ["alloc", "body", "result"].map(|name| part(name, &done, rules.fork));
+        ["alloc", "body", "result"].map(|name| document(name, &result, rules.fork));
     Ok(json!({ "alloc": alloc, "body": body, "result": result }).to_string())
 }
 

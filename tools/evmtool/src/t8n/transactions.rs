@@ -7,9 +7,10 @@ use alloy_primitives::Signature;
 use alloy_rlp::{Decodable, PayloadView};
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, SignedAuthorization,
-    TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    TxEip1559, TxEnvelope, TxKind, TxLegacy, U256,
 };
 use niwaki_testkit::fixtures::{Data, FixtureAddress, Quantity};
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 use serde::Deserialize;
 
 /// An entry of the list of transactions.
@@ -128,78 +129,41 @@ impl Fields {
             Some(id) => number("chainId", id)?,
             None => chain,
         };
-        let (nonce, gas_limit) = (
-            number("nonce", self.nonce)?,
-            number("gas", self.gas.or(self.gas_limit).unwrap_or_default())?,
-        );
-        let (value, input) = (self.value.0, self.input());
-        let max_fee_per_gas = price(self.max_fee_per_gas.or(self.gas_price))?;
-        let max_priority_fee_per_gas = price(self.max_priority_fee_per_gas.or(self.gas_price))?;
-        let access_list = self.access_list();
-        match self.tx_type()? {
-            0 => self.legacy(chain, nonce, gas_limit),
-            1 => self.sign(TxEip2930 {
-                chain_id,
-                nonce,
-                gas_price: price(self.gas_price)?,
-                gas_limit,
-                to: self.kind()?,
-                value,
-                access_list,
-                input,
-            }),
-            2 => self.sign(TxEip1559 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas,
-                max_priority_fee_per_gas,
-                to: self.kind()?,
-                value,
-                access_list,
-                input,
-            }),
-            3 => self.sign(TxEip4844 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas,
-                max_priority_fee_per_gas,
-                to: self.receiver()?,
-                value,
-                access_list,
-                blob_versioned_hashes: self.blob_versioned_hashes.clone().unwrap_or_default(),
-                max_fee_per_blob_gas: price(self.max_fee_per_blob_gas)?,
-                input,
-            }),
-            4 => self.sign(TxEip7702 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas,
-                max_priority_fee_per_gas,
-                to: self.receiver()?,
-                value,
-                access_list,
-                authorization_list: self.authorizations()?,
-                input,
-            }),
+        let mut tx = TxEip1559 {
+            chain_id,
+            nonce: number("nonce", self.nonce)?,
+            gas_limit: number("gas", self.gas.or(self.gas_limit).unwrap_or_default())?,
+            max_fee_per_gas: price(self.max_fee_per_gas.or(self.gas_price))?,
+            max_priority_fee_per_gas: price(self.max_priority_fee_per_gas.or(self.gas_price))?,
+            to: TxKind::Create,
+            value: self.value.0,
+            access_list: self.access_list(),
+            input: self.input(),
+        };
+        let tx_type = self.tx_type()?;
+        if tx_type < 2 {
+            tx.max_fee_per_gas = price(self.gas_price)?;
+        }
+        if tx_type < 3 {
+            tx.to = self.kind()?;
+        }
+        match tx_type {
+            0 => self.sign_legacy(legacy(tx), chain),
+            1 => self.sign(eip2930(tx)),
+            2 => self.sign(tx),
+            3 => {
+                let (to, fee) = (self.receiver()?, price(self.max_fee_per_blob_gas)?);
+                let hashes = self.blob_versioned_hashes.clone().unwrap_or_default();
+                self.sign(eip4844(tx, to, fee, hashes))
+            }
+            4 => self.sign(eip7702(tx, self.receiver()?, self.authorizations()?)),
             other => Err(format!(
                 "{other} is no type of transaction; there are 0 to 4"
             )),
         }
     }
 
-    fn legacy(&self, chain: u64, nonce: u64, gas_limit: u64) -> Result<TxEnvelope, String> {
-        let mut tx = TxLegacy {
-            chain_id: None,
-            nonce,
-            gas_price: price(self.gas_price)?,
-            gas_limit,
-            to: self.kind()?,
-            value: self.value.0,
-            input: self.input(),
-        };
+    fn sign_legacy(&self, mut tx: TxLegacy, chain: u64) -> Result<TxEnvelope, String> {
         if self.is_unsigned() {
             tx.chain_id = self.protected.unwrap_or(true).then_some(chain);
             return self.sign(tx);

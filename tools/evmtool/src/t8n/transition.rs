@@ -4,7 +4,7 @@ use super::input::{Config, Input};
 use super::transactions::Signed;
 use super::{Failure, Rules};
 use niwaki_evm::Tracer;
-use niwaki_evm::tracers::{Eip3155, Eip3155End as End};
+use niwaki_evm::tracers::{Eip3155, Eip3155End as End, Eip3155Options};
 use niwaki_execution::{
     ExecuteError, ExecutedBlock, Executor, TransactionError, TransactionResult,
 };
@@ -20,27 +20,26 @@ use std::{collections::HashMap, path::PathBuf};
 #[derive(Clone, Debug)]
 pub(super) struct Traces {
     pub(super) folder: PathBuf,
-    pub(super) shown: niwaki_evm::tracers::Eip3155Options,
+    pub(super) options: Eip3155Options,
 }
 
 /// The result of a transition.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct TransitionResult {
     pub(super) header: Header,
-    /// As given, in any fork, or the header's.
+    /// The given difficulty, in any fork, or the header's.
     pub(super) difficulty: U256,
     pub(super) withdrawals: Option<Vec<Withdrawal>>,
-    pub(super) ran: Ran,
+    pub(super) block: TransitionBlock,
     pub(super) state: MemoryState,
 }
 
 /// The executed block.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct TransitionBlock {
     /// All transactions that were given.
     pub(super) given: Vec<TxEnvelope>,
-    /// Those that were included, with gas used and created contract.
-    pub(super) taken: Vec<Taken>,
+    pub(super) included: Vec<Included>,
     /// Those that were rejected, by index, and why.
     pub(super) rejected: Vec<(usize, String)>,
     pub(super) executed: ExecutedBlock,
@@ -48,8 +47,9 @@ pub(super) struct Ran {
     pub(super) exception: Option<&'static str>,
 }
 
+/// An included transaction.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Included {
     pub(super) tx: TxEnvelope,
     pub(super) gas_used: u64,
     pub(super) created: Option<Address>,
@@ -59,7 +59,11 @@ pub(super) struct Taken {
 ///
 /// # Errors
 /// [`Failure`] if the block can't be begun or ended; a transaction that can't be run is rejected instead.
-pub(super) fn apply(rules: &Rules, input: Input, traces: Option<&Traces>) -> Result<Done, Failure> {
+pub(super) fn apply(
+    rules: &Rules,
+    input: Input,
+    traces: Option<&Traces>,
+) -> Result<TransitionResult, Failure> {
     let spec = chain_spec(rules, &input.config);
     let header = input.env.header(rules.fork, &spec)?;
     let withdrawals = input.env.withdrawals(rules.fork)?;
@@ -68,10 +72,7 @@ pub(super) fn apply(rules: &Rules, input: Input, traces: Option<&Traces>) -> Res
         withdrawals: withdrawals.clone().map(Withdrawals::new),
         ..BlockBody::default()
     };
-    let mut state = MemoryState::default();
-    for (address, account) in input.alloc {
-        state.insert(address, account);
-    }
+    let mut state: MemoryState = input.alloc.into_iter().collect();
     for (number, hash) in &input.env.block_hashes {
         let number = u64::try_from(number.0).unwrap_or(u64::MAX);
         state.block_hashes.insert(number, *hash);
@@ -80,26 +81,26 @@ pub(super) fn apply(rules: &Rules, input: Input, traces: Option<&Traces>) -> Res
     if let Some(reward) = rules.reward.filter(|_| rules.fork < Fork::Paris) {
         executor.set_base_reward(reward);
     }
-    let run = Run {
+    let run = BlockRun {
         executor,
         state: &state,
         fork: rules.fork,
         traces,
         given: Vec::new(),
-        taken: Vec::new(),
+        included: Vec::new(),
         receipts: Vec::new(),
         rejected: Vec::new(),
     };
-    let ran = run.block(&spec, &header, input.transactions, body)?;
-    state.apply(&ran.executed.diff);
-    Ok(Done {
+    let block = run.block(&spec, &header, input.transactions, body)?;
+    state.apply(&block.executed.diff);
+    Ok(TransitionResult {
         difficulty: input
             .env
             .current_difficulty
             .map_or(header.difficulty, |given| given.0),
         header,
         withdrawals,
-        ran,
+        block,
         state,
     })
 }
@@ -125,27 +126,27 @@ fn chain_spec(rules: &Rules, config: &Config) -> ChainSpec {
     spec
 }
 
-/// A transition while its transactions run.
-struct Run<'a> {
+/// A block while its transactions run.
+struct BlockRun<'a> {
     executor: Executor<'a>,
     /// The pre-state.
     state: &'a MemoryState,
     fork: Fork,
     traces: Option<&'a Traces>,
     given: Vec<TxEnvelope>,
-    taken: Vec<Taken>,
+    included: Vec<Included>,
     receipts: Vec<Receipt>,
     rejected: Vec<(usize, String)>,
 }
 
-impl Run<'_> {
+impl BlockRun<'_> {
     fn block(
         mut self,
         spec: &ChainSpec,
         header: &Header,
         transactions: Vec<Signed>,
         mut body: BlockBody,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<TransitionBlock, Failure> {
         self.executor.begin_block(spec, header).map_err(failed)?;
         for (index, signed) in transactions.into_iter().enumerate() {
             match signed {
@@ -163,9 +164,9 @@ impl Run<'_> {
         let executed = self
             .executor
             .finish_block(spec, header, &body, self.receipts);
-        Ok(Ran {
+        Ok(TransitionBlock {
             given: self.given,
-            taken: self.taken,
+            included: self.included,
             rejected: self.rejected,
             executed: executed.map_err(|error| match error {
                 ExecuteError::Fault(fault) => failed(fault),
@@ -187,7 +188,7 @@ impl Run<'_> {
         };
         let mut tracer = self
             .traces
-            .map(|traces| Eip3155::new(traces.shown, Vec::new()));
+            .map(|traces| Eip3155::new(traces.options, Vec::new()));
         let watching = tracer.as_mut().map(|tracer| tracer as &mut dyn Tracer);
         let result = match self.executor.process_transaction(&tx, sender, watching) {
             Ok(result) => result,
@@ -210,7 +211,7 @@ impl Run<'_> {
         let created = tx.to().is_none().then(|| sender.create(tx.nonce()));
         let receipt = self.executor.receipt(tx.ty(), result, post_state);
         self.receipts.push(receipt);
-        self.taken.push(Taken {
+        self.included.push(Included {
             tx,
             gas_used,
             created,
@@ -232,7 +233,7 @@ impl Run<'_> {
             exit: result.exit,
             fork: self.fork.name(),
         });
-        let name = format!("trace-{}-{}.jsonl", self.taken.len(), tx.tx_hash());
+        let name = format!("trace-{}-{}.jsonl", self.included.len(), tx.tx_hash());
         let path = traces.folder.join(name);
         std::fs::write(&path, text).map_err(|error| Failure::io(&path, &error))
     }

@@ -25,15 +25,15 @@ pub(crate) struct Others<'a> {
 
 /// The difference, our sequential execution first; `None` if there is none.
 pub(crate) fn difference(case: &BlockCase, others: Others<'_>) -> Option<String> {
-    let (us, our_state) = ours::run(case, Mode::InTurn(others.dispatch));
-    for (who, way) in [("ahead", Mode::Ahead), ("listed", Mode::Listed)] {
-        let (ahead, ahead_state) = ours::run(case, way);
-        if us != ahead {
-            return Some(match (&us, &ahead) {
-                (Verdict::Done(us), Verdict::Done(ahead)) => {
-                    describe(who, us, ahead, || (our_state, ahead_state))
+    let (us, our_state) = ours::run(case, Mode::Sequential(others.dispatch));
+    for (who, mode) in [("spec", Mode::Speculative), ("bal", Mode::WithBal)] {
+        let (them, their_state) = ours::run(case, mode);
+        if us != them {
+            return Some(match (&us, &them) {
+                (Verdict::Done(us), Verdict::Done(them)) => {
+                    describe(who, us, them, || (our_state, their_state))
                 }
-                _ => unequal(who, WHOLE, &us, &ahead),
+                _ => unequal(who, WHOLE, &us, &them),
             });
         }
     }
@@ -73,10 +73,10 @@ fn describe(
     them: &Done,
     states: impl FnOnce() -> (MemoryState, MemoryState),
 ) -> String {
-    let mut said = String::new();
+    let mut report = String::new();
     let mut compare = |what: &str, us: &dyn Debug, them: &dyn Debug| {
         if format!("{us:?}") != format!("{them:?}") {
-            said += &unequal(who, what, us, them);
+            report += &unequal(who, what, us, them);
         }
     };
     compare("refused transactions", &us.refused, &them.refused);
@@ -114,10 +114,10 @@ fn describe(
             );
         }
         if ours == theirs {
-            said += "block access list: the same accounts in other bytes\n";
+            report += "block access list: the same accounts in other bytes\n";
         }
     }
-    said
+    report
 }
 
 fn union<T>(a: &BTreeMap<Address, T>, b: &BTreeMap<Address, T>) -> BTreeSet<Address> {

@@ -11,9 +11,9 @@ use crate::{
 use alloy_consensus::EthereumTypedTransaction;
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, Authorization, B256, Bytes, Fork, SignableTransaction,
-    SignedAuthorization, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy,
-    U256,
+    SignedAuthorization, TxEip1559, TxEip4844, TxEnvelope, TxKind, TxLegacy, U256,
 };
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 use rand::{Rng, rngs::SmallRng, seq::IndexedRandom};
 
 /// The bound of execution gas (EIP-7825).
@@ -368,67 +368,32 @@ fn draw_typed(
         4 if rng.random_bool(0.1) => price + 1,
         _ => rng.random_range(0..=price),
     };
-    let (chain_id, nonce, gas_limit) = (CHAIN_ID, 0, 0);
-    let (max_fee_per_gas, max_priority_fee_per_gas) = (price, tip);
+    let tx = TxEip1559 {
+        chain_id: CHAIN_ID,
+        nonce: 0,
+        gas_limit: 0,
+        max_fee_per_gas: price,
+        max_priority_fee_per_gas: tip,
+        to,
+        value,
+        input,
+        access_list,
+    };
     let kind = match (rng.random_range(0..10), to) {
         (kind @ 5..10, TxKind::Create) => kind % 5,
         (kind, _) => kind,
     };
     match (kind, to) {
         (0 | 1, _) => Unsigned::Legacy(TxLegacy {
-            chain_id: rng.random_bool(0.9).then_some(chain_id),
-            nonce,
-            gas_price: price,
-            gas_limit,
-            to,
-            value,
-            input,
+            chain_id: rng.random_bool(0.9).then_some(CHAIN_ID),
+            ..legacy(tx)
         }),
-        (2, _) => Unsigned::Eip2930(TxEip2930 {
-            chain_id,
-            nonce,
-            gas_price: price,
-            gas_limit,
-            to,
-            value,
-            input,
-            access_list,
-        }),
-        (5, TxKind::Call(to)) => Unsigned::Eip4844(TxEip4844 {
-            chain_id,
-            nonce,
-            gas_limit,
-            max_fee_per_gas,
-            max_priority_fee_per_gas,
-            max_fee_per_blob_gas: rng.random_range(1..2000),
-            to,
-            value,
-            input,
-            access_list,
-            blob_versioned_hashes: draw_blobs(rng),
-        }),
-        (6..10, TxKind::Call(to)) => Unsigned::Eip7702(TxEip7702 {
-            chain_id,
-            nonce,
-            gas_limit,
-            max_fee_per_gas,
-            max_priority_fee_per_gas,
-            to,
-            value,
-            input,
-            access_list,
-            authorization_list: vec![],
-        }),
-        _ => Unsigned::Eip1559(TxEip1559 {
-            chain_id,
-            nonce,
-            gas_limit,
-            max_fee_per_gas,
-            max_priority_fee_per_gas,
-            to,
-            value,
-            input,
-            access_list,
-        }),
+        (2, _) => Unsigned::Eip2930(eip2930(tx)),
+        (5, TxKind::Call(to)) => {
+            let max_fee_per_blob_gas = rng.random_range(1..2000);
+            Unsigned::Eip4844(eip4844(tx, to, max_fee_per_blob_gas, draw_blobs(rng)))
+        }
+        (6..10, TxKind::Call(to)) => Unsigned::Eip7702(eip7702(tx, to, vec![])),
+        _ => Unsigned::Eip1559(tx),
     }
 }

@@ -14,16 +14,14 @@ use niwaki_testkit::{MemoryState, state_root};
 /// How a block is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// Sequentially.
-    InTurn(Dispatch),
+    Sequential(Dispatch),
     /// Each transaction speculatively first, on two threads.
-    Ahead,
+    Speculative,
     /// The same with the block access list of the sequential execution.
-    Listed,
+    WithBal,
 }
 
-/// Threads of the speculative modes.
-const AHEAD: Parallelism = Parallelism {
+const SPECULATE_ON_TWO_THREADS: Parallelism = Parallelism {
     speculate_all: true,
     ..Parallelism::of(2)
 };
@@ -32,7 +30,7 @@ const AHEAD: Parallelism = Parallelism {
 pub(crate) fn run(case: &BlockCase, mode: Mode) -> (Verdict, MemoryState) {
     let mut refused = Vec::new();
     loop {
-        let (kept, transactions): (Vec<usize>, Vec<_>) = case
+        let (indices, transactions): (Vec<usize>, Vec<_>) = case
             .transactions
             .iter()
             .enumerate()
@@ -42,7 +40,7 @@ pub(crate) fn run(case: &BlockCase, mode: Mode) -> (Verdict, MemoryState) {
         match apply(case, transactions, mode) {
             Ok(executed) => return done(case, refused, executed),
             Err(ExecuteError::Invalid(InvalidBlock::Transaction { index, .. })) => {
-                refused.push(kept[index]);
+                refused.push(indices[index]);
                 refused.sort_unstable();
             }
             Err(ExecuteError::Invalid(reason)) => {
@@ -71,25 +69,25 @@ fn apply(
     let spec = ChainSpec::single(CHAIN_ID, case.fork);
     let post_state = &mut |_: &_| Ok(B256::ZERO);
     match mode {
-        Mode::InTurn(dispatch) => {
+        Mode::Sequential(dispatch) => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().set_dispatch(dispatch);
             executor.apply_body(&spec, &block, post_state)
         }
-        Mode::Ahead => {
+        Mode::Speculative => {
             let execution = BlockExecution {
-                parallelism: AHEAD,
+                parallelism: SPECULATE_ON_TWO_THREADS,
                 ..BlockExecution::new(&spec, &block, &case.state)
             };
             Ok(execution.run(post_state)?.0)
         }
-        Mode::Listed => {
+        Mode::WithBal => {
             let mut executor = Executor::new(&spec, &case.header, &case.state);
             executor.evm().world().record_access_list();
             let sequential = executor.apply_body(&spec, &block, post_state)?;
             let execution = BlockExecution {
                 bal: sequential.block_access_list.as_deref(),
-                parallelism: AHEAD,
+                parallelism: SPECULATE_ON_TWO_THREADS,
                 ..BlockExecution::new(&spec, &block, &case.state)
             };
             Ok(execution.run(post_state)?.0)

@@ -25,7 +25,7 @@ impl Plan {
         let mut executor = Executor::new(&spec, &self.header, &self.state);
         let begun = executor.begin_block(&spec, &self.header);
         begun.expect("memory does not fail");
-        let mut taken: Vec<Signed> = Vec::new();
+        let mut executed: Vec<Signed> = Vec::new();
         let mut transactions = Vec::new();
         for draft in &self.drafts {
             let diff = executor.diff();
@@ -36,10 +36,10 @@ impl Plan {
             };
             let sender = self.cast.keys[draft.from].address;
             let sign = |gas| (draft.sign(&self.cast, gas, &nonce_of), sender);
-            let try_with = |gas| self.run_after(&spec, &taken, &sign(gas));
+            let try_with = |gas| self.run_after(&spec, &executed, &sign(gas));
             let tx = sign(gas_limit(draft.gas, try_with));
             if executor.process_transaction(&tx.0, sender, None).is_ok() {
-                taken.push(tx.clone());
+                executed.push(tx.clone());
             }
             transactions.push(tx);
         }
@@ -52,8 +52,8 @@ impl Plan {
         }
     }
 
-    /// Gas that `tx` uses after `taken`, before refunds, and the opcodes that it reaches.
-    fn run_after(&self, spec: &ChainSpec, taken: &[Signed], tx: &Signed) -> (u64, Steps) {
+    /// Gas that `tx` uses after `executed`, before refunds, and the opcodes that it reaches.
+    fn run_after(&self, spec: &ChainSpec, executed: &[Signed], tx: &Signed) -> (u64, Steps) {
         let header = Header {
             gas_limit: 1 << 40,
             ..self.header.clone()
@@ -61,7 +61,7 @@ impl Plan {
         let mut executor = Executor::new(spec, &header, &self.state);
         let begun = executor.begin_block(spec, &header);
         begun.expect("memory does not fail");
-        for (tx, sender) in taken {
+        for (tx, sender) in executed {
             drop(executor.process_transaction(tx, *sender, None));
         }
         let mut steps = Steps::default();
@@ -78,11 +78,11 @@ fn gas_limit(wanted: GasLimit, try_with: impl Fn(u64) -> (u64, Steps)) -> u64 {
         GasLimit::Percent(percent) => try_with(PLENTY).0 * percent / 100,
         GasLimit::AtOpcode { which, mark } => {
             let (needed, steps) = try_with(PLENTY);
-            let Some(at) = which.checked_rem(steps.met.len()) else {
+            let Some(at) = which.checked_rem(steps.reached.len()) else {
                 return needed;
             };
             let mark = match mark {
-                Mark::Price(beside) => steps.met[at].price + beside,
+                Mark::Price(offset) => steps.reached[at].price + offset,
                 Mark::Gas(gas) => gas,
             };
             find_gas(PLENTY, at, mark, steps, try_with)
@@ -99,10 +99,10 @@ fn find_gas(
     try_with: impl Fn(u64) -> (u64, Steps),
 ) -> u64 {
     for _ in 0..ATTEMPTS {
-        let Some(met) = steps.met.get(at) else {
+        let Some(reached) = steps.reached.get(at) else {
             break;
         };
-        let off = mark - met.gas;
+        let off = mark - reached.gas;
         if off == 0 {
             break;
         }
@@ -124,23 +124,23 @@ struct Reached {
 /// Records the opcodes that a transaction reaches.
 #[derive(Debug, Default)]
 struct Steps {
-    met: Vec<Reached>,
+    reached: Vec<Reached>,
     pending: Option<i64>,
 }
 
 impl Tracer for Steps {
     fn step(&mut self, step: &Step<'_>) {
-        let looks = matches!(
+        let is_recorded = matches!(
             step.opcode(),
             0x31 | 0x3b | 0x3c | 0x3f | 0x54 | 0x55 | 0xf0..=0xf2 | 0xf4 | 0xf5 | 0xfa | 0xff
         );
-        self.pending = looks.then(|| step.gas());
+        self.pending = is_recorded.then(|| step.gas());
     }
 
     fn step_end(&mut self, gas_left: i64, forwarded: i64) {
         if let Some(gas) = self.pending.take() {
             let price = gas - gas_left.max(0) - forwarded;
-            self.met.push(Reached { gas, price });
+            self.reached.push(Reached { gas, price });
         }
     }
 }

@@ -35,28 +35,28 @@ impl T8n {
     /// If the program can't be run or its output can't be read, since nothing was compared then.
     pub(crate) fn run(&self, case: &BlockCase) -> Verdict {
         match self.call(case, "") {
-            Ok(answer) => {
-                let done = done(&answer["result"]);
+            Ok(output) => {
+                let done = done(&output["result"]);
                 Verdict::Done(Box::new(done.unwrap_or_else(|Malformed(what)| {
-                    panic!("{what} in {answer} is not as documented")
+                    panic!("{what} in {output} is not as documented")
                 })))
             }
-            Err(said) => {
+            Err(message) => {
                 assert!(
-                    said.contains("post-execution"),
-                    "{} could not run the case: {said}",
+                    message.contains("post-execution"),
+                    "{} could not run the case: {message}",
                     self.program.display()
                 );
-                Verdict::Invalid(said)
+                Verdict::Invalid(message)
             }
         }
     }
 
     /// The state after a block.
     pub(crate) fn post_state(&self, case: &BlockCase) -> MemoryState {
-        let answer = self.call(case, "stdout").unwrap_or_default();
+        let output = self.call(case, "stdout").unwrap_or_default();
         let mut state = MemoryState::default();
-        for (address, account) in answer["alloc"].as_object().into_iter().flatten() {
+        for (address, account) in output["alloc"].as_object().into_iter().flatten() {
             if let (Ok(address), Some(account)) = (address.parse(), read_account(account)) {
                 state.insert(address, account);
             }
@@ -83,7 +83,7 @@ impl T8n {
             "env": env(case),
             "txsRlp": transactions(case),
         });
-        let mut stdin = child.stdin.take().expect("asked for");
+        let mut stdin = child.stdin.take().expect("piped");
         // Standard error says why the program ended early.
         drop(stdin.write_all(input.to_string().as_bytes()));
         drop(stdin);

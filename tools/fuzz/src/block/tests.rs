@@ -34,7 +34,8 @@ fn blocks_have_transactions_of_every_type_that_succeed_fail_and_are_invalid() {
     let mut requests = std::collections::BTreeSet::new();
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(done), _) = ours::run(&case, Mode::InTurn(Dispatch::Threaded)) else {
+        let (Verdict::Done(done), _) = ours::run(&case, Mode::Sequential(Dispatch::Threaded))
+        else {
             continue;
         };
         count(&mut tally, &case, &done);
@@ -65,7 +66,8 @@ fn most_authorizations_are_valid() {
     let (mut valid, mut count) = (0, 0);
     for seed in 0..300 {
         let case = Plan::of(seed, Fork::Osaka).sign();
-        let (Verdict::Done(_), after) = ours::run(&case, Mode::InTurn(Dispatch::Threaded)) else {
+        let (Verdict::Done(_), after) = ours::run(&case, Mode::Sequential(Dispatch::Threaded))
+        else {
             continue;
         };
         for (tx, _) in &case.transactions {

@@ -23,7 +23,7 @@ const G2_DISCOUNTS: [u16; 128] = [
 ];
 
 /// The gas of `contract` for `input`; `None` if the input is invalid.
-pub fn price(contract: u16, input: &[u8]) -> Option<u64> {
+pub(super) fn price(contract: u16, input: &[u8]) -> Option<u64> {
     let length = input.len() as u64;
     let words = length.div_ceil(32);
     let is_whole = |bytes: u64| length > 0 && length.is_multiple_of(bytes);

@@ -104,13 +104,13 @@ impl Writer<'_> {
             return;
         }
         let mark = *GAS_MARKS.choose(self.rng).expect("not empty");
-        let beside = match self.rng.random_range(0..4) {
+        let gas = match self.rng.random_range(0..4) {
             0 => mark,
             1 => mark + self.rng.random_range(0..10),
             2 => mark - self.rng.random_range(1..10),
             _ => mark + self.rng.random_range(0..6_000),
         };
-        self.push_u64(u64::try_from(beside).unwrap_or(0));
+        self.push_u64(u64::try_from(gas).unwrap_or(0));
     }
 
     /// A call whose gas is on top of the stack; its success is popped or stored.
