@@ -1,12 +1,13 @@
 //! Accounts of known keys, and the transactions they send: every type.
 
 use crate::genesis::CHAIN_ID;
-use alloy_consensus::{TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxLegacy};
+use alloy_consensus::{TxEip1559, TxEip2930, TxEip7702};
 use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
 use eyre::Result;
 use niwaki_crypto::{blob_commitment, cell_proofs, sha256};
 use niwaki_primitives::{AccessList, AccessListItem, Address, B256, Bytes, TxKind, U256, address};
 use niwaki_testkit::Key;
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 use niwaki_txpool::encode_network;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -105,85 +106,55 @@ impl Account {
         let (key, nonce) = (self.key, self.nonce);
         self.nonce += 1;
         let value = U256::from(rng.random_range(1..1_000_u64));
-        let to = TxKind::Call(CONTRACT);
         let input = Bytes::from(vec![rng.random_range(0..200_u8); 8]);
-        let max_fee = 200_000_000_000_u128;
         let tip = rng.random_range(1_000_000_000..3_000_000_000_u128);
         let kind = KINDS[kind];
         let mut sidecar = None;
-        let dynamic = |to, input, gas_limit| TxEip1559 {
+        let tx = TxEip1559 {
             chain_id: CHAIN_ID,
             nonce,
-            gas_limit,
-            max_fee_per_gas: max_fee,
+            gas_limit: 100_000,
+            max_fee_per_gas: 200_000_000_000,
             max_priority_fee_per_gas: tip,
-            to,
-            value: U256::ZERO,
+            to: TxKind::Call(CONTRACT),
+            value,
             access_list: AccessList::default(),
             input,
         };
         let tx = match kind {
-            "legacy" => key.sign(TxLegacy {
-                chain_id: Some(CHAIN_ID),
-                nonce,
-                gas_price: max_fee,
-                gas_limit: 100_000,
-                to,
-                value,
-                input,
-            }),
+            "legacy" => key.sign(legacy(tx)),
             "access list" => key.sign(TxEip2930 {
-                chain_id: CHAIN_ID,
-                nonce,
-                gas_price: max_fee,
-                gas_limit: 100_000,
-                to,
-                value,
                 access_list: counter_slot(),
-                input,
+                ..eip2930(tx)
             }),
-            "dynamic fee" => key.sign(TxEip1559 {
-                value,
-                ..dynamic(to, input, 100_000)
-            }),
+            "dynamic fee" => key.sign(tx),
             "blob" => {
                 let picked = &sidecars.0[rng.random_range(0..sidecars.0.len())];
                 sidecar = Some(Arc::clone(picked));
                 let commitments = picked.commitments().iter();
-                key.sign(TxEip4844 {
-                    chain_id: CHAIN_ID,
-                    nonce,
-                    gas_limit: 100_000,
-                    max_fee_per_gas: max_fee,
-                    max_priority_fee_per_gas: tip,
-                    to: CONTRACT,
-                    value,
-                    access_list: AccessList::default(),
-                    blob_versioned_hashes: commitments
-                        .map(|point| versioned_hash(point.as_slice()))
-                        .collect(),
-                    max_fee_per_blob_gas: 1_000_000_000_000,
-                    input,
-                })
+                let hashes = commitments.map(|point| versioned_hash(point.as_slice()));
+                key.sign(eip4844(tx, CONTRACT, 1_000_000_000_000, hashes.collect()))
             }
             "set code" => {
                 let authorization = key.authorize(CHAIN_ID, CONTRACT, nonce + 1);
                 self.nonce += 1;
                 key.sign(TxEip7702 {
-                    chain_id: CHAIN_ID,
-                    nonce,
                     gas_limit: 400_000,
-                    max_fee_per_gas: max_fee,
-                    max_priority_fee_per_gas: tip,
-                    to: key.address,
-                    value,
-                    access_list: AccessList::default(),
-                    authorization_list: vec![authorization],
-                    input,
+                    ..eip7702(tx, key.address, vec![authorization])
                 })
             }
-            "create" => key.sign(dynamic(TxKind::Create, DEPLOYS_STOP, 400_000)),
-            _ => key.sign(dynamic(to, Bytes::from_static(&[0xff]), 100_000)),
+            "create" => key.sign(TxEip1559 {
+                gas_limit: 400_000,
+                to: TxKind::Create,
+                value: U256::ZERO,
+                input: DEPLOYS_STOP,
+                ..tx
+            }),
+            _ => key.sign(TxEip1559 {
+                value: U256::ZERO,
+                input: Bytes::from_static(&[0xff]),
+                ..tx
+            }),
         };
         SentTransaction {
             hash: *tx.tx_hash(),

@@ -1,7 +1,8 @@
 //! An execution client seen from outside: its Engine API and its JSON-RPC.
 
+use crate::load::number;
 use eyre::{Result, WrapErr, ensure, eyre};
-use niwaki_primitives::Bytes;
+use niwaki_primitives::{B256, Bytes};
 use niwaki_rpc::JwtSecret;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -57,6 +58,37 @@ impl Client {
     /// The whole JSON-RPC response of an Engine API call, which may be an error.
     pub(crate) fn engine_response(&self, method: &str, params: Value) -> Result<Value> {
         self.exchange(&self.engine, Some(&self.token()?), method, params)
+    }
+
+    /// The number of the head.
+    pub(crate) fn block_number(&self) -> Result<u64> {
+        number(&self.call("eth_blockNumber", json!([]))?)
+    }
+
+    /// The block at `tag`, with the hashes of its transactions.
+    pub(crate) fn block(&self, tag: &str) -> Result<Value> {
+        self.call("eth_getBlockByNumber", json!([tag, false]))
+    }
+
+    /// Checks that the block at `tag` has the hash `expected`.
+    pub(crate) fn check_hash(&self, tag: &str, expected: &Value) -> Result<()> {
+        let hash = &self.block(tag)?["hash"];
+        ensure!(
+            hash == expected,
+            "the {tag} block is {hash}, expected {expected}"
+        );
+        Ok(())
+    }
+
+    /// Makes the block `hash` the head, with `method`; the response must be VALID.
+    pub(crate) fn make_head(&self, method: &str, hash: &Value) -> Result<()> {
+        let state = json!({
+            "headBlockHash": hash, "safeBlockHash": B256::ZERO, "finalizedBlockHash": B256::ZERO,
+        });
+        let response = self.engine_response(method, json!([state, null]))?;
+        let status = &response["result"]["payloadStatus"]["status"];
+        ensure!(status == "VALID", "{method}: {response}");
+        Ok(())
     }
 
     fn token(&self) -> Result<String> {
@@ -128,7 +160,7 @@ impl Client {
     pub(crate) fn wait_until_ready(&self) -> Result<()> {
         let began = Instant::now();
         loop {
-            match self.call("eth_blockNumber", json!([])) {
+            match self.block_number() {
                 Ok(_) => return Ok(()),
                 Err(error) if began.elapsed() > READY_WITHIN => {
                     return Err(error.wrap_err("the node does not become ready"));

@@ -1,7 +1,8 @@
 //! Engine fixtures of execution-spec-tests through the real port: each case starts a node on its
 //! genesis and sends its payloads with JWT tokens.
 
-use crate::process::{ClientKind, Process, StartOptions};
+use crate::load::number;
+use crate::process::{Process, StartOptions};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_testkit::genesis::BLOCK_FORKS;
@@ -57,13 +58,12 @@ pub(crate) fn run(options: &FixtureOptions) -> Result<()> {
         "no case has '{}' in its name",
         options.filter
     );
-    let niwaki = std::path::absolute(&options.niwaki)?;
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             scope.spawn(|| {
                 while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = play(&niwaki, case) {
+                    if let Err(error) = play(&options.niwaki, case) {
                         eprintln!("{name}: {error:#}");
                         failed.lock().expect("no thread panics").push(name);
                     }
@@ -101,21 +101,9 @@ fn play(niwaki: &Path, case: &Value) -> Result<()> {
     let genesis = folder.path().join("genesis.json");
     std::fs::write(&genesis, genesis_of(case)?.to_string())?;
     let data = folder.path().join("node");
-    let node = Process::start(
-        ClientKind::Niwaki,
-        "niwaki",
-        niwaki,
-        data,
-        StartOptions::genesis(&genesis),
-    )?;
+    let node = Process::start_niwaki(niwaki, data, StartOptions::genesis(&genesis))?;
     let client = &node.client;
-    let first = client.call("eth_getBlockByNumber", json!(["0x0", false]))?;
-    let expected = &case["genesisBlockHeader"]["hash"];
-    ensure!(
-        first["hash"] == *expected,
-        "genesis {}, expected {expected}",
-        first["hash"]
-    );
+    client.check_hash("0x0", &case["genesisBlockHeader"]["hash"])?;
 
     let payloads = case["engineNewPayloads"].as_array();
     for (index, payload) in payloads.into_iter().flatten().enumerate() {
@@ -142,26 +130,12 @@ fn play(niwaki: &Path, case: &Value) -> Result<()> {
         if is_invalid {
             continue;
         }
-        let method = format!(
-            "engine_forkchoiceUpdatedV{}",
-            version("forkchoiceUpdatedVersion")
-        );
+        let version = version("forkchoiceUpdatedVersion");
+        let method = format!("engine_forkchoiceUpdatedV{version}");
         let hash = &payload["params"][0]["blockHash"];
-        let zero = format!("0x{}", "0".repeat(64));
-        let state =
-            json!({ "headBlockHash": hash, "safeBlockHash": zero, "finalizedBlockHash": zero });
-        let response = client.engine_response(&method, json!([state, null]))?;
-        let status = &response["result"]["payloadStatus"]["status"];
-        ensure!(status == "VALID", "{}, fork choice: {response}", at());
+        client.make_head(&method, hash).wrap_err_with(at)?;
     }
-    let head = client.call("eth_getBlockByNumber", json!(["latest", false]))?;
-    let expected = &case["lastblockhash"];
-    ensure!(
-        head["hash"] == *expected,
-        "head {}, expected {expected}",
-        head["hash"]
-    );
-    Ok(())
+    client.check_hash("latest", &case["lastblockhash"])
 }
 
 /// The genesis file of a case.
@@ -169,20 +143,16 @@ fn genesis_of(case: &Value) -> Result<Value> {
     let header = &case["genesisBlockHeader"];
     let mut config = config_of(case["network"].as_str().unwrap_or_default())?;
     let case_config = &case["config"];
-    config["chainId"] = match case_config["chainid"].as_str() {
-        Some(id) => json!(number(id)?),
-        None => json!(1),
-    };
+    if case_config["chainid"].is_string() {
+        config["chainId"] = json!(number(&case_config["chainid"])?);
+    }
     if let Some(schedule) = case_config["blobSchedule"].as_object() {
         let mut blobs = Map::new();
         for (fork, entry) in schedule {
-            let field = |name: &str| -> Result<Value> {
-                Ok(json!(number(entry[name].as_str().unwrap_or("0x0"))?))
-            };
             let entry = json!({
-                "target": field("target")?,
-                "max": field("max")?,
-                "baseFeeUpdateFraction": field("baseFeeUpdateFraction")?,
+                "target": number(&entry["target"])?,
+                "max": number(&entry["max"])?,
+                "baseFeeUpdateFraction": number(&entry["baseFeeUpdateFraction"])?,
             });
             blobs.insert(fork.to_lowercase(), entry);
         }
@@ -212,7 +182,7 @@ fn genesis_of(case: &Value) -> Result<Value> {
 /// The chain config of a fixture's network such as `CancunToPragueAtTime15k`: every fork up to the first is active
 /// from genesis, the second at timestamp 15,000.
 fn config_of(network: &str) -> Result<Value> {
-    let mut config = json!({ "terminalTotalDifficulty": 0 });
+    let mut config = json!({ "chainId": 1, "terminalTotalDifficulty": 0 });
     for fork in BLOCK_FORKS {
         config[format!("{fork}Block")] = json!(0);
     }
@@ -233,9 +203,4 @@ fn config_of(network: &str) -> Result<Value> {
         config[format!("{}Time", second.to_lowercase())] = json!(15_000);
     }
     Ok(config)
-}
-
-fn number(text: &str) -> Result<u64> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).wrap_err_with(|| text.to_owned())
 }

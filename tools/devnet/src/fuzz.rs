@@ -9,15 +9,13 @@ mod cases;
 mod wires;
 
 use crate::client::Client;
-use crate::process::{ClientKind, free_port, import, memory, spawn};
+use crate::process::{APIS, Process, StartOptions, free_port, memory};
+use crate::report::percentile;
 use cases::Case;
 use clap::Args;
-use eyre::{Result, WrapErr, bail, ensure, eyre};
-use niwaki_rpc::JwtSecret;
-use serde_json::json;
+use eyre::{Result, WrapErr, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,13 +52,6 @@ pub(crate) struct FuzzOptions {
 /// Findings to report at most.
 const MAX_FINDINGS: usize = 20;
 
-/// A node that is killed when it is dropped.
-struct Node {
-    child: Child,
-    client: Client,
-    endpoints: Endpoints,
-}
-
 /// Results of a run.
 #[derive(Debug, Default)]
 struct FuzzReport {
@@ -77,7 +68,7 @@ struct FuzzReport {
 pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let requests = requests(&options.testdata.join("rpc/execution-apis.txt"))?;
-    let mut node = Node::start(options, folder.path())?;
+    let (mut node, endpoints) = start(options, folder.path())?;
     let results = Mutex::new(FuzzReport::default());
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let end = Instant::now() + Duration::from_secs(options.seconds);
@@ -86,13 +77,11 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         let senders: Vec<_> = (0..options.connections.max(1))
             .map(|_| {
                 scope.spawn(|| match options.only {
-                    Some(number) => {
-                        send_case(options, number, &requests, &node.endpoints, &results)
-                    }
+                    Some(number) => send_case(options, number, &requests, &endpoints, &results),
                     None => {
                         while Instant::now() < end {
                             let number = next.fetch_add(1, Ordering::Relaxed);
-                            send_case(options, number, &requests, &node.endpoints, &results);
+                            send_case(options, number, &requests, &endpoints, &results);
                         }
                     }
                 })
@@ -105,7 +94,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         let _ = watch.join();
     });
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report(options, &mut node, results, folder.path())
+    report(options, &mut node, results)
 }
 
 /// The requests of the recorded exchanges in `path`, which are valid.
@@ -145,7 +134,7 @@ fn send_case(
 fn watch(client: &Client, is_over: &AtomicBool, results: &Mutex<FuzzReport>) {
     while !is_over.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let response = client.call("eth_blockNumber", json!([]));
+        let response = client.block_number();
         let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
         results.waits.push(began.elapsed());
         if let Err(error) = response
@@ -160,12 +149,7 @@ fn watch(client: &Client, is_over: &AtomicBool, results: &Mutex<FuzzReport>) {
     }
 }
 
-fn report(
-    options: &FuzzOptions,
-    node: &mut Node,
-    mut results: FuzzReport,
-    folder: &Path,
-) -> Result<()> {
+fn report(options: &FuzzOptions, node: &mut Process, mut results: FuzzReport) -> Result<()> {
     let total: u64 = results.sent.values().sum();
     let kinds: Vec<String> = results
         .sent
@@ -173,28 +157,21 @@ fn report(
         .map(|(kind, count)| format!("{count} {}", kind.to_lowercase()))
         .collect();
     results.waits.sort();
-    let wait = |percent: usize| {
-        let index =
-            (results.waits.len() * percent / 100).min(results.waits.len().saturating_sub(1));
-        results.waits.get(index).copied().unwrap_or_default()
-    };
-    let longest = wait(100);
-    let memory = memory(node.child.id(), "VmHWM:")
-        .ok()
-        .map(|bytes| bytes >> 20);
+    let longest = percentile(&results.waits, 100);
+    let memory = memory(node.id(), "VmHWM:").ok().map(|bytes| bytes >> 20);
     println!(
         "{total} cases of seed {}: {}; the head's number {} times, P50 {:.1} ms, P99 {:.1} ms, at most \
          {:.1} ms; at most {} MiB",
         options.seed,
         kinds.join(", "),
         results.waits.len(),
-        wait(50).as_secs_f64() * 1e3,
-        wait(99).as_secs_f64() * 1e3,
+        percentile(&results.waits, 50).as_secs_f64() * 1e3,
+        percentile(&results.waits, 99).as_secs_f64() * 1e3,
         longest.as_secs_f64() * 1e3,
         memory.unwrap_or(0),
     );
     let mut findings = results.findings;
-    if let Some(status) = node.child.try_wait()? {
+    if let Some(status) = node.exit_status()? {
         findings.push(format!("the node ended: {status}"));
     }
     if longest > Duration::from_millis(options.answer_ms) {
@@ -206,9 +183,9 @@ fn report(
             options.memory_mib
         ));
     }
-    let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
     findings.extend(
-        log.lines()
+        node.log()
+            .lines()
             .filter(|line| line.contains("panicked"))
             .map(str::to_owned),
     );
@@ -218,60 +195,33 @@ fn report(
     }
 }
 
-impl Node {
-    fn start(options: &FuzzOptions, folder: &Path) -> Result<Self> {
-        let binary = std::path::absolute(&options.niwaki)?;
-        let chain = options.testdata.join("chain");
-        std::fs::copy(chain.join("genesis.json"), folder.join("genesis.json"))
-            .wrap_err_with(|| format!("no genesis file in {}", chain.display()))?;
-        import(
-            ClientKind::Niwaki,
-            &binary,
-            folder,
-            &chain.join("chain.rlp"),
-        )?;
-        let (http, websocket, engine) = (free_port()?, free_port()?, free_port()?);
-        let mut command = Command::new(binary);
-        command
-            .args(["--data-path", "data", "--genesis-file", "genesis.json"])
-            .args(["--rpc-http-enabled", "--rpc-http-port", &http.to_string()])
-            .args(["--rpc-ws-enabled", "--rpc-ws-port", &websocket.to_string()])
-            .args(["--engine-rpc-port", &engine.to_string()])
-            .arg("--Xrpc-ipc-enabled")
-            .args([
-                "--rpc-http-api",
-                APIS,
-                "--rpc-ws-api",
-                APIS,
-                "--Xrpc-ipc-apis",
-                APIS,
-            ])
-            .args(["--memory-budget", "256M"]);
-        let child = spawn(command, folder)?;
-        let node = Self {
-            child,
-            client: Client::new("niwaki", http, engine, JwtSecret::new([0; 32])),
-            endpoints: Endpoints {
-                http: ([127, 0, 0, 1], http).into(),
-                websocket: ([127, 0, 0, 1], websocket).into(),
-                ipc: folder.join("data/niwaki.ipc"),
-            },
-        };
-        let ready = node.client.wait_until_ready();
-        ready.map_err(|error| {
-            let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-            eyre!("{error:#}\n{log}")
-        })?;
-        Ok(node)
-    }
-}
-
-/// API groups to enable: all that read state or run code.
-const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts the node on the test chain, with every server.
+fn start(options: &FuzzOptions, folder: &Path) -> Result<(Process, Endpoints)> {
+    let chain = options.testdata.join("chain");
+    let (genesis, blocks) = (chain.join("genesis.json"), chain.join("chain.rlp"));
+    let websocket = free_port()?;
+    let websocket_port = websocket.to_string();
+    let start = StartOptions {
+        chain: Some(&blocks),
+        memory_budget: "256M",
+        connections: 80,
+        flags: &[
+            "--rpc-ws-enabled",
+            "--rpc-ws-port",
+            &websocket_port,
+            "--rpc-ws-api",
+            APIS,
+            "--Xrpc-ipc-enabled",
+            "--Xrpc-ipc-apis",
+            APIS,
+        ],
+        ..StartOptions::genesis(&genesis)
+    };
+    let node = Process::start_niwaki(&options.niwaki, folder.to_owned(), start)?;
+    let endpoints = Endpoints {
+        http: ([127, 0, 0, 1], node.rpc_port()).into(),
+        websocket: ([127, 0, 0, 1], websocket).into(),
+        ipc: node.data_path().join("niwaki.ipc"),
+    };
+    Ok((node, endpoints))
 }

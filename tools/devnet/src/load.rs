@@ -7,6 +7,7 @@
 mod requests;
 
 use crate::process::{ClientKind, Process, StartOptions};
+use crate::report::{percentile, write_json};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use memchr::memmem::find;
@@ -72,8 +73,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
             chain: Some(&options.chain),
             ..StartOptions::genesis(&options.genesis)
         };
-        let binary = std::path::absolute(binary)?;
-        Process::start(kind, name, &binary, folder.path().join(name), start)
+        Process::start(kind, name, binary, folder.path().join(name), start)
     };
     let mut clients = vec![start(ClientKind::Niwaki, "niwaki", &options.niwaki)?];
     if let Some(geth) = &options.geth {
@@ -103,10 +103,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<()> {
             )?);
         }
     }
-    if let Some(path) = &options.json {
-        std::fs::write(path, format!("{:#}\n", Value::from(report)))?;
-    }
-    Ok(())
+    write_json(options.json.as_deref(), &Value::from(report))
 }
 
 /// Alternates `count` rounds between the clients and prints the results.
@@ -197,15 +194,14 @@ fn round(process: &Process, bodies: &Arc<[Vec<u8>]>, connections: usize) -> Resu
         let took = began.elapsed();
         ensure!(times.len() == bodies.len(), "{} responses", times.len());
         times.sort_unstable();
-        let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let count = times.len() as f64;
         let cpu = process.cpu_time()?.saturating_sub(cpu_before);
         Ok(Round {
             cpu_us: cpu.as_secs_f64() * 1e6 / count,
             requests_per_second: count / took.as_secs_f64(),
-            p50: at(50),
-            p99: at(99),
+            p50: percentile(&times, 50),
+            p99: percentile(&times, 99),
             errors,
         })
     })

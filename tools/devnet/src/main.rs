@@ -31,7 +31,9 @@ mod soak;
 mod sockets;
 
 use clap::{Args, Parser};
-use eyre::{Result, ensure};
+use eyre::Result;
+use process::new_folder;
+use report::write_json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,18 +114,7 @@ fn main() -> ExitCode {
 fn play(options: &PlayOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     let temporary = tempfile::tempdir()?;
-    let folder = match &options.folder {
-        Some(folder) => {
-            ensure!(
-                !folder.exists(),
-                "{} exists; name a new folder",
-                folder.display()
-            );
-            std::fs::create_dir_all(folder)?;
-            folder.clone()
-        }
-        None => temporary.path().to_owned(),
-    };
+    let folder = new_folder(options.folder.as_deref(), temporary.path())?;
     let mut play = play::Play::new(options, &folder)?;
     let slot = Duration::from_millis(options.slot_ms);
     for number in 1..=options.slots {
@@ -131,8 +122,5 @@ fn play(options: &PlayOptions) -> Result<()> {
     }
     let report = play.finish()?;
     report.print();
-    if let Some(path) = &options.json {
-        std::fs::write(path, format!("{:#}\n", report.to_json()))?;
-    }
-    Ok(())
+    write_json(options.json.as_deref(), &report.to_json())
 }

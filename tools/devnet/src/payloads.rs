@@ -1,10 +1,10 @@
 //! Recorded Engine API requests through the real port: a folder with `genesis.json`,
 //! `newpayload.json`, `headfcu.json` and `headstate.json`, as go-ethereum's `devp2p` tool keeps them
 //! for its tests. Every payload must be valid and become the head. Payloads with a tampered block
-//! access list (BAL) must be invalid for the right reason.
+//! access list (BAL) must be INVALID, with the validation error that names the change.
 
 use crate::client::Client;
-use crate::process::{ClientKind, Process, StartOptions};
+use crate::process::{Process, StartOptions};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_primitives::{AccountChanges, Address, BlockAccessList, Bytes, U256, rlp};
@@ -17,7 +17,7 @@ pub(crate) struct PayloadOptions {
     /// Path of the niwaki binary.
     #[arg(long, value_name = "FILE")]
     niwaki: PathBuf,
-    /// Before every Nth payload with a block access list, send it with tampered lists; 0 for none.
+    /// Before every Nth payload with a block access list, send it with lists that were changed; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 16)]
     lies: u64,
     /// Folder with the recorded requests.
@@ -45,13 +45,8 @@ pub(crate) fn run(options: &PayloadOptions) -> Result<()> {
         .ok_or_else(|| eyre!("newpayload.json is not a list of requests"))?;
     let temporary = tempfile::tempdir()?;
     let genesis = options.folder.join("genesis.json");
-    let node = Process::start(
-        ClientKind::Niwaki,
-        "niwaki",
-        &std::path::absolute(&options.niwaki)?,
-        temporary.path().join("node"),
-        StartOptions::genesis(&genesis),
-    )?;
+    let data = temporary.path().join("node");
+    let node = Process::start_niwaki(&options.niwaki, data, StartOptions::genesis(&genesis))?;
     let client = &node.client;
     let mut counts = Counts::default();
     for request in requests {
@@ -59,13 +54,7 @@ pub(crate) fn run(options: &PayloadOptions) -> Result<()> {
         let number = &payload["blockNumber"];
         if number == "0x0" {
             // The genesis block of that chain is a proof-of-work block, which newPayload can't carry.
-            let first = client.call("eth_getBlockByNumber", json!(["0x0", false]))?;
-            let expected = &payload["blockHash"];
-            ensure!(
-                first["hash"] == *expected,
-                "genesis {}, expected {expected}",
-                first["hash"]
-            );
+            client.check_hash("0x0", &payload["blockHash"])?;
             continue;
         }
         play(client, request, options.lies, &mut counts).wrap_err(format!("block {number}"))?;
@@ -76,17 +65,11 @@ pub(crate) fn run(options: &PayloadOptions) -> Result<()> {
     let response = client.engine_response(method, choice["params"].clone())?;
     let status = &response["result"]["payloadStatus"]["status"];
     ensure!(status == "VALID", "the head's fork choice: {response}");
-    let head = client.call("eth_getBlockByNumber", json!(["latest", false]))?;
-    let expected = &choice["params"][0]["headBlockHash"];
-    ensure!(
-        head["hash"] == *expected,
-        "head {}, expected {expected}",
-        head["hash"]
-    );
+    client.check_hash("latest", &choice["params"][0]["headBlockHash"])?;
     let (accounts, slots) = compare_state(client, &read(&options.folder, "headstate.json")?)?;
 
     println!(
-        "payloads through the port: {} VALID, {} of them with a block access list; {} lying lists \
+        "payloads through the port: {} VALID, {} of them with a block access list; {} changed lists \
          INVALID; {accounts} accounts and {slots} slots of the head's state equal; {:.0} s",
         counts.payloads,
         counts.bals,
@@ -120,15 +103,11 @@ fn play(client: &Client, request: &Value, tamper_every: u64, counts: &mut Counts
     counts.payloads += 1;
 
     let hash = &params[0]["blockHash"];
-    let zero = format!("0x{}", "0".repeat(64));
-    let state = json!({ "headBlockHash": hash, "safeBlockHash": zero, "finalizedBlockHash": zero });
     let fork_choice = match bal {
         Some(_) => "engine_forkchoiceUpdatedV4",
         None => "engine_forkchoiceUpdatedV3",
     };
-    let response = client.engine_response(fork_choice, json!([state, null]))?;
-    let status = &response["result"]["payloadStatus"]["status"];
-    ensure!(status == "VALID", "{fork_choice}: {response}");
+    client.make_head(fork_choice, hash)?;
 
     if let Some(bal) = bal {
         let stored = client.call("debug_getRawBlockAccessList", json!([hash]))?;
@@ -257,36 +236,29 @@ fn check_rejected(
 fn compare_state(client: &Client, dump: &Value) -> Result<(u64, u64)> {
     let accounts = dump["accounts"].as_object();
     let accounts = accounts.ok_or_else(|| eyre!("headstate.json has no accounts"))?;
+    let expect = |what: String, method: &str, params: Value, expected: &str| -> Result<()> {
+        let got = client.call(method, params)?;
+        ensure!(got == expected, "{what}: {got}, expected {expected}");
+        Ok(())
+    };
     let mut slots = 0;
     for (address, account) in accounts {
-        let balance = client.call("eth_getBalance", json!([address, "latest"]))?;
-        let expected = account["balance"].as_str().unwrap_or_default();
-        let expected =
-            U256::from_str_radix(expected, 10).wrap_err("a balance of headstate.json")?;
-        ensure!(
-            balance == format!("{expected:#x}"),
-            "balance of {address}: {balance}, expected {expected:#x}"
-        );
-        let nonce = client.call("eth_getTransactionCount", json!([address, "latest"]))?;
-        let expected = format!("{:#x}", account["nonce"].as_u64().unwrap_or_default());
-        ensure!(
-            nonce == expected,
-            "nonce of {address}: {nonce}, expected {expected}"
-        );
-        let code = client.call("eth_getCode", json!([address, "latest"]))?;
-        let expected = account["code"].as_str().unwrap_or("0x");
-        ensure!(
-            code == expected,
-            "code of {address}: {code}, expected {expected}"
-        );
+        let at = || json!([address, "latest"]);
+        let balance = account["balance"].as_str().unwrap_or_default();
+        let balance = U256::from_str_radix(balance, 10).wrap_err("a balance of headstate.json")?;
+        let (what, balance) = (format!("balance of {address}"), format!("{balance:#x}"));
+        expect(what, "eth_getBalance", at(), &balance)?;
+        let nonce = format!("{:#x}", account["nonce"].as_u64().unwrap_or_default());
+        let what = format!("nonce of {address}");
+        expect(what, "eth_getTransactionCount", at(), &nonce)?;
+        let code = account["code"].as_str().unwrap_or("0x");
+        expect(format!("code of {address}"), "eth_getCode", at(), code)?;
         for (slot, value) in account["storage"].as_object().into_iter().flatten() {
-            let got = client.call("eth_getStorageAt", json!([address, slot, "latest"]))?;
             let digits = value.as_str().unwrap_or_default();
-            let expected = format!("0x{:0>64}", digits.trim_start_matches("0x"));
-            ensure!(
-                got == expected,
-                "{address} at {slot}: {got}, expected {expected}"
-            );
+            let value = format!("0x{:0>64}", digits.trim_start_matches("0x"));
+            let params = json!([address, slot, "latest"]);
+            let what = format!("{address} at {slot}");
+            expect(what, "eth_getStorageAt", params, &value)?;
             slots += 1;
         }
     }

@@ -83,40 +83,21 @@ impl Play {
             file_text = with_amsterdam(&file_text, GENESIS_TIME + slot * SLOT_S)?;
         }
         std::fs::write(&file, file_text)?;
-        let niwaki = std::path::absolute(&options.niwaki)?;
         let start = |kind, name: &'static str, binary: &Path| {
-            Process::start(
-                kind,
-                name,
-                binary,
-                folder.join(name),
-                StartOptions::genesis(&file),
-            )
-            .wrap_err_with(|| {
-                format!(
-                    "{name} does not start; see {}",
-                    folder.join(name).join("log").display()
-                )
-            })
+            let start = StartOptions::genesis(&file);
+            Process::start(kind, name, binary, folder.join(name), start)
         };
+        let niwaki = &options.niwaki;
         let second = match &options.geth {
-            Some(geth) => start(ClientKind::Geth, "geth", &std::path::absolute(geth)?)?,
-            None => start(ClientKind::Niwaki, "niwaki-2", &niwaki)?,
+            Some(geth) => start(ClientKind::Geth, "geth", geth)?,
+            None => start(ClientKind::Niwaki, "niwaki-2", niwaki)?,
         };
-        let clients = [start(ClientKind::Niwaki, "niwaki", &niwaki)?, second];
-        let genesis = |process: &Process| -> Result<Value> {
-            process
-                .client
-                .call("eth_getBlockByNumber", json!(["0x0", false]))
-        };
-        let first = genesis(&clients[0])?;
-        ensure!(
-            first["hash"] == genesis(&clients[1])?["hash"],
-            "the two clients have different genesis blocks: {first}"
-        );
+        let clients = [start(ClientKind::Niwaki, "niwaki", niwaki)?, second];
+        let hash = &clients[0].client.block("0x0")?["hash"];
+        clients[1].client.check_hash("0x0", hash)?;
         let genesis = BuiltBlock {
             number: 0,
-            hash: text(&first["hash"])?,
+            hash: text(hash)?,
             params: Value::Null,
             is_amsterdam: false,
         };
@@ -230,10 +211,7 @@ impl Play {
 
     /// Checks that niwaki has the same head after a stop or kill: the consensus client does not send it again.
     fn check_head_after_restart(&self, head_before: &BuiltBlock) -> Result<()> {
-        let params = json!(["latest", false]);
-        let head = self.clients[0]
-            .client
-            .call("eth_getBlockByNumber", params)?;
+        let head = self.clients[0].client.block("latest")?;
         ensure!(
             head["hash"] == head_before.hash,
             "niwaki restarts at block {}, expected {} {}",
@@ -488,10 +466,7 @@ impl Play {
     /// Sends a client the blocks that it lacks, and the fork choice.
     fn catch_up(&mut self, index: usize) -> Result<()> {
         let began = Instant::now();
-        let at = self.clients[index]
-            .client
-            .call("eth_blockNumber", json!([]))?;
-        let at = number(&at)?;
+        let at = self.clients[index].client.block_number()?;
         let missing: Vec<BuiltBlock> = self
             .chain
             .iter()

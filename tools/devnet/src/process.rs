@@ -6,7 +6,7 @@ use niwaki_rpc::JwtSecret;
 use std::fs::OpenOptions;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ pub(crate) enum ClientKind {
     Niwaki,
     Geth,
 }
+
+/// API groups that niwaki serves: all that read state or run code.
+pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// How to start a client.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Starts the niwaki at `binary` as [`Self::start`] does.
+    pub(crate) fn start_niwaki(
+        binary: &Path,
+        folder: PathBuf,
+        options: StartOptions<'_>,
+    ) -> Result<Self> {
+        Self::start(ClientKind::Niwaki, "niwaki", binary, folder, options)
+    }
+
     /// Starts `binary` with its data in `folder`, which it creates, and waits until the port responds.
     pub(crate) fn start(
         kind: ClientKind,
@@ -66,6 +78,7 @@ impl Process {
         folder: PathBuf,
         options: StartOptions<'_>,
     ) -> Result<Self> {
+        let binary = std::path::absolute(binary)?;
         std::fs::create_dir_all(&folder)?;
         let genesis = folder.join("genesis.json");
         if options.genesis != genesis {
@@ -76,10 +89,10 @@ impl Process {
         let secret = JwtSecret::new(secret);
         std::fs::write(folder.join("secret"), secret.to_hex())?;
         if kind == ClientKind::Geth {
-            prepare_geth(binary, &folder)?;
+            prepare_geth(&binary, &folder)?;
         }
         if let Some(chain) = options.chain {
-            import(kind, binary, &folder, chain)?;
+            import(kind, &binary, &folder, chain)?;
         }
         let (rpc_port, engine_port) = (free_port()?, free_port()?);
         let connections = options.connections.to_string();
@@ -95,22 +108,33 @@ impl Process {
         };
         let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
         let child = spawn(
-            command(kind, binary, rpc_port, engine_port, &flags),
+            command(kind, &binary, rpc_port, engine_port, &flags),
             &folder,
         )?;
         let client = Client::new(name, rpc_port, engine_port, secret);
         let process = Self {
             kind,
             client,
-            binary: binary.to_owned(),
+            binary,
             folder,
             rpc_port,
             engine_port,
             flags,
             child,
         };
-        process.client.wait_until_ready()?;
+        let ready = process.client.wait_until_ready();
+        ready.wrap_err_with(|| format!("{name} does not start; its log:\n{}", process.log()))?;
         Ok(process)
+    }
+
+    /// What the client has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// The status with which the process has ended; `None` while it runs.
+    pub(crate) fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 
     pub(crate) fn data_path(&self) -> PathBuf {
@@ -162,7 +186,7 @@ impl Process {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status()?;
         let began = Instant::now();
-        while self.child.try_wait()?.is_none() {
+        while self.exit_status()?.is_none() {
             ensure!(
                 began.elapsed() < Duration::from_secs(60),
                 "{} does not stop",
@@ -204,6 +228,20 @@ pub(crate) fn memory(process: u32, name: &str) -> Result<u64> {
         .ok_or_else(|| eyre!("{path} has no {name}"))
 }
 
+/// The folder that was `given`, created, or else the `temporary` one.
+///
+/// # Errors
+/// If the given folder exists.
+pub(crate) fn new_folder(given: Option<&Path>, temporary: &Path) -> Result<PathBuf> {
+    let Some(folder) = given else {
+        return Ok(temporary.to_owned());
+    };
+    let path = folder.display();
+    ensure!(!folder.exists(), "{path} exists; name a new folder");
+    std::fs::create_dir_all(folder)?;
+    Ok(std::path::absolute(folder)?)
+}
+
 /// A free port, each returned at most once by this process.
 pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -236,22 +274,15 @@ fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Imports a file of blocks into the data folder before the client starts.
-pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
+fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
     let chain = std::path::absolute(chain)?;
-    let args: &[&str] = match kind {
-        ClientKind::Niwaki => &[
-            "--data-path",
-            "data",
-            "--genesis-file",
-            "genesis.json",
-            "blocks",
-            "import",
-            "--from",
-        ],
-        ClientKind::Geth => &["--datadir", "data", "import"],
+    let args = match kind {
+        ClientKind::Niwaki => "--data-path data --genesis-file genesis.json blocks import --from",
+        ClientKind::Geth => "--datadir data import",
     };
     let mut command = Command::new(binary);
-    let output = command.args(args).arg(chain).current_dir(folder).output()?;
+    command.args(args.split(' ')).arg(chain);
+    let output = command.current_dir(folder).output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "import of the chain: {errors}");
     Ok(())
@@ -264,51 +295,24 @@ fn command(
     engine_port: u16,
     more_flags: &[String],
 ) -> Command {
-    let (rpc, engine) = (rpc_port.to_string(), engine_port.to_string());
-    let flags: Vec<&str> = match kind {
-        ClientKind::Niwaki => vec![
-            "--data-path",
-            "data",
-            "--genesis-file",
-            "genesis.json",
-            "--rpc-http-enabled",
-            "--rpc-http-port",
-            &rpc,
-            "--rpc-http-api",
-            "ETH,NET,WEB3,TXPOOL,DEBUG",
-            "--engine-rpc-port",
-            &engine,
-            "--engine-jwt-secret",
-            "secret",
-        ],
-        ClientKind::Geth => vec![
-            "--config",
-            "geth.toml",
-            "--datadir",
-            "data",
-            "--http",
-            "--http.port",
-            &rpc,
-            "--http.api",
-            "eth,net,web3,txpool,debug",
-            "--authrpc.port",
-            &engine,
-            "--authrpc.jwtsecret",
-            "secret",
-            "--syncmode",
-            "full",
-            "--ipcdisable",
-            "--nat",
-            "none",
-        ],
+    let flags = match kind {
+        ClientKind::Niwaki => format!(
+            "--data-path data --genesis-file genesis.json --rpc-http-enabled --rpc-http-port {rpc_port} \
+             --rpc-http-api {APIS} --engine-rpc-port {engine_port} --engine-jwt-secret secret"
+        ),
+        ClientKind::Geth => format!(
+            "--config geth.toml --datadir data --http --http.port {rpc_port} \
+             --http.api eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
+             --syncmode full --ipcdisable --nat none"
+        ),
     };
     let mut command = Command::new(binary);
-    command.args(flags).args(more_flags);
+    command.args(flags.split(' ')).args(more_flags);
     command
 }
 
 /// Starts `command` in `folder`, with its output appended to the file `log` there.
-pub(crate) fn spawn(mut command: Command, folder: &Path) -> Result<Child> {
+fn spawn(mut command: Command, folder: &Path) -> Result<Child> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)

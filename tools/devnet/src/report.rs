@@ -1,8 +1,25 @@
-//! Counts and latencies of a run.
+//! Counts and latencies of a run, printed and as JSON.
 
+use eyre::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
+
+/// The time that `percent` of the sorted times do not exceed; zero if there are none.
+pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let index = sorted.len() * percent / 100;
+    let time = sorted.get(index).or(sorted.last());
+    time.copied().unwrap_or_default()
+}
+
+/// Writes `value` to the file, if one is given.
+pub(crate) fn write_json(path: Option<&Path>, value: &Value) -> Result<()> {
+    if let Some(path) = path {
+        std::fs::write(path, format!("{value:#}\n"))?;
+    }
+    Ok(())
+}
 
 /// Counts and latencies of all slots.
 #[derive(Debug, Default)]
@@ -31,13 +48,9 @@ impl Report {
 
     /// P50, P95, P99 and maximum, milliseconds.
     fn percentiles(times: &[Duration]) -> [f64; 4] {
-        let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-        ms.sort_unstable_by(f64::total_cmp);
-        let at = |percent: usize| {
-            let index = (ms.len() * percent / 100).min(ms.len().saturating_sub(1));
-            ms.get(index).copied().unwrap_or(0.0)
-        };
-        [at(50), at(95), at(99), at(100)]
+        let mut times = times.to_vec();
+        times.sort_unstable();
+        [50, 95, 99, 100].map(|percent| percentile(&times, percent).as_secs_f64() * 1e3)
     }
 
     pub(crate) fn print(&self) {

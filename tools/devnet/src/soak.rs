@@ -12,10 +12,10 @@ mod state;
 mod transactions;
 
 use crate::accounts::{self, Account};
-use crate::process::{self, ClientKind, Process, StartOptions};
-use crate::report::Report;
+use crate::process::{self, Process, StartOptions, new_folder};
+use crate::report::{Report, write_json};
 use clap::Args;
-use eyre::{Result, ensure};
+use eyre::Result;
 use memory::Sample;
 use rpc_load::RpcLoad;
 use serde_json::{Value, json};
@@ -103,15 +103,7 @@ const DRAIN_SLOTS: u64 = 200;
 pub(crate) fn run(options: &SoakOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     let temporary = tempfile::tempdir()?;
-    let folder = match &options.folder {
-        Some(folder) => {
-            let path = folder.display();
-            ensure!(!folder.exists(), "{path} exists; name a new folder");
-            std::path::absolute(folder)?
-        }
-        None => temporary.path().to_owned(),
-    };
-    std::fs::create_dir_all(&folder)?;
+    let folder = new_folder(options.folder.as_deref(), temporary.path())?;
     let senders = accounts::make(options.senders);
     let storage = Storage::new(options.contracts, options.slots);
     let genesis = folder.join("genesis.json");
@@ -129,9 +121,8 @@ pub(crate) fn run(options: &SoakOptions) -> Result<()> {
         ],
         ..StartOptions::genesis(&genesis)
     };
-    let binary = std::path::absolute(&options.niwaki)?;
     let began = Instant::now();
-    let node = Process::start(ClientKind::Niwaki, "niwaki", &binary, folder, start)?;
+    let node = Process::start_niwaki(&options.niwaki, folder, start)?;
     eprintln!(
         "the node is ready after {:.1} s",
         began.elapsed().as_secs_f64()
@@ -139,13 +130,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<()> {
     let result = soak(options, &node, &storage, senders)?;
     result.report.print();
     memory::print(&result.samples, result.peak_bytes);
-    match &options.json {
-        Some(path) => Ok(std::fs::write(
-            path,
-            format!("{:#}\n", result.to_json(options)),
-        )?),
-        None => Ok(()),
-    }
+    write_json(options.json.as_deref(), &result.to_json(options))
 }
 
 /// Results of a run.

@@ -7,7 +7,8 @@
 
 use crate::accounts;
 use crate::genesis::{GAS_LIMIT, genesis};
-use crate::process::{ClientKind, Process, StartOptions, memory};
+use crate::process::{Process, StartOptions, memory};
+use crate::report::percentile;
 use clap::Args;
 use eyre::{Result, WrapErr, bail, ensure};
 use serde_json::json;
@@ -56,9 +57,8 @@ pub(crate) fn run(options: &SocketOptions) -> Result<()> {
         connections: options.limit,
         ..StartOptions::genesis(&file)
     };
-    let binary = std::path::absolute(&options.niwaki)?;
     let data = folder.path().join("niwaki");
-    let node = Process::start(ClientKind::Niwaki, "niwaki", &binary, data, start)?;
+    let node = Process::start_niwaki(&options.niwaki, data, start)?;
 
     let mut waits = vec![time_call(&node)?];
     let address: SocketAddr = ([127, 0, 0, 1], node.rpc_port()).into();
@@ -72,8 +72,8 @@ pub(crate) fn run(options: &SocketOptions) -> Result<()> {
     }
     let opened_in = began.elapsed();
     std::thread::sleep(Duration::from_millis(500));
-    let held = sockets.iter_mut().filter_map(|s| is_open(s).then_some(()));
-    let held = held.count();
+    let still_open = sockets.iter_mut().map(is_open).filter(|is_open| *is_open);
+    let still_open = still_open.count();
     waits.push(time_call(&node)?);
     let (_, engine) = node
         .client
@@ -83,13 +83,12 @@ pub(crate) fn run(options: &SocketOptions) -> Result<()> {
 
     let reconnect = time_until_response(&node, options)?;
     waits.sort_unstable();
-    let longest = waits.last().copied().unwrap_or_default();
-    let median = waits[waits.len() / 2];
+    let (median, longest) = (percentile(&waits, 50), percentile(&waits, 100));
     let memory = memory(node.id(), "VmHWM:")? >> 20;
     println!(
-        "{} sockets in {:.1} s, {held} held of {} that may be, {files} files open; the head's number \
+        "{} sockets in {:.1} s, {still_open} open of {} allowed, {files} files open; the head's number \
          {} times, P50 {:.1} ms, at most {:.1} ms; the Engine API {:.1} ms; a new connection {:.1} ms \
-         after they had gone; at most {memory} MiB",
+         after these were closed; at most {memory} MiB",
         options.sockets,
         opened_in.as_secs_f64(),
         options.limit,
@@ -100,7 +99,10 @@ pub(crate) fn run(options: &SocketOptions) -> Result<()> {
         reconnect.as_secs_f64() * 1e3,
     );
     let bound = Duration::from_millis(options.answer_ms);
-    ensure!(held <= options.limit, "{held} connections are held");
+    ensure!(
+        still_open <= options.limit,
+        "{still_open} connections are open"
+    );
     ensure!(
         longest.max(engine) <= bound,
         "a response took {:?}",
@@ -114,7 +116,7 @@ pub(crate) fn run(options: &SocketOptions) -> Result<()> {
 /// Latency of `eth_blockNumber` over the connection that was opened first.
 fn time_call(node: &Process) -> Result<Duration> {
     let began = Instant::now();
-    let response = node.client.call("eth_blockNumber", json!([]));
+    let response = node.client.block_number();
     response.wrap_err("the connection that was opened first")?;
     Ok(began.elapsed())
 }
@@ -148,7 +150,7 @@ fn time_until_response(node: &Process, options: &SocketOptions) -> Result<Durati
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(options.answer_ms) {
         let client = node.client.with_new_connections();
-        if client.call("eth_blockNumber", json!([])).is_ok() {
+        if client.block_number().is_ok() {
             return Ok(began.elapsed());
         }
         std::thread::sleep(Duration::from_millis(5));

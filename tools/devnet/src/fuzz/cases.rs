@@ -85,11 +85,11 @@ impl Case {
         ];
         let transport = *transports.choose(&mut rng).unwrap_or(&Transport::Http);
         let kind = kind(&mut rng);
-        let good = requests.choose(&mut rng).map_or("{}", String::as_str);
+        let valid = requests.choose(&mut rng).map_or("{}", String::as_str);
         Self {
             transport,
             kind,
-            body: body(kind, good, requests, &mut rng),
+            body: body(kind, valid, requests, &mut rng),
             seed: rng.random(),
         }
     }
@@ -107,22 +107,22 @@ fn kind(rng: &mut SmallRng) -> Kind {
     Kind::Bytes
 }
 
-fn body(kind: Kind, good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
+fn body(kind: Kind, valid: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
     match kind {
-        Kind::Bytes => bytes(good, requests, rng),
-        Kind::Values => values(good, rng),
+        Kind::Bytes => bytes(valid, requests, rng),
+        Kind::Values => values(valid, rng),
         Kind::Batch => {
             let count = *[2, 100, 1_024, 1_025, 20_000].choose(rng).unwrap_or(&2);
             let items: Vec<&str> = (0..count)
                 .map(|_| requests.choose(rng).map_or("{}", String::as_str))
                 .collect();
             // Repeating 16 different requests is as good a test and costs the node less time.
-            let few: Vec<&str> = items.iter().copied().take(16).cycle().take(count).collect();
-            format!("[{}]", few.join(",")).into_bytes()
+            let repeated: Vec<&str> = items.iter().copied().take(16).cycle().take(count).collect();
+            format!("[{}]", repeated.join(",")).into_bytes()
         }
         Kind::Nested => nested(rng),
         Kind::Encoding => {
-            let mut body = good.as_bytes().to_vec();
+            let mut body = valid.as_bytes().to_vec();
             for _ in 0..rng.random_range(1..8) {
                 let at = rng.random_range(0..=body.len());
                 body.insert(at, rng.random_range(0x80..=0xff));
@@ -144,12 +144,12 @@ fn body(kind: Kind, good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<
             )
             .into_bytes()
         }
-        Kind::Half | Kind::Slow | Kind::Wire => good.as_bytes().to_vec(),
+        Kind::Half | Kind::Slow | Kind::Wire => valid.as_bytes().to_vec(),
     }
 }
 
-fn bytes(good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
-    let mut body = good.as_bytes().to_vec();
+fn bytes(valid: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
+    let mut body = valid.as_bytes().to_vec();
     for _ in 0..rng.random_range(1..6) {
         let at = rng.random_range(0..=body.len());
         let end = body.len().min(at + rng.random_range(0..24));
@@ -161,8 +161,8 @@ fn bytes(good: &str, requests: &[String], rng: &mut SmallRng) -> Vec<u8> {
                 body.splice(at..at, part);
             }
             3 => {
-                let odd = *ODD_TOKENS.choose(rng).unwrap_or(&"");
-                body.splice(at..at, odd.bytes());
+                let token = *ODD_TOKENS.choose(rng).unwrap_or(&"");
+                body.splice(at..at, token.bytes());
             }
             _ => {
                 let other = requests.choose(rng).map_or("", String::as_str).as_bytes();
@@ -179,8 +179,8 @@ const ODD_TOKENS: [&str; 14] = [
     "\"", "\\", "{", "}", "[", "]", ",", ":", "null", "1e999", "-0", "\\ud800", "0x", "\u{feff}",
 ];
 
-fn values(good: &str, rng: &mut SmallRng) -> Vec<u8> {
-    let mut value: Value = serde_json::from_str(good).unwrap_or_default();
+fn values(valid: &str, rng: &mut SmallRng) -> Vec<u8> {
+    let mut value: Value = serde_json::from_str(valid).unwrap_or_default();
     for _ in 0..rng.random_range(1..4) {
         let depth = rng.random_range(1..6);
         // Nine times of ten the method name stays valid.
@@ -208,11 +208,11 @@ fn replace(value: &mut Value, depth: u32, rng: &mut SmallRng) {
     };
     match below {
         Some(below) => replace(below, depth - 1, rng),
-        None => *value = odd(value, rng),
+        None => *value = unusual_value(value, rng),
     }
 }
 
-fn odd(old: &Value, rng: &mut SmallRng) -> Value {
+fn unusual_value(old: &Value, rng: &mut SmallRng) -> Value {
     match rng.random_range(0..12) {
         0 => Value::Null,
         1 => json!(rng.random::<bool>()),

@@ -158,14 +158,14 @@ fn send_slowly(wire: &mut dyn Wire, all: &[u8], rng: &mut SmallRng) -> std::io::
 /// An HTTP request; its head is malformed for [`Kind::Wire`].
 fn http(case: &Case, rng: &mut SmallRng) -> Vec<Vec<u8>> {
     let length = case.body.len();
-    let good = format!(
+    let valid = format!(
         "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n"
     );
     if case.kind != Kind::Wire {
-        return vec![good.into_bytes(), case.body.clone()];
+        return vec![valid.into_bytes(), case.body.clone()];
     }
-    let replaced = |from: &str, to: String| good.replace(from, &to).into_bytes();
+    let replaced = |from: &str, to: String| valid.replace(from, &to).into_bytes();
     let content_length = format!("content-length: {length}");
     let head = match rng.random_range(0..9) {
         0 => replaced(&content_length, format!("content-length: {}", length / 2)),
@@ -179,7 +179,7 @@ fn http(case: &Case, rng: &mut SmallRng) -> Vec<Vec<u8>> {
         5 => replaced("POST / ", format!("{} / ", "P".repeat(1_000))),
         6 => replaced("POST / ", format!("POST /{} ", "%2e".repeat(20_000))),
         7 => {
-            let mut head = good.into_bytes();
+            let mut head = valid.into_bytes();
             let at = rng.random_range(0..head.len());
             if let Some(byte) = head.get_mut(at) {
                 *byte = rng.random();

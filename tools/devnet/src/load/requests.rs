@@ -1,6 +1,5 @@
 //! The requests of the load, by method and weight.
 
-use super::number;
 use crate::client::Client;
 use eyre::Result;
 use rand::rngs::SmallRng;
@@ -34,7 +33,7 @@ pub(crate) struct Requests(BTreeMap<&'static str, Vec<String>>);
 impl Requests {
     /// Draws requests about the head of `client` and the `recent` blocks below it.
     pub(crate) fn of(client: &Client, recent: u64) -> Result<Self> {
-        let head = number(&client.call("eth_blockNumber", json!([]))?)?;
+        let head = client.block_number()?;
         let (mut blocks, mut transactions) = (Vec::new(), Vec::new());
         for at in head.saturating_sub(recent)..=head {
             let block = client.call("eth_getBlockByNumber", json!([format!("{at:#x}"), true]))?;

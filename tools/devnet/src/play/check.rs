@@ -18,12 +18,9 @@ impl Play {
     pub(super) fn check_agreement(&mut self) -> Result<()> {
         let mut heads = Vec::new();
         for process in &self.clients {
-            let block = process
-                .client
-                .call("eth_getBlockByNumber", json!(["latest", false]))?;
-            let receipts = process
-                .client
-                .call("eth_getBlockReceipts", json!(["latest"]))?;
+            let client = &process.client;
+            let block = client.block("latest")?;
+            let receipts = client.call("eth_getBlockReceipts", json!(["latest"]))?;
             heads.push((block["hash"].clone(), block["stateRoot"].clone(), receipts));
         }
         let head = Value::from(self.head().hash.clone());
@@ -123,21 +120,17 @@ impl Play {
     /// Compares every block and every receipt of the chain.
     fn compare_all(&mut self) -> Result<()> {
         for built in &self.chain[1..] {
-            let call = |index: usize, method: &str, params: Value| -> Result<Value> {
-                self.clients[index].client.call(method, params)
+            let number = built.number;
+            let call = |method: &str, params: Value| -> Result<[Value; 2]> {
+                let [first, second] = &self.clients;
+                let first = first.client.call(method, params.clone())?;
+                Ok([first, second.client.call(method, params)?])
             };
-            let params = || json!([format!("{:#x}", built.number)]);
-            let [first, second] = [0, 1].map(|index| call(index, "eth_getBlockReceipts", params()));
-            compare_receipts(&first?, &second?)
-                .wrap_err_with(|| format!("block {}", built.number))?;
-            let params = || json!([format!("{:#x}", built.number), true]);
-            let [first, second] = [0, 1].map(|index| call(index, "eth_getBlockByNumber", params()));
-            let (first, second) = (first?, second?);
-            ensure!(
-                first == second,
-                "block {}: {first} and {second}",
-                built.number
-            );
+            let tag = format!("{number:#x}");
+            let [first, second] = call("eth_getBlockReceipts", json!([tag]))?;
+            compare_receipts(&first, &second).wrap_err_with(|| format!("block {number}"))?;
+            let [first, second] = call("eth_getBlockByNumber", json!([tag, true]))?;
+            ensure!(first == second, "block {number}: {first} and {second}");
             ensure!(first["hash"] == built.hash.as_str(), "{first}");
         }
         self.report.add(

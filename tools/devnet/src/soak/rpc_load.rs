@@ -173,8 +173,8 @@ async fn send_requests(
     Ok(times)
 }
 
-#[cfg(test)]
 #[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

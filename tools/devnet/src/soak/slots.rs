@@ -27,12 +27,10 @@ pub(super) struct Slots<'a> {
 
 impl<'a> Slots<'a> {
     pub(super) fn new(node: &'a Process, shared: &'a Shared) -> Result<Self> {
-        let client = &node.client;
-        let genesis = client.call("eth_getBlockByNumber", json!(["latest", false]))?;
         Ok(Self {
             node,
             shared,
-            head: genesis["hash"].clone(),
+            head: node.client.block("latest")?["hash"].clone(),
             number: 0,
             report: Report::default(),
         })
