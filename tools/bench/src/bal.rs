@@ -2,7 +2,7 @@
 //!
 //! The genesis holds contracts with many slots. Transactions hash, read random slots and set some; every fourth also
 //! increments one slot that all of them share. Contenders differ in the number of threads and in whether they get the
-//! BAL; each has its own database. Each validates every block as `engine_newPayload` does, with hints senders. The
+//! BAL; each has its own database. Each validates every block as `engine_newPayload` does, with its senders known. The
 //! order of the contenders rotates from block to block.
 
 use crate::disk;
@@ -161,13 +161,9 @@ struct BlockWithBal {
 fn candidate(options: &Options, number: u64, random: &mut SmallRng) -> Candidate {
     let shares = options.shared > 0 && number.is_multiple_of(options.shared);
     let seed = U256::from(random.random::<u64>());
-    let counts = [
-        options.hashes,
-        options.reads,
-        options.writes,
-        u64::from(shares),
-    ];
-    let words = std::iter::once(seed).chain(counts.map(U256::from));
+    let (hashes, reads, writes) = (options.hashes, options.reads, options.writes);
+    let counts = [hashes, reads, writes, u64::from(shares)].map(U256::from);
+    let words = std::iter::once(seed).chain(counts);
     let input: Vec<u8> = words.flat_map(|word| word.to_be_bytes::<32>()).collect();
     let to = match shares {
         true => contract(0),
@@ -219,12 +215,8 @@ fn build(
     if let Some(refusal) = refusal {
         bail!("a transaction was refused: {refusal}; use fewer or smaller ones");
     }
-    let bal = decode_access_list(
-        built
-            .block_access_list
-            .as_deref()
-            .map_or(&[], |list| &list[..]),
-    )?;
+    let encoded = built.block_access_list.as_deref();
+    let bal = decode_access_list(encoded.map_or(&[], |list| &list[..]))?;
     Ok(BlockWithBal {
         built,
         senders,
@@ -374,13 +366,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         for at in 0..count {
             contenders[(number + at) % count].validate(&block, options, &genesis)?;
         }
-        let slots = block.bal.iter();
-        let slots = slots.map(|account| account.storage_slots().count());
-        sizes.push((
-            block.built.block.header.gas_used,
-            block.bal.len(),
-            slots.sum(),
-        ));
+        let accounts = block.bal.iter();
+        let slots: usize = accounts
+            .map(|account| account.storage_slots().count())
+            .sum();
+        let gas = block.built.block.header.gas_used;
+        sizes.push((gas, block.bal.len(), slots));
     }
     sizes.sort_unstable();
     let (gas, list_accounts, list_slots) = sizes[sizes.len() / 2];
@@ -448,7 +439,7 @@ fn print(report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::parse;
+    use crate::harness::tests::parse;
 
     #[test]
     fn blocks_are_valid_with_and_without_their_access_list() {

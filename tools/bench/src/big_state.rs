@@ -10,15 +10,17 @@ use niwaki_primitives::{
 use niwaki_state::{BlockId, ComputedRoot, StateOptions, WorldState};
 use niwaki_storage::{Batch, Database, Options as StorageOptions};
 use rand::{Rng, rngs::SmallRng};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Folder and size of the state.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args, Serialize)]
 pub(crate) struct BigState {
     /// Folder of the state; created with --accounts and --slots if it is empty, and kept.
     #[arg(long)]
+    #[serde(skip)]
     pub(crate) data_path: PathBuf,
     /// Accounts with storage.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]

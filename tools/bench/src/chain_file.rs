@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{BufReader, ErrorKind, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The last block of a chain.
@@ -26,6 +26,14 @@ pub(crate) struct Work {
     pub(crate) gas: u64,
     /// The last block.
     pub(crate) head: Head,
+}
+
+/// The file of blocks at `path`, which may be the folder that holds it.
+pub(crate) fn in_folder(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join("chain.rlp"),
+        false => path.to_owned(),
+    }
 }
 
 /// Far above the size of any block; a longer list is not a block.

@@ -23,7 +23,7 @@ mod plot;
 mod report;
 mod requests;
 
-use crate::harness::JsonFile;
+use crate::harness::{JsonFile, work_dir};
 use crate::machine::Machine;
 use crate::peers;
 use client::{Contender, Setup};
@@ -122,7 +122,7 @@ fn peer(text: &str) -> Result<Peer, String> {
     let contender = match name {
         "geth" => Contender::Geth,
         "reth" if program.is_some() => Contender::Reth,
-        "reth" => return Err("say where it is: reth=FILE".to_owned()),
+        "reth" => return Err("give its path: reth=FILE".to_owned()),
         _ => return Err("no such peer; use geth, geth=FILE or reth=FILE".to_owned()),
     };
     Ok(Peer { contender, program })
@@ -133,7 +133,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stop = listen_for_stop()?;
     match measure(options, &stop) {
         // The clients get the same Ctrl-C; their errors then are no errors of the benchmark.
-        Err(_) if stop.load(Ordering::Relaxed) => Err(eyre!("stopped as asked; nothing is left")),
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            Err(eyre!("stopped by Ctrl-C; all files are removed"))
+        }
         outcome => outcome,
     }
 }
@@ -145,8 +147,7 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<()> {
     let work = crate::chain_file::read(&chain.blocks)?;
     let plan = plan(options, work.blocks)?;
     let setups = setups(options, &chain)?;
-    let parent = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let work_dir = work_dir(&parent)?;
+    let work_dir = work_dir(options.work_dir.as_deref())?;
     let prepared = prepare(&setups, work_dir.path(), stop)?;
     let _busy = BusyProcesses::start(options.busy)?;
     let mut runs: Vec<Vec<Run>> = setups.iter().map(|_| Vec::new()).collect();
@@ -196,19 +197,6 @@ impl Drop for BusyProcesses {
             let _ = child.wait();
         }
     }
-}
-
-/// A new folder in `parent`, which is created if it does not exist; removed when dropped.
-fn work_dir(parent: &Path) -> Result<tempfile::TempDir> {
-    let mut folder = tempfile::Builder::new();
-    std::fs::create_dir_all(parent)
-        .and_then(|()| folder.prefix("niwaki-bench-").tempdir_in(parent))
-        .wrap_err_with(|| {
-            format!(
-                "can't make a folder in {}; give another --work-dir",
-                parent.display()
-            )
-        })
 }
 
 /// Prepares the folder of each client with the genesis; all of ours share one.
@@ -334,7 +322,7 @@ mod tests {
 
     fn options(words: &str) -> Options {
         let words: Vec<&str> = words.split(' ').collect();
-        crate::harness::parse(&words).unwrap()
+        crate::harness::tests::parse(&words).unwrap()
     }
 
     #[test]
@@ -355,10 +343,10 @@ mod tests {
     fn a_work_dir_is_created_or_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("new");
-        assert!(work_dir(&new).unwrap().path().starts_with(&new));
+        assert!(work_dir(Some(&new)).unwrap().path().starts_with(&new));
         let file = folder.path().join("file");
         std::fs::write(&file, []).unwrap();
-        let text = work_dir(&file.join("x")).unwrap_err().to_string();
+        let text = work_dir(Some(&file.join("x"))).unwrap_err().to_string();
         assert!(
             text.contains("file/x") && text.contains("--work-dir"),
             "{text}"

@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("peak memory  {} MiB", kib >> 10);
     }
     if stop.load(Ordering::Relaxed) {
-        eprintln!("stopped as asked; what is there is a whole chain, a shorter one");
+        eprintln!("stopped by Ctrl-C; the chain is complete but shorter");
     }
     Ok(())
 }

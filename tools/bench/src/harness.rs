@@ -1,4 +1,4 @@
-//! What the benchmarks share: the `--json` and `--seed` flags, timing loops, threads, the parser of their tests.
+//! What the benchmarks share: the `--json` and `--seed` flags, timing loops, threads.
 
 use eyre::{Context, Result, ensure};
 use rand::{SeedableRng, rngs::SmallRng};
@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The file that a benchmark writes its results to.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -27,11 +28,6 @@ impl JsonFile {
             Some(path) => write_json(path, report),
             None => Ok(()),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn at(path: PathBuf) -> Self {
-        Self { json: Some(path) }
     }
 }
 
@@ -77,6 +73,19 @@ pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> Result<()> {
         .wrap_err_with(|| format!("can't write {}; give another --json", path.display()))
 }
 
+/// A new folder in `parent`, which is created if it does not exist, or in the system's temporary folder; removed when
+/// dropped.
+pub(crate) fn work_dir(parent: Option<&Path>) -> Result<TempDir> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+    let mut folder = tempfile::Builder::new();
+    std::fs::create_dir_all(&parent)
+        .and_then(|()| folder.prefix("niwaki-bench-").tempdir_in(&parent))
+        .wrap_err_with(|| {
+            let parent = parent.display();
+            format!("can't make a folder in {parent}; give another --work-dir")
+        })
+}
+
 /// Parses a count of runs.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -105,17 +114,20 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The options that `words` give.
 #[cfg(test)]
-pub(crate) fn parse<T: clap::Args>(words: &[&str]) -> Result<T, clap::Error> {
-    let command = T::augment_args(clap::Command::new("niwaki-bench"));
-    let words = ["niwaki-bench"].iter().chain(words);
-    T::from_arg_matches(&command.try_get_matches_from(words)?)
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The options that `words` give.
+    pub(crate) fn parse<T: clap::Args>(words: &[&str]) -> Result<T, clap::Error> {
+        let command = T::augment_args(clap::Command::new("niwaki-bench"));
+        let words = ["niwaki-bench"].iter().chain(words);
+        T::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    pub(crate) fn json_file(path: PathBuf) -> JsonFile {
+        JsonFile { json: Some(path) }
+    }
 
     #[test]
     fn an_output_file_must_be_in_a_folder() {

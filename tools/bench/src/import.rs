@@ -12,7 +12,7 @@ pub(crate) use contenders::{HeadOptions, niwaki_program, print_head, version};
 pub(crate) use report::ChainResults;
 
 use crate::chain_file::{self, Head};
-use crate::harness::JsonFile;
+use crate::harness::{JsonFile, work_dir};
 use crate::machine::Machine;
 use crate::peers;
 use contenders::{GethRun, NiwakiRun};
@@ -118,11 +118,7 @@ pub(crate) fn cases(paths: &[PathBuf], genesis: Option<&Path>) -> Result<Vec<Cas
 }
 
 fn case(path: &Path, genesis: Option<&Path>) -> Result<Case> {
-    let chain = if path.is_dir() {
-        path.join("chain.rlp")
-    } else {
-        path.to_owned()
-    };
+    let chain = crate::chain_file::in_folder(path);
     let shown = chain.display();
     ensure!(
         chain.is_file(),
@@ -157,9 +153,8 @@ impl Clients {
         let niwaki = contenders::niwaki_program(runs.niwaki.as_deref())?;
         let geth = peer.map(|GethPeer(path)| peers::find("geth", path.as_deref()));
         let geth = geth.transpose()?;
-        let geth_version = geth
-            .as_deref()
-            .map(|geth| contenders::version(geth, "version"));
+        let geth_version = geth.as_deref();
+        let geth_version = geth_version.map(|geth| contenders::version(geth, "version"));
         Ok(Self {
             niwaki_version: contenders::version(&niwaki, "--version")?,
             geth_version: geth_version.transpose()?,
@@ -175,14 +170,10 @@ pub(crate) fn measure_all(
     clients: &Clients,
     runs: &RunOptions,
 ) -> Result<Vec<ChainResults>> {
-    let parent = runs.work_dir.clone().unwrap_or_else(std::env::temp_dir);
-    if runs.work_dir.is_some() {
-        check_empty(&parent)?;
+    if let Some(parent) = &runs.work_dir {
+        check_empty(parent)?;
     }
-    let work_dir = tempfile::Builder::new()
-        .prefix("niwaki-bench-")
-        .tempdir_in(&parent)
-        .wrap_err_with(|| format!("can't make a folder in {}", parent.display()))?;
+    let work_dir = work_dir(runs.work_dir.as_deref())?;
     print_header();
     let mut rows = Vec::new();
     for case in cases {
@@ -212,26 +203,21 @@ fn measure(case: &Case, clients: &Clients, runs: usize, work_dir: &Path) -> Resu
         let mut file = std::fs::File::open(path)?;
         io::copy(&mut file, &mut io::sink())?;
     }
-    let mut pairs = Vec::new();
-    for run in 0..runs {
-        let niwaki = || {
-            fresh(work_dir, "niwaki", |data| {
-                let (cost, head) = contenders::niwaki(&clients.niwaki, case, data)?;
-                check_head("niwaki", head, work.head)?;
-                Ok(cost)
+    let niwaki = || {
+        fresh(work_dir, "niwaki", work.head, |data| {
+            contenders::niwaki(&clients.niwaki, case, data)
+        })
+    };
+    let geth = || {
+        let run = |program: &PathBuf| {
+            fresh(work_dir, "geth", work.head, |data| {
+                contenders::geth(program, case, data)
             })
         };
-        let geth = || {
-            let program = clients.geth.as_deref();
-            let run = |program| {
-                fresh(work_dir, "geth", |data| {
-                    let (cost, head) = contenders::geth(program, case, data)?;
-                    check_head("geth", head, work.head)?;
-                    Ok(cost)
-                })
-            };
-            program.map(run).transpose()
-        };
+        clients.geth.as_ref().map(run).transpose()
+    };
+    let mut pairs = Vec::new();
+    for run in 0..runs {
         pairs.push(if run % 2 == 0 {
             let niwaki = niwaki()?;
             let geth = geth()?;
@@ -245,21 +231,28 @@ fn measure(case: &Case, clients: &Clients, runs: usize, work_dir: &Path) -> Resu
     Ok(ChainResults::new(&case.name, work, pairs))
 }
 
-/// Runs on a data path that does not exist yet, and removes it.
-fn fresh<T>(work_dir: &Path, name: &str, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-    let data = work_dir.join(name);
+/// Runs a client on a data path that does not exist yet, checks the head that it ends at, and removes the data.
+fn fresh<T>(
+    work_dir: &Path,
+    client: &str,
+    expected: Head,
+    run: impl FnOnce(&Path) -> Result<(T, Head)>,
+) -> Result<T> {
+    let data = work_dir.join(client);
     let result = run(&data);
     if data.exists() {
         std::fs::remove_dir_all(&data)
             .wrap_err_with(|| format!("can't remove {}", data.display()))?;
     }
-    result
+    let (cost, head) = result?;
+    check_head(client, head, expected)?;
+    Ok(cost)
 }
 
 fn check_head(client: &str, got: Head, expected: Head) -> Result<()> {
     ensure!(
         got == expected,
-        "{client} ended at block {} ({}), the file ends at block {} ({}); the figures would compare \
+        "{client} ended at block {} ({}), the file ends at block {} ({}); the results would compare \
          different work",
         got.number,
         got.hash,

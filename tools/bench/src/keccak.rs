@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Rounds; in each, every contender hashes for --round-ms.
     #[arg(long, default_value_t = 15, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Least time of a contender in a round, ms.
+    /// Minimum time of a contender in a round, ms.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     round_ms: u64,
     #[command(flatten)]
@@ -32,16 +32,6 @@ pub(crate) struct Options {
 const LENGTHS: [Option<usize>; 5] = [Some(32), Some(64), Some(136), Some(532), None];
 /// Messages that are hashed in one call.
 const BATCHES: [usize; 3] = [8, 64, 1000];
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rounds: 15,
-            round_ms: 4,
-            json: JsonFile::default(),
-        }
-    }
-}
 
 /// The results of all cases.
 #[derive(Debug, Serialize)]
@@ -67,7 +57,7 @@ struct HashTimes {
     ratio: Option<Spread>,
 }
 
-/// A way of hashing a batch.
+/// A function that hashes a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     /// Our batch function, as the trie calls it.
@@ -138,11 +128,13 @@ impl Report {
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
     options.json.check()?;
-    options.json.write(&measure_all(options)?)
+    options
+        .json
+        .write(&measure_all(options.rounds, options.round_ms)?)
 }
 
 /// Measures every case and prints it.
-pub(crate) fn measure_all(options: &Options) -> Result<Report> {
+pub(crate) fn measure_all(rounds: usize, round_ms: u64) -> Result<Report> {
     let mut random = SmallRng::seed_from_u64(1);
     let mut cases = Vec::new();
     for length in LENGTHS {
@@ -152,7 +144,7 @@ pub(crate) fn measure_all(options: &Options) -> Result<Report> {
             let case = Case {
                 messages: length.map_or("trie nodes".to_owned(), |bytes| format!("{bytes} B")),
                 batch,
-                contenders: measure(&messages, options)?,
+                contenders: measure(&messages, rounds, round_ms)?,
             };
             print(&case);
             cases.push(case);
@@ -160,7 +152,7 @@ pub(crate) fn measure_all(options: &Options) -> Result<Report> {
     }
     Ok(Report {
         machine: Machine::here(),
-        rounds: options.rounds,
+        rounds,
         best_lanes: format!("{:?}", Lanes::best()),
         cases,
     })
@@ -177,7 +169,7 @@ fn message(length: Option<usize>, random: &mut SmallRng) -> Vec<u8> {
     (0..length).map(|_| random.random()).collect()
 }
 
-fn measure(messages: &[&[u8]], options: &Options) -> Result<Vec<HashTimes>> {
+fn measure(messages: &[&[u8]], rounds: usize, round_ms: u64) -> Result<Vec<HashTimes>> {
     let contenders = Contender::ALL.into_iter().filter(|one| one.is_available());
     let contenders: Vec<Contender> = contenders.collect();
     let expected: Vec<B256> = messages.iter().map(keccak256).collect();
@@ -185,11 +177,15 @@ fn measure(messages: &[&[u8]], options: &Options) -> Result<Vec<HashTimes>> {
     for contender in &contenders {
         hashes.fill(B256::ZERO);
         contender.hash(messages, &mut hashes);
-        ensure!(hashes == expected, "{} hashes otherwise", contender.name());
+        ensure!(
+            hashes == expected,
+            "{} computes other hashes",
+            contender.name()
+        );
     }
-    let time = Duration::from_millis(options.round_ms);
+    let time = Duration::from_millis(round_ms);
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-    for round in 0..=options.rounds {
+    for round in 0..=rounds {
         for (at, contender) in contenders.iter().enumerate() {
             let ns = contender.time(messages, &mut hashes, time);
             // The first round warms up.
@@ -230,12 +226,7 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(2);
         let messages: Vec<Vec<u8>> = (0..9).map(|_| message(None, &mut random)).collect();
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-        let options = Options {
-            rounds: 1,
-            round_ms: 1,
-            json: JsonFile::default(),
-        };
-        let rows = measure(&messages, &options).unwrap();
+        let rows = measure(&messages, 1, 1).unwrap();
         assert!(rows.len() >= 4, "{rows:?}");
         assert!(rows.iter().all(|row| row.ns_per_hash.median > 0.0));
         assert_eq!(rows[0].ratio, None);

@@ -11,7 +11,7 @@
 //! | `bal` | Amsterdam blocks with and without their block access list |
 //! | `model` | the parallel schedule in simulated time |
 //! | `state_root` | state roots and commits, compared with alloy-trie and geth |
-//! | `sload`, `rollback`, `side_chain`, `soak` | reads, rollbacks, side blocks, memory of a large state |
+//! | `sload`, `reorg`, `soak` | reads, rollbacks and side blocks, memory of a large state |
 //! | `keccak`, `recover` | batches of hashes, of signatures |
 //! | `gen_chain`, `gen_genesis` | generators of chains and genesis files |
 //! | `harness` | shared flags, timing loops, threads |
@@ -40,9 +40,8 @@ mod random;
 mod ratios;
 mod recorded;
 mod recover;
+mod reorg;
 mod replay;
-mod rollback;
-mod side_chain;
 mod sload;
 mod soak;
 mod state_root;
@@ -100,9 +99,9 @@ enum Command {
     /// Read random slots of a large state.
     Sload(sload::Options),
     /// Roll a large state back by many blocks at once.
-    Rollback(rollback::Options),
+    Rollback(reorg::RollbackOptions),
     /// Time side blocks of a large state by depth.
-    SideChain(side_chain::Options),
+    SideChain(reorg::SideChainOptions),
     /// Commit blocks and read slots for minutes; watch memory against its budget.
     Soak(soak::Options),
 }
@@ -124,8 +123,8 @@ fn main() -> ExitCode {
         Command::Keccak(options) => keccak::run(&options),
         Command::Recover(options) => recover::run(&options),
         Command::Sload(options) => sload::run(&options),
-        Command::Rollback(options) => rollback::run(&options),
-        Command::SideChain(options) => side_chain::run(&options),
+        Command::Rollback(options) => reorg::rollback(&options),
+        Command::SideChain(options) => reorg::side_chain(&options),
         Command::Soak(options) => soak::run(&options),
     };
     match result {

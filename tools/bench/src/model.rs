@@ -15,7 +15,7 @@ mod schedule;
 use crate::harness::JsonFile;
 use crate::machine::Machine;
 use crate::progress::Progress;
-use crate::recorded::{Entry, Recorded, load};
+use crate::recorded::{Entry, load};
 use crate::stats::Spread;
 use eyre::{Context, Result, ensure};
 use measure::{Measured, measure, wake_time};
@@ -105,7 +105,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     );
     let entries: Vec<Entry> = load(&options.dir)?
         .into_iter()
-        .filter(|entry| gas_of(entry) >= options.least_gas && transactions_of(entry) > 1)
+        .filter(|Entry { block, .. }| {
+            block.header.gas_used >= options.least_gas && block.body.transactions.len() > 1
+        })
         .filter(|entry| {
             let only = options.only.as_ref();
             only.is_none_or(|only| entry.name.contains(only))
@@ -135,20 +137,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     print(&report, &options.threads);
     options.json.write(&report)
-}
-
-fn gas_of(entry: &Entry) -> u64 {
-    match &entry.block {
-        Recorded::Witness { block, .. } => block.header.gas_used,
-        Recorded::Transactions { header, .. } => header.gas_used,
-    }
-}
-
-fn transactions_of(entry: &Entry) -> usize {
-    match &entry.block {
-        Recorded::Witness { block, .. } => block.body.transactions.len(),
-        Recorded::Transactions { transactions, .. } => transactions.len(),
-    }
 }
 
 fn ms(nanoseconds: u64) -> f64 {

@@ -82,19 +82,18 @@ fn print_summary(report: &Report) {
         "\n{:<38} {:<5} {:>10} {:>10} {:>8} {:>16}",
         "summary", "peer", "niwaki ms", "peer ms", "speedup", "min..max"
     );
-    let line = |what: &str, peer: &str, ms: [String; 2], ratio: f64, ends: Option<(f64, f64)>| {
-        let ends = ends.map(|(min, max)| format!("{min:.2}..{max:.2}"));
+    let line = |what: &str, peer: &str, ms: [String; 2], ratio: f64, spread: Option<Spread>| {
         let [ours, theirs] = ms;
         println!(
             "{what:<38} {peer:<5} {ours:>10} {theirs:>10} {ratio:>8.2} {:>16}",
-            ends.unwrap_or_default()
+            spread.map(|spread| spread.range(2)).unwrap_or_default()
         );
     };
     for outcome in report.import.iter().map(import::ChainResults::outcome) {
-        if let Some((peer_ms, Spread { median, min, max })) = outcome.geth {
+        if let Some((peer_ms, ratio)) = outcome.geth {
             let ms = [outcome.niwaki_ms, peer_ms].map(|ms| format!("{ms:.1}"));
             let what = format!("import {}", outcome.chain);
-            line(&what, "geth", ms, median, Some((min, max)));
+            line(&what, "geth", ms, ratio.median, Some(ratio));
         }
     }
     if let Some(mean) = report.import_geomean_speedup {
@@ -103,15 +102,9 @@ fn print_summary(report: &Report) {
     }
     for peer in [Peer::Revm, Peer::Geth] {
         let outcome = report.evm.as_ref().and_then(|evm| evm.outcome(peer));
-        if let Some((count, mean, min, max)) = outcome {
+        if let Some((count, mean, spread)) = outcome {
             let what = format!("{count} EVM programs, geometric mean");
-            line(
-                &what,
-                peer.name(),
-                Default::default(),
-                mean,
-                Some((min, max)),
-            );
+            line(&what, peer.name(), Default::default(), mean, Some(spread));
         }
     }
 }

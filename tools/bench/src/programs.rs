@@ -12,9 +12,9 @@ use crate::{
     harness::JsonFile,
     machine::Machine,
     peers,
-    stats::{geometric_mean, median, percentile},
+    stats::{Spread, geometric_mean, median, percentile},
 };
-use eyre::{Context, Result, bail, ensure};
+use eyre::{Context, Result, ensure};
 use niwaki_evm::{
     BlockEnv, ContractCall, ContractOutput, Dispatch, Evm, Flow, Message, OpcodeInfo, Table,
     Target, TxEnv, clear_keccak_cache,
@@ -52,7 +52,7 @@ pub(crate) struct RunOptions {
     /// Batches per contender and program.
     #[arg(long, default_value = "9", value_parser = crate::harness::at_least_one)]
     batches: usize,
-    /// Least length of a batch, ms.
+    /// Minimum length of a batch, ms.
     #[arg(long, default_value_t = 60)]
     batch_ms: u64,
     /// Only programs whose name contains this.
@@ -67,8 +67,7 @@ pub(crate) struct RunOptions {
 }
 
 /// A contender to compare with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Peer {
     /// revm 43, in this process.
     Revm,
@@ -119,13 +118,12 @@ impl Results {
         rows.filter_map(move |row| Some((row.name.as_str(), ratio(row)?)))
     }
 
-    /// The number of programs, and geometric mean, least and greatest of their speedups over `peer`; `None` if the
-    /// peer was not measured.
-    pub(crate) fn outcome(&self, peer: Peer) -> Option<(usize, f64, f64, f64)> {
+    /// The number of programs, and the geometric mean and the spread of their speedups over `peer`; `None` if the peer
+    /// was not measured.
+    pub(crate) fn outcome(&self, peer: Peer) -> Option<(usize, f64, Spread)> {
         let mean = *self.geomean_speedup.get(peer.name())?;
-        let speedups: Vec<f64> = self.over(peer).map(|(_, ratio)| ratio).collect();
-        let ends = (percentile(&speedups, 0.0), percentile(&speedups, 100.0));
-        Some((speedups.len(), mean, ends.0, ends.1))
+        let spread = Spread::of(self.over(peer).map(|(_, ratio)| ratio));
+        Some((self.over(peer).count(), mean, spread))
     }
 }
 
@@ -234,23 +232,16 @@ fn load(dir: &Path, only: Option<&str>) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let is_code = path
             .extension()
-            .is_some_and(|extension| extension == "code")
-        {
-            let name = path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            if only.is_none_or(|only| name.contains(only)) {
-                let input = read(&path.with_extension("input"))?;
-                programs.push(Program {
-                    name,
-                    code: read(&path)?,
-                    input,
-                });
-            }
+            .is_some_and(|extension| extension == "code");
+        if is_code && only.is_none_or(|only| name.contains(only)) {
+            programs.push(Program {
+                code: read(&path)?,
+                input: read(&path.with_extension("input"))?,
+                name: name.into_owned(),
+            });
         }
     }
     ensure!(
@@ -267,19 +258,19 @@ type Contender<'a> = Box<dyn FnMut(u32) -> Result<(Duration, u64)> + 'a>;
 
 fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
     let osaka = Table::of(Fork::Osaka);
-    let (dispatch, forgets) = (setup.runs.dispatch, setup.runs.forget_hashes);
+    let (dispatch, clear_hashes) = (setup.runs.dispatch, setup.runs.forget_hashes);
     let mut contenders: Vec<(&'static str, Contender<'_>)> =
-        vec![("niwaki", niwaki(program, osaka, dispatch, forgets)?)];
+        vec![("niwaki", niwaki(program, osaka, dispatch, clear_hashes)?)];
     for peer in &setup.peers {
         contenders.push(match peer {
             Peer::Revm => ("revm", revm::contender(program)),
             Peer::Geth => ("geth", geth::contender(program, &setup.geth_evm)?),
             Peer::Threaded => (
                 "threaded",
-                niwaki(program, osaka, Dispatch::Threaded, forgets)?,
+                niwaki(program, osaka, Dispatch::Threaded, clear_hashes)?,
             ),
             Peer::Overridden => {
-                let ours = niwaki(program, &setup.overridden, dispatch, forgets)?;
+                let ours = niwaki(program, &setup.overridden, dispatch, clear_hashes)?;
                 ("overridden", ours)
             }
         });
@@ -289,13 +280,12 @@ fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
     let mut calls = Vec::new();
     for (name, contender) in &mut contenders {
         let (once, used) = contender(1)?;
-        if *gas.get_or_insert(used) != used {
-            bail!(
-                "{}: {name} used {used} gas, niwaki {}",
-                program.name,
-                gas.unwrap_or(0)
-            );
-        }
+        let ours = *gas.get_or_insert(used);
+        ensure!(
+            ours == used,
+            "{}: {name} used {used} gas, niwaki {ours}",
+            program.name
+        );
         let (once, _) = if once < Duration::from_millis(5) {
             contender(3)?
         } else {
@@ -313,8 +303,8 @@ fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
     let mut order: Vec<usize> = (0..contenders.len()).collect();
     for _ in 0..setup.runs.batches {
         for &at in &order {
-            let (taken, _) = contenders[at].1(calls[at])?;
-            samples[at].push(taken.as_secs_f64() * 1e9 / f64::from(calls[at]));
+            let (took, _) = contenders[at].1(calls[at])?;
+            samples[at].push(took.as_secs_f64() * 1e9 / f64::from(calls[at]));
         }
         order.reverse();
     }
@@ -331,15 +321,13 @@ fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
         row.ns.insert(name, middle);
         row.spread.insert(name, width / middle);
         if at > 0 {
-            let pairs = samples[at]
-                .iter()
-                .zip(&samples[0])
-                .map(|(peer, us)| peer / us);
-            row.speedup.insert(name, median(&pairs.collect::<Vec<_>>()));
+            let pairs = samples[at].iter().zip(&samples[0]);
+            let ratios: Vec<f64> = pairs.map(|(peer, ours)| peer / ours).collect();
+            row.speedup.insert(name, median(&ratios));
         }
     }
     if setup.peers.contains(&Peer::Overridden) {
-        let speedup = closely(program, setup, calls[0])?;
+        let speedup = overridden_ratio(program, setup, calls[0])?;
         row.speedup.insert(Peer::Overridden.name(), speedup);
     }
     Ok(row)
@@ -348,17 +336,17 @@ fn measure(program: &Program, setup: &Setup<'_>) -> Result<ProgramResults> {
 /// The time with custom rows over the time without, which hardly differ. Many short batches run in the order A, B, B,
 /// A, so that neither the previous run nor a drift favours one. Several tables and states are used, because their
 /// addresses in memory make a difference of 1 or 2 %. Returns the median; ratios above 1.007 are measured for longer.
-fn closely(program: &Program, setup: &Setup<'_>, calls: u32) -> Result<f64> {
+fn overridden_ratio(program: &Program, setup: &Setup<'_>, calls: u32) -> Result<f64> {
     const TABLES: [usize; 2] = [9, 27];
     const ROUNDS: usize = 9;
     let calls = (calls / 12).max(1);
-    let (dispatch, forgets) = (setup.runs.dispatch, setup.runs.forget_hashes);
+    let (dispatch, clear_hashes) = (setup.runs.dispatch, setup.runs.forget_hashes);
     let mut ratios = Vec::new();
     for tables in TABLES {
         for table in &vec![setup.overridden.clone(); tables] {
-            let mut ours = niwaki(program, Table::of(Fork::Osaka), dispatch, forgets)?;
-            let mut theirs = niwaki(program, table, dispatch, forgets)?;
-            let time = |contender: &mut Contender<'_>| contender(calls).map(|(taken, _)| taken);
+            let mut ours = niwaki(program, Table::of(Fork::Osaka), dispatch, clear_hashes)?;
+            let mut theirs = niwaki(program, table, dispatch, clear_hashes)?;
+            let time = |contender: &mut Contender<'_>| contender(calls).map(|(took, _)| took);
             time(&mut ours)?;
             time(&mut theirs)?;
             for _ in 0..ROUNDS {
@@ -395,25 +383,19 @@ fn niwaki<'a>(
     program: &'a Program,
     table: &'a Table,
     dispatch: Dispatch,
-    forgets: bool,
+    clear_hashes: bool,
 ) -> Result<Contender<'a>> {
-    let mut state = MemoryState::default();
-    let code = program.code.clone().into();
-    state.insert(
-        CONTRACT,
-        MemoryAccount {
-            code,
-            ..MemoryAccount::default()
-        },
-    );
-    let balance = U256::from(1) << 128;
-    state.insert(
-        CALLER,
-        MemoryAccount {
-            balance,
-            ..MemoryAccount::default()
-        },
-    );
+    let contract = MemoryAccount {
+        code: program.code.clone().into(),
+        ..MemoryAccount::default()
+    };
+    let caller = MemoryAccount {
+        balance: U256::from(1) << 128,
+        ..MemoryAccount::default()
+    };
+    let state: MemoryState = [(CONTRACT, contract), (CALLER, caller)]
+        .into_iter()
+        .collect();
     let message = Message {
         caller: CALLER,
         target: Target::Call(CONTRACT),
@@ -426,7 +408,7 @@ fn niwaki<'a>(
         let mut start = Instant::now();
         let (mut used, mut earlier) = (0, Duration::ZERO);
         for _ in 0..times {
-            if forgets {
+            if clear_hashes {
                 earlier += start.elapsed();
                 clear_keccak_cache();
                 start = Instant::now();

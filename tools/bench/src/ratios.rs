@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         programs: None,
         blocks: None,
         opcodes: None,
-        keccak: keccak::measure_all(&keccak::Options::default())?,
+        keccak: keccak::measure_all(15, 4)?,
     };
     if let Some(dir) = &options.programs {
         let mut peers = vec![Peer::Revm, Peer::Threaded, Peer::Overridden];
@@ -172,7 +172,7 @@ fn opcodes(niwaki_evm: Option<&Path>) -> Result<serde_json::Value> {
 /// Runs `niwaki-evm cartevm --revm`.
 fn cartevm(program: &Path, options: &[&str]) -> Result<serde_json::Value> {
     let shown = program.display();
-    let folder = tempfile::tempdir().wrap_err("can't make a folder for the figures of opcodes")?;
+    let folder = tempfile::tempdir().wrap_err("can't make a folder for the results of opcodes")?;
     let json = folder.path().join("opcodes.json");
     let status = Command::new(program)
         .args(["cartevm", "--revm", "--gas", "30000000"])
@@ -326,7 +326,7 @@ fn of_opcodes(opcodes: &serde_json::Value, ratios: &mut Vec<Ratio>) -> Result<()
 fn print(ratios: &[Ratio]) {
     println!(
         "\n{:<40} {:>7} {:>14} {:>8}",
-        "peer's time over ours", "ratio", "least..most", "asked"
+        "peer's time over ours", "ratio", "least..most", "goal"
     );
     for Ratio {
         what,

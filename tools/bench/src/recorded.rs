@@ -6,7 +6,7 @@
 
 use eyre::{Context, Result, ensure, eyre};
 use niwaki_primitives::{
-    Address, B256, Block, Bytes, Decodable2718, Header, TxEnvelope, U256, hex, rlp::Decodable,
+    Address, B256, Block, BlockBody, Bytes, Decodable2718, Header, TxEnvelope, U256, rlp::Decodable,
 };
 use niwaki_testkit::{MemoryAccount, MemoryState};
 use niwaki_trie::WitnessState;
@@ -16,33 +16,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A block with its pre-state.
-pub(crate) enum Recorded {
-    /// The whole block.
-    Witness {
-        /// The block.
-        block: Box<Block>,
-        /// The part of the pre-state that the block reads.
-        state: Box<WitnessState>,
-    },
-    /// The transactions only.
-    Transactions {
-        /// The header.
-        header: Box<Header>,
-        /// The transactions.
-        transactions: Vec<TxEnvelope>,
-        /// The part of the pre-state that they read.
+/// The recorded part of the state before a block.
+pub(crate) enum PreState {
+    Witness(Box<WitnessState>),
+    /// What the transactions read, and the gas that each uses.
+    Values {
         state: Box<MemoryState>,
-        /// Gas used by each.
         gas: Vec<u64>,
     },
 }
 
-/// A recorded block, its name and its chain.
+/// A recorded block.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) chain: String,
-    pub(crate) block: Recorded,
+    /// The whole block; with a pre-state of values, its header and transactions only.
+    pub(crate) block: Block,
+    pub(crate) pre_state: PreState,
 }
 
 #[derive(Deserialize)]
@@ -94,25 +84,33 @@ fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 
 /// Every recorded block in `dir`, recursively, sorted by name.
 pub(crate) fn load(dir: &Path) -> Result<Vec<Entry>> {
-    let mut files = Vec::new();
-    list(dir, &mut files)?;
+    let files = crate::disk::files(dir).wrap_err("give a directory of recorded blocks")?;
+    let is_json = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    };
+    let mut codes = Codes::default();
     let mut entries = Vec::new();
-    for path in files {
+    for path in files.into_iter().filter(is_json) {
         let text = std::fs::read(&path).wrap_err_with(|| format!("can't read {path:?}"))?;
         let Ok(file) = serde_json::from_slice::<File>(&text) else {
             continue;
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let kind = if file.witness.is_some() {
-            "witness"
-        } else {
-            "transactions"
+        let kind = match file.witness {
+            Some(_) => "witness",
+            None => "transactions",
         };
-        let name = format!("{stem} ({kind})");
-        let chain = file.chain.clone();
-        let codes = path.with_file_name("codes.json");
-        let block = decode(file, &codes).wrap_err_with(|| format!("{path:?}"))?;
-        entries.push(Entry { name, chain, block });
+        codes.path = path.with_file_name("codes.json");
+        let (name, chain) = (format!("{stem} ({kind})"), file.chain.clone());
+        let decoded = decode(file, &mut codes).wrap_err_with(|| format!("{path:?}"))?;
+        let (block, pre_state) = decoded;
+        entries.push(Entry {
+            name,
+            chain,
+            block,
+            pre_state,
+        });
     }
     ensure!(
         !entries.is_empty(),
@@ -122,24 +120,7 @@ pub(crate) fn load(dir: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn list(dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = std::fs::read_dir(dir)
-        .wrap_err_with(|| format!("can't list {dir:?}; give a directory of recorded blocks"))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(&path, into)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            into.push(path);
-        }
-    }
-    Ok(())
-}
-
-fn decode(file: File, codes: &Path) -> Result<Recorded> {
+fn decode(file: File, codes: &mut Codes) -> Result<(Block, PreState)> {
     if let (Some(witness), Some(block), Some(root)) =
         (file.witness, file.block, file.pre_state_root)
     {
@@ -156,10 +137,7 @@ fn decode(file: File, codes: &Path) -> Result<Recorded> {
             hashes.push((header.number.saturating_sub(1), header.parent_hash));
         }
         let state = WitnessState::new(root, witness.state, witness.codes, hashes);
-        return Ok(Recorded::Witness {
-            block: Box::new(block),
-            state: Box::new(state),
-        });
+        return Ok((block, PreState::Witness(Box::new(state))));
     }
     let missing = || eyre!("neither a witness nor a pre-state");
     let header = file.header.ok_or_else(missing)?;
@@ -168,9 +146,14 @@ fn decode(file: File, codes: &Path) -> Result<Recorded> {
         header.hash_slow() == file.hash,
         "the header does not have the hash given"
     );
-    let mut transactions = Vec::new();
+    let mut body = BlockBody {
+        transactions: Vec::new(),
+        ommers: Vec::new(),
+        withdrawals: None,
+    };
     for encoded in file.transactions.ok_or_else(missing)? {
-        transactions.push(TxEnvelope::decode_2718(&mut encoded.as_ref())?);
+        let tx = TxEnvelope::decode_2718(&mut encoded.as_ref())?;
+        body.transactions.push(tx);
     }
     let mut state = MemoryState::default();
     for (number, hash) in file.block_hashes {
@@ -178,65 +161,55 @@ fn decode(file: File, codes: &Path) -> Result<Recorded> {
     }
     fill(&mut state, file.pre_state.ok_or_else(missing)?, codes)?;
     let receipts = file.receipts.ok_or_else(missing)?;
-    let gas = receipts
-        .iter()
-        .map(|r| r.gas_used.try_into())
-        .collect::<Result<_, _>>()?;
-    Ok(Recorded::Transactions {
-        header: Box::new(header),
-        transactions,
+    let gas = receipts.iter().map(|receipt| receipt.gas_used.try_into());
+    let pre_state = PreState::Values {
+        gas: gas.collect::<Result<_, _>>()?,
         state: Box::new(state),
-        gas,
-    })
+    };
+    Ok((Block::new(header, body), pre_state))
 }
 
-thread_local! {
-    /// The codes shared by all pre-state files of a folder.
-    static CODES: std::cell::RefCell<Option<(PathBuf, HashMap<B256, Bytes>)>> =
-        const { std::cell::RefCell::new(None) };
+/// The codes that all pre-state files of a folder share.
+#[derive(Default)]
+struct Codes {
+    /// The folder's file.
+    path: PathBuf,
+    /// The file that was read last, and its codes.
+    read: Option<(PathBuf, HashMap<B256, Bytes>)>,
+}
+
+impl Codes {
+    fn get(&mut self, hash: &B256) -> Result<Bytes> {
+        let path = &self.path;
+        if !matches!(&self.read, Some((read, _)) if read == path) {
+            let text = std::fs::read(path)
+                .wrap_err_with(|| format!("can't read {path:?}, which has the codes"))?;
+            let codes: HashMap<B256, Bytes> = serde_json::from_slice(&text)?;
+            self.read = Some((path.clone(), codes));
+        }
+        let code = self.read.as_ref().and_then(|(_, codes)| codes.get(hash));
+        code.cloned().ok_or_else(|| eyre!("no code {hash}"))
+    }
 }
 
 fn fill(
     state: &mut MemoryState,
     accounts: HashMap<Address, PreAccount>,
-    codes: &Path,
+    codes: &mut Codes,
 ) -> Result<()> {
-    CODES.with_borrow_mut(|cache| {
-        if cache.as_ref().is_none_or(|(path, _)| path != codes) {
-            let text = std::fs::read(codes)
-                .wrap_err_with(|| format!("can't read {codes:?}, which has the codes"))?;
-            let codes_of: HashMap<B256, String> = serde_json::from_slice(&text)?;
-            let decoded = codes_of
-                .into_iter()
-                .map(|(hash, code)| Ok((hash, hex::decode(code)?.into())))
-                .collect::<Result<_>>()?;
-            *cache = Some((codes.to_owned(), decoded));
-        }
-        let (_, codes) = cache.as_ref().expect("just filled");
-        for (address, account) in accounts {
-            let code = match account.code_hash {
-                None => Bytes::new(),
-                Some(hash) => codes
-                    .get(&hash)
-                    .cloned()
-                    .ok_or_else(|| eyre!("no code {hash}"))?,
-            };
-            let storage = account
-                .storage
-                .into_iter()
-                .filter(|(_, v)| !v.is_zero())
-                .collect();
-            let (nonce, balance) = (account.nonce, account.balance);
-            state.insert(
-                address,
-                MemoryAccount {
-                    nonce,
-                    balance,
-                    code: code.into(),
-                    storage,
-                },
-            );
-        }
-        Ok(())
-    })
+    for (address, account) in accounts {
+        let code = match account.code_hash {
+            None => Bytes::new(),
+            Some(hash) => codes.get(&hash)?,
+        };
+        let slots = account.storage.into_iter();
+        let account = MemoryAccount {
+            nonce: account.nonce,
+            balance: account.balance,
+            code: code.into(),
+            storage: slots.filter(|(_, value)| !value.is_zero()).collect(),
+        };
+        state.insert(address, account);
+    }
+    Ok(())
 }

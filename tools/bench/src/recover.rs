@@ -16,10 +16,10 @@ use std::time::Duration;
 /// Options of `niwaki-bench recover`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Rounds; in each, both ways run for --round-ms.
+    /// Rounds; in each, batches and single signatures run for --round-ms each.
     #[arg(long, default_value_t = 15, value_parser = crate::harness::at_least_one)]
     rounds: usize,
-    /// Least time of each way in a round, ms.
+    /// Minimum time of each in a round, ms.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     round_ms: u64,
     #[command(flatten)]
@@ -81,10 +81,9 @@ fn measure(signatures: usize, options: &Options) -> Result<Batch> {
         each.map(|s| recover_signer(&s.hash, &s.r, &s.s, s.y_parity))
             .collect()
     };
-    let is_same = recover_signers(&signed) == one_by_one(&signed);
     ensure!(
-        is_same,
-        "{signatures} signatures recover otherwise together"
+        recover_signers(&signed) == one_by_one(&signed),
+        "a batch of {signatures} signatures recovers other signers"
     );
 
     let time = Duration::from_millis(options.round_ms);

@@ -13,7 +13,7 @@ pub(crate) mod warm;
 use crate::{
     harness::JsonFile,
     machine::Machine,
-    recorded::{Entry, Recorded, load},
+    recorded::{Entry, PreState, load},
     stats::{median, percentile},
 };
 use eyre::{ContextCompat, Result, bail, ensure};
@@ -25,8 +25,8 @@ use niwaki_execution::{
     receipt_blooms, recover_block, recover_in_background,
 };
 use niwaki_primitives::{
-    B256, Block, BlockAccessList, BlockBody, Bloom, Encodable2718, Fork, Header, Receipt,
-    RecoveredBlock, StateDiff, StateView, TxEnvelope,
+    B256, BlockAccessList, Bloom, Encodable2718, Fork, Header, Receipt, RecoveredBlock, StateDiff,
+    StateView, TxEnvelope,
 };
 use niwaki_rules::{ChainSpec, Network, requests_hash};
 use niwaki_trie::{WitnessState, ordered_root};
@@ -42,7 +42,7 @@ use timeline::Timeline;
 use warm::ReadRecorder;
 
 /// Options of `niwaki-bench replay`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
     /// Folder with recorded blocks, searched recursively.
     dir: PathBuf,
@@ -142,15 +142,10 @@ impl Options {
         Self {
             dir: dir.to_owned(),
             repeat,
-            only: None,
             threads: 1,
-            speculate_all: false,
-            timeline: None,
-            list: false,
-            recover: None,
             revm: true,
             unfused: true,
-            json: JsonFile::default(),
+            ..Self::default()
         }
     }
 }
@@ -181,11 +176,8 @@ pub(crate) fn measure_all(options: &Options) -> Result<(Report, Vec<Timeline>)> 
         "block", "fork", "txs", "gas", "ms", "Mgas/s", "valid", "again", "seq"
     );
     for entry in load(&options.dir)? {
-        if options
-            .only
-            .as_ref()
-            .is_some_and(|only| !entry.name.contains(only))
-        {
+        let only = options.only.as_ref();
+        if only.is_some_and(|only| !entry.name.contains(only)) {
             continue;
         }
         let (row, timeline) = replay(entry, options)?;
@@ -273,22 +265,30 @@ fn shares_of(rows: &[BlockResult]) -> [usize; 3] {
     [0, 1, 2].map(|at| rows.iter().map(|row| row.shares[at]).sum())
 }
 
-/// How a block is run, and the results of its runs.
-struct Runs {
-    repeat: usize,
-    parallelism: Parallelism,
-    with_bal: bool,
-    recover: Option<usize>,
-    with_revm: bool,
-    revm_times: Vec<f64>,
-    with_unfused: bool,
-    unfused_times: Vec<f64>,
+/// The runs of a block and their results.
+struct Runs<'o> {
+    options: &'o Options,
     times: Vec<f64>,
+    revm_times: Vec<f64>,
+    unfused_times: Vec<f64>,
     stats: TxStats,
     checked: Vec<&'static str>,
 }
 
-impl Runs {
+impl Runs<'_> {
+    fn repeat(&self) -> usize {
+        self.options.repeat.max(1)
+    }
+
+    fn parallelism(&self) -> Parallelism {
+        Parallelism {
+            speculate_all: self.options.speculate_all,
+            clock: Some(nanoseconds),
+            record_spans: self.options.timeline.is_some(),
+            ..Parallelism::of(self.options.threads)
+        }
+    }
+
     /// Times `run` on the block, with the recovery of its senders if requested.
     fn timed<T>(
         &mut self,
@@ -296,19 +296,18 @@ impl Runs {
         mut run: impl FnMut(&RecoveringBlock) -> T,
     ) -> T {
         let mut timed = || {
-            let block = Arc::new(match self.recover {
+            let block = Arc::new(match self.options.recover {
                 Some(_) => RecoveringBlock::new(Arc::clone(&block.block), block.hash, []),
                 None => block.clone().into(),
             });
             forget_precompile_results();
             let start = Instant::now();
-            let _recovering = self
-                .recover
-                .map(|threads| recover_in_background(&block, threads));
+            let recover = |threads| recover_in_background(&block, threads);
+            let _recovering = self.options.recover.map(recover);
             let result = run(&block);
             (result, start.elapsed().as_secs_f64() * 1e3)
         };
-        if self.with_unfused {
+        if self.options.unfused {
             Dispatch::Threaded.set_default();
             self.unfused_times.push(timed().1);
             Dispatch::Fused.set_default();
@@ -344,64 +343,30 @@ impl Runs {
 }
 
 fn replay(entry: Entry, options: &Options) -> Result<(BlockResult, Timeline)> {
-    let network = Network::from_name(&entry.chain)
-        .wrap_err_with(|| format!("{}: no chain is called {}", entry.name, entry.chain))?;
+    let Entry {
+        name, chain, block, ..
+    } = entry;
+    let network = Network::from_name(&chain)
+        .wrap_err_with(|| format!("{name}: no chain is called {chain}"))?;
     let spec = network.genesis().spec;
-    let (header, transactions) = match &entry.block {
-        Recorded::Witness { block, .. } => (&block.header, block.body.transactions.len()),
-        Recorded::Transactions {
-            header,
-            transactions,
-            ..
-        } => (&**header, transactions.len()),
-    };
-    let (fork, gas) = (spec.fork_of(header).to_string(), header.gas_used);
+    let (fork, gas) = (
+        spec.fork_of(&block.header).to_string(),
+        block.header.gas_used,
+    );
+    let hash = block.header.hash_slow();
+    let block = recover_block(block, hash)?;
     let mut runs = Runs {
-        repeat: options.repeat.max(1),
-        parallelism: Parallelism {
-            speculate_all: options.speculate_all,
-            clock: Some(nanoseconds),
-            record_spans: options.timeline.is_some(),
-            ..Parallelism::of(options.threads)
-        },
-        with_bal: options.list,
-        recover: options.recover,
-        with_revm: options.revm,
-        revm_times: Vec::new(),
-        with_unfused: options.unfused,
-        unfused_times: Vec::new(),
+        options,
         times: Vec::new(),
+        revm_times: Vec::new(),
+        unfused_times: Vec::new(),
         stats: TxStats::default(),
         checked: Vec::new(),
     };
-    let mut error = None;
-    let result = match &entry.block {
-        Recorded::Witness { block, state } => {
-            let recovered = recover_block((**block).clone(), header.hash_slow())?;
-            whole_block(&spec, &recovered, state, &mut runs)
-        }
-        Recorded::Transactions {
-            header,
-            transactions,
-            state,
-            gas,
-        } => {
-            let body = BlockBody {
-                transactions: transactions.clone(),
-                ommers: vec![],
-                withdrawals: None,
-            };
-            let block = Block {
-                header: (**header).clone(),
-                body,
-            };
-            let recovered = recover_block(block, header.hash_slow())?;
-            only_transactions(&spec, &recovered, state, gas, &mut runs)
-        }
+    let result = match &entry.pre_state {
+        PreState::Witness(state) => whole_block(&spec, &block, state, &mut runs),
+        PreState::Values { state, gas } => only_transactions(&spec, &block, state, gas, &mut runs),
     };
-    if let Err(report) = result {
-        error = Some(format!("{report:#}"));
-    }
     let execute_ms = median(&runs.times);
     let revm = runs.peer_time(&runs.revm_times);
     let unfused = runs.peer_time(&runs.unfused_times);
@@ -414,13 +379,13 @@ fn replay(entry: Entry, options: &Options) -> Result<(BlockResult, Timeline)> {
     } = runs.stats;
     let mgas_per_s = gas as f64 / 1e3 / execute_ms.max(1e-9);
     let timeline = Timeline {
-        name: entry.name.clone(),
+        name: name.clone(),
         spans,
     };
     let row = BlockResult {
-        name: entry.name,
+        name,
         fork,
-        transactions,
+        transactions: block.block.body.transactions.len(),
         gas,
         execute_ms,
         mgas_per_s,
@@ -428,7 +393,7 @@ fn replay(entry: Entry, options: &Options) -> Result<(BlockResult, Timeline)> {
         unfused,
         shares: [validated, reexecuted, sequential],
         checked: runs.checked,
-        error,
+        error: result.err().map(|report| format!("{report:#}")),
     };
     Ok((row, timeline))
 }
@@ -437,12 +402,11 @@ fn whole_block(
     spec: &ChainSpec,
     block: &RecoveredBlock,
     state: &WitnessState,
-    runs: &mut Runs,
+    runs: &mut Runs<'_>,
 ) -> Result<()> {
     let header = &block.block.header;
     let mut executed = None;
-    let bal = runs
-        .with_bal
+    let bal = { runs.options.list }
         .then(|| bal_of(spec, block, state, true))
         .transpose()?;
     let mut post_state = |diff: &StateDiff| state.post_root(diff);
@@ -450,13 +414,12 @@ fn whole_block(
     let recorder = ReadRecorder::new(state);
     let _ = apply_body(spec, &block.clone().into(), &recorder, &mut post_state);
     let warm = recorder.into_warm();
-    let mut peer = runs
-        .with_revm
+    let mut peer = { runs.options.revm }
         .then(|| RevmBlock::new(spec, block, &warm, true))
         .transpose()?
         .flatten();
-    let (parallelism, bal) = (runs.parallelism, bal.as_deref());
-    for _ in 0..runs.repeat {
+    let (parallelism, bal) = (runs.parallelism(), bal.as_deref());
+    for _ in 0..runs.repeat() {
         let result = runs.timed(block, |block| {
             let execution = BlockExecution {
                 bal,
@@ -526,7 +489,7 @@ fn only_transactions(
     block: &RecoveredBlock,
     state: &niwaki_testkit::MemoryState,
     gas: &[u64],
-    runs: &mut Runs,
+    runs: &mut Runs<'_>,
 ) -> Result<()> {
     let header = &block.block.header;
     let transactions = &block.block.body.transactions;
@@ -536,17 +499,15 @@ fn only_transactions(
     // Receipts before Byzantium hold state roots, which the recorded accounts are not enough for.
     let has_root = spec.fork_of(header) >= Fork::Byzantium;
     let mut receipts = Vec::new();
-    let bal = runs
-        .with_bal
+    let bal = { runs.options.list }
         .then(|| bal_of(spec, block, state, false))
         .transpose()?;
-    let mut peer = runs
-        .with_revm
+    let mut peer = { runs.options.revm }
         .then(|| RevmBlock::new(spec, block, state, false))
         .transpose()?
         .flatten();
-    let (parallelism, bal) = (runs.parallelism, bal.as_deref());
-    for _ in 0..runs.repeat {
+    let (parallelism, bal) = (runs.parallelism(), bal.as_deref());
+    for _ in 0..runs.repeat() {
         (receipts, _, runs.stats) = runs.timed(block, |block| {
             BlockExecution {
                 bal,

@@ -59,14 +59,6 @@ enum Case {
 
 impl Case {
     const ALL: [Self; 3] = [Self::Cold, Self::File, Self::Hit];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::File => "file",
-            Self::Cold => "cold",
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -105,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let total = options.state.accounts * options.state.slots_each();
     ensure!(
         total >= (options.slots_per_round() * options.rounds) as u64,
-        "{total} slots are too few to ask for each once; give fewer --reads or --rounds"
+        "{total} slots are too few to read each once; give fewer --reads or --rounds"
     );
     let world = options.state.open(&options.budget)?;
     world.database().sync()?;
@@ -287,7 +279,7 @@ fn print(report: &Report) {
     for row in &report.rows {
         println!(
             "{:<5} {:>7} {:>9.0} {:>17} {:>10.0} {:>10.0}",
-            row.case.name(),
+            format!("{:?}", row.case).to_lowercase(),
             row.threads,
             row.p50_ns.median,
             row.p50_ns.range(0),
@@ -304,7 +296,7 @@ fn print(report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::parse;
+    use crate::harness::tests::parse;
 
     #[test]
     fn zero_reads_or_rounds_and_too_few_slots_are_refused() {
@@ -337,7 +329,7 @@ mod tests {
         (options.state.accounts, options.state.slots) = (5, 50_000);
         (options.reads, options.cold_reads) = (500, 20);
         options.budget = Budget::of(32 << 20);
-        options.json = JsonFile::at(json.clone());
+        options.json = crate::harness::tests::json_file(json.clone());
         run(&options).unwrap();
         let report = std::fs::read(json).unwrap();
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Options, clap::Error> {
-        crate::harness::parse(&[&["--data-path", "x"][..], words].concat())
+        crate::harness::tests::parse(&[&["--data-path", "x"][..], words].concat())
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn ours(world: &WorldState, diff: &StateDiff) -> Result<(Outcome, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::parse;
+    use crate::harness::tests::parse;
 
     #[test]
     fn missing_paths_zeros_and_unknown_peers_are_refused() {
@@ -297,7 +297,7 @@ mod tests {
         };
         options.budget = Budget::of(32 << 20);
         (options.warm_rounds, options.rounds) = (1, 3);
-        options.json = JsonFile::at(json.clone());
+        options.json = crate::harness::tests::json_file(json.clone());
         run(&options).unwrap();
         let report: serde_json::Value =
             serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();

@@ -48,7 +48,7 @@ pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the rank lies between 0 and the number of values"
+        reason = "the rank is between 0 and the number of values"
     )]
     let rank = (percent / 100.0 * last as f64).round() as usize;
     sorted.get(rank).copied().unwrap_or(0.0)

@@ -54,12 +54,12 @@ pub(super) struct Cost {
     pub(super) written_bytes: u64,
 }
 
-/// How long a client may take to start: it may have to read a large genesis.
-const READY_WITHIN: Duration = Duration::from_secs(600);
-/// How long a client may take to stop: it writes its caches.
-const STOPS_WITHIN: Duration = Duration::from_secs(300);
-/// The longest that one block may take.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// Limit of the start of a client, which may have to read a large genesis.
+const START_TIMEOUT: Duration = Duration::from_secs(600);
+/// Limit of the stop of a client, which writes its caches.
+const STOP_TIMEOUT: Duration = Duration::from_secs(300);
+/// Limit of a response to one block.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A client is idle if its cost stays below these limits in this many polls in a row.
 const IDLE_POLLS: u32 = 4;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -69,6 +69,15 @@ const IDLE_BYTES: u64 = 1 << 20;
 const BATCH_TRANSACTIONS: usize = 100;
 /// Milliseconds of one tick of the times in `/proc`.
 const TICK_MS: f64 = 10.0;
+
+impl Cost {
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_ms: self.cpu_ms - before.cpu_ms,
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}
 
 impl Contender {
     pub(super) fn name(&self) -> String {
@@ -122,7 +131,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Starts the client on the database in `folder` and waits until it answers.
+    /// Starts the client on the database in `folder` and waits until it responds.
     pub(super) fn start(&self, folder: &Path) -> Result<Client> {
         let mut secret = [0; 32];
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
@@ -177,9 +186,10 @@ impl Setup {
                 // The pool accepts the chain's transactions whatever their fees.
                 command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);
                 if let Some(threads) = threads {
-                    let several =
-                        format!("--bonsai-parallel-tx-processing-enabled={}", threads > 1);
-                    command.arg(several);
+                    let is_parallel = threads > 1;
+                    command.arg(format!(
+                        "--bonsai-parallel-tx-processing-enabled={is_parallel}"
+                    ));
                     command.args(["--transaction-threads", &threads.to_string()]);
                 }
             }
@@ -214,8 +224,8 @@ impl Client {
             let response = self.post(&request).and_then(|_| self.metrics());
             match response {
                 Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > READY_WITHIN => {
-                    return Err(error.wrap_err("it does not begin to answer"));
+                Err(error) if began.elapsed() > START_TIMEOUT => {
+                    return Err(error.wrap_err("it does not respond"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
@@ -264,7 +274,7 @@ impl Client {
     }
 
     fn send(&self, request: &str, token: &str) -> Result<String> {
-        let at = || format!("{} does not answer", self.name);
+        let at = || format!("{} does not respond", self.name);
         let response = self
             .agent
             .post(&self.engine)
@@ -293,18 +303,18 @@ impl Client {
         let mut before = self.cost();
         let mut idle = 0;
         while idle < IDLE_POLLS {
-            ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
+            ensure!(!stop.load(Ordering::Relaxed), "stopped by Ctrl-C");
             ensure!(
-                began.elapsed() < READY_WITHIN,
-                "{} goes on working before there is a block: {}",
+                began.elapsed() < START_TIMEOUT,
+                "{} does not become idle: {}",
                 self.name,
                 self.last_log_lines()
             );
             std::thread::sleep(POLL_INTERVAL);
             self.check_alive()?;
             let now = self.cost();
-            let is_idle = now.cpu_ms - before.cpu_ms <= IDLE_CPU_MS
-                && now.written_bytes.saturating_sub(before.written_bytes) <= IDLE_BYTES;
+            let cost = now.since(before);
+            let is_idle = cost.cpu_ms <= IDLE_CPU_MS && cost.written_bytes <= IDLE_BYTES;
             idle = if is_idle { idle + 1 } else { 0 };
             before = now;
         }
@@ -342,7 +352,7 @@ impl Client {
         // Its exit status is not collected yet, so that /proc still has its cost.
         while is_running(process) {
             ensure!(
-                began.elapsed() < STOPS_WITHIN,
+                began.elapsed() < STOP_TIMEOUT,
                 "{} does not stop: {}",
                 self.name,
                 self.last_log_lines()
@@ -386,7 +396,7 @@ fn cost(process: u32) -> Cost {
 
 fn agent() -> ureq::Agent {
     ureq::Agent::config_builder()
-        .timeout_global(Some(ANSWERS_WITHIN))
+        .timeout_global(Some(RESPONSE_TIMEOUT))
         .http_status_as_error(false)
         .build()
         .into()

@@ -5,7 +5,7 @@ use super::requests::ChainFolder;
 use crate::progress::Progress;
 use eyre::{Result, WrapErr, bail, ensure};
 use niwaki_primitives::Bytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,12 +38,9 @@ pub(super) struct BlockTime {
 /// Our metrics over the blocks of a part: means per block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Phases {
-    pub(super) check_ms: f64,
-    pub(super) recover_ms: f64,
-    pub(super) execute_ms: f64,
-    pub(super) root_ms: f64,
-    pub(super) compare_ms: f64,
-    pub(super) commit_ms: f64,
+    /// Of the phases in [`PHASES`].
+    #[serde(flatten, serialize_with = "by_phase")]
+    pub(super) ms: [f64; PHASES.len()],
     /// Percentage of transactions whose speculative execution was validated.
     pub(super) parallel_percent: f64,
     /// Percentage of transactions that were re-executed.
@@ -73,7 +70,7 @@ pub(super) struct Run {
     pub(super) cost: Cost,
 }
 
-/// The names of our phases in the metrics, in the order of [`Phases`].
+/// The names of our phases in the metrics.
 const PHASES: [&str; 6] = ["check", "recover", "execute", "root", "compare", "commit"];
 const VALIDATED: &str = "besu_block_processing_parallelized_transactions_counter_total";
 const REEXECUTED: &str = "besu_block_processing_conflicted_transactions_counter_total";
@@ -99,16 +96,13 @@ pub(super) fn run(
         let before = Snapshot::of(&client)?;
         let (mut blocks, mut accepted, mut refusal) = (Vec::new(), 0, None);
         while blocks.last().map_or(0, |block: &BlockTime| block.number) < end {
-            ensure!(!stop.load(Ordering::Relaxed), "stopped as asked");
+            ensure!(!stop.load(Ordering::Relaxed), "stopped by Ctrl-C");
             let Some(requests) = reader.next_block()? else {
                 break;
             };
             let at = || {
-                format!(
-                    "block {}; the end of its log: {}",
-                    requests.number,
-                    client.last_log_lines()
-                )
+                let log = client.last_log_lines();
+                format!("block {}; the end of its log: {log}", requests.number)
             };
             let known = known(&requests.raw, plan.known_percent);
             let (count, refused) = client.send_transactions(&known).wrap_err_with(at)?;
@@ -127,7 +121,7 @@ pub(super) fn run(
             progress.show(requests.number, &setup.contender.name());
         }
         if let Some(refusal) = refusal.filter(|_| accepted == 0) {
-            bail!("its pool takes none of the transactions: {refusal}");
+            bail!("its pool accepts none of the transactions: {refusal}");
         }
         std::thread::sleep(plan.pause);
         parts.push(before.until(&Snapshot::of(&client)?, blocks, accepted));
@@ -163,13 +157,7 @@ impl Snapshot {
         let transactions: usize = blocks.iter().map(|block| block.transactions).sum();
         let phases = self.metrics.as_deref().zip(after.metrics.as_deref());
         Part {
-            cost: Cost {
-                cpu_ms: after.cost.cpu_ms - self.cost.cpu_ms,
-                written_bytes: after
-                    .cost
-                    .written_bytes
-                    .saturating_sub(self.cost.written_bytes),
-            },
+            cost: after.cost.since(self.cost),
             phases: phases
                 .map(|(before, after)| Phases::between(before, after, blocks.len(), transactions)),
             blocks,
@@ -195,43 +183,24 @@ impl Phases {
             let sum = grown(&format!("niwaki_block_{phase}_seconds_sum"));
             sum * 1e3 / blocks.max(1) as f64
         };
-        let [
-            check_ms,
-            recover_ms,
-            execute_ms,
-            root_ms,
-            compare_ms,
-            commit_ms,
-        ] = PHASES.map(mean_ms);
         let percent = |name: &str| grown(name) * 100.0 / transactions.max(1) as f64;
         Self {
-            check_ms,
-            recover_ms,
-            execute_ms,
-            root_ms,
-            compare_ms,
-            commit_ms,
+            ms: PHASES.map(mean_ms),
             parallel_percent: percent(VALIDATED),
             again_percent: percent(REEXECUTED),
         }
     }
 
     /// Each phase with its name.
-    pub(super) fn named(&self) -> [(&'static str, f64); 6] {
-        let times = [
-            self.check_ms,
-            self.recover_ms,
-            self.execute_ms,
-            self.root_ms,
-            self.compare_ms,
-            self.commit_ms,
-        ];
-        let mut named = PHASES.map(|name| (name, 0.0));
-        for (phase, time) in named.iter_mut().zip(times) {
-            phase.1 = time;
-        }
-        named
+    pub(super) fn named(&self) -> [(&'static str, f64); PHASES.len()] {
+        std::array::from_fn(|at| (PHASES[at], self.ms[at]))
     }
+}
+
+/// Writes the times as `check_ms` and so on.
+fn by_phase<S: Serializer>(ms: &[f64; PHASES.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    let names = PHASES.map(|phase| format!("{phase}_ms"));
+    serializer.collect_map(names.iter().zip(ms))
 }
 
 /// The value of a metric without labels; 0 if it is not there yet.
@@ -256,11 +225,13 @@ mod tests {
                      niwaki_block_root_seconds_sum 0.25\n\
                      besu_block_processing_parallelized_transactions_counter_total 30\n";
         let phases = Phases::between(before, after, 10, 120);
-        assert_eq!(phases.execute_ms, 100.0);
-        assert_eq!(phases.root_ms, 25.0);
+        assert_eq!(phases.ms[2..4], [100.0, 25.0]);
         assert_eq!(phases.parallel_percent, 25.0);
         assert_eq!(phases.again_percent, 0.0);
         assert_eq!(phases.named()[2], ("execute", 100.0));
+        let json = serde_json::to_value(phases).unwrap();
+        assert_eq!(json["execute_ms"], 100.0);
+        assert_eq!(json.as_object().unwrap().len(), 8);
     }
 
     #[test]

@@ -111,16 +111,10 @@ impl Runs {
 
     /// Percentage of all transactions that its pool had accepted before their blocks.
     fn known_percent(&self) -> f64 {
-        let parts = self.runs.iter().flat_map(|run| [&run.cold, &run.warm]);
-        let (mut known, mut all) = (0, 0);
-        for part in parts {
-            known += part.known;
-            all += part
-                .blocks
-                .iter()
-                .map(|block| block.transactions)
-                .sum::<usize>();
-        }
+        let parts = || self.runs.iter().flat_map(|run| [&run.cold, &run.warm]);
+        let known: u64 = parts().map(|part| part.known).sum();
+        let blocks = parts().flat_map(|part| &part.blocks);
+        let all: usize = blocks.map(|block| block.transactions).sum();
         known as f64 * 100.0 / all.max(1) as f64
     }
 }
@@ -152,16 +146,11 @@ impl PartResults {
 impl Phases {
     fn median(parts: &[&Part]) -> Option<Self> {
         let all: Vec<Self> = parts.iter().filter_map(|part| part.phases).collect();
-        let of = |of: fn(&Self) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
+        let of = |of: &dyn Fn(&Self) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
         (!all.is_empty()).then(|| Self {
-            check_ms: of(|phases| phases.check_ms),
-            recover_ms: of(|phases| phases.recover_ms),
-            execute_ms: of(|phases| phases.execute_ms),
-            root_ms: of(|phases| phases.root_ms),
-            compare_ms: of(|phases| phases.compare_ms),
-            commit_ms: of(|phases| phases.commit_ms),
-            parallel_percent: of(|phases| phases.parallel_percent),
-            again_percent: of(|phases| phases.again_percent),
+            ms: std::array::from_fn(|at| of(&|phases| phases.ms[at])),
+            parallel_percent: of(&|phases| phases.parallel_percent),
+            again_percent: of(&|phases| phases.again_percent),
         })
     }
 }
@@ -296,7 +285,7 @@ fn print_part(name: &str, part: &str, results: &PartResults) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::client::Cost;
     use super::*;
 
@@ -316,7 +305,7 @@ pub(super) mod tests {
                 written_bytes: 1 << 20,
             },
             phases: Some(Phases {
-                execute_ms: 1.0,
+                ms: [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
                 ..Phases::default()
             }),
         };
@@ -350,7 +339,7 @@ pub(super) mod tests {
         assert_eq!(warm.whole_ms.p50.median, 2.0);
         assert_eq!(warm.whole_ms.p99.median, 3.0);
         assert_eq!(warm.cpu_ms_per_block.median, 25.0);
-        assert_eq!(warm.phases.map(|phases| phases.execute_ms), Some(1.0));
+        assert_eq!(warm.phases.map(|phases| phases.ms[2]), Some(1.0));
         assert_eq!(runs[0].peak_rss_mib.map(|rss| rss.max), Some(1024.0));
     }
 

@@ -42,10 +42,7 @@ pub(super) struct Reader {
 impl ChainFolder {
     /// The chain at `path`, a folder or the file of blocks in it.
     pub(super) fn find(path: &Path) -> Result<Self> {
-        let blocks = match path.is_dir() {
-            true => path.join("chain.rlp"),
-            false => path.to_owned(),
-        };
+        let blocks = crate::chain_file::in_folder(path);
         let genesis = blocks.with_file_name("genesis.json");
         for file in [&blocks, &genesis] {
             ensure!(
@@ -189,12 +186,8 @@ fn versioned_hashes(block: &Block) -> Vec<B256> {
 fn payload(block: &Block, bal: Option<&Bytes>) -> Value {
     let header = &block.header;
     let number = |number: u64| Value::from(format!("{number:#x}"));
-    let transactions: Vec<Bytes> = block
-        .body
-        .transactions
-        .iter()
-        .map(|tx| tx.encoded_2718().into())
-        .collect();
+    let transactions = block.body.transactions.iter();
+    let transactions: Vec<Bytes> = transactions.map(|tx| tx.encoded_2718().into()).collect();
     let withdrawal = |each: &Withdrawal| {
         json!({
             "index": number(each.index),

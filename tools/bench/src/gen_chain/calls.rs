@@ -6,9 +6,9 @@ use super::contracts::{
 };
 use super::genesis::{Filling, Size};
 use super::mix::Kind;
-use super::population::{HELD, Senders, account, held};
+use super::population::{Senders, TOKENS_PER_SENDER, account, token_of};
 use crate::random::Random;
-use eyre::{Result, eyre};
+use eyre::Result;
 use niwaki_primitives::{Address, Bytes, TxKind, U256, hex};
 
 /// A thousandth of an ether, or of a token.
@@ -99,7 +99,7 @@ impl Calls {
                 ..Call::default()
             },
             Kind::FactoryMake => {
-                let token = word(Contract::Token(held(sender, 0)).address());
+                let token = word(Contract::Token(token_of(sender, 0)).address());
                 let input = call("make(address,uint256)", &[token, U256::from(random.next())]);
                 contract_call(sender, Contract::Factory, input)
             }
@@ -151,7 +151,7 @@ impl Calls {
         senders: &Senders,
         sender: u64,
     ) -> Result<Call> {
-        let token = held(sender, random.skewed(HELD));
+        let token = token_of(sender, random.skewed(TOKENS_PER_SENDER));
         let to = self.token_recipient(random, senders, token)?;
         let amount = U256::from(MILLI) * U256::from(1 + random.skewed(1_000_000));
         let input = call("transfer(address,uint256)", &[word(to), amount]);
@@ -169,20 +169,20 @@ impl Calls {
         let holders = self.filling.holders.get(index).copied().unwrap_or(0);
         Ok(match random.below(5) {
             0..=2 if holders > 0 => account(self.seed, random.skewed(holders)),
-            3 => address(senders, random.below(senders.all().len() as u64))?,
+            3 => senders.key(random.below(senders.count()))?.address,
             _ => self.recipient(random),
         })
     }
 
     fn approve(&mut self, random: &mut Random, senders: &Senders, sender: u64) -> Result<Call> {
-        let token = held(sender, random.skewed(HELD));
-        let spender = random.skewed(senders.all().len() as u64);
+        let token = token_of(sender, random.skewed(TOKENS_PER_SENDER));
+        let spender = random.skewed(senders.count());
         let amount = U256::from(HOLDING) << 20;
         let to = if random.per_mille(500) || spender == sender {
             Contract::Router.address()
         } else {
             self.approvals.push((sender, spender, token));
-            address(senders, spender)?
+            senders.key(spender)?.address
         };
         let input = call("approve(address,uint256)", &[word(to), amount]);
         Ok(contract_call(sender, Contract::Token(token), input))
@@ -201,7 +201,7 @@ impl Calls {
         let (owner, spender, token) = self.approvals[usize::try_from(random.below(count))?];
         let to = self.token_recipient(random, senders, token)?;
         let amount = U256::from(MILLI) * U256::from(1 + random.skewed(1_000_000));
-        let words = [word(address(senders, owner)?), word(to), amount];
+        let words = [word(senders.key(owner)?.address), word(to), amount];
         let input = call("transferFrom(address,address,uint256)", &words);
         Ok(contract_call(spender, Contract::Token(token), input))
     }
@@ -269,7 +269,7 @@ impl Calls {
             });
         }
         *next += count;
-        let words = [word(address(senders, sender)?), U256::from(count)];
+        let words = [word(senders.key(sender)?.address), U256::from(count)];
         let input = call("mint(address,uint256)", &words);
         Ok(Call {
             steps: count,
@@ -287,12 +287,12 @@ impl Calls {
         if count == 0 {
             return self.mint(random, senders, sender);
         }
-        let to = random.below(senders.all().len() as u64);
+        let to = random.below(senders.count());
         let nft = &mut self.nfts[usize::try_from(random.below(count))?];
         let from = std::mem::replace(&mut nft.owner, to);
         let words = [
-            word(address(senders, from)?),
-            word(address(senders, to)?),
+            word(senders.key(from)?.address),
+            word(senders.key(to)?.address),
             U256::from(nft.id),
         ];
         let input = call("transferFrom(address,address,uint256)", &words);
@@ -302,7 +302,7 @@ impl Calls {
 
 /// Sells through one pair, or through two that share token 0.
 fn pair_swap(random: &mut Random, sender: u64) -> Call {
-    let first = held(sender, random.skewed(HELD));
+    let first = token_of(sender, random.skewed(TOKENS_PER_SENDER));
     let other = 1 + random.skewed(TOKENS - 1);
     let tokens = match first {
         0 => vec![0, other],
@@ -363,7 +363,7 @@ fn revert(random: &mut Random, sender: u64) -> Call {
             contract_call(sender, Contract::Refuser, input)
         }
         5..=7 => {
-            let token = Contract::Token(held(sender, random.skewed(HELD)));
+            let token = Contract::Token(token_of(sender, random.skewed(TOKENS_PER_SENDER)));
             let words = [word(Contract::Router.address()), U256::MAX >> 1];
             contract_call(sender, token, call("transfer(address,uint256)", &words))
         }
@@ -388,10 +388,4 @@ fn contract_call(sender: u64, contract: Contract, input: Bytes) -> Call {
         input,
         ..Call::default()
     }
-}
-
-fn address(senders: &Senders, number: u64) -> Result<Address> {
-    let sender = senders.get(number);
-    let sender = sender.ok_or_else(|| eyre!("there is no sender {number}"))?;
-    Ok(sender.key.address)
 }

@@ -9,11 +9,12 @@ use super::genesis::{ChainFork, Filling, Size};
 use super::mix::{self, Kind, KindRow};
 use super::population::{CHAIN_ID, Senders};
 use crate::random::Random;
-use eyre::{Result, eyre};
+use eyre::Result;
 use niwaki_primitives::{
     AccessList, AccessListItem, Address, B256, SignedAuthorization, TxEip1559, TxEip2930,
-    TxEip4844, TxEip7702, TxEnvelope, TxKind, TxLegacy, U256,
+    TxEnvelope, TxKind, U256,
 };
+use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
 
 /// Maximum fee per gas of every transaction, wei: more than the base fee ever is.
 const MAX_FEE: u128 = 1 << 65;
@@ -42,7 +43,7 @@ pub(super) struct Draw {
     is_amsterdam: bool,
 }
 
-/// What a call carries besides.
+/// Fields that some types of transactions have in addition.
 enum Extra {
     Nothing,
     Blobs(Vec<B256>),
@@ -75,12 +76,12 @@ impl Draw {
         let (call, extra) = match row.kind {
             Kind::Blob => {
                 let count = 1 + self.random.below(max_blobs.min(3));
-                let hashes = (0..count).map(|_| {
+                let hash = |_| {
                     let mut hash = self.random.word();
                     hash[0] = 1;
                     B256::from(hash)
-                });
-                let hashes = hashes.collect();
+                };
+                let hashes = (0..count).map(hash).collect();
                 let call = self.calls.inbox(&mut self.random, drawn);
                 (call, Extra::Blobs(hashes))
             }
@@ -93,10 +94,11 @@ impl Draw {
                 }
             },
             kind => {
-                let call = self
-                    .calls
-                    .of(kind, &mut self.random, &self.senders, drawn)?;
-                (call, Extra::Nothing)
+                let random = &mut self.random;
+                (
+                    self.calls.of(kind, random, &self.senders, drawn)?,
+                    Extra::Nothing,
+                )
             }
         };
         self.sign(row, call, extra)
@@ -104,14 +106,14 @@ impl Draw {
 
     /// Lets the drawn sender, or another one that does not pay, delegate to the wallet.
     fn set_code(&mut self, drawn: u64) -> Result<(Call, Extra)> {
-        let other = self.random.skewed(self.senders.all().len() as u64);
+        let other = self.random.skewed(self.senders.count());
         let is_own = self.random.per_mille(500) || other == drawn;
         let authority = if is_own { drawn } else { other };
         // The sender's nonce goes up before that of the authority is compared.
-        let nonce = self.use_nonce(drawn)?;
-        let authority_nonce = self.use_nonce(authority)?;
+        let nonce = self.senders.use_nonce(drawn)?;
+        let authority_nonce = self.senders.use_nonce(authority)?;
         let wallet = Contract::Wallet.address();
-        let key = self.sender(authority)?.key;
+        let key = self.senders.key(authority)?;
         let authorization = key.authorize(CHAIN_ID, wallet, authority_nonce);
         let call = if is_own {
             self.batch(drawn)?
@@ -123,7 +125,7 @@ impl Draw {
                 ..Call::default()
             }
         };
-        self.senders.set_delegated(authority);
+        self.senders.set_delegated(authority)?;
         Ok((call, Extra::Authorization(nonce, authorization)))
     }
 
@@ -131,113 +133,62 @@ impl Draw {
     fn batch(&mut self, sender: u64) -> Result<Call> {
         let count = 2 + self.random.below(2);
         let calls = (0..count).map(|_| {
-            let call = self
-                .calls
-                .token_transfer(&mut self.random, &self.senders, sender)?;
+            let (random, senders) = (&mut self.random, &self.senders);
+            let call = self.calls.token_transfer(random, senders, sender)?;
             let to = call.to.to().copied();
             Ok((to.unwrap_or_default(), call.input))
         });
         let calls: Vec<_> = calls.collect::<Result<_>>()?;
         Ok(Call {
             sender,
-            to: TxKind::Call(self.sender(sender)?.key.address),
+            to: TxKind::Call(self.senders.key(sender)?.address),
             input: call_execute(&calls),
             ..Call::default()
         })
-    }
-
-    fn sender(&self, number: u64) -> Result<&super::population::Sender> {
-        let sender = self.senders.get(number);
-        sender.ok_or_else(|| eyre!("there is no sender {number}"))
-    }
-
-    /// Uses the next nonce of a sender.
-    fn use_nonce(&mut self, number: u64) -> Result<u64> {
-        let sender = self.senders.get_mut(number);
-        let sender = sender.ok_or_else(|| eyre!("there is no sender {number}"))?;
-        let nonce = sender.nonce;
-        sender.nonce += 1;
-        Ok(nonce)
     }
 
     fn sign(&mut self, row: &'static KindRow, call: Call, extra: Extra) -> Result<Drawn> {
         let chain_id = CHAIN_ID;
         let gas_limit = gas_limit(row, call.steps, self.is_amsterdam);
         let tip = 1_000_000_000 + u128::from(self.random.below(2_000_000_000));
-        let (is_legacy, has_access_list) = (
-            self.random.per_mille(LEGACY_PER_MILLE),
-            self.random.per_mille(ACCESS_LIST_PER_MILLE),
-        );
+        let is_legacy = self.random.per_mille(LEGACY_PER_MILLE);
+        let has_access_list = self.random.per_mille(ACCESS_LIST_PER_MILLE);
         let nonce = match &extra {
             Extra::Authorization(nonce, _) => *nonce,
-            _ => self.use_nonce(call.sender)?,
+            _ => self.senders.use_nonce(call.sender)?,
         };
-        let key = self.sender(call.sender)?.key;
+        let key = self.senders.key(call.sender)?;
         let Call {
             to, value, input, ..
         } = call;
-        let max_fee = MAX_FEE;
         let target = to.to().copied().unwrap_or_default();
-        let none = AccessList::default();
+        let has_input = !input.is_empty();
+        let tx = TxEip1559 {
+            chain_id,
+            nonce,
+            gas_limit,
+            max_fee_per_gas: MAX_FEE,
+            max_priority_fee_per_gas: tip,
+            to,
+            value,
+            access_list: AccessList::default(),
+            input,
+        };
         let tx = match extra {
-            Extra::Blobs(blob_versioned_hashes) => key.sign(TxEip4844 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas: max_fee,
-                max_priority_fee_per_gas: tip,
-                to: target,
-                value,
-                access_list: none,
-                blob_versioned_hashes,
-                max_fee_per_blob_gas: MAX_BLOB_FEE,
-                input,
-            }),
-            Extra::Authorization(_, authorization) => key.sign(TxEip7702 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas: max_fee,
-                max_priority_fee_per_gas: tip,
-                to: target,
-                value,
-                access_list: none,
-                authorization_list: vec![authorization],
-                input,
-            }),
-            Extra::Nothing if is_legacy => key.sign(TxLegacy {
-                chain_id: Some(chain_id),
-                nonce,
-                gas_price: max_fee,
-                gas_limit,
-                to,
-                value,
-                input,
-            }),
-            Extra::Nothing if has_access_list && !input.is_empty() => key.sign(TxEip2930 {
-                chain_id,
-                nonce,
-                gas_price: max_fee,
+            Extra::Blobs(hashes) => key.sign(eip4844(tx, target, MAX_BLOB_FEE, hashes)),
+            Extra::Authorization(_, authorization) => {
+                key.sign(eip7702(tx, target, vec![authorization]))
+            }
+            Extra::Nothing if is_legacy => key.sign(legacy(tx)),
+            Extra::Nothing if has_access_list && has_input => key.sign(TxEip2930 {
                 gas_limit: gas_limit + 10_000,
-                to,
-                value,
                 access_list: AccessList(vec![AccessListItem {
                     address: target,
                     storage_keys: vec![of_address(key.address, 1)],
                 }]),
-                input,
+                ..eip2930(tx)
             }),
-            Extra::Nothing => key.sign(TxEip1559 {
-                chain_id,
-                nonce,
-                gas_limit,
-                max_fee_per_gas: max_fee,
-                max_priority_fee_per_gas: tip,
-                to,
-                value,
-                access_list: none,
-                input,
-            }),
+            Extra::Nothing => key.sign(tx),
         };
         Ok(Drawn {
             row,

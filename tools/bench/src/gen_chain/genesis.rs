@@ -4,7 +4,7 @@
 use super::contracts::{
     Contract, HOLDING, LEDGERS, NFTS, RESERVE, TOKENS, of_address, of_addresses, of_word,
 };
-use super::population::{CHAIN_ID, HELD, Senders, account, held};
+use super::population::{CHAIN_ID, Senders, TOKENS_PER_SENDER, account, token_of};
 use clap::ValueEnum;
 use eyre::{Result, ensure};
 use niwaki_primitives::{Address, B256, Fork, U256};
@@ -59,11 +59,11 @@ impl Filling {
             size.slots
         );
         let spare = size.slots - least;
-        let held = spare / 1000 * HOLDERS_PER_MILLE;
+        let holder_slots = spare / 1000 * HOLDERS_PER_MILLE;
         // The second token has half as many holders as the first, the third a third, and so on.
         let all: u64 = (1..=TOKENS).map(|rank| 1_000_000 / rank).sum();
         let holders = (1..=TOKENS).map(|rank| {
-            let share = u128::from(held) * u128::from(1_000_000 / rank) / u128::from(all);
+            let share = u128::from(holder_slots) * u128::from(1_000_000 / rank) / u128::from(all);
             u64::try_from(share).unwrap_or(0)
         });
         let holders: Vec<u64> = holders.collect();
@@ -84,12 +84,10 @@ impl Filling {
 fn needed_slots(senders: u64) -> u64 {
     let all = Contract::all();
     let own: usize = all.iter().map(|contract| contract.storage().len()).sum();
-    let pairs = all
-        .iter()
-        .filter(|contract| matches!(contract, Contract::Pair(..) | Contract::Pool(_)))
-        .count();
+    let is_pair = |one: &&Contract| matches!(one, Contract::Pair(..) | Contract::Pool(_));
+    let pairs = all.iter().filter(is_pair).count();
     // Pairs and pools hold two tokens each; tokens, collections and lists have a counter; a list has an entry.
-    senders * HELD * 2 + (own + 2 * pairs) as u64 + TOKENS + NFTS + 2 * LEDGERS
+    senders * TOKENS_PER_SENDER * 2 + (own + 2 * pairs) as u64 + TOKENS + NFTS + 2 * LEDGERS
 }
 
 /// Writes the file.
@@ -175,17 +173,15 @@ fn write_storage(
     for (slot, value) in contract.storage() {
         put(slot, value)?;
     }
-    let count = |number: u64| (B256::ZERO, U256::from(number));
     match contract {
         Contract::Token(number) => {
-            let (slot, supply) = (B256::ZERO, U256::from(HOLDING) << 32);
-            put(slot, supply)?;
+            put(B256::ZERO, U256::from(HOLDING) << 32)?;
             for (owner, amount) in owners(number) {
                 put(of_address(owner, 1), U256::from(amount))?;
             }
             let router = Contract::Router.address();
             for (at, sender) in (0_u64..).zip(senders.all()) {
-                if (0..HELD).any(|place| held(at, place) == number) {
+                if (0..TOKENS_PER_SENDER).any(|index| token_of(at, index) == number) {
                     put(of_address(sender.key.address, 1), U256::from(HOLDING))?;
                     // Every second allowance is the maximum, which transfers do not reduce.
                     let allowed = match at % 2 {
@@ -203,9 +199,8 @@ fn write_storage(
             }
         }
         Contract::Nft(_) => {
-            let (slot, supply) = count(filling.nfts);
             if filling.nfts > 0 {
-                put(slot, supply)?;
+                put(B256::ZERO, U256::from(filling.nfts))?;
             }
             for id in 0..filling.nfts {
                 let owner = super::abi::word(account(size.seed, id));
@@ -213,8 +208,7 @@ fn write_storage(
             }
         }
         Contract::Ledger(number) => {
-            let (slot, entries) = count(filling.entries);
-            put(slot, entries)?;
+            put(B256::ZERO, U256::from(filling.entries))?;
             for at in 0..filling.entries {
                 let value = U256::from(number + 1) << 128 | U256::from(at + 1);
                 put(of_word(U256::from(at), 1), value)?;

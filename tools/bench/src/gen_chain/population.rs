@@ -2,6 +2,7 @@
 
 use super::contracts::TOKENS;
 use crate::random::Random;
+use eyre::{Result, eyre};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::Address;
 use niwaki_testkit::Key;
@@ -17,10 +18,10 @@ const HELD_BY_SOME: u64 = 3;
 const RUNS_PER_MILLE: u64 = 200;
 
 /// Number of tokens that a sender holds.
-pub(super) const HELD: u64 = HELD_BY_ALL + HELD_BY_SOME;
+pub(super) const TOKENS_PER_SENDER: u64 = HELD_BY_ALL + HELD_BY_SOME;
 
 /// Token number `index` of a sender.
-pub(super) fn held(sender: u64, index: u64) -> u64 {
+pub(super) fn token_of(sender: u64, index: u64) -> u64 {
     match index < HELD_BY_ALL {
         true => index,
         // The step is coprime to the number of other tokens.
@@ -71,18 +72,34 @@ impl Senders {
         &self.all
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Sender> {
-        self.all.get(usize::try_from(number).ok()?)
+    pub(super) fn count(&self) -> u64 {
+        self.all.len() as u64
     }
 
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Sender> {
-        self.all.get_mut(usize::try_from(number).ok()?)
+    /// The key of a sender.
+    pub(super) fn key(&self, number: u64) -> Result<Key> {
+        let sender = self.all.get(usize::try_from(number)?);
+        Ok(sender
+            .ok_or_else(|| eyre!("there is no sender {number}"))?
+            .key)
+    }
+
+    fn get_mut(&mut self, number: u64) -> Result<&mut Sender> {
+        let sender = self.all.get_mut(usize::try_from(number)?);
+        sender.ok_or_else(|| eyre!("there is no sender {number}"))
+    }
+
+    /// Uses the next nonce of a sender.
+    pub(super) fn use_nonce(&mut self, number: u64) -> Result<u64> {
+        let sender = self.get_mut(number)?;
+        sender.nonce += 1;
+        Ok(sender.nonce - 1)
     }
 
     /// Draws the next sender.
     pub(super) fn draw(&mut self, random: &mut Random) -> u64 {
         if !random.per_mille(RUNS_PER_MILLE) {
-            self.last = random.skewed(self.all.len() as u64);
+            self.last = random.skewed(self.count());
         }
         self.last
     }
@@ -94,14 +111,12 @@ impl Senders {
     }
 
     /// Records that a sender delegates to the wallet.
-    pub(super) fn set_delegated(&mut self, number: u64) {
-        let Some(sender) = self.get_mut(number) else {
-            return;
-        };
-        if !sender.is_wallet {
-            sender.is_wallet = true;
+    pub(super) fn set_delegated(&mut self, number: u64) -> Result<()> {
+        let sender = self.get_mut(number)?;
+        if !std::mem::replace(&mut sender.is_wallet, true) {
             self.wallets.push(number);
         }
+        Ok(())
     }
 }
 
@@ -113,8 +128,10 @@ mod tests {
     #[test]
     fn every_sender_holds_8_different_tokens() {
         for sender in 0..200 {
-            let tokens: BTreeSet<u64> = (0..HELD).map(|place| held(sender, place)).collect();
-            assert_eq!(tokens.len() as u64, HELD, "{sender}");
+            let tokens: BTreeSet<u64> = (0..TOKENS_PER_SENDER)
+                .map(|index| token_of(sender, index))
+                .collect();
+            assert_eq!(tokens.len() as u64, TOKENS_PER_SENDER, "{sender}");
             assert!(tokens.iter().all(|token| *token < TOKENS));
         }
     }

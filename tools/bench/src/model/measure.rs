@@ -2,7 +2,7 @@
 //! on one thread and on two, to compare the model with.
 
 use super::schedule::{BlockLoad, Job};
-use crate::recorded::{Entry, Recorded};
+use crate::recorded::{Entry, PreState};
 use crate::replay::{bal_of, warm::ReadRecorder};
 use crate::stats::median;
 use eyre::{ContextCompat, Result, ensure};
@@ -12,16 +12,14 @@ use niwaki_execution::{
     BlockExecution, Parallelism, RecoveringBlock, Span, Step, TxDependencies, recover_block,
     tx_dependencies,
 };
-use niwaki_primitives::{
-    AccountChanges, Address, Block, BlockBody, RecoveredBlock, StateView, Transaction,
-};
+use niwaki_primitives::{AccountChanges, Address, RecoveredBlock, StateView, Transaction};
 use niwaki_rules::{ChainSpec, Network};
 use std::collections::HashMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A block with everything needed to run its transactions.
-struct BlockTest<'s> {
+struct BlockInput<'s> {
     spec: &'s ChainSpec,
     block: &'s RecoveringBlock,
     view: &'s (dyn StateView + Sync),
@@ -49,31 +47,17 @@ pub(super) fn measure(entry: Entry, repeat: usize, wake: u64) -> Result<Measured
     let network = Network::from_name(&entry.chain)
         .wrap_err_with(|| format!("{}: no chain is called {}", entry.name, entry.chain))?;
     let spec = network.genesis().spec;
-    match entry.block {
-        Recorded::Witness { block, state } => {
-            let hash = block.header.hash_slow();
-            let block = recover_block(*block, hash)?;
+    let hash = entry.block.header.hash_slow();
+    let block = recover_block(entry.block, hash)?;
+    match entry.pre_state {
+        PreState::Witness(state) => {
             // A node has caches and does not walk a witness: a first run reads the values.
             let recorder = ReadRecorder::new(&state);
             let execution = block.clone().into();
             BlockExecution::new(&spec, &execution, &recorder).run_transactions()?;
             measure_block(&spec, &block, &recorder.into_warm(), repeat, wake)
         }
-        Recorded::Transactions {
-            header,
-            transactions,
-            state,
-            ..
-        } => {
-            let body = BlockBody {
-                transactions,
-                ommers: vec![],
-                withdrawals: None,
-            };
-            let hash = header.hash_slow();
-            let block = recover_block(Block::new(*header, body), hash)?;
-            measure_block(&spec, &block, &*state, repeat, wake)
-        }
+        PreState::Values { state, .. } => measure_block(&spec, &block, &*state, repeat, wake),
     }
 }
 
@@ -86,7 +70,7 @@ fn measure_block(
 ) -> Result<Measured> {
     let bal = bal_of(spec, block, view, false)?;
     let recovering = block.clone().into();
-    let test = BlockTest {
+    let input = BlockInput {
         spec,
         block: &recovering,
         view,
@@ -108,18 +92,18 @@ fn measure_block(
                 clock: Some(nanoseconds),
                 ..Parallelism::of(*threads)
             };
-            real[at].push(test.run(parallelism, *has_bal)?.0);
+            real[at].push(input.run(parallelism, *has_bal)?.0);
         }
-        sequential.add(&test.run(recording(1, false), false)?.1);
-        speculative.add(&test.run(recording(1, true), false)?.1);
-        with_bal.add(&test.run(recording(1, true), true)?.1);
-        two_threads.add(&test.run(recording(2, false), false)?.1);
-        two_with_bal.add(&test.run(recording(2, false), true)?.1);
+        sequential.add(&input.run(recording(1, false), false)?.1);
+        speculative.add(&input.run(recording(1, true), false)?.1);
+        with_bal.add(&input.run(recording(1, true), true)?.1);
+        two_threads.add(&input.run(recording(2, false), false)?.1);
+        two_with_bal.add(&input.run(recording(2, false), true)?.1);
     }
     let real = real.map(|times| median(&times));
-    let (_, _, gas) = test.run(Parallelism::of(1), false)?;
+    let (_, _, gas) = input.run(Parallelism::of(1), false)?;
     let samples = [&sequential, &speculative, &with_bal];
-    let mut alone = block_load(&test, &dependencies, samples, real[0]);
+    let mut alone = block_load(&input, &dependencies, samples, real[0]);
     alone.wake = wake;
     for (job, gas) in alone.jobs.iter_mut().zip(gas) {
         job.gas_used = gas;
@@ -140,7 +124,7 @@ fn measure_block(
     })
 }
 
-impl BlockTest<'_> {
+impl BlockInput<'_> {
     /// Runs the transactions; returns nanoseconds, the spans of the threads, and the gas of each transaction.
     fn run(&self, parallelism: Parallelism, has_bal: bool) -> Result<(f64, Vec<Span>, Vec<u64>)> {
         forget_precompile_results();
@@ -196,7 +180,7 @@ fn whole(nanoseconds: f64) -> u64 {
 
 /// The load of the block without BAL, from runs on one thread.
 fn block_load(
-    test: &BlockTest<'_>,
+    input: &BlockInput<'_>,
     dependencies: &[TxDependencies],
     [sequential, speculative, with_bal]: [&Samples; 3],
     real: f64,
@@ -217,7 +201,7 @@ fn block_load(
         false => 1.0,
     };
     let mut numbers: HashMap<Address, usize> = HashMap::new();
-    let transactions = &test.block.block.body.transactions;
+    let transactions = &input.block.block.body.transactions;
     let jobs = transactions.iter().zip(dependencies).enumerate();
     let jobs: Vec<Job> = jobs
         .map(|(index, (tx, own))| {

@@ -42,14 +42,16 @@ impl AllValues for MemoryState {
     fn accounts(&self) -> Vec<(Address, Account, Bytes)> {
         let of = |address| self.account(address).ok().flatten();
         let accounts = self.accounts.iter();
-        let existing = accounts
-            .filter_map(|(address, held)| Some((*address, of(address)?, Bytes::clone(&held.code))));
+        let existing = accounts.filter_map(|(address, account)| {
+            Some((*address, of(address)?, Bytes::clone(&account.code)))
+        });
         existing.collect()
     }
 
     fn slots(&self) -> Vec<(Address, U256, U256)> {
-        let of_each = self.accounts.iter().flat_map(|(address, held)| {
-            held.storage
+        let of_each = self.accounts.iter().flat_map(|(address, account)| {
+            account
+                .storage
                 .iter()
                 .map(|(slot, value)| (*address, *slot, *value))
         });

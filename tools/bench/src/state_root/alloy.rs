@@ -149,7 +149,7 @@ fn keys_below(path: &Nibbles) -> (Bound<B256>, Bound<B256>) {
     (Bound::Included(first.into()), Bound::Included(last.into()))
 }
 
-/// The same bound, seen from the other side.
+/// The end of the interval before a start, or the start of the one after an end.
 fn flipped(bound: Bound<B256>) -> Bound<B256> {
     match bound {
         Bound::Included(key) => Bound::Excluded(key),
