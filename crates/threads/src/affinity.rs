@@ -1,7 +1,8 @@
 //! CPU affinity of worker threads: an idle worker is kept off its caller's CPU until it has begun.
 
+use crate::lock;
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The threads of a pool, each with whether it is busy.
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ pub(crate) struct BusyWorker<'a>(&'a WorkerAffinity);
 impl WorkerAffinity {
     /// Adds the calling thread to the pool.
     pub(crate) fn add_this_thread(&self) {
-        self.threads().push((gettid(), false));
+        lock(&self.0).push((gettid(), false));
     }
 
     /// Keeps idle workers off the CPU of the calling thread until they [begin](Self::begin). If a system call
@@ -31,7 +32,7 @@ impl WorkerAffinity {
         if others.count() == 0 {
             return CallerCpus(None);
         }
-        for (thread, _) in self.threads().iter().filter(|(_, is_busy)| !is_busy) {
+        for (thread, _) in lock(&self.0).iter().filter(|(_, is_busy)| !is_busy) {
             let _ = sched_setaffinity(Some(*thread), &others);
         }
         CallerCpus(Some(all))
@@ -48,13 +49,9 @@ impl WorkerAffinity {
 
     fn set_busy(&self, is_busy: bool) {
         let id = gettid();
-        if let Some((_, busy)) = self.threads().iter_mut().find(|(thread, _)| *thread == id) {
+        if let Some((_, busy)) = lock(&self.0).iter_mut().find(|(thread, _)| *thread == id) {
             *busy = is_busy;
         }
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Vec<(Pid, bool)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,7 +68,7 @@ mod tests {
     use std::sync::{Arc, Barrier};
 
     fn masks(pool: &WorkerPool) -> Vec<CpuSet> {
-        let threads = pool.affinity.threads();
+        let threads = lock(&pool.affinity.0);
         let mask = |(id, _): &(Pid, bool)| sched_getaffinity(Some(*id)).unwrap();
         threads.iter().map(mask).collect()
     }

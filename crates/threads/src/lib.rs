@@ -25,10 +25,15 @@ use affinity::{CallerCpus, WorkerAffinity};
 pub use cpu_load::free_processors;
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All pools, by purpose and number of threads.
 static POOLS: Mutex<BTreeMap<(&str, usize), Arc<WorkerPool>>> = Mutex::new(BTreeMap::new());
+
+/// Locks `mutex`, also after a thread has panicked while it held the lock.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Worker threads for one purpose.
 #[derive(Debug)]
@@ -57,7 +62,7 @@ impl WorkerPool {
         if threads == 0 {
             return None;
         }
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = lock(&POOLS);
         if let Some(workers) = pools.get(&(purpose, threads)) {
             return Some(Arc::clone(workers));
         }
