@@ -155,7 +155,7 @@ fn backup(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResul
     object.data("hash", head.id.hash.as_slice());
     object.data("stateRoot", head.header.state_root.as_slice());
     let mut ids = object.array("kept");
-    for one in &made.kept {
+    for one in &made.backups {
         ids.item().extend_from_slice(one.id.to_string().as_bytes());
     }
     Ok(())

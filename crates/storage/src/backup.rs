@@ -4,7 +4,7 @@
 //! earlier backup has. The checksum of each file is stored and compared when it is restored. A backup exists once it
 //! is complete: an interrupted one leaves only files that the next one removes.
 
-use crate::engine::engine_fault;
+use crate::fault::{engine_fault, entries, io_fault};
 use crate::format_file::{engine_dir, format_file, mark};
 use crate::{Database, SCHEMA_VERSION, Segment};
 use niwaki_primitives::Fault;
@@ -57,19 +57,19 @@ pub enum BackupError {
         found: u32,
     },
     /// There is no backup of this number.
-    #[error("{path} has no backup {id}; it has {kept}")]
+    #[error("{path} has no backup {id}; it has {available}")]
     Unknown {
         /// The folder.
         path: String,
         /// The requested backup.
         id: u32,
-        /// What is there, in words.
-        kept: String,
+        /// The backups that look complete, in words.
+        available: String,
     },
     /// The files of a backup are not what was written.
     #[error(
         "backup {id} in {path} is damaged: {reason}; nothing was restored; choose another one \
-         with --backup: the folder has {kept}"
+         with --backup: the folder has {available}"
     )]
     Damaged {
         /// The folder.
@@ -79,7 +79,7 @@ pub enum BackupError {
         /// What is wrong with it.
         reason: String,
         /// The backups that look complete, in words.
-        kept: String,
+        available: String,
     },
     /// The data path to restore into has a database already.
     #[error(
@@ -115,7 +115,7 @@ pub struct NewBackup {
     /// Bytes of files that no earlier backup has.
     pub added_bytes: u64,
     /// All backups that the folder has now, oldest first.
-    pub kept: Vec<Backup>,
+    pub backups: Vec<Backup>,
 }
 
 impl Database {
@@ -143,15 +143,15 @@ impl Database {
         let data_before = data_bytes(folder)?;
         // So that everything to be copied is in files and can be counted.
         let families = Segment::ALL.map(|segment| self.family(segment));
-        self.engine_ref()
+        self.engine
             .flush_cfs_opt(&families, &FlushOptions::default())
             .map_err(fault)?;
         let watch = CopyWatch {
             folder: &engine_folder(folder),
             before: bytes_below(&engine_folder(folder))?,
-            of: bytes_to_add(self.engine_ref().path(), folder)?,
+            of: bytes_to_add(self.engine.path(), folder)?,
         };
-        let database = Arc::clone(self.engine_shared());
+        let database = Arc::clone(&self.engine);
         let copy = move || {
             let copied = engine.create_new_backup_flush(&database, true);
             (engine, copied)
@@ -163,15 +163,15 @@ impl Database {
         if let Some(keep) = keep {
             engine.purge_old_backups(keep.max(1)).map_err(fault)?;
         }
-        let kept = backups(&engine);
-        let backup = *kept.last().ok_or_else(|| {
+        let backups = backups(&engine);
+        let backup = *backups.last().ok_or_else(|| {
             let text = "the backup is not there after it was made";
             BackupError::Fault(engine_fault("backup", "all", text))
         })?;
         Ok(NewBackup {
             backup,
             added_bytes,
-            kept,
+            backups,
         })
     }
 }
@@ -193,26 +193,26 @@ pub fn restore(
     prepare_data_path(data_path, &staging)?;
 
     let mut engine = open_engine(folder)?;
-    let kept = backups(&engine);
-    let names = names(&kept);
-    let path = folder.display().to_string();
+    let complete = backups(&engine);
     let on_disk = ids_on_disk(folder)?;
     let Some(id) = id.or_else(|| on_disk.last().copied()) else {
         return Err(not_ours(folder, "no backup in it is whole"));
     };
-    let Some(backup) = kept.iter().find(|backup| backup.id == id).copied() else {
+    let damaged = |reason: &str| BackupError::Damaged {
+        path: folder.display().to_string(),
+        id,
+        reason: reason.to_owned(),
+        available: names(&complete),
+    };
+    let Some(backup) = complete.iter().find(|backup| backup.id == id).copied() else {
         return Err(if on_disk.contains(&id) {
-            let reason = "a file of it is missing or cut off".to_owned();
-            let kept = names;
-            BackupError::Damaged {
-                path,
-                id,
-                reason,
-                kept,
-            }
+            damaged("a file of it is missing or cut off")
         } else {
-            let kept = names;
-            BackupError::Unknown { path, id, kept }
+            BackupError::Unknown {
+                path: folder.display().to_string(),
+                id,
+                available: names(&complete),
+            }
         });
     };
 
@@ -235,13 +235,7 @@ pub fn restore(
         fs::remove_dir_all(&staging).map_err(|error| Fault::io("remove", &staging, error))?;
         let text: &str = error.as_ref();
         if text.starts_with("Corruption") || text.contains("No such file") {
-            let (reason, kept) = (text.to_owned(), names);
-            return Err(BackupError::Damaged {
-                path,
-                id,
-                reason,
-                kept,
-            });
+            return Err(damaged(text));
         }
         return Err(engine_fault("restore", "all", text).into());
     }
@@ -298,11 +292,11 @@ fn backups(engine: &BackupEngine) -> Vec<Backup> {
     found
 }
 
-fn names(kept: &[Backup]) -> String {
-    if kept.is_empty() {
+fn names(backups: &[Backup]) -> String {
+    if backups.is_empty() {
         return "none that is whole".to_owned();
     }
-    let ids: Vec<_> = kept.iter().map(|backup| backup.id.to_string()).collect();
+    let ids: Vec<_> = backups.iter().map(|backup| backup.id.to_string()).collect();
     ids.join(", ")
 }
 
@@ -330,12 +324,7 @@ fn read_mark(folder: &Path) -> Result<Option<String>, BackupError> {
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let is_empty = match fs::read_dir(folder) {
-                Ok(mut entries) => entries.next().is_none(),
-                Err(error) if error.kind() == ErrorKind::NotFound => true,
-                Err(error) => return Err(Fault::io("read", folder, error).into()),
-            };
-            if is_empty {
+            if entries(folder)?.is_empty() {
                 return Ok(None);
             }
             return Err(not_ours(folder, "it has other files and no NIWAKI_BACKUP"));
@@ -380,18 +369,12 @@ fn claim(folder: &Path, of: &str) -> Result<(), BackupError> {
 /// counted.
 fn bytes_to_add(engine: &Path, folder: &Path) -> Result<u64, Fault> {
     let names_and_bytes = |folder: &Path| {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Fault::io("read", folder, error)),
-        };
-        let found = entries.filter_map(|entry| {
-            let entry = entry.ok()?;
+        let found = entries(folder)?.into_iter().filter_map(|entry| {
             // A file that was removed since is not copied either.
             let bytes = entry.metadata().ok()?.len();
             Some((entry.file_name().into_string().ok()?, bytes))
         });
-        Ok(found.collect())
+        Ok::<Vec<_>, Fault>(found.collect())
     };
     // The name of a shared file has the number of the engine's file, a checksum or session, and the size.
     let number = |name: &str| name.split(['_', '.']).next().map(str::to_owned);
@@ -415,16 +398,10 @@ fn data_bytes(folder: &Path) -> Result<u64, Fault> {
 
 /// Bytes of all files below `folder`; 0 if it is absent.
 fn bytes_below(folder: &Path) -> Result<u64, Fault> {
-    let fault = |error| Fault::io("read", folder, error);
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(fault(error)),
-    };
     let mut bytes = 0;
-    for entry in entries {
-        let entry = entry.map_err(fault)?;
-        let metadata = entry.metadata().map_err(fault)?;
+    for entry in entries(folder)? {
+        let metadata = entry.metadata();
+        let metadata = metadata.map_err(|error| io_fault("read", folder, error))?;
         bytes += if metadata.is_dir() {
             bytes_below(&entry.path())?
         } else {
@@ -440,12 +417,8 @@ fn sync_files(folder: &Path) -> Result<(), Fault> {
         let synced = fs::File::open(path).and_then(|file| file.sync_all());
         synced.map_err(|error| Fault::io("sync", path, error))
     };
-    for entry in fs::read_dir(folder).map_err(|error| Fault::io("read", folder, error))? {
-        sync(
-            &entry
-                .map_err(|error| Fault::io("read", folder, error))?
-                .path(),
-        )?;
+    for entry in entries(folder)? {
+        sync(&entry.path())?;
     }
     sync(folder)
 }

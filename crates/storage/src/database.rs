@@ -1,6 +1,7 @@
 //! The database: opened, read, written, synced.
 
-use crate::engine::{engine_fault, family, write_now};
+use crate::engine::{family, write_now};
+use crate::fault::engine_fault;
 use crate::format_file::{claim, engine_dir};
 use crate::ingest::staging_dir;
 use crate::options::EngineOptions;
@@ -58,7 +59,7 @@ pub struct Database {
     /// `None` for a database in memory, which is written at once. Declared before the engine, so that it is
     /// dropped first, which writes what is pending.
     queue: Option<Queue>,
-    engine: Arc<DB>,
+    pub(crate) engine: Arc<DB>,
     sync: SyncPolicy,
     pub(crate) options: EngineOptions,
     /// The folder for files that are not part of the database yet; `None` for a database in memory.
@@ -185,6 +186,18 @@ impl Database {
         self.write_deferred(batch, DeferredRows::default(), durable)
     }
 
+    /// Writes and empties `batch` once it has 16 MiB: for rows that may be written one batch after another.
+    ///
+    /// # Errors
+    /// As [`Database::write`].
+    pub fn write_if_large(&self, batch: &mut Batch) -> Result<(), Fault> {
+        const BATCH_BYTES: usize = 16 << 20;
+        if batch.bytes() >= BATCH_BYTES {
+            self.write(std::mem::take(batch), false)?;
+        }
+        Ok(())
+    }
+
     /// As [`Database::write`], of `batch` completed by `deferred` rows, which the caller need not encode.
     ///
     /// # Errors
@@ -275,14 +288,6 @@ impl Database {
     /// files are not counted.
     pub fn written_bytes(&self) -> u64 {
         self.queue.as_ref().map_or(0, Queue::written_bytes)
-    }
-
-    pub(crate) fn engine_shared(&self) -> &Arc<DB> {
-        &self.engine
-    }
-
-    pub(crate) fn engine_ref(&self) -> &DB {
-        &self.engine
     }
 
     pub(crate) fn family(&self, segment: Segment) -> &ColumnFamily {

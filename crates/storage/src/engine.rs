@@ -1,6 +1,7 @@
-//! RocksDB as the rest of this crate uses it: column families, one write, faults with advice.
+//! RocksDB as the rest of this crate uses it: column families and one write.
 
 use crate::batch::ChangeRef;
+use crate::fault::engine_fault;
 use crate::{Batch, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{ColumnFamily, DB, WriteBatch, WriteOptions};
@@ -60,27 +61,4 @@ pub(crate) fn write_now(engine: &DB, batch: &Batch) -> Result<(), Fault> {
     let mut write = EngineWrite::with_room_for(engine, std::iter::once(batch));
     batch.changes().for_each(|change| write.add(change));
     write.write(false)
-}
-
-/// A fault of the engine, with advice where the cause is known.
-pub(crate) fn engine_fault(operation: &'static str, segment: &'static str, text: &str) -> Fault {
-    let message = if text.contains("No space left on device") {
-        format!("the disk is full; free some space and start again ({text})")
-    } else if text.contains("Too many open files") {
-        format!("too many open files; raise the limit (ulimit -n) and start again ({text})")
-    } else if text.contains("Corruption") || text.contains("MANIFEST-") {
-        format!(
-            "the files of the database are damaged; restore a backup with 'niwaki storage restore' \
-             or import the chain into an empty data path ({text})"
-        )
-    } else if text.contains("Read-only file system") || text.contains("Permission denied") {
-        format!("the data path can't be written; make it writable and start again ({text})")
-    } else {
-        text.to_owned()
-    };
-    Fault::Engine {
-        operation,
-        segment,
-        message,
-    }
 }

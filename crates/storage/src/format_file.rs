@@ -2,7 +2,7 @@
 
 use crate::SCHEMA_VERSION;
 use crate::database::OpenError;
-use crate::engine::engine_fault;
+use crate::fault::{engine_fault, entries, io_fault};
 use crate::log_guard::cut_logs;
 use niwaki_primitives::Fault;
 use std::fs;
@@ -67,12 +67,11 @@ pub(crate) fn claim(data_path: &Path) -> Result<(), OpenError> {
 /// Without a CURRENT file the engine creates a new database and removes the files that it does not know. That must not
 /// happen to a database that has lost its CURRENT file.
 fn refuse_headless(engine: &Path) -> Result<(), OpenError> {
-    if engine.join("CURRENT").exists() || !engine.exists() {
+    if engine.join("CURRENT").exists() {
         return Ok(());
     }
-    let fault = |error| Fault::io("read", engine, error);
-    for entry in fs::read_dir(engine).map_err(fault)? {
-        let path = entry.map_err(fault)?.path();
+    for entry in entries(engine)? {
+        let path = entry.path();
         let is_data = path.extension().is_some_and(|e| e == "sst" || e == "log");
         if is_data {
             let text = "Corruption: the file CURRENT is missing, files with data are there";

@@ -1,6 +1,6 @@
 //! Many rows at once, without the log: sorted, written as tables (SST files), ingested whole.
 
-use crate::engine::engine_fault;
+use crate::fault::{engine_fault, io_fault};
 use crate::{Batch, Database, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{IngestExternalFileOptions, SstFileWriter};
@@ -99,8 +99,7 @@ impl Database {
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
         let family = self.family(segment);
-        let engine = self.engine_ref();
-        engine
+        self.engine
             .ingest_external_file_cf_opts(family, &options, vec![&file])
             .map_err(fault)?;
         // The engine has its own link to the file.
@@ -116,20 +115,17 @@ impl Database {
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn clear(&self, segment: Segment) -> Result<(), Fault> {
-        const BATCH_BYTES: usize = 16 << 20;
         let family = self.family(segment);
         // No key is longer than a hash and a path.
         let (first, last) = (&[][..], &[0xff; 128][..]);
         self.flush()?;
-        self.engine_ref()
+        self.engine
             .delete_file_in_range_cf(family, first, last)
             .map_err(|error| engine_fault("clear", segment.name(), error.as_ref()))?;
         let mut batch = Batch::new();
         for row in self.prefix(segment, &[]) {
             batch.delete(segment, &row?.0);
-            if batch.bytes() >= BATCH_BYTES {
-                self.write(std::mem::take(&mut batch), false)?;
-            }
+            self.write_if_large(&mut batch)?;
         }
         self.write(batch, false)
     }

@@ -22,8 +22,9 @@
 //! | `key_filter` | which pending batches may have a key |
 //! | `read` | point and range reads over pending batches and engine |
 //! | `snapshot` | [`Snapshot`]: all segments at one moment |
-//! | `engine` | RocksDB's column families, writes and faults |
-//! | `options` | [`Options`], and what RocksDB is told for them |
+//! | `engine` | RocksDB's column families and writes |
+//! | `fault` | faults of files, rows and the engine |
+//! | `options` | [`Options`], and the options of RocksDB that follow from them |
 //! | `ingest` | many rows at once, as tables |
 //! | `backup` | backups of an open database, and [`restore`] |
 //! | `format_file` | the file that says what a data path holds |
@@ -34,6 +35,7 @@ mod backup;
 mod batch;
 mod database;
 mod engine;
+mod fault;
 mod format_file;
 mod ingest;
 mod key_filter;
@@ -48,6 +50,7 @@ mod snapshot;
 pub use backup::{Backup, BackupError, BackupProgress, NewBackup, restore};
 pub use batch::{Batch, ChangeRef, DeferredRows};
 pub use database::{Database, OpenError};
+pub use fault::{corrupt, io_fault, missing};
 pub use format_file::is_data_path;
 pub use key_filter::MAX_PENDING_BATCHES;
 pub use options::{Options, SyncPolicy};

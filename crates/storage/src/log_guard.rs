@@ -5,8 +5,9 @@
 //! is a flipped bit or garbage that a power cut has left, and the log ends there: the engine itself reads no further
 //! than the first bad record. Checksums are left to the engine.
 
+use crate::fault::{entries, io_fault};
 use niwaki_primitives::Fault;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
@@ -22,15 +23,8 @@ const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
 /// Cuts every log in `engine` at the first record that the engine would loop on.
 pub(crate) fn cut_logs(engine: &Path) -> Result<(), Fault> {
-    let entries = match fs::read_dir(engine) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Fault::io("read", engine, error)),
-    };
-    for entry in entries {
-        let path = entry
-            .map_err(|error| Fault::io("read", engine, error))?
-            .path();
+    for entry in entries(engine)? {
+        let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "log") {
             continue;
         }

@@ -73,7 +73,8 @@ impl EngineOptions {
     /// For a directory on disk.
     pub(crate) fn on_disk(options: &Options) -> Self {
         let budget = options.memory_budget_bytes.max(16 * MIB);
-        let cache = block_cache(budget);
+        // Shared by readers without a lock. The engine estimates the size of an entry itself if it is 0.
+        let cache = Cache::new_hyper_clock_cache(budget, 0);
         let buffers = budget / 3;
         let manager =
             WriteBufferManager::new_write_buffer_manager_with_cache(buffers, false, cache.clone());
@@ -160,10 +161,4 @@ impl EngineOptions {
         table.set_format_version(6);
         table
     }
-}
-
-/// One cache for all segments, which readers share without a lock. The engine estimates the size of its entries itself.
-fn block_cache(bytes: usize) -> Cache {
-    const ENTRY_BYTES_UNKNOWN: usize = 0;
-    Cache::new_hyper_clock_cache(bytes, ENTRY_BYTES_UNKNOWN)
 }

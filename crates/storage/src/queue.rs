@@ -18,7 +18,8 @@
 
 use crate::Batch;
 use crate::batch::DeferredRows;
-use crate::engine::{EngineWrite, engine_fault};
+use crate::engine::EngineWrite;
+use crate::fault::engine_fault;
 use crate::key_filter::{KeyFilter, MAX_PENDING_BATCHES};
 use crate::pending::{FilterSlot, PendingBatch, PendingBatches, clear_filter};
 use crate::snapshot::EngineSnapshot;

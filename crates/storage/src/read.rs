@@ -1,7 +1,8 @@
 //! Reads of single values and of ranges: pending batches first, then the engine, now or at a snapshot.
 
 use crate::Segment;
-use crate::engine::{engine_fault, family};
+use crate::engine::family;
+use crate::fault::engine_fault;
 use crate::pending::{PendingBatch, PendingRows, find, find_range};
 use niwaki_primitives::Fault;
 use rocksdb::{DB, DBRawIterator, ReadOptions};
@@ -127,7 +128,7 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// RowIter of one segment in key order.
+/// Rows of one segment in key order.
 pub struct RowIter<'a> {
     rows: DBRawIterator<'a>,
     /// Rows of pending batches, which shadow those of the engine.

@@ -276,7 +276,7 @@ fn clearing_a_segment_removes_only_its_rows() {
 #[test]
 fn the_fault_of_a_full_disk_says_to_free_space() {
     let text = "IO error: No space left on device: While appending to file";
-    let fault = crate::engine::engine_fault("write batch", "all", text);
+    let fault = crate::fault::engine_fault("write batch", "all", text);
     assert!(fault.to_string().contains("free some space"), "{fault}");
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Outcom
         made.added_bytes
     );
     println!("head {}, state root {}", head.id, head.header.state_root);
-    let kept: Vec<_> = made.kept.iter().map(|one| one.id.to_string()).collect();
+    let kept: Vec<_> = made.backups.iter().map(|one| one.id.to_string()).collect();
     println!("the folder has {}", kept.join(", "));
     Ok(Outcome::Done)
 }

@@ -62,7 +62,7 @@ fn each_backup_restores_its_own_state_and_shares_unchanged_files() {
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
     let at_first = dump(&database);
-    assert_eq!((first.backup.id, first.kept.len()), (1, 1));
+    assert_eq!((first.backup.id, first.backups.len()), (1, 1));
     assert!(first.added_bytes > 600_000, "{first:?}");
     assert_eq!(first.added_bytes, first.backup.bytes);
 
@@ -114,7 +114,7 @@ fn keep_removes_the_oldest_backups() {
         let made = database
             .backup(&folder, OF, Some(2), &mut |_, _| true)
             .unwrap();
-        let ids: Vec<_> = made.kept.iter().map(|backup| backup.id).collect();
+        let ids: Vec<_> = made.backups.iter().map(|backup| backup.id).collect();
         assert_eq!(ids, if at == 0 { vec![1] } else { vec![at, at + 1] });
     }
     let expected = dump(&database);
@@ -125,7 +125,7 @@ fn keep_removes_the_oldest_backups() {
         database
             .backup(&folder, OF, Some(0), &mut |_, _| true)
             .unwrap()
-            .kept
+            .backups
             .len(),
         1
     );
@@ -231,7 +231,7 @@ fn an_interrupted_backup_or_restore_leaves_older_backups_intact() {
     let made = database
         .backup(&folder, OF, None, &mut |_, _| true)
         .unwrap();
-    assert_eq!(made.kept.len(), 2);
+    assert_eq!(made.backups.len(), 2);
     assert!(!engine.join("shared_checksum/000099_s1_9.sst").exists());
     for id in [1, 2] {
         restore(
@@ -297,7 +297,7 @@ fn a_backup_during_writes_has_only_whole_batches() {
     let made = database
         .backup(&folder, OF, Some(3), &mut |_, _| true)
         .unwrap();
-    for backup in made.kept {
+    for backup in made.backups {
         let target = dir.path().join(format!("{}", backup.id));
         restore(&folder, &target, Some(backup.id), &mut |_, _| true).unwrap();
         let database = open(&target);
@@ -330,7 +330,7 @@ fn a_stopped_backup_or_restore_changes_nothing_and_can_be_repeated() {
             true
         };
         let made = database.backup(&folder, OF, None, &mut report).unwrap();
-        assert_eq!((made.backup.id, made.kept.len()), (id, id as usize));
+        assert_eq!((made.backup.id, made.backups.len()), (id, id as usize));
         let (done, of) = first.unwrap();
         assert_eq!(done, 0);
         totals.push(of);

@@ -1,7 +1,7 @@
 //! Progress of a long copy by the engine, which reports none: the size of the folder that it fills is polled.
 
 use super::bytes_below;
-use crate::engine::engine_fault;
+use crate::fault::engine_fault;
 use niwaki_primitives::Fault;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};

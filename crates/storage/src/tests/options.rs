@@ -73,7 +73,7 @@ fn tables_written_under_older_options_are_read() {
     check();
     for segment in Segment::ALL {
         let family = database.family(segment);
-        let engine = database.engine_ref();
+        let engine = &database.engine;
         engine.compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
     }
     check();
