@@ -1,7 +1,7 @@
 //! The values of the leaves: of the account trie and of a storage trie.
 
 use alloy_primitives::{B256, U256};
-use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
+use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Account;
 
 /// The value of a leaf of the account trie.
@@ -60,7 +60,7 @@ pub fn encode_slot(value: &U256) -> Vec<u8> {
     leaf
 }
 
-/// Appends to `out` what [`encode_slot`] gives.
+/// Appends to `out` what [`encode_slot`] returns.
 pub fn encode_slot_to(value: &U256, out: &mut Vec<u8>) {
     alloy_rlp::Encodable::encode(value, out);
 }
@@ -70,10 +70,5 @@ pub fn encode_slot_to(value: &U256, out: &mut Vec<u8>) {
 /// # Errors
 /// The RLP error if the bytes are anything but one integer.
 pub fn decode_slot(leaf: &[u8]) -> Result<U256, alloy_rlp::Error> {
-    let mut rest = leaf;
-    let value = U256::decode(&mut rest)?;
-    if !rest.is_empty() {
-        return Err(alloy_rlp::Error::UnexpectedLength);
-    }
-    Ok(value)
+    alloy_rlp::decode_exact(leaf)
 }

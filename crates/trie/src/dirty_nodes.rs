@@ -122,7 +122,7 @@ struct DirtyLeaf {
 pub(crate) struct PartOutcome<'a> {
     /// The root of a trie.
     pub(crate) root: Child,
-    /// The top of a subtrie, not hashed yet, with everything below it in link.
+    /// The top of a subtrie, not hashed yet, with everything below it in place.
     pub(crate) top: Option<NewNode<'a>>,
     /// Bytes of nodes that were removed from memory, and added.
     pub(crate) bytes_removed: usize,

@@ -17,7 +17,7 @@ use crate::dirty_nodes::{NewNode, PartOutcome, RowFn};
 use crate::update::Source;
 use crate::{Branch, LeafUpdate, NodeRef, Owner, Path, TrieUpdate, TrieView};
 use niwaki_primitives::Fault;
-use niwaki_threads::WorkerPool;
+use niwaki_threads::{WorkerPool, lock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -106,9 +106,9 @@ fn update_in_parallel<R: Default + Send>(
             false => whole.push(update),
         }
     }
-    let (split, unsplit): (Vec<_>, Vec<_>) = split.into_iter().partition(|s| s.branch.is_some());
+    let (mut split, unsplit): (Vec<_>, Vec<_>) =
+        split.into_iter().partition(|s| s.branch.is_some());
     whole.extend(unsplit.into_iter().map(|split| split.update));
-    let mut split = split;
 
     let mut jobs = Vec::new();
     for (index, split) in split.iter_mut().enumerate() {
@@ -149,6 +149,7 @@ fn run<'b, R: Default + Send>(
 ) -> (Vec<SubtrieResult<'b>>, Vec<R>) {
     let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
     let next = AtomicUsize::new(0);
+    let done = Mutex::new((Vec::new(), Vec::new()));
     let work = || {
         let (mut outcomes, mut rows) = (Vec::new(), R::default());
         let mut sink = |owner: &Owner, path: &Path, row: Option<&[u8]>| {
@@ -156,15 +157,10 @@ fn run<'b, R: Default + Send>(
         };
         // The counter only decides which thread takes which job.
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let job = lock(job).take();
             outcomes.extend(job.and_then(|job| do_job(source, job, &mut sink)));
         }
-        (outcomes, rows)
-    };
-    let done = Mutex::new((Vec::new(), Vec::new()));
-    let work = || {
-        let (outcomes, rows) = work();
-        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = lock(&done);
         done.0.extend(outcomes);
         done.1.push(rows);
     };

@@ -419,20 +419,17 @@ impl<'a, 'b> Merge<'a, 'b> {
         is_new: bool,
     ) -> Result<NewNode<'c>, Fault> {
         let prefix = path.skip(path.len() - count);
-        match &mut top {
+        match top {
             // A leaf has its whole key.
             NewNode::Leaf(_) => {}
             NewNode::Inner(NewInnerNode {
-                node: CachedNode::Extension(extension),
+                node: CachedNode::Extension(ref mut extension),
                 ..
             }) => {
                 let whole = prefix.join(extension.path.as_slice());
                 extension.path = whole.ok_or_else(|| self.too_long(path))?;
             }
-            NewNode::Inner(_) => {
-                let NewNode::Inner(branch) = top else {
-                    unreachable!("the variant was just matched");
-                };
+            NewNode::Inner(branch) => {
                 return Ok(NewNode::Inner(match is_new {
                     true => self.extend(prefix, *path, before, branch),
                     false => self.extend_to(prefix, before, branch.node),

@@ -12,7 +12,7 @@ pub type Owner = Option<B256>;
 /// at once.
 pub trait TrieView: Sync {
     /// The node of `owner`'s trie at `path`, which by its parent (or the root) has the hash `hash`. `None` if the
-    /// store has no node there because it is a leaf, which [`TrieView::leaf`] gives.
+    /// store has no node there because it is a leaf, which [`TrieView::leaf`] returns.
     ///
     /// # Errors
     /// [`Fault::Missing`] if the store ought to have it; any [`Fault`] of the layer below.
