@@ -5,6 +5,7 @@
 //!
 //! Spec: EIP-2537.
 
+use crate::kzg_pure::limbs;
 use ark_bls12_381::{Bls12_381, Fq, Fq2, Fr, g1, g2};
 use ark_ec::hashing::curve_maps::wb::{WBConfig, WBMap};
 use ark_ec::hashing::map_to_curve_hasher::MapToCurve;
@@ -84,20 +85,15 @@ fn on_curve<C: SWCurveConfig>(x: C::BaseField, y: C::BaseField) -> Outcome<Affin
     if x.is_zero() && y.is_zero() {
         return Ok(Affine::identity());
     }
-    let point = Affine::new_unchecked(x, y);
-    if point.is_on_curve() {
-        Ok(point)
-    } else {
-        Err(PrecompileHalt::Bls12381G1NotOnCurve)
-    }
+    Some(Affine::new_unchecked(x, y))
+        .filter(Affine::is_on_curve)
+        .ok_or(PrecompileHalt::Bls12381G1NotOnCurve)
 }
 
 fn in_subgroup<C: SWCurveConfig>(point: Affine<C>, halt: PrecompileHalt) -> Outcome<Affine<C>> {
-    if point.is_in_correct_subgroup_assuming_on_curve() {
-        Ok(point)
-    } else {
-        Err(halt)
-    }
+    Some(point)
+        .filter(Affine::is_in_correct_subgroup_assuming_on_curve)
+        .ok_or(halt)
 }
 
 fn sum_of_multiples<C: SWCurveConfig<ScalarField = Fr>>(
@@ -117,13 +113,7 @@ fn map_to_curve<C: WBConfig>(element: C::BaseField) -> Outcome<Projective<C>> {
 
 /// A field element of 48 bytes, big-endian.
 fn fq(bytes: &[u8; 48]) -> Outcome<Fq> {
-    let mut limbs = [0; 6];
-    for (limb, chunk) in limbs.iter_mut().rev().zip(bytes.chunks_exact(8)) {
-        *limb = chunk
-            .iter()
-            .fold(0, |limb, byte| limb << 8 | u64::from(*byte));
-    }
-    Fq::from_bigint(BigInt::new(limbs)).ok_or(PrecompileHalt::NonCanonicalFp)
+    Fq::from_bigint(BigInt::new(limbs(bytes))).ok_or(PrecompileHalt::NonCanonicalFp)
 }
 
 fn fq2(c0: &[u8; 48], c1: &[u8; 48]) -> Outcome<Fq2> {

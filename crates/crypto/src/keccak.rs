@@ -54,12 +54,7 @@ impl Lanes {
 }
 
 /// Fewer messages than this are hashed faster one after the other.
-const fn min_messages(lanes: Lanes) -> usize {
-    match lanes {
-        Lanes::One => usize::MAX,
-        Lanes::Four | Lanes::Eight => 3,
-    }
-}
+const MIN_MESSAGES: usize = 3;
 
 /// The Keccak-256 hashes of `messages`, in their order.
 pub fn keccak256_batch(messages: &[&[u8]]) -> Vec<B256> {
@@ -74,7 +69,7 @@ pub fn keccak256_batch(messages: &[&[u8]]) -> Vec<B256> {
 /// If `hashes` is not as long as `messages`.
 pub fn keccak256_batch_by(lanes: Lanes, messages: &[&[u8]], hashes: &mut [B256]) {
     assert_eq!(messages.len(), hashes.len(), "a place for each hash");
-    if messages.len() >= min_messages(lanes) && lanes.is_available() {
+    if messages.len() >= MIN_MESSAGES && lanes.is_available() {
         match lanes {
             Lanes::One => {}
             #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,8 @@
 //! compiled in; the native library loads it with the first call. Verifying and computing cells
 //! work without the feature `native` too; making commitments and proofs does not, and says so.
 
-use crate::{kzg_pure, provider::kzg_is_native};
+use crate::kzg_pure;
+use crate::provider::{KZG, is_fast};
 use alloy_primitives::FixedBytes;
 
 /// A blob: 4,096 field elements of 32 bytes.
@@ -43,7 +44,7 @@ pub enum KzgError {
 
 /// Loads the trusted setup, so that the first proof need not wait for it.
 pub fn load_kzg_setup() {
-    if kzg_is_native() {
+    if is_fast(KZG) {
         library::load_setup();
     }
 }
@@ -60,7 +61,7 @@ pub fn verify_blob_proofs(
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
     check_counts(blobs, commitments, proofs, 1)?;
-    if kzg_is_native() {
+    if is_fast(KZG) {
         library::verify_blob_proofs(blobs, commitments, proofs)
     } else {
         kzg_pure::verify_blob_proofs(blobs, commitments, proofs)
@@ -81,7 +82,7 @@ pub fn verify_cell_proofs(
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
     check_counts(blobs, commitments, proofs, CELLS_PER_EXT_BLOB)?;
-    if kzg_is_native() {
+    if is_fast(KZG) {
         library::verify_cell_proofs(blobs, commitments, proofs)
     } else {
         kzg_pure::verify_cell_proofs(blobs, commitments, proofs)
@@ -109,7 +110,7 @@ pub fn blob_proof(blob: &Blob, commitment: &KzgPoint) -> Result<KzgPoint, KzgErr
 /// # Errors
 /// [`KzgError::Malformed`] if an element is not below the field's modulus.
 pub fn blob_cells(blob: &Blob) -> Result<Vec<Cell>, KzgError> {
-    if kzg_is_native() {
+    if is_fast(KZG) {
         library::blob_cells(blob)
     } else {
         kzg_pure::blob_cells(blob)
@@ -237,7 +238,7 @@ mod library {
     }
 }
 
-/// What only the native library can do; the rest is never asked of this one.
+/// What only the native library can do; the rest is never called here.
 #[cfg(not(feature = "native"))]
 mod library {
     use super::{Blob, KzgError, KzgPoint};

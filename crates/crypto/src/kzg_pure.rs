@@ -259,7 +259,7 @@ fn scalar_bytes(scalar: &Fr) -> [u8; 32] {
 }
 
 /// Big-endian bytes as limbs, the least first.
-fn limbs<const N: usize>(bytes: &[u8]) -> [u64; N] {
+pub(crate) fn limbs<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut limbs = [0; N];
     for (limb, bytes) in limbs.iter_mut().zip(bytes.rchunks(8)) {
         *limb = bytes

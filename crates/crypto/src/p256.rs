@@ -9,17 +9,14 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use sum::prepare;
+
 use alloy_primitives::{U256, uint};
 use element::{Element, FIELD};
 
 /// The group's order.
 const ORDER: U256 = uint!(0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551_U256);
 const B: U256 = uint!(0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b_U256);
-
-/// Computes the tables that all signatures share; otherwise the first signature does.
-pub(crate) fn prepare() {
-    sum::prepare();
-}
 
 /// Whether `signature` (r and s) is one of `hash` by `key` (x and y), all big-endian numbers of 32 bytes.
 pub(crate) fn is_signed(hash: &[u8; 32], signature: &[u8; 64], key: &[u8; 64]) -> bool {

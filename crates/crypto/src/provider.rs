@@ -95,14 +95,9 @@ pub fn backend() -> &'static [Backend] {
     install(Preference::Auto).expect("pure Rust passes its known vectors")
 }
 
-/// Whether KZG proofs are verified by the native library.
-pub(crate) fn kzg_is_native() -> bool {
-    backend().iter().any(|b| b.primitive == KZG && b.fast)
-}
-
-/// Whether signers are recovered by the native library.
-pub(crate) fn recovery_is_native() -> bool {
-    backend().iter().any(|b| b.primitive == SECP256K1 && b.fast)
+/// Whether the fast library of `primitive` is installed.
+pub(crate) fn is_fast(primitive: &str) -> bool {
+    backend().iter().any(|b| b.primitive == primitive && b.fast)
 }
 
 /// The address, left-padded to 32 bytes, that signed `hash`.

@@ -48,7 +48,7 @@ pub struct Signed {
 /// take less than two thirds as long together where the processor has AVX2.
 pub fn recover_signers(signed: &[Signed]) -> Vec<Result<Address, SignatureError>> {
     #[cfg(target_arch = "x86_64")]
-    let signers = match provider::recovery_is_native() {
+    let signers = match provider::is_fast(provider::SECP256K1) {
         true => crate::recovery::signers(signed),
         false => vec![None; signed.len()],
     };

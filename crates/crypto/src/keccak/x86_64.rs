@@ -74,10 +74,9 @@ const WORDS: usize = RATE_BYTES / 8;
 /// Padding: xored into the last byte of the last block; the byte after the message is a 1.
 const LAST: u8 = 0x80;
 
-/// One module for each width. `$rol` is a rotation by a constant, `$xor3` the sum of three,
-/// `$chi(a, b, c)` is `a ^ (!b & c)`, `$words` vectors of the words of each
-/// lane's next block, `$clear`
-/// sets the lanes that are named to zero, `$store` brings a vector to memory.
+/// One module for each width. `$rol` is a rotation by a constant, `$xor3` the sum of three, `$chi(a, b, c)` is
+/// `a ^ (!b & c)`, `$words` vectors of the words of each lane's next block, `$clear` sets the named lanes to zero,
+/// `$store` brings a vector to memory.
 macro_rules! width {
     (
         $name:ident, $lanes:literal, $feature:literal, $vector:ident,
@@ -323,7 +322,7 @@ fn words8(lanes: &[Lane<'_>; 8]) -> [__m512i; WORDS] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load4(bytes: &[u8; 32]) -> __m256i {
-    // SAFETY: 32 bytes are there; no alignment is asked for.
+    // SAFETY: 32 bytes are there; no alignment is required.
     unsafe { std::arch::x86_64::_mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
@@ -333,7 +332,7 @@ fn load4(bytes: &[u8; 32]) -> __m256i {
 fn load8(rest: &[u8], start: usize) -> __m512i {
     use std::arch::x86_64::*;
     if let Some(bytes) = rest.get(start..).and_then(|rest| rest.first_chunk::<64>()) {
-        // SAFETY: 64 bytes are there; no alignment is asked for.
+        // SAFETY: 64 bytes are there; no alignment is required.
         return unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
     }
     let count = rest.len().saturating_sub(start);
@@ -359,7 +358,7 @@ fn clear8(vector: __m512i, lanes: u8) -> __m512i {
 #[target_feature(enable = "avx2")]
 fn store4(vector: __m256i) -> [u64; 4] {
     let mut words = [0; 4];
-    // SAFETY: the place has 32 bytes; no alignment is asked for.
+    // SAFETY: the place has 32 bytes; no alignment is required.
     unsafe { std::arch::x86_64::_mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
     words
 }
@@ -367,7 +366,7 @@ fn store4(vector: __m256i) -> [u64; 4] {
 #[target_feature(enable = "avx512f")]
 fn store8(vector: __m512i) -> [u64; 8] {
     let mut words = [0; 8];
-    // SAFETY: the place has 64 bytes; no alignment is asked for.
+    // SAFETY: the place has 64 bytes; no alignment is required.
     unsafe { std::arch::x86_64::_mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
     words
 }

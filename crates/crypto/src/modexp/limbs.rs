@@ -198,19 +198,15 @@ fn shifted_left(limbs: &[u64], bits: usize, length: usize) -> Vec<u64> {
 fn remainder_of_one(rest: &mut [u64], divisor: u64) {
     let mut remainder = 0;
     for limb in rest.iter_mut().rev() {
-        remainder = remainder_2_by_1([*limb, remainder], divisor);
+        let number = u128::from(remainder) << 64 | u128::from(*limb);
+        remainder = low(number % u128::from(divisor));
         *limb = 0;
     }
     rest[0] = remainder;
 }
 
-fn remainder_2_by_1(number: [u64; 2], divisor: u64) -> u64 {
-    let number = u128::from(number[1]) << 64 | u128::from(number[0]);
-    low(number % u128::from(divisor))
-}
-
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-fn low(number: u128) -> u64 {
+pub(super) fn low(number: u128) -> u64 {
     number as u64
 }
 

@@ -17,10 +17,9 @@ pub(super) fn power<const N: usize>(base: &[u64], exponent: &[u8], modulus: &[u6
         inverse: negative_inverse(modulus[0]),
     };
     let base = array(&remainder(base, 64 * N, modulus));
-    let power = super::power(&ring, &base, exponent);
+    let mut number = super::power(&ring, &base, exponent);
     let mut one = [0; N];
     one[0] = 1;
-    let mut number = power;
     ring.multiply(&mut number, &one);
     reduce_once(&mut number, 0, modulus);
     number.to_vec()

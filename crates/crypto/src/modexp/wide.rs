@@ -23,8 +23,7 @@ pub(super) fn power(base: &[u64], exponent: &[u8], modulus: &[u64]) -> Vec<u64> 
         product: RefCell::new(vec![0; 2 * length]),
     };
     let base = remainder(base, 64 * length, modulus);
-    let power = super::power(&ring, &base, exponent);
-    let mut product = power;
+    let mut product = super::power(&ring, &base, exponent);
     product.resize(2 * length, 0);
     let mut number = vec![0; length];
     ring.reduce(&mut number, &mut product);

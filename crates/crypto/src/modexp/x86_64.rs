@@ -1,6 +1,6 @@
 //! Odd moduli of up to 8,318 bits in digits of 52 bits, eight to a vector, on processors with AVX-512 and IFMA.
 
-use super::limbs::remainder;
+use super::limbs::{low, remainder};
 use super::narrow::negative_inverse;
 use std::arch::x86_64::*;
 
@@ -48,10 +48,9 @@ impl<const K: usize> Odd<K> {
             digits,
         };
         let base = remainder(base, DIGIT_BITS * digits, modulus);
-        let power = super::power(&ring, &of_limbs(&base), exponent);
+        let mut number = super::power(&ring, &of_limbs(&base), exponent);
         let mut one = [Vector([0; 8]); K];
         one[0].0[0] = 1;
-        let mut number = power;
         super::Ring::multiply(&ring, &mut number, &one);
         let mut limbs = limbs(&number, modulus.len());
         super::reduce_once(&mut limbs, 0, modulus);
@@ -135,11 +134,6 @@ impl<const K: usize> super::Ring for Odd<K> {
 #[target_feature(enable = "avx512f")]
 fn second_lane(vector: __m512i) -> u64 {
     _mm_extract_epi64::<1>(_mm512_castsi512_si128(vector)).cast_unsigned()
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-fn low(number: u128) -> u64 {
-    number as u64
 }
 
 fn of_limbs<const K: usize>(limbs: &[u64]) -> [Vector; K] {

@@ -30,8 +30,8 @@ const GENERATOR: [U256; 2] = [
 static GENERATORS: LazyLock<Vec<Affine>> =
     LazyLock::new(|| odd_multiples(GENERATOR.map(Element::of), 1 << (LONG_WIDTH - 2)));
 
-/// Computes the multiples of the generator, so that no call has to.
-pub(super) fn prepare() {
+/// Computes the multiples of the generator; otherwise the first signature does.
+pub(crate) fn prepare() {
     LazyLock::force(&GENERATORS);
 }
 

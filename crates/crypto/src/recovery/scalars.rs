@@ -16,8 +16,8 @@ pub(super) const HALF_BITS: usize = 130;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Half {
     /// Below 2^130.
-    size: U256,
-    is_negative: bool,
+    pub(super) size: U256,
+    pub(super) is_negative: bool,
 }
 
 impl Half {
@@ -29,11 +29,6 @@ impl Half {
             false => number,
         };
         Self { size, is_negative }
-    }
-
-    #[cfg(test)]
-    pub(super) fn size_and_sign(&self) -> (U256, bool) {
-        (self.size, self.is_negative)
     }
 
     /// The digit number `index` of `bits` bits: an odd number between -2^bits and 2^bits, as the place

@@ -181,7 +181,7 @@ fn a_factor_is_two_odd_halves_and_each_is_its_digits() {
         .filter(|power| *power < N);
     let randoms = (0..2000).map(random).filter(|number| *number < N);
     for factor in ends.into_iter().chain(powers).chain(randoms) {
-        let halves = split(factor).map(|half| half.size_and_sign());
+        let halves = split(factor).map(|half| (half.size, half.is_negative));
         for (size, _) in halves {
             assert!(
                 size.bit(0) && size.bit_len() <= scalars::HALF_BITS,

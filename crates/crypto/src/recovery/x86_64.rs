@@ -459,27 +459,27 @@ use std::arch::x86_64::{__m256i, __m512i};
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load4(words: &[u64; 4]) -> __m256i {
-    // SAFETY: 32 bytes are there; no alignment is asked for.
+    // SAFETY: 32 bytes are there; no alignment is required.
     unsafe { std::arch::x86_64::_mm256_loadu_si256(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load8(words: &[u64; 8]) -> __m512i {
-    // SAFETY: 64 bytes are there; no alignment is asked for.
+    // SAFETY: 64 bytes are there; no alignment is required.
     unsafe { std::arch::x86_64::_mm512_loadu_si512(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store4(words: &mut [u64; 4], vector: __m256i) {
-    // SAFETY: the place has 32 bytes; no alignment is asked for.
+    // SAFETY: the place has 32 bytes; no alignment is required.
     unsafe { std::arch::x86_64::_mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store8(words: &mut [u64; 8], vector: __m512i) {
-    // SAFETY: the place has 64 bytes; no alignment is asked for.
+    // SAFETY: the place has 64 bytes; no alignment is required.
     unsafe { std::arch::x86_64::_mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
 }
