@@ -78,7 +78,7 @@ struct PricedOpcode<'f> {
 pub(crate) unsafe fn full_cost(frame: &Frame, table: &Table, order: CostOrder) -> Option<i64> {
     // SAFETY: `ip` points into padded code.
     let opcode = unsafe { *frame.ip };
-    if table.is_overridden(opcode) {
+    if table.overrides.contains(opcode) {
         return None;
     }
     if !is_dynamic(opcode) {
@@ -337,10 +337,10 @@ impl PricedOpcode<'_> {
             extra += prices.call_new_account;
         }
         let requested = i64::try_from(self.number(0));
-        let most = left.saturating_sub(extra);
-        let given = match (requested, prices.all_but_one_64th && most >= 0) {
-            (Ok(requested), true) => requested.min(most - most / 64),
-            (Err(_), true) => most - most / 64,
+        let available = left.saturating_sub(extra);
+        let given = match (requested, prices.all_but_one_64th && available >= 0) {
+            (Ok(requested), true) => requested.min(available - available / 64),
+            (Err(_), true) => available - available / 64,
             (Ok(requested), false) => requested,
             (Err(_), false) => return None,
         };

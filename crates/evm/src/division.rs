@@ -397,7 +397,7 @@ fn reciprocal_of_two(divisor: [u64; 2]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limbs::limbs;
+    use crate::limbs::testkit::limbs;
     use niwaki_primitives::{U256, U512};
     use proptest::prelude::*;
 

@@ -129,11 +129,11 @@ pub(crate) fn may_fuse(table: &Table) -> bool {
     let jumps = [JUMP, JUMPI, JUMPDEST].into_iter();
     let mut fused = PATTERNS.iter().flat_map(Pattern::opcodes).chain(jumps);
     let moves_operands = |opcode| {
-        let is_host = table.is_overridden(opcode) && !is_free(opcode);
+        let is_host = table.overrides.contains(opcode) && !is_free(opcode);
         let immediate = table.info(opcode).map_or(0, |info| info.immediate);
         is_host && (immediate != operand_bytes(opcode) || matches!(opcode, 0xe6..=0xe8))
     };
-    !fused.any(|opcode| table.is_overridden(opcode)) && !(0..=u8::MAX).any(moves_operands)
+    !fused.any(|opcode| table.overrides.contains(opcode)) && !(0..=u8::MAX).any(moves_operands)
 }
 
 /// Adds the handlers of fused code to `table`.

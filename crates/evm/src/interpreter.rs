@@ -18,6 +18,7 @@
 use crate::{
     cost::full_cost,
     dispatch::Dispatch,
+    env::BlockEnv,
     exit::{Exit, HaltReason},
     frame::Frame,
     gas::GasSchedule,
@@ -75,6 +76,23 @@ pub(crate) type Handler = unsafe extern "sysv64-unwind" fn(
 pub(crate) type StepFn = unsafe fn(&mut Regs) -> bool;
 
 impl Regs {
+    /// The registers as the frame has saved them.
+    ///
+    /// # Safety
+    /// The frame must be alive.
+    unsafe fn of(frame: *mut Frame, table: *const Table) -> Self {
+        // SAFETY: as the caller promises.
+        let f = unsafe { &*frame };
+        Self {
+            ip: f.ip,
+            sp: f.sp,
+            gas: f.gas,
+            frame,
+            table,
+            memory: f.memory,
+        }
+    }
+
     /// The word `depth` below the top.
     ///
     /// # Safety
@@ -135,6 +153,16 @@ impl Regs {
         // SAFETY: as the caller promises.
         unsafe { (*self.frame).exit = exit };
         false
+    }
+
+    /// The block that runs.
+    ///
+    /// # Safety
+    /// The frame must be alive.
+    #[inline(always)]
+    pub(crate) unsafe fn block(&self) -> &BlockEnv {
+        // SAFETY: as the caller promises; nothing writes to the block during a run.
+        unsafe { &(*(*self.frame).shared).block }
     }
 
     /// The prices in force.
@@ -247,23 +275,15 @@ pub(crate) unsafe fn stepped<O: Op>(r: &mut Regs) -> bool {
 pub(crate) unsafe fn run(frame: *mut Frame, table: &Table, dispatch: Dispatch) {
     // SAFETY: as the caller promises.
     unsafe {
-        let f = &*frame;
         #[cfg(target_arch = "x86_64")]
         if dispatch != Dispatch::Loop {
+            let f = &*frame;
             let table = f.table_in_force();
             let first = table.threaded[*f.ip as usize];
             return first(f.ip, f.sp, f.gas, frame, table, f.memory);
         }
         let _ = dispatch;
-        let (ip, sp, gas, memory) = (f.ip, f.sp, f.gas, f.memory);
-        let mut r = Regs {
-            ip,
-            sp,
-            gas,
-            frame,
-            table,
-            memory,
-        };
+        let mut r = Regs::of(frame, table);
         while (table.stepped[*r.ip as usize])(&mut r) {}
         r.save();
     }
@@ -278,16 +298,7 @@ pub(crate) unsafe fn run_traced(frame: *mut Frame, table: &Table, tracer: &mut (
     // SAFETY: as the caller promises.
     unsafe {
         (*frame).ip = (*frame).unfuse((*frame).ip);
-        let f = &*frame;
-        let (ip, sp, gas, memory) = (f.ip, f.sp, f.gas, f.memory);
-        let mut r = Regs {
-            ip,
-            sp,
-            gas,
-            frame,
-            table,
-            memory,
-        };
+        let mut r = Regs::of(frame, table);
         let order = tracer.cost_order();
         loop {
             r.save();

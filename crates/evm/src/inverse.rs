@@ -190,7 +190,7 @@ fn corrected(quotient: &Limbs, low: &Limbs, divisor: &Limbs) -> (Limbs, Limbs) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limbs::limbs;
+    use crate::limbs::testkit::limbs;
     use niwaki_primitives::{U256, U512};
     use proptest::prelude::*;
 

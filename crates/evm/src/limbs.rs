@@ -82,16 +82,20 @@ pub(crate) const fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
     (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) == 0
 }
 
-/// Numbers, many of them with limbs at an end of their range.
 #[cfg(test)]
-pub(crate) fn limbs() -> impl proptest::strategy::Strategy<Value = Limbs> {
+pub(crate) mod testkit {
+    use super::Limbs;
     use proptest::prelude::*;
-    let limb = prop_oneof![
-        Just(0),
-        Just(1),
-        Just(u64::MAX),
-        Just(1 << 63),
-        any::<u64>()
-    ];
-    prop::array::uniform4(limb)
+
+    /// Numbers, many of them with limbs at an end of their range.
+    pub(crate) fn limbs() -> impl Strategy<Value = Limbs> {
+        let limb = prop_oneof![
+            Just(0),
+            Just(1),
+            Just(u64::MAX),
+            Just(1 << 63),
+            any::<u64>()
+        ];
+        prop::array::uniform4(limb)
+    }
 }

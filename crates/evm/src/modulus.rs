@@ -42,7 +42,7 @@ impl ModulusCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limbs::{limbs, sub};
+    use crate::limbs::{sub, testkit::limbs};
     use niwaki_primitives::U256;
     use proptest::prelude::*;
 

@@ -52,17 +52,18 @@ impl Overrides {
         bodies: [const { None }; 256],
         guards: [const { None }; 256],
     };
+
+    /// Whether the host has replaced or guarded `opcode`.
+    pub(crate) fn contains(&self, opcode: u8) -> bool {
+        let at = usize::from(opcode);
+        self.bodies[at].is_some() || self.guards[at].is_some()
+    }
 }
 
 impl fmt::Debug for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_overridden = |opcode: &u8| {
-            let at = usize::from(*opcode);
-            self.bodies[at].is_some() || self.guards[at].is_some()
-        };
-        f.debug_set()
-            .entries((0..=u8::MAX).filter(is_overridden))
-            .finish()
+        let opcodes = (0..=u8::MAX).filter(|opcode| self.contains(*opcode));
+        f.debug_set().entries(opcodes).finish()
     }
 }
 
@@ -233,12 +234,6 @@ impl Table {
         }
         self.stepped[at] = stepped;
     }
-
-    /// Whether the host has replaced or guarded `opcode`.
-    pub(crate) fn is_overridden(&self, opcode: u8) -> bool {
-        let at = usize::from(opcode);
-        self.overrides.bodies[at].is_some() || self.overrides.guards[at].is_some()
-    }
 }
 
 /// Runs the guard of the opcode at `ip`; false if the frame has ended.
@@ -247,8 +242,7 @@ unsafe fn run_guard(frame: *mut Frame, table: *const Table) -> bool {
     // SAFETY: the frame is at an opcode with a guard; frame and table outlive the run, and nothing else refers to the
     // frame during the call.
     unsafe {
-        let guarded = (*table).overrides.guards[usize::from(*(*frame).ip)].as_ref();
-        let guarded = guarded.expect("the handler is in the table with the guard");
+        let guarded = guarded_at(table, (*frame).ip);
         if (*frame).gas < 0 {
             // A fused jump has charged for its JUMPDEST and leaves this check to the next opcode.
             (*frame).fail(HaltReason::OutOfGas);

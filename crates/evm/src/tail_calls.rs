@@ -54,18 +54,13 @@ fn run_alone(code: &[u8]) -> Option<Exit> {
     let mut evm = Evm::new(&Empty, table, BlockEnv::default());
     let target = Target::Create(Address::with_last_byte(1));
     let input = Bytes::copy_from_slice(code);
-    let (caller, gas) = (Address::ZERO, u64::MAX / 4);
-    evm.run(
-        &Message {
-            caller,
-            target,
-            value: U256::ZERO,
-            input,
-            gas,
-            reservoir: 0,
-        },
-        None,
-    )
-    .ok()
-    .map(|outcome| outcome.exit)
+    let message = Message {
+        caller: Address::ZERO,
+        target,
+        value: U256::ZERO,
+        input,
+        gas: u64::MAX / 4,
+        reservoir: 0,
+    };
+    evm.run(&message, None).ok().map(|outcome| outcome.exit)
 }

@@ -206,7 +206,7 @@ op!(Exp = 0x0a, 2 => 1, |r| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limbs::limbs;
+    use crate::limbs::testkit::limbs;
     use proptest::prelude::*;
 
     proptest! {

@@ -25,43 +25,25 @@ op!(Blockhash = 0x40, 1 => 1, |r| {
     let left = block_hash(r.frame, r.peek(0), r.gas);
     r.gas_from(left)
 });
-push!(Coinbase = 0x41, |r| Word::from(
-    (*(*r.frame).shared).block.coinbase
-)
-.0);
-push!(Timestamp = 0x42, |r| [
-    (*(*r.frame).shared).block.timestamp,
-    0,
-    0,
-    0
-]);
-push!(Number = 0x43, |r| [
-    (*(*r.frame).shared).block.number,
-    0,
-    0,
-    0
-]);
+push!(Coinbase = 0x41, |r| Word::from(r.block().coinbase).0);
+push!(Timestamp = 0x42, |r| [r.block().timestamp, 0, 0, 0]);
+push!(Number = 0x43, |r| [r.block().number, 0, 0, 0]);
 push!(
     /// DIFFICULTY before the Merge (EIP-4399).
-    PrevRandao = 0x44, |r| (*(*r.frame).shared).block.prev_randao.into_limbs());
-push!(GasLimit = 0x45, |r| [
-    (*(*r.frame).shared).block.gas_limit,
-    0,
-    0,
-    0
-]);
+    PrevRandao = 0x44, |r| r.block().prev_randao.into_limbs());
+push!(GasLimit = 0x45, |r| [r.block().gas_limit, 0, 0, 0]);
 push!(
     /// EIP-1344.
-    ChainId = 0x46, |r| [(*(*r.frame).shared).block.chain_id, 0, 0, 0]);
+    ChainId = 0x46, |r| [r.block().chain_id, 0, 0, 0]);
 push!(
     /// EIP-3198.
-    BaseFee = 0x48, |r| [(*(*r.frame).shared).block.base_fee, 0, 0, 0]);
+    BaseFee = 0x48, |r| [r.block().base_fee, 0, 0, 0]);
 push!(
     /// EIP-7516.
-    BlobBaseFee = 0x4a, |r| (*(*r.frame).shared).block.blob_base_fee.into_limbs());
+    BlobBaseFee = 0x4a, |r| r.block().blob_base_fee.into_limbs());
 push!(
     /// EIP-7843.
-    SlotNum = 0x4b, |r| [(*(*r.frame).shared).block.slot_number, 0, 0, 0]);
+    SlotNum = 0x4b, |r| [r.block().slot_number, 0, 0, 0]);
 
 op!(
     /// EIP-4844.

@@ -89,15 +89,12 @@ pub(crate) fn legacy_price(prices: &GasSchedule, current: U256, new: U256) -> (i
     } else {
         prices.sstore_reset
     };
-    let cleared = !current.is_zero() && new.is_zero();
-    (
-        price,
-        if cleared {
-            prices.sstore_clear_refund
-        } else {
-            0
-        },
-    )
+    let refund = if !current.is_zero() && new.is_zero() {
+        prices.sstore_clear_refund
+    } else {
+        0
+    };
+    (price, refund)
 }
 
 /// Price and refund by net change.

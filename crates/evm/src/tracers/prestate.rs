@@ -29,9 +29,7 @@ impl PrestateTracer {
     pub fn account(&mut self, address: Address) {
         self.accounts.entry(address).or_default();
     }
-}
 
-impl PrestateTracer {
     /// Records the pending access: the opcode has not failed.
     fn settle(&mut self) {
         match self.pending.take() {

@@ -116,15 +116,12 @@ impl World<'_> {
     pub fn take_access_list(&mut self) -> Option<BlockAccessList> {
         let mut recorder = self.bal_recorder.take()?;
         let mut list = Vec::new();
-        for at in 0..self.accounts.len() {
-            let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
-            let record = self.record(id);
+        for (id, record) in (0..).map(AccountId).zip(&self.accounts) {
             if !record.is_accessed {
                 continue;
             }
             let mut account = AccountChanges::new(record.address);
-            let mut next = record.first_slot;
-            while let Some(slot) = next {
+            for slot in self.slots_of(id) {
                 let record = self.slot_record(slot);
                 match recorder.changed_slots.remove(&slot) {
                     Some(changes) => account
@@ -133,7 +130,6 @@ impl World<'_> {
                     None if record.is_accessed => account.storage_reads.push(record.key),
                     None => {}
                 }
-                next = record.next;
             }
             account
                 .storage_changes

@@ -465,17 +465,13 @@ impl World<'_> {
         if !self.storage_bars_creation {
             return Ok(false);
         }
-        let mut next = record.first_slot;
-        while let Some(slot) = next {
-            let slot = self.slot_record(slot);
-            next = slot.next;
-            if !slot.current.is_zero() {
-                // An earlier transaction may have read the slot, so this one has not tracked it.
-                if let Some(speculation) = &mut self.speculation {
-                    speculation.is_untrackable = true;
-                }
-                return Ok(true);
+        let is_set = |slot| !self.slot_value(slot).is_zero();
+        if self.slots_of(id).any(is_set) {
+            // An earlier transaction may have read the slot, so this one has not tracked it.
+            if let Some(speculation) = &mut self.speculation {
+                speculation.is_untrackable = true;
             }
+            return Ok(true);
         }
         // Slots that this block has not seen. One that it has set to zero still counts; but an account without nonce
         // and code can't change its slots.

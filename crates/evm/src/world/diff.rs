@@ -1,18 +1,15 @@
 //! The diff: all that the block has changed.
 
 use super::{AccountId, World};
-use niwaki_primitives::{AccountDiff, SlotDiff, StateDiff, U256};
+use niwaki_primitives::{AccountDiff, B256, Bytes, SlotDiff, StateDiff, U256, map::HashSet};
 
 impl World<'_> {
     /// Every difference between the parent state and now. Linear in what the block has accessed; to be called between
     /// transactions.
     pub fn diff(&self) -> StateDiff {
         let mut diff = StateDiff::default();
-        let mut order = Vec::with_capacity(self.accounts.len());
-        for at in 0..self.accounts.len() {
-            let id = AccountId(u32::try_from(at).expect("handles are 32 bits"));
-            order.push((self.record(id).address, id));
-        }
+        let ids = (0..).map(AccountId).zip(&self.accounts);
+        let mut order: Vec<_> = ids.map(|(id, record)| (record.address, id)).collect();
         // Sorted before the diffs are made, while entries are 24 bytes.
         order.sort_unstable_by_key(|(address, _)| *address);
         let mut slots = Vec::new();
@@ -39,37 +36,26 @@ impl World<'_> {
     fn changed_slots(&self, id: AccountId, changed: &mut Vec<(U256, SlotDiff)>) {
         changed.clear();
         let record = self.record(id);
-        let mut next = record.first_slot;
-        while let Some(slot) = next {
-            let slot = self.slot_record(slot);
+        for id in self.slots_of(id) {
+            let slot = self.slot_record(id);
             let before = if record.is_wiped {
                 U256::ZERO
             } else {
                 slot.parent
             };
             if slot.current != before {
-                changed.push((
-                    slot.key,
-                    SlotDiff {
-                        prior: slot.parent,
-                        new: slot.current,
-                    },
-                ));
+                changed.push(self.slot_diff(id));
             }
-            next = slot.next;
         }
         changed.sort_unstable_by_key(|(key, _)| *key);
     }
 
-    fn deployed_codes(
-        &self,
-        diff: &StateDiff,
-    ) -> Vec<(niwaki_primitives::B256, niwaki_primitives::Bytes)> {
+    fn deployed_codes(&self, diff: &StateDiff) -> Vec<(B256, Bytes)> {
         let mut codes: Vec<_> = self.new_codes.iter().map(|id| self.code_at(*id)).collect();
         codes.sort_unstable_by_key(|code| code.hash());
         codes.dedup_by_key(|code| code.hash());
         // Only where the code changed: an account that had it before has it from the parent state.
-        let used: niwaki_primitives::map::HashSet<_> = diff
+        let used: HashSet<_> = diff
             .accounts
             .iter()
             .filter_map(|(_, change)| {

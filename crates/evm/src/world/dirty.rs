@@ -128,7 +128,7 @@ impl World<'_> {
         DirtyState { accounts }
     }
 
-    fn slot_diff(&self, id: SlotId) -> (U256, SlotDiff) {
+    pub(super) fn slot_diff(&self, id: SlotId) -> (U256, SlotDiff) {
         let slot = self.slot_record(id);
         let (prior, new) = (slot.parent, slot.current);
         (slot.key, SlotDiff { prior, new })
@@ -136,11 +136,8 @@ impl World<'_> {
 
     /// Every slot of an account that the block has seen, ascending.
     fn all_slots(&self, id: AccountId) -> Vec<(U256, SlotDiff)> {
-        let (mut slots, mut next) = (Vec::new(), self.record(id).first_slot);
-        while let Some(slot) = next {
-            slots.push(self.slot_diff(slot));
-            next = self.slot_record(slot).next;
-        }
+        let slots = self.slots_of(id).map(|slot| self.slot_diff(slot));
+        let mut slots: Vec<_> = slots.collect();
         slots.sort_unstable_by_key(|(key, _)| *key);
         slots
     }

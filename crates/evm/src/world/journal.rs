@@ -83,10 +83,9 @@ impl World<'_> {
 
     /// Undoes everything since `checkpoint`.
     pub fn revert(&mut self, checkpoint: Checkpoint) {
-        while self.journal.len() > checkpoint.journal {
-            let Some(change) = self.journal.pop() else {
-                break;
-            };
+        while self.journal.len() > checkpoint.journal
+            && let Some(change) = self.journal.pop()
+        {
             self.undo(change);
         }
         self.logs.truncate(checkpoint.logs);

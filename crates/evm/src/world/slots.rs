@@ -34,6 +34,12 @@ impl World<'_> {
         &self.slots[id.0 as usize]
     }
 
+    /// The slots of an account that the block has seen.
+    pub(super) fn slots_of(&self, account: AccountId) -> impl Iterator<Item = SlotId> {
+        let first = self.record(account).first_slot;
+        std::iter::successors(first, |slot| self.slot_record(*slot).next)
+    }
+
     /// The id of a slot, which is read from the parent state the first time.
     ///
     /// # Errors
