@@ -54,6 +54,7 @@
 //! | `maintenance/load` | the first state, of any size |
 //! | `maintenance/check` | flat values, tries, code and head compared with each other |
 //! | `maintenance/repair` | tries and storage roots built again from flat values |
+//! | `maintenance/scan` | the pass over all flat values that both share |
 #![forbid(unsafe_code)]
 
 mod commit;

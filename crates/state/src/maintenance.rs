@@ -4,3 +4,4 @@ pub(crate) mod check;
 pub(crate) mod genesis;
 pub(crate) mod load;
 pub(crate) mod repair;
+mod scan;

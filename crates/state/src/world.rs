@@ -8,18 +8,16 @@ use crate::commit::hashed_keys::HashedKeys;
 use crate::commit::history::{HISTORY_START, HistoryRecorder, HistoryStep};
 use crate::commit::root::ComputedRoot;
 use crate::commit::rows::{BYTES_PER_VALUE, TrieLogRows, add_flat};
-use crate::tries::disk_trie::corrupt;
 use crate::tries::trie_cache::TrieCache;
 use crate::views::cache::{CacheStats, Caches, HitRate};
 use crate::views::layers::DiffLayers;
-use crate::views::overlay::{
-    Overlay, OverlayCache, RollPath, block_key, diff_to, overlay_at, roll_path,
-};
+use crate::views::overlay::{Overlay, OverlayCache, RollPath, diff_to, overlay_at, roll_path};
 use crate::{HistoricalView, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
-use niwaki_storage::{Batch, Database, DeferredRows, Segment};
+use niwaki_storage::{Batch, Database, DeferredRows, Segment, corrupt};
+use niwaki_threads::lock;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How many blocks below the head keep their trie logs, at least: the state can be rolled back that far.
 pub const TRIE_LOGS_KEPT: u64 = 512;
@@ -34,6 +32,27 @@ pub struct BlockId {
     pub number: u64,
     /// Hash.
     pub hash: B256,
+}
+
+impl BlockId {
+    const BYTES: usize = 40;
+
+    /// The key of a block's trie log, header, body, receipts or access list.
+    pub fn to_key(self) -> [u8; Self::BYTES] {
+        let mut key = [0; Self::BYTES];
+        key[..8].copy_from_slice(&self.number.to_be_bytes());
+        key[8..].copy_from_slice(self.hash.as_slice());
+        key
+    }
+
+    /// The block whose rows have this key.
+    pub fn from_key(key: &[u8]) -> Option<Self> {
+        let (number, hash) = key.split_first_chunk()?;
+        Some(Self {
+            number: u64::from_be_bytes(*number),
+            hash: B256::try_from(hash).ok()?,
+        })
+    }
 }
 
 impl fmt::Display for BlockId {
@@ -52,22 +71,21 @@ pub struct StateHead {
 }
 
 impl StateHead {
-    const BYTES: usize = 72;
+    const BYTES: usize = BlockId::BYTES + size_of::<B256>();
 
     pub(crate) fn to_row(self) -> [u8; Self::BYTES] {
         let mut row = [0; Self::BYTES];
-        row[..40].copy_from_slice(&block_key(&self.block));
-        row[40..].copy_from_slice(self.root.as_slice());
+        row[..BlockId::BYTES].copy_from_slice(&self.block.to_key());
+        row[BlockId::BYTES..].copy_from_slice(self.root.as_slice());
         row
     }
 
     fn from_row(row: &[u8]) -> Option<Self> {
-        let (number, rest) = row.split_first_chunk::<8>()?;
-        let (hash, root) = rest.split_first_chunk::<32>()?;
-        let (number, hash) = (u64::from_be_bytes(*number), B256::from(*hash));
-        let block = BlockId { number, hash };
-        let root = B256::try_from(root).ok()?;
-        Some(Self { block, root })
+        let (key, root) = row.split_at_checked(BlockId::BYTES)?;
+        Some(Self {
+            block: BlockId::from_key(key)?,
+            root: B256::try_from(root).ok()?,
+        })
     }
 }
 
@@ -185,7 +203,7 @@ impl WorldState {
 
     /// The block whose state is on disk; `None` before a genesis was loaded.
     pub fn head(&self) -> Option<StateHead> {
-        self.head_state().head
+        lock(&self.head).head
     }
 
     /// The state after the head.
@@ -193,14 +211,19 @@ impl WorldState {
     /// # Errors
     /// [`Fault::Missing`] before a genesis was loaded.
     pub fn view_at_head(&self) -> Result<View, Fault> {
-        let state = self.head_state();
+        let state = lock(&self.head);
         let head = state.head.ok_or_else(|| Fault::Missing {
             segment: Segment::Meta.name(),
             key: "head (no genesis was loaded)".to_owned(),
         })?;
-        let snapshot = self.database.snapshot();
-        let caches = Arc::clone(&self.caches);
-        Ok(View::new(caches, snapshot, head, state.version))
+        Ok(View {
+            caches: Arc::clone(&self.caches),
+            snapshot: self.database.snapshot(),
+            head,
+            version: state.version,
+            overlay: None,
+            prefetch_sender: None,
+        })
     }
 
     /// The state after `block`; `None` if a trie log between the head and `block` is not kept. Reads one trie log
@@ -215,11 +238,11 @@ impl WorldState {
 
     /// The state after `block`, as an overlay over `view`, which must be of a head.
     pub(crate) fn overlaid(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
-        let head = view.head();
+        let head = view.head;
         if head.block == block {
             return Ok(Some(view));
         }
-        let cached = self.overlays().get(&head, &block);
+        let cached = lock(&self.overlays).get(&head, &block);
         let overlay = match cached {
             Some(overlay) => overlay,
             None => match overlay_at(&self.database, &head, block)? {
@@ -227,12 +250,15 @@ impl WorldState {
                 None => return Ok(None),
             },
         };
-        self.overlays().put(&head, Arc::clone(&overlay));
-        Ok(Some(view.with_overlay(overlay)))
+        lock(&self.overlays).put(&head, Arc::clone(&overlay));
+        Ok(Some(View {
+            overlay: Some(overlay),
+            ..view
+        }))
     }
 
     pub(crate) fn keys(&self) -> MutexGuard<'_, Arc<HashedKeys>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.keys)
     }
 
     /// As [`TrieCache::move_to`], and resets the tries first if they need it, and after an error.
@@ -300,7 +326,7 @@ impl WorldState {
         };
         self.write(&mut tries, change, batch)?;
         if is_child_of_head {
-            let mut overlays = self.overlays();
+            let mut overlays = lock(&self.overlays);
             overlays.advance_head(&from.block.hash, &block, &own);
         }
         let mut cached = self.caches.codes();
@@ -328,9 +354,9 @@ impl WorldState {
     ) -> impl FnOnce(&mut Batch) + Send + use<> {
         let log = TrieLogRows::of(computed.clone(), block, parent);
         // Otherwise the head has moved since, and the layers are relative to another head than the view's.
-        if computed.head == view.head() {
-            let overlay = Overlay::child(view.overlay(), block, computed.after.clone());
-            self.overlays().put(&view.head(), Arc::new(overlay));
+        if computed.head == view.head {
+            let overlay = Overlay::child(view.overlay.as_ref(), block, computed.after.clone());
+            lock(&self.overlays).put(&view.head, Arc::new(overlay));
         }
         move |batch| log.add_to(batch)
     }
@@ -351,7 +377,7 @@ impl WorldState {
     ) -> Result<bool, Fault> {
         let mut tries = self.tries();
         let view = self.view_at_head()?;
-        let from = view.head();
+        let from = view.head;
         let Some(mut diff) = diff_to(&self.database, &from, block)? else {
             return Ok(false);
         };
@@ -359,7 +385,7 @@ impl WorldState {
         if got != root {
             tries.reset(from.root);
             let reason = format!("the trie logs lead to state root {got}, not {root}");
-            return Err(corrupt(Segment::TrieLogs, &block_key(&block), &reason));
+            return Err(corrupt(Segment::TrieLogs, &block.to_key(), &reason));
         }
         let to = StateHead { block, root };
         let diff = Arc::new(diff);
@@ -479,7 +505,7 @@ impl WorldState {
         deferred: DeferredRows,
     ) -> Result<(), Fault> {
         self.database.wait_for_room()?;
-        let mut state = self.head_state();
+        let mut state = lock(&self.head);
         self.database.write_deferred(batch, deferred, false)?;
         state.head = Some(head);
         state.version += 1;
@@ -510,7 +536,7 @@ impl WorldState {
                 &head.block.number.to_be_bytes(),
             );
         }
-        let mut state = self.head_state();
+        let mut state = lock(&self.head);
         assert_eq!(state.head, None, "a genesis is loaded into an empty state");
         self.database.write(batch, true)?;
         state.head = Some(head);
@@ -540,15 +566,7 @@ impl WorldState {
     }
 
     pub(crate) fn tries(&self) -> MutexGuard<'_, TrieCache> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn head_state(&self) -> MutexGuard<'_, HeadState> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn overlays(&self) -> MutexGuard<'_, OverlayCache> {
-        self.overlays.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tries)
     }
 }
 

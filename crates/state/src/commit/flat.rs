@@ -1,7 +1,8 @@
 //! The byte forms of flat values.
 
 use alloy_rlp::{Decodable, Encodable, Header};
-use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, U256};
+use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
+use niwaki_storage::{Segment, corrupt};
 use niwaki_trie::TrieAccount;
 
 /// The slim form of an account: the RLP list of nonce, balance, storage root and code hash, where
@@ -49,6 +50,11 @@ pub fn decode_account(slim: &[u8]) -> Result<TrieAccount, alloy_rlp::Error> {
     Ok(account)
 }
 
+/// The account in the row of `key`.
+pub(crate) fn account_of_row(key: &[u8], slim: &[u8]) -> Result<TrieAccount, Fault> {
+    decode_account(slim).map_err(|error| corrupt(Segment::Accounts, key, error))
+}
+
 fn hash_or(fields: &mut &[u8], empty: B256) -> Result<B256, alloy_rlp::Error> {
     match Header::decode_bytes(fields, false)? {
         [] => Ok(empty),
@@ -71,6 +77,11 @@ pub fn decode_value(bytes: &[u8]) -> Result<U256, &'static str> {
         Some(0) => Err("value of a slot begins with a zero byte"),
         Some(_) => U256::try_from_be_slice(bytes).ok_or("value of a slot has over 32 bytes"),
     }
+}
+
+/// The value in the row of `key`.
+pub(crate) fn value_of_row(key: &[u8], bytes: &[u8]) -> Result<U256, Fault> {
+    decode_value(bytes).map_err(|reason| corrupt(Segment::Slots, key, reason))
 }
 
 #[cfg(test)]

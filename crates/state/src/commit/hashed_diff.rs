@@ -97,11 +97,6 @@ impl HashedAccountDiff {
         }
     }
 
-    /// See [`HashedDiff::diff_to`]; `None` if the account is the same in both second states.
-    fn diff_to(&self, other: &Self) -> Option<Self> {
-        self.diff_with(other, |slot| slot.prior)
-    }
-
     /// From the second state of this change to that of `other`. Slots that only this change lists get the value that
     /// `unlisted` gives. `None` if nothing differs.
     fn diff_with(&self, other: &Self, unlisted: impl Fn(&HashedSlotDiff) -> U256) -> Option<Self> {
@@ -212,7 +207,7 @@ impl HashedDiff {
     pub(crate) fn diff_to(&self, other: &Self) -> Self {
         let pairs = pairs(&self.accounts, &other.accounts, |account| account.key);
         let accounts = pairs.filter_map(|pair| match pair {
-            (Some(from), Some(to)) => from.diff_to(to),
+            (Some(from), Some(to)) => from.diff_with(to, |slot| slot.prior),
             (Some(from), None) => {
                 let mut back = from.clone();
                 back.invert();

@@ -87,7 +87,7 @@ impl WorldState {
         own: HashedDiff,
         diff: &StateDiff,
     ) -> Result<ComputedRoot, Fault> {
-        if self.head() == Some(view.head()) {
+        if self.head() == Some(view.head) {
             return self.compute_on_head(view, tries, own, diff);
         }
         let now = self.overlaid(self.view_at_head()?, view.block())?;
@@ -128,7 +128,7 @@ impl WorldState {
         let mut after = before.clone();
         after.add(Arc::clone(&own));
         Ok(ComputedRoot {
-            head: view.head(),
+            head: view.head,
             root,
             own,
             before,
@@ -147,7 +147,7 @@ impl WorldState {
         before: &DiffLayers,
         mut last: HashedDiff,
     ) -> Result<(B256, Arc<HashedDiff>), Fault> {
-        let root = self.move_tries(tries, &view.head(), before, &mut last)?;
+        let root = self.move_tries(tries, &view.head, before, &mut last)?;
         let last = Arc::new(last);
         let mut offset = before.clone();
         offset.add(Arc::clone(&last));

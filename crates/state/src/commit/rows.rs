@@ -2,7 +2,6 @@
 
 use crate::commit::flat::{encode_account, encode_value};
 use crate::commit::hashed_diff::HashedDiff;
-use crate::views::overlay::block_key;
 use crate::{BlockId, ComputedRoot, TrieLog};
 use niwaki_primitives::{B256, Bytes};
 use niwaki_storage::{Batch, Segment};
@@ -31,7 +30,7 @@ impl TrieLogRows {
 
     pub(crate) fn add_to(&self, batch: &mut Batch) {
         let log = TrieLog::encode(self.parent, &self.diff);
-        batch.put(Segment::TrieLogs, &block_key(&self.block), &log);
+        batch.put(Segment::TrieLogs, &self.block.to_key(), &log);
         for (hash, code) in &self.codes {
             batch.put(Segment::Code, hash.as_slice(), code);
         }

@@ -7,15 +7,14 @@ mod history;
 mod sample;
 pub(crate) mod stored;
 
+use super::scan::{ScanVisitor, ScannedAccount, scan_accounts};
 use crate::WorldState;
-use crate::commit::flat::{decode_account, decode_value};
-use crate::tries::disk_trie::corrupt;
+use crate::commit::flat::{account_of_row, decode_account};
 use alloy_primitives::{hex, keccak256};
-use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault};
-use niwaki_storage::{Row, RowIter, Segment, Snapshot};
-use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
+use niwaki_primitives::{B256, EMPTY_CODE_HASH, Fault};
+use niwaki_storage::{Segment, Snapshot};
+use niwaki_trie::{Path, TrieAccount, TrieBuilder};
 use std::fmt;
-use std::iter::Peekable;
 use stored::StoredRows;
 
 /// A row that is not as it should be.
@@ -27,6 +26,17 @@ pub struct Problem {
     pub key: String,
     /// What is wrong.
     pub what: String,
+}
+
+impl Problem {
+    /// A problem with the row of `key`.
+    pub fn new(segment: Segment, key: &[u8], what: impl Into<String>) -> Self {
+        Self {
+            segment: segment.name(),
+            key: hex::encode(key),
+            what: what.into(),
+        }
+    }
 }
 
 impl fmt::Display for Problem {
@@ -62,7 +72,7 @@ impl WorldState {
     /// A [`Fault`] if the storage can't be read.
     pub fn check_root(&self) -> Result<Option<Problem>, Fault> {
         let view = self.view_at_head()?;
-        let (snapshot, expected) = (view.snapshot(), view.head().root);
+        let (snapshot, expected) = (&view.snapshot, view.head.root);
         let row = snapshot.get(Segment::AccountTrie, &[])?;
         let root = match &row {
             Some(row) => keccak256(row.get(2..).unwrap_or_default()),
@@ -82,7 +92,7 @@ impl WorldState {
             }
         };
         let what = format!("the trie has root {root}, the head says {expected}");
-        Ok((root != expected).then(|| problem(Segment::AccountTrie, &[], &what)))
+        Ok((root != expected).then(|| Problem::new(Segment::AccountTrie, &[], what)))
     }
 
     /// Checks everything and calls `report` with each problem as it is found.
@@ -92,13 +102,13 @@ impl WorldState {
     pub fn check(&self, report: &mut dyn FnMut(Problem)) -> Result<CheckSummary, Fault> {
         let view = self.view_at_head()?;
         let mut check = Check {
-            snapshot: view.snapshot(),
+            snapshot: &view.snapshot,
             report,
             summary: CheckSummary::default(),
         };
         check.storage_tries()?;
-        check.account_trie(view.head().root)?;
-        check.history(view.head().block.number)?;
+        check.account_trie(view.head.root)?;
+        check.history(view.head.block.number)?;
         Ok(check.summary)
     }
 
@@ -110,9 +120,7 @@ impl WorldState {
         let mut found = EMPTY_CODE_HASH;
         for row in self.database().prefix(Segment::Accounts, &[]) {
             let (key, slim) = row?;
-            let account = decode_account(&slim)
-                .map_err(|error| corrupt(Segment::Accounts, &key, &error.to_string()))?;
-            let hash = account.code_hash;
+            let hash = account_of_row(&key, &slim)?.code_hash;
             if hash == EMPTY_CODE_HASH || hash == found {
                 continue;
             }
@@ -141,34 +149,13 @@ struct Check<'a> {
 impl Check<'_> {
     /// Each account by itself: its value, its code, its slots, its storage trie.
     fn storage_tries(&mut self) -> Result<(), Fault> {
-        let mut slots = self.snapshot.prefix(Segment::Slots, &[]).peekable();
-        let mut stored = StoredRows::new(self.snapshot, Segment::StorageTrie);
-        for row in self.snapshot.prefix(Segment::Accounts, &[]) {
-            let (key, slim) = row?;
-            self.summary.accounts += 1;
-            let Ok(owner) = B256::try_from(&key[..]) else {
-                self.problem(Segment::Accounts, &key, "the key is not 32 bytes");
-                continue;
-            };
-            self.stray_slots(&mut slots, Some(&owner))?;
-            let root = self.storage_root(&owner, &mut slots, &mut stored)?;
-            let account = match decode_account(&slim) {
-                Ok(account) => account,
-                Err(error) => {
-                    self.problem(Segment::Accounts, &key, &format!("not an account: {error}"));
-                    continue;
-                }
-            };
-            if account.storage_root != root {
-                let what = format!(
-                    "its slots have root {root}, the account says {}",
-                    account.storage_root
-                );
-                self.problem(Segment::Accounts, &key, &what);
-            }
-            self.code(&key, &account)?;
-        }
-        self.stray_slots(&mut slots, None)?;
+        let snapshot = self.snapshot;
+        let mut check = StorageCheck {
+            stored: StoredRows::new(snapshot, Segment::StorageTrie),
+            check: self,
+        };
+        scan_accounts(snapshot, &mut check)?;
+        let stored = check.stored;
         self.rest(stored)
     }
 
@@ -179,7 +166,7 @@ impl Check<'_> {
         let mut count = 0;
         let mut found = |key: &[u8], _: Option<&[u8]>, what: &str| {
             count += 1;
-            (self.report)(problem(segment, key, what));
+            (self.report)(Problem::new(segment, key, what));
         };
         let mut sink = |path: &Path, row: &[u8]| stored.expect(path.as_slice(), row, &mut found);
         let mut builder = TrieBuilder::new(&mut sink);
@@ -197,71 +184,6 @@ impl Check<'_> {
             self.problem(Segment::Accounts, &[], &what);
         }
         self.rest(stored)
-    }
-
-    fn storage_root(
-        &mut self,
-        owner: &B256,
-        slots: &mut Peekable<RowIter<'_>>,
-        stored: &mut StoredRows<'_>,
-    ) -> Result<B256, Fault> {
-        let is_own = |row: &Result<Row, Fault>| match row {
-            Ok((key, _)) => key.starts_with(owner.as_slice()),
-            Err(_) => true,
-        };
-        if slots.peek().is_none_or(|row| !is_own(row)) {
-            return Ok(EMPTY_ROOT_HASH);
-        }
-        let mut problems = Vec::new();
-        let mut found = Vec::new();
-        let segment = stored.segment;
-        let mut sink = |path: &Path, row: &[u8]| {
-            let key = [owner.as_slice(), path.as_slice()].concat();
-            stored.expect(&key, row, &mut |key, _, what| {
-                found.push(problem(segment, key, what));
-            });
-        };
-        let mut builder = TrieBuilder::new(&mut sink);
-        while let Some(row) = slots.next_if(is_own) {
-            let (key, bytes) = row?;
-            self.summary.slots += 1;
-            let path = key
-                .get(32..)
-                .filter(|slot| slot.len() == 32)
-                .and_then(Path::of_key);
-            match (path, decode_value(&bytes)) {
-                (Some(path), Ok(value)) => builder.add(path, encode_slot(&value)),
-                (None, _) => problems.push((key, "the key is not 64 bytes")),
-                (_, Err(reason)) => problems.push((key, reason)),
-            }
-        }
-        let root = builder.finish();
-        for (key, what) in problems {
-            self.problem(Segment::Slots, &key, what);
-        }
-        for problem in found {
-            self.summary.problems += 1;
-            (self.report)(problem);
-        }
-        Ok(root)
-    }
-
-    /// Reports the slots before those of `owner`: they belong to no account.
-    fn stray_slots(
-        &mut self,
-        slots: &mut Peekable<RowIter<'_>>,
-        owner: Option<&B256>,
-    ) -> Result<(), Fault> {
-        let is_stray = |row: &Result<Row, Fault>| match (row, owner) {
-            (Ok((key, _)), Some(owner)) => key[..] < owner[..],
-            _ => true,
-        };
-        while let Some(row) = slots.next_if(is_stray) {
-            let (key, _) = row?;
-            self.summary.slots += 1;
-            self.problem(Segment::Slots, &key, "a slot of no account");
-        }
-        Ok(())
     }
 
     fn code(&mut self, key: &[u8], account: &TrieAccount) -> Result<(), Fault> {
@@ -295,16 +217,62 @@ impl Check<'_> {
     }
 
     fn problem(&mut self, segment: Segment, key: &[u8], what: &str) {
+        self.add(Problem::new(segment, key, what));
+    }
+
+    fn add(&mut self, problem: Problem) {
         self.summary.problems += 1;
-        (self.report)(problem(segment, key, what));
+        (self.report)(problem);
     }
 }
 
-/// A problem with the row of `key`.
-pub(crate) fn problem(segment: Segment, key: &[u8], what: &str) -> Problem {
-    Problem {
-        segment: segment.name(),
-        key: hex::encode(key),
-        what: what.to_owned(),
+/// The scan of [`Check::storage_tries`].
+struct StorageCheck<'c, 'a> {
+    check: &'c mut Check<'a>,
+    stored: StoredRows<'a>,
+}
+
+impl ScanVisitor for StorageCheck<'_, '_> {
+    fn row(&mut self, segment: Segment, _: &[u8]) -> bool {
+        match segment {
+            Segment::Accounts => self.check.summary.accounts += 1,
+            _ => self.check.summary.slots += 1,
+        }
+        true
     }
+
+    fn trie_row(&mut self, owner: &B256, path: &Path, row: &[u8]) {
+        let (key, segment) = (
+            [owner.as_slice(), path.as_slice()].concat(),
+            self.stored.segment,
+        );
+        let found =
+            &mut |key: &[u8], _: Option<&[u8]>, what| self.check.problem(segment, key, what);
+        self.stored.expect(&key, row, found);
+    }
+
+    fn stray_slot(&mut self, key: &[u8]) {
+        self.check.summary.slots += 1;
+        self.check
+            .problem(Segment::Slots, key, "a slot of no account");
+    }
+
+    fn damaged(&mut self, problem: Problem) {
+        self.check.add(problem);
+    }
+
+    fn account(&mut self, scanned: ScannedAccount) -> Result<(), Fault> {
+        let ScannedAccount { key, account, root } = scanned;
+        if account.storage_root != root {
+            let what = differing_root(&account, &root);
+            self.check.problem(Segment::Accounts, key.as_slice(), &what);
+        }
+        self.check.code(key.as_slice(), &account)
+    }
+}
+
+/// What is wrong with an account whose slots have another `root`.
+pub(super) fn differing_root(account: &TrieAccount, root: &B256) -> String {
+    let stored = account.storage_root;
+    format!("its slots have root {root}, the account says {stored}")
 }

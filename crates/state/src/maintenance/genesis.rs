@@ -4,12 +4,12 @@
 //! accounts at the end. A row of `meta` marks a load in progress, so that the next load removes what an interrupted
 //! one has left.
 
-use crate::commit::flat::{decode_account, encode_account, encode_value};
-use crate::tries::disk_trie::{corrupt, row_key};
+use crate::commit::flat::{account_of_row, encode_account, encode_value};
+use crate::tries::disk_trie::row_key;
 use crate::{BlockId, StateHead, WorldState};
 use alloy_primitives::keccak256;
 use niwaki_primitives::{Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
-use niwaki_storage::{Batch, Database, Segment};
+use niwaki_storage::{Batch, Database, Segment, corrupt};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
 
 /// An account of a genesis.
@@ -29,9 +29,6 @@ pub struct GenesisAccount {
 
 /// The row of `meta` that exists while a genesis is being loaded.
 const LOADING: &[u8] = b"loading genesis";
-
-/// A batch is written when it has this many bytes.
-const BATCH_BYTES: usize = 16 << 20;
 
 /// The segments of a state, in which an interrupted load may have left rows.
 const STATE_SEGMENTS: [Segment; 5] = [
@@ -61,7 +58,7 @@ impl WorldState {
         begin_loading(database, &mut batch)?;
         for account in accounts {
             add_account(&account?, &mut batch);
-            write_if_large(database, &mut batch)?;
+            database.write_if_large(&mut batch)?;
         }
         database.write(batch, false)?;
         build_account_trie(database)
@@ -149,7 +146,7 @@ fn build_account_trie(database: &Database) -> Result<B256, Fault> {
         let (segment, key) = row_key(&None, path);
         batch.put_parts(segment, &key, &[row]);
         if written.is_ok() {
-            written = write_if_large(database, &mut batch);
+            written = database.write_if_large(&mut batch);
         }
     };
     let mut builder = TrieBuilder::new(&mut sink);
@@ -157,21 +154,12 @@ fn build_account_trie(database: &Database) -> Result<B256, Fault> {
         let (key, slim) = row?;
         let path = Path::of_key(&key).filter(|path| path.to_hash().is_some());
         let path = path.ok_or_else(|| corrupt(Segment::Accounts, &key, "key is not 32 bytes"))?;
-        let account = decode_account(&slim)
-            .map_err(|error| corrupt(Segment::Accounts, &key, &error.to_string()))?;
-        builder.add(path, account.to_leaf());
+        builder.add(path, account_of_row(&key, &slim)?.to_leaf());
     }
     let root = builder.finish();
     written?;
     database.write(batch, false)?;
     Ok(root)
-}
-
-fn write_if_large(database: &Database, batch: &mut Batch) -> Result<(), Fault> {
-    if batch.bytes() >= BATCH_BYTES {
-        database.write(std::mem::take(batch), false)?;
-    }
-    Ok(())
 }
 
 /// Whether a load is in progress or was interrupted.

@@ -17,12 +17,12 @@ mod row_writer;
 mod sorter;
 
 use crate::WorldState;
-use crate::commit::flat::{decode_account, decode_value, encode_account, encode_value};
+use crate::commit::flat::{account_of_row, encode_account, encode_value, value_of_row};
 use crate::maintenance::genesis::begin_loading;
-use crate::tries::disk_trie::{corrupt, row_key};
+use crate::tries::disk_trie::row_key;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
-use niwaki_storage::{Batch, Database, Segment};
+use niwaki_storage::{Batch, Database, Segment, corrupt, io_fault};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
 use row_writer::{RowWriter, write_all};
 use sorter::{Merge, Record, Sorter};
@@ -215,16 +215,13 @@ impl<'a> GenesisLoad<'a> {
     /// # Errors
     /// [`Fault::Corrupt`] if it is not a key and an account, or a [`Fault`] of the disk.
     pub fn add_flat_account(&mut self, key: &[u8], slim: &[u8]) -> Result<(), Fault> {
-        let account = decode_account(slim).map_err(|error| error.to_string());
-        let account = account.and_then(|account| match key.len() {
-            32 => Ok(account),
-            _ => Err("the key is not 32 bytes".to_owned()),
-        });
-        let account = account.map_err(|reason| corrupt(Segment::Accounts, key, &reason))?;
         let flat = TrieAccount {
             storage_root: EMPTY_ROOT_HASH,
-            ..account
+            ..account_of_row(key, slim)?
         };
+        if key.len() != 32 {
+            return Err(corrupt(Segment::Accounts, key, "the key is not 32 bytes"));
+        }
         // The address is not known, and it is not needed for an account that is added once.
         let value = [Address::ZERO.as_slice(), &encode_account(&flat)].concat();
         self.sorter.push(&[&[ACCOUNT], key, &[ITSELF]], &value)
@@ -235,7 +232,7 @@ impl<'a> GenesisLoad<'a> {
     /// # Errors
     /// [`Fault::Corrupt`] if it is not a key and a value, or a [`Fault`] of the disk.
     pub fn add_flat_slot(&mut self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
-        decode_value(value).map_err(|reason| corrupt(Segment::Slots, key, reason))?;
+        value_of_row(key, value)?;
         match key.split_at_checked(32) {
             Some((owner, slot)) if slot.len() == 32 => {
                 self.sorter.push(&[&[ACCOUNT], owner, &[SLOT], slot], value)
@@ -308,7 +305,7 @@ fn folder(database: &Database, is_written: bool) -> Result<Option<PathBuf>, Faul
         false => aside.join("root"),
     });
     if let Some(folder) = &folder {
-        fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
     }
     Ok(folder)
 }
@@ -321,10 +318,10 @@ fn clear_folder(database: &Database, is_written: bool) -> Result<(), Fault> {
     let Some(folder) = folder(database, is_written)? else {
         return Ok(());
     };
-    fs::remove_dir_all(&folder).map_err(|error| Fault::io("remove", &folder, error))?;
+    fs::remove_dir_all(&folder).map_err(|error| io_fault("remove", &folder, error))?;
     match folder.parent().map(fs::remove_dir) {
         Some(Err(error)) if error.kind() != ErrorKind::DirectoryNotEmpty => {
-            Err(Fault::io("remove", &folder, error))
+            Err(io_fault("remove", &folder, error))
         }
         _ => Ok(()),
     }
@@ -357,7 +354,7 @@ fn bad_run(key: &[u8]) -> Fault {
     Fault::Corrupt {
         segment: "loading",
         key: hex::encode(key),
-        reason: "a run is not what was written; the same command begins anew".to_owned(),
+        reason: "a run is not what was written; the same command begins again".to_owned(),
     }
 }
 
@@ -447,20 +444,21 @@ impl Pass<'_, '_> {
         writer: &RowWriter,
         shallow: &RefCell<Batch>,
     ) -> Result<(B256, TrieAccount), LoadError> {
-        let bad = |record: &Record, reason: &str| corrupt(Segment::Accounts, &record.key, reason);
         let (key, kind) = (&self.record.key[1..33], self.record.key[33]);
         let key = B256::from_slice(key);
         let head_bytes = match kind {
             ITSELF => size_of::<Address>(),
             NUMBERED => NUMBER_BYTES,
-            _ => return Err(bad(&self.record, "a slot of no account was loaded").into()),
+            _ => {
+                let reason = "a slot of no account was loaded";
+                return Err(corrupt(Segment::Accounts, &self.record.key, reason).into());
+            }
         };
         let (mut number, mut account);
         loop {
             let (head, slim) = self.record.value.split_at(head_bytes);
             number = (kind == NUMBERED).then(|| head.to_vec());
-            account =
-                decode_account(slim).map_err(|error| bad(&self.record, &error.to_string()))?;
+            account = account_of_row(&self.record.key, slim)?;
             self.advance(writer)?;
             if !(self.is_of(&key) && self.record.key[33] == kind) {
                 break;
@@ -505,8 +503,7 @@ impl Pass<'_, '_> {
         let mut builder = TrieBuilder::new(&mut rows_below);
         let mut last: Option<B256> = None;
         while let Some((slot, stored)) = self.slot(key, number, writer)? {
-            let value = decode_value(&stored)
-                .map_err(|reason| corrupt(Segment::Slots, slot.as_slice(), reason))?;
+            let value = value_of_row(slot.as_slice(), &stored)?;
             builder.add(Path::of_hash(&slot), encode_slot(&value));
             writer.put(Segment::Slots, &[key.as_slice(), slot.as_slice()], &stored);
             if last.is_some_and(|last| group(&last) != group(&slot)) {

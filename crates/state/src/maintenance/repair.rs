@@ -11,18 +11,15 @@
 //! ```
 
 use super::check::stored::StoredRows;
-use super::check::{Problem, problem};
+use super::check::{Problem, differing_root};
+use super::scan::{ScanVisitor, ScannedAccount, scan_accounts};
 use crate::WorldState;
-use crate::commit::flat::{decode_account, decode_value, encode_account};
+use crate::commit::flat::encode_account;
 use crate::tries::disk_trie::row_key;
-use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
-use niwaki_storage::{Batch, Database, Row, RowIter, Segment, Snapshot};
-use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
+use niwaki_primitives::{B256, Fault};
+use niwaki_storage::{Batch, Database, Segment, Snapshot};
+use niwaki_trie::{Path, TrieAccount, TrieBuilder};
 use std::cell::RefCell;
-use std::iter::Peekable;
-
-/// A batch is written when it has this many bytes.
-const BATCH_BYTES: usize = 16 << 20;
 
 /// Problems that a refusal lists at most.
 const MAX_PROBLEMS: usize = 100;
@@ -44,14 +41,14 @@ pub enum RepairError {
     /// The flat values are not those of the head. Nothing was written.
     #[error(
         "the accounts and slots have state root {got}, the head says {expected}; flat values can't \
-         be made anew from a trie, whose leaves they are"
+         be rebuilt from a trie, whose leaves they are"
     )]
     Flat {
         /// Computed.
         got: B256,
         /// By the head.
         expected: B256,
-        /// What is known to be damaged; empty if that can't be told.
+        /// What is known to be damaged; empty if that is unknown.
         damaged: Vec<Problem>,
     },
     /// The progress callback returned `false`. What was written is correct by itself.
@@ -77,20 +74,14 @@ struct ScanProgress<'a, 'b> {
 }
 
 impl ScanProgress<'_, '_> {
-    /// Counts the row of `key`, and reports every 1024th.
-    fn count_row(&mut self, key: &[u8]) -> Result<(), RepairError> {
+    /// Counts the row of `key`, and reports every 1024th; `false` if the callback stops the repair.
+    fn count_row(&mut self, key: &[u8]) -> bool {
         let is_due = self.rows.is_multiple_of(1024);
         self.rows += 1;
-        if !is_due {
-            return Ok(());
-        }
         let part = key
             .first_chunk()
             .map_or(0, |part| u64::from(u16::from_be_bytes(*part)));
-        match (self.report)(self.pass * PARTS + part, PASSES * PARTS) {
-            true => Ok(()),
-            false => Err(RepairError::Stopped),
-        }
+        !is_due || (self.report)(self.pass * PARTS + part, PASSES * PARTS)
     }
 }
 
@@ -103,7 +94,7 @@ impl WorldState {
     /// [`RepairError`].
     pub fn repair(&self, report: &mut RepairProgress<'_>) -> Result<RepairSummary, RepairError> {
         let view = self.view_at_head()?;
-        let (snapshot, expected) = (view.snapshot(), view.head().root);
+        let (snapshot, expected) = (&view.snapshot, view.head.root);
         let mut progress = ScanProgress {
             pass: 0,
             rows: 0,
@@ -122,111 +113,10 @@ impl WorldState {
     }
 }
 
-/// An account as it is stored, with the root that its slots have.
-struct ScannedAccount {
-    key: B256,
-    account: TrieAccount,
-    root: B256,
-}
-
-/// What a pass over the state does with what it finds.
-trait ScanVisitor {
-    /// A row of the storage trie that the slots of `owner` make.
-    fn trie_row(&mut self, owner: &B256, path: &Path, row: &[u8]);
-    /// A slot of no account.
-    fn stray_slot(&mut self, key: &[u8]);
-    /// A flat row that can't be read.
-    fn damaged(&mut self, problem: Problem);
-    /// An account, after its storage trie.
-    fn account(&mut self, scanned: ScannedAccount);
-}
-
-/// Goes through all accounts with their slots.
-fn scan_accounts(
-    snapshot: &Snapshot,
-    progress: &mut ScanProgress<'_, '_>,
-    visitor: &mut dyn ScanVisitor,
-) -> Result<(), RepairError> {
-    let mut slots = snapshot.prefix(Segment::Slots, &[]).peekable();
-    for row in snapshot.prefix(Segment::Accounts, &[]) {
-        let (key, slim) = row?;
-        let Ok(owner) = B256::try_from(&key[..]) else {
-            visitor.damaged(problem(Segment::Accounts, &key, "the key is not 32 bytes"));
-            continue;
-        };
-        progress.count_row(&key)?;
-        skip_stray_slots(&mut slots, |slot| slot < owner.as_slice(), visitor)?;
-        let root = scan_slots(&owner, &mut slots, progress, visitor)?;
-        match decode_account(&slim) {
-            Ok(account) => visitor.account(ScannedAccount {
-                key: owner,
-                account,
-                root,
-            }),
-            Err(error) => {
-                let what = format!("not an account: {error}");
-                visitor.damaged(problem(Segment::Accounts, &key, &what));
-            }
-        }
-    }
-    Ok(skip_stray_slots(&mut slots, |_| true, visitor)?)
-}
-
-fn skip_stray_slots(
-    slots: &mut Peekable<RowIter<'_>>,
-    is_stray: impl Fn(&[u8]) -> bool,
-    visitor: &mut dyn ScanVisitor,
-) -> Result<(), Fault> {
-    let is_stray = |row: &Result<Row, Fault>| row.as_ref().map_or(true, |(key, _)| is_stray(key));
-    while let Some(row) = slots.next_if(is_stray) {
-        visitor.stray_slot(&row?.0);
-    }
-    Ok(())
-}
-
-/// Goes through the slots of `owner`; returns their root.
-fn scan_slots(
-    owner: &B256,
-    slots: &mut Peekable<RowIter<'_>>,
-    progress: &mut ScanProgress<'_, '_>,
-    visitor: &mut dyn ScanVisitor,
-) -> Result<B256, RepairError> {
-    let is_own = |row: &Result<Row, Fault>| match row {
-        Ok((key, _)) => key.starts_with(owner.as_slice()),
-        Err(_) => true,
-    };
-    if slots.peek().is_none_or(|row| !is_own(row)) {
-        return Ok(EMPTY_ROOT_HASH);
-    }
-    let mut damaged = Vec::new();
-    let mut sink = |path: &Path, row: &[u8]| visitor.trie_row(owner, path, row);
-    let mut builder = TrieBuilder::new(&mut sink);
-    while let Some(row) = slots.next_if(is_own) {
-        let (key, bytes) = row?;
-        progress.count_row(&key)?;
-        let slot = key.get(32..).filter(|slot| slot.len() == 32);
-        let reason = match (slot.and_then(Path::of_key), decode_value(&bytes)) {
-            (Some(path), Ok(value)) => {
-                builder.add(path, encode_slot(&value));
-                continue;
-            }
-            (None, _) => "the key is not 64 bytes",
-            (_, Err(reason)) => reason,
-        };
-        if damaged.len() < MAX_PROBLEMS {
-            damaged.push(problem(Segment::Slots, &key, reason));
-        }
-    }
-    let root = builder.finish();
-    damaged
-        .into_iter()
-        .for_each(|problem| visitor.damaged(problem));
-    Ok(root)
-}
-
 /// The first pass: computes the state root twice, with the storage roots that the slots have and with those that the
 /// accounts say.
-struct Verification<'a> {
+struct Verification<'a, 'p, 'r> {
+    progress: &'a mut ScanProgress<'p, 'r>,
     by_slots: TrieBuilder<'a>,
     as_stored: TrieBuilder<'a>,
     damaged: Vec<Problem>,
@@ -234,7 +124,11 @@ struct Verification<'a> {
     differing: Vec<Problem>,
 }
 
-impl ScanVisitor for Verification<'_> {
+impl ScanVisitor for Verification<'_, '_, '_> {
+    fn row(&mut self, _: Segment, key: &[u8]) -> bool {
+        self.progress.count_row(key)
+    }
+
     fn trie_row(&mut self, _: &B256, _: &Path, _: &[u8]) {}
 
     fn stray_slot(&mut self, _: &[u8]) {}
@@ -245,16 +139,13 @@ impl ScanVisitor for Verification<'_> {
         }
     }
 
-    fn account(&mut self, scanned: ScannedAccount) {
+    fn account(&mut self, scanned: ScannedAccount) -> Result<(), Fault> {
         let ScannedAccount { key, account, root } = scanned;
         let path = Path::of_hash(&key);
         if root != account.storage_root && self.differing.len() < MAX_PROBLEMS {
-            let what = format!(
-                "its slots have root {root}, the account says {}",
-                account.storage_root
-            );
+            let what = differing_root(&account, &root);
             self.differing
-                .push(problem(Segment::Slots, key.as_slice(), &what));
+                .push(Problem::new(Segment::Slots, key.as_slice(), what));
         }
         self.as_stored.add(path, account.to_leaf());
         let storage_root = root;
@@ -263,6 +154,7 @@ impl ScanVisitor for Verification<'_> {
             ..account
         };
         self.by_slots.add(path, by_slots.to_leaf());
+        Ok(())
     }
 }
 
@@ -275,17 +167,21 @@ fn verify_flat_values(
 ) -> Result<(), RepairError> {
     let (mut no_rows, mut no_rows_either) = (|_: &Path, _: &[u8]| {}, |_: &Path, _: &[u8]| {});
     let mut verification = Verification {
+        progress,
         by_slots: TrieBuilder::new(&mut no_rows),
         as_stored: TrieBuilder::new(&mut no_rows_either),
         damaged: Vec::new(),
         differing: Vec::new(),
     };
-    scan_accounts(snapshot, progress, &mut verification)?;
+    if !scan_accounts(snapshot, &mut verification)? {
+        return Err(RepairError::Stopped);
+    }
     let Verification {
         by_slots,
         as_stored,
         mut damaged,
         differing,
+        ..
     } = verification;
     let got = by_slots.finish();
     if got == expected && damaged.is_empty() {
@@ -303,14 +199,19 @@ fn verify_flat_values(
 }
 
 /// The second pass: merges the rows of the tries that are built again with the stored ones.
-struct Rebuild<'a, 'b, 'w> {
+struct Rebuild<'a, 'p, 'r, 'w> {
+    progress: &'a mut ScanProgress<'p, 'r>,
     writer: &'a RefCell<RepairWriter<'w>>,
     storage_rows: StoredRows<'a>,
     /// Builds the account trie, whose rows are merged in its sink.
-    accounts: TrieBuilder<'b>,
+    accounts: TrieBuilder<'a>,
 }
 
-impl ScanVisitor for Rebuild<'_, '_, '_> {
+impl ScanVisitor for Rebuild<'_, '_, '_, '_> {
+    fn row(&mut self, _: Segment, key: &[u8]) -> bool {
+        self.progress.count_row(key)
+    }
+
     fn trie_row(&mut self, owner: &B256, path: &Path, row: &[u8]) {
         let owner = Some(*owner);
         let (segment, key) = row_key(&owner, path);
@@ -326,7 +227,7 @@ impl ScanVisitor for Rebuild<'_, '_, '_> {
 
     fn damaged(&mut self, _: Problem) {}
 
-    fn account(&mut self, scanned: ScannedAccount) {
+    fn account(&mut self, scanned: ScannedAccount) -> Result<(), Fault> {
         let ScannedAccount { key, account, root } = scanned;
         let storage_root = root;
         let correct = TrieAccount {
@@ -337,6 +238,7 @@ impl ScanVisitor for Rebuild<'_, '_, '_> {
             self.writer.borrow_mut().account(&key, &correct);
         }
         self.accounts.add(Path::of_hash(&key), correct.to_leaf());
+        Ok(())
     }
 }
 
@@ -351,18 +253,19 @@ fn rebuild_tries(
             writer.borrow_mut().trie_row(Segment::AccountTrie, key, row);
         });
     };
-    let mut rebuild = Rebuild {
-        writer,
-        storage_rows: StoredRows::new(snapshot, Segment::StorageTrie),
-        accounts: TrieBuilder::new(&mut sink),
+    let storage_rows = {
+        let mut rebuild = Rebuild {
+            progress,
+            writer,
+            storage_rows: StoredRows::new(snapshot, Segment::StorageTrie),
+            accounts: TrieBuilder::new(&mut sink),
+        };
+        if !scan_accounts(snapshot, &mut rebuild)? {
+            return Err(RepairError::Stopped);
+        }
+        rebuild.accounts.finish();
+        rebuild.storage_rows
     };
-    scan_accounts(snapshot, progress, &mut rebuild)?;
-    let Rebuild {
-        storage_rows,
-        accounts,
-        ..
-    } = rebuild;
-    accounts.finish();
     let mut writer = writer.borrow_mut();
     storage_rows.rest(&mut |key, row, _| writer.trie_row(Segment::StorageTrie, key, row))?;
     account_rows.rest(&mut |key, row, _| writer.trie_row(Segment::AccountTrie, key, row))?;
@@ -404,14 +307,9 @@ impl RepairWriter<'_> {
 
     /// Batches may be written one by one, because each row is correct by itself.
     fn write_if_large(&mut self) {
-        if self.batch.bytes() >= BATCH_BYTES {
-            if self.fault.is_none() {
-                self.fault = self
-                    .database
-                    .write(std::mem::take(&mut self.batch), false)
-                    .err();
-            }
-            self.batch.clear();
+        match self.fault {
+            None => self.fault = self.database.write_if_large(&mut self.batch).err(),
+            Some(_) => self.batch.clear(),
         }
     }
 

@@ -8,13 +8,13 @@
 //! accounts      keys 31a...     the only row in this range; its leaf must hash to 0x9c..
 //! ```
 
-use crate::commit::flat::{decode_account, decode_value};
+use crate::commit::flat::{account_of_row, value_of_row};
 use crate::commit::hashed_diff::HashedDiff;
 use alloy_primitives::{hex, keccak256};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Database, Segment, Snapshot};
+use niwaki_storage::{Database, Segment, Snapshot, corrupt};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -206,12 +206,8 @@ impl TrieView for DiskTrie<'_> {
             let own_key = own_key.filter(|own| own.as_slice().starts_with(path.as_slice()));
             let own_key = own_key.ok_or_else(|| corrupt(segment, &key, "its key is too long"))?;
             let value = match owner {
-                None => decode_account(&value)
-                    .map(|account| account.to_leaf())
-                    .map_err(|error| corrupt(segment, &key, &error.to_string()))?,
-                Some(_) => decode_value(&value)
-                    .map(|value| encode_slot(&value))
-                    .map_err(|reason| corrupt(segment, &key, reason))?,
+                None => account_of_row(&key, &value)?.to_leaf(),
+                Some(_) => encode_slot(&value_of_row(&key, &value)?),
             };
             if let Some(leaf) = leaf_of(own_key, path, value, hash) {
                 return Ok(leaf);
@@ -268,7 +264,7 @@ fn decode_node(
         let reason = "it does not hash to what its parent names";
         return Err(corrupt(segment, key, reason));
     }
-    Node::from_row(row).map_err(|error| corrupt(segment, key, &error.to_string()))
+    Node::from_row(row).map_err(|error| corrupt(segment, key, error))
 }
 
 /// The leaf of `key` and `value` below `path`, if it hashes to `hash`.
@@ -280,13 +276,4 @@ pub(crate) fn leaf_of(key: Path, path: &Path, value: Vec<u8>, hash: &B256) -> Op
     let mut rlp = Vec::new();
     node.encode(&mut rlp);
     (keccak256(&rlp) == *hash).then_some(node)
-}
-
-/// The fault for a row whose bytes are not what was written.
-pub(crate) fn corrupt(segment: Segment, key: &[u8], reason: &str) -> Fault {
-    Fault::Corrupt {
-        segment: segment.name(),
-        key: hex::encode(key),
-        reason: reason.to_owned(),
-    }
 }

@@ -23,10 +23,11 @@ use crate::tries::trie_cache::TrieCache;
 use crate::views::layers::DiffLayers;
 use crate::{ComputedRoot, View, WorldState};
 use niwaki_primitives::{DirtyState, Fault, StateDiff};
+use niwaki_threads::lock;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Accounts and slots that are applied to the tries at once, or one account with all its slots: a millisecond or
 /// two of work, unless hundreds of slots of one account have changed.
@@ -83,13 +84,13 @@ impl<'a> IncrementalRoot<'a> {
     /// Adds accounts and slots that the block has changed so far, as they are now. What an earlier part has listed
     /// and this one does not stays as it was there. An unchanged account or slot may be listed.
     pub fn push(&self, part: DirtyState, is_last: bool) {
-        self.pending().push_back(PendingPart::New(part));
+        lock(&self.pending).push_back(PendingPart::New(part));
         self.has_last.store(is_last, Ordering::Relaxed);
     }
 
     /// Whether parts wait to be applied.
     pub fn is_pending(&self) -> bool {
-        !self.is_closed() && !self.pending().is_empty()
+        !self.is_closed() && !lock(&self.pending).is_empty()
     }
 
     /// Whether everything that was pushed is in the tries, as far as it will be.
@@ -105,7 +106,7 @@ impl<'a> IncrementalRoot<'a> {
 
     /// Applies everything that is pending.
     pub fn apply_all(&self) {
-        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        let _applying = lock(&self.applying);
         while self.apply_batch() {}
     }
 
@@ -129,12 +130,12 @@ impl<'a> IncrementalRoot<'a> {
         if self.is_closed() {
             return false;
         }
-        let Some(part) = self.pending().pop_front() else {
+        let Some(part) = lock(&self.pending).pop_front() else {
             return false;
         };
         match catch_unwind(AssertUnwindSafe(|| self.apply_part(part))) {
             Ok(Ok(None)) => {}
-            Ok(Ok(Some(rest))) => self.pending().push_front(PendingPart::Begun(rest)),
+            Ok(Ok(Some(rest))) => lock(&self.pending).push_front(PendingPart::Begun(rest)),
             // If it matters, `finish` fails in the same way.
             Ok(Err(_)) | Err(_) => self.close(),
         }
@@ -163,10 +164,6 @@ impl<'a> IncrementalRoot<'a> {
 
     fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-    }
-
-    fn pending(&self) -> MutexGuard<'_, VecDeque<PendingPart>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,10 +204,7 @@ impl WorldState {
     ) -> Result<bool, Fault> {
         // Locked for one batch only: the root, and prefetching, wait for the tries.
         let mut tries = self.tries();
-        if rest.is_empty()
-            || is_closed()
-            || self.head() != Some(view.head())
-            || tries.is_near_reset()
+        if rest.is_empty() || is_closed() || self.head() != Some(view.head) || tries.is_near_reset()
         {
             return Ok(false);
         }
@@ -234,6 +228,6 @@ impl WorldState {
             return self.move_tries_to(tries, view, before, own).map(drop);
         };
         let moved = tries.apply_part(self.database(), before, last, &part);
-        moved.inspect_err(|_| tries.reset(view.head().root))
+        moved.inspect_err(|_| tries.reset(view.head.root))
     }
 }

@@ -17,10 +17,11 @@
 use crate::commit::hashed_diff::{HashedAccountDiff, HashedDiff};
 use niwaki_primitives::map::HashMap;
 use niwaki_primitives::{Address, B256, Bytes, U256};
+use niwaki_threads::lock;
 use niwaki_trie::TrieAccount;
 use std::collections::VecDeque;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A map that forgets entries that were not used lately. It has two generations: when the young one would outgrow
 /// half of the limit it becomes the old one, and the old one is dropped. A hit in the old generation moves the
@@ -269,10 +270,6 @@ impl Shard {
 
 fn shard_of(address: &Address) -> usize {
     usize::from(address[19]) % SHARDS
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Any past state of an archive.
 
-use crate::commit::flat::{decode_account, decode_value};
+use crate::commit::flat::{account_of_row, value_of_row};
 use crate::commit::history::{PATH_TERMINATOR, history_of};
-use crate::tries::disk_trie::{corrupt, leaf_of, node_of, range_below, row_key};
+use crate::tries::disk_trie::{leaf_of, node_of, range_below, row_key};
 use crate::{StateHead, View};
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Account, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateView, U256};
-use niwaki_storage::{Segment, Snapshot};
+use niwaki_storage::{Segment, Snapshot, corrupt};
 use niwaki_trie::{Node, Owner, Path, TrieAccount, TrieView, encode_slot, prove};
 use std::collections::BTreeSet;
 
@@ -41,18 +41,13 @@ impl HistoricalView {
 
     pub(crate) fn account_by_key(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
         let slim = self.row(Segment::Accounts, key.as_slice(), &[])?;
-        let decode = |slim: Vec<u8>| {
-            decode_account(&slim)
-                .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
-        };
-        slim.map(decode).transpose()
+        slim.map(|slim| account_of_row(key.as_slice(), &slim))
+            .transpose()
     }
 
     pub(crate) fn slot_by_key(&self, key: &[u8]) -> Result<U256, Fault> {
-        match self.row(Segment::Slots, key, &[])? {
-            None => Ok(U256::ZERO),
-            Some(value) => decode_value(&value).map_err(|e| corrupt(Segment::Slots, key, e)),
-        }
+        let value = self.row(Segment::Slots, key, &[])?;
+        value.map_or(Ok(U256::ZERO), |value| value_of_row(key, &value))
     }
 
     /// The nodes that prove the account at `address`, from the root down.
@@ -114,7 +109,7 @@ impl HistoricalView {
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
-        self.now.snapshot()
+        &self.now.snapshot
     }
 }
 

@@ -13,21 +13,12 @@
 //! child, an overlay gets that block's inverted diff below its layers instead of being read again.
 
 use crate::commit::hashed_diff::{DiffAccumulator, HashedDiff};
-use crate::tries::disk_trie::corrupt;
 use crate::views::layers::DiffLayers;
 use crate::{BlockId, StateHead, TrieLog};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Database, Segment};
+use niwaki_storage::{Database, Segment, corrupt};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The key of a block's trie log, header, body or receipts.
-pub(crate) fn block_key(block: &BlockId) -> [u8; 40] {
-    let mut key = [0; 40];
-    key[..8].copy_from_slice(&block.number.to_be_bytes());
-    key[8..].copy_from_slice(block.hash.as_slice());
-    key
-}
 
 /// The state of a block as what differs from the head.
 #[derive(Clone, Debug)]
@@ -129,10 +120,10 @@ impl OverlayCache {
 
 /// The trie log of `block`, if it is still kept.
 pub(crate) fn read_log(database: &Database, block: &BlockId) -> Result<Option<TrieLog>, Fault> {
-    let key = block_key(block);
+    let key = block.to_key();
     let row = database.get(Segment::TrieLogs, &key)?;
     let decode = |row: Vec<u8>| {
-        TrieLog::decode(&row).map_err(|e| corrupt(Segment::TrieLogs, &key, &e.to_string()))
+        TrieLog::decode(&row).map_err(|error| corrupt(Segment::TrieLogs, &key, error))
     };
     row.map(decode).transpose()
 }

@@ -1,12 +1,11 @@
 //! Accounts and slots of a state in the order of their hashes, from any one on, as `debug_accountRange` and
 //! `debug_storageRangeAt` need them.
 
-use crate::commit::flat::{decode_account, decode_value};
+use crate::commit::flat::{account_of_row, value_of_row};
 use crate::commit::history::history_of;
-use crate::tries::disk_trie::corrupt;
 use crate::{HistoricalView, View};
 use niwaki_primitives::{B256, Fault, U256};
-use niwaki_storage::{Row, Segment, Snapshot};
+use niwaki_storage::{Row, Segment, Snapshot, corrupt};
 use niwaki_trie::TrieAccount;
 
 /// Called with a key and its value, `None` if the key has a value in another state only; `false` stops.
@@ -23,10 +22,10 @@ impl View {
         visit: &mut RangeVisitor<'_, TrieAccount>,
     ) -> Result<(), Fault> {
         let changed = |from: &B256| {
-            let over = self.overlay();
+            let over = self.overlay.as_ref();
             Ok(over.and_then(|over| over.layers.account_from(from)))
         };
-        merge(account_rows(self.snapshot(), from), from, changed, visit)
+        merge(account_rows(&self.snapshot, from), from, changed, visit)
     }
 
     /// Calls `visit` with the slots of the account with hashed address `key`, from the hashed slot `from`
@@ -41,11 +40,11 @@ impl View {
         visit: &mut RangeVisitor<'_, U256>,
     ) -> Result<(), Fault> {
         let changed = |from: &B256| {
-            let over = self.overlay();
+            let over = self.overlay.as_ref();
             let next = over.and_then(|over| over.layers.slot_from(key, from));
             Ok(next.map(|(slot, value)| (slot, Some(value).filter(|value| !value.is_zero()))))
         };
-        merge(slot_rows(self.snapshot(), key, from), from, changed, visit)
+        merge(slot_rows(&self.snapshot, key, from), from, changed, visit)
     }
 }
 
@@ -124,8 +123,7 @@ fn account_rows(
     let segment = Segment::Accounts;
     let decode = move |row: Result<Row, Fault>| {
         let (key, slim) = row?;
-        let account = decode_account(&slim);
-        let account = account.map_err(|error| corrupt(segment, &key, &error.to_string()))?;
+        let account = account_of_row(&key, &slim)?;
         Ok((hash_at(segment, &key, 0)?, account))
     };
     snapshot.range(segment, from.as_slice(), None).map(decode)
@@ -139,7 +137,7 @@ fn slot_rows(
     let segment = Segment::Slots;
     let decode = move |row: Result<Row, Fault>| {
         let (key, bytes) = row?;
-        let value = decode_value(&bytes).map_err(|error| corrupt(segment, &key, error))?;
+        let value = value_of_row(&key, &bytes)?;
         Ok((hash_at(segment, &key, 32)?, value))
     };
     let first = [key.as_slice(), from.as_slice()].concat();

@@ -12,7 +12,7 @@ const MIN_MISSING: u32 = 8;
 
 impl View {
     fn is_cached(&self, address: &Address, slot: Option<U256>) -> bool {
-        let Some(shard) = self.caches().of(address, self.version()) else {
+        let Some(shard) = self.caches.of(address, self.version) else {
             return false;
         };
         match slot {

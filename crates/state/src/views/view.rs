@@ -1,19 +1,19 @@
 //! A state to read from: the head's, or the head's with the diffs of other blocks laid over it.
 
-use crate::commit::flat::{decode_account, decode_value};
-use crate::tries::disk_trie::{DiskTrie, RowSource, corrupt};
+use crate::commit::flat::{account_of_row, value_of_row};
+use crate::tries::disk_trie::{DiskTrie, RowSource};
 use crate::tries::prefetcher::{PrefetchSender, PrefetchTarget};
 use crate::views::cache::Caches;
 use crate::views::layers::DiffLayers;
 use crate::views::overlay::Overlay;
 use crate::{BlockId, StateHead};
-use alloy_primitives::{hex, keccak256};
+use alloy_primitives::keccak256;
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{
     Account, Address, B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, StateView, U256,
     map::B256Map,
 };
-use niwaki_storage::{Segment, Snapshot};
+use niwaki_storage::{Segment, Snapshot, corrupt, missing};
 use niwaki_trie::{Path, TrieAccount, prove};
 use std::cell::Cell;
 use std::fmt;
@@ -26,13 +26,13 @@ use std::sync::Arc;
 /// [`Snapshot`]. The snapshot keeps rows that are overwritten later on disk, and a bounded part of them in
 /// memory, so a view should not be kept longer than needed.
 pub struct View {
-    caches: Arc<Caches>,
-    snapshot: Snapshot,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) snapshot: Snapshot,
     /// The head when the snapshot was taken.
-    head: StateHead,
+    pub(crate) head: StateHead,
     /// The number of commits at that time: the version of the cache shards that this view may use.
-    version: u64,
-    overlay: Option<Arc<Overlay>>,
+    pub(crate) version: u64,
+    pub(crate) overlay: Option<Arc<Overlay>>,
     /// Gets what is not found in the caches.
     pub(crate) prefetch_sender: Option<PrefetchSender>,
 }
@@ -61,27 +61,6 @@ impl fmt::Debug for View {
 }
 
 impl View {
-    pub(crate) fn new(
-        caches: Arc<Caches>,
-        snapshot: Snapshot,
-        head: StateHead,
-        version: u64,
-    ) -> Self {
-        Self {
-            caches,
-            snapshot,
-            head,
-            version,
-            overlay: None,
-            prefetch_sender: None,
-        }
-    }
-
-    pub(crate) fn with_overlay(self, overlay: Arc<Overlay>) -> Self {
-        let overlay = Some(overlay);
-        Self { overlay, ..self }
-    }
-
     /// The block whose state this is.
     pub fn block(&self) -> BlockId {
         match &self.overlay {
@@ -113,7 +92,7 @@ impl View {
         let mut slots = Vec::new();
         for row in self.snapshot.prefix(Segment::Slots, key.as_slice()) {
             let (row, bytes) = row?;
-            let value = decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &row, e))?;
+            let value = value_of_row(&row, &bytes)?;
             let slot = row.get(32..).and_then(|slot| B256::try_from(slot).ok());
             let slot = slot.ok_or_else(|| corrupt(Segment::Slots, &row, "key is not 64 bytes"))?;
             slots.push((slot, over.remove(&slot).unwrap_or(value)));
@@ -155,26 +134,10 @@ impl View {
         prove(&trie, Some(owner), root, &key).map(Some)
     }
 
-    pub(crate) fn head(&self) -> StateHead {
-        self.head
-    }
-
     /// From the head's state to this one.
     pub(crate) fn layers(&self) -> DiffLayers {
         let overlay = self.overlay.as_ref();
         overlay.map_or_else(DiffLayers::default, |overlay| overlay.layers.clone())
-    }
-
-    pub(crate) fn overlay(&self) -> Option<&Arc<Overlay>> {
-        self.overlay.as_ref()
-    }
-
-    pub(crate) fn caches(&self) -> &Caches {
-        &self.caches
-    }
-
-    pub(crate) fn version(&self) -> u64 {
-        self.version
     }
 
     /// Accounts, and slots of existing accounts, by hashed key. What can't be read is left out.
@@ -204,10 +167,6 @@ impl View {
         values.iter().filter_map(target).collect()
     }
 
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
-
     /// The account at `address` in the head's state.
     pub(crate) fn head_account(&self, address: &Address) -> Result<Option<TrieAccount>, Fault> {
         let shard = self.caches.of(address, self.version);
@@ -216,10 +175,7 @@ impl View {
         }
         let key = keccak256(address);
         let slim = self.snapshot.get(Segment::Accounts, key.as_slice())?;
-        let account = slim.map(|slim| {
-            decode_account(&slim)
-                .map_err(|error| corrupt(Segment::Accounts, key.as_slice(), &error.to_string()))
-        });
+        let account = slim.map(|slim| account_of_row(key.as_slice(), &slim));
         let account = account.transpose()?;
         self.notify_prefetcher(key, None, account.is_none());
         if let Some(mut shard) = self.caches.of(address, self.version) {
@@ -248,10 +204,8 @@ impl View {
         }
         let (account, slot_key) = (hash_of(address), keccak256(B256::from(*slot)));
         let key = [account, slot_key].concat();
-        let value = match self.snapshot.get(Segment::Slots, &key)? {
-            None => U256::ZERO,
-            Some(bytes) => decode_value(&bytes).map_err(|e| corrupt(Segment::Slots, &key, e))?,
-        };
+        let value = self.snapshot.get(Segment::Slots, &key)?;
+        let value = value.map_or(Ok(U256::ZERO), |bytes| value_of_row(&key, &bytes))?;
         if self.prefetch_sender.is_some()
             && let Some(owner) = self.head_account(address)?
         {
@@ -314,12 +268,8 @@ impl StateView for View {
             return Ok(code);
         }
         let code = self.snapshot.get(Segment::Code, code_hash.as_slice())?;
-        let code: Bytes = code
-            .ok_or_else(|| Fault::Missing {
-                segment: Segment::Code.name(),
-                key: hex::encode(code_hash),
-            })?
-            .into();
+        let code = code.ok_or_else(|| missing(Segment::Code, code_hash.as_slice()))?;
+        let code = Bytes::from(code);
         let bytes = code.len();
         self.caches.codes().insert(*code_hash, code.clone(), bytes);
         Ok(code)
@@ -334,10 +284,7 @@ impl StateView for View {
         }
         let key = number.to_be_bytes();
         let hash = self.snapshot.get(Segment::Canonical, &key)?;
-        let hash = hash.ok_or_else(|| Fault::Missing {
-            segment: Segment::Canonical.name(),
-            key: hex::encode(key),
-        })?;
+        let hash = hash.ok_or_else(|| missing(Segment::Canonical, &key))?;
         B256::try_from(&hash[..])
             .map_err(|_| corrupt(Segment::Canonical, &key, "a block hash has 32 bytes"))
     }

@@ -24,14 +24,14 @@ impl WorldState {
     ) -> Result<CheckSummary, Fault> {
         let view = self.view_at_head()?;
         let mut check = Check {
-            snapshot: view.snapshot(),
+            snapshot: &view.snapshot,
             report,
             summary: CheckSummary::default(),
         };
         let seed = RandomState::new();
         for at in 0..count {
             let drawn = keccak256(seed.hash_one(at).to_be_bytes());
-            check.drawn_account(&view.head().root, &drawn)?;
+            check.drawn_account(&view.head.root, &drawn)?;
         }
         Ok(check.summary)
     }

@@ -11,6 +11,7 @@ use crate::maintenance::genesis::{is_loading, remove_partial_state};
 use alloy_primitives::{Bytes, keccak256};
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Fault;
+use niwaki_storage::io_fault;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 
@@ -44,9 +45,9 @@ impl WorldState {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Fault::io("read", &path, error)),
+            Err(error) => return Err(io_fault("read", &path, error)),
         };
-        let kept = bytes.strip_prefix(MAGIC).and_then(|bytes| {
+        let load = bytes.strip_prefix(MAGIC).and_then(|bytes| {
             let (hash, rest) = bytes.split_first_chunk::<32>()?;
             let is_whole = keccak256(rest) == *hash;
             is_whole.then(|| alloy_rlp::decode_exact::<ResumableLoad>(rest).ok())?
@@ -55,7 +56,7 @@ impl WorldState {
             let metadata = fs::metadata(run_path(folder, run));
             metadata.is_ok_and(|metadata| metadata.len() == *bytes)
         };
-        Ok(kept.filter(|kept| kept.runs.run_bytes.iter().enumerate().all(has_run)))
+        Ok(load.filter(|load| load.runs.run_bytes.iter().enumerate().all(has_run)))
     }
 
     /// As [`WorldState::begin_genesis`], with the records of an interrupted load.
@@ -65,28 +66,28 @@ impl WorldState {
     ///
     /// # Panics
     /// If there is a head already.
-    pub fn resume_genesis(&self, kept: &ResumableLoad) -> Result<GenesisLoad<'_>, Fault> {
+    pub fn resume_genesis(&self, load: &ResumableLoad) -> Result<GenesisLoad<'_>, Fault> {
         assert_eq!(self.head(), None, "a genesis is loaded into an empty state");
         let database = self.database();
         remove_partial_state(database)?;
         let Some(folder) = database.create_staging_dir()? else {
             return GenesisLoad::new(database, true, RUN_BYTES);
         };
-        let runs = kept.runs.run_bytes.len();
-        let stays: Vec<_> = (0..runs).map(|run| run_path(folder, run)).collect();
+        let runs = load.runs.run_bytes.len();
+        let run_paths: Vec<_> = (0..runs).map(|run| run_path(folder, run)).collect();
         let remove = || -> std::io::Result<()> {
             for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
                 if path.is_dir() {
                     fs::remove_dir_all(&path)?;
-                } else if path != folder.join(MANIFEST) && !stays.contains(&path) {
+                } else if path != folder.join(MANIFEST) && !run_paths.contains(&path) {
                     fs::remove_file(&path)?;
                 }
             }
             Ok(())
         };
-        remove().map_err(|error| Fault::io("clear", folder, error))?;
-        let sorter = Sorter::resume(folder, RUN_BYTES, &kept.runs);
+        remove().map_err(|error| io_fault("clear", folder, error))?;
+        let sorter = Sorter::resume(folder, RUN_BYTES, &load.runs);
         Ok(GenesisLoad::with_sorter(database, true, sorter))
     }
 }
@@ -122,7 +123,7 @@ impl GenesisLoad<'_> {
             fs::rename(&new, &path)?;
             File::open(folder)?.sync_all()
         };
-        write().map_err(|error| Fault::io("write", &path, error))
+        write().map_err(|error| io_fault("write", &path, error))
     }
 
     /// Sorts at most about `run_bytes` in memory at a time.
