@@ -8,11 +8,11 @@ use niwaki_primitives::{
 use std::collections::BTreeMap;
 
 /// The difference between the state `view` and the state that an access list leads to. It is the diff of executing the
-/// block if the list is the block's, but for two things that no list holds: an empty account that was touched and deleted,
-/// and storage that was deleted with its account.
+/// block if the list is the block's, but for two things that no list holds: an empty account that was touched and
+/// deleted, and storage that was deleted with its account.
 ///
-/// `None` if an account with storage would be deleted: no block of these forks can do that (EIP-6780), and its whole storage would
-/// have to be read. `None` too once `is_cancelled()`, which is called before each account.
+/// `None` if an account with storage would be deleted: no block of these forks can do that (EIP-6780), and its whole
+/// storage would have to be read. `None` too once `is_cancelled()`, which is called before each account.
 ///
 /// # Errors
 /// A [`Fault`] of the view.

@@ -1,5 +1,5 @@
-//! One block, executed the way the caller asks for: sequentially or on several threads, with or without its access list,
-//! observed or not. The result is always that of [`apply_body`](crate::apply_body).
+//! One block, executed the way the caller asks for: sequentially or on several threads, with or without its access
+//! list, observed or not. The result is always that of [`apply_body`](crate::apply_body).
 
 use crate::body::ExecutedBlock;
 use crate::executor::{ExecuteError, Executor};
@@ -22,8 +22,9 @@ pub struct BlockExecution<'b> {
     pub block: &'b RecoveringBlock,
     /// The state after its parent.
     pub view: &'b (dyn StateView + Sync),
-    /// The block access list that came with it (EIP-7928). The caller must compare it with the list that the execution gives, and
-    /// refuse the block if they differ: with a list that lies, the result need not be that of the block without.
+    /// The block access list that came with it (EIP-7928). The caller must compare it with the list that the execution
+    /// produces, and refuse the block if they differ: with a wrong list, the result need not be that of the block
+    /// without.
     pub bal: Option<&'b [AccountChanges]>,
     /// On how many threads.
     pub parallelism: Parallelism,
@@ -59,8 +60,8 @@ impl<'b> BlockExecution<'b> {
         self.run_then(observer, |executed| executed)
     }
 
-    /// Executes the block, then calls `then` with the result while the workers end what they are doing: they drain the idle
-    /// work until `then` returns.
+    /// Executes the block, then calls `then` with the result while the workers end what they are doing: they drain the
+    /// idle work until `then` returns.
     ///
     /// # Errors
     /// As [`apply_body`](crate::apply_body).
@@ -83,8 +84,8 @@ impl<'b> BlockExecution<'b> {
         Ok((done, TxStats { ended, ..stats }))
     }
 
-    /// Executes the transactions alone, without what a block does before and after them. Gives their receipts, without state
-    /// roots before Byzantium, and what they changed.
+    /// Executes the transactions alone, without what a block does before and after them. Gives their receipts, without
+    /// state roots before Byzantium, and what they changed.
     ///
     /// # Errors
     /// As [`apply_body`](crate::apply_body).

@@ -3,8 +3,7 @@
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{Bloom, Receipt, map::HashMap};
 
-/// The bloom of each receipt's logs. What many logs have in common, contracts and events most of all, is
-/// hashed once.
+/// The bloom of each receipt's logs. What many logs have in common, contracts and events most of all, is hashed once.
 pub fn receipt_blooms(receipts: &[Receipt]) -> Vec<Bloom> {
     let mut places: HashMap<&[u8], usize> = HashMap::default();
     let mut inputs: Vec<&[u8]> = Vec::new();

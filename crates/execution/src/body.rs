@@ -7,6 +7,7 @@ use crate::{
     executor::{ExecuteError, Executor},
     observer::{BlockObserver, Observed},
     senders::RecoveringBlock,
+    system::{BEACON_ROOTS, HISTORY_STORAGE},
     transaction::{TransactionError, TransactionResult},
 };
 use niwaki_primitives::{
@@ -83,7 +84,8 @@ impl Executor<'_> {
         self.finish_block(spec, &block.block.header, &block.block.body, receipts)
     }
 
-    /// What happens before the first transaction: system calls, and the DAO fork's change.
+    /// What happens before the first transaction: system calls, whose failure does not make the block invalid, and the
+    /// DAO fork's change.
     ///
     /// # Errors
     /// A [`Fault`] of the state.
@@ -93,10 +95,10 @@ impl Executor<'_> {
             .parent_beacon_block_root
             .filter(|_| fork >= Fork::Cancun)
         {
-            self.store_beacon_root(root)?;
+            self.system_call(BEACON_ROOTS, root.0.into())?;
         }
         if fork >= Fork::Prague {
-            self.store_parent_hash(header.parent_hash)?;
+            self.system_call(HISTORY_STORAGE, header.parent_hash.0.into())?;
         }
         if spec
             .dao_fork
@@ -108,8 +110,8 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// What happens after the last transaction: withdrawals, rewards and requests. Of `body` only ommers and withdrawals are
-    /// read.
+    /// What happens after the last transaction: withdrawals, rewards and requests. Of `body` only ommers and
+    /// withdrawals are read.
     ///
     /// # Errors
     /// As [`apply_body`].
@@ -186,8 +188,8 @@ impl Executor<'_> {
         Ok(receipts)
     }
 
-    /// The receipt of the transaction that was committed last, of type `tx_type`; `post_state` is the state root after it,
-    /// before Byzantium.
+    /// The receipt of the transaction that was committed last, of type `tx_type`; `post_state` is the state root after
+    /// it, before Byzantium.
     pub fn receipt(
         &self,
         tx_type: u8,

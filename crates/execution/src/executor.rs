@@ -50,7 +50,7 @@ impl Used {
         self.blob = self.blob.saturating_add(blob_gas);
     }
 
-    /// The gas that the header of a block of `fork` gives.
+    /// `gas_used` of the header of a block of `fork`.
     ///
     /// Spec: EIP-7778, EIP-8037; execution-specs `amsterdam/fork.py`, `apply_body`.
     pub fn header_gas(&self, fork: Fork) -> u64 {
@@ -68,8 +68,8 @@ impl<'v> Executor<'v> {
         Self::with_table(spec, header, view, Table::of(fork))
     }
 
-    /// As [`Executor::new`], with opcodes, gas and precompiles of the chain's own. Blocks and transactions are checked by
-    /// the fork's rules. A `contractSizeLimit` of the chain wins over the table's.
+    /// As [`Executor::new`], with opcodes, gas and precompiles of the chain's own. Blocks and transactions are checked
+    /// by the fork's rules. A `contractSizeLimit` of the chain wins over the table's.
     pub fn with_table(
         spec: &ChainSpec,
         header: &Header,

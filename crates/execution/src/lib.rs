@@ -1,8 +1,8 @@
 //! Execution of transactions and blocks.
 //!
-//! [`apply_body`] executes a block one transaction after the other and is the oracle; [`BlockExecution`] executes it on several
-//! threads and gives the same bytes. Neither computes a state root (`trie`), checks a header (`rules`), or knows a clock, a file or a
-//! log.
+//! [`apply_body`] executes a block one transaction after the other and is the oracle; [`BlockExecution`] executes it on
+//! several threads and gives the same bytes. Neither computes a state root (`trie`), checks a header (`rules`), or
+//! knows a clock, a file or a log.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! What a caller does with a block while it is executed.
 //!
 //! [`BlockExecution`](crate::BlockExecution) calls the observer on the commit thread, in the order of the block, and
-//! hands its idle work to the workers that execute transactions speculatively. Both exist so that the state root and the
-//! receipts' root can be computed in parallel with the execution; neither may change what the block gives.
+//! hands its idle work to the workers that execute transactions speculatively. Both exist so that the state root and
+//! the receipts' root can be computed in parallel with the execution; neither may change what the block gives.
 //!
 //! ```text
 //! commit thread   tx 0  tx 1 .. | progress(4/64) | tx n .. | progress(64/64), nothing changes any more | then
@@ -19,7 +19,8 @@ pub struct BlockProgress<'a> {
     pub receipts: &'a [Receipt],
     /// Drains the values written since the last call, which takes time; see [`Executor::drain_dirty`].
     pub drain_dirty: &'a mut dyn FnMut() -> DirtyState,
-    /// Gas used, in [`BlockProgress::PARTS`] of what the header says; all of them once the block changes nothing any more.
+    /// Gas used, in [`BlockProgress::PARTS`] of what the header says; all of them once the block changes nothing any
+    /// more.
     pub part: u32,
 }
 
@@ -66,7 +67,8 @@ pub trait IdleWork: Sync {
     /// there was one.
     fn run_low_priority(&self) -> bool;
 
-    /// Does what is left once nothing is executed any more; returns at the latest when the caller is done with the block.
+    /// Does what is left once nothing is executed any more; returns at the latest when the caller is done with the
+    /// block.
     fn drain(&self);
 }
 

@@ -1,9 +1,9 @@
-//! The transactions of a block on several threads, with the result of executing them one by one (optimistic concurrency, as
-//! Block-STM; and by block access list, EIP-7928).
+//! The transactions of a block on several threads, with the result of executing them one by one (optimistic
+//! concurrency, as Block-STM; and by block access list, EIP-7928).
 //!
 //! The calling thread is the commit thread: it commits the transactions in the order of the block. Workers claim
-//! transactions ahead of it, execute each speculatively on the state committed by then, and store what it read and wrote
-//! ([`ReadWriteSet`]). When the commit thread comes to a transaction, it
+//! transactions ahead of it, execute each speculatively on the state committed by then, and store what it read and
+//! wrote ([`ReadWriteSet`]). When the commit thread comes to a transaction, it
 //!
 //! 1. executes it, if no worker has claimed it ("sequential");
 //! 2. waits for the worker that has claimed it, executing another one speculatively meanwhile;
@@ -16,11 +16,11 @@
 //! worker          tx 1 (state after nothing)   tx 2 (state after nothing)   tx 3 (state after tx 0) ..
 //! ```
 //!
-//! With a block access list the workers know the values before each transaction, so what they execute is valid unless the list
-//! lies: one invalid result ends speculation. The list decides nothing.
+//! With a block access list the workers know the values before each transaction, so what they execute is valid unless
+//! the list is wrong: one invalid result ends speculation. The list decides nothing.
 //!
-//! What depends on the order of the block (its gas, nonces, whether the sender can pay) is checked by the commit thread alone.
-//! Anything else that goes wrong in a speculation is not an error: the commit thread executes the transaction.
+//! What depends on the order of the block (its gas, nonces, whether the sender can pay) is checked by the commit thread
+//! alone. Anything else that goes wrong in a speculation is not an error: the commit thread executes the transaction.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -70,8 +70,8 @@ pub mod tuning {
 pub struct Parallelism {
     /// Threads, the commit thread included.
     pub threads: usize,
-    /// A monotonic clock, ns: with it, workers are woken once the rest of a block is expected to take long enough; without,
-    /// before the first transaction.
+    /// A monotonic clock, ns: with it, workers are woken once the rest of a block is expected to take long enough;
+    /// without, before the first transaction.
     pub clock: Option<fn() -> u64>,
     /// Executes every transaction speculatively before the first is committed, as if there were more threads than
     /// transactions: for tests.

@@ -3,7 +3,7 @@
 //! They are executed as those of a block are; only the checks before differ.
 
 use crate::executor::{Executor, Used};
-use crate::transaction::{TransactionError, TransactionResult};
+use crate::transaction::{TransactionError, TransactionResult, check_nonce};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, Header, StateView, Transaction, TxEnvelope};
 use niwaki_rules::{
@@ -25,9 +25,9 @@ impl<'v> Executor<'v> {
         self.evm.set_blob_base_fee(fee);
     }
 
-    /// Executes an unsigned transaction. Signature and code of the sender are not checked, and the limits of the block are the
-    /// caller's to check. Unless it `is_strict`, the nonce is not checked either, and a transaction without a gas price pays
-    /// nothing, whatever the base fee.
+    /// Executes an unsigned transaction. Signature and code of the sender are not checked, and the limits of the block
+    /// are the caller's to check. Unless it `is_strict`, the nonce is not checked either, and a transaction without a
+    /// gas price pays nothing, whatever the base fee.
     ///
     /// # Errors
     /// As [`Executor::process_transaction`].
@@ -41,14 +41,8 @@ impl<'v> Executor<'v> {
         let world = self.evm.world();
         let account = world.load(&sender)?;
         if is_strict {
-            let (got, expected) = (tx.nonce(), world.nonce(account));
-            if got < expected {
-                return Err(InvalidTransaction::NonceTooLow { got, expected }.into());
-            }
-            if got > expected {
-                return Err(InvalidTransaction::NonceTooHigh { got, expected }.into());
-            }
-            if got == u64::MAX {
+            check_nonce(tx.nonce(), world.nonce(account))?;
+            if tx.nonce() == u64::MAX {
                 return Err(InvalidTransaction::NonceIsMax.into());
             }
         }

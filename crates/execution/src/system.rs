@@ -2,29 +2,19 @@
 
 use crate::executor::{ExecuteError, Executor};
 use niwaki_evm::{Message, Outcome, SYSTEM_ADDRESS, Target, TxEnv};
-use niwaki_primitives::{Address, B256, Bytes, Fault, U256, address};
+use niwaki_primitives::{Address, Bytes, Fault, U256, address};
 use niwaki_rules::InvalidBlock;
 
 /// Keeps the roots of beacon blocks (EIP-4788).
-const BEACON_ROOTS: Address = address!("000f3df6d732807ef1319fb7b8bb8522d0beac02");
+pub(crate) const BEACON_ROOTS: Address = address!("000f3df6d732807ef1319fb7b8bb8522d0beac02");
 /// Keeps the hashes of past blocks (EIP-2935).
-const HISTORY_STORAGE: Address = address!("0000f90827f1c53a10cb7a02335b175320002935");
+pub(crate) const HISTORY_STORAGE: Address = address!("0000f90827f1c53a10cb7a02335b175320002935");
 /// Gas of a system call; it counts towards nothing.
 const SYSTEM_GAS: u64 = 30_000_000;
 /// Slots that a system call may fill out of its state gas (EIP-8037).
 const SYSTEM_SLOTS: i64 = 16;
 
 impl Executor<'_> {
-    /// Stores the root of the parent beacon block (EIP-4788). A failure does not make the block invalid.
-    pub(crate) fn store_beacon_root(&mut self, root: B256) -> Result<(), Fault> {
-        self.system_call(BEACON_ROOTS, root.0.into()).map(drop)
-    }
-
-    /// Stores the hash of the parent (EIP-2935). A failure does not make the block invalid.
-    pub(crate) fn store_parent_hash(&mut self, hash: B256) -> Result<(), Fault> {
-        self.system_call(HISTORY_STORAGE, hash.0.into()).map(drop)
-    }
-
     /// Takes the requests that have queued up in a system contract (EIP-7002, EIP-7251, EIP-8282).
     ///
     /// # Errors
@@ -45,7 +35,12 @@ impl Executor<'_> {
         Ok(outcome.output)
     }
 
-    fn system_call(&mut self, contract: Address, input: Bytes) -> Result<Outcome, Fault> {
+    /// Calls a system contract. Whether a failure of the contract makes the block invalid is up to the caller.
+    pub(crate) fn system_call(
+        &mut self,
+        contract: Address,
+        input: Bytes,
+    ) -> Result<Outcome, Fault> {
         self.evm.begin_transaction(TxEnv {
             origin: SYSTEM_ADDRESS,
             ..TxEnv::default()

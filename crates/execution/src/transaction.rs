@@ -12,6 +12,7 @@ use niwaki_rules::{
     IntrinsicGas, InvalidTransaction, blob_gas_of, check_transaction, effective_gas_price,
     upfront_cost,
 };
+use std::cmp::Ordering;
 
 /// Why a transaction was not run.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -50,8 +51,7 @@ impl Executor<'_> {
     /// Checks and runs the next transaction of the block.
     ///
     /// # Errors
-    /// [`TransactionError::Invalid`] leaves the world as it was; after a fault it is good for
-    /// nothing.
+    /// [`TransactionError::Invalid`] leaves the world as it was; after a fault the world must not be used.
     ///
     /// Spec: execution-specs `amsterdam/fork.py`, `process_transaction`; of earlier forks likewise.
     pub fn process_transaction(
@@ -139,21 +139,7 @@ impl Executor<'_> {
         let world = self.evm.world();
         let account = world.load(&sender)?;
 
-        let nonce = world.nonce(account);
-        if tx.nonce() < nonce {
-            let error = InvalidTransaction::NonceTooLow {
-                got: tx.nonce(),
-                expected: nonce,
-            };
-            return Err(error.into());
-        }
-        if tx.nonce() > nonce {
-            let error = InvalidTransaction::NonceTooHigh {
-                got: tx.nonce(),
-                expected: nonce,
-            };
-            return Err(error.into());
-        }
+        check_nonce(tx.nonce(), world.nonce(account))?;
 
         let (balance, cost) = (world.balance(account), upfront_cost(tx));
         if cost.is_none_or(|cost| balance < cost) {
@@ -228,8 +214,8 @@ impl Executor<'_> {
         self.evm.run(&message, tracer)
     }
 
-    /// Runs a message of Amsterdam, where what comes before the first frame is paid for too: if the gas
-    /// does not do, the transaction has failed, and nothing is left of its authorizations.
+    /// Runs a message of Amsterdam, where what comes before the first frame is paid for too: without enough gas for
+    /// that the transaction has failed, and its authorizations are reverted.
     ///
     /// Spec: EIP-2780, EIP-8037; execution-specs `amsterdam/fork.py`, `process_transaction`.
     fn run_metered(
@@ -294,8 +280,15 @@ impl Executor<'_> {
     }
 }
 
-/// Declares warm what a transaction may touch at the warm price from its start. Precompiled
-/// contracts always are.
+pub(crate) fn check_nonce(got: u64, expected: u64) -> Result<(), InvalidTransaction> {
+    match got.cmp(&expected) {
+        Ordering::Less => Err(InvalidTransaction::NonceTooLow { got, expected }),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(InvalidTransaction::NonceTooHigh { got, expected }),
+    }
+}
+
+/// Declares warm what a transaction may touch at the warm price from its start. Precompiled contracts always are.
 ///
 /// Spec: EIP-2929, EIP-2930. (Before Berlin, nothing looks at warmth.)
 fn warm_up(world: &mut World<'_>, tx: &TxEnvelope, first: [Address; 2]) {

@@ -1,4 +1,5 @@
-//! A list that one thread appends to and others read from where they stopped. `tests/interleavings.rs` runs this file too.
+//! A list that one thread appends to and others read from where they stopped. `tests/interleavings.rs` runs this file
+//! too.
 
 use super::sync::{AtomicUsize, COPY_BATCH, Mutex, Ordering};
 use std::sync::PoisonError;

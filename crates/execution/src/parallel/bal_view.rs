@@ -1,8 +1,8 @@
 //! The state before each transaction of a block, as the block access list claims it (EIP-7928).
 //!
-//! The list came with the block and may lie. A speculative result counts only if every value that the transaction read turns out
-//! to be true, and each value that came from the list must have been loaded by the block itself by then: for what no
-//! transaction has loaded yet, only the parent state tells the truth.
+//! The list came with the block and may lie. A speculative result counts only if every value that the transaction read
+//! turns out to be true, and each value that came from the list must have been loaded by the block itself by then: for
+//! what no transaction has loaded yet, only the parent state is right.
 
 use niwaki_evm::World;
 use niwaki_primitives::{
@@ -149,7 +149,7 @@ impl StateView for BalView<'_> {
             return Ok(parent);
         }
         self.reads.borrow_mut().accounts.push(*address);
-        // Empty accounts are deleted, unless they have storage, which the list does not tell.
+        // Empty accounts are deleted, unless they have storage, which the list does not say.
         let is_deleted = now.is_empty() && !self.bal.parent.has_storage(address)?;
         Ok((!is_deleted).then_some(now))
     }

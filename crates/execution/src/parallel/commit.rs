@@ -66,8 +66,8 @@ impl<'r> Scheduler<'r> {
 }
 
 impl<'v> Executor<'v> {
-    /// Executes a transaction as if the transactions before it left it gas and funds. `None` if it can't be known what it
-    /// would do.
+    /// Executes a transaction as if the transactions before it left it gas and funds. `None` if it can't be known what
+    /// it would do.
     pub(super) fn speculate(
         &mut self,
         tx: &TxEnvelope,
@@ -110,8 +110,8 @@ impl<'v> Executor<'v> {
         Ok(Some(result))
     }
 
-    /// Commits the transactions of a block, wakes workers once the block is worth it, and does what `end` is while the workers end
-    /// what they are doing.
+    /// Commits the transactions of a block, wakes workers once the block is worth it, and does what `end` is while the
+    /// workers end what they are doing.
     pub(crate) fn commit_in_parallel<T>(
         &mut self,
         parallelism: Parallelism,

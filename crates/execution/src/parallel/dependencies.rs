@@ -18,9 +18,9 @@ pub struct TxDependencies {
     pub writers: Vec<usize>,
 }
 
-/// The dependencies of each transaction of a block, by the rule by which speculative results are validated. `bal` is the
-/// block's true access list, which gives the values before each transaction. Executes each transaction about log2 of its
-/// index times.
+/// The dependencies of each transaction of a block, by the rule by which speculative results are validated. `bal` is
+/// the block's true access list, which gives the values before each transaction. Executes each transaction about log2
+/// of its index times.
 ///
 /// # Errors
 /// As [`apply_body`](crate::apply_body).
@@ -84,8 +84,8 @@ impl<'l> Writers<'l> {
         )
     }
 
-    /// Of the first `count` transactions, the last writer of each value that was read, and the very last of them, without
-    /// which the execution would not be valid. The sender's nonce is taken to be right.
+    /// Of the first `count` transactions, the last writer of each value that was read, and the very last of them,
+    /// without which the execution would not be valid. The sender's nonce is taken to be right.
     fn of_reads(&self, read_write_set: &ReadWriteSet, count: usize, sender: Address) -> Vec<usize> {
         let mut writers: Vec<u64> = Vec::new();
         let end = (count as u64).saturating_add(1);

@@ -1,7 +1,7 @@
 //! The state after the transactions committed so far, for the workers.
 //!
-//! The commit thread appends each changed value to a log; each worker copies what is new before it executes a transaction. So
-//! a worker's view is the state at some moment between two commits, or within one. Whatever it reads is
+//! The commit thread appends each changed value to a log; each worker copies what is new before it executes a
+//! transaction. So a worker's view is the state at some moment between two commits, or within one. Whatever it reads is
 //! compared with the true value when its transaction is committed.
 
 use super::append_log::AppendLog;

@@ -20,8 +20,8 @@ use std::sync::{PoisonError, RwLock};
 /// input are such, whatever their gas limit.
 pub const TRANSFER_GAS: u64 = 21_000;
 
-/// A transaction with this gas limit is speculated on whatever contract it calls: even if it is executed again, its values are
-/// in the cache and its precompile results are at hand.
+/// A transaction with this gas limit is speculated on whatever contract it calls: even if it is executed again, its
+/// values are in the cache and its precompile results are at hand.
 pub const HEAVY_GAS: u64 = 500_000;
 
 /// Gas that may be wasted by invalid speculation in any block, however little the block uses.
@@ -135,8 +135,8 @@ impl Scheduler<'_> {
         })
     }
 
-    /// Whether most speculative calls of the contract were invalid: it has a value that each call changes, so its calls are
-    /// left to the commit thread.
+    /// Whether most speculative calls of the contract were invalid: it has a value that each call changes, so its calls
+    /// are left to the commit thread.
     fn is_contended(&self, to: Option<Address>) -> bool {
         let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
         let counts = to.and_then(|to| calls.get(&to));
@@ -153,8 +153,8 @@ impl Scheduler<'_> {
         *count = count.saturating_add(1);
     }
 
-    /// Adds up wasted gas. Once that is more than the block uses, speculation ends: the transactions may have been made to
-    /// conflict.
+    /// Adds up wasted gas. Once that is more than the block uses, speculation ends: the transactions may have been made
+    /// to conflict.
     fn count_waste(&self, gas: u64) {
         let before = self.wasted_gas.fetch_add(gas, Ordering::Relaxed);
         let bound = self.block_gas_used().max(MIN_WASTE_GAS);
@@ -163,8 +163,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Counts the outcome of a speculation that used `gas`; the gas limit if it failed. One invalid result from an access list
-    /// ends speculation: the list lies.
+    /// Counts the outcome of a speculation that used `gas`; the gas limit if it failed. One invalid result from an
+    /// access list ends speculation: the list is wrong.
     pub(super) fn count_outcome(&self, to: Option<Address>, gas: u64, is_valid: bool) {
         if !self.base.is_bal() {
             self.count_call(to, is_valid);
@@ -192,14 +192,15 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Whether the commit thread should publish what it commits: with idle work, it may be that no worker ever speculates.
+    /// Whether the commit thread should publish what it commits: with idle work, it may be that no worker ever
+    /// speculates.
     pub(super) fn is_speculating(&self) -> bool {
         self.is_speculating.load(Ordering::Relaxed)
     }
 
-    /// The loop of a worker, by priority: receipts and root (the block waits for them), sender recovery, speculation. A sender or
-    /// a transaction that no worker has begun costs no more on the commit thread; a value that is in the tries
-    /// already saves time after the last transaction.
+    /// The loop of a worker, by priority: receipts and root (the block waits for them), sender recovery, speculation. A
+    /// sender or a transaction that no worker has begun costs no more on the commit thread; a value that is in the
+    /// tries already saves time after the last transaction.
     pub(super) fn work_with_priorities(&self) {
         let Some(idle) = self.idle_work else {
             return self.work(|| false);

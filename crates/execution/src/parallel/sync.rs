@@ -1,5 +1,5 @@
-//! What the commit thread and the workers share, how they wait, and the constants of that, by the names that `tx_slots` and
-//! `append_log` use: `tests/interleavings.rs` replaces this module by loom's types and small constants.
+//! What the commit thread and the workers share, how they wait, and the constants of that, by the names that `tx_slots`
+//! and `append_log` use: `tests/interleavings.rs` replaces this module by loom's types and small constants.
 
 pub(super) use std::sync::Mutex;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};

@@ -30,8 +30,8 @@ impl ParallelThreshold {
         }
     }
 
-    /// Whether the rest of a block that has used `gas` is expected to take at least [`MIN_REMAINING_NS`]: by its speed so
-    /// far, and the gas that its header says it uses beyond a transfer's for each transaction.
+    /// Whether the rest of a block that has used `gas` is expected to take at least [`MIN_REMAINING_NS`]: by its speed
+    /// so far, and the gas that its header says it uses beyond a transfer's for each transaction.
     pub(super) fn is_reached(&mut self, gas: u64, scheduler: &Scheduler<'_>) -> bool {
         let Some(now) = self.clock else {
             return true;

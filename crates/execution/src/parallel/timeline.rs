@@ -1,5 +1,6 @@
 //! What each thread did with each transaction, and when: for measurements.
 
+use niwaki_threads::lock;
 use std::sync::{Mutex, PoisonError};
 
 /// One step of one thread.
@@ -62,8 +63,7 @@ impl Timeline {
             began,
             ended: self.now(),
         };
-        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        spans.push(span);
+        lock(&self.spans).push(span);
     }
 
     /// All spans, by their begin.

@@ -1,7 +1,7 @@
 //! One slot per transaction of a block: which thread executes it, and the speculative result.
 //!
-//! The commit thread goes through the slots in the order of the block and claims each that is still free. Workers claim slots
-//! ahead of it, store a result there and unpark it. A slot only moves forward: free, claimed, done.
+//! The commit thread goes through the slots in the order of the block and claims each that is still free. Workers claim
+//! slots ahead of it, store a result there and unpark it. A slot only moves forward: free, claimed, done.
 //!
 //! ```text
 //! slot     0      1      2       3     4        5        6 ..         SPECULATION_WINDOW
@@ -102,8 +102,8 @@ impl<T> TxSlots<T> {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Claims a free slot that is worth it, at most [`SPECULATION_WINDOW`] ahead: behind those that workers have claimed, else
-    /// one that they have skipped.
+    /// Claims a free slot that is worth it, at most [`SPECULATION_WINDOW`] ahead: behind those that workers have
+    /// claimed, else one that they have skipped.
     fn claim_next(&self, is_worth_it: impl Fn(usize) -> bool) -> Option<usize> {
         if self.is_closed.load(Ordering::Relaxed) {
             return None;
@@ -136,7 +136,7 @@ impl<T> TxSlots<T> {
         Some(index)
     }
 
-    /// Claims a slot and stores there what `execute` gives. Returns whether there was one to claim.
+    /// Claims a slot and stores the result of `execute` there. Returns whether there was one to claim.
     fn speculate_next(
         &self,
         is_worth_it: impl Fn(usize) -> bool,
