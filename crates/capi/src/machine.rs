@@ -274,7 +274,7 @@ pub unsafe extern "C" fn niwaki_evm_changes(evm: *mut CEvm, changes: *const CCha
     // SAFETY: as the caller promises.
     let (evm, changes) = match unsafe { (usable(evm), changes.as_ref()) } {
         (Err(status), _) => return status,
-        (_, None) => return fail(Status::Argument, "the pointer to `changes` is null"),
+        (_, None) => return fail(Status::Argument, "the callbacks for the changes are null"),
         (Ok(evm), Some(changes)) => (evm, changes),
     };
     guarded(|| {
