@@ -1,6 +1,4 @@
-//! The last blocks that broke the protocol, whole, for `debug_getBadBlocks`.
-//!
-//! They are kept in memory only, and few of them: any caller that may hand over blocks can fill it.
+//! The last invalid blocks, for `debug_getBadBlocks`. In memory only, and few: peers can fill it.
 
 use crate::Chain;
 use alloy_rlp::Encodable;
@@ -9,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How many are kept, as many as geth keeps, and bytes of their RLP.
-const KEPT: usize = 10;
-const KEPT_BYTES: usize = 32 << 20;
+const MAX_BLOCKS: usize = 10;
+const MAX_BYTES: usize = 32 << 20;
 
 /// Refused blocks, oldest first.
 #[derive(Debug, Default)]
@@ -20,7 +18,7 @@ pub(crate) struct BadBlocks {
 }
 
 impl BadBlocks {
-    /// Keeps a block, unless it is kept already.
+    /// Adds a block, unless it is there already, and drops the oldest ones beyond the limits.
     pub(crate) fn put(&mut self, block: &Arc<Block>, hash: B256) {
         if self.blocks.iter().any(|(known, ..)| *known == hash) {
             return;
@@ -28,7 +26,7 @@ impl BadBlocks {
         let bytes = block.length();
         self.blocks.push_back((hash, Arc::clone(block), bytes));
         self.bytes += bytes;
-        while self.blocks.len() > KEPT || self.bytes > KEPT_BYTES {
+        while self.blocks.len() > MAX_BLOCKS || self.bytes > MAX_BYTES {
             let Some((.., bytes)) = self.blocks.pop_front() else {
                 return;
             };
@@ -38,15 +36,14 @@ impl BadBlocks {
 }
 
 impl Chain {
-    /// The last blocks that were refused because they broke the protocol, each with its hash,
-    /// highest first. Those that only built upon one of them are not among them.
+    /// The last invalid blocks with their hashes, highest first, without those that are only descendants of one.
     pub fn refused_blocks(&self) -> Vec<(B256, Arc<Block>)> {
-        let refused = self.bad_blocks();
-        let blocks = refused.blocks.iter();
+        let bad = self.bad_blocks();
+        let blocks = bad.blocks.iter();
         let mut blocks: Vec<_> = blocks
             .map(|(hash, block, _)| (*hash, Arc::clone(block)))
             .collect();
-        drop(refused);
+        drop(bad);
         blocks.sort_by_key(|(_, block)| std::cmp::Reverse(block.header.number));
         blocks
     }
@@ -71,17 +68,17 @@ mod tests {
 
     #[test]
     fn the_last_few_are_kept_once_each_and_no_more_bytes_than_the_bound() {
-        let mut kept = BadBlocks::default();
-        for number in 0..=KEPT as u64 {
+        let mut bad = BadBlocks::default();
+        for number in 0..=MAX_BLOCKS as u64 {
             let hash = B256::with_last_byte(u8::try_from(number).unwrap());
-            kept.put(&block(number, 0), hash);
-            kept.put(&block(number, 0), hash);
+            bad.put(&block(number, 0), hash);
+            bad.put(&block(number, 0), hash);
         }
-        let numbers: Vec<u64> = kept.blocks.iter().map(|b| b.1.header.number).collect();
-        assert_eq!(numbers, (1..=KEPT as u64).collect::<Vec<_>>());
-        kept.put(&block(77, KEPT_BYTES - 100), B256::repeat_byte(7));
-        assert!(kept.blocks.len() <= 1, "{}", kept.blocks.len());
-        kept.put(&block(78, KEPT_BYTES), B256::repeat_byte(8));
-        assert_eq!((kept.blocks.len(), kept.bytes), (0, 0));
+        let numbers: Vec<u64> = bad.blocks.iter().map(|b| b.1.header.number).collect();
+        assert_eq!(numbers, (1..=MAX_BLOCKS as u64).collect::<Vec<_>>());
+        bad.put(&block(77, MAX_BYTES - 100), B256::repeat_byte(7));
+        assert!(bad.blocks.len() <= 1, "{}", bad.blocks.len());
+        bad.put(&block(78, MAX_BYTES), B256::repeat_byte(8));
+        assert_eq!((bad.blocks.len(), bad.bytes), (0, 0));
     }
 }

@@ -1,8 +1,7 @@
-//! A block made here: a template upon its parent, executed, its header filled in.
+//! Builds blocks: from a template and its parent, executed, the header filled in.
 //!
-//! The transactions are either given, and then every one must be valid, or offered one by one,
-//! and then those that do not fit are left out. The header is without a seal: a chain whose blocks
-//! need one from a signer is refused.
+//! The transactions are either given, and then every one must be valid, or candidates offered one by one, of which
+//! those that do not fit are left out. The header has no seal: a chain whose blocks a signer must seal is refused.
 
 use crate::import::{Receipts, body_roots};
 use crate::tree::StoredHeader;
@@ -19,25 +18,25 @@ use niwaki_rules::{
 };
 use niwaki_state::View;
 
-/// Bytes of a block that are kept for its header, withdrawals and the lists around.
+/// Bytes of a block reserved for its header, its withdrawals and list headers.
 const RESERVED_BYTES: usize = 64 << 10;
 
 /// Gas of the smallest transaction: with less left, a block is full.
 ///
 /// Spec: Yellow Paper, `G_transaction`; EIP-2780.
-fn least_gas(fork: Fork) -> u64 {
+fn min_gas(fork: Fork) -> u64 {
     match fork >= Fork::Amsterdam {
         true => 12_000,
         false => 21_000,
     }
 }
 
-/// What a block is made of besides what follows from its parent, and its transactions.
+/// What a block is built from, besides its parent and its transactions.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTemplate {
     /// Hash of the parent, which must be stored.
     pub parent: B256,
-    /// Who is paid.
+    /// The fee recipient.
     pub coinbase: Address,
     /// Seconds; must be after the parent's.
     pub timestamp: u64,
@@ -51,11 +50,11 @@ pub struct BlockTemplate {
     pub parent_beacon_block_root: B256,
     /// From Amsterdam on.
     pub slot_number: u64,
-    /// The gas limit to go towards; `None` keeps the parent's.
+    /// The gas limit to approach; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
 }
 
-/// A transaction that may be taken into a block.
+/// A transaction that may be included in a block.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The transaction.
@@ -64,11 +63,11 @@ pub struct Candidate {
     pub sender: Address,
 }
 
-/// Gives the next transaction to try, or none when the block is to end. It is told why the one
-/// before was left out, if it was.
+/// Returns the next transaction to try, or `None` to end the block. The argument says why the previous one was left
+/// out, if it was.
 pub type NextCandidate<'a> = dyn FnMut(Option<&InvalidTransaction>) -> Option<Candidate> + 'a;
 
-/// A block that was made here.
+/// A block that was built.
 #[derive(Clone, Debug)]
 pub struct BuiltBlock {
     /// The block.
@@ -83,7 +82,7 @@ pub struct BuiltBlock {
     pub value: U256,
 }
 
-/// Why a block was not made.
+/// Why a block was not built.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BuildError {
     /// The parent is not stored.
@@ -92,7 +91,7 @@ pub enum BuildError {
     /// The state after the parent is too far from the head.
     #[error("the state after the parent {0} is no longer within reach of the head")]
     OutOfReach(BlockId),
-    /// Blocks of this chain are made by signers.
+    /// Blocks of this chain are sealed by signers.
     #[error("blocks of a {0} chain are sealed by its signers, which this program can't do")]
     Sealed(&'static str),
     /// A transaction or the block would be invalid.
@@ -119,8 +118,7 @@ impl From<ExecuteError> for BuildError {
 }
 
 impl Chain {
-    /// Makes a block of `template` and all of `transactions`, in order. Nothing is stored:
-    /// [`Chain::import`] does that.
+    /// Builds a block from `template` and all of `transactions`, in order. [`Chain::import`] stores it.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -149,11 +147,11 @@ impl Chain {
         }
     }
 
-    /// Makes a block of `template` and those of the offered transactions that are valid and fit, in
-    /// order. Nothing is stored: [`Chain::import_beside`] does that.
+    /// Builds a block from `template` and those of the offered transactions that are valid and fit, in order.
+    /// [`Chain::import`] stores it.
     ///
     /// # Errors
-    /// [`BuildError`]; a transaction that does not fit is none.
+    /// [`BuildError`]; a transaction that does not fit is no error.
     pub fn build_best(
         &self,
         template: BlockTemplate,
@@ -197,8 +195,8 @@ impl Chain {
         })
     }
 
-    /// The bytes of the block access list, if it is one that the block may have: with few gas in a
-    /// block, withdrawals and system calls could make it too long.
+    /// The bytes of the block access list, if its length is valid: in a block with a low gas limit, withdrawals and
+    /// system calls could make it too long.
     fn access_list_of(
         &self,
         block: &Block,
@@ -212,7 +210,7 @@ impl Chain {
         Ok(Some(encode_access_list(list)))
     }
 
-    /// Runs the candidates and puts those that fit into the body.
+    /// Executes the candidates and puts those that fit into the body.
     fn fill(
         &self,
         executor: &mut Executor<'_>,
@@ -221,19 +219,19 @@ impl Chain {
         next: &mut NextCandidate<'_>,
     ) -> Result<(Vec<Receipt>, U256), BuildError> {
         let base_fee = block.header.base_fee_per_gas;
-        let least_gas = least_gas(executor.rules().fork);
+        let min_gas = min_gas(executor.rules().fork);
         let has_status = executor.rules().fork >= Fork::Byzantium;
-        let mut room = MAX_RLP_BLOCK_BYTES.saturating_sub(RESERVED_BYTES);
+        let mut available = MAX_RLP_BLOCK_BYTES.saturating_sub(RESERVED_BYTES);
         let mut receipts = Vec::new();
         let mut value = U256::ZERO;
         let mut refusal = None;
         while let Some(Candidate { tx, sender }) = next(refusal.as_ref()) {
             refusal = None;
             let bytes = tx.encode_2718_len();
-            if bytes > room {
+            if bytes > available {
                 refusal = Some(InvalidTransaction::GasAllowanceExceeded {
                     got: bytes as u64,
-                    available: room as u64,
+                    available: available as u64,
                 });
                 continue;
             }
@@ -245,7 +243,7 @@ impl Chain {
                 }
                 Err(TransactionError::Fault(fault)) => return Err(fault.into()),
             };
-            room -= bytes;
+            available -= bytes;
             let price = effective_gas_price(&tx, base_fee);
             let tip = price.saturating_sub(u128::from(base_fee.unwrap_or(0)));
             let earned = U256::from(tip).saturating_mul(U256::from(result.gas_used));
@@ -257,15 +255,15 @@ impl Chain {
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
             let GasAvailable { execution, state } = executor.gas_available();
-            if execution.min(state) < least_gas {
+            if execution.min(state) < min_gas {
                 break;
             }
         }
         Ok((receipts, value))
     }
 
-    /// The header of what would come upon the block `parent` by `template`: what follows from the
-    /// parent is there, what execution gives is not.
+    /// The header of a child of the template's parent. What follows from the parent is filled in, what follows from
+    /// execution is not.
     ///
     /// # Errors
     /// [`BuildError::UnknownParent`], [`BuildError::Fault`].
@@ -276,7 +274,7 @@ impl Chain {
         Ok(self.draft(template, &parent).header)
     }
 
-    /// The block with everything that is known before its execution, but the roots of its body.
+    /// The block with all that is known before its execution, except the roots of its body.
     fn draft(&self, template: BlockTemplate, parent: &StoredHeader) -> Block {
         let spec = self.spec();
         let number = parent.header.number.saturating_add(1);
@@ -326,7 +324,7 @@ impl Chain {
             excess_blob_gas: excess_blob_gas.filter(|_| since(Fork::Cancun)),
             parent_beacon_block_root: since(Fork::Cancun)
                 .then_some(template.parent_beacon_block_root),
-            // Their values follow from the execution; that they are there must be known before.
+            // Their values follow from the execution, which must see that they are present.
             blob_gas_used: since(Fork::Cancun).then_some(0),
             requests_hash: since(Fork::Prague).then_some(B256::ZERO),
             block_access_list_hash: since(Fork::Amsterdam).then_some(B256::ZERO),

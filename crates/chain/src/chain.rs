@@ -1,7 +1,7 @@
 //! The chain as the rest of the node holds it: its state, its head, and how blocks are executed.
 
 use crate::bad_blocks::BadBlocks;
-use crate::events::Listeners;
+use crate::events::HeadListener;
 use crate::forkchoice::SafeFinalized;
 use crate::log_index::LogIndexing;
 use crate::recent_blocks::RecentBlocks;
@@ -12,14 +12,15 @@ use niwaki_primitives::{Address, B256, Fault};
 use niwaki_rules::{ChainSpec, RuleChange};
 use niwaki_state::{CacheStats, ComputedRoot, WorldState};
 use niwaki_storage::{Database, Segment};
+use niwaki_threads::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// What a storage holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorageFigures {
+pub struct StorageStats {
     /// Batches on their way to the disk.
     pub waiting_batches: usize,
     /// Their bytes.
@@ -47,12 +48,12 @@ pub struct Chain {
     writer: Mutex<()>,
     /// The side block imported last.
     side_block: Mutex<Option<SideBlock>>,
-    listeners: Listeners,
+    pub(crate) listeners: Mutex<Vec<HeadListener>>,
     /// As the consensus client last said.
-    safe_finalized: Mutex<SafeFinalized>,
+    pub(crate) safe_finalized: Mutex<SafeFinalized>,
     bad_blocks: Mutex<BadBlocks>,
-    recent_blocks: Mutex<RecentBlocks>,
-    log_indexing: LogIndexing,
+    pub(crate) recent_blocks: Mutex<RecentBlocks>,
+    pub(crate) log_indexing: LogIndexing,
     /// Imports and fork choices in progress. Background work looks at it to make way, nothing else.
     imports: AtomicUsize,
     pub(crate) threads: BlockThreads,
@@ -76,10 +77,6 @@ pub fn nanoseconds() -> u64 {
     u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Chain {
     /// The chain of a state that has a genesis.
     pub(crate) fn new(
@@ -96,7 +93,7 @@ impl Chain {
             head: Mutex::new(head),
             writer: Mutex::new(()),
             side_block: Mutex::new(None),
-            listeners: Listeners::default(),
+            listeners: Mutex::default(),
             safe_finalized: Mutex::new(safe_finalized),
             bad_blocks: Mutex::default(),
             recent_blocks: Mutex::default(),
@@ -149,13 +146,13 @@ impl Chain {
     }
 
     /// What the storage holds, on the disk and on the way there.
-    pub fn storage_figures(&self) -> StorageFigures {
+    pub fn storage_stats(&self) -> StorageStats {
         let database = self.database();
         let sizes = Segment::ALL.into_iter().filter_map(|segment| {
             let bytes = database.size_bytes(segment).ok()?;
             Some((segment.name(), bytes))
         });
-        StorageFigures {
+        StorageStats {
             waiting_batches: database.pending_batches(),
             waiting_bytes: database.pending_bytes(),
             pinned_bytes: database.pinned_bytes(),
@@ -183,32 +180,12 @@ impl Chain {
         (header.id.hash == *hash).then(|| header.clone())
     }
 
-    pub(crate) fn replace_head(&self, head: StoredHeader) {
-        *lock(&self.head) = head;
-    }
-
     pub(crate) fn side_block(&self) -> MutexGuard<'_, Option<SideBlock>> {
         lock(&self.side_block)
     }
 
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.tuning
-    }
-
-    pub(crate) fn listeners(&self) -> &Listeners {
-        &self.listeners
-    }
-
-    pub(crate) fn safe_finalized(&self) -> MutexGuard<'_, SafeFinalized> {
-        lock(&self.safe_finalized)
-    }
-
-    pub(crate) fn log_indexing(&self) -> &LogIndexing {
-        &self.log_indexing
-    }
-
-    pub(crate) fn recent_blocks(&self) -> MutexGuard<'_, RecentBlocks> {
-        lock(&self.recent_blocks)
     }
 
     pub(crate) fn bad_blocks(&self) -> MutexGuard<'_, BadBlocks> {

@@ -2,13 +2,12 @@
 
 use crate::import::Receipts;
 use crate::import::body_roots;
-use crate::rows::missing;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransactionPlace};
-use niwaki_primitives::{B256, Block, BlockBody, Encodable2718, Fault, Header, Receipt, U256, hex};
+use niwaki_primitives::{B256, Block, BlockBody, Encodable2718, Fault, Header, Receipt, U256};
 use niwaki_rules::access_list_hash;
 use niwaki_state::{CheckSummary, Problem, StateHead};
-use niwaki_storage::Segment;
+use niwaki_storage::{Segment, missing};
 
 /// What a check of a chain went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,13 +18,13 @@ pub struct ChainCheck {
     pub blocks: u64,
     /// Their transactions.
     pub transactions: u64,
-    /// What does not fit, in state and blocks.
+    /// Problems found, in state and blocks.
     pub problems: u64,
 }
 
 impl Chain {
-    /// Compares what the head says of itself: the header with its hash, the state root with the one
-    /// the state was written with, and with the root of the trie. A few reads.
+    /// Compares the head's header with its hash, and its state root with the one that the state was written with and
+    /// with the root of the trie. A few reads.
     ///
     /// # Errors
     /// A [`Fault`] if the storage can't be read.
@@ -42,18 +41,18 @@ impl Chain {
         }
         let root = self.world().head().map_or(B256::ZERO, |head| head.root);
         if root != head.header.state_root {
-            let said = head.header.state_root;
-            let what = format!("the header has state root {said}, the state {root}");
+            let expected = head.header.state_root;
+            let what = format!("the header has state root {expected}, the state {root}");
             return Ok(Some(bad(what)));
         }
         self.world().check_root()
     }
 
-    /// As [`Chain::check_head`], and holds `count` accounts, drawn anew at each call, with their codes and
-    /// a slot of each against the state root. Each problem goes to `report`.
+    /// As [`Chain::check_head`], and compares `count` random accounts, their codes and a slot of each with the state
+    /// root. Each problem goes to `report`.
     ///
     /// # Errors
-    /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
+    /// A [`Fault`] if the storage can't be read; what is wrong with its content is a problem, not a fault.
     pub fn check_sample(
         &self,
         count: u64,
@@ -71,12 +70,12 @@ impl Chain {
         })
     }
 
-    /// Checks the whole state against itself and the head, and every canonical block against its
-    /// header, its parent and the indices. Of an archive, every row of the history by itself, and for
-    /// each block that the history leads to the root of its state. Each problem goes to `report`. Reads everything.
+    /// Checks the whole state against itself and the head, and every canonical block against its header, its parent and
+    /// the indices. In an archive, checks every row of the history by itself, and for each block that the history leads
+    /// to its state root. Each problem goes to `report`. Reads everything.
     ///
     /// # Errors
-    /// A [`Fault`] if the storage can't be read; what it holds is never a fault here.
+    /// As for [`Chain::check_sample`].
     pub fn check(&self, report: &mut dyn FnMut(Problem)) -> Result<ChainCheck, Fault> {
         // Writers wait, so that head and state belong together.
         let _writer = self.writer();
@@ -111,11 +110,8 @@ impl Check<'_> {
         let is_same = state
             .is_some_and(|state| state.block == head.id && state.root == head.header.state_root);
         if !is_same {
-            self.problem(
-                Segment::Meta,
-                b"head",
-                "the state is not that of the head's header",
-            );
+            let what = "the state is not that of the head's header";
+            self.problem(Segment::Meta, b"head", what);
         }
     }
 
@@ -125,30 +121,27 @@ impl Check<'_> {
         let mut parent: Option<StoredHeader> = None;
         let numbers = match self.chain.stored_numbers() {
             Ok(numbers) => numbers,
-            Err(fault) => return self.found(Err(fault)),
+            Err(fault) => return self.report_damage(Err(fault)),
         };
         for number in numbers {
-            match self.chain.header_at(number) {
-                Ok(Some(block)) => {
+            let key = number.to_be_bytes();
+            let block = self.chain.header_at(number);
+            match block.and_then(|block| block.ok_or_else(|| missing(Segment::Canonical, &key))) {
+                Ok(block) => {
                     // Above the genesis block of an imported state there is a gap.
                     let below = number.checked_sub(1);
                     let parent_of = parent.as_ref().filter(|p| Some(p.id.number) == below);
                     let header = self.header(&block, parent_of);
-                    self.found(header)?;
+                    self.report_damage(header)?;
                     let body = self.body(&block);
-                    self.found(body)?;
-                    let past = self.past(&block);
-                    self.found(past)?;
+                    self.report_damage(body)?;
+                    let past_state = self.past_state(&block);
+                    self.report_damage(past_state)?;
                     self.summary.blocks += 1;
                     parent = Some(block);
                 }
-                Ok(None) => {
-                    let fault = missing(Segment::Canonical, &number.to_be_bytes());
-                    self.found(Err(fault))?;
-                    parent = None;
-                }
                 Err(fault) => {
-                    self.found(Err(fault))?;
+                    self.report_damage(Err(fault))?;
                     parent = None;
                 }
             }
@@ -156,11 +149,8 @@ impl Check<'_> {
         let beyond = head.number.saturating_add(1);
         if self.chain.canonical_hash(beyond)?.is_some() {
             let key = beyond.to_be_bytes();
-            self.problem(
-                Segment::Canonical,
-                &key,
-                "a canonical block beyond the head",
-            );
+            let what = "a canonical block beyond the head";
+            self.problem(Segment::Canonical, &key, what);
         }
         Ok(())
     }
@@ -170,7 +160,7 @@ impl Check<'_> {
         let chain = self.chain;
         let mut bad = |key: &[u8], what: String| self.problem(Segment::LogIndex, key, &what);
         let outcome = chain.check_log_index(&mut bad);
-        self.found(outcome)
+        self.report_damage(outcome)
     }
 
     fn header(&mut self, block: &StoredHeader, parent: Option<&StoredHeader>) -> Result<(), Fault> {
@@ -178,18 +168,12 @@ impl Check<'_> {
         let header = &block.header;
         let key = hash.as_slice();
         if header.hash_slow() != hash || header.number != number {
-            self.problem(
-                Segment::Headers,
-                key,
-                "the header is not the one of its key",
-            );
+            let what = "the header is not the one of its key";
+            self.problem(Segment::Headers, key, what);
         }
         if self.chain.number_of(&hash)? != Some(number) {
-            self.problem(
-                Segment::Numbers,
-                key,
-                "not the number of its canonical block",
-            );
+            let what = "not the number of its canonical block";
+            self.problem(Segment::Numbers, key, what);
         }
         let Some(parent) = parent else {
             return Ok(());
@@ -200,17 +184,13 @@ impl Check<'_> {
         }
         let total: U256 = parent.total_difficulty.saturating_add(header.difficulty);
         if block.total_difficulty != total {
-            self.problem(
-                Segment::Headers,
-                key,
-                "not its parent's total difficulty and its own",
-            );
+            let what = "not its parent's total difficulty and its own";
+            self.problem(Segment::Headers, key, what);
         }
         Ok(())
     }
 
-    /// Transactions, ommers, withdrawals, receipts, block access list against the header, and the
-    /// places of the transactions.
+    /// Compares the body, receipts and block access list with the header, and the transactions with their index.
     fn body(&mut self, stored: &StoredHeader) -> Result<(), Fault> {
         let hash = stored.id.hash;
         let (key, header) = (hash.as_slice(), &stored.header);
@@ -219,37 +199,28 @@ impl Check<'_> {
             header: header.clone(),
             body,
         };
-        if !holds_body(&block) {
-            self.problem(
-                Segment::Bodies,
-                key,
-                "the body is not the one of its header",
-            );
+        if !is_body_valid(&block) {
+            let what = "the body is not the one of its header";
+            self.problem(Segment::Bodies, key, what);
         }
         let receipts = self.chain.receipts(&hash)?.unwrap_or_default();
-        if !holds_receipts(&receipts, header) {
-            self.problem(
-                Segment::Receipts,
-                key,
-                "the receipts are not those of the header",
-            );
+        if !are_receipts_valid(&receipts, header) {
+            let what = "the receipts are not those of the header";
+            self.problem(Segment::Receipts, key, what);
         }
         // A block may be without its list.
         let access_list = self.chain.block_access_list(&hash)?;
         let access_list = access_list.map(|list| access_list_hash(&list));
         if access_list.is_some() && access_list != header.block_access_list_hash {
-            self.problem(
-                Segment::AccessLists,
-                key,
-                "the block access list is not the one of the header",
-            );
+            let what = "the block access list is not the one of the header";
+            self.problem(Segment::AccessLists, key, what);
         }
         self.places(&block.body, header)
     }
 
-    /// In an archive the state after the block is there: the way from its root to the account that the
-    /// block is sure to name is read and hashed. Says nothing of other accounts.
-    fn past(&self, block: &StoredHeader) -> Result<(), Fault> {
+    /// In an archive, the state after the block is there: reads and hashes the trie path to its coinbase. Says nothing
+    /// of other accounts.
+    fn past_state(&self, block: &StoredHeader) -> Result<(), Fault> {
         let past = StateHead {
             block: block.id,
             root: block.header.state_root,
@@ -271,19 +242,15 @@ impl Check<'_> {
             let stored = self.chain.transaction_place(&hash)?;
             if stored != Some(place) {
                 let key = hash.as_slice();
-                self.problem(
-                    Segment::Transactions,
-                    key,
-                    "not the place of the transaction",
-                );
+                let what = "not the place of the transaction";
+                self.problem(Segment::Transactions, key, what);
             }
         }
         Ok(())
     }
 
-    /// A stored value that is damaged or absent is a problem to tell; any other fault ends the
-    /// check.
-    fn found(&mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+    /// Reports a stored value that is damaged or absent; any other fault ends the check.
+    fn report_damage(&mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
         let (segment, key, what) = match outcome {
             Ok(()) => return Ok(()),
             Err(Fault::Corrupt {
@@ -301,23 +268,19 @@ impl Check<'_> {
 
     fn problem(&mut self, segment: Segment, key: &[u8], what: &str) {
         self.summary.problems += 1;
-        (self.report)(Problem {
-            segment: segment.name(),
-            key: hex::encode(key),
-            what: what.to_owned(),
-        });
+        (self.report)(Problem::new(segment, key, what));
     }
 }
 
-/// Whether the header gives the roots of the body.
-pub(crate) fn holds_body(block: &Block) -> bool {
+/// Whether the roots in the header are those of the body.
+pub(crate) fn is_body_valid(block: &Block) -> bool {
     let roots = body_roots(block);
     roots.transactions == block.header.transactions_root
         && roots.withdrawals == block.header.withdrawals_root
         && block.body.calculate_ommers_root() == block.header.ommers_hash
 }
 
-/// Whether the header gives the root of the receipts.
-pub(crate) fn holds_receipts(receipts: &[Receipt], header: &Header) -> bool {
+/// Whether the root in the header is that of the receipts.
+pub(crate) fn are_receipts_valid(receipts: &[Receipt], header: &Header) -> bool {
     Receipts::of(receipts).root() == header.receipts_root
 }

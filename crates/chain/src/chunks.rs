@@ -1,8 +1,8 @@
-//! Files that leave the data path: rows in compressed chunks, each checksum resting on the one
-//! before, so that a chunk that was changed, moved, doubled or dropped is found.
+//! Export files: rows in compressed chunks. Each checksum covers the one before it too, so that a chunk that was
+//! changed, moved, duplicated or dropped is found.
 //!
-//! `niwaki-storage`'s FORMAT.md gives the bytes. A file appears under its name when it is whole; until
-//! then it has that name with `.part`, and a later export goes on with the whole chunks of that.
+//! The format is in `niwaki-storage`'s FORMAT.md. Until a file is whole its name ends in `.part`; a later export
+//! resumes after the whole chunks of that.
 
 mod resume;
 
@@ -10,14 +10,14 @@ use crate::TransferError;
 use alloy_primitives::keccak256;
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::Segment;
+use niwaki_storage::{Segment, io_fault};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-pub(crate) use resume::Left;
+pub(crate) use resume::PartFile;
 
-/// What a file holds.
+/// What is in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// The state after one block, and the blocks before it that matter.
@@ -77,33 +77,25 @@ const TAGS: [(u8, Segment); 7] = [
     (8, Segment::TrieLogs),
 ];
 
-/// Where a chunk begins, and what its checksum rests on.
+/// Where a chunk begins, and the checksum before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, RlpDecodable, RlpEncodable)]
 pub(crate) struct Place {
     pub(crate) at: u64,
     pub(crate) checksum: B256,
 }
 
-/// Lengths of a file that was written, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(crate) bytes: u64,
-    /// As many of them an interrupted export has left.
-    pub(crate) kept: u64,
-}
-
 /// Writes a file.
 pub(crate) struct ChunkWriter {
     to: PathBuf,
     part: PathBuf,
-    /// What an interrupted export has left and was not gone through yet. Until it is, nothing is
-    /// written.
-    left: Option<ChunkReader>,
-    /// As many bytes of that stay.
-    kept: u64,
+    /// The part file of an interrupted export, until what can stay of it has been read. Nothing is written before.
+    part_reader: Option<ChunkReader>,
+    /// Bytes of the part file that stay.
+    resumed_bytes: u64,
     out: BufWriter<File>,
-    chunk_bytes: usize,
-    /// What the next checksum rests on.
+    /// A chunk ends when it has grown to this.
+    pub(crate) chunk_bytes: usize,
+    /// The checksum of the last chunk.
     checksum: B256,
     segment: Segment,
     rows: Vec<u8>,
@@ -111,22 +103,14 @@ pub(crate) struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    /// Begins a file that will be called `to`, over what an interrupted export has left.
+    /// Begins the file `to`, over the part file of an interrupted export.
     pub(crate) fn create(to: &Path, kind: FileKind, about: &About) -> Result<Self, TransferError> {
         let mut writer = Self::open(to)?;
         writer.begin(kind, about)?;
         Ok(writer)
     }
 
-    /// With chunks that end when they have grown to `chunk_bytes`.
-    pub(crate) fn with_chunk_bytes(self, chunk_bytes: usize) -> Self {
-        Self {
-            chunk_bytes,
-            ..self
-        }
-    }
-
-    /// Touches nothing that is there.
+    /// Opens the part file, and changes nothing in it.
     fn open(to: &Path) -> Result<Self, TransferError> {
         if to.exists() {
             let path = to.display().to_string();
@@ -138,12 +122,12 @@ impl ChunkWriter {
             .create(true)
             .truncate(false)
             .open(&part)
-            .map_err(|error| Fault::io("create", &part, error))?;
+            .map_err(|error| io_fault("create", &part, error))?;
         Ok(Self {
             to: to.to_owned(),
             part,
-            left: None,
-            kept: 0,
+            part_reader: None,
+            resumed_bytes: 0,
             out: BufWriter::with_capacity(1 << 20, file),
             chunk_bytes: CHUNK_BYTES,
             checksum: B256::ZERO,
@@ -156,25 +140,25 @@ impl ChunkWriter {
     fn begin(&mut self, kind: FileKind, about: &About) -> Result<(), Fault> {
         let magic = kind.magic();
         let checksum = keccak256(magic);
-        self.cut(Place { at: 0, checksum })?;
+        self.truncate_to(Place { at: 0, checksum })?;
         let written = self.out.write_all(magic.as_bytes());
-        written.map_err(|error| Fault::io("write", &self.part, error))?;
+        written.map_err(|error| io_fault("write", &self.part, error))?;
         self.chunk(ABOUT, &alloy_rlp::encode(about))
     }
 
-    /// From `place` on the file is written.
-    fn cut(&mut self, place: Place) -> Result<(), Fault> {
-        self.left = None;
-        self.kept = place.at;
+    /// Cuts the part file at `place`, to write from there on.
+    fn truncate_to(&mut self, place: Place) -> Result<(), Fault> {
+        self.part_reader = None;
+        self.resumed_bytes = place.at;
         self.checksum = place.checksum;
         let file = self.out.get_mut();
         file.set_len(place.at)
             .and_then(|()| file.seek(SeekFrom::Start(place.at)))
-            .map_err(|error| Fault::io("cut", &self.part, error))?;
+            .map_err(|error| io_fault("cut", &self.part, error))?;
         Ok(())
     }
 
-    /// Adds a row; `true` if the ones before it are a chunk now.
+    /// Adds a row; true if the rows before it have become a chunk.
     pub(crate) fn row(
         &mut self,
         segment: Segment,
@@ -195,8 +179,8 @@ impl ChunkWriter {
         Ok(is_next)
     }
 
-    /// Ends the file, brings it to the disk and gives it its name; gives its lengths.
-    pub(crate) fn finish(mut self) -> Result<Written, Fault> {
+    /// Ends the file, syncs and renames it. Returns its length, and how much of it an interrupted export wrote.
+    pub(crate) fn finish(mut self) -> Result<(u64, u64), Fault> {
         self.flush()?;
         self.chunk(END, &[])?;
         let end = |out: &mut BufWriter<File>| -> std::io::Result<u64> {
@@ -204,21 +188,20 @@ impl ChunkWriter {
             out.get_ref().sync_all()?;
             Ok(out.get_ref().metadata()?.len())
         };
-        let bytes = end(&mut self.out).map_err(|error| Fault::io("write", &self.part, error))?;
-        fs::rename(&self.part, &self.to).map_err(|error| Fault::io("rename", &self.part, error))?;
-        let kept = self.kept;
-        Ok(Written { bytes, kept })
+        let bytes = end(&mut self.out).map_err(|error| io_fault("write", &self.part, error))?;
+        fs::rename(&self.part, &self.to).map_err(|error| io_fault("rename", &self.part, error))?;
+        Ok((bytes, self.resumed_bytes))
     }
 
-    /// Leaves what was written for a later export to go on with.
-    pub(crate) fn leave(mut self) -> Result<(), Fault> {
+    /// Keeps the part file, for a later export to resume.
+    pub(crate) fn keep_part(mut self) -> Result<(), Fault> {
         let flushed = self.out.flush();
-        flushed.map_err(|error| Fault::io("write", &self.part, error))
+        flushed.map_err(|error| io_fault("write", &self.part, error))
     }
 
-    /// Removes what was written.
+    /// Removes the part file.
     pub(crate) fn discard(self) -> Result<(), Fault> {
-        fs::remove_file(&self.part).map_err(|error| Fault::io("remove", &self.part, error))
+        fs::remove_file(&self.part).map_err(|error| io_fault("remove", &self.part, error))
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -235,7 +218,7 @@ impl ChunkWriter {
     }
 
     fn chunk(&mut self, tag: u8, plain: &[u8]) -> Result<(), Fault> {
-        if self.is_left(tag, plain)? {
+        if self.is_in_part_file(tag, plain)? {
             return Ok(());
         }
         self.packed.clear();
@@ -245,7 +228,7 @@ impl ChunkWriter {
             let packed = zstd_safe::compress(&mut self.packed[..], plain, LEVEL);
             let length = packed.map_err(|code| {
                 let text = zstd_safe::get_error_name(code);
-                Fault::io("compress", &self.part, std::io::Error::other(text))
+                io_fault("compress", &self.part, std::io::Error::other(text))
             })?;
             self.packed.truncate(length);
         }
@@ -259,7 +242,7 @@ impl ChunkWriter {
         parts
             .iter()
             .try_for_each(|part| self.out.write_all(part))
-            .map_err(|error| Fault::io("write", &self.part, error))
+            .map_err(|error| io_fault("write", &self.part, error))
     }
 }
 
@@ -275,7 +258,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Hands out each row; what is wrong with the form of the chunk, if anything is.
+    /// Calls `row` with each row; false if the chunk is malformed.
     pub(crate) fn each(
         &self,
         mut row: impl FnMut(&[u8], &[u8]) -> Result<(), TransferError>,
@@ -299,7 +282,7 @@ impl Chunk {
     }
 }
 
-/// Reads a file; nothing of a chunk is given out before its checksum was found right.
+/// Reads a file, and verifies the checksum of a chunk before it returns the chunk.
 pub(crate) struct ChunkReader {
     path: PathBuf,
     input: BufReader<File>,
@@ -311,12 +294,12 @@ pub(crate) struct ChunkReader {
 }
 
 impl ChunkReader {
-    /// Opens a file and reads what it says of itself.
+    /// Opens a file and reads its first chunk.
     pub(crate) fn open(path: &Path, kind: FileKind) -> Result<(Self, About), TransferError> {
-        let file = File::open(path).map_err(|error| Fault::io("open", path, error))?;
+        let file = File::open(path).map_err(|error| io_fault("open", path, error))?;
         let metadata = file
             .metadata()
-            .map_err(|error| Fault::io("read", path, error))?;
+            .map_err(|error| io_fault("read", path, error))?;
         let magic = kind.magic();
         let mut reader = Self {
             path: path.to_owned(),
@@ -330,7 +313,7 @@ impl ChunkReader {
         match reader.input.read_exact(&mut found) {
             Ok(()) if found == magic.as_bytes() => {}
             Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-                return Err(Fault::io("read", path, error).into());
+                return Err(io_fault("read", path, error).into());
             }
             _ => {
                 let (path, what) = (path.display().to_string(), kind.what());
@@ -345,7 +328,7 @@ impl ChunkReader {
         }
     }
 
-    /// The next rows; `None` after the last ones, when nothing is missing.
+    /// The next rows; `None` at the end of a whole file.
     pub(crate) fn next(&mut self) -> Result<Option<Chunk>, TransferError> {
         let (tag, rows) = self.chunk()?;
         if tag == END {
@@ -363,6 +346,18 @@ impl ChunkReader {
         }
     }
 
+    /// Calls `row` with each row of a chunk of this file.
+    pub(crate) fn each_row(
+        &self,
+        chunk: &Chunk,
+        row: impl FnMut(&[u8], &[u8]) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        match chunk.each(row)? {
+            true => Ok(()),
+            false => Err(self.damaged("a chunk is not made of rows")),
+        }
+    }
+
     /// Where the next chunk begins.
     pub(crate) fn place(&self) -> Place {
         Place {
@@ -371,16 +366,16 @@ impl ChunkReader {
         }
     }
 
-    /// Goes to a place of this file.
-    pub(crate) fn go_to(&mut self, place: Place) -> Result<(), Fault> {
+    /// Seeks to a place of this file.
+    pub(crate) fn seek(&mut self, place: Place) -> Result<(), Fault> {
         let sought = self.input.seek(SeekFrom::Start(place.at));
-        sought.map_err(|error| Fault::io("read", &self.path, error))?;
+        sought.map_err(|error| io_fault("read", &self.path, error))?;
         self.at = place.at;
         self.checksum = place.checksum;
         Ok(())
     }
 
-    /// Whether the chunk before `place` is the one that was there when it was read.
+    /// Whether the chunk before `place` has the checksum in `place`.
     pub(crate) fn has(&mut self, place: &Place) -> Result<bool, Fault> {
         let here = self.place();
         let mut found = B256::ZERO;
@@ -391,20 +386,20 @@ impl ChunkReader {
             .input
             .seek(SeekFrom::Start(at))
             .and_then(|_| self.input.read_exact(&mut found[..]));
-        self.go_to(here)?;
+        self.seek(here)?;
         match read {
             Ok(()) => Ok(found == place.checksum),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(Fault::io("read", &self.path, error)),
+            Err(error) => Err(io_fault("read", &self.path, error)),
         }
     }
 
-    /// Bytes that are read, of how many.
+    /// Bytes read, and the length of the file.
     pub(crate) fn done(&self) -> (u64, u64) {
         (self.at, self.length)
     }
 
-    /// The refusal of the file as it was read so far.
+    /// The error for a file that is damaged here.
     pub(crate) fn damaged(&self, reason: impl Into<String>) -> TransferError {
         TransferError::Damaged {
             path: self.path.display().to_string(),
@@ -449,7 +444,7 @@ impl ChunkReader {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Err(self.damaged("it is cut off"))
             }
-            Err(error) => Err(Fault::io("read", &self.path, error).into()),
+            Err(error) => Err(io_fault("read", &self.path, error).into()),
         }
     }
 }

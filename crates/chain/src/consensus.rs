@@ -1,8 +1,9 @@
-//! The chain as a consensus client drives it: a verdict on each payload, the fork choice, and blocks whose parents have not
-//! come yet.
+//! The chain as a consensus client drives it: a verdict on each payload, the fork choice, and blocks whose parents have
+//! not come yet.
 //!
-//! A verdict is about the block alone: a fault of this machine is an error and never makes a block invalid. A block that was
-//! found invalid stays so, with its descendants, for as long as it is remembered; one that was forgotten is validated again.
+//! A verdict is about the block alone: a fault of this machine is an error and never makes a block invalid. A block
+//! that was found invalid stays so, with its descendants, for as long as it is remembered; one that was forgotten is
+//! validated again.
 //!
 //! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
 
@@ -13,10 +14,11 @@ use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, ImportRequest, Imported, PayloadHints, SetHeadError};
 use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
+use niwaki_threads::lock;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How many invalid blocks are remembered.
 const MAX_INVALID: usize = 512;
@@ -171,8 +173,8 @@ impl Consensus {
         }
     }
 
-    /// Drives `chain`, and keeps a journal of its answers in `folder`. Replays the journal that an earlier process has left
-    /// there first. Returns how many blocks that imported, too.
+    /// Drives `chain`, and keeps a journal of its answers in `folder`. Replays the journal that an earlier process has
+    /// left there first. Returns how many blocks that imported, too.
     ///
     /// # Errors
     /// A [`Fault`], of the chain or of the folder.
@@ -210,8 +212,8 @@ impl Consensus {
         Ok(imported)
     }
 
-    /// Follows a fork choice of the journal if it leads forward from the head that the database was `opened` with; otherwise the
-    /// database is right.
+    /// Follows a fork choice of the journal if it leads forward from the head that the database was `opened` with;
+    /// otherwise the database is right.
     fn replay_choice(&self, choice: ForkChoice, opened: B256) -> Result<(), Fault> {
         let Some(head) = self.chain.header(&choice.head)? else {
             return Ok(());
@@ -233,15 +235,12 @@ impl Consensus {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        write(&mut journal.lock().unwrap_or_else(PoisonError::into_inner))
+        write(&mut lock(journal))
     }
 
     /// The head of the last fork choice, if its ancestors are missing.
     pub fn missing_head(&self) -> Option<MissingHead> {
-        *self
-            .missing_head
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.missing_head)
     }
 
     /// The number of [`Consensus::missing_head`]; zero if the block itself is missing.
@@ -256,7 +255,7 @@ impl Consensus {
 
     /// How many blocks wait for their parents.
     pub fn waiting_blocks(&self) -> usize {
-        self.waiting().blocks.len()
+        lock(&self.waiting).blocks.len()
     }
 
     /// The chain.
@@ -282,18 +281,18 @@ impl Consensus {
         }
         let parent = block.header.parent_hash;
         if let Some(rejected) = self.rejected(&parent) {
-            self.invalid().put(hash, rejected.clone());
+            lock(&self.invalid).put(hash, rejected.clone());
             return Ok(Verdict::Invalid(rejected));
         }
         if self.chain.header(&parent)?.is_none() {
             match self.connect(&parent)? {
                 Some(Verdict::Valid(_)) => {}
                 Some(Verdict::Invalid(rejected)) => {
-                    self.invalid().put(hash, rejected.clone());
+                    lock(&self.invalid).put(hash, rejected.clone());
                     return Ok(Verdict::Invalid(rejected));
                 }
                 other => {
-                    self.waiting().put(hash, block);
+                    lock(&self.waiting).put(hash, block);
                     return Ok(other.unwrap_or(Verdict::Syncing));
                 }
             }
@@ -312,7 +311,7 @@ impl Consensus {
         reason: &InvalidBlock,
     ) -> Result<Verdict, Fault> {
         if let Some(rejected) = self.rejected(&hash).or_else(|| self.rejected(&parent)) {
-            self.invalid().put(hash, rejected.clone());
+            lock(&self.invalid).put(hash, rejected.clone());
             return Ok(Verdict::Invalid(rejected));
         }
         if self.chain.header(&parent)?.is_none() {
@@ -331,7 +330,7 @@ impl Consensus {
             latest_valid: Some(if is_stake { parent } else { B256::ZERO }),
             reason: reason.to_string(),
         };
-        self.invalid().put(hash, rejected.clone());
+        lock(&self.invalid).put(hash, rejected.clone());
         Ok(Verdict::Invalid(rejected))
     }
 
@@ -347,7 +346,7 @@ impl Consensus {
         }
         let missing_head = match &verdict {
             Verdict::Syncing | Verdict::Accepted => {
-                let waiting = self.waiting();
+                let waiting = lock(&self.waiting);
                 let chosen = waiting.blocks.get(&choice.head);
                 Some(MissingHead {
                     hash: choice.head,
@@ -356,10 +355,7 @@ impl Consensus {
             }
             Verdict::Valid(_) | Verdict::Invalid(_) => None,
         };
-        *self
-            .missing_head
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = missing_head;
+        *lock(&self.missing_head) = missing_head;
         if matches!(verdict, Verdict::Valid(_)) {
             self.has_followed.store(true, Ordering::Relaxed);
         }
@@ -390,15 +386,12 @@ impl Consensus {
         }
         self.check_ancestor("finalized", choice.finalized, &stored)?;
         self.check_ancestor("safe", choice.safe, &stored)?;
-        let before = *self.chain.safe_finalized();
+        let before = *lock(&self.chain.safe_finalized);
         let finality = SafeFinalized {
             safe: self.named_or_last(choice.safe, before.safe, &stored)?,
             finalized: self.named_or_last(choice.finalized, before.finalized, &stored)?,
         };
-        *self
-            .last_choice
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(ForkChoice {
+        *lock(&self.last_choice) = Some(ForkChoice {
             head,
             safe: finality.safe,
             finalized: finality.finalized,
@@ -443,7 +436,7 @@ impl Consensus {
         let mut path = Vec::new();
         let mut next = *hash;
         {
-            let waiting = self.waiting();
+            let waiting = lock(&self.waiting);
             while let Some((block, _)) = waiting.blocks.get(&next) {
                 path.push(next);
                 next = block.header.parent_hash;
@@ -454,7 +447,7 @@ impl Consensus {
         }
         let mut verdict = None;
         for hash in path.into_iter().rev() {
-            let Some(block) = self.waiting().take(&hash) else {
+            let Some(block) = lock(&self.waiting).take(&hash) else {
                 return Ok(None);
             };
             let status = self.import(block, hash, PayloadHints::default())?;
@@ -532,8 +525,8 @@ impl Consensus {
         Err(ForkChoiceError::Inconsistent { what, hash })
     }
 
-    /// The safe or finalized block of a fork choice: the one it names or, for zero, the last one as long as that is the head or
-    /// an ancestor of it. A consensus client that was just started names none.
+    /// The safe or finalized block of a fork choice: the one it names or, for zero, the last one as long as that is the
+    /// head or an ancestor of it. A consensus client that was just started names none.
     ///
     /// Spec: execution-apis leaves zero open; go-ethereum's `eth/catalyst` keeps the last ones, too.
     fn named_or_last(&self, named: B256, last: B256, head: &StoredHeader) -> Result<B256, Fault> {
@@ -547,24 +540,13 @@ impl Consensus {
 
     /// Whether the last fork choice named the parent of `head`, with this block as safe or finalized.
     fn was_ancestor_of_parent(&self, hash: B256, head: &StoredHeader) -> bool {
-        let last = self
-            .last_choice
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last = lock(&self.last_choice);
         last.is_some_and(|last| {
             last.head == head.header.parent_hash && (hash == last.safe || hash == last.finalized)
         })
     }
 
     fn rejected(&self, hash: &B256) -> Option<RejectedBlock> {
-        self.invalid().blocks.get(hash).cloned()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn invalid(&self) -> MutexGuard<'_, Invalid> {
-        self.invalid.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.invalid).blocks.get(hash).cloned()
     }
 }

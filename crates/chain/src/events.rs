@@ -1,10 +1,10 @@
-//! Who is told that the head moved.
+//! Listeners to moves of the head.
 
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_primitives::Address;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use niwaki_threads::lock;
+use std::sync::Arc;
 
 /// The head moved.
 #[derive(Clone, Debug)]
@@ -13,39 +13,24 @@ pub struct HeadChange {
     pub head: StoredHeader,
     /// The blocks that are no longer canonical, highest first.
     pub removed: Vec<BlockId>,
-    /// The blocks that became canonical, lowest first; the last one is the head, unless the head
-    /// went back.
+    /// The blocks that became canonical, lowest first; the last one is the head, unless the head went back.
     pub added: Vec<BlockId>,
-    /// Every account that differs between the two heads, where that is known: where the new head is a
-    /// child of the old one.
+    /// Every account that differs between the two heads; known only if the new head is a child of the old one.
     pub changed: Option<Arc<[Address]>>,
 }
 
-/// What is called with every move of the head, in order, by the thread that moved it. It holds the
-/// writer's lock then: a listener does no more than pass the news on.
+/// Called with every move of the head, in order, by the thread that moved it. That thread holds the writer's lock, so a
+/// listener should only pass the change on.
 pub type HeadListener = Box<dyn Fn(&HeadChange) + Send + Sync>;
 
-/// Those who listen.
-#[derive(Default)]
-pub(crate) struct Listeners(Mutex<Vec<HeadListener>>);
-
-impl fmt::Debug for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Listeners(..)")
-    }
-}
-
 impl Chain {
-    /// Has `listener` told of every move of the head from now on.
+    /// Calls `listener` with every move of the head from now on.
     pub fn on_head(&self, listener: HeadListener) {
-        let listeners = self.listeners().0.lock();
-        let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
-        listeners.push(listener);
+        lock(&self.listeners).push(listener);
     }
 
-    pub(crate) fn tell(&self, change: &HeadChange) {
-        let listeners = self.listeners().0.lock();
-        for listener in listeners.unwrap_or_else(PoisonError::into_inner).iter() {
+    pub(crate) fn notify_listeners(&self, change: &HeadChange) {
+        for listener in lock(&self.listeners).iter() {
             listener(change);
         }
     }

@@ -1,14 +1,13 @@
-//! Which block is the head, and what changes when another one becomes it; which blocks are safe and
-//! final.
+//! Which block is the head, and what changes when another one becomes it; which blocks are safe and final.
 
 use crate::chain::SideBlock;
 use crate::events::HeadChange;
 use crate::indices::{index_canonical, unindex_canonical};
-use crate::rows::{corrupt, missing};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_primitives::{Address, B256, BlockBody, Fault};
-use niwaki_storage::{Batch, Database, Segment};
+use niwaki_storage::{Batch, Database, Segment, corrupt, missing};
+use niwaki_threads::lock;
 use std::sync::Arc;
 
 /// Why the head was not moved.
@@ -56,8 +55,8 @@ impl SafeFinalized {
     }
 }
 
-/// The way of the canonical chain from one head to another: the blocks it loses, highest first, and those it gains, lowest
-/// first.
+/// The way of the canonical chain from one head to another: the blocks it loses, highest first, and those it gains,
+/// lowest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReorgPath {
     pub(crate) removed: Vec<BlockId>,
@@ -72,7 +71,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn safe(&self) -> Result<Option<StoredHeader>, Fault> {
-        let hash = self.safe_finalized().safe;
+        let hash = lock(&self.safe_finalized).safe;
         self.header(&hash)
     }
 
@@ -81,7 +80,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn finalized(&self) -> Result<Option<StoredHeader>, Fault> {
-        let hash = self.safe_finalized().finalized;
+        let hash = lock(&self.safe_finalized).finalized;
         self.header(&hash)
     }
 
@@ -100,14 +99,14 @@ impl Chain {
         self.make_canonical_with_finality(block, finality)
     }
 
-    /// Makes the stored `block` the head, and sets the safe and the finalized block. The caller holds the writer's lock.
+    /// Makes the stored `block` the head, and sets the safe and finalized block. The caller holds the writer's lock.
     fn make_canonical_with_finality(
         &self,
         block: StoredHeader,
         finality: SafeFinalized,
     ) -> Result<(), SetHeadError> {
         let mut batch = Batch::new();
-        let changed = *self.safe_finalized() != finality;
+        let changed = *lock(&self.safe_finalized) != finality;
         if changed {
             finality.write(&mut batch);
         }
@@ -116,7 +115,7 @@ impl Chain {
         } else if changed {
             self.database().write(batch, false)?;
         }
-        *self.safe_finalized() = finality;
+        *lock(&self.safe_finalized) = finality;
         Ok(())
     }
 
@@ -130,7 +129,7 @@ impl Chain {
         let _guard = self.begin_import();
         let _writer = self.writer();
         let block = self.header(hash)?.ok_or(SetHeadError::Unknown(*hash))?;
-        let mut finality = *self.safe_finalized();
+        let mut finality = *lock(&self.safe_finalized);
         for hash in [&mut finality.safe, &mut finality.finalized] {
             if !hash.is_zero() && !self.is_ancestor(*hash, &block)? {
                 *hash = B256::ZERO;
@@ -201,9 +200,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether `block`, a child of `parent`, is to become the head: before the Merge if it is
-    /// heavier, after it if it is higher. A chain of proof of stake never yields to one of proof
-    /// of work.
+    /// Whether `block`, a child of `parent`, is to become the head: before the Merge if it is heavier, after it if it
+    /// is higher. A chain of proof of stake never yields to one of proof of work.
     pub(crate) fn is_better(&self, block: &StoredHeader) -> bool {
         let head = self.head();
         let is_stake = |block: &StoredHeader| self.spec().is_proof_of_stake(&block.header);
@@ -215,8 +213,8 @@ impl Chain {
         }
     }
 
-    /// Adds to `batch` what the canonical indices lose and gain when the canonical chain comes to end in the stored block
-    /// `tip`. Returns the blocks.
+    /// Adds to `batch` what the canonical indices lose and gain when the canonical chain comes to end in the stored
+    /// block `tip`. Returns the blocks.
     pub(crate) fn reorg_to(
         &self,
         tip: &StoredHeader,
@@ -263,13 +261,13 @@ impl Chain {
 
     /// Replaces the head and notifies the listeners; `path` is how the canonical chain came there.
     pub(crate) fn put_head(&self, head: StoredHeader, path: ReorgPath) {
-        self.replace_head(head.clone());
+        *lock(&self.head) = head.clone();
         let ReorgPath {
             removed,
             added,
             changed,
         } = path;
-        self.tell(&HeadChange {
+        self.notify_listeners(&HeadChange {
             head,
             removed,
             added,

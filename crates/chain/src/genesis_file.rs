@@ -1,10 +1,9 @@
-//! A chain begun from a genesis file of any size, and found again without reading it.
+//! A chain begun from a genesis file of any size, and opened again without reading all of it.
 //!
-//! The data path remembers the file it was begun with: size, time of change, samples of the alloc,
-//! and all that is not alloc. While the file looks the same the alloc is not read; else it is read
-//! again and must make the same genesis block. The alloc means nothing after genesis, so what a
-//! disguised change of it could do is to go unnoticed. The rest, which holds the forks, is compared
-//! in full at every start.
+//! The data path remembers the file: size, time of change, samples of the alloc, and all that is not alloc. While the
+//! file looks the same the alloc is not read; else it is read again and must have the same genesis block. The alloc has
+//! no effect after genesis, so a disguised change of it goes unnoticed but does no harm. The rest, with the forks, is
+//! compared in full at every start.
 
 use crate::Chain;
 use crate::open::{
@@ -15,8 +14,8 @@ use alloy_primitives::keccak256;
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault, Header};
 use niwaki_rules::{AllocItem, ChainSpec, Genesis, GenesisHead, ReadError, read_genesis};
-use niwaki_state::{GenesisLoad, LoadError, StateOptions, WorldState};
-use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, is_data_path};
+use niwaki_state::{GenesisLoad, StateOptions, WorldState};
+use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, corrupt, is_data_path};
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -29,21 +28,21 @@ use std::time::UNIX_EPOCH;
 /// The row of `meta` that remembers the genesis file.
 const GENESIS_FILE: &[u8] = b"genesis file";
 
-/// A file of up to this many bytes is read into memory before anything is done: it takes less than
-/// what the runs and the second thread of a large one cost.
+/// A file of up to this many bytes is read into memory at once, which costs less than the runs and the second thread of
+/// a large one.
 const SMALL_BYTES: u64 = 4 << 20;
 
-/// Of the alloc, this many pieces are compared.
+/// How many samples of the alloc are compared.
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
 
-/// Pieces of the alloc that go from the reading thread to the loading one at a time.
+/// Items of the alloc that the reading thread sends to the loading one at a time.
 const ITEMS: usize = 1024;
 
 /// How a chain of a genesis file is opened.
 #[derive(Clone, Debug)]
 pub struct GenesisFileConfig {
-    /// Where the chain lies.
+    /// The data path.
     pub data_path: PathBuf,
     /// The genesis file.
     pub file: PathBuf,
@@ -56,13 +55,13 @@ pub struct GenesisFileConfig {
 /// How far the loading of a genesis is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// Bytes of the file are read, of how many.
+    /// Bytes of the file read, of how many.
     Reading(u64, u64),
-    /// Rows are written, of how many.
+    /// Rows written, of how many.
     Writing(u64, u64),
 }
 
-/// Told how far the loading is; `false` stops it.
+/// Called with how far the loading is; `false` stops it.
 pub type LoadingReport<'a> = dyn FnMut(Loading) -> bool + 'a;
 
 /// What the data path remembers of a genesis file.
@@ -82,8 +81,7 @@ struct Identity {
 
 impl Identity {
     fn into_text(self) -> Result<String, Fault> {
-        String::from_utf8(self.text)
-            .map_err(|error| crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string()))
+        String::from_utf8(self.text).map_err(|error| corrupt(Segment::Meta, GENESIS_FILE, error))
     }
 }
 
@@ -93,14 +91,12 @@ fn stored_identity(database: &Database) -> Result<Option<Identity>, Fault> {
         return Ok(None);
     };
     let identity = Identity::decode(&mut &row[..]);
-    let corrupt = |error: alloy_rlp::Error| {
-        crate::rows::corrupt(Segment::Meta, GENESIS_FILE, error.to_string())
-    };
-    identity.map(Some).map_err(corrupt)
+    identity
+        .map(Some)
+        .map_err(|error| corrupt(Segment::Meta, GENESIS_FILE, error))
 }
 
-/// The rules of the genesis file that the data path remembers. A file that an earlier version took
-/// and this one does not tells nothing.
+/// The rules of the genesis file that the data path remembers; `None` if only an earlier version could read that file.
 pub(crate) fn remembered_rules(database: &Database) -> Result<Option<ChainSpec>, Fault> {
     let Some(identity) = stored_identity(database)? else {
         return Ok(None);
@@ -110,9 +106,8 @@ pub(crate) fn remembered_rules(database: &Database) -> Result<Option<ChainSpec>,
 }
 
 impl Chain {
-    /// Opens the chain of a genesis file, or begins it if the data path is empty. The file's alloc is
-    /// read only if the data path was not begun with this very file; `report` is told of that. Memory
-    /// is bounded whatever the size of the file.
+    /// Opens the chain of a genesis file, or begins it if the data path is empty. The file's alloc is read, with calls
+    /// of `report`, only if the data path was not begun with this very file. Memory is bounded.
     ///
     /// # Errors
     /// [`OpenError`]; a data path with another chain is not changed.
@@ -120,57 +115,56 @@ impl Chain {
         config: &GenesisFileConfig,
         report: &mut LoadingReport<'_>,
     ) -> Result<Self, OpenError> {
-        let mut source = Source::open(&config.file)?;
+        let mut file = GenesisFile::open(&config.file)?;
         let mut small = None;
         if !is_data_path(&config.data_path)? {
-            // Nothing is made for a file that is no good.
-            small = source.small()?;
+            // Nothing is created if the file is invalid.
+            small = file.read_if_small()?;
         }
         let database = Database::open(&config.data_path, &config.storage)?;
-        if let Some(spec) = source.remembered(&database)? {
+        if let Some(spec) = file.spec_if_unchanged(&database)? {
             return Self::open_world(WorldState::open(database, &config.state)?, spec);
         }
         if small.is_none() {
-            small = source.small()?;
+            small = file.read_if_small()?;
         }
         let world = WorldState::open(database, &config.state)?;
         let mut changes = Vec::new();
         let spec = match (world.head(), small) {
             (Some(_), small) => {
                 let stored = stored_genesis(&world)?;
-                let (spec, batch) = source.agree(&world, small, stored, report)?;
+                let (spec, batch) = file.verify_genesis(&world, small, stored, report)?;
                 changes = check_rules(&world, stored, &spec)?;
                 world.database().write(batch, false)?;
                 spec
             }
-            (None, Some((head, genesis))) => source.begin_small(&world, head, genesis)?,
-            (None, None) => source.begin_large(&world, report)?,
+            (None, Some((head, genesis))) => file.begin_small(&world, head, genesis)?,
+            (None, None) => file.begin_large(&world, report)?,
         };
         Ok(Self::open_world(world, spec)?.with_rule_changes(changes))
     }
 }
 
-/// The parameters of the chain with the genesis block `stored` by its genesis file, and a batch that
-/// makes the data path remember the file.
-pub(crate) fn agree_with_file(
+/// As [`GenesisFile::verify_genesis`], for the file at `path`.
+pub(crate) fn verify_genesis_file(
     world: &WorldState,
-    file: &Path,
+    path: &Path,
     stored: B256,
     report: &mut LoadingReport<'_>,
 ) -> Result<(Arc<ChainSpec>, Batch), OpenError> {
-    let mut source = Source::open(file)?;
-    let small = source.small()?;
-    source.agree(world, small, stored, report)
+    let mut file = GenesisFile::open(path)?;
+    let small = file.read_if_small()?;
+    file.verify_genesis(world, small, stored, report)
 }
 
 /// A genesis file, opened.
-struct Source<'a> {
+struct GenesisFile<'a> {
     path: &'a Path,
     file: File,
     metadata: Metadata,
 }
 
-impl<'a> Source<'a> {
+impl<'a> GenesisFile<'a> {
     fn open(path: &'a Path) -> Result<Self, Fault> {
         let file = File::open(path).map_err(|error| io_fault("open", path, error))?;
         let metadata = file
@@ -184,7 +178,7 @@ impl<'a> Source<'a> {
     }
 
     /// The whole genesis, if it is small.
-    fn small(&mut self) -> Result<Option<(GenesisHead, Genesis)>, OpenError> {
+    fn read_if_small(&mut self) -> Result<Option<(GenesisHead, Genesis)>, OpenError> {
         if self.metadata.len() > SMALL_BYTES {
             return Ok(None);
         }
@@ -215,15 +209,15 @@ impl<'a> Source<'a> {
         world: &WorldState,
         report: &mut LoadingReport<'_>,
     ) -> Result<Arc<ChainSpec>, OpenError> {
-        let (head, header, hash) = self.rooted(world.begin_genesis()?, report)?;
+        let (head, header, hash) = self.load(world.begin_genesis()?, report)?;
         let batch = self.identity_batch(&head)?;
         LoadedGenesis { header, hash }.write(world, batch)?;
         Ok(Arc::new(head.spec))
     }
 
-    /// The chain's parameters if the file makes the genesis block `stored`, and a batch that makes
+    /// Verifies that the file has the genesis block `stored`. Returns the chain's parameters, and a batch that makes
     /// the data path remember the file.
-    fn agree(
+    fn verify_genesis(
         &mut self,
         world: &WorldState,
         small: Option<(GenesisHead, Genesis)>,
@@ -236,21 +230,20 @@ impl<'a> Source<'a> {
             check_genesis(stored, &block, &genesis.spec)?;
             return Ok((Arc::new(genesis.spec), batch));
         }
-        let (head, _, hash) = self.rooted(world.begin_genesis_root()?, report)?;
+        let (head, _, hash) = self.load(world.begin_genesis_root()?, report)?;
         check_hash(stored, hash)?;
         let batch = self.identity_batch(&head)?;
         Ok((Arc::new(head.spec), batch))
     }
 
-    /// Takes the file through `load`; gives the genesis header and its hash.
-    fn rooted(
+    /// Reads the file into `load` and finishes that. Returns the genesis header and its hash.
+    fn load(
         &mut self,
         mut load: GenesisLoad<'_>,
         report: &mut LoadingReport<'_>,
     ) -> Result<(GenesisHead, Header, B256), OpenError> {
         let head = self.read(&mut load, report)?;
-        let finished = load.finish(&mut |done, of| report(Loading::Writing(done, of)));
-        let root = finished.map_err(refusal)?;
+        let root = load.finish(&mut |done, of| report(Loading::Writing(done, of)))?;
         let (header, hash) = genesis_header(&head.header(B256::ZERO), &head.spec, root)?;
         Ok((head, header, hash))
     }
@@ -268,7 +261,7 @@ impl<'a> Source<'a> {
         let read_bytes = AtomicU64::new(0);
         let mut counted = Counted(&self.file, &read_bytes);
         let (sender, receiver) = sync_channel::<Vec<AllocItem>>(16);
-        // Says that this thread takes no more; nothing else is ordered by it.
+        // Set when this thread receives no more; orders no other memory.
         let is_over = AtomicBool::new(false);
         let (outcome, loaded) = std::thread::scope(|scope| {
             let is_over = &is_over;
@@ -282,7 +275,7 @@ impl<'a> Source<'a> {
                     let full = std::mem::replace(&mut items, Vec::with_capacity(ITEMS));
                     sender.send(full).is_ok()
                 });
-                // Refused only by a receiver that has failed, which says why itself.
+                // Fails only if the receiver has failed, which returns its own error.
                 let _ = sender.send(items);
                 outcome
             });
@@ -313,7 +306,10 @@ impl<'a> Source<'a> {
     }
 
     /// The chain's parameters, if the data path was begun with this file as it is now.
-    fn remembered(&mut self, database: &Database) -> Result<Option<Arc<ChainSpec>>, OpenError> {
+    fn spec_if_unchanged(
+        &mut self,
+        database: &Database,
+    ) -> Result<Option<Arc<ChainSpec>>, OpenError> {
         let Some(identity) = stored_identity(database)? else {
             return Ok(None);
         };
@@ -330,7 +326,7 @@ impl<'a> Source<'a> {
         Ok(Some(Arc::new(head.spec)))
     }
 
-    /// A batch that makes the data path remember the file; only its rules, if it can't be told again.
+    /// A batch that makes the data path remember the file; only its rules if it can't be recognised later.
     fn identity_batch(&mut self, head: &GenesisHead) -> Result<Batch, Fault> {
         let text = head.text().as_bytes();
         let mut identity = match self.changed_at() {
@@ -357,7 +353,7 @@ impl<'a> Source<'a> {
         self.metadata.is_file().then_some(nanos)
     }
 
-    /// What the file looks like if its alloc is at `alloc`.
+    /// The identity of the file if its alloc is at `alloc`.
     fn identity(&mut self, alloc: Option<Range<u64>>) -> Result<Identity, Fault> {
         let size = self.metadata.len();
         let range = alloc.clone().unwrap_or(size..size);
@@ -405,7 +401,7 @@ struct Counted<'a>(&'a File, &'a AtomicU64);
 impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.0.read(buffer)?;
-        // A figure to show: no other memory hangs on it.
+        // For display only: orders no other memory.
         self.1.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
@@ -426,20 +422,6 @@ fn add(load: &mut GenesisLoad<'_>, item: &AllocItem) -> Result<(), OpenError> {
         } => load.add_account(address, *nonce, *balance, code)?,
     }
     Ok(())
-}
-
-fn refusal(error: LoadError) -> OpenError {
-    match error {
-        LoadError::Stopped => OpenError::Stopped,
-        LoadError::Fault(fault) => fault.into(),
-        // Of a genesis file the last one counts, so this can only be in runs that were damaged.
-        LoadError::AccountTwice(_) | LoadError::SlotTwice { .. } => Fault::Corrupt {
-            segment: "loading",
-            key: "of a record".to_owned(),
-            reason: format!("{error}; the same command begins anew"),
-        }
-        .into(),
-    }
 }
 
 fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {

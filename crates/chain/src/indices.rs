@@ -1,12 +1,11 @@
 //! The indices of the canonical chain: numbers, transactions.
 
 use crate::Chain;
-use crate::rows::corrupt;
 use niwaki_primitives::{B256, BlockBody, Fault};
 use niwaki_state::BlockId;
-use niwaki_storage::{Batch, Segment};
+use niwaki_storage::{Batch, Segment, corrupt};
 
-/// Where a transaction stands in the canonical chain.
+/// The place of a transaction in the canonical chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionPlace {
     /// Number of the block.
@@ -30,7 +29,7 @@ impl Chain {
         hash.transpose()
     }
 
-    /// Where the transaction with this hash stands in the canonical chain, if it does.
+    /// The place of the transaction with this hash in the canonical chain, if it is there.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -63,7 +62,7 @@ pub(crate) fn index_canonical(block: &BlockId, body: &BlockBody, batch: &mut Bat
     }
 }
 
-/// Takes a block out of the canonical indices.
+/// Removes a block from the canonical indices.
 pub(crate) fn unindex_canonical(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
     batch.delete(Segment::Canonical, &block.number.to_be_bytes());
     for tx in &body.transactions {

@@ -1,7 +1,7 @@
 //! The chain: the only writer of blocks and state.
 //!
-//! It imports blocks and writes each as one batch: header, body, receipts, indices, flat values, trie rows, trie log, head.
-//! Whatever the process dies of, the chain opens again at the last whole block.
+//! It imports blocks and writes each as one batch: header, body, receipts, indices, flat values, trie rows, trie log,
+//! head. Whatever the process dies of, the chain opens again at the last whole block.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `consensus`, `payload` | the chain as a consensus client drives it |
 //! | `journal` | what a consensus client was answered, for a process that dies |
 //! | `forkchoice` | the head, reorganisations, the safe and the finalized block |
-//! | `tree`, `view`, `transfer` | blocks by number and hash, states, single rows |
+//! | `tree`, `view` | blocks by number and hash, states |
 //! | `events` | listeners to moves of the head |
 //! | `prewarm` | pooled transactions executed before the next block comes |
 //! | `persist`, `rows`, `indices` | what is written of a block, and its bytes |
@@ -22,7 +22,7 @@
 //! | `log_index` | which blocks may hold a log |
 //! | `check`, `repair` | the whole database against itself, and what can be computed again |
 //! | `trie_logs` | counted, pruned, exported, imported |
-//! | `state_file`, `chunks` | the state of the head as a file |
+//! | `state_file`, `chunks`, `transfer` | the state of the head as a file; export files and their errors |
 //! | `backup` | copies of the database |
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,7 @@ mod tuning;
 mod view;
 
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
-pub use chain::{Chain, StorageFigures, nanoseconds};
+pub use chain::{Chain, StorageStats, nanoseconds};
 pub use check::ChainCheck;
 pub use consensus::{Consensus, ForkChoice, ForkChoiceError, MissingHead, RejectedBlock, Verdict};
 pub use events::{HeadChange, HeadListener};

@@ -1,16 +1,16 @@
-//! The index of logs: the blooms of canonical headers, turned around, so that a search reads a few
-//! short rows for 4,096 blocks instead of their headers.
+//! The log index: the blooms of canonical headers, transposed (geth's bloombits), so that a search reads a few short
+//! rows for 4,096 blocks instead of their headers.
 //!
-//! It follows from the headers alone, and is made behind the head, a section at a time, by the thread
-//! that calls [`Chain::index_logs`]. What a reorganisation takes back is struck from it with the same
-//! write. Where it ends, headers are read.
+//! It follows from the headers alone, and is built behind the head, a section at a time, by the thread that calls
+//! [`Chain::index_logs`]. The write of a reorganisation strikes the sections that it changes. Above the index, a search
+//! reads headers.
 
 use crate::Chain;
-use crate::rows::corrupt;
 use niwaki_primitives::{Bloom, Fault};
-use niwaki_storage::{Batch, Segment, Snapshot};
+use niwaki_storage::{Batch, Segment, Snapshot, corrupt};
+use niwaki_threads::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Blocks of a section.
 pub const SECTION_BLOCKS: u64 = 4_096;
@@ -21,7 +21,7 @@ const ROW_BYTES: usize = 512;
 /// Bits of a bloom.
 const BITS: u16 = 2_048;
 
-/// A section is made when so many blocks stand upon it, so that it is rarely made twice.
+/// A section is built once it is this deep below the head, so that a reorganisation rarely undoes it.
 const CONFIRMATIONS: u64 = 64;
 
 /// The row of `meta` that says how far the index goes.
@@ -49,11 +49,11 @@ impl SectionBlocks {
         }
     }
 
-    fn keep(&mut self, other: &Self) {
+    fn intersect(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
     }
 
-    fn add(&mut self, other: &Self) {
+    fn unite(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
     }
 
@@ -110,7 +110,7 @@ impl Progress {
     }
 }
 
-/// The index at one moment, to search in.
+/// The index in a snapshot of the database.
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     snapshot: Snapshot,
@@ -123,8 +123,8 @@ impl LogIndex {
         self.below
     }
 
-    /// The blocks of the section that begins with `first_block` whose blooms, at each of the places,
-    /// contain one of the masks; a place without masks asks for nothing.
+    /// The blocks of the section that begins with `first_block` whose blooms contain, for each place of the filter, one
+    /// of its masks; a place without masks matches all.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -133,9 +133,9 @@ impl LogIndex {
         for masks in places.iter().filter(|masks| !masks.is_empty()) {
             let mut any = SectionBlocks::NONE;
             for mask in *masks {
-                any.add(&self.with_bits(first_block, mask)?);
+                any.unite(&self.with_bits(first_block, mask)?);
             }
-            found.keep(&any);
+            found.intersect(&any);
             if found.is_empty() {
                 break;
             }
@@ -148,7 +148,7 @@ impl LogIndex {
         let mut found = SectionBlocks::ALL;
         for bit in bits(mask) {
             match self.row(bit, first_block)? {
-                Some(row) => found.keep(&row),
+                Some(row) => found.intersect(&row),
                 None => return Ok(SectionBlocks::NONE),
             }
         }
@@ -166,17 +166,11 @@ impl LogIndex {
     }
 }
 
-/// Which thread makes or removes the index, one at a time, and how far the index is to go.
+/// The lock of the thread that builds or removes the index, and how far the index is to go.
 #[derive(Debug, Default)]
 pub(crate) struct LogIndexing {
-    maker: Mutex<()>,
-    wanted: AtomicU64,
-}
-
-impl LogIndexing {
-    fn only_maker(&self) -> MutexGuard<'_, ()> {
-        self.maker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    builder: Mutex<()>,
+    target: AtomicU64,
 }
 
 /// How far the index goes, and is to go.
@@ -185,8 +179,8 @@ pub struct LogIndexState {
     /// Blocks below this one are in it.
     pub below: u64,
     /// Blocks below this one are to be in it, as soon as they are deep enough.
-    pub wanted: u64,
-    /// Whether there is a section to be made now.
+    pub target: u64,
+    /// Whether there is a section to be built now.
     pub is_behind: bool,
 }
 
@@ -207,28 +201,28 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn log_index_state(&self) -> Result<LogIndexState, Fault> {
         let Progress { below, .. } = self.log_progress()?;
-        let wanted = self.log_indexing().wanted.load(Ordering::Relaxed);
+        let target = self.log_indexing.target.load(Ordering::Relaxed);
         Ok(LogIndexState {
             below,
-            wanted,
-            is_behind: self.is_next_section_due(below, wanted),
+            target,
+            is_behind: self.is_next_section_due(below, target),
         })
     }
 
-    /// Has [`Chain::index_logs`] index blocks below `number` from now on, and none above.
-    pub fn want_log_index(&self, number: u64) {
-        self.log_indexing().wanted.store(number, Ordering::Relaxed);
+    /// Makes [`Chain::index_logs`] index the blocks below `number`, and none above.
+    pub fn set_log_index_target(&self, number: u64) {
+        self.log_indexing.target.store(number, Ordering::Relaxed);
     }
 
-    /// Makes the next section of the index, if there is one to make; says whether it did.
+    /// Builds the next section of the index, if one is due; returns whether it did.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn index_logs(&self) -> Result<bool, Fault> {
-        let _maker = self.log_indexing().only_maker();
+        let _builder = lock(&self.log_indexing.builder);
         let progress = self.log_progress()?;
-        let wanted = self.log_indexing().wanted.load(Ordering::Relaxed);
-        if !self.is_next_section_due(progress.below, wanted) {
+        let target = self.log_indexing.target.load(Ordering::Relaxed);
+        if !self.is_next_section_due(progress.below, target) {
             return Ok(false);
         }
         let first = progress.below;
@@ -241,13 +235,13 @@ impl Chain {
             let key = key(bit, first);
             match row.is_empty() {
                 false => batch.put(Segment::LogIndex, &key, &row.0),
-                // Of a chain that was left there may be one.
+                // There may be one of blocks that a reorganisation has removed.
                 true if first < progress.written => batch.delete(Segment::LogIndex, &key),
                 true => {}
             }
         }
         let _writer = self.writer();
-        // A block's hash stands for all before it.
+        // The hash of the last block commits to all before it.
         if self.log_progress()? != progress || self.canonical_hash(last)? != last_hash {
             return Ok(true);
         }
@@ -260,13 +254,13 @@ impl Chain {
         Ok(true)
     }
 
-    /// Strikes the blocks from `number` on, and those of its section, from the index, and removes
-    /// their rows. Blocks are taken in meanwhile.
+    /// Strikes the blocks from `number` on, and those of its section, from the index, and removes their rows. Does not
+    /// block imports.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn remove_log_index(&self, number: u64) -> Result<(), Fault> {
-        let _maker = self.log_indexing().only_maker();
+        let _builder = lock(&self.log_indexing.builder);
         let written = self.change_progress(|progress| {
             let below = progress.below.min(number - number % SECTION_BLOCKS);
             Progress { below, ..progress }
@@ -286,8 +280,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Strikes the blocks from `number` on, and those of its section, from the index; their rows stay
-    /// until they are made anew.
+    /// Strikes the blocks from `number` on, and those of its section, from the index; their rows stay until they are
+    /// built again.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -312,8 +306,8 @@ impl Chain {
         Ok(changed)
     }
 
-    /// Has `batch` say that the index is to be made anew.
-    pub(crate) fn forget_log_index(&self, batch: &mut Batch) -> Result<(), Fault> {
+    /// Adds to `batch` that the index is to be built again.
+    pub(crate) fn reset_log_index(&self, batch: &mut Batch) -> Result<(), Fault> {
         match self.log_progress() {
             Ok(_) => self.strike_logs(0, batch),
             Err(Fault::Corrupt { .. }) => {
@@ -325,7 +319,7 @@ impl Chain {
         }
     }
 
-    /// Has `batch` say that blocks from `number` on are no longer in the index, if they were.
+    /// Adds to `batch` that blocks from `number` on are no longer in the index, if they were.
     pub(crate) fn strike_logs(&self, number: u64, batch: &mut Batch) -> Result<(), Fault> {
         let progress = self.log_progress()?;
         let below = number - number % SECTION_BLOCKS;
@@ -339,13 +333,13 @@ impl Chain {
         Progress::read(self.database().get(Segment::Meta, PROGRESS)?)
     }
 
-    fn is_next_section_due(&self, below: u64, wanted: u64) -> bool {
+    fn is_next_section_due(&self, below: u64, target: u64) -> bool {
         let end = below.saturating_add(SECTION_BLOCKS);
-        end <= wanted && end.saturating_add(CONFIRMATIONS) <= self.head().id.number
+        end <= target && end.saturating_add(CONFIRMATIONS) <= self.head().id.number
     }
 
-    /// The rows of the section that begins with `first_block`, one for each bit. Blocks that are not
-    /// stored, as below the first one of an imported state, have no logs.
+    /// The rows of the section that begins with `first_block`, one for each bit. Blocks that are not stored, as below
+    /// the first one of an imported state, count as without logs.
     pub(crate) fn section(&self, first_block: u64) -> Result<Vec<SectionBlocks>, Fault> {
         let mut rows = vec![SectionBlocks::NONE; usize::from(BITS)];
         let end = first_block.saturating_add(SECTION_BLOCKS);
@@ -362,7 +356,7 @@ impl Chain {
         Ok(rows)
     }
 
-    /// Compares the index with the headers; gives the first row of each section that differs.
+    /// Compares the index with the headers, and calls `bad` with the first row of each section that differs.
     pub(crate) fn check_log_index(&self, bad: &mut dyn FnMut(&[u8], String)) -> Result<(), Fault> {
         let index = self.log_index()?;
         for first_block in (0..index.below).step_by(to_usize(SECTION_BLOCKS)) {

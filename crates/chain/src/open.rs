@@ -10,8 +10,8 @@ use niwaki_primitives::{Address, B256, BlockAccessList, BlockBody, Fault, Header
 use niwaki_rules::{
     ChainSpec, GenesisError, Network, RuleChange, encode_access_list, rule_changes,
 };
-use niwaki_state::{BlockId, GenesisAccount, StateOptions, WorldState, genesis_root};
-use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
+use niwaki_state::{BlockId, GenesisAccount, LoadError, StateOptions, WorldState, genesis_root};
+use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment, corrupt, missing};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,10 +69,10 @@ pub enum OpenError {
         /// Of the configuration.
         given: B256,
     },
-    /// The rules that are given are not those that the blocks were made by.
+    /// The given rules are not those by which the blocks were validated.
     #[error(
         "{change}, but the chain is at block {head} and was made by the rules before; give it the \
-         genesis file that it was made with, or begin it anew in another --data-path"
+         genesis file that it was made with, or start a new chain in another --data-path"
     )]
     OtherRules {
         /// The change that reaches back furthest.
@@ -88,7 +88,7 @@ pub enum OpenError {
         /// By the chain spec.
         expected: B256,
     },
-    /// The genesis accounts do not have the root that the header gives.
+    /// The genesis accounts do not have the state root of the header.
     #[error("the genesis accounts have state root {got}, the genesis header says {expected}")]
     GenesisRoot {
         /// Computed.
@@ -100,11 +100,28 @@ pub enum OpenError {
     #[error(transparent)]
     Genesis(#[from] GenesisError),
     /// The caller asked to stop.
-    #[error("stopped while loading the genesis; the next start begins it anew")]
+    #[error("stopped while loading the genesis; the next start begins again")]
     Stopped,
     /// The machine failed.
     #[error(transparent)]
     Fault(#[from] Fault),
+}
+
+impl From<LoadError> for OpenError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Stopped => Self::Stopped,
+            LoadError::Fault(fault) => fault.into(),
+            // Of a genesis file the last one counts, and the keys of an exported state ascend, so the runs are damaged.
+            LoadError::AccountTwice(_) | LoadError::SlotTwice { .. } => {
+                Self::Fault(Fault::Corrupt {
+                    segment: "loading",
+                    key: "of a record".to_owned(),
+                    reason: format!("{error}; the same command begins again"),
+                })
+            }
+        }
+    }
 }
 
 impl Chain {
@@ -229,8 +246,8 @@ pub(crate) fn check_rules(
     }
 }
 
-/// The rules by which the chain's blocks were validated: those of the stored genesis file, else those of the network with this
-/// genesis block; `None` if there is neither.
+/// The rules by which the chain's blocks were validated: those of the stored genesis file, else those of the network
+/// with this genesis block; `None` if there is neither.
 fn stored_rules(database: &Database, genesis: B256) -> Result<Option<ChainSpec>, Fault> {
     if let Some(spec) = remembered_rules(database)? {
         return Ok(Some(spec));
@@ -242,9 +259,8 @@ fn stored_rules(database: &Database, genesis: B256) -> Result<Option<ChainSpec>,
 
 pub(crate) fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {
     let row = world.database().get(Segment::Meta, GENESIS)?;
-    let row = row.ok_or_else(|| crate::rows::missing(Segment::Meta, GENESIS))?;
-    B256::try_from(&row[..])
-        .map_err(|_| crate::rows::corrupt(Segment::Meta, GENESIS, "a hash has 32 bytes"))
+    let row = row.ok_or_else(|| missing(Segment::Meta, GENESIS))?;
+    B256::try_from(&row[..]).map_err(|_| corrupt(Segment::Meta, GENESIS, "a hash has 32 bytes"))
 }
 
 /// Writes the genesis block and its state, together with `batch`.
@@ -280,7 +296,7 @@ impl LoadedGenesis {
             total_difficulty: header.difficulty,
             header,
         };
-        // Nothing happens in a genesis block.
+        // The genesis block changes nothing, so its list is empty.
         let access_list = block.header.block_access_list_hash;
         let access_list = access_list.map(|_| encode_access_list(&BlockAccessList::new()));
         add_block(&block, &body, &[], access_list.as_ref(), &mut batch);

@@ -9,8 +9,8 @@ use niwaki_threads::WorkerPool;
 use niwaki_trie::ordered_root;
 
 impl Chain {
-    /// Turns a payload into a block and the block's hash. If there are many transactions and a processor for it, another
-    /// thread decodes them while the calling thread computes their root.
+    /// Turns a payload into a block and the block's hash. If there are many transactions and a processor for it,
+    /// another thread decodes them while the calling thread computes their root.
     ///
     /// # Errors
     /// As [`decode_payload`].
@@ -21,13 +21,13 @@ impl Chain {
     ) -> Result<Payload, PayloadError> {
         let transactions = input.payload.as_v1().transactions.len();
         let is_shared = transactions >= self.tuning().min_payload_txs && self.sender_threads() > 1;
-        let crew = is_shared.then(|| WorkerPool::named("payload", 1)).flatten();
+        let pool = is_shared.then(|| WorkerPool::named("payload", 1)).flatten();
         let root =
             |encoded: &[Bytes]| ordered_root(encoded, |bytes, out| out.extend_from_slice(bytes));
-        match crew {
-            Some(crew) => {
+        match pool {
+            Some(pool) => {
                 let both = |decode: &mut (dyn FnMut() + Send), hash: &mut dyn FnMut()| {
-                    crew.join(decode, hash);
+                    pool.join(decode, hash);
                 };
                 decode_payload_with(self.spec(), version, input, root, both)
             }

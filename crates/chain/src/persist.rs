@@ -1,6 +1,6 @@
 //! The rows of a block other than its state.
 
-use crate::rows::{block_key, encode_header, encode_receipts};
+use crate::rows::{encode_header, encode_receipts};
 use crate::tree::StoredHeader;
 use alloy_rlp::Encodable;
 use niwaki_execution::ExecutedBlock;
@@ -16,7 +16,7 @@ pub(crate) fn add_block(
     access_list: Option<&Bytes>,
     batch: &mut Batch,
 ) {
-    let key = block_key(&block.id);
+    let key = block.id.to_key();
     batch.put_with(Segment::Headers, &key, |out| {
         encode_header(&block.header, &block.total_difficulty, out);
     });

@@ -16,10 +16,11 @@ pub struct Prewarmed {
 }
 
 impl Chain {
-    /// Executes `candidates` on top of the head as if they were in the block of `header`, which [`Chain::next_header`] gives, until they
-    /// have used `most_gas`, a block comes, or the head is not the parent of `header`. The current transaction is executed
-    /// to its end. Then the accounts, slots and code that they read are in the caches, and the trie paths to them in memory;
-    /// the results are dropped. Nonces are not checked: earlier calls may have executed the transactions before.
+    /// Executes `candidates` on top of the head as if they were in the block of `header`, which comes from
+    /// [`Chain::next_header`], until they have used `max_gas`, a block comes, or the head is not the parent of
+    /// `header`. The current transaction is executed to its end. Then the accounts, slots and code that they read are
+    /// in the caches, and the trie paths to them in memory; the results are dropped. Nonces are not checked: earlier
+    /// calls may have executed the transactions before.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -27,7 +28,7 @@ impl Chain {
         &self,
         header: &Header,
         candidates: &mut dyn Iterator<Item = Candidate>,
-        most_gas: u64,
+        max_gas: u64,
     ) -> Result<Prewarmed, Fault> {
         let mut warmed = Prewarmed::default();
         let mut view = self.view_at_head()?;
@@ -41,7 +42,7 @@ impl Chain {
                 let mut executor = Executor::new(self.spec(), header, view);
                 loop {
                     let is_head = self.head().id.hash == header.parent_hash;
-                    warmed.is_cut = warmed.gas >= most_gas || is_over() || !is_head;
+                    warmed.is_cut = warmed.gas >= max_gas || is_over() || !is_head;
                     if warmed.is_cut {
                         return Ok(warmed);
                     }

@@ -1,9 +1,10 @@
-//! The blocks imported last, decoded and with their senders: threads that follow the head, and the first request for a new block,
-//! need not read rows or recover senders again.
+//! The blocks imported last, decoded and with their senders: threads that follow the head, and the first request for a
+//! new block, need not read rows or recover senders again.
 
 use crate::Chain;
 use alloy_rlp::Encodable;
 use niwaki_primitives::{B256, RecoveredBlock};
+use niwaki_threads::lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -43,13 +44,13 @@ impl RecentBlocks {
 impl Chain {
     /// The block with this hash and its senders, if it is one of those imported last.
     pub fn recent_block(&self, hash: &B256) -> Option<Arc<RecoveredBlock>> {
-        self.recent_blocks().get(hash)
+        lock(&self.recent_blocks).get(hash)
     }
 
     /// Adds a block that is stored.
     pub(crate) fn cache_recent(&self, block: RecoveredBlock) {
         let bytes = block.block.length() * BYTES_PER_RLP_BYTE;
-        self.recent_blocks().put(Arc::new(block), bytes);
+        lock(&self.recent_blocks).put(Arc::new(block), bytes);
     }
 }
 

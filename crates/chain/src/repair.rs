@@ -1,68 +1,64 @@
-//! What a check finds, made anew from what is right.
+//! Rebuilds what a check finds damaged from data that is right.
 //!
-//! The state's part is that of `niwaki-state`. Of the blocks, headers are proven by the hash of the
-//! head's, from there down: indices and total difficulties are made anew from them and from the
-//! bodies. Headers, bodies, receipts, block access lists and codes stand in one place only and are
-//! not made anew.
+//! `niwaki-state` repairs the state. Of the blocks, the head's hash proves the headers, from the head down; indices and
+//! total difficulties are rebuilt from them and from the bodies. Headers, bodies, receipts, block access lists and
+//! codes are stored once, so they can't be rebuilt.
 
-use crate::check::holds_body;
+use crate::check::is_body_valid;
 use crate::indices::TransactionPlace;
-use crate::rows::{block_key, encode_header};
+use crate::rows::encode_header;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
-use niwaki_primitives::{B256, Block, Encodable2718, Fault, hex};
+use niwaki_primitives::{B256, Block, Encodable2718, Fault};
 use niwaki_state::{Problem, RepairError, RepairSummary};
 use niwaki_storage::{Batch, Segment};
 
-/// Batches are written when they have grown to this.
-const BATCH_BYTES: usize = 16 << 20;
-
-/// What was made anew.
+/// What was rebuilt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainRepair {
-    /// Of the state; `None` if its flat values are not those of the head, so that it was left.
+    /// Of the state; `None` if its flat values are not those of the head, so that nothing could be done.
     pub state: Option<RepairSummary>,
-    /// Rows that lead from number to hash.
+    /// Rows from number to hash.
     pub canonical: u64,
-    /// Rows that lead from hash to number.
+    /// Rows from hash to number.
     pub numbers: u64,
-    /// Rows that lead from a transaction to its place.
+    /// Rows from a transaction to its place.
     pub transactions: u64,
     /// Total difficulties.
     pub difficulties: u64,
 }
 
-/// What a repair left, and why.
+/// Called with what can't be repaired, and why.
 pub type RepairRefusal<'a> = dyn FnMut(Problem) + 'a;
 
 /// How far a repair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repairing {
-    /// Parts of the state are done, of how many.
+    /// Parts of the state done, of how many.
     State(u64, u64),
-    /// Blocks are done, of how many; each is gone through three times.
+    /// Blocks done, of how many; each counts in three passes.
     Blocks(u64, u64),
 }
 
-/// Told how far the repair is; `false` stops it.
+/// Called with how far the repair is; `false` stops it.
 pub type RepairingReport<'a> = dyn FnMut(Repairing) -> bool + 'a;
 
-/// Why a repair did not come to its end.
-enum Ended {
+/// Why a repair ended early.
+enum RepairAbort {
     Stopped,
     Fault(Fault),
 }
 
-impl From<Fault> for Ended {
+impl From<Fault> for RepairAbort {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
 impl Chain {
-    /// Makes anew what follows from something that is right, and tells `refusal` what does not. Each
-    /// row that is written is proven right first, so a repair that is cut short has made nothing
-    /// worse. `None` if `report` stopped it. The chain is to be opened anew afterwards, and checked.
+    /// Rebuilds what follows from data that is right, and calls `refusal` with what does not. Each row is proven before
+    /// it is written, so an interrupted repair does no damage. `None` if `report` stopped it. The caller opens the
+    /// chain again afterwards, and checks it.
     ///
     /// # Errors
     /// A [`Fault`] if the storage can't be read or written.
@@ -74,8 +70,8 @@ impl Chain {
         let _writer = self.writer();
         match self.repair_all(report, refusal) {
             Ok(repair) => Ok(Some(repair)),
-            Err(Ended::Stopped) => Ok(None),
-            Err(Ended::Fault(fault)) => Err(fault),
+            Err(RepairAbort::Stopped) => Ok(None),
+            Err(RepairAbort::Fault(fault)) => Err(fault),
         }
     }
 
@@ -83,27 +79,23 @@ impl Chain {
         &self,
         report: &mut RepairingReport<'_>,
         refusal: &mut RepairRefusal<'_>,
-    ) -> Result<ChainRepair, Ended> {
+    ) -> Result<ChainRepair, RepairAbort> {
         let mut repair = ChainRepair::default();
         let repaired = self
             .world()
             .repair(&mut |done, of| report(Repairing::State(done, of)));
         match repaired {
             Ok(state) => repair.state = Some(state),
-            Err(RepairError::Stopped) => return Err(Ended::Stopped),
+            Err(RepairError::Stopped) => return Err(RepairAbort::Stopped),
             Err(RepairError::Fault(fault)) => return Err(fault.into()),
             Err(error) => {
-                refusal(Problem {
-                    segment: Segment::Accounts.name(),
-                    key: String::new(),
-                    what: error.to_string(),
-                });
+                refusal(Problem::new(Segment::Accounts, &[], error.to_string()));
                 if let RepairError::Flat { damaged, .. } = error {
                     damaged.into_iter().for_each(&mut *refusal);
                 }
             }
         }
-        let mut run = Run {
+        let mut repairer = Repairer {
             chain: self,
             report,
             seen: 0,
@@ -111,29 +103,29 @@ impl Chain {
             batch: Batch::new(),
             repair,
         };
-        run.numbers()?;
-        run.canonical()?;
-        run.blocks()?;
-        self.forget_log_index(&mut run.batch)?;
+        repairer.numbers()?;
+        repairer.canonical()?;
+        repairer.blocks()?;
+        self.reset_log_index(&mut repairer.batch)?;
         self.database()
-            .write(std::mem::take(&mut run.batch), true)?;
-        Ok(run.repair)
+            .write(std::mem::take(&mut repairer.batch), true)?;
+        Ok(repairer.repair)
     }
 }
 
-struct Run<'a, 'b, 'c> {
+struct Repairer<'a, 'b, 'c> {
     chain: &'a Chain,
     report: &'a mut RepairingReport<'c>,
-    /// Blocks, each counted in every pass.
+    /// Blocks so far, each counted in every pass.
     seen: u64,
     refusal: &'a mut RepairRefusal<'b>,
     batch: Batch,
     repair: ChainRepair,
 }
 
-impl Run<'_, '_, '_> {
-    /// Counts a block that pass number `pass` goes through, of which `done` lie behind it.
-    fn block(&mut self, pass: u64, done: u64) -> Result<(), Ended> {
+impl Repairer<'_, '_, '_> {
+    /// Counts a block of pass number `pass`, of which `done` blocks are done.
+    fn block(&mut self, pass: u64, done: u64) -> Result<(), RepairAbort> {
         const PASSES: u64 = 3;
         const BLOCKS: u64 = 256;
         let is_due = self.seen.is_multiple_of(BLOCKS);
@@ -145,12 +137,12 @@ impl Run<'_, '_, '_> {
         let done = pass.saturating_mul(each).saturating_add(done.min(each));
         match (self.report)(Repairing::Blocks(done, each.saturating_mul(PASSES))) {
             true => Ok(()),
-            false => Err(Ended::Stopped),
+            false => Err(RepairAbort::Stopped),
         }
     }
 
     /// From hash to number, of every header that is stored.
-    fn numbers(&mut self) -> Result<(), Ended> {
+    fn numbers(&mut self) -> Result<(), RepairAbort> {
         let database = self.chain.database();
         for row in database.prefix(Segment::Headers, &[]) {
             let (key, _) = row?;
@@ -165,13 +157,13 @@ impl Run<'_, '_, '_> {
                 self.write_if_large()?;
             }
         }
-        // The walk below finds headers by these rows.
+        // `canonical` finds headers by these rows.
         database.write(std::mem::take(&mut self.batch), false)?;
         Ok(())
     }
 
     /// From number to hash, down from the head.
-    fn canonical(&mut self) -> Result<(), Ended> {
+    fn canonical(&mut self) -> Result<(), RepairAbort> {
         let database = self.chain.database();
         let mut numbers: Vec<u64> = self.chain.stored_numbers()?.collect();
         let genesis = self.chain.genesis_hash();
@@ -191,7 +183,7 @@ impl Run<'_, '_, '_> {
             }
             match self.header(BlockId { number, hash })? {
                 Some(block) => hash = block.header.parent_hash,
-                // What lies below it is not proven, but for the genesis block.
+                // Of the blocks below it only the genesis block is proven.
                 None => numbers.truncate(1),
             }
         }
@@ -204,7 +196,7 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
-    /// The header of a block that must be stored, if it is the right one; tells if it is not.
+    /// The header of a block that must be stored, if it is the right one; else calls `refusal`.
     fn header(&mut self, id: BlockId) -> Result<Option<StoredHeader>, Fault> {
         let what = match self.chain.read_header(id) {
             Ok(block) if block.header.hash_slow() == id.hash => return Ok(Some(block)),
@@ -213,18 +205,18 @@ impl Run<'_, '_, '_> {
             Err(Fault::Missing { .. }) => "missing".to_owned(),
             Err(other) => return Err(other),
         };
-        self.refuse(Segment::Headers, &block_key(&id), &what);
+        self.refuse(Segment::Headers, &id.to_key(), &what);
         Ok(None)
     }
 
     /// Total difficulties and the places of transactions, up from the genesis block.
-    fn blocks(&mut self) -> Result<(), Ended> {
+    fn blocks(&mut self) -> Result<(), RepairAbort> {
         let mut parent: Option<StoredHeader> = None;
         for number in self.chain.stored_numbers()? {
             self.block(2, number)?;
             let stored = match self.chain.header_at(number) {
                 Ok(stored) => stored.filter(|block| block.header.hash_slow() == block.id.hash),
-                // Told already.
+                // Reported already.
                 Err(Fault::Corrupt { .. } | Fault::Missing { .. }) => None,
                 Err(other) => return Err(other.into()),
             };
@@ -250,7 +242,7 @@ impl Run<'_, '_, '_> {
         if block.total_difficulty != total {
             block.total_difficulty = total;
             self.repair.difficulties += 1;
-            let key = block_key(&block.id);
+            let key = block.id.to_key();
             self.batch.put_with(Segment::Headers, &key, |out| {
                 encode_header(&block.header, &total, out);
             });
@@ -258,7 +250,7 @@ impl Run<'_, '_, '_> {
     }
 
     fn places(&mut self, block: &StoredHeader) -> Result<(), Fault> {
-        let key = block_key(&block.id);
+        let key = block.id.to_key();
         let body = match self.chain.read_body(&block.id) {
             Ok(body) => body,
             Err(Fault::Corrupt { reason, .. }) => {
@@ -275,12 +267,9 @@ impl Run<'_, '_, '_> {
             header: block.header.clone(),
             body,
         };
-        if !holds_body(&whole) {
-            self.refuse(
-                Segment::Bodies,
-                &key,
-                "the body is not the one of its header",
-            );
+        if !is_body_valid(&whole) {
+            let what = "the body is not the one of its header";
+            self.refuse(Segment::Bodies, &key, what);
             return Ok(());
         }
         let number = block.id.number;
@@ -303,19 +292,10 @@ impl Run<'_, '_, '_> {
     }
 
     fn refuse(&mut self, segment: Segment, key: &[u8], what: &str) {
-        (self.refusal)(Problem {
-            segment: segment.name(),
-            key: hex::encode(key),
-            what: what.to_owned(),
-        });
+        (self.refusal)(Problem::new(segment, key, what));
     }
 
     fn write_if_large(&mut self) -> Result<(), Fault> {
-        if self.batch.bytes() >= BATCH_BYTES {
-            self.chain
-                .database()
-                .write(std::mem::take(&mut self.batch), false)?;
-        }
-        Ok(())
+        self.chain.database().write_if_large(&mut self.batch)
     }
 }

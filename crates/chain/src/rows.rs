@@ -1,34 +1,7 @@
 //! The byte forms of what the chain stores; `niwaki-storage`'s FORMAT.md describes them.
 
 use alloy_rlp::{Decodable, Encodable, Header as RlpHeader};
-use niwaki_primitives::{Address, B256, Bytes, Fault, Header, Log, Receipt, U256, hex};
-use niwaki_state::BlockId;
-use niwaki_storage::Segment;
-
-/// The key of a block's header, body and receipts.
-pub(crate) fn block_key(block: &BlockId) -> [u8; 40] {
-    let mut key = [0; 40];
-    key[..8].copy_from_slice(&block.number.to_be_bytes());
-    key[8..].copy_from_slice(block.hash.as_slice());
-    key
-}
-
-/// The fault of a row that is not what was written.
-pub(crate) fn corrupt(segment: Segment, key: &[u8], reason: impl ToString) -> Fault {
-    Fault::Corrupt {
-        segment: segment.name(),
-        key: hex::encode(key),
-        reason: reason.to_string(),
-    }
-}
-
-/// The fault of a row that must be there.
-pub(crate) fn missing(segment: Segment, key: &[u8]) -> Fault {
-    Fault::Missing {
-        segment: segment.name(),
-        key: hex::encode(key),
-    }
-}
+use niwaki_primitives::{Address, B256, Bytes, Header, Log, Receipt, U256};
 
 /// Appends total difficulty, then the header.
 pub(crate) fn encode_header(header: &Header, total_difficulty: &U256, out: &mut Vec<u8>) {

@@ -28,8 +28,8 @@ impl Default for BlockThreads {
 }
 
 impl Chain {
-    /// Executes the transactions of a block on up to `threads` threads, where the block is worth it; sequentially until this is
-    /// called.
+    /// Executes the transactions of a block on up to `threads` threads, where the block is worth it; sequentially until
+    /// this is called.
     pub fn set_transaction_threads(&self, threads: usize) {
         let own = &self.threads;
         own.yields_to_others.store(false, Ordering::Relaxed);
@@ -37,10 +37,10 @@ impl Chain {
         own.current.store(threads.max(1), Ordering::Relaxed);
     }
 
-    /// As [`Chain::set_transaction_threads`], but a block is executed on no more threads than there are free processors when it comes,
-    /// the calling thread's included. While another process uses the second of two processors, a second thread costs more
-    /// than it gains (docs/performance/pipeline.md).
-    pub fn set_most_transaction_threads(&self, threads: usize) {
+    /// As [`Chain::set_transaction_threads`], but a block is executed on no more threads than there are free processors
+    /// when it comes, the calling thread's included. While another process uses the second of two processors, a second
+    /// thread costs more than it gains (docs/performance/pipeline.md).
+    pub fn set_max_transaction_threads(&self, threads: usize) {
         self.set_transaction_threads(threads);
         self.threads.yields_to_others.store(true, Ordering::Relaxed);
     }
@@ -48,15 +48,15 @@ impl Chain {
     /// Chooses the threads of the block that is about to be executed.
     pub(crate) fn choose_block_threads(&self) {
         let own = &self.threads;
-        let most = own.transactions.load(Ordering::Relaxed);
-        let yields = most > 1 && own.yields_to_others.load(Ordering::Relaxed);
+        let max = own.transactions.load(Ordering::Relaxed);
+        let yields = max > 1 && own.yields_to_others.load(Ordering::Relaxed);
         let free = yields.then(niwaki_threads::free_processors).flatten();
-        let threads = free.map_or(most, |free| most.min(free.saturating_add(1)));
+        let threads = free.map_or(max, |free| max.min(free.saturating_add(1)));
         own.current.store(threads, Ordering::Relaxed);
     }
 
-    /// Recovers senders on up to `threads` threads, the commit thread included; on as many as there are processors until this is
-    /// called. With one, no root is computed in parallel with the execution either.
+    /// Recovers senders on up to `threads` threads, the commit thread included; on as many as there are processors
+    /// until this is called. With one, no root is computed in parallel with the execution either.
     pub fn set_sender_threads(&self, threads: usize) {
         self.threads
             .senders

@@ -1,4 +1,4 @@
-//! Why something did not leave the data path for a file, or come in from one.
+//! The errors of exports and imports of a state or of trie logs.
 
 use crate::OpenError;
 use niwaki_primitives::{B256, Fault};
@@ -25,7 +25,7 @@ pub enum TransferError {
     /// The file is not what was written.
     #[error(
         "{path} is damaged before or in the chunk at byte {at}: {reason}; nothing of it is in \
-         force; export it anew"
+         force; export it again"
     )]
     Damaged {
         /// The file.
@@ -43,7 +43,7 @@ pub enum TransferError {
     OtherChain {
         /// Genesis or chain id of the file.
         found: String,
-        /// That of the chain asked for.
+        /// That of the requested chain.
         given: String,
     },
     /// A data path that is to be filled has a chain already.
@@ -52,7 +52,7 @@ pub enum TransferError {
     /// The accounts and slots are not those of the header.
     #[error(
         "the accounts and slots of the file have state root {got}, the header of block {number} \
-         says {expected}; nothing of it is in force; export it anew from a database that \
+         says {expected}; nothing of it is in force; export it again from a database that \
          'niwaki storage check' finds right"
     )]
     Root {
@@ -73,13 +73,13 @@ pub enum TransferError {
         /// Why.
         reason: String,
     },
-    /// A block whose trie log was asked for has none.
+    /// A requested block has no trie log.
     #[error(
         "there is no trie log of block {0}; 'niwaki storage trie-log count' says what is there"
     )]
     NoLog(B256),
     /// The range is empty.
-    #[error("there are no trie logs of the blocks asked for")]
+    #[error("there are no trie logs of the requested blocks")]
     Nothing,
     /// The caller asked to stop.
     #[error("stopped on request")]
@@ -93,7 +93,7 @@ pub enum TransferError {
 }
 
 impl TransferError {
-    /// The file is of the chain with `found`, the chain asked for has `given`.
+    /// The file is of the chain with `found`, the requested chain has `given`.
     pub(crate) fn other_chain<T: fmt::Display>(what: &str, found: T, given: T) -> Self {
         Self::OtherChain {
             found: format!("{what} {found}"),
@@ -114,17 +114,6 @@ impl From<OpenError> for TransferError {
 
 impl From<LoadError> for TransferError {
     fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::Stopped => Self::Stopped,
-            LoadError::Fault(fault) => Self::Fault(fault),
-            // Keys of a file ascend strictly, so this can only be in runs that have lain on a disk.
-            LoadError::AccountTwice(_) | LoadError::SlotTwice { .. } => {
-                Self::Fault(Fault::Corrupt {
-                    segment: "loading",
-                    key: "of a record".to_owned(),
-                    reason: format!("{error}; the same command begins anew"),
-                })
-            }
-        }
+        OpenError::from(error).into()
     }
 }

@@ -1,17 +1,17 @@
 //! Blocks that are stored, canonical or not, by number and hash.
 
 use crate::Chain;
-use crate::rows::{block_key, corrupt, decode_header, decode_receipts, missing};
+use crate::rows::{decode_header, decode_receipts};
 use niwaki_primitives::{B256, Block, BlockBody, Bytes, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
 use niwaki_state::BlockId;
-use niwaki_storage::{Database, Segment};
+use niwaki_storage::{Database, Segment, corrupt, missing};
 
-/// The row of `meta` that gives the lowest canonical block above the genesis block that is stored,
-/// where that is not the first one.
+/// The row of `meta` with the lowest canonical block above the genesis block that is stored, if that is not the first
+/// one.
 pub(crate) const FIRST_BLOCK: &[u8] = b"first block";
 
-/// A header with what its row says beside.
+/// A header with its id and total difficulty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHeader {
     /// Number and hash.
@@ -24,7 +24,7 @@ pub struct StoredHeader {
 
 /// The header of a block that must be stored.
 pub(crate) fn read_header(database: &Database, id: BlockId) -> Result<StoredHeader, Fault> {
-    let key = block_key(&id);
+    let key = id.to_key();
     let row = database.get(Segment::Headers, &key)?;
     let row = row.ok_or_else(|| missing(Segment::Headers, &key))?;
     let (header, total_difficulty) =
@@ -45,14 +45,8 @@ impl Chain {
         if let Some(header) = self.header_in_memory(hash) {
             return Ok(Some(header));
         }
-        let Some(number) = self.number_of(hash)? else {
-            return Ok(None);
-        };
-        self.read_header(BlockId {
-            number,
-            hash: *hash,
-        })
-        .map(Some)
+        let id = self.stored_id(hash)?;
+        id.map(|id| self.read_header(id)).transpose()
     }
 
     /// The header of the canonical block `number`.
@@ -70,14 +64,8 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn body(&self, hash: &B256) -> Result<Option<BlockBody>, Fault> {
-        let Some(number) = self.number_of(hash)? else {
-            return Ok(None);
-        };
-        self.read_body(&BlockId {
-            number,
-            hash: *hash,
-        })
-        .map(Some)
+        let id = self.stored_id(hash)?;
+        id.map(|id| self.read_body(&id)).transpose()
     }
 
     /// The block with this hash, canonical or not.
@@ -108,13 +96,10 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn receipts(&self, hash: &B256) -> Result<Option<Vec<Receipt>>, Fault> {
-        let Some(number) = self.number_of(hash)? else {
+        let Some(id) = self.stored_id(hash)? else {
             return Ok(None);
         };
-        let key = block_key(&BlockId {
-            number,
-            hash: *hash,
-        });
+        let key = id.to_key();
         let row = self.database().get(Segment::Receipts, &key)?;
         let row = row.ok_or_else(|| missing(Segment::Receipts, &key))?;
         let receipts = decode_receipts(&row);
@@ -123,20 +108,16 @@ impl Chain {
             .map_err(|error| corrupt(Segment::Receipts, &key, error))
     }
 
-    /// The block access list of the block with this hash, canonical or not: the RLP whose hash the
-    /// header gives. `None` for a block before Amsterdam too, and for one that came with the file of
-    /// a state.
+    /// The RLP of the block access list of the block with this hash, canonical or not. `None` also for a block before
+    /// Amsterdam, and for one that came with an exported state.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn block_access_list(&self, hash: &B256) -> Result<Option<Bytes>, Fault> {
-        let Some(number) = self.number_of(hash)? else {
+        let Some(id) = self.stored_id(hash)? else {
             return Ok(None);
         };
-        let key = block_key(&BlockId {
-            number,
-            hash: *hash,
-        });
+        let key = id.to_key();
         let row = self.database().get(Segment::AccessLists, &key)?;
         Ok(row.map(Bytes::from))
     }
@@ -146,14 +127,20 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn number_of(&self, hash: &B256) -> Result<Option<u64>, Fault> {
-        let row = self.database().get(Segment::Numbers, hash.as_slice())?;
-        let number = row.map(|row| {
-            let bytes = row.try_into();
-            bytes
-                .map(u64::from_be_bytes)
-                .map_err(|_| corrupt(Segment::Numbers, hash.as_slice(), "a number has 8 bytes"))
-        });
-        number.transpose()
+        self.read_number(Segment::Numbers, hash.as_slice())
+    }
+
+    /// Number and hash of the block with this hash, if it is stored.
+    pub(crate) fn stored_id(&self, hash: &B256) -> Result<Option<BlockId>, Fault> {
+        let (number, hash) = (self.number_of(hash)?, *hash);
+        Ok(number.map(|number| BlockId { number, hash }))
+    }
+
+    fn read_number(&self, segment: Segment, key: &[u8]) -> Result<Option<u64>, Fault> {
+        let row = self.database().get(segment, key)?;
+        let number = row.map(|row| row.try_into().map(u64::from_be_bytes));
+        let number = number.transpose();
+        number.map_err(|_| corrupt(segment, key, "a number has 8 bytes"))
     }
 
     /// The numbers of the canonical blocks that must be stored, up to the head: the genesis block's,
@@ -165,8 +152,7 @@ impl Chain {
         Ok(std::iter::once(genesis).chain(first..=self.head().id.number))
     }
 
-    /// The lowest block that is stored with all after it: the genesis block, or the one where an
-    /// imported state begins.
+    /// The lowest block that is stored with all after it: the genesis block, or the one where an imported state begins.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -178,12 +164,7 @@ impl Chain {
     }
 
     fn imported_from(&self) -> Result<Option<u64>, Fault> {
-        let row = self.database().get(Segment::Meta, FIRST_BLOCK)?;
-        let first = row.map(|row| {
-            let bytes = row.try_into().map(u64::from_be_bytes);
-            bytes.map_err(|_| corrupt(Segment::Meta, FIRST_BLOCK, "a number has 8 bytes"))
-        });
-        first.transpose()
+        self.read_number(Segment::Meta, FIRST_BLOCK)
     }
 
     pub(crate) fn read_header(&self, id: BlockId) -> Result<StoredHeader, Fault> {
@@ -191,7 +172,7 @@ impl Chain {
     }
 
     pub(crate) fn read_body(&self, id: &BlockId) -> Result<BlockBody, Fault> {
-        let key = block_key(id);
+        let key = id.to_key();
         let row = self.database().get(Segment::Bodies, &key)?;
         let row = row.ok_or_else(|| missing(Segment::Bodies, &key))?;
         alloy_rlp::decode_exact(&row).map_err(|error| corrupt(Segment::Bodies, &key, error))
@@ -210,7 +191,7 @@ impl Chain {
         }
     }
 
-    /// The ancestors that the ommers of a child of `parent` may hang on, nearest first.
+    /// The ancestors that may be parents of the ommers of a child of `parent`, nearest first.
     pub(crate) fn ommer_ancestors(&self, parent: &StoredHeader) -> Result<Vec<Ancestor>, Fault> {
         let mut ancestors = Vec::new();
         let mut next = Some(parent.clone());

@@ -1,19 +1,15 @@
-//! Trie logs as a stock: counted, pruned, taken out into a file and put back.
+//! Maintenance of the trie logs: they are counted, pruned, exported to a file and imported from it.
 //!
-//! A log is canonical if its block is, of a fork if its block is stored beside the canonical chain,
-//! and orphaned if its block is not stored at all.
+//! A log is canonical if its block is, of a fork if its block is stored but not canonical, and
+//! orphaned if its block is not stored at all.
 
 use crate::chunks::{About, ChunkReader, ChunkWriter, FileKind};
-use crate::rows::{block_key, corrupt};
 use crate::{BlockId, Chain, TransferError};
 use niwaki_primitives::{B256, Fault};
 use niwaki_state::{TRIE_LOGS_KEPT, TrieLog};
-use niwaki_storage::{Batch, Segment};
+use niwaki_storage::{Batch, Segment, corrupt};
 use std::ops::Range;
 use std::path::Path;
-
-/// Batches are written when they have grown to this.
-const BATCH_BYTES: usize = 16 << 20;
 
 /// How many trie logs there are of which kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +30,7 @@ pub struct PrunedTrieLogs {
     /// Logs of blocks further below the head than logs are kept.
     pub old: u64,
     /// Logs of blocks that are not canonical.
-    pub astray: u64,
+    pub non_canonical: u64,
 }
 
 /// Which trie logs.
@@ -46,13 +42,13 @@ pub enum TrieLogChoice {
     Numbers(Range<u64>),
 }
 
-/// Told how many trie logs were gone through; `false` stops.
+/// Called with the number of trie logs done; `false` stops.
 pub type TrieLogReport<'a> = dyn FnMut(u64) -> bool + 'a;
 
-/// Takes a log from a file: key, bytes, whether it is not there yet.
-type TakeLog<'a> = dyn FnMut(&[u8], &[u8], bool) -> Result<(), Fault> + 'a;
+/// Called with a log of a file: key, bytes, whether the database does not have it yet.
+type LogVisitor<'a> = dyn FnMut(&[u8], &[u8], bool) -> Result<(), Fault> + 'a;
 
-enum Kind {
+enum TrieLogKind {
     Canonical,
     Fork,
     Orphaned,
@@ -71,9 +67,9 @@ impl Chain {
         for row in self.database().prefix(Segment::TrieLogs, &[]) {
             let block = block_of(&row?.0)?;
             match self.kind(&block)? {
-                Kind::Canonical => count.canonical += 1,
-                Kind::Fork => count.fork += 1,
-                Kind::Orphaned => count.orphaned += 1,
+                TrieLogKind::Canonical => count.canonical += 1,
+                TrieLogKind::Fork => count.fork += 1,
+                TrieLogKind::Orphaned => count.orphaned += 1,
             }
             count.total += 1;
             if !report(count.total) {
@@ -83,8 +79,8 @@ impl Chain {
         Ok(count)
     }
 
-    /// Removes the trie logs that are further below the head than logs are kept, and those of blocks
-    /// that are not canonical. Stopped on the way, it has removed some of them.
+    /// Removes the trie logs that are further below the head than logs are kept, and those of blocks that are not
+    /// canonical. If it is stopped, some of them are removed.
     ///
     /// # Errors
     /// A [`Fault`] of the storage; [`TransferError::Stopped`].
@@ -103,13 +99,11 @@ impl Chain {
             if block.number < lowest {
                 pruned.old += 1;
                 batch.delete(Segment::TrieLogs, &key);
-            } else if !matches!(self.kind(&block)?, Kind::Canonical) {
-                pruned.astray += 1;
+            } else if !matches!(self.kind(&block)?, TrieLogKind::Canonical) {
+                pruned.non_canonical += 1;
                 batch.delete(Segment::TrieLogs, &key);
             }
-            if batch.bytes() >= BATCH_BYTES {
-                self.database().write(std::mem::take(&mut batch), false)?;
-            }
+            self.database().write_if_large(&mut batch)?;
             seen += 1;
             if !report(seen) {
                 return Err(TransferError::Stopped);
@@ -119,7 +113,7 @@ impl Chain {
         Ok(pruned)
     }
 
-    /// Writes trie logs to the file `to`, which must not exist; gives how many.
+    /// Writes trie logs to the file `to`, which must not exist; returns how many.
     ///
     /// # Errors
     /// [`TransferError`]; then there is no file.
@@ -158,11 +152,8 @@ impl Chain {
         match choice {
             TrieLogChoice::Blocks(hashes) => {
                 for hash in hashes {
-                    let number = self.number_of(hash)?.ok_or(TransferError::NoLog(*hash))?;
-                    let key = block_key(&BlockId {
-                        number,
-                        hash: *hash,
-                    });
+                    let id = self.stored_id(hash)?.ok_or(TransferError::NoLog(*hash))?;
+                    let key = id.to_key();
                     let log = database.get(Segment::TrieLogs, &key)?;
                     add(&key, &log.ok_or(TransferError::NoLog(*hash))?)?;
                 }
@@ -171,7 +162,7 @@ impl Chain {
                 let (from, to) = (numbers.start.to_be_bytes(), numbers.end.to_be_bytes());
                 for row in database.range(Segment::TrieLogs, &from, Some(&to)) {
                     let (key, log) = row?;
-                    if matches!(self.kind(&block_of(&key)?)?, Kind::Canonical) {
+                    if matches!(self.kind(&block_of(&key)?)?, TrieLogKind::Canonical) {
                         add(&key, &log)?;
                     }
                 }
@@ -183,18 +174,18 @@ impl Chain {
         Ok(count)
     }
 
-    /// Puts the trie logs of the file `from` back, all of them or none; gives how many were not there
-    /// before. A log that is there already must be the same.
+    /// Imports the trie logs of the file `from`, all of them or none; returns how many were new. One that is there
+    /// already must be the same.
     ///
     /// # Errors
-    /// [`TransferError`]; then nothing was written, but for a failing disk.
+    /// [`TransferError`]; then nothing was written, except if the disk failed.
     pub fn import_trie_logs(
         &self,
         from: &Path,
         report: &mut TrieLogReport<'_>,
     ) -> Result<u64, TransferError> {
         let _writer = self.writer();
-        // The first pass refuses, the second one writes.
+        // The first pass validates, the second one writes.
         self.each_log(from, report, &mut |_, _, _| Ok(()))?;
         let (mut batch, mut added) = (Batch::new(), 0);
         self.each_log(from, &mut |_| true, &mut |key, log, is_new| {
@@ -202,43 +193,37 @@ impl Chain {
                 batch.put(Segment::TrieLogs, key, log);
                 added += 1;
             }
-            if batch.bytes() >= BATCH_BYTES {
-                self.database().write(std::mem::take(&mut batch), false)?;
-            }
-            Ok(())
+            self.database().write_if_large(&mut batch)
         })?;
         self.database().write(batch, true)?;
         Ok(added)
     }
 
-    /// Hands each log of a file to `take`, with whether it is not there yet.
+    /// Calls `visit` with each log of a file.
     fn each_log(
         &self,
         from: &Path,
         report: &mut TrieLogReport<'_>,
-        take: &mut TakeLog<'_>,
+        visit: &mut LogVisitor<'_>,
     ) -> Result<(), TransferError> {
         let (mut file, about) = ChunkReader::open(from, FileKind::TrieLogs)?;
         self.check_chain(&about)?;
         let mut seen = 0;
         while let Some(chunk) = file.next()? {
-            let is_whole = chunk.each(|key, log| {
+            file.each_row(&chunk, |key, log| {
                 if chunk.segment != Segment::TrieLogs {
                     return Err(file.damaged("it has rows that are no trie logs"));
                 }
                 let block = block_of(key).map_err(|_| file.damaged("a key is not 40 bytes"))?;
-                take(key, log, self.is_new_log(block, key, log)?)?;
+                visit(key, log, self.is_new_log(block, key, log)?)?;
                 seen += 1;
                 report(seen).then_some(()).ok_or(TransferError::Stopped)
             })?;
-            if !is_whole {
-                return Err(file.damaged("a chunk is not made of rows"));
-            }
         }
         Ok(())
     }
 
-    /// Whether a log from outside is to be written; refuses one that can't be that of its block.
+    /// Whether a log of a file is to be written; an error if it can't be that of its block.
     fn is_new_log(&self, block: BlockId, key: &[u8], log: &[u8]) -> Result<bool, TransferError> {
         let refuse = |reason: String| TransferError::Log {
             number: block.number,
@@ -256,17 +241,20 @@ impl Chain {
             ));
         };
         if header.header.parent_hash != row.parent {
-            let reason = format!("it is upon block {}, which is not its parent", row.parent);
+            let reason = format!(
+                "its parent is block {}, the header has another one",
+                row.parent
+            );
             return Err(refuse(reason));
         }
         match self.database().get(Segment::TrieLogs, key)? {
             None => Ok(true),
-            Some(held) if held == log => Ok(false),
+            Some(stored) if stored == log => Ok(false),
             Some(_) => Err(refuse("another one is there already".to_owned())),
         }
     }
 
-    /// What a file says of this chain.
+    /// The first chunk of a file of this chain.
     pub(crate) fn about(&self) -> About {
         let BlockId { number, hash } = self.head().id;
         About {
@@ -290,25 +278,19 @@ impl Chain {
         Ok(())
     }
 
-    fn kind(&self, block: &BlockId) -> Result<Kind, Fault> {
+    fn kind(&self, block: &BlockId) -> Result<TrieLogKind, Fault> {
         if self.canonical_hash(block.number)? == Some(block.hash) {
-            return Ok(Kind::Canonical);
+            return Ok(TrieLogKind::Canonical);
         }
         let is_stored = self.number_of(&block.hash)? == Some(block.number);
         Ok(if is_stored {
-            Kind::Fork
+            TrieLogKind::Fork
         } else {
-            Kind::Orphaned
+            TrieLogKind::Orphaned
         })
     }
 }
 
 fn block_of(key: &[u8]) -> Result<BlockId, Fault> {
-    let parts = key.split_first_chunk::<8>();
-    let block = parts.and_then(|(number, hash)| {
-        let number = u64::from_be_bytes(*number);
-        let hash = B256::try_from(hash).ok()?;
-        Some(BlockId { number, hash })
-    });
-    block.ok_or_else(|| corrupt(Segment::TrieLogs, key, "a key has 40 bytes"))
+    BlockId::from_key(key).ok_or_else(|| corrupt(Segment::TrieLogs, key, "a key has 40 bytes"))
 }

@@ -1,11 +1,12 @@
-//! Sizes from which on parts of an import go to other threads. Tests lower them, so that small blocks take every way.
+//! Sizes from which on parts of an import run on other threads. Tests lower them, so that small blocks run all code
+//! paths.
 
 use crate::nanoseconds;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tuning {
-    /// The clock that tells whether a block is worth waking workers; without it, they are woken at once.
+    /// The clock that measures whether a block is worth waking workers; without it, they are woken at once.
     pub(crate) clock: Option<fn() -> u64>,
     /// Receipts that are handed to another thread together.
     pub(crate) receipt_batch: usize,

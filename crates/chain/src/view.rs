@@ -16,7 +16,7 @@ impl Chain {
         self.world().view_at_head()
     }
 
-    /// The state root after changes that no block has made upon `view`.
+    /// The state root after changes to `view` that belong to no block.
     ///
     /// # Errors
     /// A [`Fault`] of the storage, or if the head has moved so far that the state is out of reach.
@@ -29,7 +29,7 @@ impl Chain {
         self.world().is_archive()
     }
 
-    /// How many blocks below the head have a state that can be asked for, unless all have.
+    /// For how many blocks below the head a view can be made, unless the chain is an archive.
     pub fn state_window(&self) -> u64 {
         TRIE_LOGS_KEPT
     }

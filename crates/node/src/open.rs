@@ -125,7 +125,7 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             let threads = transaction_threads(options);
             match options.transaction_threads {
                 Some(_) => chain.set_transaction_threads(threads),
-                None => chain.set_most_transaction_threads(threads),
+                None => chain.set_max_transaction_threads(threads),
             }
             Ok(Some(Arc::new(chain)))
         }

@@ -47,10 +47,10 @@ fn end_of_section(number: Option<u64>) -> u64 {
 
 /// Requests that blocks up to `number` are indexed, in addition to those requested before.
 fn request(backend: &Backend, number: Option<u64>) -> Result<(), RpcError> {
-    let requested = backend.chain().log_index_state()?.wanted;
+    let requested = backend.chain().log_index_state()?.target;
     backend
         .chain()
-        .want_log_index(requested.max(end_of_section(number)));
+        .set_log_index_target(requested.max(end_of_section(number)));
     Ok(())
 }
 
@@ -101,7 +101,9 @@ fn remove(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResul
         let message = format!("Invalid block number params: {to} is before {from}");
         return Err(RpcError::invalid_params(message));
     }
-    backend.chain().want_log_index(from - from % SECTION_BLOCKS);
+    backend
+        .chain()
+        .set_log_index_target(from - from % SECTION_BLOCKS);
     backend.chain().remove_log_index(from)?;
     Object::new(out).string("Status", "Cache Removed");
     Ok(())

@@ -1,17 +1,15 @@
 //! An exported state imported into an empty data path.
 //!
-//! One pass over the file: its blocks are checked against their headers, its accounts and slots go
-//! through the loader that a large genesis goes through, which makes the tries. The head is written
-//! last and only if their root is that of the head's header; until then the data path counts as
-//! being loaded. What was read is kept meanwhile, so that an import that was cut short can go on; any other command that
-//! opens the data path removes it.
+//! One pass over the file: its blocks are checked against their headers; its accounts and slots go through the loader
+//! of a large genesis, which builds the tries. The head is written last, and only if their root is that of its header;
+//! until then the data path counts as being loaded. Meanwhile checkpoints are written, so that an interrupted import
+//! can resume; any other command that opens the data path removes them.
 
-mod kept;
+mod resume;
 
-use super::block_of;
-use crate::check::{holds_body, holds_receipts};
+use crate::check::{are_receipts_valid, is_body_valid};
 use crate::chunks::{About, Chunk, ChunkReader, FileKind};
-use crate::genesis_file::{Loading, LoadingReport, agree_with_file};
+use crate::genesis_file::{Loading, LoadingReport, verify_genesis_file};
 use crate::indices::index_canonical;
 use crate::open::{GENESIS, GenesisBlock, check_genesis};
 use crate::rows::{decode_header, decode_receipts};
@@ -35,7 +33,7 @@ pub enum GenesisSource {
     File(PathBuf),
 }
 
-/// What is taken in, and whereto.
+/// What is imported, and where to.
 #[derive(Clone, Debug)]
 pub struct StateImport {
     /// The data path.
@@ -51,12 +49,11 @@ pub struct StateImport {
 }
 
 impl Chain {
-    /// Takes an exported state into a data path without a chain. Memory is bounded whatever the size
-    /// of the state.
+    /// Imports an exported state into a data path without a chain. Memory is bounded whatever the size of the state.
     ///
     /// # Errors
-    /// [`TransferError`]; then no state is in force. If it was stopped, has died or met a disk that
-    /// failed, the same call goes on with what it has read; else it begins anew.
+    /// [`TransferError`]; then the data path has no chain. If the import was stopped, died or met a failing disk, the
+    /// same call resumes it; else that begins again.
     pub fn import_state(
         import: &StateImport,
         report: &mut LoadingReport<'_>,
@@ -64,13 +61,13 @@ impl Chain {
         Self::import_state_with(import, None, report)
     }
 
-    /// Sorts at most about `run_bytes` in memory at a time, if they are given.
+    /// With runs of about `run_bytes` in memory, if given.
     pub(crate) fn import_state_with(
         import: &StateImport,
         run_bytes: Option<usize>,
         report: &mut LoadingReport<'_>,
     ) -> Result<Self, TransferError> {
-        // Nothing is made for a file that is none.
+        // Nothing is created if the file is not an exported state.
         let (mut file, about) = ChunkReader::open(&import.from, FileKind::State)?;
         let database = Database::open(&import.data_path, &import.storage)
             .map_err(crate::OpenError::Storage)?;
@@ -78,13 +75,13 @@ impl Chain {
         if world.head().is_some() {
             return Err(TransferError::NotEmpty);
         }
-        let (spec, identity) = agree(&world, &about, &import.genesis, report)?;
+        let (spec, identity) = verify_chain(&world, &about, &import.genesis, report)?;
 
-        let (mut load, note) = kept::begin(&world, &mut file)?;
+        let (mut load, position) = resume::begin(&world, &mut file)?;
         if let Some(run_bytes) = run_bytes {
             load = load.with_run_bytes(run_bytes);
         }
-        let read = read(&mut file, &about, &mut load, note, report);
+        let read = read(&mut file, &about, &mut load, position, report);
         let filled = read.and_then(|(head, mut batch)| {
             write(load, &head, report)?;
             if let Some(hash) = world.missing_code()? {
@@ -98,7 +95,7 @@ impl Chain {
         match filled {
             Ok(()) => Ok(Self::open_world(world, spec)?),
             Err(error) => {
-                if !kept::may_go_on(&error) {
+                if !resume::is_resumable(&error) {
                     world.database().remove_staging_dir()?;
                 }
                 Err(error)
@@ -107,29 +104,29 @@ impl Chain {
     }
 }
 
-/// Reads the rows of the file into `load`, but for those that it has by `note`; gives the head and a
-/// batch of all blocks.
+/// Reads the rows of the file into `load`, except those that it has by `position`. Returns the head and a batch of all
+/// blocks.
 fn read(
     file: &mut ChunkReader,
     about: &About,
     load: &mut GenesisLoad<'_>,
-    mut note: Option<kept::Note>,
+    mut position: Option<resume::LoadPosition>,
     report: &mut LoadingReport<'_>,
 ) -> Result<(StoredHeader, Batch), TransferError> {
     let first = file.place();
     let mut blocks = Blocks::default();
     let mut rows = Rows::default();
     while let Some(chunk) = file.next()? {
-        match (chunk.segment, note.take()) {
-            (Segment::Headers | Segment::Bodies | Segment::Receipts, still) => {
-                note = still;
+        match (chunk.segment, position.take()) {
+            (Segment::Headers | Segment::Bodies | Segment::Receipts, unused) => {
+                position = unused;
                 blocks.add(&chunk, file)?;
             }
-            (_, Some(note)) => rows = note.go_on(file)?,
+            (_, Some(position)) => rows = position.seek(file)?,
             (_, None) => {
                 rows.load(&chunk, file, load)?;
                 if load.should_checkpoint() {
-                    kept::checkpoint(load, file, first, &rows)?;
+                    resume::checkpoint(load, file, first, &rows)?;
                 }
             }
         }
@@ -141,7 +138,7 @@ fn read(
     blocks.finish(about, file)
 }
 
-/// Writes what was read, of which the root must be that of the head.
+/// Writes what was read, if its root is that of the head.
 fn write(
     load: GenesisLoad<'_>,
     head: &StoredHeader,
@@ -160,26 +157,26 @@ fn write(
     })
 }
 
-/// The file must be of the chain that is asked for; gives its parameters, and what makes the data
-/// path remember its genesis file.
-fn agree(
+/// Verifies that the file is of the requested chain. Returns its parameters, and a batch that makes the data path
+/// remember its genesis file.
+fn verify_chain(
     world: &WorldState,
     about: &About,
     genesis: &GenesisSource,
     report: &mut LoadingReport<'_>,
 ) -> Result<(Arc<ChainSpec>, Batch), TransferError> {
-    let agreed = match genesis {
+    let verified = match genesis {
         GenesisSource::Known(block, spec) => {
             check_genesis(about.genesis, block, spec).map(|()| (Arc::clone(spec), Batch::new()))
         }
-        GenesisSource::File(file) => agree_with_file(world, file, about.genesis, report),
+        GenesisSource::File(file) => verify_genesis_file(world, file, about.genesis, report),
     };
-    match agreed {
+    match verified {
         Ok((spec, _)) if spec.chain_id != about.chain_id => {
             let (found, given) = (about.chain_id, spec.chain_id);
             Err(TransferError::other_chain("chain id", found, given))
         }
-        Ok(agreed) => Ok(agreed),
+        Ok(verified) => Ok(verified),
         Err(crate::OpenError::OtherGenesis { given, .. }) => {
             Err(TransferError::other_chain("genesis", about.genesis, given))
         }
@@ -206,7 +203,7 @@ impl Rows {
             Segment::Slots => 2,
             _ => return Err(file.damaged("it has rows that are no part of a state")),
         };
-        let is_whole = chunk.each(|key, value| {
+        file.each_row(chunk, |key, value| {
             let is_next = self
                 .last
                 .as_ref()
@@ -224,11 +221,7 @@ impl Rows {
             last.clear();
             last.extend_from_slice(key);
             Ok(())
-        })?;
-        match is_whole {
-            true => Ok(()),
-            false => Err(file.damaged("a chunk is not made of rows")),
-        }
+        })
     }
 }
 
@@ -243,9 +236,9 @@ struct Blocks {
 
 impl Blocks {
     fn add(&mut self, chunk: &Chunk, file: &ChunkReader) -> Result<(), TransferError> {
-        let is_whole = chunk.each(|key, value| {
-            let block =
-                block_of(key).ok_or_else(|| file.damaged("a block's key is not 40 bytes"))?;
+        file.each_row(chunk, |key, value| {
+            let block = BlockId::from_key(key)
+                .ok_or_else(|| file.damaged("a block's key is not 40 bytes"))?;
             match self.row(chunk.segment, block, value) {
                 Ok(()) => {
                     self.batch.put(chunk.segment, key, value);
@@ -253,14 +246,10 @@ impl Blocks {
                 }
                 Err(reason) => Err(file.damaged(format!("block {block}: {reason}"))),
             }
-        })?;
-        match is_whole {
-            true => Ok(()),
-            false => Err(file.damaged("a chunk is not made of rows")),
-        }
+        })
     }
 
-    /// Holds one row against what is there already: headers come first, then bodies, then receipts.
+    /// Checks one row against those before it: headers come first, then bodies, then receipts.
     fn row(&mut self, segment: Segment, id: BlockId, value: &[u8]) -> Result<(), &'static str> {
         if segment == Segment::Headers {
             let (header, total_difficulty) = decode_header(value)?;
@@ -287,7 +276,7 @@ impl Blocks {
         if segment == Segment::Receipts {
             let receipts = decode_receipts(value).map_err(|_| "the receipts are not RLP of any")?;
             self.receipts += 1;
-            return match holds_receipts(&receipts, &stored.header) {
+            return match are_receipts_valid(&receipts, &stored.header) {
                 true => Ok(()),
                 false => Err("the receipts are not those of the header"),
             };
@@ -295,15 +284,15 @@ impl Blocks {
         let body = alloy_rlp::decode_exact(value).map_err(|_| "the body is not RLP of one")?;
         let header = stored.header.clone();
         let block = Block { header, body };
-        if !holds_body(&block) {
+        if !is_body_valid(&block) {
             return Err("the body is not the one of its header");
         }
         self.bodies.insert(id.number, block.body);
         Ok(())
     }
 
-    /// The head and a batch of all blocks with their indices, if they are a chain from `about`'s
-    /// genesis, or from further up, to its head.
+    /// The head and a batch of all blocks with their indices, if they are a chain to `about`'s head, from its genesis
+    /// or, after a gap, from further up.
     fn finish(
         mut self,
         about: &About,
@@ -324,7 +313,7 @@ impl Blocks {
                 before.id.hash == about.genesis && stored.id.number > before.id.number + 1
             };
             if before.is_some_and(|before| !is_gap(before) && !is_child(stored, before)) {
-                let what = format!("block {} is not upon the one before it", stored.id);
+                let what = format!("block {} is not a child of the one before it", stored.id);
                 return Err(file.damaged(what));
             }
             before = Some(stored);

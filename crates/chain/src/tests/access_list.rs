@@ -1,7 +1,6 @@
 //! Block access lists: kept beside their blocks, held against their headers.
 
 use super::*;
-use crate::rows::block_key;
 use crate::{BlockTemplate, BuildError};
 use niwaki_primitives::{AccountChanges, Address, Bytes, Header};
 use niwaki_rules::{access_list_hash, decode_access_list, encode_access_list};
@@ -59,7 +58,7 @@ fn a_genesis_block_of_amsterdam_has_an_empty_list() {
     assert_eq!(header.slot_number, Some(0));
     assert_eq!(problems(&chain), [""; 0]);
 
-    let key = block_key(&chain.head().id);
+    let key = chain.head().id.to_key();
     let mut batch = Batch::new();
     batch.put(Segment::AccessLists, &key, &[0xc1, 0xc0]);
     chain.database().write(batch, false).unwrap();

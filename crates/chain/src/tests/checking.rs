@@ -1,7 +1,6 @@
 //! A check finds what does not fit, wherever it lies.
 
 use super::*;
-use crate::rows::block_key;
 use niwaki_storage::Batch;
 
 /// The segments in which a check finds problems after `damage`.
@@ -29,7 +28,7 @@ fn a_row_of_another_block_is_found_in_every_segment() {
     let (chain, _) = chain();
     let (one, other) = (chain.header_at(20).unwrap().unwrap(), 21);
     let other = chain.header_at(other).unwrap().unwrap();
-    let (key, wrong) = (block_key(&one.id), block_key(&other.id));
+    let (key, wrong) = (one.id.to_key(), other.id.to_key());
     for segment in [Segment::Headers, Segment::Bodies, Segment::Receipts] {
         let own = chain.database().get(segment, &key).unwrap().unwrap();
         let row = chain.database().get(segment, &wrong).unwrap().unwrap();

@@ -46,7 +46,7 @@ fn put_headers(chain: &Chain, rng: &mut StdRng, numbers: std::ops::RangeInclusiv
             id.hash.as_slice(),
         );
         chain.database().write(batch, false).unwrap();
-        chain.replace_head(stored);
+        *chain.head.lock().unwrap() = stored;
     }
 }
 
@@ -95,7 +95,7 @@ fn the_index_answers_as_the_headers_do_whatever_is_taken_back() {
         let chain = open(None);
         put_headers(&chain, &mut rng, 1..=2 * SECTION_BLOCKS + 62);
         assert_eq!(index_all(&chain), 0, "it was not requested");
-        chain.want_log_index(u64::MAX);
+        chain.set_log_index_target(u64::MAX);
         assert_eq!(
             index_all(&chain),
             1,
@@ -134,9 +134,9 @@ fn the_index_is_removed_made_anew_and_made_no_further_than_it_is_wanted() {
     let mut rng = StdRng::seed_from_u64(9);
     let chain = open(None);
     put_headers(&chain, &mut rng, 1..=3 * SECTION_BLOCKS + 64);
-    chain.want_log_index(SECTION_BLOCKS);
+    chain.set_log_index_target(SECTION_BLOCKS);
     assert_eq!(index_all(&chain), 1);
-    chain.want_log_index(u64::MAX);
+    chain.set_log_index_target(u64::MAX);
     assert_eq!(index_all(&chain), 2);
     let whole = dump(&chain);
 
@@ -146,7 +146,7 @@ fn the_index_is_removed_made_anew_and_made_no_further_than_it_is_wanted() {
     assert_eq!(index_all(&chain), 3);
     assert_eq!(dump(&chain), whole);
 
-    chain.want_log_index(0);
+    chain.set_log_index_target(0);
     chain.remove_log_index(SECTION_BLOCKS + 5).unwrap();
     assert_eq!(chain.log_index_state().unwrap().below, SECTION_BLOCKS);
     let rows = |first: u64| {
@@ -157,7 +157,7 @@ fn the_index_is_removed_made_anew_and_made_no_further_than_it_is_wanted() {
     assert!(rows(0) > 100);
     assert_eq!((rows(SECTION_BLOCKS), rows(2 * SECTION_BLOCKS)), (0, 0));
     assert_eq!(index_all(&chain), 0);
-    chain.want_log_index(u64::MAX);
+    chain.set_log_index_target(u64::MAX);
     assert_eq!(index_all(&chain), 2);
     assert_eq!(dump(&chain), whole);
 }
@@ -167,7 +167,7 @@ fn a_row_that_is_wrong_is_told_and_one_that_is_damaged_is_a_fault() {
     let mut rng = StdRng::seed_from_u64(11);
     let chain = open(None);
     put_headers(&chain, &mut rng, 1..=SECTION_BLOCKS + 64);
-    chain.want_log_index(u64::MAX);
+    chain.set_log_index_target(u64::MAX);
     index_all(&chain);
     let (key, row) = chain
         .database()
@@ -196,7 +196,7 @@ fn a_row_that_is_wrong_is_told_and_one_that_is_damaged_is_a_fault() {
     chain.database().write(batch, false).unwrap();
     assert!(chain.log_index().is_err());
     let mut batch = Batch::new();
-    chain.forget_log_index(&mut batch).unwrap();
+    chain.reset_log_index(&mut batch).unwrap();
     chain.database().write(batch, false).unwrap();
     assert_eq!(index_all(&chain), 1);
     assert_answers(&chain, &mut rng);

@@ -20,10 +20,10 @@ fn next_header(chain: &Chain) -> Header {
     chain.next_header(template).unwrap()
 }
 
-fn prewarm(chain: &Chain, built: &BuiltBlock, most_gas: u64) -> Prewarmed {
+fn prewarm(chain: &Chain, built: &BuiltBlock, max_gas: u64) -> Prewarmed {
     let header = next_header(chain);
     chain
-        .prewarm(&header, &mut candidates(built), most_gas)
+        .prewarm(&header, &mut candidates(built), max_gas)
         .unwrap()
 }
 

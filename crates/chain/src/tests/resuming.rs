@@ -25,7 +25,7 @@ impl Place {
         let (chain, _) = exported(dir.path(), 5);
         let file = dir.path().join("whole");
         let exported = chain.export_state_with(SHAPE.0, SHAPE.1, &file, &mut |_| true);
-        assert_eq!(exported.unwrap().kept, 0);
+        assert_eq!(exported.unwrap().resumed_bytes, 0);
         Self {
             chain,
             whole: fs::read(&file).unwrap(),
@@ -58,7 +58,7 @@ impl Place {
         assert_eq!(exported.bytes, self.whole.len() as u64, "{what}");
         assert!(!self.part.exists());
         fs::remove_file(&self.to).unwrap();
-        (exported.kept, left)
+        (exported.resumed_bytes, left)
     }
 
     /// Where the chunks end, the first of which says what the file is of.
@@ -90,7 +90,7 @@ fn an_export_stopped_at_any_report_goes_on_to_the_same_bytes() {
         match result {
             Err(TransferError::Stopped) => assert!(!place.to.exists()),
             other => {
-                kept = other.unwrap().kept;
+                kept = other.unwrap().resumed_bytes;
                 break;
             }
         }
@@ -140,7 +140,7 @@ fn an_export_goes_on_before_the_chunk_with_a_changed_byte() {
         let before = ends.iter().rev().find(|end| **end <= at as u64);
         assert_eq!(kept, before.copied().unwrap_or(0), "changed at {at}");
         assert_eq!(
-            matches!(left, Some(Exporting::Anew(_))),
+            matches!(left, Some(Exporting::Overwriting(_))),
             before.is_none(),
             "changed at {at}"
         );
@@ -167,14 +167,14 @@ fn what_was_left_by_another_export_is_used_as_far_as_it_is_the_same() {
     let before = open(None);
     import_all(&before, &blocks()[..39]);
     let (kept, left) = place.finish(&other(SHAPE, &before), "head");
-    let Some(Exporting::Anew(reason)) = left else {
+    let Some(Exporting::Overwriting(reason)) = left else {
         panic!("{left:?}");
     };
     assert!(reason.contains("block 39 0x"), "{reason}");
     assert_eq!(kept, 0);
     for odd in [&b"something else"[..], b"niwaki-trie-logs 1\n"] {
         let (kept, left) = place.finish(odd, "odd");
-        let expected = Exporting::Anew("it is not an exported state".to_owned());
+        let expected = Exporting::Overwriting("it is not an exported state".to_owned());
         assert_eq!((kept, left), (0, Some(expected)));
     }
     let (kept, left) = place.finish(b"", "empty");
@@ -197,7 +197,7 @@ fn codes_that_came_since_the_interruption_are_in_the_file() {
     };
     export(&fresh).unwrap();
     fs::write(&place.part, &place.whole).unwrap();
-    let kept = export(&place.to).unwrap().kept;
+    let kept = export(&place.to).unwrap().resumed_bytes;
     assert!(kept > 0 && kept < place.whole.len() as u64 / 2);
     assert!(fs::read(&place.to).unwrap() == fs::read(&fresh).unwrap());
 }

@@ -47,7 +47,13 @@ fn logs_are_told_apart_and_only_canonical_ones_within_reach_survive_a_pruning() 
     assert!(matches!(stopped, Err(TransferError::Stopped)));
 
     let prune = || chain.prune_trie_logs(&mut |_| true).unwrap();
-    assert_eq!(prune(), PrunedTrieLogs { old: 0, astray: 2 });
+    assert_eq!(
+        prune(),
+        PrunedTrieLogs {
+            old: 0,
+            non_canonical: 2
+        }
+    );
     assert_eq!((count(&chain).total, count(&chain).canonical), (54, 54));
     // Still within reach of the head.
     chain.set_head(&chain.genesis_hash()).unwrap();

@@ -27,7 +27,7 @@ impl LogIndexer {
     /// Builds the index from the start if it `is_enabled`, else up to the block that a caller requests.
     pub(super) fn start(chain: &Arc<Chain>, is_enabled: bool) -> Result<Self> {
         if is_enabled {
-            chain.want_log_index(u64::MAX);
+            chain.set_log_index_target(u64::MAX);
         }
         let (stop, stopped) = sync_channel(1);
         let chain = Arc::clone(chain);

@@ -182,7 +182,7 @@ fn sample_state(chain: &Chain) {
     }
     counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);
     set("niwaki_trie_bytes", caches.trie_bytes as u64);
-    let storage = chain.storage_figures();
+    let storage = chain.storage_stats();
     set(
         "niwaki_storage_waiting_batches",
         storage.waiting_batches as u64,

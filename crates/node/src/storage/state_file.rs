@@ -32,7 +32,7 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<O
             eprintln!("{name} has {bytes} bytes of the same state; continues after what is whole");
             true
         }
-        Exporting::Anew(reason) => {
+        Exporting::Overwriting(reason) => {
             eprintln!("{name} is written from the start: {reason}");
             true
         }
@@ -50,8 +50,8 @@ pub(crate) fn export(options: &Options, export: &StateExportOptions) -> Result<O
         }
         other => other?,
     };
-    if exported.kept > 0 {
-        println!("{} bytes were there already", exported.kept);
+    if exported.resumed_bytes > 0 {
+        println!("{} bytes were there already", exported.resumed_bytes);
     }
     println!(
         "exported {} accounts, {} slots, {} codes to {}: {} bytes in {:.2} s",

@@ -42,7 +42,7 @@ fn prune(chain: &Chain, stop: &Stop) -> Result<(), TransferError> {
     let pruned = chain.prune_trie_logs(&mut |_| !stop.is_requested())?;
     println!(
         "removed {} trie logs below the window, {} of blocks that are not canonical",
-        pruned.old, pruned.astray
+        pruned.old, pruned.non_canonical
     );
     Ok(())
 }

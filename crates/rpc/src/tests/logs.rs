@@ -68,7 +68,7 @@ fn responses(rig: &Rig) -> Vec<Vec<Value>> {
 
 fn index(rig: &Rig) {
     let chain = rig.dispatcher.backend().chain();
-    chain.want_log_index(u64::MAX);
+    chain.set_log_index_target(u64::MAX);
     while chain.index_logs().unwrap() {}
 }
 
