@@ -10,7 +10,7 @@ use crate::TransferError;
 use alloy_primitives::keccak256;
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Segment, io_fault};
+use niwaki_storage::Segment;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ impl ChunkWriter {
             .create(true)
             .truncate(false)
             .open(&part)
-            .map_err(|error| io_fault("create", &part, error))?;
+            .map_err(|error| Fault::io("create", &part, error))?;
         Ok(Self {
             to: to.to_owned(),
             part,
@@ -142,7 +142,7 @@ impl ChunkWriter {
         let checksum = keccak256(magic);
         self.truncate_to(Place { at: 0, checksum })?;
         let written = self.out.write_all(magic.as_bytes());
-        written.map_err(|error| io_fault("write", &self.part, error))?;
+        written.map_err(|error| Fault::io("write", &self.part, error))?;
         self.chunk(ABOUT, &alloy_rlp::encode(about))
     }
 
@@ -154,7 +154,7 @@ impl ChunkWriter {
         let file = self.out.get_mut();
         file.set_len(place.at)
             .and_then(|()| file.seek(SeekFrom::Start(place.at)))
-            .map_err(|error| io_fault("cut", &self.part, error))?;
+            .map_err(|error| Fault::io("cut", &self.part, error))?;
         Ok(())
     }
 
@@ -188,20 +188,20 @@ impl ChunkWriter {
             out.get_ref().sync_all()?;
             Ok(out.get_ref().metadata()?.len())
         };
-        let bytes = end(&mut self.out).map_err(|error| io_fault("write", &self.part, error))?;
-        fs::rename(&self.part, &self.to).map_err(|error| io_fault("rename", &self.part, error))?;
+        let bytes = end(&mut self.out).map_err(|error| Fault::io("write", &self.part, error))?;
+        fs::rename(&self.part, &self.to).map_err(|error| Fault::io("rename", &self.part, error))?;
         Ok((bytes, self.resumed_bytes))
     }
 
     /// Keeps the part file, for a later export to resume.
     pub(crate) fn keep_part(mut self) -> Result<(), Fault> {
         let flushed = self.out.flush();
-        flushed.map_err(|error| io_fault("write", &self.part, error))
+        flushed.map_err(|error| Fault::io("write", &self.part, error))
     }
 
     /// Removes the part file.
     pub(crate) fn discard(self) -> Result<(), Fault> {
-        fs::remove_file(&self.part).map_err(|error| io_fault("remove", &self.part, error))
+        fs::remove_file(&self.part).map_err(|error| Fault::io("remove", &self.part, error))
     }
 
     fn flush(&mut self) -> Result<(), Fault> {
@@ -228,7 +228,7 @@ impl ChunkWriter {
             let packed = zstd_safe::compress(&mut self.packed[..], plain, LEVEL);
             let length = packed.map_err(|code| {
                 let text = zstd_safe::get_error_name(code);
-                io_fault("compress", &self.part, std::io::Error::other(text))
+                Fault::io("compress", &self.part, std::io::Error::other(text))
             })?;
             self.packed.truncate(length);
         }
@@ -242,7 +242,7 @@ impl ChunkWriter {
         parts
             .iter()
             .try_for_each(|part| self.out.write_all(part))
-            .map_err(|error| io_fault("write", &self.part, error))
+            .map_err(|error| Fault::io("write", &self.part, error))
     }
 }
 
@@ -296,10 +296,10 @@ pub(crate) struct ChunkReader {
 impl ChunkReader {
     /// Opens a file and reads its first chunk.
     pub(crate) fn open(path: &Path, kind: FileKind) -> Result<(Self, About), TransferError> {
-        let file = File::open(path).map_err(|error| io_fault("open", path, error))?;
+        let file = File::open(path).map_err(|error| Fault::io("open", path, error))?;
         let metadata = file
             .metadata()
-            .map_err(|error| io_fault("read", path, error))?;
+            .map_err(|error| Fault::io("read", path, error))?;
         let magic = kind.magic();
         let mut reader = Self {
             path: path.to_owned(),
@@ -313,7 +313,7 @@ impl ChunkReader {
         match reader.input.read_exact(&mut found) {
             Ok(()) if found == magic.as_bytes() => {}
             Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-                return Err(io_fault("read", path, error).into());
+                return Err(Fault::io("read", path, error).into());
             }
             _ => {
                 let (path, what) = (path.display().to_string(), kind.what());
@@ -369,7 +369,7 @@ impl ChunkReader {
     /// Seeks to a place of this file.
     pub(crate) fn seek(&mut self, place: Place) -> Result<(), Fault> {
         let sought = self.input.seek(SeekFrom::Start(place.at));
-        sought.map_err(|error| io_fault("read", &self.path, error))?;
+        sought.map_err(|error| Fault::io("read", &self.path, error))?;
         self.at = place.at;
         self.checksum = place.checksum;
         Ok(())
@@ -390,7 +390,7 @@ impl ChunkReader {
         match read {
             Ok(()) => Ok(found == place.checksum),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(io_fault("read", &self.path, error)),
+            Err(error) => Err(Fault::io("read", &self.path, error)),
         }
     }
 
@@ -444,7 +444,7 @@ impl ChunkReader {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Err(self.damaged("it is cut off"))
             }
-            Err(error) => Err(io_fault("read", &self.path, error).into()),
+            Err(error) => Err(Fault::io("read", &self.path, error).into()),
         }
     }
 }

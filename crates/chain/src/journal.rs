@@ -13,7 +13,6 @@
 use crate::ForkChoice;
 use alloy_rlp::{Decodable, Encodable};
 use niwaki_primitives::{B256, Block, Fault};
-use niwaki_storage::io_fault;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -58,7 +57,7 @@ impl Journal {
     ) -> Result<(), Fault> {
         for number in numbers(folder)? {
             let path = path(folder, number);
-            let file = File::open(&path).map_err(|error| io_fault("open", &path, error))?;
+            let file = File::open(&path).map_err(|error| Fault::io("open", &path, error))?;
             let mut file = BufReader::new(file);
             let mut magic = [0; MAGIC.len()];
             if file.read_exact(&mut magic).is_err() || magic != *MAGIC {
@@ -73,7 +72,7 @@ impl Journal {
 
     /// Removes the files of `folder` and begins an empty one.
     pub(crate) fn begin(folder: &Path) -> Result<Self, Fault> {
-        fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
         let old = numbers(folder)?;
         let number = old.last().map_or(1, |last| last.saturating_add(1));
         for number in old {
@@ -123,7 +122,7 @@ impl Journal {
         if let Err(error) = self.file.write_all(record) {
             // Reading ends at half a record, so the next record must overwrite it.
             let _ = self.cut();
-            return Err(io_fault("write", &path(&self.folder, self.number), error));
+            return Err(Fault::io("write", &path(&self.folder, self.number), error));
         }
         self.bytes += record.len() as u64;
         Ok(())
@@ -192,7 +191,7 @@ fn numbers(folder: &Path) -> Result<Vec<u64>, Fault> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_fault("list", folder, error)),
+        Err(error) => return Err(Fault::io("list", folder, error)),
     };
     let number = |entry: fs::DirEntry| {
         let name = entry.file_name();
@@ -211,14 +210,14 @@ fn path(folder: &Path, number: u64) -> PathBuf {
 fn create(folder: &Path, number: u64) -> Result<File, Fault> {
     let path = path(folder, number);
     let made = File::create(&path).and_then(|mut file| file.write_all(MAGIC).map(|()| file));
-    made.map_err(|error| io_fault("create", &path, error))
+    made.map_err(|error| Fault::io("create", &path, error))
 }
 
 fn remove(folder: &Path, number: u64) -> Result<(), Fault> {
     let path = path(folder, number);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(io_fault("remove", &path, error))
+            Err(Fault::io("remove", &path, error))
         }
         _ => Ok(()),
     }

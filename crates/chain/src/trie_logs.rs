@@ -241,10 +241,7 @@ impl Chain {
             ));
         };
         if header.header.parent_hash != row.parent {
-            let reason = format!(
-                "its parent is block {}, the header has another one",
-                row.parent
-            );
+            let reason = format!("block {} is not its parent", row.parent);
             return Err(refuse(reason));
         }
         match self.database().get(Segment::TrieLogs, key)? {

@@ -4,7 +4,7 @@
 //! earlier backup has. The checksum of each file is stored and compared when it is restored. A backup exists once it
 //! is complete: an interrupted one leaves only files that the next one removes.
 
-use crate::fault::{engine_fault, entries, io_fault};
+use crate::fault::{engine_fault, entries};
 use crate::format_file::{engine_dir, format_file, mark};
 use crate::{Database, SCHEMA_VERSION, Segment};
 use niwaki_primitives::Fault;
@@ -401,7 +401,7 @@ fn bytes_below(folder: &Path) -> Result<u64, Fault> {
     let mut bytes = 0;
     for entry in entries(folder)? {
         let metadata = entry.metadata();
-        let metadata = metadata.map_err(|error| io_fault("read", folder, error))?;
+        let metadata = metadata.map_err(|error| Fault::io("read", folder, error))?;
         bytes += if metadata.is_dir() {
             bytes_below(&entry.path())?
         } else {

@@ -6,16 +6,6 @@ use std::fmt;
 use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
-
-/// The fault of a file or folder.
-pub fn io_fault(operation: &'static str, path: &Path, error: std::io::Error) -> Fault {
-    Fault::Io {
-        operation,
-        path: path.display().to_string(),
-        error: Arc::new(error),
-    }
-}
 
 /// The fault of a row whose bytes are not what was written.
 pub fn corrupt(segment: Segment, key: &[u8], reason: impl fmt::Display) -> Fault {
@@ -39,7 +29,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<DirEntry>, Fault> {
     let found = fs::read_dir(folder).and_then(Iterator::collect);
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        found => found.map_err(|error| io_fault("read", folder, error)),
+        found => found.map_err(|error| Fault::io("read", folder, error)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::SCHEMA_VERSION;
 use crate::database::OpenError;
-use crate::fault::{engine_fault, entries, io_fault};
+use crate::fault::{engine_fault, entries};
 use crate::log_guard::cut_logs;
 use niwaki_primitives::Fault;
 use std::fs;

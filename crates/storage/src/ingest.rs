@@ -1,6 +1,6 @@
 //! Many rows at once, without the log: sorted, written as tables (SST files), ingested whole.
 
-use crate::fault::{engine_fault, io_fault};
+use crate::fault::engine_fault;
 use crate::{Batch, Database, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{IngestExternalFileOptions, SstFileWriter};

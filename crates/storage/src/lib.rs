@@ -50,7 +50,7 @@ mod snapshot;
 pub use backup::{Backup, BackupError, BackupProgress, NewBackup, restore};
 pub use batch::{Batch, ChangeRef, DeferredRows};
 pub use database::{Database, OpenError};
-pub use fault::{corrupt, io_fault, missing};
+pub use fault::{corrupt, missing};
 pub use format_file::is_data_path;
 pub use key_filter::MAX_PENDING_BATCHES;
 pub use options::{Options, SyncPolicy};

@@ -5,7 +5,7 @@
 //! is a flipped bit or garbage that a power cut has left, and the log ends there: the engine itself reads no further
 //! than the first bad record. Checksums are left to the engine.
 
-use crate::fault::{entries, io_fault};
+use crate::fault::entries;
 use niwaki_primitives::Fault;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};

@@ -7,7 +7,7 @@
 use super::{About, Chunk, ChunkReader, ChunkWriter, END, FileKind};
 use crate::TransferError;
 use niwaki_primitives::Fault;
-use niwaki_storage::{Segment, io_fault};
+use niwaki_storage::Segment;
 use std::path::Path;
 
 /// The part file of an interrupted export.
@@ -47,7 +47,7 @@ impl ChunkWriter {
             Err(error) => return Err(error),
         };
         let metadata = writer.out.get_ref().metadata();
-        let bytes = metadata.map_err(|error| io_fault("read", &writer.part, error))?;
+        let bytes = metadata.map_err(|error| Fault::io("read", &writer.part, error))?;
         writer.begin(kind, about)?;
         let part = match bytes.len() {
             0 => PartFile::Missing,

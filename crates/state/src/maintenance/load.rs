@@ -22,7 +22,7 @@ use crate::maintenance::genesis::begin_loading;
 use crate::tries::disk_trie::row_key;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
-use niwaki_storage::{Batch, Database, Segment, corrupt, io_fault};
+use niwaki_storage::{Batch, Database, Segment, corrupt};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
 use row_writer::{RowWriter, write_all};
 use sorter::{Merge, Record, Sorter};
@@ -305,7 +305,7 @@ fn folder(database: &Database, is_written: bool) -> Result<Option<PathBuf>, Faul
         false => aside.join("root"),
     });
     if let Some(folder) = &folder {
-        fs::create_dir_all(folder).map_err(|error| io_fault("create", folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| Fault::io("create", folder, error))?;
     }
     Ok(folder)
 }
@@ -318,10 +318,10 @@ fn clear_folder(database: &Database, is_written: bool) -> Result<(), Fault> {
     let Some(folder) = folder(database, is_written)? else {
         return Ok(());
     };
-    fs::remove_dir_all(&folder).map_err(|error| io_fault("remove", &folder, error))?;
+    fs::remove_dir_all(&folder).map_err(|error| Fault::io("remove", &folder, error))?;
     match folder.parent().map(fs::remove_dir) {
         Some(Err(error)) if error.kind() != ErrorKind::DirectoryNotEmpty => {
-            Err(io_fault("remove", &folder, error))
+            Err(Fault::io("remove", &folder, error))
         }
         _ => Ok(()),
     }

@@ -11,7 +11,6 @@ use crate::maintenance::genesis::{is_loading, remove_partial_state};
 use alloy_primitives::{Bytes, keccak256};
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Fault;
-use niwaki_storage::io_fault;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 
@@ -45,7 +44,7 @@ impl WorldState {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_fault("read", &path, error)),
+            Err(error) => return Err(Fault::io("read", &path, error)),
         };
         let load = bytes.strip_prefix(MAGIC).and_then(|bytes| {
             let (hash, rest) = bytes.split_first_chunk::<32>()?;
@@ -86,7 +85,7 @@ impl WorldState {
             }
             Ok(())
         };
-        remove().map_err(|error| io_fault("clear", folder, error))?;
+        remove().map_err(|error| Fault::io("clear", folder, error))?;
         let sorter = Sorter::resume(folder, RUN_BYTES, &load.runs);
         Ok(GenesisLoad::with_sorter(database, true, sorter))
     }
@@ -123,7 +122,7 @@ impl GenesisLoad<'_> {
             fs::rename(&new, &path)?;
             File::open(folder)?.sync_all()
         };
-        write().map_err(|error| io_fault("write", &path, error))
+        write().map_err(|error| Fault::io("write", &path, error))
     }
 
     /// Sorts at most about `run_bytes` in memory at a time.

@@ -2,7 +2,6 @@
 
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::Fault;
-use niwaki_storage::io_fault;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -97,7 +96,7 @@ impl Sorter {
                 }
                 Ok(file.metadata()?.len())
             });
-            let length = length.map_err(|error| io_fault("sync", path, error))?;
+            let length = length.map_err(|error| Fault::io("sync", path, error))?;
             saved.run_bytes.push(length);
         }
         self.saved = self.runs.len();
@@ -148,10 +147,10 @@ impl Sorter {
         self.sort();
         let mut sources = Vec::new();
         for (at, path) in self.runs.iter().enumerate() {
-            let file = File::open(path).map_err(|error| io_fault("open", path, error))?;
+            let file = File::open(path).map_err(|error| Fault::io("open", path, error))?;
             if at >= self.saved {
                 // The name is removed now; the system frees the bytes when the file is closed.
-                std::fs::remove_file(path).map_err(|error| io_fault("remove", path, error))?;
+                std::fs::remove_file(path).map_err(|error| Fault::io("remove", path, error))?;
             }
             sources.push(Source::File(
                 BufReader::with_capacity(256 << 10, file),
@@ -199,7 +198,7 @@ impl Sorter {
             }
             out.flush()
         };
-        write().map_err(|error| io_fault("write", &path, error))?;
+        write().map_err(|error| Fault::io("write", &path, error))?;
         self.runs.push(path);
         self.bytes.clear();
         self.index.clear();
@@ -305,7 +304,7 @@ impl Source {
                 Ok(true)
             }
             Self::File(file, path) => {
-                read_record(file, record).map_err(|error| io_fault("read", path, error))
+                read_record(file, record).map_err(|error| Fault::io("read", path, error))
             }
         }
     }
