@@ -11,6 +11,7 @@
 //! | `self_test` | known vectors that a library must pass |
 //! | `keccak` | Keccak-256 of many messages at once |
 //! | `signature` | secp256k1: senders from signatures, one by one |
+//! | `keys` | secp256k1 between peers: public keys, shared secrets, the key behind a signature |
 //! | `recovery` | the same of many signatures at once, in vector registers |
 //! | `precompile` | [`PrecompileSet`]: the precompiled contracts of a fork; cached results |
 //! | `modexp` | 0x05: modular exponentiation |
@@ -24,6 +25,7 @@
 mod bls_pure;
 mod bn254;
 mod keccak;
+mod keys;
 mod kzg;
 mod kzg_pure;
 mod kzg_setup;
@@ -38,6 +40,7 @@ mod signature;
 
 pub use alloy_primitives::{Keccak256, keccak256};
 pub use keccak::{Lanes, keccak256_batch, keccak256_batch_by};
+pub use keys::{KeyError, public_key, recover_public_key, shared_secret};
 pub use kzg::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
     cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs,

@@ -55,7 +55,7 @@ pub use difficulty::block_difficulty;
 pub use fees::{
     INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,
 };
-pub use fork_id::{ForkId, fork_id};
+pub use fork_id::{ForkFilter, ForkId, fork_filter, fork_id};
 pub use genesis::{
     AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC, ReadError,
     decode_alloc, encode_alloc, read_genesis,
