@@ -1,0 +1,221 @@
+//! Discovery v4 on UDP sockets: moves packets, resolves the names of boot nodes, hands found nodes out.
+//!
+//! Found nodes go into a channel of 64. While more than half of it is unread, no look-ups are made: candidates are pulled, not pushed.
+
+use super::machine::{Action, Machine};
+use super::sockets::Sockets;
+use super::wire::MAX_PACKET_BYTES;
+use super::{Contact, DiscoveryEvent, Now};
+use crate::key::NodeKey;
+use crate::node::{Host, Node};
+use crate::record::Record;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Most events that wait to be read; more are dropped.
+const MAX_WAITING_EVENTS: usize = 64;
+
+/// Names of boot nodes are resolved again so often, and sooner while none could be.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(30 * 60);
+const RESOLVE_FAILED: Duration = Duration::from_secs(30);
+
+/// After an error of a socket, the task rests so long.
+const SOCKET_ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// What discovery needs to begin.
+#[derive(Debug)]
+pub struct DiscoveryConfig {
+    /// The node's key.
+    pub key: NodeKey,
+    /// The node's record, and each later one.
+    pub record: watch::Receiver<Record>,
+    /// Nodes to ask first. Those without a port for discovery are passed over.
+    pub boot_nodes: Vec<Node>,
+}
+
+/// Discovery that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Discovery {
+    /// What it found.
+    pub events: mpsc::Receiver<DiscoveryEvent>,
+    table_len: Arc<AtomicUsize>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Discovery {
+    /// How many nodes are in the table.
+    pub fn table_len(&self) -> usize {
+        // A figure for reports: no order with anything else is needed.
+        self.table_len.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Discovery {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts discovery on its sockets.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn start(sockets: Sockets, config: DiscoveryConfig) -> Discovery {
+    let has_ipv6 = sockets.ipv6.is_some();
+    let (report, events) = mpsc::channel(MAX_WAITING_EVENTS);
+    let (resolved, resolved_nodes) = mpsc::channel(MAX_WAITING_EVENTS);
+    let table_len = Arc::new(AtomicUsize::new(0));
+    let DiscoveryConfig {
+        key,
+        mut record,
+        boot_nodes,
+    } = config;
+    let contacts = boot_nodes.iter().filter_map(contact);
+    let machine = Machine::new(
+        key,
+        record.borrow_and_update().clone(),
+        contacts.collect(),
+        SmallRng::from_os_rng(),
+    );
+    let task = Task {
+        machine,
+        sockets,
+        started: Instant::now(),
+        report,
+        record,
+        table_len: Arc::clone(&table_len),
+    };
+    let names = boot_nodes.into_iter().filter(|node| node.udp != 0);
+    let names = names.filter(|node| matches!(node.host, Host::Name(_)));
+    let tasks = [
+        tokio::spawn(task.run(resolved_nodes)),
+        tokio::spawn(resolve(names.collect(), has_ipv6, resolved)),
+    ];
+    Discovery {
+        events,
+        table_len,
+        tasks,
+    }
+}
+
+fn contact(node: &Node) -> Option<Contact> {
+    let address = node.udp_address()?;
+    Some(Contact::new(node.id, address, node.tcp))
+}
+
+/// Resolves the names of nodes, again and again, because the address behind a name may change. Of several addresses it takes an IPv4
+/// one if there is one: an IPv6 socket reaches it too.
+async fn resolve(nodes: Vec<Node>, has_ipv6: bool, resolved: mpsc::Sender<Contact>) {
+    if nodes.is_empty() {
+        return;
+    }
+    loop {
+        let mut has_any = false;
+        for node in &nodes {
+            let Host::Name(name) = &node.host else {
+                continue;
+            };
+            let addresses = tokio::net::lookup_host((name.as_str(), node.udp)).await;
+            let usable = addresses.into_iter().flatten();
+            let usable = usable.filter(|address| has_ipv6 || address.is_ipv4());
+            let address = usable.min_by_key(SocketAddr::is_ipv6);
+            if let Some(address) = address {
+                has_any = true;
+                let contact = Contact::new(node.id, address, node.tcp);
+                if resolved.send(contact).await.is_err() {
+                    return;
+                }
+            }
+        }
+        let pause = if has_any {
+            RESOLVE_AGAIN
+        } else {
+            RESOLVE_FAILED
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The machine with its sockets.
+struct Task {
+    machine: Machine,
+    sockets: Sockets,
+    started: Instant,
+    report: mpsc::Sender<DiscoveryEvent>,
+    record: watch::Receiver<Record>,
+    table_len: Arc<AtomicUsize>,
+}
+
+impl Task {
+    fn now(&self) -> Now {
+        let ms = self.started.elapsed().as_millis();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Now {
+            ms: u64::try_from(ms).unwrap_or(u64::MAX),
+            unix_s: unix.unwrap_or_default().as_secs(),
+        }
+    }
+
+    async fn run(mut self, mut resolved: mpsc::Receiver<Contact>) {
+        // A packet that is longer than allowed is cut to one byte more than allowed, and refused.
+        let mut buffer = [0; MAX_PACKET_BYTES + 1];
+        let (mut may_resolve, mut may_change) = (true, true);
+        while !self.report.is_closed() {
+            let wake_ms = self.machine.next_wake_ms();
+            let wake = self.started + Duration::from_millis(wake_ms);
+            tokio::select! {
+                received = self.sockets.receive(&mut buffer) => match received {
+                    Ok((length, from)) => {
+                        let data = buffer.get(..length).unwrap_or_default();
+                        // Why a packet was dropped matters to nothing here.
+                        let _ = self.machine.receive(from, data, self.now());
+                    }
+                    Err(_) => tokio::time::sleep(SOCKET_ERROR_PAUSE).await,
+                },
+                () = tokio::time::sleep_until(wake) => self.machine.tick(self.now()),
+                contact = resolved.recv(), if may_resolve => match contact {
+                    Some(contact) => self.machine.add_boot_nodes([contact]),
+                    None => may_resolve = false,
+                },
+                changed = self.record.changed(), if may_change => match changed {
+                    Ok(()) => {
+                        let record = self.record.borrow_and_update().clone();
+                        self.machine.set_record(record);
+                    }
+                    Err(_) => may_change = false,
+                },
+            }
+            self.act().await;
+        }
+    }
+
+    async fn act(&mut self) {
+        for action in self.machine.take_actions() {
+            match action {
+                Action::Send { to, packet } => self.sockets.send(to, &packet).await,
+                Action::Report(event) => {
+                    let is_found = matches!(event, DiscoveryEvent::Found(_));
+                    // What others say of our address may not take the room of found nodes.
+                    if is_found || self.is_wanting() {
+                        let _ = self.report.try_send(event);
+                    }
+                }
+            }
+        }
+        let (is_wanting, now) = (self.is_wanting(), self.now());
+        self.machine.set_wanting(is_wanting, now);
+        let length = self.machine.table_len();
+        self.table_len.store(length, Ordering::Relaxed);
+    }
+
+    fn is_wanting(&self) -> bool {
+        self.report.capacity() > MAX_WAITING_EVENTS / 2
+    }
+}

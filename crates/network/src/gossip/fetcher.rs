@@ -1,0 +1,583 @@
+//! Announced transactions, until they are here: which peer is asked for them, and when.
+//!
+//! ```text
+//! announced -> waits 500 ms for a broadcast -> gathers 100 ms -> queued -> asked of one announcer -> here
+//!              (a blob transaction: 0 ms)                          ^                 | 5 s, or not in the answer
+//!                                                                  \-----------------/ the next announcer
+//! ```
+//!
+//! A peer has one open request at most. The announcers that are free take the queued hashes in turn, the oldest first, so the load
+//! is even. A peer that let a request time out is asked nothing more until it answers, or 15 s have passed.
+//!
+//! A transaction is remembered once for each peer that announced it: at most 4,096 of a peer, and 32,768 in all. Beyond that the
+//! peer with the most loses its newest. So a flood of announcements costs the peer that sends it, not the others.
+//!
+//! What holds at any time: no hash is in two requests that have not timed out; a hash is dropped only when it is here, or when no
+//! announcer of it is left.
+
+use super::KnownSet;
+use crate::peers::ConnId;
+use crate::wire::Announced;
+use niwaki_primitives::B256;
+use niwaki_primitives::map::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A hash waits so long for the transaction to come unasked.
+const WAIT_MS: u64 = 500;
+/// So long more hashes are gathered once one has waited.
+const GATHER_MS: u64 = 100;
+/// An answer takes less.
+const ANSWER_MS: u64 = 5_000;
+/// A late answer takes less, or the peer may be asked again without it.
+const LATE_MS: u64 = 15_000;
+/// Announcements that are remembered of a peer.
+const MAX_OF_PEER: usize = 4096;
+/// Announcements that are remembered in all.
+const MAX_IN_ALL: usize = 32_768;
+/// Hashes in a request.
+const MAX_ASKED: usize = 256;
+/// Bytes that a request asks for, unless one transaction is larger.
+const MAX_ASKED_BYTES: usize = 128 * 1024;
+/// A transaction may differ so much from its announced size: clients count the envelope in different ways.
+const SIZE_SLACK_BYTES: u32 = 8;
+/// Underpriced transactions are forgotten after once or twice this time.
+const AGE_MS: u64 = 150_000;
+/// The type of blob transactions, which are not sent unasked.
+const BLOB_TYPE: u8 = 3;
+
+/// What the fetcher orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchAction {
+    /// Ask a peer for transactions.
+    Request {
+        /// The peer.
+        conn: ConnId,
+        /// The fetcher's number of the request.
+        request: u64,
+        /// Which.
+        hashes: Vec<B256>,
+    },
+    /// A peer did not answer in time.
+    Timeout {
+        /// The peer.
+        conn: ConnId,
+    },
+}
+
+/// A transaction of an answer. Its hash is computed from its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its hash.
+    pub hash: B256,
+    /// Its EIP-2718 type.
+    pub tx_type: u8,
+    /// Bytes of its encoding, counted as the peer's version of `eth` announces it.
+    pub size: u32,
+}
+
+/// How a peer broke the rules of gossip: its session has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GossipBreach {
+    /// A hash twice in one message.
+    #[error("transaction {0} twice in one message")]
+    Twice(B256),
+    /// An answer to no open request, or a transaction that was not asked for; so too if its content does not have the hash.
+    #[error("transaction {0} was not asked for")]
+    NotAsked(B256),
+    /// Type or size are not as announced.
+    #[error("transaction {hash} has type {tx_type} and {size} B, not as announced")]
+    NotAsAnnounced {
+        /// Its hash.
+        hash: B256,
+        /// Its type.
+        tx_type: u8,
+        /// Its bytes.
+        size: u32,
+    },
+}
+
+/// What a peer announced of a transaction.
+#[derive(Clone, Copy, Debug)]
+struct Meta {
+    /// The age of the announcement: lower is older.
+    seq: u64,
+    tx_type: u8,
+    size: u32,
+}
+
+#[derive(Debug)]
+struct Open {
+    request: u64,
+    asked: Vec<(B256, Meta)>,
+    deadline_ms: u64,
+    /// It timed out; what comes is welcome, but others are asked.
+    is_late: bool,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    announced: HashMap<B256, Meta>,
+    by_age: BTreeMap<u64, B256>,
+    open: Option<Open>,
+    paused_until_ms: u64,
+}
+
+impl Peer {
+    fn forget(&mut self, hash: &B256) -> bool {
+        let meta = self.announced.remove(hash);
+        if let Some(meta) = meta {
+            self.by_age.remove(&meta.seq);
+        }
+        meta.is_some()
+    }
+
+    fn is_free(&self, now_ms: u64) -> bool {
+        self.open.is_none() && self.paused_until_ms <= now_ms && !self.announced.is_empty()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Until this time a broadcast may come.
+    Waiting(u64),
+    Queued,
+    Asked(ConnId),
+}
+
+#[derive(Debug)]
+struct Wanted {
+    announcers: Vec<ConnId>,
+    stage: Stage,
+}
+
+/// The fetcher.
+#[derive(Debug)]
+pub struct Fetcher {
+    peers: BTreeMap<ConnId, Peer>,
+    wanted: HashMap<B256, Wanted>,
+    waiting: BTreeSet<(u64, B256)>,
+    /// Hashes that no peer was asked for yet, or not with success.
+    queued: usize,
+    /// Announcements of all peers.
+    announcements: usize,
+    last_seq: u64,
+    last_request: u64,
+    underpriced: KnownSet,
+    aged_ms: u64,
+    mined: KnownSet,
+}
+
+impl Fetcher {
+    /// A fetcher that wants nothing. `key` is random, and secret.
+    pub fn new(key: u64) -> Self {
+        Self {
+            peers: BTreeMap::new(),
+            wanted: HashMap::default(),
+            waiting: BTreeSet::new(),
+            queued: 0,
+            announcements: 0,
+            last_seq: 0,
+            last_request: 0,
+            underpriced: KnownSet::new(key),
+            aged_ms: 0,
+            mined: KnownSet::new(key),
+        }
+    }
+
+    /// A peer announces transactions. `is_here` says whether the pool has one.
+    ///
+    /// # Errors
+    /// [`GossipBreach::Twice`]; then the peer is forgotten.
+    pub fn announce(
+        &mut self,
+        conn: ConnId,
+        announced: &[Announced],
+        is_here: impl Fn(&B256) -> bool,
+        now_ms: u64,
+    ) -> Result<(), GossipBreach> {
+        let mut seen: HashSet<B256> = HashSet::default();
+        seen.reserve(announced.len());
+        if let Some(twice) = announced.iter().find(|tx| !seen.insert(tx.hash)) {
+            self.gone(conn);
+            return Err(GossipBreach::Twice(twice.hash));
+        }
+        for tx in announced {
+            let is_known = self.underpriced.contains(&tx.hash) || self.mined.contains(&tx.hash);
+            if !is_known && !is_here(&tx.hash) && self.make_room(conn, &tx.hash) {
+                self.note(conn, tx, now_ms);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an announcement of a peer has room. If there are too many, the noisiest peer loses its newest.
+    fn make_room(&mut self, conn: ConnId, hash: &B256) -> bool {
+        let peer = self.peers.entry(conn).or_default();
+        let own = peer.announced.len();
+        if own >= MAX_OF_PEER || peer.announced.contains_key(hash) {
+            return false;
+        }
+        if self.announcements < MAX_IN_ALL {
+            return true;
+        }
+        let peers = self.peers.iter();
+        let noisiest = peers.max_by_key(|(_, peer)| peer.announced.len());
+        let Some((noisiest, peer)) = noisiest.filter(|(_, peer)| peer.announced.len() > own) else {
+            return false;
+        };
+        let noisiest = *noisiest;
+        let is_asked = |hash: &B256| {
+            let wanted = self.wanted.get(hash);
+            wanted.is_some_and(|wanted| wanted.stage == Stage::Asked(noisiest))
+        };
+        let newest = peer.by_age.values().rev().find(|hash| !is_asked(hash));
+        let Some(newest) = newest.copied() else {
+            return false;
+        };
+        self.drop_announcement(noisiest, &newest);
+        true
+    }
+
+    fn note(&mut self, conn: ConnId, tx: &Announced, now_ms: u64) {
+        self.last_seq += 1;
+        let meta = Meta {
+            seq: self.last_seq,
+            tx_type: tx.tx_type,
+            size: tx.size,
+        };
+        let peer = self.peers.entry(conn).or_default();
+        peer.announced.insert(tx.hash, meta);
+        peer.by_age.insert(meta.seq, tx.hash);
+        self.announcements += 1;
+        let wait_ms = if tx.tx_type == BLOB_TYPE { 0 } else { WAIT_MS };
+        let waiting = &mut self.waiting;
+        let wanted = self.wanted.entry(tx.hash).or_insert_with(|| {
+            let ready_ms = now_ms.saturating_add(wait_ms);
+            waiting.insert((ready_ms, tx.hash));
+            Wanted {
+                announcers: Vec::new(),
+                stage: Stage::Waiting(ready_ms),
+            }
+        });
+        wanted.announcers.push(conn);
+    }
+
+    /// A peer does not count as an announcer of a hash any more. Without any the hash is dropped.
+    fn drop_announcement(&mut self, conn: ConnId, hash: &B256) {
+        let Some(peer) = self.peers.get_mut(&conn) else {
+            return;
+        };
+        self.announcements -= usize::from(peer.forget(hash));
+        let Some(wanted) = self.wanted.get_mut(hash) else {
+            return;
+        };
+        wanted.announcers.retain(|announcer| *announcer != conn);
+        if wanted.announcers.is_empty() {
+            let stage = wanted.stage;
+            self.leave(stage, hash);
+            self.wanted.remove(hash);
+        } else {
+            self.requeue(conn, hash);
+        }
+    }
+
+    /// A hash goes from the stage that it had.
+    fn leave(&mut self, stage: Stage, hash: &B256) {
+        match stage {
+            Stage::Waiting(ready_ms) => {
+                self.waiting.remove(&(ready_ms, *hash));
+            }
+            Stage::Queued => self.queued -= 1,
+            Stage::Asked(_) => (),
+        }
+    }
+
+    /// A transaction is here, from wherever, or is not wanted any more.
+    pub fn received(&mut self, hash: &B256) {
+        let Some(wanted) = self.wanted.remove(hash) else {
+            return;
+        };
+        self.leave(wanted.stage, hash);
+        for conn in wanted.announcers {
+            if let Some(peer) = self.peers.get_mut(&conn) {
+                self.announcements -= usize::from(peer.forget(hash));
+            }
+        }
+    }
+
+    /// A block has this transaction: it is not fetched any more.
+    pub fn mined(&mut self, hash: &B256) {
+        self.mined.insert(hash);
+        self.received(hash);
+    }
+
+    /// The pool refused a transaction for its price: it is not fetched for up to five minutes.
+    pub fn underpriced(&mut self, hash: &B256) {
+        self.underpriced.insert(hash);
+        self.received(hash);
+    }
+
+    /// A peer has left.
+    pub fn gone(&mut self, conn: ConnId) {
+        let Some(peer) = self.peers.get(&conn) else {
+            return;
+        };
+        let hashes: Vec<B256> = peer.announced.keys().copied().collect();
+        for hash in hashes {
+            self.drop_announcement(conn, &hash);
+        }
+        self.peers.remove(&conn);
+    }
+
+    /// A peer is not asked before this time: the pool refused much of what came from it.
+    pub fn pause(&mut self, conn: ConnId, until_ms: u64) {
+        if let Some(peer) = self.peers.get_mut(&conn) {
+            peer.paused_until_ms = peer.paused_until_ms.max(until_ms);
+        }
+    }
+
+    /// A peer answers a request, in time or late. What it did not deliver is asked of others; what comes after its last one may have
+    /// been cut for size and is asked of it again.
+    ///
+    /// # Errors
+    /// [`GossipBreach`]; then nothing counts as here, and the peer is forgotten.
+    pub fn answer(
+        &mut self,
+        conn: ConnId,
+        request: u64,
+        received: &[Received],
+    ) -> Result<(), GossipBreach> {
+        let open = match self.peers.get_mut(&conn) {
+            Some(peer) if is_open(peer, request) => peer.open.take(),
+            _ => None,
+        };
+        let Some(open) = open else {
+            // The session knows which requests it sent; this one was forgotten here.
+            return Ok(());
+        };
+        let delivered = match check(&open, received) {
+            Ok(delivered) => delivered,
+            Err(breach) => {
+                self.gone(conn);
+                return Err(breach);
+            }
+        };
+        let is_delivered = |(hash, _): &(B256, Meta)| delivered.contains(hash);
+        let end = open.asked.iter().rposition(is_delivered);
+        let end = end.map_or(open.asked.len(), |last| last + 1);
+        for (index, (hash, _)) in open.asked.iter().enumerate() {
+            if delivered.contains(hash) {
+                self.received(hash);
+            } else if index < end {
+                self.drop_asked(conn, hash);
+            } else {
+                self.requeue(conn, hash);
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_asked(&mut self, conn: ConnId, hash: &B256) {
+        let wanted = self.wanted.get(hash);
+        if wanted.is_some_and(|wanted| wanted.stage == Stage::Asked(conn)) {
+            self.drop_announcement(conn, hash);
+        }
+    }
+
+    fn requeue(&mut self, conn: ConnId, hash: &B256) {
+        if let Some(wanted) = self.wanted.get_mut(hash)
+            && wanted.stage == Stage::Asked(conn)
+        {
+            wanted.stage = Stage::Queued;
+            self.queued += 1;
+        }
+    }
+
+    /// Does what is due: time-outs, and requests to the peers that are free. Called at [`Self::wake_ms`] and after anything that may
+    /// free a peer.
+    pub fn tick(&mut self, now_ms: u64) -> Vec<FetchAction> {
+        if now_ms.saturating_sub(self.aged_ms) >= AGE_MS {
+            self.underpriced.age();
+            self.aged_ms = now_ms;
+        }
+        let mut actions = self.time_out(now_ms);
+        let first = self.waiting.first().map(|(ready_ms, _)| *ready_ms);
+        if first.is_some_and(|ready_ms| ready_ms.saturating_add(GATHER_MS) <= now_ms) {
+            while let Some((ready_ms, hash)) = self.waiting.first().copied()
+                && ready_ms <= now_ms
+            {
+                self.waiting.pop_first();
+                if let Some(wanted) = self.wanted.get_mut(&hash) {
+                    wanted.stage = Stage::Queued;
+                    self.queued += 1;
+                }
+            }
+        }
+        self.ask(now_ms, &mut actions);
+        actions
+    }
+
+    fn time_out(&mut self, now_ms: u64) -> Vec<FetchAction> {
+        let mut lost = Vec::new();
+        let mut actions = Vec::new();
+        for (conn, peer) in &mut self.peers {
+            if peer.paused_until_ms <= now_ms {
+                peer.paused_until_ms = 0;
+            }
+            let Some(open) = peer.open.as_mut().filter(|open| open.deadline_ms <= now_ms) else {
+                continue;
+            };
+            if open.is_late {
+                peer.open = None;
+                continue;
+            }
+            open.is_late = true;
+            open.deadline_ms = now_ms.saturating_add(LATE_MS);
+            lost.extend(open.asked.iter().map(|(hash, _)| (*conn, *hash)));
+            actions.push(FetchAction::Timeout { conn: *conn });
+        }
+        for (conn, hash) in lost {
+            self.drop_asked(conn, &hash);
+        }
+        actions
+    }
+
+    /// The free peers take queued hashes in turn, each the oldest that it announced.
+    fn ask(&mut self, now_ms: u64, actions: &mut Vec<FetchAction>) {
+        if self.queued == 0 {
+            return;
+        }
+        let free = self.peers.iter().filter(|(_, peer)| peer.is_free(now_ms));
+        let mut takers: Vec<_> = free
+            .map(|(conn, peer)| Taker {
+                conn: *conn,
+                hashes: peer.by_age.values(),
+                peer,
+                asked: Vec::new(),
+                bytes: 0,
+                is_done: false,
+            })
+            .collect();
+        while takers.iter().any(|taker| !taker.is_done) {
+            for taker in takers.iter_mut().filter(|taker| !taker.is_done) {
+                taker.take_one(&mut self.wanted);
+            }
+        }
+        let takers = takers.into_iter().filter(|taker| !taker.asked.is_empty());
+        let asked: Vec<_> = takers.map(|taker| (taker.conn, taker.asked)).collect();
+        for (conn, asked) in asked {
+            self.queued -= asked.len();
+            self.last_request += 1;
+            let request = self.last_request;
+            let hashes = asked.iter().map(|(hash, _)| *hash).collect();
+            if let Some(peer) = self.peers.get_mut(&conn) {
+                peer.open = Some(Open {
+                    request,
+                    asked,
+                    deadline_ms: now_ms.saturating_add(ANSWER_MS),
+                    is_late: false,
+                });
+            }
+            actions.push(FetchAction::Request {
+                conn,
+                request,
+                hashes,
+            });
+        }
+    }
+
+    /// When [`Self::tick`] has something to do next, unless something else happens before.
+    pub fn wake_ms(&self) -> Option<u64> {
+        let gathered = self.waiting.first();
+        let gathered = gathered.map(|(ready_ms, _)| ready_ms.saturating_add(GATHER_MS));
+        let peers = self.peers.values();
+        let due = peers.filter_map(|peer| match &peer.open {
+            Some(open) => Some(open.deadline_ms),
+            None => (!peer.announced.is_empty() && peer.paused_until_ms > 0)
+                .then_some(peer.paused_until_ms),
+        });
+        gathered.into_iter().chain(due).min()
+    }
+
+    /// How many transactions are wanted.
+    pub fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+}
+
+/// A peer that is free, while hashes are dealt out.
+struct Taker<'a> {
+    conn: ConnId,
+    peer: &'a Peer,
+    hashes: std::collections::btree_map::Values<'a, u64, B256>,
+    asked: Vec<(B256, Meta)>,
+    bytes: usize,
+    is_done: bool,
+}
+
+impl Taker<'_> {
+    fn take_one(&mut self, wanted: &mut HashMap<B256, Wanted>) {
+        self.is_done = self.asked.len() >= MAX_ASKED;
+        while !self.is_done {
+            let Some(hash) = self.hashes.next() else {
+                self.is_done = true;
+                return;
+            };
+            let wanted = wanted.get_mut(hash);
+            let (Some(wanted), Some(meta)) = (
+                wanted.filter(|wanted| wanted.stage == Stage::Queued),
+                self.peer.announced.get(hash),
+            ) else {
+                continue;
+            };
+            let bytes = self.bytes.saturating_add(meta.size as usize);
+            if bytes > MAX_ASKED_BYTES && !self.asked.is_empty() {
+                self.is_done = true;
+                return;
+            }
+            wanted.stage = Stage::Asked(self.conn);
+            self.bytes = bytes;
+            self.asked.push((*hash, *meta));
+            return;
+        }
+    }
+}
+
+fn is_open(peer: &Peer, request: u64) -> bool {
+    peer.open
+        .as_ref()
+        .is_some_and(|open| open.request == request)
+}
+
+/// The hashes of an answer, each of which was asked for and is as announced.
+fn check(open: &Open, received: &[Received]) -> Result<HashSet<B256>, GossipBreach> {
+    let asked: HashMap<B256, Meta> = open.asked.iter().copied().collect();
+    let mut delivered = HashSet::default();
+    for Received {
+        hash,
+        tx_type,
+        size,
+    } in received.iter().copied()
+    {
+        let meta = asked.get(&hash).ok_or(GossipBreach::NotAsked(hash))?;
+        if meta.tx_type != tx_type || meta.size.abs_diff(size) > SIZE_SLACK_BYTES {
+            return Err(GossipBreach::NotAsAnnounced {
+                hash,
+                tx_type,
+                size,
+            });
+        }
+        if !delivered.insert(hash) {
+            return Err(GossipBreach::Twice(hash));
+        }
+    }
+    Ok(delivered)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Peers: who they are, how they are found, what is said to them.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `address` | public and private addresses, subnets |
+//! | `discovery` | how nodes are found |
+//! | `gossip` | transactions: what each peer knows, is asked for and gets |
+//! | `key` | the key of a node, its identity |
+//! | `node` | a node as text: `enode://`, `enr:` |
+//! | `peer` | a connected peer, its tasks |
+//! | `peers` | who is connected and who may be: the roster and what it decides by |
+//! | `record` | signed records of nodes, ours among them |
+//! | `rlpx` | encrypted connections and the base protocol |
+//! | `router` | which peer is asked for what, how much, and what follows |
+//! | `service` | the network as it runs: sockets, tasks, commands |
+//! | `wire` | the messages of `eth` |
+
+mod address;
+pub mod discovery;
+pub mod gossip;
+mod key;
+mod node;
+mod peer;
+pub mod peers;
+mod record;
+pub mod rlpx;
+pub mod router;
+mod service;
+pub mod wire;
+
+pub use key::{KeyFileError, NodeId, NodeKey};
+pub use node::{Host, Node, NodeError};
+pub use peer::{
+    AskError, GossipEvent, InboundRequest, LocalChain, Origin, Peer, PeerError, PeerInfo,
+};
+pub use record::{
+    LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,
+};
+pub use service::{Inbound, Network, NetworkConfig, RosterReport};

@@ -1,0 +1,222 @@
+//! A connected peer: what is known of it, and how the rest of the node speaks to it.
+//!
+//! A peer has two tasks, one that reads and one that writes (`session`). Everyone else holds a [`Peer`]: it asks
+//! ([`Peer::ask`]), sends gossip, or ends the connection, from any thread and without waiting for the socket. What the
+//! peer asks comes out as [`InboundRequest`] values, which hold their place until they are answered.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `outbox` | messages that wait for the socket, in lanes, bounded in bytes |
+//! | `pending` | requests of ours that wait for an answer |
+//! | `session` | the two tasks |
+
+mod outbox;
+mod pending;
+mod session;
+
+use crate::key::NodeId;
+use crate::peers::ConnId;
+use crate::rlpx::{Capability, DisconnectReason};
+use crate::wire::{
+    Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, number,
+};
+use niwaki_primitives::B256;
+use niwaki_primitives::Bytes;
+use niwaki_rules::ForkFilter;
+use outbox::Outbox;
+pub use pending::AskError;
+use pending::Pending;
+pub use session::PeerError;
+pub(crate) use session::run;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+
+/// What this node says of its own chain. A new value is published when the head moves.
+#[derive(Clone, Debug)]
+pub struct LocalChain {
+    /// The network's number.
+    pub network_id: u64,
+    /// Hash of the genesis block.
+    pub genesis: B256,
+    /// The forks of the chain at its head (EIP-2124).
+    pub forks: ForkFilter,
+    /// The blocks that this node has with bodies and receipts.
+    pub range: BlockRange,
+    /// Whether blocks come from a consensus client; then no peer may send them unasked.
+    pub is_merged: bool,
+}
+
+impl LocalChain {
+    /// The status of this node on a connection of this version.
+    pub fn status(&self, version: EthVersion) -> Status {
+        Status {
+            version,
+            network_id: self.network_id,
+            genesis: self.genesis,
+            fork_id: self.forks.current(),
+            range: self.range,
+        }
+    }
+}
+
+/// A connection whose other side has proved its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The connection.
+    pub conn: ConnId,
+    /// The other side's key.
+    pub node: NodeId,
+    /// Where it is.
+    pub remote: SocketAddr,
+    /// Whether it opened the connection.
+    pub is_inbound: bool,
+}
+
+/// What is known of a peer and does not change.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// The connection.
+    pub origin: Origin,
+    /// Its name, as it says.
+    pub client: String,
+    /// All that it speaks.
+    pub capabilities: Vec<Capability>,
+    /// The version of `eth` on this connection.
+    pub version: EthVersion,
+    /// Its first message.
+    pub status: Status,
+    /// When the connection was made.
+    pub since: Instant,
+}
+
+/// A connected peer.
+#[derive(Debug)]
+pub struct Peer {
+    /// What does not change.
+    pub info: PeerInfo,
+    range: Mutex<BlockRange>,
+    outbox: Arc<Outbox>,
+    pending: Mutex<Pending>,
+}
+
+impl Peer {
+    /// The blocks that it has, as it said last.
+    pub fn range(&self) -> BlockRange {
+        *self.range.lock().expect("no panic while it is held")
+    }
+
+    /// Sends a request. The answer, or why there is none, comes out of the receiver; a receiver that is dropped gives it up.
+    ///
+    /// # Errors
+    /// [`AskError`] if it can't be sent.
+    pub fn ask(
+        &self,
+        request: &Request,
+    ) -> Result<oneshot::Receiver<Result<Answer, AskError>>, AskError> {
+        let version = self.info.version;
+        if !request.kind().is_spoken(version) {
+            return Err(AskError::NotSpoken);
+        }
+        let (id, receiver) = self.pending().add(request)?;
+        let message = request.encode(id, version);
+        match self.outbox.request(request.kind().number(), message) {
+            true => Ok(receiver),
+            false => {
+                self.pending().remove(id);
+                Err(AskError::Busy)
+            }
+        }
+    }
+
+    /// Announces transactions. What it says may be lost if the peer reads too slowly.
+    pub fn announce(&self, announcement: &Announcement) {
+        let message = announcement.encode(self.info.version);
+        self.outbox
+            .gossip(number::NEW_POOLED_TRANSACTION_HASHES, message);
+    }
+
+    /// Sends the message Transactions; it may be lost if the peer reads too slowly.
+    pub fn send_transactions(&self, message: Vec<u8>) {
+        self.outbox.gossip(number::TRANSACTIONS, message);
+    }
+
+    /// Says which blocks this node has.
+    pub fn send_range(&self, range: BlockRange) {
+        self.outbox
+            .control(number::BLOCK_RANGE_UPDATE, range.encode());
+    }
+
+    /// Ends the connection; the peer is told the reason.
+    pub fn disconnect(&self, reason: DisconnectReason) {
+        self.outbox.close(reason);
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().expect("no panic while it is held")
+    }
+}
+
+impl RequestKind {
+    /// Whether a version has such requests.
+    pub fn is_spoken(self, version: EthVersion) -> bool {
+        match self {
+            Self::AccessLists => version >= EthVersion::Eth71,
+            Self::Cells => version >= EthVersion::Eth72,
+            _ => true,
+        }
+    }
+}
+
+/// What a peer asks. It counts as open until [`answer`](Self::answer) was written, or it is dropped.
+#[derive(Debug)]
+pub struct InboundRequest {
+    /// Who asks.
+    pub peer: ConnId,
+    /// The version of the connection.
+    pub version: EthVersion,
+    /// What is asked for.
+    pub request: Request,
+    /// The id to answer with.
+    pub id: u64,
+    outbox: Arc<Outbox>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl InboundRequest {
+    /// Sends the answer: the whole message, with the id.
+    pub fn answer(self, message: Vec<u8>) {
+        let number = self.request.kind().number() + 1;
+        self.outbox.answer(number, message, self.permit);
+    }
+}
+
+/// What happens with a peer before its connection ends.
+#[derive(Debug)]
+pub(crate) enum PeerEvent {
+    /// Its status fits: it is a peer.
+    Up(Arc<Peer>),
+    /// It says which blocks it has.
+    Range,
+}
+
+/// What peers send unasked.
+#[derive(Debug)]
+pub enum GossipEvent {
+    /// Transactions in EIP-2718 form.
+    Transactions(ConnId, Vec<Bytes>),
+    /// Announced transactions.
+    Announced(ConnId, Announcement),
+}
+
+/// Where the tasks of peers send what comes in, and what they read of this node.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerChannels {
+    /// This node's chain.
+    pub(crate) chain: watch::Receiver<LocalChain>,
+    /// What peers ask. A task stops reading when it is full.
+    pub(crate) requests: mpsc::Sender<InboundRequest>,
+    /// Transactions and announcements. Dropped when it is full.
+    pub(crate) gossip: mpsc::Sender<GossipEvent>,
+}

@@ -1,0 +1,362 @@
+//! The two tasks of a connected peer: one reads, one writes.
+//!
+//! ```text
+//! run: Status both ways -> Up -> [ reader | writer | pings ] until one of them ends -> Down
+//! ```
+//!
+//! The reader takes one message at a time. A request takes one of a few places before it is handed out, and waits for a free one: a peer
+//! that asks faster than it is answered is read no further, and TCP carries that back to it.
+
+use super::outbox::{Next, Outbox};
+use super::pending::Pending;
+use super::{GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo};
+use crate::rlpx::hello as base;
+use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
+use crate::wire::{
+    Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
+    decode_transactions, number,
+};
+use niwaki_primitives::rlp;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+/// How long the peer may take for its status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// After so long without a message the peer is pinged.
+const PING_AFTER: Duration = Duration::from_secs(15);
+/// After so long without a message the peer is cut.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long writing one message may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the last message may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Requests of one peer that are not answered yet.
+const OPEN_REQUESTS: usize = 8;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The connection itself.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The status does not fit.
+    #[error(transparent)]
+    Status(#[from] StatusError),
+    /// A message breaks the protocol.
+    #[error("message {number:#04x} of eth breaks the protocol: {reason}")]
+    Breach {
+        /// The message's number, from the protocol's first.
+        number: u8,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nothing came for too long.
+    #[error("nothing came for {} s", READ_TIMEOUT.as_secs())]
+    Silent,
+    /// A message could not be written in time.
+    #[error("the peer does not read")]
+    DoesNotRead,
+    /// This node ended it.
+    #[error("ended by this node: {0}")]
+    Closed(DisconnectReason),
+}
+
+impl PeerError {
+    /// The reason that is sent or counted.
+    pub fn reason(&self) -> DisconnectReason {
+        match self {
+            Self::Session(SessionError::Disconnected(reason)) | Self::Closed(reason) => *reason,
+            Self::Session(error) => error.reason(),
+            Self::Status(StatusError::Rlp(_) | StatusError::Range(_)) | Self::Breach { .. } => {
+                DisconnectReason::ProtocolBreach
+            }
+            Self::Status(_) => DisconnectReason::UselessPeer,
+            Self::Silent => DisconnectReason::PingTimeout,
+            Self::DoesNotRead => DisconnectReason::TcpError,
+        }
+    }
+
+    /// Whether the peer ended the connection.
+    pub(crate) fn is_by_peer(&self) -> bool {
+        let session = matches!(self, Self::Session(SessionError::Disconnected(_)));
+        session || matches!(self, Self::Session(SessionError::Io(_)))
+    }
+}
+
+/// Where `eth` is among the numbers of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Eth {
+    version: EthVersion,
+    offset: u8,
+}
+
+impl Eth {
+    fn of<R, W>(session: &Session<R, W>) -> Option<Self> {
+        let mut protocols = session.protocols.iter();
+        let eth = protocols.find(|protocol| protocol.capability.name == "eth")?;
+        Some(Self {
+            version: EthVersion::from_number(eth.capability.version)?,
+            offset: eth.offset,
+        })
+    }
+}
+
+/// Runs a connection until it ends, and returns why. Reader and writer run in the calling task, which waits for what `on_event` returns.
+pub(crate) async fn run<R, W, F>(
+    session: Session<R, W>,
+    origin: Origin,
+    channels: &PeerChannels,
+    on_event: impl Fn(PeerEvent) -> F,
+) -> PeerError
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    F: Future,
+{
+    let Some(eth) = Eth::of(&session) else {
+        return PeerError::Closed(DisconnectReason::UselessPeer);
+    };
+    let Session {
+        hello,
+        mut reader,
+        mut writer,
+        ..
+    } = session;
+    let exchanged = exchange_status(&mut reader, &mut writer, eth, channels).await;
+    let status = match exchanged {
+        Ok(status) => status,
+        Err(error) => {
+            close(&mut writer, &error).await;
+            return error;
+        }
+    };
+    let info = PeerInfo {
+        origin,
+        client: hello.client,
+        capabilities: hello.capabilities,
+        version: eth.version,
+        status,
+        since: Instant::now().into_std(),
+    };
+    let peer = Arc::new(Peer {
+        range: Mutex::new(info.status.range),
+        info,
+        outbox: Arc::new(Outbox::default()),
+        pending: Mutex::new(Pending::default()),
+    });
+    on_event(PeerEvent::Up(Arc::clone(&peer))).await;
+    let error = tokio::select! {
+        error = read(&mut reader, &peer, eth, channels, &on_event) => error,
+        error = write(&mut writer, &peer.outbox, eth) => error,
+    };
+    peer.pending().fail_all();
+    close(&mut writer, &error).await;
+    error
+}
+
+/// Tells the peer why, unless it ended the connection or was told already.
+async fn close<W: AsyncWrite + Unpin>(writer: &mut MessageWriter<W>, error: &PeerError) {
+    if !error.is_by_peer() {
+        let _ = timeout(CLOSE_TIMEOUT, writer.disconnect(error.reason())).await;
+    }
+}
+
+async fn exchange_status<R, W>(
+    reader: &mut MessageReader<R>,
+    writer: &mut MessageWriter<W>,
+    eth: Eth,
+    channels: &PeerChannels,
+) -> Result<Status, PeerError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let chain = channels.chain.borrow().clone();
+    let ours = chain.status(eth.version);
+    let exchange = async {
+        writer
+            .send(eth.offset + number::STATUS, &ours.encode())
+            .await?;
+        loop {
+            let message = reader.next().await?;
+            match message.id {
+                base::DISCONNECT => return Err(disconnected(&message)),
+                base::PING => {
+                    writer.send(base::PONG, &[0xc0]).await?;
+                }
+                base::PONG => (),
+                id if id == eth.offset + number::STATUS => {
+                    let accepts = |fork_id| chain.forks.validate(fork_id).is_ok();
+                    return Ok(ours.check(&message.data, accepts)?);
+                }
+                id => {
+                    return Err(breach(
+                        id.wrapping_sub(eth.offset),
+                        "comes before the status",
+                    ));
+                }
+            }
+        }
+    };
+    let exchanged = timeout(STATUS_TIMEOUT, exchange).await;
+    exchanged.unwrap_or(Err(PeerError::Silent))
+}
+
+fn disconnected(message: &Message) -> PeerError {
+    SessionError::Disconnected(DisconnectReason::decode(&message.data)).into()
+}
+
+fn breach(number: u8, reason: impl ToString) -> PeerError {
+    PeerError::Breach {
+        number,
+        reason: reason.to_string(),
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    writer: &mut MessageWriter<W>,
+    outbox: &Outbox,
+    eth: Eth,
+) -> PeerError {
+    loop {
+        let next = outbox.next().await;
+        let sent = match &next {
+            Next::Send(message) => {
+                let id = eth.offset + message.number;
+                timeout(WRITE_TIMEOUT, writer.send(id, &message.data)).await
+            }
+            Next::Ping => timeout(WRITE_TIMEOUT, writer.send(base::PING, &[0xc0])).await,
+            Next::Pong => timeout(WRITE_TIMEOUT, writer.send(base::PONG, &[0xc0])).await,
+            Next::Close(reason) => return PeerError::Closed(*reason),
+        };
+        match sent {
+            Ok(Ok(_)) => (),
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return PeerError::DoesNotRead,
+        }
+    }
+}
+
+async fn read<R: AsyncRead + Unpin, F: Future>(
+    reader: &mut MessageReader<R>,
+    peer: &Peer,
+    eth: Eth,
+    channels: &PeerChannels,
+    on_event: &impl Fn(PeerEvent) -> F,
+) -> PeerError {
+    let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
+    loop {
+        let message = match next_message(reader, &peer.outbox).await {
+            Ok(message) => message,
+            Err(error) => return error,
+        };
+        match handle(&message, peer, eth, channels, &places).await {
+            Ok(Some(event)) => drop(on_event(event).await),
+            Ok(None) => (),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Waits for a message. A silent peer is pinged, then cut.
+async fn next_message<R: AsyncRead + Unpin>(
+    reader: &mut MessageReader<R>,
+    outbox: &Outbox,
+) -> Result<Message, PeerError> {
+    let next = reader.next();
+    tokio::pin!(next);
+    if let Ok(message) = timeout(PING_AFTER, &mut next).await {
+        return Ok(message?);
+    }
+    outbox.ping();
+    match timeout(READ_TIMEOUT - PING_AFTER, next).await {
+        Ok(message) => Ok(message?),
+        Err(_) => Err(PeerError::Silent),
+    }
+}
+
+async fn handle(
+    message: &Message,
+    peer: &Peer,
+    eth: Eth,
+    channels: &PeerChannels,
+    places: &Arc<Semaphore>,
+) -> Result<Option<PeerEvent>, PeerError> {
+    match message.id {
+        base::PING => peer.outbox.pong(),
+        base::PONG => (),
+        base::DISCONNECT => return Err(disconnected(message)),
+        id => {
+            let number = id
+                .checked_sub(eth.offset)
+                .filter(|n| *n < eth.version.length());
+            let number = number.ok_or_else(|| breach(id, "no such message"))?;
+            let handled = handle_eth(number, &message.data, peer, channels, places).await;
+            return handled.map_err(|reason| breach(number, reason));
+        }
+    }
+    Ok(None)
+}
+
+async fn handle_eth(
+    number: u8,
+    data: &[u8],
+    peer: &Peer,
+    channels: &PeerChannels,
+    places: &Arc<Semaphore>,
+) -> Result<Option<PeerEvent>, rlp::Error> {
+    let (id, version) = (peer.info.origin.conn, peer.info.version);
+    match number {
+        number::BLOCK_RANGE_UPDATE => {
+            let range = BlockRange::decode(data)?;
+            *peer.range.lock().expect("no panic while it is held") = range;
+            return Ok(Some(PeerEvent::Range));
+        }
+        number::TRANSACTIONS => {
+            let transactions = decode_transactions(data)?;
+            let _ = channels
+                .gossip
+                .try_send(GossipEvent::Transactions(id, transactions));
+        }
+        number::NEW_POOLED_TRANSACTION_HASHES => {
+            let announcement = Announcement::decode(data, version)?;
+            let _ = channels
+                .gossip
+                .try_send(GossipEvent::Announced(id, announcement));
+        }
+        number::NEW_BLOCK | number::NEW_BLOCK_HASHES => {
+            if channels.chain.borrow().is_merged {
+                return Err(rlp::Error::Custom("blocks come from the consensus client"));
+            }
+        }
+        _ => {
+            let spoken = |kind: &RequestKind| kind.is_spoken(version);
+            if let Some(kind) = RequestKind::of_request(number).filter(spoken) {
+                let (request_id, request) = Request::decode(kind, data, version)?;
+                let permit = Arc::clone(places).acquire_owned().await;
+                let inbound = InboundRequest {
+                    peer: id,
+                    version,
+                    request,
+                    id: request_id,
+                    outbox: Arc::clone(&peer.outbox),
+                    permit: permit.expect("the places are never closed"),
+                };
+                let _ = channels.requests.send(inbound).await;
+            } else if let Some(kind) = RequestKind::of_answer(number).filter(spoken) {
+                let (request_id, answer) = Answer::decode(kind, data, version)?;
+                let completed = peer.pending().complete(kind, request_id, answer);
+                completed.map_err(|_| rlp::Error::Custom("not what was asked for"))?;
+            } else {
+                return Err(rlp::Error::Custom("no such message here"));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! Two nodes over a stream in memory, with time that stands still unless both wait.
+
+use super::*;
+use crate::key::NodeKey;
+use crate::peer::{AskError, LocalChain};
+use crate::peers::ConnId;
+use crate::rlpx::{Hello, Protocol, initiate, respond};
+use crate::wire::{BlockId, Items};
+use niwaki_primitives::{B256, Bytes, Header};
+use niwaki_rules::{Network, fork_filter};
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+type Stream = Session<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
+
+fn key(number: u8) -> NodeKey {
+    NodeKey::new(B256::repeat_byte(number)).unwrap()
+}
+
+fn chain() -> LocalChain {
+    let network = Network::from_name("mainnet").unwrap().genesis();
+    let genesis = B256::repeat_byte(9);
+    LocalChain {
+        network_id: 1,
+        genesis,
+        forks: fork_filter(&network.spec, genesis, 0, 0, 0),
+        range: BlockRange {
+            earliest: 0,
+            latest: 7,
+            latest_hash: B256::repeat_byte(7),
+        },
+        is_merged: true,
+    }
+}
+
+/// Two greeted sides that speak these versions.
+async fn sessions(ours: &[EthVersion], theirs: &[EthVersion]) -> (Stream, Stream) {
+    let protocols = |versions: &[EthVersion]| -> Vec<Protocol> {
+        let protocol = |v: &EthVersion| Protocol::new("eth", v.number(), v.length());
+        versions.iter().map(protocol).collect()
+    };
+    let hello = |number, protocols: &[Protocol]| Hello {
+        version: base::VERSION,
+        client: "test".into(),
+        capabilities: protocols.iter().map(|p| p.capability.clone()).collect(),
+        port: 0,
+        id: key(number).id(),
+    };
+    let (a, b) = duplex(1 << 16);
+    let ((ar, aw), (br, bw)) = (split(a), split(b));
+    let (ka, kb) = (key(1), key(2));
+    let (a, b) = tokio::join!(initiate(ar, aw, &ka, kb.id()), respond(br, bw, &kb));
+    let (ours, theirs) = (protocols(ours), protocols(theirs));
+    let (ha, hb) = (hello(1, &ours), hello(2, &theirs));
+    let (a, b) = tokio::join!(a.unwrap().greet(&ha, &ours), b.unwrap().greet(&hb, &theirs));
+    (a.unwrap(), b.unwrap())
+}
+
+/// A running node's end of a connection.
+struct Side {
+    chain: watch::Sender<LocalChain>,
+    events: mpsc::Receiver<PeerEvent>,
+    requests: mpsc::Receiver<InboundRequest>,
+    gossip: mpsc::Receiver<GossipEvent>,
+    ended: JoinHandle<PeerError>,
+}
+
+impl Side {
+    fn start(session: Stream, node: u8, chain: LocalChain) -> Self {
+        let (chain, chain_receiver) = watch::channel(chain);
+        let (events_sender, events) = mpsc::channel(16);
+        let (requests_sender, requests) = mpsc::channel(256);
+        let (gossip_sender, gossip) = mpsc::channel(16);
+        let channels = PeerChannels {
+            chain: chain_receiver,
+            requests: requests_sender,
+            gossip: gossip_sender,
+        };
+        let origin = Origin {
+            conn: ConnId(node.into()),
+            node: key(node).id(),
+            remote: ([127, 0, 0, 1], 30303).into(),
+            is_inbound: false,
+        };
+        let ended = tokio::spawn(async move {
+            let events = &events_sender;
+            run(session, origin, &channels, |event| events.send(event)).await
+        });
+        Self {
+            chain,
+            events,
+            requests,
+            gossip,
+            ended,
+        }
+    }
+
+    async fn peer(&mut self) -> Arc<Peer> {
+        match self.events.recv().await {
+            Some(PeerEvent::Up(peer)) => peer,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn pair() -> (Side, Side) {
+    let all = EthVersion::ALL;
+    let (a, b) = sessions(&all, &all).await;
+    (Side::start(a, 2, chain()), Side::start(b, 1, chain()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_sides_learn_version_name_and_range() {
+    let (a, b) = sessions(&EthVersion::ALL, &[EthVersion::Eth69, EthVersion::Eth70]).await;
+    let (mut a, mut b) = (Side::start(a, 2, chain()), Side::start(b, 1, chain()));
+    let (of_b, of_a) = (a.peer().await, b.peer().await);
+    for peer in [&of_b, &of_a] {
+        assert_eq!(peer.info.version, EthVersion::Eth70);
+        assert_eq!(
+            (peer.info.client.as_str(), peer.range().latest),
+            ("test", 7)
+        );
+    }
+    assert_eq!(of_b.info.origin.node, key(2).id());
+    assert_eq!(of_a.info.origin.node, key(1).id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_network_is_cut_before_it_counts_as_a_peer() {
+    let all = EthVersion::ALL;
+    let (a, b) = sessions(&all, &all).await;
+    let other = LocalChain {
+        network_id: 5,
+        ..chain()
+    };
+    let (mut a, b) = (Side::start(a, 2, chain()), Side::start(b, 1, other));
+    let error = a.ended.await.unwrap();
+    assert!(matches!(
+        error,
+        PeerError::Status(StatusError::Network { got: 5, .. })
+    ));
+    assert_eq!(error.reason(), DisconnectReason::UselessPeer);
+    assert!(a.events.recv().await.is_none());
+    b.ended.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_without_a_status_is_cut_after_5_seconds() {
+    let all = EthVersion::ALL;
+    let (a, _b) = sessions(&all, &all).await;
+    let a = Side::start(a, 2, chain());
+    let start = Instant::now();
+    assert!(matches!(a.ended.await.unwrap(), PeerError::Silent));
+    assert_eq!(start.elapsed().as_secs(), STATUS_TIMEOUT.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_answered_and_gossip_arrives() {
+    let (mut a, mut b) = pair().await;
+    let (of_b, of_a) = (a.peer().await, b.peer().await);
+    let request = Request::Headers {
+        start: BlockId::Number(3),
+        limit: 2,
+        skip: 0,
+        reverse: false,
+    };
+    let answer = of_b.ask(&request).unwrap();
+    let inbound = b.requests.recv().await.unwrap();
+    assert_eq!(
+        (&inbound.request, inbound.peer),
+        (&request, of_a.info.origin.conn)
+    );
+    let mut items = Items::default();
+    items.push(&rlp::encode(Header::default()));
+    let message = items.answer(inbound.id);
+    inbound.answer(message);
+    let headers = Answer::Headers(vec![Header::default()]);
+    assert_eq!(answer.await.unwrap(), Ok(headers));
+
+    let transaction = Bytes::from_static(&[2, 0xc0]);
+    of_a.send_transactions(crate::wire::encode_transactions([&transaction]));
+    let Some(GossipEvent::Transactions(from, transactions)) = a.gossip.recv().await else {
+        panic!("other gossip");
+    };
+    assert_eq!(
+        (from, transactions),
+        (of_b.info.origin.conn, vec![transaction])
+    );
+    of_a.announce(&Announcement::default());
+    assert!(matches!(
+        a.gossip.recv().await,
+        Some(GossipEvent::Announced(..))
+    ));
+    let range = BlockRange {
+        latest: 8,
+        ..chain().range
+    };
+    of_a.send_range(range);
+    assert!(matches!(a.events.recv().await, Some(PeerEvent::Range)));
+    assert_eq!(of_b.range(), range);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ninth_open_request_is_not_read_until_one_is_answered() {
+    let (mut a, mut b) = pair().await;
+    let (of_b, _of_a) = (a.peer().await, b.peer().await);
+    let request = Request::Bodies(vec![B256::ZERO]);
+    let answers: Vec<_> = (0..9).map(|_| of_b.ask(&request).unwrap()).collect();
+    let mut inbound = Vec::new();
+    for _ in 0..OPEN_REQUESTS {
+        inbound.push(b.requests.recv().await.unwrap());
+    }
+    let next = timeout(Duration::from_secs(1), b.requests.recv()).await;
+    assert!(next.is_err(), "a ninth request was read");
+    for request in inbound {
+        let message = Items::default().answer(request.id);
+        request.answer(message);
+    }
+    let last = b.requests.recv().await.unwrap();
+    let message = Items::default().answer(last.id);
+    last.answer(message);
+    for answer in answers {
+        assert_eq!(answer.await.unwrap(), Ok(Answer::Bodies(vec![])));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_requests_fail_when_the_peer_goes_and_its_reason_is_reported() {
+    let (mut a, mut b) = pair().await;
+    let (of_b, of_a) = (a.peer().await, b.peer().await);
+    let answer = of_b.ask(&Request::Bodies(vec![B256::ZERO])).unwrap();
+    let _open = b.requests.recv().await.unwrap();
+    of_a.disconnect(DisconnectReason::TooManyPeers);
+    assert_eq!(answer.await.unwrap(), Err(AskError::Gone));
+    let (theirs, ours) = (a.ended.await.unwrap(), b.ended.await.unwrap());
+    assert!(theirs.is_by_peer() && !ours.is_by_peer());
+    for error in [theirs, ours] {
+        assert_eq!(error.reason(), DisconnectReason::TooManyPeers);
+    }
+    drop((a.chain, b.chain));
+}
+
+/// What a peer sends after its status, and whether that ends the connection as a breach.
+#[tokio::test(start_paused = true)]
+async fn messages_that_break_the_protocol_end_the_connection() {
+    let empty = |id: u64| Items::default().answer(id);
+    let cases = [
+        (
+            "a second status",
+            number::STATUS,
+            chain().status(EthVersion::Eth72).encode(),
+        ),
+        (
+            "an answer to nothing",
+            number::GET_BLOCK_BODIES + 1,
+            empty(0),
+        ),
+        ("a block on a merged network", number::NEW_BLOCK, vec![0xc0]),
+        ("no RLP", number::GET_BLOCK_HEADERS, vec![1, 2, 3]),
+        (
+            "a range that is none",
+            number::BLOCK_RANGE_UPDATE,
+            BlockRange::default().encode(),
+        ),
+        ("a number of no message", 0x0d, vec![0xc0]),
+        ("a number beyond the protocol", 22, vec![0xc0]),
+    ];
+    for (name, number, data) in cases {
+        let all = EthVersion::ALL;
+        let (a, mut b) = sessions(&all, &all).await;
+        let mut a = Side::start(a, 2, chain());
+        let status = chain().status(EthVersion::Eth72).encode();
+        b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+        a.peer().await;
+        b.writer
+            .send(base::FIRST_SHARED + number, &data)
+            .await
+            .unwrap();
+        let error = a.ended.await.unwrap();
+        assert!(matches!(error, PeerError::Breach { .. }), "{name}: {error}");
+        assert_eq!(b.reader.next().await.unwrap().id, base::FIRST_SHARED);
+        let last = b.reader.next().await.unwrap();
+        assert_eq!(
+            DisconnectReason::decode(&last.data),
+            DisconnectReason::ProtocolBreach
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_pinged_after_15_seconds_and_cut_after_30() {
+    let all = EthVersion::ALL;
+    let (a, mut b) = sessions(&all, &all).await;
+    let mut a = Side::start(a, 2, chain());
+    let status = chain().status(EthVersion::Eth72).encode();
+    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+    a.peer().await;
+    let start = Instant::now();
+    b.reader.next().await.unwrap();
+    assert_eq!(b.reader.next().await.unwrap().id, base::PING);
+    assert_eq!(start.elapsed().as_secs(), 15);
+    assert!(matches!(a.ended.await.unwrap(), PeerError::Silent));
+    assert_eq!(start.elapsed().as_secs(), 30);
+    let last = b.reader.next().await.unwrap();
+    assert_eq!(
+        DisconnectReason::decode(&last.data),
+        DisconnectReason::PingTimeout
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_idle_peers_stay_connected() {
+    let (mut a, mut b) = pair().await;
+    let (_of_b, _of_a) = (a.peer().await, b.peer().await);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!a.ended.is_finished() && !b.ended.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_is_cut() {
+    let all = EthVersion::ALL;
+    let (a, mut b) = sessions(&all, &all).await;
+    let mut a = Side::start(a, 2, chain());
+    let status = chain().status(EthVersion::Eth72).encode();
+    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+    let peer = a.peer().await;
+    // Hashes don't get smaller by compression.
+    let hashes = (0..8000_u32).flat_map(|n| niwaki_crypto::keccak256(n.to_be_bytes()).0);
+    let noise: Vec<u8> = hashes.collect();
+    peer.send_transactions(noise);
+    assert!(matches!(a.ended.await.unwrap(), PeerError::DoesNotRead));
+}

@@ -1,0 +1,15 @@
+//! The router: which peer is asked for what, how much at a time, and what follows if it does not answer.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `rates` | how much a peer delivers in a second, and how long it takes |
+//! | `ask` | jobs in, requests out; the answers of peers in, the end of jobs out |
+
+mod ask;
+mod rates;
+
+pub use ask::{
+    Abilities, Ask, AskAction, GivenUp, JobError, JobId, Need, OpenRequest, Outcome, Router, Try,
+    TryEnd,
+};
+pub use rates::AskKind;

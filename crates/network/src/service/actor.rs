@@ -1,0 +1,273 @@
+//! The actor: it owns the roster, gives it events, and carries out what it orders.
+
+use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
+use crate::key::NodeId;
+use crate::peer::{GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels};
+use crate::peers::{Action, ConnId, End, Event, Notice, Offers, Refusal, Roster, SavedPeers};
+use crate::rlpx::DisconnectReason;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+/// What the actor is told.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// Something for the roster alone.
+    Roster(Event),
+    /// Both Hellos of a connection have come; the task waits for the verdict.
+    Greeted {
+        conn: ConnId,
+        id: NodeId,
+        offers: Offers,
+        verdict: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// A connection became a peer.
+    Up(ConnId, Arc<Peer>),
+    /// A peer says which blocks it has.
+    Range,
+    /// A connection ended.
+    Closed(ConnId, End),
+    /// What does the roster know?
+    Report(oneshot::Sender<RosterReport>),
+    /// End all connections.
+    Stop,
+}
+
+/// Where the actor sends.
+#[derive(Debug)]
+pub(super) struct Links {
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) chain: watch::Receiver<LocalChain>,
+    pub(super) requests: mpsc::Sender<InboundRequest>,
+    pub(super) gossip: mpsc::Sender<GossipEvent>,
+    pub(super) peers: watch::Sender<Arc<[Arc<Peer>]>>,
+}
+
+pub(super) struct Actor {
+    roster: Roster,
+    shared: Arc<Shared>,
+    links: Links,
+    saved: Option<PathBuf>,
+    start: Instant,
+    /// Connections that came in and wait for the roster.
+    incoming: HashMap<ConnId, (TcpStream, SocketAddr)>,
+    /// Connections whose Hellos have come.
+    verdicts: HashMap<ConnId, oneshot::Sender<Result<(), Refusal>>>,
+    peers: HashMap<ConnId, Arc<Peer>>,
+    connections: JoinSet<()>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        roster: Roster,
+        shared: Arc<Shared>,
+        links: Links,
+        saved: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            roster,
+            shared,
+            links,
+            saved,
+            start: Instant::now(),
+            incoming: HashMap::new(),
+            verdicts: HashMap::new(),
+            peers: HashMap::new(),
+            connections: JoinSet::new(),
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub(super) async fn run(
+        mut self,
+        mut inputs: mpsc::Receiver<Input>,
+        listener: Option<TcpListener>,
+    ) {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                input = inputs.recv() => match input {
+                    None | Some(Input::Stop) => break,
+                    Some(input) => self.take(input),
+                },
+                accepted = accept(listener.as_ref()) => self.accepted(accepted),
+                _ = ticks.tick() => self.step(Event::Tick),
+                Some(_) = self.connections.join_next() => (),
+            }
+        }
+        self.stop().await;
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Roster(event) => self.step(event),
+            Input::Greeted {
+                conn,
+                id,
+                offers,
+                verdict,
+            } => {
+                self.verdicts.insert(conn, verdict);
+                self.step(Event::Greeted { conn, id, offers });
+            }
+            Input::Up(conn, peer) => {
+                let offers = offers_of(&peer);
+                self.peers.insert(conn, peer);
+                self.step(Event::Up { conn, offers });
+                self.publish();
+            }
+            Input::Range => self.publish(),
+            Input::Closed(conn, end) => {
+                self.verdicts.remove(&conn);
+                if self.peers.remove(&conn).is_some() {
+                    self.publish();
+                }
+                self.step(Event::Closed { conn, end });
+            }
+            Input::Report(sender) => {
+                let now_ms = self.now_ms();
+                let _ = sender.send(RosterReport {
+                    peers: self.roster.peers(now_ms).collect(),
+                    bans: self.roster.bans(now_ms).collect(),
+                    departures: self.roster.departures().copied().collect(),
+                });
+            }
+            Input::Stop => (),
+        }
+    }
+
+    /// Replaces the list of peers that others see.
+    fn publish(&self) {
+        let peers: Vec<_> = self.peers.values().map(Arc::clone).collect();
+        self.links.peers.send_replace(peers.into());
+    }
+
+    fn accepted(&mut self, accepted: std::io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((stream, address)) => {
+                let conn = self.roster.next_conn();
+                self.incoming.insert(conn, (stream, address));
+                self.step(Event::Incoming { conn, address });
+            }
+            Err(error) => debug!(%error, "Can't accept a connection"),
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        for action in self.roster.step(event, self.now_ms()) {
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Dial {
+                conn, candidate, ..
+            } => {
+                let context = self.context(conn);
+                self.connections.spawn(connection::dial(context, candidate));
+            }
+            Action::Accept(conn) => {
+                if let Some(verdict) = self.verdicts.remove(&conn) {
+                    let _ = verdict.send(Ok(()));
+                } else if let Some((stream, address)) = self.incoming.remove(&conn) {
+                    let context = self.context(conn);
+                    self.connections
+                        .spawn(connection::answer(context, stream, address));
+                }
+            }
+            Action::Refuse { conn, refusal } => {
+                // Before the handshake a connection ends without a word: the stream is dropped.
+                self.incoming.remove(&conn);
+                if let Some(verdict) = self.verdicts.remove(&conn) {
+                    let _ = verdict.send(Err(refusal));
+                }
+                // It was cut while its status was on the way.
+                if let Some(peer) = self.peers.remove(&conn) {
+                    peer.disconnect(refusal.reason());
+                }
+            }
+            Action::Disconnect { conn, reason, .. } => {
+                if let Some(verdict) = self.verdicts.remove(&conn) {
+                    let _ = verdict.send(Err(Refusal::Unknown));
+                }
+                if let Some(peer) = self.peers.remove(&conn) {
+                    peer.disconnect(reason);
+                    self.publish();
+                }
+            }
+            Action::Log(notice) => log(notice),
+            Action::Save(text) => self.save(&text),
+        }
+    }
+
+    fn context(&self, conn: ConnId) -> connection::Context {
+        connection::Context {
+            conn,
+            shared: Arc::clone(&self.shared),
+            actor: self.links.inputs.clone(),
+            channels: PeerChannels {
+                chain: self.links.chain.clone(),
+                requests: self.links.requests.clone(),
+                gossip: self.links.gossip.clone(),
+            },
+        }
+    }
+
+    fn save(&self, text: &str) {
+        if let Some(path) = &self.saved
+            && let Err(error) = SavedPeers::write(path, text)
+        {
+            warn!(%error, path = %path.display(), "Can't write the saved peers");
+        }
+    }
+
+    async fn stop(mut self) {
+        let text = self.roster.saved_text(self.now_ms());
+        self.save(&text);
+        self.verdicts.clear();
+        for peer in self.peers.values() {
+            peer.disconnect(DisconnectReason::ClientQuitting);
+        }
+        let ended = async { while self.connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_TIMEOUT, ended).await;
+    }
+}
+
+/// The next connection; never, without a listener.
+async fn accept(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn offers_of(peer: &Peer) -> Offers {
+    Offers {
+        cells: peer.info.version >= crate::wire::EthVersion::Eth72,
+        ..Offers::default()
+    }
+}
+
+fn log(notice: Notice) {
+    match notice {
+        Notice::Cut { .. } | Notice::Banned { .. } | Notice::HostBanned { .. } => {
+            debug!("{notice}")
+        }
+        Notice::FewPeers { .. } => info!("{notice}"),
+        Notice::OwnFault { .. } | Notice::CutsStopped { .. } | Notice::TooManyNamed { .. } => {
+            warn!("{notice}");
+        }
+    }
+}

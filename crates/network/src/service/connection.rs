@@ -1,0 +1,161 @@
+//! One connection, from TCP to its end.
+
+use super::Shared;
+use super::actor::Input;
+use crate::key::NodeId;
+use crate::peer::{self, PeerChannels, PeerError};
+use crate::peers::{Candidate, ConnId, End, Offers, Refusal};
+use crate::rlpx::{self, Capability, Connection, DisconnectReason, Session, SessionError};
+use crate::wire::StatusError;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tracing::debug;
+
+/// How long a TCP connection may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the handshake and the Hellos may take together.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Halves = Session<OwnedReadHalf, OwnedWriteHalf>;
+
+/// What a connection needs.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) conn: ConnId,
+    pub(super) shared: Arc<Shared>,
+    pub(super) actor: mpsc::Sender<Input>,
+    pub(super) channels: PeerChannels,
+}
+
+/// Where a connection goes.
+#[derive(Clone, Copy)]
+struct Route {
+    address: SocketAddr,
+    /// The node that was dialled; `None` if the other side connected.
+    dialled: Option<NodeId>,
+}
+
+/// Dials a node, and runs the connection to its end.
+pub(super) async fn dial(context: Context, candidate: Candidate) {
+    let route = Route {
+        address: candidate.address,
+        dialled: Some(candidate.id),
+    };
+    let stream = timeout(DIAL_TIMEOUT, TcpStream::connect(candidate.address)).await;
+    let end = match stream {
+        Ok(Ok(stream)) => run(&context, stream, route).await,
+        _ => End::Failed,
+    };
+    context.close(end).await;
+}
+
+/// Runs a connection that came in to its end.
+pub(super) async fn answer(context: Context, stream: TcpStream, address: SocketAddr) {
+    let route = Route {
+        address,
+        dialled: None,
+    };
+    let end = run(&context, stream, route).await;
+    context.close(end).await;
+}
+
+impl Context {
+    async fn close(&self, end: End) {
+        let _ = self.actor.send(Input::Closed(self.conn, end)).await;
+    }
+}
+
+async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
+    let greeted = timeout(HANDSHAKE_TIMEOUT, greet(&context.shared, stream, route)).await;
+    let (node, mut session) = match greeted {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(error)) => {
+            debug!(address = %route.address, %error, "Handshake failed");
+            return end_of(&error.into());
+        }
+        Err(_) => return End::Failed,
+    };
+    if let Err(refusal) = verdict(context, node, &session).await {
+        let goodbye = session.writer.disconnect(refusal.reason());
+        let _ = timeout(HANDSHAKE_TIMEOUT, goodbye).await;
+        return End::Ours(refusal.reason());
+    }
+    let origin = peer::Origin {
+        conn: context.conn,
+        node,
+        remote: route.address,
+        is_inbound: route.dialled.is_none(),
+    };
+    let on_event = |event| {
+        let input = match event {
+            peer::PeerEvent::Up(peer) => Input::Up(context.conn, peer),
+            peer::PeerEvent::Range => Input::Range,
+        };
+        context.actor.send(input)
+    };
+    let error = peer::run(session, origin, &context.channels, on_event).await;
+    debug!(?node, %error, "Peer gone");
+    end_of(&error)
+}
+
+async fn greet(
+    shared: &Shared,
+    stream: TcpStream,
+    route: Route,
+) -> Result<(NodeId, Halves), SessionError> {
+    stream.set_nodelay(true)?;
+    let (reader, writer) = stream.into_split();
+    let connection: Connection<_, _> = match route.dialled {
+        Some(node) => rlpx::initiate(reader, writer, &shared.key, node).await?,
+        None => rlpx::respond(reader, writer, &shared.key).await?,
+    };
+    let node = connection.peer;
+    let session = connection.greet(&shared.hello, &shared.protocols).await?;
+    Ok((node, session))
+}
+
+/// Asks the roster whether the session may become a peer.
+async fn verdict(context: &Context, id: NodeId, session: &Halves) -> Result<(), Refusal> {
+    let (sender, verdict) = oneshot::channel();
+    let greeted = Input::Greeted {
+        conn: context.conn,
+        id,
+        offers: offers(&session.hello.capabilities),
+        verdict: sender,
+    };
+    let _ = context.actor.send(greeted).await;
+    verdict.await.unwrap_or(Err(Refusal::Unknown))
+}
+
+fn offers(capabilities: &[Capability]) -> Offers {
+    let has = |name: &str, version| {
+        let mut all = capabilities.iter();
+        all.any(|c| c.name == name && c.version >= version)
+    };
+    Offers {
+        snap: has("snap", 1),
+        cells: has("eth", 72),
+        history: false,
+    }
+}
+
+fn end_of(error: &PeerError) -> End {
+    match error {
+        PeerError::Session(SessionError::Disconnected(reason)) => End::Theirs(*reason),
+        PeerError::Session(SessionError::NothingShared { .. }) => {
+            End::Ours(DisconnectReason::UselessPeer)
+        }
+        PeerError::Session(
+            SessionError::Io(_) | SessionError::Handshake(_) | SessionError::Frame(_),
+        ) => End::Failed,
+        PeerError::Status(
+            StatusError::Network { .. } | StatusError::Genesis { .. } | StatusError::ForkId(_),
+        ) => End::OtherChain,
+        error => End::Ours(error.reason()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Networks on loopback.
+
+use super::*;
+use crate::peers::End;
+use crate::rlpx::DisconnectReason;
+use crate::wire::{Answer, BlockRange, Items, Request};
+use niwaki_primitives::B256;
+use niwaki_rules::fork_filter;
+
+fn chain(network_id: u64) -> LocalChain {
+    let spec = niwaki_rules::Network::from_name("mainnet")
+        .unwrap()
+        .genesis()
+        .spec;
+    let genesis = B256::repeat_byte(9);
+    LocalChain {
+        network_id,
+        genesis,
+        forks: fork_filter(&spec, genesis, 0, 0, 0),
+        range: BlockRange {
+            earliest: 0,
+            latest: 7,
+            latest_hash: B256::repeat_byte(7),
+        },
+        is_merged: true,
+    }
+}
+
+fn config(number: u8) -> NetworkConfig {
+    NetworkConfig {
+        key: NodeKey::new(B256::repeat_byte(number)).unwrap(),
+        listen: Some(([127, 0, 0, 1], 0).into()),
+        client: format!("test {number}"),
+        versions: EthVersion::ALL.to_vec(),
+        max_peers: 4,
+        inbound_percent: 50,
+        static_nodes: Vec::new(),
+        trusted_nodes: Vec::new(),
+        boot_nodes: Vec::new(),
+        saved: None,
+    }
+}
+
+struct Node {
+    network: Network,
+    inbound: Inbound,
+    _chain: watch::Sender<LocalChain>,
+}
+
+impl Node {
+    async fn start(config: NetworkConfig, network_id: u64) -> Self {
+        let (sender, chain) = watch::channel(chain(network_id));
+        let (network, inbound) = Network::start(config, chain).await.unwrap();
+        Self {
+            network,
+            inbound,
+            _chain: sender,
+        }
+    }
+
+    fn candidate(&self, number: u8) -> Candidate {
+        Candidate {
+            id: config(number).key.id(),
+            address: self.network.address().unwrap(),
+            udp_port: 0,
+        }
+    }
+
+    /// Waits until it has so many peers.
+    async fn peers(&self, count: usize) -> Arc<[Arc<Peer>]> {
+        let mut peers = self.network.peers();
+        let all = peers.wait_for(|peers| peers.len() == count).await;
+        Arc::clone(&all.unwrap())
+    }
+
+    /// Waits for a departure.
+    async fn departure(&self) -> End {
+        loop {
+            if let Some(departure) = self.network.report().await.departures.first() {
+                return departure.end;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_static_node_is_dialled_asked_and_sees_the_other_leave() {
+    let mut one = Node::start(config(1), 1).await;
+    let two = NetworkConfig {
+        static_nodes: vec![one.candidate(1)],
+        ..config(2)
+    };
+    let two = Node::start(two, 1).await;
+    let (of_one, of_two) = (two.peers(1).await, one.peers(1).await);
+    let (of_one, of_two) = (&of_one[0], &of_two[0]);
+    assert_eq!(
+        (of_one.info.client.as_str(), of_two.info.client.as_str()),
+        ("test 1", "test 2")
+    );
+    assert!(of_two.info.origin.is_inbound && !of_one.info.origin.is_inbound);
+    let answer = of_one.ask(&Request::Bodies(vec![B256::ZERO])).unwrap();
+    let request = one.inbound.requests.recv().await.unwrap();
+    let message = Items::default().answer(request.id);
+    request.answer(message);
+    assert_eq!(answer.await.unwrap(), Ok(Answer::Bodies(vec![])));
+    let report = two.network.report().await;
+    assert!(report.peers[0].is_static && !report.peers[0].is_inbound);
+
+    one.network.stop().await;
+    two.peers(0).await;
+    assert_eq!(
+        two.departure().await,
+        End::Theirs(DisconnectReason::ClientQuitting)
+    );
+}
+
+#[tokio::test]
+async fn a_node_of_another_network_is_no_peer() {
+    let one = Node::start(config(1), 1).await;
+    let two = NetworkConfig {
+        static_nodes: vec![one.candidate(1)],
+        ..config(2)
+    };
+    let two = Node::start(two, 5).await;
+    assert_eq!(two.departure().await, End::OtherChain);
+    assert!(two.network.report().await.peers.is_empty());
+}
+
+#[tokio::test]
+async fn the_third_node_finds_no_slot_and_is_told_so() {
+    let one = NetworkConfig {
+        max_peers: 1,
+        inbound_percent: 100,
+        ..config(1)
+    };
+    let one = Node::start(one, 1).await;
+    let dialling = |number| NetworkConfig {
+        static_nodes: vec![one.candidate(1)],
+        ..config(number)
+    };
+    let two = Node::start(dialling(2), 1).await;
+    two.peers(1).await;
+    let three = Node::start(dialling(3), 1).await;
+    assert_eq!(
+        three.departure().await,
+        End::Theirs(DisconnectReason::TooManyPeers)
+    );
+    assert_eq!(one.peers(1).await[0].info.client, "test 2");
+}
+
+#[tokio::test]
+async fn a_removed_static_node_is_cut_and_a_dialled_peer_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("peers");
+    let one = Node::start(config(1), 1).await;
+    let two = NetworkConfig {
+        saved: Some(path.clone()),
+        ..config(2)
+    };
+    let two = Node::start(two, 1).await;
+    two.network.send(Event::AddStatic(one.candidate(1)));
+    two.peers(1).await;
+    two.network.send(Event::RemoveStatic(one.candidate(1).id));
+    two.peers(0).await;
+    assert_eq!(
+        two.departure().await,
+        End::Ours(DisconnectReason::Requested)
+    );
+    two.network.stop().await;
+    let saved = SavedPeers::load(&path).unwrap();
+    assert_eq!(saved.best()[0].candidate.id, one.candidate(1).id);
+}

@@ -1,0 +1,41 @@
+//! The messages of `eth`, versions 69 to 72, as values: written and read, each within its limits.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `fields` | reads an RLP list field by field |
+//! | `limits` | how much a message may hold |
+//! | `status` | versions; the first message, and how far a peer's chain reaches |
+//! | `request` | what is asked: headers, bodies, receipts, transactions, access lists, cells |
+//! | `response` | the answers |
+//! | `gossip` | transactions, and announcements of them |
+//!
+//! Spec: devp2p `caps/eth.md`; EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
+
+pub(crate) mod fields;
+mod gossip;
+pub mod limits;
+mod request;
+mod response;
+mod status;
+
+pub(crate) use gossip::decode_transactions;
+pub use gossip::{Announced, Announcement, encode_item, encode_transactions};
+pub use request::{BlockId, CellMask, Request, RequestKind};
+pub use response::{Answer, Items, cells_answer, put_receipt};
+pub use status::{BlockRange, EthVersion, Status, StatusError};
+
+/// Numbers of the messages of `eth`, from the protocol's first.
+pub(crate) mod number {
+    pub(crate) const STATUS: u8 = 0x00;
+    pub(crate) const NEW_BLOCK_HASHES: u8 = 0x01;
+    pub(crate) const TRANSACTIONS: u8 = 0x02;
+    pub(crate) const GET_BLOCK_HEADERS: u8 = 0x03;
+    pub(crate) const GET_BLOCK_BODIES: u8 = 0x05;
+    pub(crate) const NEW_BLOCK: u8 = 0x07;
+    pub(crate) const NEW_POOLED_TRANSACTION_HASHES: u8 = 0x08;
+    pub(crate) const GET_POOLED_TRANSACTIONS: u8 = 0x09;
+    pub(crate) const GET_RECEIPTS: u8 = 0x0f;
+    pub(crate) const BLOCK_RANGE_UPDATE: u8 = 0x11;
+    pub(crate) const GET_BLOCK_ACCESS_LISTS: u8 = 0x12;
+    pub(crate) const GET_CELLS: u8 = 0x14;
+}
