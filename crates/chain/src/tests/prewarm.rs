@@ -30,7 +30,7 @@ fn prewarm(chain: &Chain, built: &BuiltBlock, max_gas: u64) -> Prewarmed {
 #[test]
 fn a_block_misses_less_of_what_was_run_before_it_and_leaves_the_same() {
     let (built, _) = build(AMSTERDAM - 12);
-    let take_in = |warm: bool| {
+    let import_into = |warm: bool| {
         let chain = open_funded(1, 1);
         if warm {
             let warmed = prewarm(&chain, &built, u64::MAX);
@@ -41,7 +41,7 @@ fn a_block_misses_less_of_what_was_run_before_it_and_leaves_the_same() {
         let imported = chain.import(built.block.clone()).unwrap();
         (imported.reads.misses, rows(&chain))
     };
-    let (cold, warm) = (take_in(false), take_in(true));
+    let (cold, warm) = (import_into(false), import_into(true));
     // Five senders, the contract and its slot.
     assert!(
         warm.0 + 7 <= cold.0,

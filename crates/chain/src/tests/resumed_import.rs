@@ -33,7 +33,7 @@ impl Place {
             reports: 0,
         };
         place.export(&place.chain, &place.file, 400);
-        let (whole, reports) = place.take_in("whole", &place.file, usize::MAX);
+        let (whole, reports) = place.import_into("whole", &place.file, usize::MAX);
         place.rows = dump(&whole.unwrap());
         place.reports = reports;
         assert!(reports > 20, "{reports}");
@@ -50,7 +50,7 @@ impl Place {
     }
 
     /// Imports until more than `stop_at` reports were made; gives how many were.
-    fn take_in(
+    fn import_into(
         &self,
         name: &str,
         file: &Path,
@@ -72,7 +72,7 @@ impl Place {
 
     /// Leaves in `name` what an import has kept that was stopped at its last report but one.
     fn cut_short(&self, name: &str) {
-        let (stopped, _) = self.take_in(name, &self.file, self.reports - 2);
+        let (stopped, _) = self.import_into(name, &self.file, self.reports - 2);
         assert!(matches!(stopped, Err(TransferError::Stopped)));
         let folder = self.path(name).join("loading");
         assert!(folder.join("manifest").exists() && folder.join("run-1").exists());
@@ -81,7 +81,7 @@ impl Place {
     /// Imports to the end; gives how many reports that took.
     #[track_caller]
     fn finish(&self, name: &str) -> usize {
-        let (imported, seen) = self.take_in(name, &self.file, usize::MAX);
+        let (imported, seen) = self.import_into(name, &self.file, usize::MAX);
         let chain = imported.unwrap();
         assert!(dump(&chain) == self.rows, "{name}");
         assert_clean(&chain);
@@ -95,14 +95,14 @@ fn an_import_stopped_at_any_report_goes_on_to_the_same_rows() {
     let place = Place::new();
     for stop_at in (0..place.reports).step_by(3) {
         let name = format!("data-{stop_at}");
-        let (stopped, _) = place.take_in(&name, &place.file, stop_at);
+        let (stopped, _) = place.import_into(&name, &place.file, stop_at);
         assert!(matches!(stopped, Err(TransferError::Stopped)), "{stop_at}");
         place.finish(&name);
     }
     // One and the same, again and again.
     let mut stops = 0;
     let chain = loop {
-        match place.take_in("again", &place.file, stops).0 {
+        match place.import_into("again", &place.file, stops).0 {
             Err(TransferError::Stopped) => stops += 5,
             other => break other.unwrap(),
         }
@@ -129,10 +129,12 @@ fn another_file_is_not_taken_for_the_one_that_was_cut_short() {
         let file = place.path(&format!("{name}.file"));
         place.export(chain, &file, chunk_bytes);
         place.cut_short(name);
-        let (imported, _) = place.take_in(name, &file, usize::MAX);
+        let (imported, _) = place.import_into(name, &file, usize::MAX);
         let imported = imported.unwrap();
         assert_eq!(imported.head(), chain.head());
-        let fresh = place.take_in(&format!("{name}.fresh"), &file, usize::MAX).0;
+        let fresh = place
+            .import_into(&format!("{name}.fresh"), &file, usize::MAX)
+            .0;
         assert!(dump(&imported) == dump(&fresh.unwrap()), "{name}");
     }
     // As long, with the same first chunk, and another byte everywhere behind it.
@@ -141,7 +143,7 @@ fn another_file_is_not_taken_for_the_one_that_was_cut_short() {
     bytes[200..].iter_mut().for_each(|byte| *byte ^= 1);
     let file = place.path("bytes.file");
     fs::write(&file, bytes).unwrap();
-    let error = place.take_in("bytes", &file, usize::MAX).0.unwrap_err();
+    let error = place.import_into("bytes", &file, usize::MAX).0.unwrap_err();
     assert!(matches!(error, TransferError::Damaged { .. }), "{error}");
     assert_eq!(place.finish("bytes"), place.reports);
 }
@@ -161,11 +163,11 @@ fn another_file_of_the_same_length_and_head_is_told_by_its_checksums() {
     let (bytes, one) = with_code(0);
     let other = (1..50).map(with_code).find(|(length, _)| *length == bytes);
     let (_, other) = other.expect("a file of the same length");
-    let (stopped, _) = place.take_in("data", &one, place.reports - 2);
+    let (stopped, _) = place.import_into("data", &one, place.reports - 2);
     assert!(matches!(stopped, Err(TransferError::Stopped)));
     assert!(place.path("data").join("loading/manifest").exists());
-    let imported = place.take_in("data", &other, usize::MAX).0.unwrap();
-    let fresh = place.take_in("fresh", &other, usize::MAX).0.unwrap();
+    let imported = place.import_into("data", &other, usize::MAX).0.unwrap();
+    let fresh = place.import_into("fresh", &other, usize::MAX).0.unwrap();
     assert!(dump(&imported) == dump(&fresh));
     assert!(dump(&imported) != place.rows);
 }
@@ -214,7 +216,7 @@ fn a_changed_byte_in_a_run_is_found_and_then_the_import_begins_anew() {
             };
             bytes[at] ^= 1 << (step % 8);
             fs::write(&file, bytes).unwrap();
-            let (imported, _) = place.take_in("data", &place.file, usize::MAX);
+            let (imported, _) = place.import_into("data", &place.file, usize::MAX);
             match imported {
                 // The storage root in an account follows from its slots, whatever it says.
                 Ok(chain) => assert!(dump(&chain) == place.rows, "{run} {at}"),

@@ -33,7 +33,7 @@ pub(super) fn exported(folder: &Path, blocks: u64) -> (Chain, PathBuf) {
     (chain, file)
 }
 
-pub(super) fn take_in(data_path: &Path, file: &Path) -> Result<Chain, TransferError> {
+pub(super) fn import_into(data_path: &Path, file: &Path) -> Result<Chain, TransferError> {
     Chain::import_state(&import_of(data_path, file), &mut |_| true)
 }
 
@@ -44,7 +44,7 @@ fn a_state_taken_in_has_the_rows_it_was_taken_from_and_goes_on() {
     for count in [256, 10, 1] {
         let (from, file) = exported(dir.path(), count);
         let data_path = dir.path().join(format!("data-{count}"));
-        let chain = take_in(&data_path, &file).unwrap();
+        let chain = import_into(&data_path, &file).unwrap();
         assert_eq!(chain.head(), from.head());
         assert_eq!(chain.genesis_hash(), from.genesis_hash());
         assert_clean(&chain);
@@ -71,7 +71,7 @@ fn a_state_taken_in_has_the_rows_it_was_taken_from_and_goes_on() {
         // What was taken in is taken out again, gap and all.
         let again = dir.path().join(format!("again-{count}"));
         chain.export_state(&again, &mut |_| true).unwrap();
-        let other = take_in(&dir.path().join(format!("other-{count}")), &again).unwrap();
+        let other = import_into(&dir.path().join(format!("other-{count}")), &again).unwrap();
         assert_eq!(other.head(), chain.head());
         assert_clean(&other);
     }
@@ -82,8 +82,8 @@ fn a_data_path_with_a_chain_and_a_file_of_another_chain_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (_, file) = exported(dir.path(), 5);
     let data_path = dir.path().join("data");
-    drop(take_in(&data_path, &file).unwrap());
-    let error = take_in(&data_path, &file).unwrap_err();
+    drop(import_into(&data_path, &file).unwrap());
+    let error = import_into(&data_path, &file).unwrap_err();
     assert!(matches!(error, TransferError::NotEmpty), "{error}");
 
     let fresh = dir.path().join("fresh");
@@ -99,7 +99,7 @@ fn a_data_path_with_a_chain_and_a_file_of_another_chain_are_refused() {
     let error = Chain::import_state(&import, &mut |_| true).unwrap_err();
     assert!(error.to_string().contains("chain id"), "{error}");
     // What was refused leaves the data path good for what is not.
-    assert_eq!(take_in(&fresh, &file).unwrap().head().id.number, 40);
+    assert_eq!(import_into(&fresh, &file).unwrap().head().id.number, 40);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn an_import_that_is_stopped_or_dies_is_done_anew_by_the_next_one() {
         batch.put(Segment::AccountTrie, &[1, 2], b"half");
         database.ingest(batch).unwrap();
     }
-    assert_clean(&take_in(&data_path, &file).unwrap());
+    assert_clean(&import_into(&data_path, &file).unwrap());
 
     // Without another import, the chain begins with its genesis block.
     let fresh = dir.path().join("fresh");
@@ -150,7 +150,7 @@ fn a_state_file_with_a_byte_changed_or_cut_off_is_refused() {
         changed[at] ^= 1 << (at % 8);
         for bytes in [&changed[..], &bytes[..at]] {
             fs::write(&bad, bytes).unwrap();
-            let error = take_in(&data_path, &bad).unwrap_err();
+            let error = import_into(&data_path, &bad).unwrap_err();
             assert!(
                 matches!(
                     error,
@@ -160,7 +160,7 @@ fn a_state_file_with_a_byte_changed_or_cut_off_is_refused() {
             );
         }
     }
-    assert_clean(&take_in(&data_path, &file).unwrap());
+    assert_clean(&import_into(&data_path, &file).unwrap());
 }
 
 /// Given a row of a segment, the rows that take its place.
@@ -213,7 +213,7 @@ fn rows_that_do_not_make_the_state_of_the_header_are_refused_however_well_formed
             }
         });
         assert!(seen >= at, "{segment:?}");
-        let error = take_in(&data_path, &bad).unwrap_err().to_string();
+        let error = import_into(&data_path, &bad).unwrap_err().to_string();
         assert!(error.contains(words), "{segment:?} {what}: {error}");
         assert_eq!(
             Database::open(&data_path, &StorageOptions::default())
@@ -244,7 +244,7 @@ fn rows_that_do_not_make_the_state_of_the_header_are_refused_however_well_formed
     refuse(Bodies, 2, "key", "40 bytes");
     refuse(Receipts, 2, "drop", "no body or no receipts");
     refuse(Receipts, 2, "cut", "receipts");
-    assert_clean(&take_in(&data_path, &file).unwrap());
+    assert_clean(&import_into(&data_path, &file).unwrap());
 }
 
 #[test]

@@ -318,7 +318,7 @@ impl Roster {
         if end == End::OtherChain {
             self.saved.remove(&id);
         }
-        self.judge(id, Some(session.address.ip()), now_ms, actions);
+        self.ban_if_due(id, Some(session.address.ip()), now_ms, actions);
         if self.departures.len() >= MAX_DEPARTURES {
             self.departures.pop_front();
         }
@@ -368,7 +368,13 @@ impl Roster {
     }
 
     /// Bans a node that has left, if its score asks for it. The operator's own nodes are not banned.
-    fn judge(&mut self, id: NodeId, ip: Option<IpAddr>, now_ms: u64, actions: &mut Vec<Action>) {
+    fn ban_if_due(
+        &mut self,
+        id: NodeId,
+        ip: Option<IpAddr>,
+        now_ms: u64,
+        actions: &mut Vec<Action>,
+    ) {
         if self.is_operators(&id) || self.by_id.contains_key(&id) {
             return;
         }

@@ -37,11 +37,11 @@ fn pair(spec: &ChainSpec, fork: Fork) -> (Header, Header) {
     if !since(Fork::Paris) {
         child.difficulty = block_difficulty(fork, 10, 1012, &parent);
     }
-    assert_eq!(judge(spec, &child, &parent), Ok(()), "{fork}");
+    assert_eq!(verdict(spec, &child, &parent), Ok(()), "{fork}");
     (parent, child)
 }
 
-fn judge(spec: &ChainSpec, child: &Header, parent: &Header) -> Result<(), &'static str> {
+fn verdict(spec: &ChainSpec, child: &Header, parent: &Header) -> Result<(), &'static str> {
     let total_difficulty = match spec.terminal_total_difficulty {
         Some(ttd) if parent.difficulty.is_zero() => Some(ttd),
         _ => Some(parent.difficulty),
@@ -59,7 +59,7 @@ fn after(fork: Fork, change: impl FnOnce(&mut Header)) -> Result<(), &'static st
     let spec = ChainSpec::single(1, fork);
     let (parent, mut child) = pair(&spec, fork);
     change(&mut child);
-    judge(&spec, &child, &parent)
+    verdict(&spec, &child, &parent)
 }
 
 const SOME: [Fork; 5] = [
@@ -115,9 +115,9 @@ fn the_gas_limit_is_at_least_5000() {
     let (mut parent, mut child) = pair(&spec, Fork::Frontier);
     (parent.gas_limit, child.gas_limit, child.gas_used) = (5003, 5000, 0);
     child.parent_hash = parent.hash_slow();
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
     child.gas_limit = 4999;
-    assert_eq!(judge(&spec, &child, &parent), Err("INVALID_GASLIMIT"));
+    assert_eq!(verdict(&spec, &child, &parent), Err("INVALID_GASLIMIT"));
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn the_first_london_block_doubles_the_gas_limit_and_starts_at_one_gwei() {
     child.difficulty = block_difficulty(Fork::London, 10, 1012, &parent);
     child.base_fee_per_gas = Some(1_000_000_000);
     child.gas_limit = 2_048_000;
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
     child.gas_limit = 1_024_000;
-    assert_eq!(judge(&spec, &child, &parent), Err("INVALID_GASLIMIT"));
+    assert_eq!(verdict(&spec, &child, &parent), Err("INVALID_GASLIMIT"));
     child.gas_limit = 2_048_000;
     child.base_fee_per_gas = Some(999_999_999);
     assert_eq!(
-        judge(&spec, &child, &parent),
+        verdict(&spec, &child, &parent),
         Err("INVALID_BASEFEE_PER_GAS")
     );
 }
@@ -193,14 +193,14 @@ fn a_chain_of_zero_base_fee_refuses_any_other() {
     let (mut parent, mut child) = pair(&spec, Fork::London);
     spec.zero_base_fee = true;
     assert_eq!(
-        judge(&spec, &child, &parent),
+        verdict(&spec, &child, &parent),
         Err("INVALID_BASEFEE_PER_GAS")
     );
     parent.base_fee_per_gas = Some(0);
     parent.gas_used = parent.gas_limit;
     child.base_fee_per_gas = Some(0);
     child.parent_hash = parent.hash_slow();
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn excess_blob_gas_is_derived_from_the_parent() {
     parent.blob_gas_used = Some(4 * GAS_PER_BLOB);
     child.parent_hash = parent.hash_slow();
     child.excess_blob_gas = Some(GAS_PER_BLOB);
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
 }
 
 type Change = fn(&mut Header);
@@ -276,8 +276,8 @@ fn dao_extra_data_marks_ten_blocks_on_the_chain_that_forked() {
         (10, false, Ok(()), Err("EXTRA_DATA_INVALID_DAO")),
     ] {
         spec.dao_fork = Some(DaoFork { block, support });
-        assert_eq!(judge(&spec, &child, &parent), plain, "{block}");
-        assert_eq!(judge(&spec, &marked, &parent), with, "{block}");
+        assert_eq!(verdict(&spec, &child, &parent), plain, "{block}");
+        assert_eq!(verdict(&spec, &marked, &parent), with, "{block}");
     }
 }
 
@@ -321,12 +321,15 @@ fn clique_headers_carry_vanity_signers_and_seal() {
     };
     child.difficulty = U256::from(2);
     child.extra_data = vec![0; 97 + 40].into();
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
     child.difficulty = U256::from(3);
-    assert_eq!(judge(&spec, &child, &parent), Err("INVALID_DIFFICULTY"));
+    assert_eq!(verdict(&spec, &child, &parent), Err("INVALID_DIFFICULTY"));
     for bytes in [0, 96, 98] {
         child.extra_data = vec![0; bytes].into();
-        assert_eq!(judge(&spec, &child, &parent), Err("INCORRECT_BLOCK_FORMAT"));
+        assert_eq!(
+            verdict(&spec, &child, &parent),
+            Err("INCORRECT_BLOCK_FORMAT")
+        );
     }
 }
 
@@ -337,9 +340,9 @@ fn a_fixed_difficulty_is_the_same_at_every_block() {
     spec.seal = SealKind::Ethash {
         fixed_difficulty: Some(100),
     };
-    assert_eq!(judge(&spec, &child, &parent), Err("INVALID_DIFFICULTY"));
+    assert_eq!(verdict(&spec, &child, &parent), Err("INVALID_DIFFICULTY"));
     child.difficulty = U256::from(100);
-    assert_eq!(judge(&spec, &child, &parent), Ok(()));
+    assert_eq!(verdict(&spec, &child, &parent), Ok(()));
 }
 
 #[test]

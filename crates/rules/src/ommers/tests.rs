@@ -45,7 +45,7 @@ fn chain(length: usize) -> (Header, Vec<Ancestor>) {
     (block, ancestors)
 }
 
-fn judge(block: &Header, ommers: &[Header], ancestors: &[Ancestor]) -> Result<(), &'static str> {
+fn verdict(block: &Header, ommers: &[Header], ancestors: &[Ancestor]) -> Result<(), &'static str> {
     let spec = ChainSpec::single(1, FORK);
     check_ommers(&spec, block, ommers, ancestors).map_err(|error| error.spec_name())
 }
@@ -56,16 +56,16 @@ fn an_ommer_may_be_one_to_six_generations_old() {
     for depth in 1..=6 {
         let ommer = child_of(&ancestors[depth].header, 1);
         assert_eq!(block.number - ommer.number, depth as u64);
-        assert_eq!(judge(&block, &[ommer], &ancestors), Ok(()), "{depth}");
+        assert_eq!(verdict(&block, &[ommer], &ancestors), Ok(()), "{depth}");
     }
     let too_old = child_of(&ancestors[7].header, 1);
     assert_eq!(
-        judge(&block, &[too_old], &ancestors),
+        verdict(&block, &[too_old], &ancestors),
         Err("UNCLE_PARENT_INCORRECT")
     );
     let brother = child_of(&ancestors[0].header, 1);
     assert_eq!(
-        judge(&block, &[brother], &ancestors),
+        verdict(&block, &[brother], &ancestors),
         Err("UNCLE_IS_BROTHER")
     );
 }
@@ -74,13 +74,13 @@ fn an_ommer_may_be_one_to_six_generations_old() {
 fn a_block_has_at_most_two_ommers_all_different() {
     let (block, ancestors) = chain(10);
     let ommer = |extra| child_of(&ancestors[2].header, extra);
-    assert_eq!(judge(&block, &[ommer(1), ommer(2)], &ancestors), Ok(()));
+    assert_eq!(verdict(&block, &[ommer(1), ommer(2)], &ancestors), Ok(()));
     assert_eq!(
-        judge(&block, &[ommer(1), ommer(1)], &ancestors),
+        verdict(&block, &[ommer(1), ommer(1)], &ancestors),
         Err("UNCLE_IN_CHAIN")
     );
     let three = [ommer(1), ommer(2), ommer(3)];
-    assert_eq!(judge(&block, &three, &ancestors), Err("TOO_MANY_UNCLES"));
+    assert_eq!(verdict(&block, &three, &ancestors), Err("TOO_MANY_UNCLES"));
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn an_ommer_is_neither_an_ancestor_nor_rewarded_before() {
     let (block, mut ancestors) = chain(10);
     let ancestor = ancestors[3].header.clone();
     assert_eq!(
-        judge(&block, &[ancestor], &ancestors),
+        verdict(&block, &[ancestor], &ancestors),
         Err("UNCLE_IS_ANCESTOR")
     );
     let ommer = child_of(&ancestors[4].header, 1);
     ancestors[1].ommers.push(ommer.hash_slow());
-    assert_eq!(judge(&block, &[ommer], &ancestors), Err("UNCLE_IN_CHAIN"));
+    assert_eq!(verdict(&block, &[ommer], &ancestors), Err("UNCLE_IN_CHAIN"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn an_ommer_is_a_valid_header() {
     let mut ommer = child_of(&ancestors[2].header, 1);
     ommer.difficulty += U256::ONE;
     assert_eq!(
-        judge(&block, &[ommer], &ancestors),
+        verdict(&block, &[ommer], &ancestors),
         Err("INVALID_DIFFICULTY")
     );
 }
@@ -111,10 +111,10 @@ fn an_ommer_is_a_valid_header() {
 fn a_young_chain_has_fewer_ancestors() {
     let (block, ancestors) = chain(1);
     let ommer = child_of(&ancestors[1].header, 1);
-    assert_eq!(judge(&block, &[ommer], &ancestors), Ok(()));
+    assert_eq!(verdict(&block, &[ommer], &ancestors), Ok(()));
     let stranger = child_of(&block, 1);
     assert_eq!(
-        judge(&block, &[stranger], &ancestors),
+        verdict(&block, &[stranger], &ancestors),
         Err("UNCLE_PARENT_INCORRECT")
     );
 }

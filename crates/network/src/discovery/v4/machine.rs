@@ -173,7 +173,7 @@ impl Machine {
             Message::Neighbors { nodes, .. } => self.take_neighbors(from, &packet, nodes, now),
             Message::EnrResponse { .. } => self.take_record(from, &packet, now),
         }?;
-        self.go_on(now);
+        self.advance(now);
         Ok(())
     }
 
@@ -184,11 +184,11 @@ impl Machine {
         self.give_up_records(now);
         self.check_nodes(now);
         self.begin_lookup(now);
-        self.go_on(now);
+        self.advance(now);
     }
 
     /// Does what has become possible.
-    fn go_on(&mut self, now: Now) {
+    fn advance(&mut self, now: Now) {
         self.advance_lookup(now);
         self.send_record_requests(now);
         self.send_probes(now);

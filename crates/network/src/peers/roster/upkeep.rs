@@ -59,7 +59,7 @@ impl Roster {
         for id in self.scores.tick(now_ms) {
             let departed = self.departures.iter().rev().find(|gone| gone.id == id);
             let ip = departed.map(|gone| gone.address.ip());
-            self.judge(id, ip, now_ms, actions);
+            self.ban_if_due(id, ip, now_ms, actions);
         }
         let sessions: Vec<ConnId> = self.sessions.keys().copied().collect();
         for conn in sessions {

@@ -5,7 +5,7 @@ use niwaki_primitives::Decodable2718;
 use serde_json::Value;
 
 /// Hash, sender and intrinsic gas of an encoded transaction in a block of `fork`.
-fn judge(bytes: &[u8], fork: Fork) -> Option<(B256, Address, u64)> {
+fn verdict(bytes: &[u8], fork: Fork) -> Option<(B256, Address, u64)> {
     let tx = TxEnvelope::decode_2718_exact(bytes).ok()?;
     let mut rules = rules(fork);
     rules.base_fee = None;
@@ -33,7 +33,7 @@ fn run_file(text: &str) -> (usize, Vec<String>) {
     for (name, test) in tests {
         let bytes = test["txbytes"].as_str().unwrap().parse::<Bytes>().unwrap();
         for (fork, want) in test["result"].as_object().unwrap() {
-            let got = judge(&bytes, Fork::from_name(fork).unwrap());
+            let got = verdict(&bytes, Fork::from_name(fork).unwrap());
             let field = |key: &str| want[key].as_str().map(str::to_owned);
             let payable = !PRICED_BEYOND_128_BITS.contains(&name.as_str());
             let want = field("sender").filter(|_| payable).map(|sender| {
