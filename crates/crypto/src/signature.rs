@@ -1,4 +1,4 @@
-//! secp256k1: the sender of a transaction from its signature, and signatures of test keys.
+//! secp256k1: the sender of a transaction from its signature, and signatures of node and test keys.
 
 use crate::provider;
 use alloy_primitives::{Address, B256, U256};
@@ -74,8 +74,8 @@ pub fn address_of_secret_key(secret_key: &B256) -> Result<Address, SignatureErro
 }
 
 /// A signature over `hash` as (`r`, `s`, `y_parity`), the same one every time (RFC 6979), with `s`
-/// in the lower half as EIP-2 asks. For tests and development networks: no key of value belongs in
-/// this process.
+/// in the lower half as EIP-2 asks. For the key of a node, tests and development networks: no key of
+/// an account with value belongs in this process.
 ///
 /// # Errors
 /// [`SignatureError`] if the key is zero or not below the group order.

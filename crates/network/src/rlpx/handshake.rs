@@ -14,14 +14,21 @@
 use super::ecies;
 use super::frame::{FrameKeys, MacState};
 use crate::key::{NodeId, NodeKey};
+use crate::wire::fields::{Fields, list};
 use niwaki_crypto::{keccak256, recover_public_key};
-use niwaki_primitives::rlp::{self, Decodable, Encodable};
+use niwaki_primitives::rlp::{self, encode};
 use niwaki_primitives::{B256, FixedBytes};
 
 /// A handshake message that can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a handshake message for this node")]
 pub struct HandshakeError;
+
+impl From<rlp::Error> for HandshakeError {
+    fn from(_: rlp::Error) -> Self {
+        Self
+    }
+}
 
 /// Bytes of an auth message in the form before EIP-8; newer ones are longer.
 pub(crate) const OLD_AUTH_BYTES: usize = 194 + ecies::OVERHEAD;
@@ -87,9 +94,12 @@ pub(crate) fn write_auth(
 ) -> Result<Vec<u8>, HandshakeError> {
     let shared = key.shared_secret(recipient).map_err(|_| HandshakeError)?;
     let signature = secrets.one_time.sign(&(shared ^ secrets.nonce));
-    let mut body = Vec::new();
-    let fields: [&dyn Encodable; 4] = [&signature, &key.id().0, &secrets.nonce, &VERSION];
-    rlp::encode_list::<_, dyn Encodable>(&fields, &mut body);
+    let body = list(&[
+        &encode(FixedBytes::from(signature)),
+        &encode(key.id().0),
+        &encode(secrets.nonce),
+        &encode(VERSION),
+    ]);
     secrets.seal(recipient, body)
 }
 
@@ -102,9 +112,11 @@ pub(crate) fn write_ack(secrets: &Secrets, auth: &Auth) -> Result<Vec<u8>, Hands
         return ecies::encrypt(&auth.initiator, message_key, secrets.iv, &body, &[])
             .ok_or(HandshakeError);
     }
-    let mut body = Vec::new();
-    let fields: [&dyn Encodable; 3] = [&one_time.0, &secrets.nonce, &VERSION];
-    rlp::encode_list::<_, dyn Encodable>(&fields, &mut body);
+    let body = list(&[
+        &encode(one_time.0),
+        &encode(secrets.nonce),
+        &encode(VERSION),
+    ]);
     secrets.seal(&auth.initiator, body)
 }
 
@@ -126,10 +138,11 @@ pub(crate) fn read_auth(key: &NodeKey, message: &[u8]) -> Result<Auth, Handshake
         return read_old_auth(key, &body);
     }
     let body = open(key, message)?;
-    let mut fields = list_fields(&body)?;
-    let signature: FixedBytes<65> = field(&mut fields)?;
-    let initiator = NodeId(field(&mut fields)?);
-    let nonce = field(&mut fields)?;
+    // What follows the list is padding.
+    let mut fields = Fields::of(&body)?;
+    let signature: FixedBytes<65> = fields.next()?;
+    let initiator = NodeId(fields.next()?);
+    let nonce = fields.next()?;
     auth(key, &signature.0, initiator, nonce, false)
 }
 
@@ -168,20 +181,11 @@ fn auth(
 /// Reads the ack message for the initiator `key`.
 pub(crate) fn read_ack(key: &NodeKey, message: &[u8]) -> Result<Ack, HandshakeError> {
     let body = open(key, message)?;
-    let mut fields = list_fields(&body)?;
+    let mut fields = Fields::of(&body)?;
     Ok(Ack {
-        one_time: NodeId(field(&mut fields)?),
-        nonce: field(&mut fields)?,
+        one_time: NodeId(fields.next()?),
+        nonce: fields.next()?,
     })
-}
-
-/// The inside of a list; what follows the list is padding.
-fn list_fields(mut body: &[u8]) -> Result<&[u8], HandshakeError> {
-    rlp::Header::decode_bytes(&mut body, true).map_err(|_| HandshakeError)
-}
-
-fn field<T: Decodable>(fields: &mut &[u8]) -> Result<T, HandshakeError> {
-    T::decode(fields).map_err(|_| HandshakeError)
 }
 
 /// The keys of the initiator, from its own auth and the other's ack.

@@ -3,8 +3,8 @@
 //! Spec: devp2p `rlpx.md`, "Message ID-based Multiplexing" and "p2p Capability".
 
 use crate::key::NodeId;
-use niwaki_primitives::FixedBytes;
-use niwaki_primitives::rlp::{self, Decodable, Encodable, Header};
+use crate::wire::fields::{Fields, list};
+use niwaki_primitives::rlp::{self, Decodable, encode};
 use std::fmt;
 
 /// The version of the base protocol that this node speaks: from it on messages are compressed.
@@ -106,44 +106,39 @@ pub struct Hello {
 
 impl Hello {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let capabilities = EncodedList(&self.capabilities);
-        let fields: [&dyn Encodable; 5] = [
-            &self.version,
-            &self.client,
-            &capabilities,
-            &self.port,
-            &self.id.0,
-        ];
-        let mut out = Vec::new();
-        rlp::encode_list::<_, dyn Encodable>(&fields, &mut out);
-        out
+        let all = self.capabilities.iter();
+        let capabilities = all.flat_map(|c| list(&[&encode(&c.name), &encode(c.version)]));
+        let capabilities: Vec<u8> = capabilities.collect();
+        list(&[
+            &encode(self.version),
+            &encode(&self.client),
+            &list(&[&capabilities]),
+            &encode(self.port),
+            &encode(self.id.0),
+        ])
     }
 
     /// Reads a Hello. More list items are ignored (EIP-8), as is a port that is none.
-    pub(crate) fn decode(mut data: &[u8]) -> rlp::Result<Self> {
-        let mut fields = Header::decode_bytes(&mut data, true)?;
-        let fields = &mut fields;
-        let version = u64::decode(fields)?;
-        let client = Header::decode_bytes(fields, false)?;
-        let mut list = Header::decode_bytes(fields, true)?;
-        let mut capabilities = Vec::new();
-        while !list.is_empty() {
-            let mut pair = Header::decode_bytes(&mut list, true)?;
-            let name = Header::decode_bytes(&mut pair, false)?;
-            let name = String::from_utf8_lossy(name).into_owned();
-            let version = u64::decode(&mut pair)?;
+    pub(crate) fn decode(data: &[u8]) -> rlp::Result<Self> {
+        let mut fields = Fields::of(data)?;
+        let version = fields.next()?;
+        let client = name_of(fields.bytes()?);
+        let (mut all, mut capabilities) = (fields.list()?, Vec::new());
+        while !all.is_empty() {
+            let mut pair = all.list()?;
+            let name = String::from_utf8_lossy(pair.bytes()?).into_owned();
+            let version = pair.next()?;
             if capabilities.len() < MAX_PROTOCOLS && name.len() <= 8 {
                 capabilities.push(Capability { name, version });
             }
         }
-        let port = u64::decode(fields)?;
-        let id = NodeId(FixedBytes::decode(fields)?);
+        let port: u64 = fields.next()?;
         Ok(Self {
             version,
-            client: name_of(client),
+            client,
             capabilities,
             port: u16::try_from(port).unwrap_or_default(),
-            id,
+            id: NodeId(fields.next()?),
         })
     }
 }
@@ -155,31 +150,6 @@ fn name_of(bytes: &[u8]) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
-}
-
-struct EncodedList<'a>(&'a [Capability]);
-
-impl Encodable for EncodedList<'_> {
-    fn encode(&self, out: &mut dyn rlp::BufMut) {
-        let pairs: Vec<Vec<u8>> = self.0.iter().map(pair).collect();
-        let payload_length = pairs.iter().map(Vec::len).sum();
-        let list = true;
-        Header {
-            list,
-            payload_length,
-        }
-        .encode(out);
-        for pair in pairs {
-            out.put_slice(&pair);
-        }
-    }
-}
-
-fn pair(capability: &Capability) -> Vec<u8> {
-    let fields: [&dyn Encodable; 2] = [&capability.name, &capability.version];
-    let mut out = Vec::new();
-    rlp::encode_list::<_, dyn Encodable>(&fields, &mut out);
-    out
 }
 
 /// Why a connection ends.
@@ -249,16 +219,13 @@ impl DisconnectReason {
 
     /// The message body: a list of the number.
     pub(crate) fn encode(self) -> Vec<u8> {
-        let mut out = Vec::new();
-        rlp::encode_list::<u8, u8>(&[self.code()], &mut out);
-        out
+        list(&[&encode(self.code())])
     }
 
     /// Reads a list or a bare number; `Requested` for anything else.
     pub(crate) fn decode(mut data: &[u8]) -> Self {
-        let mut list = data;
-        let code = match Header::decode_bytes(&mut list, true) {
-            Ok(mut fields) => u8::decode(&mut fields),
+        let code = match Fields::of(data) {
+            Ok(mut fields) => fields.next(),
             Err(_) => u8::decode(&mut data),
         };
         let code = code.unwrap_or_default();
@@ -277,7 +244,7 @@ impl fmt::Display for DisconnectReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use niwaki_primitives::hex;
+    use niwaki_primitives::{FixedBytes, hex};
     use proptest::prelude::*;
 
     fn capability(text: &str) -> Capability {

@@ -67,7 +67,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// What the other side is told, where anything is.
+    /// The reason that is sent to the other side, if one is sent.
     pub fn reason(&self) -> DisconnectReason {
         match self {
             Self::Io(_) => DisconnectReason::TcpError,
