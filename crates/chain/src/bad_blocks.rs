@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_few_are_kept_once_each_and_no_more_bytes_than_the_bound() {
+    fn bad_blocks_are_listed_once_each_within_10_blocks_and_32_mib() {
         let mut bad = BadBlocks::default();
         for number in 0..=MAX_BLOCKS as u64 {
             let hash = B256::with_last_byte(u8::try_from(number).unwrap());

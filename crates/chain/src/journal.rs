@@ -1,7 +1,7 @@
 //! A write-ahead log of what a consensus client was answered, for a process that dies.
 //!
 //! Blocks reach the database after the answer. A consensus client does not send again what was answered VALID, so a
-//! node that forgets its last block can't go on without peers. Each valid block and each fork choice is therefore
+//! node that forgets its last block can't continue without peers. Each valid block and each fork choice is therefore
 //! appended to a file before it is answered; a block may be there before it is known to be valid. When the process dies
 //! the operating system still writes the file; when the machine dies, its end may be lost.
 //!

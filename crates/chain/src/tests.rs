@@ -166,7 +166,7 @@ fn the_execution_apis_chain_imports_to_its_head() {
 }
 
 #[test]
-fn an_import_that_stopped_goes_on_where_it_was() {
+fn a_stopped_import_resumes_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let blocks = blocks();
     let chain = open(Some(dir.path()));
@@ -300,7 +300,7 @@ fn the_head_moves_back_and_forth_and_the_indices_with_it() {
 }
 
 #[test]
-fn known_blocks_lead_again_after_the_head_was_set_back() {
+fn known_blocks_become_canonical_again_after_the_head_was_set_back() {
     let chain = open(None);
     let blocks = blocks();
     import_all(&chain, &blocks);
@@ -319,7 +319,7 @@ fn known_blocks_lead_again_after_the_head_was_set_back() {
 }
 
 #[test]
-fn a_block_taken_in_beside_waits_for_the_head_to_be_set() {
+fn a_side_block_becomes_the_head_only_by_set_head() {
     let chain = open(None);
     let blocks = blocks();
     let genesis = chain.head().id;

@@ -148,7 +148,7 @@ impl Peer {
             .control(number::BLOCK_RANGE_UPDATE, range.encode());
     }
 
-    /// Ends the connection; the peer is told the reason.
+    /// Ends the connection; the peer gets the reason.
     pub fn disconnect(&self, reason: DisconnectReason) {
         self.outbox.close(reason);
     }

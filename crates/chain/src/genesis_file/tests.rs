@@ -158,7 +158,7 @@ fn extend(chain: &Chain) {
 }
 
 #[test]
-fn rules_are_compared_with_those_of_the_file_that_the_blocks_were_made_by_however_they_come() {
+fn stored_rules_are_compared_with_a_genesis_file_and_a_named_network_alike() {
     let merged = |config: &str| {
         format!(
             r#"{{"config": {{"chainId": 7, "terminalTotalDifficulty": 0, "londonBlock": 0, {config}}},
@@ -288,7 +288,7 @@ fn a_file_that_looks_different_is_read_again_and_must_make_the_same_genesis() {
 }
 
 #[test]
-fn a_change_beside_the_alloc_is_seen_behind_any_disguise() {
+fn a_changed_genesis_file_of_the_same_size_and_time_is_found() {
     let text = text(60_000, 5000);
     let place = Place::new(&text);
     drop(place.open().0.unwrap());
@@ -306,7 +306,7 @@ fn a_change_beside_the_alloc_is_seen_behind_any_disguise() {
 }
 
 #[test]
-fn a_loading_that_was_stopped_begins_anew() {
+fn a_stopped_genesis_load_restarts() {
     let text = text(60_000, 5000);
     let place = Place::new(&text);
     let config = place.config();

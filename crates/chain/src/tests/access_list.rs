@@ -88,7 +88,7 @@ fn blocks_before_amsterdam_have_neither_list_nor_slot() {
 }
 
 #[test]
-fn a_block_of_amsterdam_is_built_taken_in_and_gives_its_list_back() {
+fn an_amsterdam_block_is_built_imported_and_returns_its_access_list() {
     let folder = tempfile::tempdir().unwrap();
     let chain = open_at(Some(folder.path()), AMSTERDAM);
     let genesis = chain.head().header;
@@ -145,7 +145,7 @@ fn a_header_with_the_hash_of_another_list_is_refused() {
 }
 
 #[test]
-fn a_block_too_small_for_its_own_list_is_neither_built_nor_taken() {
+fn a_block_whose_access_list_exceeds_its_gas_limit_is_neither_built_nor_imported() {
     // The system contracts alone are 6 accounts and 19 slots.
     let genesis = genesis_with(AMSTERDAM, "0x9c40");
     let chain = open_eager(config(None, &genesis));

@@ -72,7 +72,7 @@ fn candidate(number: u8, nonce: u64, to: TxKind, input: Bytes) -> Candidate {
     }
 }
 
-/// A block upon the head of transactions that fill slots, count in one, and make contracts; and who
+/// A block on top of the head, of transactions that fill slots, count in one, and make contracts; and who
 /// sent them.
 fn build(chain: &Chain, timestamp: u64, nonce: u64) -> (BuiltBlock, Vec<Address>) {
     let word = |number: u64| Bytes::from(B256::from(U256::from(number)).0);
@@ -162,7 +162,7 @@ fn a_block_that_brings_its_list_leaves_what_it_leaves_without() {
 }
 
 /// Each of the lists is in order, and says something that does not happen in the block.
-fn lies(honest: &BlockAccessList) -> Vec<BlockAccessList> {
+fn false_lists(honest: &BlockAccessList) -> Vec<BlockAccessList> {
     let index = BlockAccessIndex;
     let at = |list: &BlockAccessList, address: Address| {
         list.iter()
@@ -214,17 +214,17 @@ fn lies(honest: &BlockAccessList) -> Vec<BlockAccessList> {
                 .push(CodeChange::new(index(2), Bytes::new()))
         },
     ];
-    let lies = changes.iter().map(|change| {
+    let false_lists = changes.iter().map(|change| {
         let mut list = honest.clone();
         change(&mut list);
         assert_ne!(list, *honest);
         list
     });
-    lies.collect()
+    false_lists.collect()
 }
 
 #[test]
-fn a_list_that_lies_is_refused_as_without_it_and_leaves_nothing() {
+fn a_false_access_list_is_refused_and_writes_nothing() {
     let (blocks, rows) = blocks_and_rows();
     for threads in [1, 2, 3] {
         let chain = open_with_contracts();
@@ -232,7 +232,7 @@ fn a_list_that_lies_is_refused_as_without_it_and_leaves_nothing() {
         for block in &blocks {
             let (built, senders) = block;
             let honest = list_of(built);
-            for lie in lies(&honest) {
+            for lie in false_lists(&honest) {
                 let mut lying = built.block.clone();
                 let expected = access_list_hash(&encode_access_list(&lie));
                 lying.header.block_access_list_hash = Some(expected);

@@ -1,4 +1,4 @@
-//! A check finds what does not fit, wherever it lies.
+//! A check finds every row that does not fit the others.
 
 use super::*;
 use niwaki_storage::Batch;

@@ -43,7 +43,7 @@ pub(super) fn empty_upon(chain: &Chain, parent: B256, extra: u8) -> Block {
 }
 
 #[test]
-fn blocks_that_come_in_reverse_wait_and_are_taken_in_with_the_one_that_connects_them() {
+fn blocks_in_reverse_order_wait_and_are_imported_with_the_one_that_connects_them() {
     let (consensus, blocks) = driven();
     for block in blocks[1..].iter().rev() {
         assert!(matches!(new_payload(&consensus, block), Verdict::Syncing));
@@ -70,7 +70,7 @@ fn blocks_that_come_in_reverse_wait_and_are_taken_in_with_the_one_that_connects_
 }
 
 #[test]
-fn an_invalid_block_makes_all_upon_it_invalid_with_the_same_last_valid_one() {
+fn descendants_of_an_invalid_block_are_invalid_with_the_same_latest_valid_hash() {
     let (consensus, blocks) = driven();
     import_all(consensus.chain(), &blocks[..50]);
     let mut bad = blocks[50].clone();
@@ -105,7 +105,7 @@ fn an_invalid_block_makes_all_upon_it_invalid_with_the_same_last_valid_one() {
 }
 
 #[test]
-fn an_invalid_block_upon_proof_of_work_has_no_last_valid_one() {
+fn an_invalid_child_of_a_proof_of_work_block_has_latest_valid_hash_zero() {
     let (consensus, blocks) = driven();
     import_all(consensus.chain(), &blocks[..35]);
     let mut first = blocks[35].clone();
@@ -196,7 +196,7 @@ fn safe_and_finalized_blocks_are_in_the_chain_of_the_head_or_nothing_changes() {
         Ok(Verdict::Valid(_))
     ));
     assert_eq!(chain.head().id.hash, hash(&next));
-    // Not upon another block, which has not come through those marks.
+    // Not on another branch, which does not contain the safe and the finalized block.
     let other = ForkChoice {
         head: HEAD,
         ..choice
@@ -247,7 +247,7 @@ fn a_fork_choice_of_zero_hashes_keeps_safe_45_and_finalized_40() {
 }
 
 #[test]
-fn a_safe_block_off_the_branch_of_the_head_is_not_kept() {
+fn a_safe_block_on_another_branch_than_the_head_is_dropped() {
     let (consensus, blocks) = driven();
     import_all(consensus.chain(), &blocks);
     let chain = consensus.chain();
@@ -265,7 +265,7 @@ fn a_safe_block_off_the_branch_of_the_head_is_not_kept() {
 }
 
 #[test]
-fn kept_marks_are_there_after_a_restart() {
+fn safe_and_finalized_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = blocks();
     {
@@ -302,7 +302,7 @@ fn an_operator_that_sets_the_head_to_42_takes_safe_45_back_and_keeps_finalized_4
 }
 
 #[test]
-fn marks_and_head_are_there_again_after_a_restart() {
+fn head_safe_and_finalized_are_restored_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = blocks();
     let choice = ForkChoice {
@@ -323,7 +323,7 @@ fn marks_and_head_are_there_again_after_a_restart() {
 }
 
 #[test]
-fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
+fn listeners_are_notified_of_every_head_change_with_the_blocks_between() {
     let (consensus, blocks) = driven();
     let chain = consensus.chain();
     let heard: Arc<Mutex<Vec<HeadChange>>> = Arc::default();
@@ -381,7 +381,7 @@ fn listeners_hear_of_every_move_of_the_head_and_of_the_blocks_between() {
 }
 
 #[test]
-fn a_block_of_offered_transactions_is_the_block_that_was_made_of_them() {
+fn building_from_the_transactions_of_a_block_gives_that_block() {
     let (chain, blocks) = (open(None), blocks());
     for block in &blocks {
         let header = &block.header;

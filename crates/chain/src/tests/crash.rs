@@ -1,4 +1,4 @@
-//! A write-ahead log cut off anywhere: the chain opens at a whole block and goes on.
+//! A write-ahead log truncated anywhere: the chain opens at a whole block and imports the next.
 
 use super::*;
 use std::fs;
@@ -27,7 +27,7 @@ fn log(path: &Path) -> (std::path::PathBuf, u64) {
 }
 
 #[test]
-fn a_log_cut_off_anywhere_leaves_a_chain_of_whole_blocks_that_goes_on() {
+fn a_log_truncated_anywhere_opens_at_a_whole_block_and_imports_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let whole = dir.path().join("whole");
     let blocks = blocks();

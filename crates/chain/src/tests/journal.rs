@@ -32,7 +32,7 @@ fn file(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn blocks_beside_the_chain_head_and_marks_are_there_again() {
+fn side_blocks_head_and_finality_are_restored_from_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = blocks();
     let side;
@@ -131,7 +131,7 @@ fn a_head_that_was_set_back_stays_back() {
 }
 
 #[test]
-fn two_files_are_kept_with_more_blocks_than_may_wait_for_the_disk() {
+fn the_journal_keeps_two_files_with_more_blocks_than_may_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Journal::begin(folder.path()).unwrap();
     let record = encode(&blocks()[0]);
@@ -159,7 +159,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_block_is_noted_beside_its_roots_whatever_they_are() {
+fn a_block_reaches_the_journal_in_parallel_with_its_roots_valid_or_not() {
     let folder = tempfile::tempdir().unwrap();
     let (blocks, _) = blocks_and_rows();
     let chain = Arc::new(open_with_contracts());

@@ -88,7 +88,7 @@ fn assert_answers(chain: &Chain, rng: &mut StdRng) {
 }
 
 #[test]
-fn the_index_answers_as_the_headers_do_whatever_is_taken_back() {
+fn the_log_index_agrees_with_headers_after_any_rollback() {
     for seed in 0..3 {
         println!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -130,7 +130,7 @@ fn the_index_answers_as_the_headers_do_whatever_is_taken_back() {
 }
 
 #[test]
-fn the_index_is_removed_made_anew_and_made_no_further_than_it_is_wanted() {
+fn the_log_index_is_removed_rebuilt_and_built_only_to_its_target() {
     let mut rng = StdRng::seed_from_u64(9);
     let chain = open(None);
     put_headers(&chain, &mut rng, 1..=3 * SECTION_BLOCKS + 64);
@@ -163,7 +163,7 @@ fn the_index_is_removed_made_anew_and_made_no_further_than_it_is_wanted() {
 }
 
 #[test]
-fn a_row_that_is_wrong_is_told_and_one_that_is_damaged_is_a_fault() {
+fn a_wrong_row_is_reported_and_a_damaged_one_is_a_fault() {
     let mut rng = StdRng::seed_from_u64(11);
     let chain = open(None);
     put_headers(&chain, &mut rng, 1..=SECTION_BLOCKS + 64);

@@ -53,7 +53,7 @@ fn a_block_misses_less_of_what_was_run_before_it_and_leaves_the_same() {
 }
 
 #[test]
-fn nothing_is_run_beyond_the_gas_beside_a_block_or_upon_another_head() {
+fn prewarming_stops_at_its_gas_during_an_import_and_at_a_new_head() {
     let (built, _) = build(AMSTERDAM - 12);
     let chain = open_funded(1, 1);
     let nothing = Prewarmed {
@@ -70,7 +70,7 @@ fn nothing_is_run_beyond_the_gas_beside_a_block_or_upon_another_head() {
     chain.import(built.block.clone()).unwrap();
     let late = chain.prewarm(&before, &mut candidates(&built), u64::MAX);
     assert_eq!(late.unwrap(), nothing);
-    // Run once more upon the block that had them: nonces are not looked at.
+    // Executed again on top of their own block: nonces are not checked.
     assert_eq!(
         prewarm(&chain, &built, u64::MAX).transactions,
         TRANSACTIONS as u64

@@ -80,7 +80,7 @@ fn each_damage(segment: Segment, judge: impl Fn(&str, &[Problem], bool)) {
 }
 
 #[test]
-fn tries_and_indices_are_made_anew_whatever_happened_to_a_row() {
+fn repair_rebuilds_tries_and_indices_after_any_damage_to_a_row() {
     for segment in [
         Segment::AccountTrie,
         Segment::StorageTrie,
@@ -95,7 +95,7 @@ fn tries_and_indices_are_made_anew_whatever_happened_to_a_row() {
 }
 
 #[test]
-fn the_way_from_hash_to_number_is_made_anew() {
+fn repair_rebuilds_the_index_from_hash_to_number() {
     let dir = tempfile::tempdir().unwrap();
     let chain = open(Some(dir.path()));
     import_all(&chain, &blocks());
@@ -118,7 +118,7 @@ fn the_way_from_hash_to_number_is_made_anew() {
 }
 
 #[test]
-fn everything_that_follows_from_something_else_is_made_anew_at_once() {
+fn repair_rebuilds_all_derived_rows_in_one_run() {
     let dir = tempfile::tempdir().unwrap();
     let chain = open(Some(dir.path()));
     import_all(&chain, &blocks());
@@ -180,7 +180,7 @@ fn everything_that_follows_from_something_else_is_made_anew_at_once() {
 }
 
 #[test]
-fn what_stands_in_one_place_only_is_refused_by_name_and_left() {
+fn repair_names_what_only_one_row_holds_and_leaves_it() {
     for segment in [
         Segment::Accounts,
         Segment::Slots,
@@ -203,7 +203,7 @@ fn what_stands_in_one_place_only_is_refused_by_name_and_left() {
 }
 
 #[test]
-fn a_head_that_was_lost_is_never_begun_over() {
+fn a_lost_head_never_starts_a_new_chain() {
     let dir = tempfile::tempdir().unwrap();
     let chain = open(Some(dir.path()));
     import_all(&chain, &blocks()[..9]);
@@ -221,7 +221,7 @@ fn a_head_that_was_lost_is_never_begun_over() {
 }
 
 #[test]
-fn a_repair_that_is_stopped_has_made_nothing_worse_and_the_next_one_goes_on() {
+fn a_stopped_repair_damages_nothing_and_the_next_one_completes() {
     let dir = tempfile::tempdir().unwrap();
     let chain = open(Some(dir.path()));
     import_all(&chain, &blocks());

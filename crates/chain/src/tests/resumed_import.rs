@@ -91,7 +91,7 @@ impl Place {
 }
 
 #[test]
-fn an_import_stopped_at_any_report_goes_on_to_the_same_rows() {
+fn an_import_stopped_at_any_report_resumes_to_the_same_rows() {
     let place = Place::new();
     for stop_at in (0..place.reports).step_by(3) {
         let name = format!("data-{stop_at}");
@@ -120,7 +120,7 @@ fn what_the_runs_hold_is_not_read_again() {
 }
 
 #[test]
-fn another_file_is_not_taken_for_the_one_that_was_cut_short() {
+fn another_file_does_not_resume_an_interrupted_import() {
     let place = Place::new();
     // Of another head; of the same one in other chunks.
     let other = open(None);
@@ -149,7 +149,7 @@ fn another_file_is_not_taken_for_the_one_that_was_cut_short() {
 }
 
 #[test]
-fn another_file_of_the_same_length_and_head_is_told_by_its_checksums() {
+fn another_file_of_the_same_length_and_head_is_recognised_by_its_checksums() {
     let place = Place::new();
     let with_code = |seed: u64| {
         let code = alloy_primitives::keccak256(seed.to_be_bytes());
@@ -173,7 +173,7 @@ fn another_file_of_the_same_length_and_head_is_told_by_its_checksums() {
 }
 
 #[test]
-fn runs_that_are_gone_or_cut_off_are_not_taken_up() {
+fn missing_or_truncated_sorted_runs_are_not_resumed() {
     let place = Place::new();
     for (name, run) in [("manifest", false), ("run-0", true), ("run-1", true)] {
         for what in ["gone", "cut", "longer", "changed"] {
@@ -200,7 +200,7 @@ fn runs_that_are_gone_or_cut_off_are_not_taken_up() {
 }
 
 #[test]
-fn a_changed_byte_in_a_run_is_found_and_then_the_import_begins_anew() {
+fn an_import_restarts_when_a_sorted_run_has_a_changed_byte() {
     let place = Place::new();
     let mut refused = 0;
     for run in ["run-0", "run-1"] {
@@ -234,7 +234,7 @@ fn a_changed_byte_in_a_run_is_found_and_then_the_import_begins_anew() {
 }
 
 #[test]
-fn opening_the_data_path_removes_what_an_unfinished_import_kept() {
+fn opening_the_data_path_removes_the_files_of_an_unfinished_import() {
     let place = Place::new();
     place.cut_short("data");
     let chain = open(Some(&place.path("data")));

@@ -75,7 +75,7 @@ impl Place {
 }
 
 #[test]
-fn an_export_stopped_at_any_report_goes_on_to_the_same_bytes() {
+fn an_export_stopped_at_any_report_resumes_to_the_same_bytes() {
     let place = Place::new();
     let (mut stops, mut kept) = (0, 0);
     loop {
@@ -130,7 +130,7 @@ fn an_export_cut_at_any_byte_keeps_what_is_whole_and_ends_in_the_same_bytes() {
 }
 
 #[test]
-fn an_export_goes_on_before_the_chunk_with_a_changed_byte() {
+fn an_export_resumes_before_the_chunk_with_a_changed_byte() {
     let place = Place::new();
     let ends = place.ends();
     for at in (0..place.whole.len()).step_by(61) {
@@ -203,7 +203,7 @@ fn codes_that_came_since_the_interruption_are_in_the_file() {
 }
 
 #[test]
-fn a_damaged_database_leaves_nothing_to_go_on_with() {
+fn an_import_into_a_damaged_database_is_not_resumed() {
     let place = Place::new();
     let hash = place.chain.canonical_hash(38).unwrap().unwrap();
     let key = [&38_u64.to_be_bytes()[..], hash.as_slice()].concat();

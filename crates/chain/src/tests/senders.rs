@@ -1,4 +1,4 @@
-//! Senders that come with a block, are recovered beside it, or do not exist: what is stored is the same, or nothing.
+//! Senders that come with a block, are recovered during its import, or do not exist: the same rows are stored, or none.
 
 use super::access_list::{AMSTERDAM, template};
 use super::*;
@@ -56,7 +56,7 @@ fn signed(number: usize, tx: TxEip1559) -> TxEnvelope {
     key(number).sign(tx)
 }
 
-/// A block upon the genesis block, and who sent its transactions.
+/// A block on top of the genesis block, and the senders of its transactions.
 pub(super) fn build(timestamp: u64) -> (BuiltBlock, Vec<Option<Address>>) {
     let chain = open_funded(1, 1);
     let transactions = (0..TRANSACTIONS).map(|at| signed(at % KEYS, tx((at / KEYS) as u64)));

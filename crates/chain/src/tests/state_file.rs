@@ -1,4 +1,4 @@
-//! A state taken out and in again: the same head, the same rows, and the chain goes on.
+//! A state exported and imported: the same head and rows, and the chain imports the next block.
 
 use super::*;
 use crate::chunks::{About, CHUNK_BYTES, ChunkReader, ChunkWriter, FileKind};
@@ -38,7 +38,7 @@ pub(super) fn import_into(data_path: &Path, file: &Path) -> Result<Chain, Transf
 }
 
 #[test]
-fn a_state_taken_in_has_the_rows_it_was_taken_from_and_goes_on() {
+fn an_imported_state_equals_the_exported_rows_and_imports_the_next_block() {
     let dir = tempfile::tempdir().unwrap();
     // All blocks, the last few with a gap above the genesis block, the fewest there can be.
     for count in [256, 10, 1] {
@@ -103,7 +103,7 @@ fn a_data_path_with_a_chain_and_a_file_of_another_chain_are_refused() {
 }
 
 #[test]
-fn an_import_that_is_stopped_or_dies_is_done_anew_by_the_next_one() {
+fn an_import_that_is_stopped_or_killed_is_redone_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let (_, file) = exported(dir.path(), 5);
     let data_path = dir.path().join("data");
@@ -166,7 +166,7 @@ fn a_state_file_with_a_byte_changed_or_cut_off_is_refused() {
 /// Given a row of a segment, the rows that take its place.
 type Change<'a> = dyn FnMut(Segment, &[u8], &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> + 'a;
 
-/// The file `from` written anew with other rows: `change` gives those that take the place of one.
+/// The file `from` written again with other rows: `change` gives those that replace one.
 fn rewrite(from: &Path, to: &Path, change: &mut Change<'_>) {
     let (mut file, about): (_, About) = ChunkReader::open(from, FileKind::State).unwrap();
     let _ = fs::remove_file(to);

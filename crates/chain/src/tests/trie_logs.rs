@@ -5,7 +5,7 @@ use crate::{BlockTemplate, PrunedTrieLogs, TransferError, TrieLogChoice, TrieLog
 use niwaki_storage::Batch;
 use std::fs;
 
-/// An empty block upon the block with this hash.
+/// An empty block on top of the block with this hash.
 fn empty_upon(chain: &Chain, parent: B256, extra: u8) -> Block {
     let timestamp = chain.header(&parent).unwrap().unwrap().header.timestamp + 12;
     let template = BlockTemplate {
@@ -27,7 +27,7 @@ fn logs(chain: &Chain) -> Vec<niwaki_storage::Row> {
 }
 
 #[test]
-fn logs_are_told_apart_and_only_canonical_ones_within_reach_survive_a_pruning() {
+fn pruning_leaves_only_canonical_trie_logs_within_reach() {
     let (chain, blocks) = (open(None), blocks());
     import_all(&chain, &blocks);
     let side = empty_upon(&chain, blocks[52].header.hash_slow(), 7);
@@ -62,7 +62,7 @@ fn logs_are_told_apart_and_only_canonical_ones_within_reach_survive_a_pruning() 
 }
 
 #[test]
-fn logs_that_were_taken_out_come_back_byte_for_byte_and_lead_back_in_time() {
+fn exported_trie_logs_are_imported_byte_for_byte_and_roll_back() {
     let dir = tempfile::tempdir().unwrap();
     let (chain, blocks) = (open(None), blocks());
     import_all(&chain, &blocks);

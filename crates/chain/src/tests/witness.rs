@@ -1,4 +1,4 @@
-//! Real mainnet blocks of the corpus, executed upon their witnesses to their exact state roots.
+//! Real mainnet blocks of the corpus, executed on their witnesses to their exact state roots.
 
 use super::*;
 use alloy_primitives::{Bytes, keccak256};

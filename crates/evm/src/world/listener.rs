@@ -134,7 +134,7 @@ mod tests {
 
     /// A listener that stores what it gets must not store a code for each transaction that pays a contract.
     #[test]
-    fn a_new_code_is_told_once_however_often_its_account_changes() {
+    fn new_code_is_drained_once_however_often_its_account_changes() {
         let (state, counts) = (MemoryState::default(), Counts::default());
         let mut world = World::new(&state, Table::of(Fork::London));
         world.subscribe(&counts);

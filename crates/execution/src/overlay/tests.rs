@@ -1,4 +1,4 @@
-//! What an overlay shows, and how it differs from what lies below.
+//! What an overlay shows, and how it differs from the state below.
 
 use super::*;
 use niwaki_testkit::MemoryState;

@@ -157,7 +157,7 @@ where
     error
 }
 
-/// Tells the peer why, unless it ended the connection or was told already.
+/// Sends the peer the reason, unless it ended the connection itself.
 async fn close<W: AsyncWrite + Unpin>(writer: &mut MessageWriter<W>, error: &PeerError) {
     if !error.is_by_peer() {
         let _ = timeout(CLOSE_TIMEOUT, writer.disconnect(error.reason())).await;

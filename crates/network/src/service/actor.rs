@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-/// What the actor is told.
+/// What the actor receives.
 #[derive(Debug)]
 pub(super) enum Input {
     /// Something for the roster alone.
@@ -83,7 +83,7 @@ impl Actor {
         }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until [`Input::Stop`] comes.
     pub(super) async fn run(
         mut self,
         mut inputs: mpsc::Receiver<Input>,

@@ -188,7 +188,7 @@ fn account_at_moves_from_pre_state_to_post_state() {
 }
 
 #[test]
-fn an_invalid_block_is_kept_with_its_rlp() {
+fn an_invalid_block_is_listed_with_its_rlp() {
     let rig = whole();
     assert_eq!(rig.result("debug_getBadBlocks", json!([])), json!([]));
     let file = json!(["/tmp/bad"]);

@@ -221,7 +221,7 @@ fn the_nonce_of_an_override_may_be_a_json_number() {
 }
 
 #[test]
-fn a_quantity_is_taken_in_either_letter_case_wherever_one_is_read() {
+fn a_quantity_is_accepted_in_either_letter_case_everywhere() {
     let rig = dev();
     for number in ["0x0", "0xA", "0Xa"] {
         for (method, params) in places(&json!(number)) {
@@ -239,7 +239,7 @@ fn a_quantity_is_taken_in_either_letter_case_wherever_one_is_read() {
 }
 
 #[test]
-fn counts_are_taken_as_geth_besu_and_parity_take_them() {
+fn counts_accept_what_geth_besu_and_parity_accept() {
     let rig = dev();
     for count in [json!(1), json!("1"), json!("0x1")] {
         rig.result("eth_feeHistory", json!([count, "latest"]));
@@ -267,7 +267,7 @@ fn counts_are_taken_as_geth_besu_and_parity_take_them() {
 }
 
 #[test]
-fn keys_are_taken_in_any_letter_case() {
+fn keys_are_accepted_in_any_letter_case() {
     let rig = dev();
     let genesis = rig.result("eth_getBlockByNumber", json!(["0x0", false]));
     let hash = &genesis["hash"];

@@ -102,7 +102,7 @@ fn refusal(version: PayloadVersion, timestamp: u64, change: fn(&mut PayloadInput
 }
 
 #[test]
-fn a_payload_becomes_the_block_that_it_was_made_of() {
+fn a_payload_decodes_to_the_block_it_was_made_from() {
     for (version, timestamp) in [
         (PayloadVersion::V1, 9),
         (PayloadVersion::V2, 9),

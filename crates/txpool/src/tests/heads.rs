@@ -61,7 +61,7 @@ fn a_reorged_transaction_that_was_never_in_the_pool_is_reinserted() {
 }
 
 #[test]
-fn a_blob_transaction_is_reinserted_while_its_sidecar_is_kept() {
+fn a_blob_transaction_is_reinserted_while_its_sidecar_is_cached() {
     let sidecar = proven_sidecar(&[1], 1);
     for kept in [true, false] {
         let mut config = PoolConfig::default();
