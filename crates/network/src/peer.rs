@@ -6,10 +6,12 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `budget` | how much memory what comes in may take |
 //! | `outbox` | messages that wait for the socket, in lanes, bounded in bytes |
 //! | `pending` | requests of ours that wait for an answer |
 //! | `session` | the two tasks |
 
+mod budget;
 mod outbox;
 mod pending;
 mod session;
@@ -17,15 +19,14 @@ mod session;
 use crate::key::NodeId;
 use crate::peers::ConnId;
 use crate::rlpx::{Capability, DisconnectReason};
-use crate::wire::{
-    Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, number,
-};
+use crate::wire::{Announcement, BlockRange, EthVersion, Request, RequestKind, Status, number};
+pub(crate) use budget::{Budget, Room};
 use niwaki_primitives::B256;
 use niwaki_primitives::Bytes;
 use niwaki_rules::ForkFilter;
 use outbox::Outbox;
-pub use pending::AskError;
 use pending::Pending;
+pub use pending::{AskError, PeerAnswer};
 pub use session::PeerError;
 pub(crate) use session::run;
 use std::net::SocketAddr;
@@ -114,7 +115,7 @@ impl Peer {
     pub fn ask(
         &self,
         request: &Request,
-    ) -> Result<oneshot::Receiver<Result<Answer, AskError>>, AskError> {
+    ) -> Result<oneshot::Receiver<Result<PeerAnswer, AskError>>, AskError> {
         let version = self.info.version;
         if !request.kind().is_spoken(version) {
             return Err(AskError::NotSpoken);
@@ -182,6 +183,7 @@ pub struct InboundRequest {
     pub id: u64,
     outbox: Arc<Outbox>,
     permit: OwnedSemaphorePermit,
+    _room: Room,
 }
 
 impl InboundRequest {
@@ -219,4 +221,6 @@ pub(crate) struct PeerChannels {
     pub(crate) requests: mpsc::Sender<InboundRequest>,
     /// Transactions and announcements. Dropped when it is full.
     pub(crate) gossip: mpsc::Sender<GossipEvent>,
+    /// The memory of all peers.
+    pub(crate) budget: Budget,
 }

@@ -17,6 +17,7 @@ use crate::peer::{GossipEvent, InboundRequest, LocalChain, Peer};
 use crate::peers::{Ban, Candidate, Departure, Event, PeerView, Roster};
 use crate::peers::{RosterConfig, SavedPeers};
 use crate::rlpx::{Hello, Protocol};
+use crate::router::{self, RouterHandle};
 use crate::wire::EthVersion;
 use actor::Actor;
 use rand::SeedableRng;
@@ -77,6 +78,7 @@ pub struct Network {
     inputs: mpsc::Sender<actor::Input>,
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
     address: Option<SocketAddr>,
+    router: RouterHandle,
     task: JoinHandle<()>,
 }
 
@@ -132,10 +134,15 @@ impl Network {
         for event in named(config.static_nodes, config.trusted_nodes, config.boot_nodes) {
             let _ = inputs.send(actor::Input::Roster(event)).await;
         }
+        let reports = inputs.clone();
+        let router = router::start(peers.clone(), move |event| {
+            let _ = reports.try_send(actor::Input::Roster(event));
+        });
         let network = Self {
             inputs,
             peers,
             address,
+            router,
             task,
         };
         Ok((network, Inbound { requests, gossip }))
@@ -149,6 +156,11 @@ impl Network {
     /// The peers, as they change: a new list when one comes, goes, or says that its range of blocks changed.
     pub fn peers(&self) -> watch::Receiver<Arc<[Arc<Peer>]>> {
         self.peers.clone()
+    }
+
+    /// The router: asks peers for what a job needs.
+    pub fn router(&self) -> RouterHandle {
+        self.router.clone()
     }
 
     /// Gives the roster an event: a node that was found, a command of the operator, how a peer behaved. Events are dropped while

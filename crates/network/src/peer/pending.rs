@@ -3,6 +3,7 @@
 //! Ids rise by one, so an answer is to an open request, late (its request was given up), or to a request that was never
 //! made, which ends the connection.
 
+use super::Room;
 use crate::wire::{Answer, Request, RequestKind};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
@@ -24,6 +25,17 @@ pub enum AskError {
     NotSpoken,
 }
 
+/// An answer of a peer.
+#[derive(Debug)]
+pub struct PeerAnswer {
+    /// What it says.
+    pub answer: Answer,
+    /// Bytes of the message.
+    pub bytes: usize,
+    /// What it takes of the memory of the network, until it is dropped.
+    pub(crate) room: Room,
+}
+
 /// An answer that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unasked;
@@ -32,7 +44,7 @@ pub(super) struct Unasked;
 struct Open {
     kind: RequestKind,
     most: usize,
-    sender: oneshot::Sender<Result<Answer, AskError>>,
+    sender: oneshot::Sender<Result<PeerAnswer, AskError>>,
 }
 
 /// The open requests to one peer.
@@ -40,6 +52,8 @@ struct Open {
 pub(super) struct Pending {
     next_id: u64,
     open: HashMap<u64, Open>,
+    /// The connection ended.
+    is_closed: bool,
 }
 
 impl Pending {
@@ -47,7 +61,10 @@ impl Pending {
     pub(super) fn add(
         &mut self,
         request: &Request,
-    ) -> Result<(u64, oneshot::Receiver<Result<Answer, AskError>>), AskError> {
+    ) -> Result<(u64, oneshot::Receiver<Result<PeerAnswer, AskError>>), AskError> {
+        if self.is_closed {
+            return Err(AskError::Gone);
+        }
         self.open.retain(|_, open| !open.sender.is_closed());
         if self.open.len() >= MAX_OPEN {
             return Err(AskError::Busy);
@@ -73,7 +90,7 @@ impl Pending {
         &mut self,
         kind: RequestKind,
         id: u64,
-        answer: Answer,
+        answer: PeerAnswer,
     ) -> Result<(), Unasked> {
         if id >= self.next_id {
             return Err(Unasked);
@@ -81,7 +98,7 @@ impl Pending {
         let Some(open) = self.open.remove(&id) else {
             return Ok(());
         };
-        if open.kind != kind || answer.count() > open.most {
+        if open.kind != kind || answer.answer.count() > open.most {
             return Err(Unasked);
         }
         // The asker may have given it up.
@@ -91,6 +108,7 @@ impl Pending {
 
     /// The connection ended.
     pub(super) fn fail_all(&mut self) {
+        self.is_closed = true;
         for (_, open) in self.open.drain() {
             let _ = open.sender.send(Err(AskError::Gone));
         }
@@ -106,8 +124,16 @@ mod tests {
         Request::PooledTransactions(vec![B256::ZERO; 2])
     }
 
-    fn answer(count: usize) -> Answer {
-        Answer::PooledTransactions(vec![Bytes::new(); count])
+    fn answer(count: usize) -> PeerAnswer {
+        of(Answer::PooledTransactions(vec![Bytes::new(); count]))
+    }
+
+    fn of(answer: Answer) -> PeerAnswer {
+        PeerAnswer {
+            answer,
+            bytes: 0,
+            room: Room::default(),
+        }
     }
 
     const KIND: RequestKind = RequestKind::PooledTransactions;
@@ -119,7 +145,8 @@ mod tests {
         let (second, given_up) = pending.add(&request()).unwrap();
         assert_eq!((first, second), (0, 1));
         assert_eq!(pending.complete(KIND, first, answer(2)), Ok(()));
-        assert_eq!(receiver.try_recv(), Ok(Ok(answer(2))));
+        let received = receiver.try_recv().unwrap().unwrap();
+        assert_eq!(received.answer, answer(2).answer);
         drop(given_up);
         assert_eq!(pending.complete(KIND, second, answer(2)), Ok(()));
         assert_eq!(pending.complete(KIND, first, answer(2)), Ok(()));
@@ -132,7 +159,7 @@ mod tests {
         let (id, _receiver) = pending.add(&request()).unwrap();
         assert_eq!(pending.complete(KIND, id, answer(3)), Err(Unasked));
         let (id, _receiver) = pending.add(&request()).unwrap();
-        let other = Answer::Bodies(vec![]);
+        let other = of(Answer::Bodies(vec![]));
         assert_eq!(
             pending.complete(RequestKind::Bodies, id, other),
             Err(Unasked)
@@ -149,6 +176,7 @@ mod tests {
         all.pop();
         assert!(pending.add(&request()).is_ok());
         pending.fail_all();
-        assert_eq!(all[0].try_recv(), Ok(Err(AskError::Gone)));
+        assert_eq!(all[0].try_recv().unwrap().unwrap_err(), AskError::Gone);
+        assert_eq!(pending.add(&request()).unwrap_err(), AskError::Gone);
     }
 }

@@ -7,8 +7,9 @@
 //! The reader takes one message at a time. A request takes one of a few places before it is handed out, and waits for a free one: a peer
 //! that asks faster than it is answered is read no further, and TCP carries that back to it.
 
+use super::budget::{PeerBudget, Room};
 use super::outbox::{Next, Outbox};
-use super::pending::Pending;
+use super::pending::{PeerAnswer, Pending};
 use super::{GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo};
 use crate::rlpx::hello as base;
 use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
@@ -248,12 +249,18 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
     on_event: &impl Fn(PeerEvent) -> F,
 ) -> PeerError {
     let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
+    let budget = channels.budget.of_peer();
     loop {
-        let message = match next_message(reader, &peer.outbox).await {
+        let (message, room) = match next_message(reader, &budget, &peer.outbox).await {
             Ok(message) => message,
             Err(error) => return error,
         };
-        match handle(&message, peer, eth, channels, &places).await {
+        let read = Read {
+            message,
+            room,
+            places: Arc::clone(&places),
+        };
+        match handle(read, peer, eth, channels).await {
             Ok(Some(event)) => drop(on_event(event).await),
             Ok(None) => (),
             Err(error) => return error,
@@ -261,40 +268,63 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
     }
 }
 
-/// Waits for a message. A silent peer is pinged, then cut.
+/// A message that was read.
+struct Read {
+    message: Message,
+    room: Room,
+    /// Of requests that are not answered yet.
+    places: Arc<Semaphore>,
+}
+
+/// Waits for a message, and for room for it. A silent peer is pinged, then cut.
 async fn next_message<R: AsyncRead + Unpin>(
     reader: &mut MessageReader<R>,
+    budget: &PeerBudget,
     outbox: &Outbox,
-) -> Result<Message, PeerError> {
-    let next = reader.next();
+) -> Result<(Message, Room), PeerError> {
+    let size = next_size(reader, outbox).await?;
+    let frame_room = budget.frame(size).await;
+    let frame = timeout(READ_TIMEOUT, reader.frame(size)).await;
+    let frame = frame.map_err(|_| PeerError::Silent)??;
+    let room = budget.message(frame.message_bytes()).await;
+    let message = frame.message()?;
+    drop(frame_room);
+    Ok((message, room))
+}
+
+/// Waits for the head of a message.
+async fn next_size<R: AsyncRead + Unpin>(
+    reader: &mut MessageReader<R>,
+    outbox: &Outbox,
+) -> Result<usize, PeerError> {
+    let next = reader.next_size();
     tokio::pin!(next);
-    if let Ok(message) = timeout(PING_AFTER, &mut next).await {
-        return Ok(message?);
+    if let Ok(size) = timeout(PING_AFTER, &mut next).await {
+        return Ok(size?);
     }
     outbox.ping();
     match timeout(READ_TIMEOUT - PING_AFTER, next).await {
-        Ok(message) => Ok(message?),
+        Ok(size) => Ok(size?),
         Err(_) => Err(PeerError::Silent),
     }
 }
 
 async fn handle(
-    message: &Message,
+    read: Read,
     peer: &Peer,
     eth: Eth,
     channels: &PeerChannels,
-    places: &Arc<Semaphore>,
 ) -> Result<Option<PeerEvent>, PeerError> {
-    match message.id {
+    match read.message.id {
         base::PING => peer.outbox.pong(),
         base::PONG => (),
-        base::DISCONNECT => return Err(disconnected(message)),
+        base::DISCONNECT => return Err(disconnected(&read.message)),
         id => {
             let number = id
                 .checked_sub(eth.offset)
                 .filter(|n| *n < eth.version.length());
             let number = number.ok_or_else(|| breach(id, "no such message"))?;
-            let handled = handle_eth(number, &message.data, peer, channels, places).await;
+            let handled = handle_eth(number, read, peer, channels).await;
             return handled.map_err(|reason| breach(number, reason));
         }
     }
@@ -303,11 +333,11 @@ async fn handle(
 
 async fn handle_eth(
     number: u8,
-    data: &[u8],
+    read: Read,
     peer: &Peer,
     channels: &PeerChannels,
-    places: &Arc<Semaphore>,
 ) -> Result<Option<PeerEvent>, rlp::Error> {
+    let data = read.message.data.as_slice();
     let (id, version) = (peer.info.origin.conn, peer.info.version);
     match number {
         number::BLOCK_RANGE_UPDATE => {
@@ -336,7 +366,7 @@ async fn handle_eth(
             let spoken = |kind: &RequestKind| kind.is_spoken(version);
             if let Some(kind) = RequestKind::of_request(number).filter(spoken) {
                 let (request_id, request) = Request::decode(kind, data, version)?;
-                let permit = Arc::clone(places).acquire_owned().await;
+                let permit = read.places.acquire_owned().await;
                 let inbound = InboundRequest {
                     peer: id,
                     version,
@@ -344,10 +374,16 @@ async fn handle_eth(
                     id: request_id,
                     outbox: Arc::clone(&peer.outbox),
                     permit: permit.expect("the places are never closed"),
+                    _room: read.room,
                 };
                 let _ = channels.requests.send(inbound).await;
             } else if let Some(kind) = RequestKind::of_answer(number).filter(spoken) {
                 let (request_id, answer) = Answer::decode(kind, data, version)?;
+                let answer = PeerAnswer {
+                    answer,
+                    bytes: data.len(),
+                    room: read.room,
+                };
                 let completed = peer.pending().complete(kind, request_id, answer);
                 completed.map_err(|_| rlp::Error::Custom("not what was asked for"))?;
             } else {

@@ -277,10 +277,10 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     /// [`SessionError`]; after one nothing more can be read.
     pub async fn next(&mut self) -> Result<Message, SessionError> {
         let size = self.next_size().await?;
-        self.body(size).await
+        self.frame(size).await?.message()
     }
 
-    /// Waits for the head of the next message: the bytes of its frame, for which the caller may want room before it calls [`body`](Self::body).
+    /// Waits for the head of the next message: the bytes of its frame, for which the caller may want room before it calls [`frame`](Self::frame).
     ///
     /// # Errors
     /// [`SessionError`].
@@ -295,36 +295,72 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         }
     }
 
-    /// Reads the message of whose frame [`next_size`](Self::next_size) gave the size.
+    /// Reads the frame of which [`next_size`](Self::next_size) gave the size.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub async fn body(&mut self, size: usize) -> Result<Message, SessionError> {
+    pub async fn frame(&mut self, size: usize) -> Result<Frame, SessionError> {
         let mut body = vec![0; FrameDecoder::body_bytes(size)];
         self.stream.read_exact(&mut body).await?;
         self.frames.body(size, &mut body)?;
-        let (&first, data) = body
-            .split_first()
+        let &first = body
+            .first()
             .ok_or(SessionError::Malformed("an empty frame"))?;
         let id = match first {
             0x80 => 0,
             1..=0x7f => first,
             _ => return Err(SessionError::Malformed("a message number above 127")),
         };
-        let data = match self.is_compressed {
-            true => decompress(id, data)?,
-            false => data.to_vec(),
+        let data = body.get(1..).unwrap_or_default();
+        let bytes = match self.is_compressed {
+            true => snap::raw::decompress_len(data).map_err(|_| NOT_SNAPPY)?,
+            false => data.len(),
         };
-        Ok(Message { id, data })
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(SessionError::TooLarge { bytes });
+        }
+        Ok(Frame {
+            id,
+            body,
+            is_compressed: self.is_compressed,
+            bytes,
+        })
     }
 }
 
-fn decompress(id: u8, data: &[u8]) -> Result<Vec<u8>, SessionError> {
-    const NOT_SNAPPY: SessionError = SessionError::Malformed("not compressed by Snappy");
-    let bytes = snap::raw::decompress_len(data).map_err(|_| NOT_SNAPPY)?;
-    if bytes > MAX_MESSAGE_BYTES {
-        return Err(SessionError::TooLarge { bytes });
+/// A frame that was read: a message, in most cases compressed.
+#[derive(Debug)]
+pub struct Frame {
+    id: u8,
+    /// From its second byte on the message.
+    body: Vec<u8>,
+    is_compressed: bool,
+    bytes: usize,
+}
+
+impl Frame {
+    /// Bytes of the message, as the frame says.
+    pub fn message_bytes(&self) -> usize {
+        self.bytes
     }
+
+    /// The message.
+    ///
+    /// # Errors
+    /// [`SessionError::Malformed`].
+    pub fn message(self) -> Result<Message, SessionError> {
+        let data = self.body.get(1..).unwrap_or_default();
+        let data = match self.is_compressed {
+            true => decompress(self.id, data)?,
+            false => data.to_vec(),
+        };
+        Ok(Message { id: self.id, data })
+    }
+}
+
+const NOT_SNAPPY: SessionError = SessionError::Malformed("not compressed by Snappy");
+
+fn decompress(id: u8, data: &[u8]) -> Result<Vec<u8>, SessionError> {
     match snap::raw::Decoder::new().decompress_vec(data) {
         Ok(data) => Ok(data),
         // Some clients compress everything but this.

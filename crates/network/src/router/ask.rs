@@ -14,6 +14,7 @@
 //! job ends, within a minute after the last progress, with its items or the reasons.
 
 mod deal;
+mod types;
 
 use super::rates::{AskKind, Rates};
 use crate::peers::{Conduct, ConnId};
@@ -21,6 +22,9 @@ use niwaki_primitives::B256;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+pub use types::{
+    Abilities, Ask, AskAction, GivenUp, JobError, JobId, Need, OpenRequest, Outcome, Try, TryEnd,
+};
 
 /// Most jobs at a time.
 const MAX_JOBS: usize = 256;
@@ -41,142 +45,10 @@ const NO_PEER_MS: u64 = 10_000;
 const STATELESS_MS: u64 = 120_000;
 /// Most roots of which that is remembered, of each peer.
 const MAX_STATELESS: usize = 16;
-
-/// The number of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(pub u64);
-
-/// What a peer must have to be asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Need {
-    /// This block, by the range that it announced.
-    pub block: Option<u64>,
-    /// The state of this root: it must not have said lately that it lacks it.
-    pub root: Option<B256>,
-    /// This peer is asked first, if it may be asked.
-    pub prefer: Option<ConnId>,
-}
-
-/// A job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Of what.
-    pub kind: AskKind,
-    /// How many items.
-    pub items: u32,
-    /// Which peers may be asked.
-    pub need: Need,
-}
-
-/// Why there is no job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JobError {
-    /// There are as many as may be.
-    #[error("{MAX_JOBS} jobs are open already")]
-    TooManyJobs,
-    /// It has none or more than may be.
-    #[error("a job of {0} items, possible are 1 to {MAX_ITEMS}")]
-    Items(u32),
-}
-
-/// What a peer can be asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Abilities {
-    /// Of what.
-    pub kinds: Vec<AskKind>,
-    /// The first block that it has.
-    pub earliest: u64,
-    /// The last block that it has.
-    pub latest: u64,
-}
-
-/// How an answer turned out, as the caller found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All but these items; all are `missing` if there was nothing in it.
-    Items {
-        /// Ranges of the job's items.
-        missing: Vec<Range<u32>>,
-    },
-    /// The peer does not have the state.
-    Stateless,
-    /// It breaks the protocol, or is proved wrong.
-    Wrong(Conduct),
-}
-
-/// How the try of a piece ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TryEnd {
-    /// No answer in time.
-    Timeout,
-    /// An answer with nothing in it.
-    Empty,
-    /// The peer does not have the state.
-    Stateless,
-    /// The answer was wrong.
-    Wrong,
-    /// The peer left.
-    Gone,
-}
-
-/// A try of a piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Try {
-    /// The peer.
-    pub conn: ConnId,
-    /// What came of it.
-    pub end: TryEnd,
-}
-
-/// Items that the router gave up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenUp {
-    /// Which.
-    pub items: Range<u32>,
-    /// Who failed with them; fewer than three if there was no other peer to ask, or the job took too long.
-    pub tries: Vec<Try>,
-}
-
-/// What the router orders.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AskAction {
-    /// Ask a peer.
-    Send {
-        /// The peer.
-        conn: ConnId,
-        /// The router's number of the request; ids on the wire are the session's.
-        request: u64,
-        /// For which job.
-        job: JobId,
-        /// Which of its items.
-        items: Range<u32>,
-    },
-    /// A job has ended: its items are there, but for these.
-    Done {
-        /// The job.
-        job: JobId,
-        /// Empty if all are there.
-        given_up: Vec<GivenUp>,
-    },
-    /// A peer did something that is scored.
-    Conduct {
-        /// The peer.
-        conn: ConnId,
-        /// What.
-        conduct: Conduct,
-    },
-}
-
-/// A request whose answer is awaited.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenRequest {
-    /// For which job, which may have ended.
-    pub job: JobId,
-    /// Of what.
-    pub kind: AskKind,
-    /// Which items.
-    pub items: Range<u32>,
-}
+/// How long the caller may take to check an answer.
+const CHECK_MS: u64 = 30_000;
+/// A job with so many answers that the caller has not checked gets no further requests.
+const MAX_UNCHECKED: usize = 16;
 
 #[derive(Clone, Debug)]
 struct Piece {
@@ -192,6 +64,8 @@ struct Open {
     /// A piece and its repetition have the same number.
     number: u64,
     sent_ms: u64,
+    /// When the answer came, which the caller is checking.
+    arrived_ms: Option<u64>,
     deadline_ms: u64,
 }
 
@@ -322,9 +196,23 @@ impl Router {
         Ok((id, actions))
     }
 
-    /// Ends a job whose asker is gone.
+    /// Ends a job whose asker is gone. What is on its way is awaited, so that its peers are not asked for more than they can do.
     pub fn cancel(&mut self, job: JobId) {
         self.jobs.remove(&job);
+        for peer in self.peers.values_mut() {
+            peer.open
+                .retain(|_, open| open.job != job || open.arrived_ms.is_none());
+        }
+    }
+
+    /// Ends all jobs: the network stops.
+    pub fn stop(&mut self) -> Vec<AskAction> {
+        let mut actions = Vec::new();
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in jobs {
+            self.give_up_all(id, &mut actions);
+        }
+        actions
     }
 
     /// What an answer answers; `None` if it is late, and so not wanted any more.
@@ -335,6 +223,33 @@ impl Router {
             kind: open.kind,
             items: open.piece.items.clone(),
         })
+    }
+
+    /// The answer to a request has come, at which its round trip ends: from now on the caller has 30 s to check it. `None` if
+    /// nothing in it is wanted any more.
+    pub fn arrived(&mut self, conn: ConnId, request: u64, now_ms: u64) -> Option<OpenRequest> {
+        let wanted = self.open_request(conn, request)?;
+        let peer = self.peers.get_mut(&conn)?;
+        let job = self.jobs.get(&wanted.job);
+        if job.is_none_or(|job| missing(&job.is_there, &wanted.items).is_empty()) {
+            peer.open.remove(&request);
+            return None;
+        }
+        let open = peer.open.get_mut(&request)?;
+        open.arrived_ms = Some(now_ms);
+        open.deadline_ms = now_ms.saturating_add(CHECK_MS);
+        Some(wanted)
+    }
+
+    /// A request could not be sent: another peer is asked.
+    pub fn unsent(&mut self, conn: ConnId, request: u64, now_ms: u64) -> Vec<AskAction> {
+        let mut actions = Vec::new();
+        let peer = self.peers.get_mut(&conn);
+        if let Some(open) = peer.and_then(|peer| peer.open.remove(&request)) {
+            self.fail(conn, open, TryEnd::Busy, &mut actions);
+        }
+        self.deal(now_ms, &mut actions);
+        actions
     }
 
     /// The answer to an open request has been checked.
@@ -355,7 +270,8 @@ impl Router {
         };
         match outcome {
             Outcome::Items { missing } => {
-                let elapsed_ms = now_ms.saturating_sub(open.sent_ms);
+                let arrived_ms = open.arrived_ms.unwrap_or(now_ms);
+                let elapsed_ms = arrived_ms.saturating_sub(open.sent_ms);
                 let got = delivered(&open.piece.items, &missing);
                 let count = got.iter().map(|got| u32::from(*got)).sum();
                 peer.rates.measure(open.kind, count, elapsed_ms);
@@ -421,8 +337,13 @@ impl Router {
         let Some(open) = peer.open.remove(&request) else {
             return;
         };
+        if open.arrived_ms.is_some() {
+            self.fail(conn, open, TryEnd::Unchecked, actions);
+            return;
+        }
         let elapsed_ms = now_ms.saturating_sub(open.sent_ms);
         peer.rates.time_out(open.kind, elapsed_ms);
+        actions.push(AskAction::Abandon { conn, request });
         let conduct = Conduct::Timeout;
         actions.push(AskAction::Conduct { conn, conduct });
         self.fail(conn, open, TryEnd::Timeout, actions);
@@ -461,6 +382,13 @@ impl Router {
             false => self.give_up(id, &piece),
         }
         self.finish(id, actions);
+    }
+
+    /// How many answers of a job its caller has not checked.
+    fn unchecked(&self, id: JobId) -> usize {
+        let open = self.peers.values().flat_map(|peer| peer.open.values());
+        let arrived = open.filter(|open| open.job == id && open.arrived_ms.is_some());
+        arrived.count()
     }
 
     fn is_open(&self, number: u64) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
 use crate::key::NodeId;
-use crate::peer::{GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels};
+use crate::peer::{Budget, GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels};
 use crate::peers::{Action, ConnId, End, Event, Notice, Offers, Refusal, Roster, SavedPeers};
 use crate::rlpx::DisconnectReason;
 use std::collections::HashMap;
@@ -61,6 +61,7 @@ pub(super) struct Actor {
     verdicts: HashMap<ConnId, oneshot::Sender<Result<(), Refusal>>>,
     peers: HashMap<ConnId, Arc<Peer>>,
     connections: JoinSet<()>,
+    budget: Budget,
 }
 
 impl Actor {
@@ -80,6 +81,7 @@ impl Actor {
             verdicts: HashMap::new(),
             peers: HashMap::new(),
             connections: JoinSet::new(),
+            budget: Budget::default(),
         }
     }
 
@@ -221,6 +223,7 @@ impl Actor {
                 chain: self.links.chain.clone(),
                 requests: self.links.requests.clone(),
                 gossip: self.links.gossip.clone(),
+                budget: self.budget.clone(),
             },
         }
     }

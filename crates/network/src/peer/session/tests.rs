@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::key::NodeKey;
-use crate::peer::{AskError, LocalChain};
+use crate::peer::{AskError, Budget, LocalChain};
 use crate::peers::ConnId;
 use crate::rlpx::{Hello, Protocol, initiate, respond};
 use crate::wire::{BlockId, Items};
@@ -76,6 +76,7 @@ impl Side {
             chain: chain_receiver,
             requests: requests_sender,
             gossip: gossip_sender,
+            budget: Budget::default(),
         };
         let origin = Origin {
             conn: ConnId(node.into()),
@@ -176,7 +177,7 @@ async fn a_request_is_answered_and_gossip_arrives() {
     let message = items.answer(inbound.id);
     inbound.answer(message);
     let headers = Answer::Headers(vec![Header::default()]);
-    assert_eq!(answer.await.unwrap(), Ok(headers));
+    assert_eq!(answer.await.unwrap().unwrap().answer, headers);
 
     let transaction = Bytes::from_static(&[2, 0xc0]);
     of_a.send_transactions(crate::wire::encode_transactions([&transaction]));
@@ -221,7 +222,10 @@ async fn a_ninth_open_request_is_not_read_until_one_is_answered() {
     let message = Items::default().answer(last.id);
     last.answer(message);
     for answer in answers {
-        assert_eq!(answer.await.unwrap(), Ok(Answer::Bodies(vec![])));
+        assert_eq!(
+            answer.await.unwrap().unwrap().answer,
+            Answer::Bodies(vec![])
+        );
     }
 }
 
@@ -232,7 +236,7 @@ async fn open_requests_fail_when_the_peer_goes_and_its_reason_is_reported() {
     let answer = of_b.ask(&Request::Bodies(vec![B256::ZERO])).unwrap();
     let _open = b.requests.recv().await.unwrap();
     of_a.disconnect(DisconnectReason::TooManyPeers);
-    assert_eq!(answer.await.unwrap(), Err(AskError::Gone));
+    assert_eq!(answer.await.unwrap().unwrap_err(), AskError::Gone);
     let (theirs, ours) = (a.ended.await.unwrap(), b.ended.await.unwrap());
     assert!(theirs.is_by_peer() && !ours.is_by_peer());
     for error in [theirs, ours] {

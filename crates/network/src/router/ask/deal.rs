@@ -1,8 +1,8 @@
 //! Deals out the pieces of jobs: which peer gets which, and how much at a time.
 
 use super::{
-    Ask, AskAction, JobId, MAX_TRIES, NO_PEER_MS, NO_PROGRESS_MS, Open, Piece, RANDOM_ONE_IN,
-    Router, missing,
+    Ask, AskAction, JobId, MAX_TRIES, MAX_UNCHECKED, NO_PEER_MS, NO_PROGRESS_MS, Open, Piece,
+    RANDOM_ONE_IN, Router, missing,
 };
 use crate::peers::ConnId;
 use crate::router::AskKind;
@@ -34,6 +34,9 @@ impl Router {
     pub(super) fn deal(&mut self, now_ms: u64, actions: &mut Vec<AskAction>) {
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
+            if self.unchecked(id) >= MAX_UNCHECKED {
+                continue;
+            }
             let Some(job) = self.jobs.get_mut(&id) else {
                 continue;
             };
@@ -136,6 +139,7 @@ impl Router {
             piece,
             number: number.unwrap_or(request),
             sent_ms: now_ms,
+            arrived_ms: None,
             deadline_ms: now_ms.saturating_add(peer.rates.timeout_ms(kind)),
         };
         peer.open.insert(request, open);
@@ -191,7 +195,7 @@ impl Router {
         let all = all.flat_map(|(conn, peer)| peer.open.values().map(|open| (*conn, open)));
         let is_slow = |open: &Open| {
             let half_ms = open.deadline_ms.saturating_sub(open.sent_ms) / 2;
-            now_ms >= open.sent_ms.saturating_add(half_ms)
+            open.arrived_ms.is_none() && now_ms >= open.sent_ms.saturating_add(half_ms)
         };
         // Both that have it may fail.
         let may_be_repeated = |open: &Open| open.piece.tries.len() + 2 <= MAX_TRIES;
@@ -225,18 +229,23 @@ impl Router {
             }
         }
         for id in stuck {
-            let open = self.peers.values().flat_map(|peer| peer.open.values());
-            let open = open.filter(|open| open.job == id);
-            let mut left: Vec<Piece> = open.map(|open| open.piece.clone()).collect();
-            if let Some(job) = self.jobs.get_mut(&id) {
-                left.extend(std::mem::take(&mut job.queue));
-            }
-            left.sort_by_key(|piece| piece.items.start);
-            left.dedup_by_key(|piece| piece.items.clone());
-            for piece in left {
-                self.give_up(id, &piece);
-            }
-            self.end(id, actions);
+            self.give_up_all(id, actions);
         }
+    }
+
+    /// Ends a job without what is not there.
+    pub(super) fn give_up_all(&mut self, id: JobId, actions: &mut Vec<AskAction>) {
+        let open = self.peers.values().flat_map(|peer| peer.open.values());
+        let open = open.filter(|open| open.job == id);
+        let mut left: Vec<Piece> = open.map(|open| open.piece.clone()).collect();
+        if let Some(job) = self.jobs.get_mut(&id) {
+            left.extend(std::mem::take(&mut job.queue));
+        }
+        left.sort_by_key(|piece| piece.items.start);
+        left.dedup_by_key(|piece| piece.items.clone());
+        for piece in left {
+            self.give_up(id, &piece);
+        }
+        self.end(id, actions);
     }
 }

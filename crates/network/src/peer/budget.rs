@@ -1,0 +1,138 @@
+//! How much memory the messages of peers may take: permits in bytes, taken before the bytes are read.
+//!
+//! ```text
+//! head of a frame -> room for the frame -> its body -> room for the message -> decompressed -> handled, or held by a caller
+//!                    (until decompressed)              (until handled, or dropped by the caller)
+//! ```
+//!
+//! A reader without room waits, and TCP carries that back to its peer. What is read takes room of two pools, in this order. Who holds
+//! room for messages never waits for more, so that room comes free again; who holds room for a frame waits for messages only. So no
+//! two wait for each other. Frames of up to 64 KiB need no room: a few peers that send large ones slowly hold up no gossip.
+
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of large frames that are being read, of all peers.
+const FRAMES_BYTES: usize = 64 << 20;
+/// Bytes of messages that are not handled yet, of all peers.
+const MESSAGES_BYTES: usize = 192 << 20;
+/// Bytes of messages that are not handled yet, of one peer: one of the largest has room.
+const PEER_BYTES: usize = 12 << 20;
+/// A frame of this size or less needs no room.
+const SMALL_BYTES: usize = 64 << 10;
+
+const _: () = assert!(crate::rlpx::MAX_MESSAGE_BYTES <= PEER_BYTES);
+
+/// What a message takes of the memory of the network, until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    _of_peer: Option<OwnedSemaphorePermit>,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
+
+/// The memory of all peers. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    frames: Arc<Semaphore>,
+    messages: Arc<Semaphore>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            frames: Arc::new(Semaphore::new(FRAMES_BYTES)),
+            messages: Arc::new(Semaphore::new(MESSAGES_BYTES)),
+        }
+    }
+}
+
+impl Budget {
+    /// The part of one peer.
+    pub(super) fn of_peer(&self) -> PeerBudget {
+        PeerBudget {
+            shared: self.clone(),
+            own: Arc::new(Semaphore::new(PEER_BYTES)),
+        }
+    }
+}
+
+/// The memory of one peer.
+#[derive(Debug)]
+pub(super) struct PeerBudget {
+    shared: Budget,
+    own: Arc<Semaphore>,
+}
+
+impl PeerBudget {
+    /// Waits for room for a frame of this size.
+    pub(super) async fn frame(&self, bytes: usize) -> Room {
+        if bytes <= SMALL_BYTES {
+            return Room::default();
+        }
+        Room {
+            _of_peer: None,
+            _of_all: take(&self.shared.frames, bytes).await,
+        }
+    }
+
+    /// Waits for room for a message of this size.
+    pub(super) async fn message(&self, bytes: usize) -> Room {
+        Room {
+            _of_peer: take(&self.own, bytes).await,
+            _of_all: take(&self.shared.messages, bytes).await,
+        }
+    }
+}
+
+async fn take(pool: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    // The pools are never closed.
+    Arc::clone(pool).acquire_many_owned(permits).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    /// Whether it is ready without anything else happening.
+    async fn is_ready<T>(future: impl Future<Output = T>) -> Option<T> {
+        timeout(Duration::from_millis(1), future).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_has_room_for_12_mib_of_messages_until_they_are_dropped() {
+        let budget = Budget::default().of_peer();
+        let first = is_ready(budget.message(10 << 20)).await.unwrap();
+        let _second = is_ready(budget.message(2 << 20)).await.unwrap();
+        assert!(is_ready(budget.message(1)).await.is_none());
+        drop(first);
+        assert!(is_ready(budget.message(10 << 20)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn twenty_peers_fill_the_room_of_all_and_another_one_waits() {
+        let budget = Budget::default();
+        let peers: Vec<PeerBudget> = (0..20).map(|_| budget.of_peer()).collect();
+        let mut rooms = Vec::new();
+        for peer in &peers[..19] {
+            rooms.push(is_ready(peer.message(10 << 20)).await.unwrap());
+        }
+        assert!(is_ready(peers[19].message(10 << 20)).await.is_none());
+        rooms.pop();
+        assert!(is_ready(peers[19].message(10 << 20)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_frames_need_no_room_while_large_ones_fill_it() {
+        let budget = Budget::default();
+        let peers: Vec<PeerBudget> = (0..7).map(|_| budget.of_peer()).collect();
+        let mut rooms = Vec::new();
+        for peer in &peers[..6] {
+            rooms.push(is_ready(peer.frame(10 << 20)).await.unwrap());
+        }
+        assert!(is_ready(peers[6].frame(10 << 20)).await.is_none());
+        assert!(is_ready(peers[6].frame(SMALL_BYTES)).await.is_some());
+    }
+}
