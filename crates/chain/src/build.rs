@@ -178,7 +178,7 @@ impl Chain {
         let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
 
         let prepared = self.world().compute_root(&view, &executed.diff)?;
-        let roots = body_roots(&block);
+        let roots = body_roots(&block.body);
         block.header.transactions_root = roots.transactions;
         block.header.withdrawals_root = roots.withdrawals;
         let access_list = self.access_list_of(&block, &executed)?;

@@ -274,7 +274,7 @@ impl Check<'_> {
 
 /// Whether the roots in the header are those of the body.
 pub(crate) fn is_body_valid(block: &Block) -> bool {
-    let roots = body_roots(block);
+    let roots = body_roots(&block.body);
     roots.transactions == block.header.transactions_root
         && roots.withdrawals == block.header.withdrawals_root
         && block.body.calculate_ommers_root() == block.header.ommers_hash

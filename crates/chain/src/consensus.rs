@@ -7,11 +7,15 @@
 //!
 //! Spec: execution-apis `engine/paris.md`, payload validation and fork choice.
 
+mod missing;
+
 use crate::forkchoice::SafeFinalized;
 use crate::import::WriteAhead;
 use crate::journal::{self, Journal, Record};
 use crate::tree::StoredHeader;
 use crate::{Chain, ImportError, ImportRequest, Imported, PayloadHints, SetHeadError};
+pub use missing::MissingBlock;
+use missing::PendingChoice;
 use niwaki_primitives::{B256, Block, Fault};
 use niwaki_rules::InvalidBlock;
 use niwaki_threads::lock;
@@ -150,8 +154,8 @@ pub struct Consensus {
     chain: Arc<Chain>,
     waiting: Mutex<Waiting>,
     invalid: Mutex<Invalid>,
-    /// The head of the last fork choice, if its ancestors are missing.
-    missing_head: Mutex<Option<MissingHead>>,
+    /// The last fork choice, if ancestors of its head are missing.
+    pending: Mutex<Option<PendingChoice>>,
     /// Whether a fork choice was followed since the process started.
     has_followed: AtomicBool,
     /// The last fork choice that was found consistent.
@@ -166,7 +170,7 @@ impl Consensus {
             chain,
             waiting: Mutex::default(),
             invalid: Mutex::default(),
-            missing_head: Mutex::default(),
+            pending: Mutex::default(),
             has_followed: AtomicBool::new(false),
             last_choice: Mutex::default(),
             journal: None,
@@ -236,11 +240,6 @@ impl Consensus {
             return Ok(());
         };
         write(&mut lock(journal))
-    }
-
-    /// The head of the last fork choice, if its ancestors are missing.
-    pub fn missing_head(&self) -> Option<MissingHead> {
-        *lock(&self.missing_head)
     }
 
     /// The number of [`Consensus::missing_head`]; zero if the block itself is missing.
@@ -344,18 +343,19 @@ impl Consensus {
         if is_head && matches!(verdict, Verdict::Valid(_)) {
             self.write_journal(|journal| journal.choice(choice))?;
         }
-        let missing_head = match &verdict {
+        let pending = match &verdict {
             Verdict::Syncing | Verdict::Accepted => {
                 let waiting = lock(&self.waiting);
                 let chosen = waiting.blocks.get(&choice.head);
-                Some(MissingHead {
+                let head = MissingHead {
                     hash: choice.head,
                     number: chosen.map(|(block, _)| block.header.number),
-                })
+                };
+                Some(PendingChoice { head, choice })
             }
             Verdict::Valid(_) | Verdict::Invalid(_) => None,
         };
-        *lock(&self.missing_head) = missing_head;
+        *lock(&self.pending) = pending;
         if matches!(verdict, Verdict::Valid(_)) {
             self.has_followed.store(true, Ordering::Relaxed);
         }
@@ -431,7 +431,7 @@ impl Consensus {
     }
 
     /// Imports the waiting block `hash` with its waiting ancestors, if they lead to a stored block; `None` if they do
-    /// not.
+    /// not. If they lead to an invalid one, they are invalid.
     fn connect(&self, hash: &B256) -> Result<Option<Verdict>, Fault> {
         let mut path = Vec::new();
         let mut next = *hash;
@@ -442,7 +442,17 @@ impl Consensus {
                 next = block.header.parent_hash;
             }
         }
-        if path.is_empty() || self.chain.header(&next)?.is_none() {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        if let Some(rejected) = self.rejected(&next) {
+            for hash in path.into_iter().rev() {
+                lock(&self.waiting).take(&hash);
+                lock(&self.invalid).put(hash, rejected.clone());
+            }
+            return Ok(Some(Verdict::Invalid(rejected)));
+        }
+        if self.chain.header(&next)?.is_none() {
             return Ok(None);
         }
         let mut verdict = None;

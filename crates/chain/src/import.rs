@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use tasks::journal::WriteAhead;
 pub use tasks::receipt_root::Receipts;
-pub(crate) use validate::body_roots;
+pub use validate::body_roots;
 use validate::compare;
 
 /// What became of an imported block.
@@ -188,7 +188,7 @@ impl Chain {
         let parent = parent.ok_or(ImportFailure::UnknownParent)?;
         let block = Arc::new(RecoveringBlock::new(block, hash, []));
         let _recovery = recover_in_background(&block, self.sender_threads());
-        self.validate(&block.block, &body_roots(&block.block), &parent)?;
+        self.validate(&block.block, &body_roots(&block.block.body), &parent)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(ImportFailure::OutOfReach)?;
         let (executed, _) = self.execute(&block, None, &view)?;
@@ -249,7 +249,7 @@ impl Chain {
         // Before any worker is woken, which would count as a running thread.
         self.choose_block_threads();
         let _recovery = recover_in_background(block, self.sender_threads());
-        let roots = roots.unwrap_or_else(|| body_roots(&block.block));
+        let roots = roots.unwrap_or_else(|| body_roots(&block.block.body));
         self.validate(&block.block, &roots, &parent)?;
         timings.check = clock.lap();
 

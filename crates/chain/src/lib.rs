@@ -17,6 +17,7 @@
 //! | `tree`, `view` | blocks by number and hash, states |
 //! | `events` | listeners to moves of the head |
 //! | `prewarm` | pooled transactions executed before the next block comes |
+//! | `skeleton` | headers of blocks that are not executed yet |
 //! | `persist`, `rows`, `indices` | what is written of a block, and its bytes |
 //! | `bad_blocks`, `recent_blocks` | the last invalid blocks, the last imported ones |
 //! | `log_index` | which blocks may hold a log |
@@ -48,6 +49,7 @@ mod recent_blocks;
 mod repair;
 mod rows;
 mod sender_stream;
+mod skeleton;
 mod state_file;
 mod threads;
 mod transfer;
@@ -59,12 +61,15 @@ mod view;
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
 pub use chain::{Chain, StorageStats, nanoseconds};
 pub use check::ChainCheck;
-pub use consensus::{Consensus, ForkChoice, ForkChoiceError, MissingHead, RejectedBlock, Verdict};
+pub use consensus::{
+    Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,
+};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use import::{
-    ImportError, ImportRequest, ImportStatus, Imported, PayloadHints, Receipts, Timings, WriteAhead,
+    ImportError, ImportRequest, ImportStatus, Imported, PayloadHints, Receipts, Timings,
+    WriteAhead, body_roots,
 };
 pub use indices::TransactionPlace;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
@@ -79,6 +84,7 @@ pub use open::{ChainConfig, GenesisBlock, OpenError};
 pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use sender_stream::{StreamedBlock, recover_stream};
+pub use skeleton::HeaderRun;
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;
 pub use tree::StoredHeader;

@@ -28,6 +28,7 @@ mod repairing;
 mod resumed_import;
 mod resuming;
 mod senders;
+mod skeleton;
 mod state_file;
 mod trie_logs;
 mod witness;

@@ -5,7 +5,7 @@ use super::tasks::receipt_root::Receipts;
 use crate::Chain;
 use crate::tree::StoredHeader;
 use niwaki_execution::ExecutedBlock;
-use niwaki_primitives::{B256, Block, Bytes, Encodable2718, Withdrawal};
+use niwaki_primitives::{B256, Block, BlockBody, Bytes, Encodable2718, Withdrawal};
 use niwaki_rules::{
     BlockRules, BodyRoots, ChainSpec, InvalidBlock, Parent, access_list_hash, check_access_list,
     check_body, check_header, check_ommers, encode_access_list, requests_hash,
@@ -40,10 +40,10 @@ impl Chain {
 }
 
 /// The roots of a body, as its header must claim them.
-pub(crate) fn body_roots(block: &Block) -> BodyRoots {
-    let withdrawals = block.body.withdrawals.as_ref();
+pub fn body_roots(body: &BlockBody) -> BodyRoots {
+    let withdrawals = body.withdrawals.as_ref();
     BodyRoots {
-        transactions: ordered_root(&block.body.transactions, |tx, out| tx.encode_2718(out)),
+        transactions: ordered_root(&body.transactions, |tx, out| tx.encode_2718(out)),
         withdrawals: withdrawals.map(|list| {
             ordered_root(list, |withdrawal: &Withdrawal, out| {
                 alloy_rlp::Encodable::encode(withdrawal, out);

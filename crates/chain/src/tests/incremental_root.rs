@@ -61,7 +61,7 @@ fn refuse_late(threads: usize) {
         let mut late = built.block.clone();
         let last = late.body.transactions.last().unwrap().clone();
         late.body.transactions.push(last);
-        late.header.transactions_root = body_roots(&late).transactions;
+        late.header.transactions_root = body_roots(&late.body).transactions;
         let hash = late.header.hash_slow();
         let mut senders = senders.clone();
         senders.extend(senders.last().copied());

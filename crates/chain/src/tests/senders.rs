@@ -139,7 +139,7 @@ fn senders_that_are_known_are_believed() {
 /// The block with another transaction at `index`, and a header that says so.
 fn with(mut block: Block, index: usize, tx: TxEnvelope) -> Block {
     block.body.transactions[index] = tx;
-    block.header.transactions_root = body_roots(&block).transactions;
+    block.header.transactions_root = body_roots(&block.body).transactions;
     block
 }
 
