@@ -1,7 +1,7 @@
 //! The key of a node, which is its identity in discovery and on every connection.
 
 use niwaki_crypto::{KeyError, keccak256, public_key, shared_secret, sign};
-use niwaki_primitives::{B256, FixedBytes, hex};
+use niwaki_primitives::{Address, B256, FixedBytes, hex};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,11 @@ impl NodeId {
     /// Keccak-256 of the key: the node's position in both discovery tables.
     pub fn position(&self) -> B256 {
         keccak256(self.0)
+    }
+
+    /// The address of the account with this key.
+    pub fn address(&self) -> Address {
+        Address::from_slice(&self.position()[12..])
     }
 
     /// Whether it is a public key: a point of the curve. Costs one multiplication.

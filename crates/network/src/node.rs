@@ -118,7 +118,7 @@ fn parse_id(text: &str) -> Result<NodeId, String> {
     };
     let bytes = bytes.ok_or_else(|| {
         let got = text.chars().count();
-        format!("the id before @ must be 128 hex digits without 0x, there are {got} characters")
+        format!("the id must be 128 hex digits without 0x, there are {got} characters")
     })?;
     let id = NodeId(FixedBytes::new(bytes));
     match id.is_on_curve() {
@@ -171,6 +171,19 @@ fn parse_port(what: &str, text: &str) -> Result<u16, String> {
         .then(|| text.parse().ok())
         .flatten()
         .ok_or_else(|| format!("the {what} {text:?} is no number from 0 to 65535"))
+}
+
+impl FromStr for NodeId {
+    type Err = NodeError;
+
+    /// Reads 128 hex digits, with or without `0x`.
+    fn from_str(text: &str) -> Result<Self, NodeError> {
+        let trimmed = text.trim();
+        parse_id(trimmed.strip_prefix("0x").unwrap_or(trimmed)).map_err(|reason| NodeError {
+            input: trimmed.chars().take(MAX_QUOTED_CHARS).collect(),
+            reason,
+        })
+    }
 }
 
 impl FromStr for Node {

@@ -71,6 +71,8 @@ pub struct Origin {
     pub node: NodeId,
     /// Where it is.
     pub remote: SocketAddr,
+    /// This side of the connection, if the system tells.
+    pub local: Option<SocketAddr>,
     /// Whether it opened the connection.
     pub is_inbound: bool,
 }

@@ -11,6 +11,7 @@
 
 mod actor;
 mod connection;
+mod range;
 
 use crate::key::NodeKey;
 use crate::peer::{GossipEvent, InboundRequest, LocalChain, Peer};
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
 /// Inputs that may wait for the actor.
 const MAX_INPUTS: usize = 1024;
@@ -38,6 +38,9 @@ const MAX_REQUESTS: usize = 256;
 const MAX_GOSSIP: usize = 256;
 /// How long the end of all connections may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a thread waits for a report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How the network is started.
 #[derive(Clone, Debug)]
@@ -79,7 +82,6 @@ pub struct Network {
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
     address: Option<SocketAddr>,
     router: RouterHandle,
-    task: JoinHandle<()>,
 }
 
 /// What comes out of a network.
@@ -100,6 +102,8 @@ pub struct RosterReport {
     pub bans: Vec<Ban>,
     /// The last departures, the oldest first.
     pub departures: Vec<Departure>,
+    /// The roster's clock, in milliseconds.
+    pub now_ms: u64,
 }
 
 impl Network {
@@ -122,6 +126,7 @@ impl Network {
         let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
         let (gossip_sender, gossip) = mpsc::channel(MAX_GOSSIP);
         let (peers_sender, peers) = watch::channel(Arc::from([]));
+        tokio::spawn(range::announce(chain.clone(), peers.clone()));
         let links = actor::Links {
             inputs: inputs.clone(),
             chain,
@@ -130,7 +135,7 @@ impl Network {
             peers: peers_sender,
         };
         let actor = Actor::new(roster, shared, links, config.saved);
-        let task = tokio::spawn(actor.run(input_receiver, listener));
+        tokio::spawn(actor.run(input_receiver, listener));
         for event in named(config.static_nodes, config.trusted_nodes, config.boot_nodes) {
             let _ = inputs.send(actor::Input::Roster(event)).await;
         }
@@ -143,7 +148,6 @@ impl Network {
             peers,
             address,
             router,
-            task,
         };
         Ok((network, Inbound { requests, gossip }))
     }
@@ -172,14 +176,27 @@ impl Network {
     /// What the roster knows; empty if the network has stopped.
     pub async fn report(&self) -> RosterReport {
         let (sender, report) = oneshot::channel();
-        let _ = self.inputs.send(actor::Input::Report(sender)).await;
+        let reply = |report| drop(sender.send(report));
+        let _ = self
+            .inputs
+            .send(actor::Input::Report(Box::new(reply)))
+            .await;
         report.await.unwrap_or_default()
     }
 
+    /// [`Self::report`] for a thread that waits, at most 5 s, and does not belong to the network's runtime.
+    pub fn report_blocking(&self) -> RosterReport {
+        let (sender, report) = std::sync::mpsc::sync_channel(1);
+        let reply = move |report| drop(sender.send(report));
+        let _ = self.inputs.try_send(actor::Input::Report(Box::new(reply)));
+        report.recv_timeout(REPORT_TIMEOUT).unwrap_or_default()
+    }
+
     /// Ends all connections, which takes a second at most.
-    pub async fn stop(self) {
+    pub async fn stop(&self) {
         let _ = self.inputs.send(actor::Input::Stop).await;
-        let _ = tokio::time::timeout(2 * STOP_TIMEOUT, self.task).await;
+        // The actor drops its end when all is done.
+        let _ = tokio::time::timeout(2 * STOP_TIMEOUT, self.inputs.closed()).await;
     }
 }
 

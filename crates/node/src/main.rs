@@ -9,7 +9,7 @@
 //! | `run` | the node: assembled, run until it is asked to stop |
 //! | `blocks` | `niwaki blocks`: import from files, export to files |
 //! | `storage`, `account` | `niwaki storage`: check, repair, backup, state files, trie logs, one account |
-//! | `password`, `shell` | password hashes; completions and manual pages |
+//! | `password`, `public_key`, `shell` | password hashes; the node's public key; completions and manual pages |
 //! | `open` | opens the chain that the command line names |
 //! | `memory` | the memory budget and its shares |
 //! | `stop` | Ctrl-C and SIGTERM |
@@ -26,6 +26,7 @@ mod open;
 mod options;
 mod password;
 mod progress;
+mod public_key;
 mod run;
 mod shell;
 mod stop;
@@ -115,6 +116,7 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Some(Command::Blocks(BlocksCommand::Import(import))) => blocks::import(options, import),
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
+        Some(Command::PublicKey(command)) => public_key::run(options, command),
         Some(Command::Completions(completions)) => shell::completions(completions),
         Some(Command::Man(man)) => shell::man(man),
         Some(Command::Storage(command)) => run_storage(options, command),

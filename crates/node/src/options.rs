@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `node` | flags of the running node |
 //! | `access` | flags of authentication and TLS |
+//! | `peers` | flags of the network of peers |
 //! | `storage` | `niwaki storage` and its commands |
 
 mod access;
 mod node;
+mod peers;
 mod storage;
 
 use crate::memory::MemoryBudget;
@@ -19,6 +21,7 @@ pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketToke
 pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
 };
+pub(crate) use peers::{DiscoveryMode, PeerFlags};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
@@ -120,6 +123,9 @@ pub(crate) enum Command {
     /// Hash passwords for a credentials file.
     #[command(subcommand)]
     Password(PasswordCommand),
+    /// The public key of this node: its identity for peers.
+    #[command(subcommand)]
+    PublicKey(PublicKeyCommand),
     /// Check, repair, back up and move the database.
     #[command(subcommand)]
     Storage(StorageCommand),
@@ -162,6 +168,24 @@ pub(crate) struct PasswordOptions {
     /// standard input].
     #[arg(long, value_name = "PASSWORD")]
     pub(crate) password: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PublicKeyCommand {
+    /// Print the public key, 0x and 128 hex digits.
+    Export(PublicKeyOptions),
+    /// Print the address of the public key, the validator's of a BFT network.
+    ExportAddress(PublicKeyOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PublicKeyOptions {
+    /// File to write to [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+    /// File with the private key; made if it does not exist [default: key in the data path].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) node_private_key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@
 //! | `config` | `NodeConfig`: the flags, resolved once |
 //! | `servers` | HTTP, WebSocket, Engine API, IPC |
 //! | `tokens`, `tls`, `secret` | users and tokens, key stores, the Engine API's secret, loaded from files |
+//! | `network` | the network of peers, joined to the chain and the methods |
 //! | `follow` | the thread that follows the head: pool, subscriptions, log |
 //! | `warm` | the thread that executes pooled transactions before the next block |
 //! | `log_index` | the thread that builds the log index |
@@ -28,6 +29,7 @@ mod log_formats;
 mod log_index;
 mod logs;
 mod metrics;
+mod network;
 mod pid;
 mod pool_file;
 mod required;
@@ -38,7 +40,7 @@ mod tokens;
 mod warm;
 mod watch;
 
-pub(crate) use config::OPERATOR_SOCKET;
+pub(crate) use config::{OPERATOR_SOCKET, key_file};
 
 use crate::Outcome;
 use crate::config::Note;
@@ -49,6 +51,7 @@ use config::NodeConfig;
 use eyre::{Result, WrapErr};
 use follow::Follower;
 use log_index::LogIndexer;
+use network::Peers;
 use niwaki_chain::{Chain, Consensus};
 use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
 use niwaki_txpool::{Pool, PoolConfig};
@@ -77,7 +80,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Outcome::Interrupted);
     };
-    let config = NodeConfig::resolve(options, data_path, chain.spec());
+    let mut config = NodeConfig::resolve(options, data_path, chain.spec());
     required::check(&chain, &config.required_blocks)?;
     load_kzg_setup(&chain)?;
     let metrics = metrics::install(&config.metrics)?;
@@ -111,6 +114,10 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let worker_pools =
         Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
+    let peers = match config.peers.take() {
+        Some(peers) => Some(Peers::start(peers, config.network_id, &chain, &backend)?),
+        None => None,
+    };
     let producer = match config.dev_period_s {
         Some(period_s) => Some(dev::Producer::start(&backend, period_s)?),
         None => None,
@@ -131,6 +138,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
 
     drop(producer);
     drop(warmer);
+    if let Some(peers) = peers {
+        peers.stop();
+    }
     servers.stop();
     drop(indexer);
     follower.stop();

@@ -296,6 +296,11 @@ impl Backend {
         &self.pool
     }
 
+    /// The names and version of this program.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// The operator's settings for a block built here.
     pub fn block_template(&self) -> BlockTemplate {
         let settings = self.builder_settings.read();
@@ -507,24 +512,25 @@ impl Backend {
         write_syncing(self);
     }
 
-    /// How many peers this node has: none, since it has no network yet.
-    pub const fn peer_count(&self) -> u64 {
-        0
+    /// How many peers this node has.
+    pub fn peer_count(&self) -> u64 {
+        let peers = self.operator.peers();
+        peers.map_or(0, |hooks| (hooks.count)() as u64)
     }
 
-    /// Whether this node is ready to serve, by a query such as `minPeers=1&maxBlocksBehind=2`. Peers do not count while
-    /// there is no network.
+    /// Whether this node is ready to serve, by a query such as `minPeers=1&maxBlocksBehind=2`. Without a
+    /// network (`--p2p-enabled=false`) peers do not count.
     ///
     /// # Errors
     /// Why it is not ready.
     pub fn readiness(&self, query: &str) -> Result<(), String> {
-        let mut most_behind = 2;
+        let (mut most_behind, mut min_peers) = (2, 1);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = value.parse::<u64>();
             let number = number.map_err(|_| format!("{name}={value} is no number"));
             match name {
-                "minPeers" => drop(number?),
+                "minPeers" => min_peers = number?,
                 "maxBlocksBehind" => most_behind = number?,
                 _ => {}
             }
@@ -547,6 +553,10 @@ impl Backend {
             _ if self.options.is_driven && silence >= MAX_CONSENSUS_SILENCE => Err(format!(
                 "no consensus client has called for {} s",
                 silence.as_secs()
+            )),
+            _ if self.operator.peers().is_some() && self.peer_count() < min_peers => Err(format!(
+                "{} peers, {min_peers} are asked for (minPeers)",
+                self.peer_count()
             )),
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 //!
 //! A request arrives in `server`. `dispatch` parses it and finds who runs it: the I/O thread that read it, or a worker
 //! of its lane. The function in the row of its method then writes the result as JSON straight into the response. This
-//! crate knows the chain and the transaction pool, and nothing of peers.
+//! crate knows the chain and the transaction pool; of peers it knows what the program's hooks tell.
 //!
 //! ```text
 //! server -> dispatch -> methods (one row each) -> eth, engine, debug, trace, txpool, ... -> Backend: chain, pool
@@ -23,6 +23,7 @@
 //! | `json`, `pretty`, `human` | writing: JSON, indented JSON, values for the log |
 //! | `backend` | what the methods work on: chain, pool, options, states by block |
 //! | `operator` | hooks of the program around this crate: metrics, log levels, dev mode |
+//! | `peers` | the methods about peers, and the hooks into the network |
 //! | `blocks` | cache of decoded blocks with senders and receipts |
 //! | `eth`, `debug`, `log_index`, `miner`, `niwaki`, `node`, `txpool` | the methods by namespace; `node`: `net`, `web3`, `admin` |
 //! | `simulation` | executing unsigned messages: calls, overrides, simulated blocks |
@@ -59,6 +60,7 @@ mod node;
 mod operator;
 mod params;
 mod payloads;
+mod peers;
 mod pretty;
 mod quantity;
 mod response_stream;
@@ -84,6 +86,9 @@ pub use methods::{
 };
 pub use operator::{LogSwitch, MetricsSource, Operator};
 pub use params::{BlockRef, BlockTag, Params};
+pub use peers::{
+    BanReport, DepartureReport, OwnNode, PeerCommand, PeerCommands, PeerHooks, PeerReport,
+};
 pub use server::{
     Access, Authentication, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer,
     JwtError, JwtSecret, KeyStore, Login, Origins, PasswordError, StoreError, Tls, TlsOptions,

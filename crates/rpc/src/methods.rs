@@ -101,6 +101,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::eth::METHODS,
         crate::engine::METHODS,
         crate::node::METHODS,
+        crate::peers::METHODS,
         crate::debug::METHODS,
         crate::log_index::METHODS,
         crate::miner::METHODS,

@@ -13,11 +13,6 @@ use tracing::level_filters::LevelFilter;
 pub(crate) const METHODS: &[Method] = &[
     row("admin_backup", "folder keep?", Lane::Long, backup),
     row("admin_changeLogLevel", "level targets?", Lane::Call, change_log_level),
-    row("admin_nodeInfo", "", Lane::Inline, node_info),
-    row("admin_peers", "", Lane::Inline, peers),
-    row("net_enode", "", Lane::Inline, enode),
-    row("net_listening", "", Lane::Inline, listening),
-    row("net_peerCount", "", Lane::Inline, peer_count),
     row("net_services", "", Lane::Inline, services),
     row("net_version", "", Lane::Inline, network_id),
     row("web3_clientVersion", "", Lane::Inline, client_version),
@@ -35,18 +30,6 @@ fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult
     Ok(())
 }
 
-fn listening(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    json::boolean(out, false);
-    Ok(())
-}
-
-/// There is no enode without a P2P network.
-fn enode(_: &Backend, _: &Params<'_>, _: &mut Vec<u8>) -> RpcResult {
-    Err(RpcError::server(
-        "P2P has been disabled. This functionality is not available",
-    ))
-}
-
 /// The services that listen, with their addresses.
 fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mut object = Object::new(out);
@@ -58,16 +41,6 @@ fn services(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     Ok(())
 }
 
-fn peer_count(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    json::number(out, backend.peer_count());
-    Ok(())
-}
-
-fn peers(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    out.extend_from_slice(b"[]");
-    Ok(())
-}
-
 fn client_version(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::string(out, &backend.identity.client_version);
     Ok(())
@@ -76,22 +49,6 @@ fn client_version(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcRe
 fn sha3(_: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
     json::data(out, niwaki_crypto::keccak256(&bytes).as_slice());
-    Ok(())
-}
-
-fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let chain = backend.chain();
-    let head = chain.head();
-    let mut object = Object::new(out);
-    object.string("name", &backend.identity.client_version);
-    object.string("listenAddr", "");
-    let mut protocols = object.object("protocols");
-    let mut eth = protocols.object("eth");
-    eth.decimal("network", backend.network_id());
-    eth.string("difficulty", &head.total_difficulty.to_string());
-    eth.data("genesis", chain.genesis_hash().as_slice());
-    eth.data("head", head.id.hash.as_slice());
-    eth.decimal("chainId", chain.spec().chain_id);
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces.
+//! own, listening addresses, the folder for traces, peers.
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
+use crate::peers::PeerHooks;
 use crate::{RpcError, RpcResult, lock};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +27,7 @@ pub struct Operator {
     /// Whether this node builds blocks on its own now; unset if it never does.
     makes_blocks: OnceLock<AtomicBool>,
     traces: OnceLock<PathBuf>,
+    peers: OnceLock<PeerHooks>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -55,6 +57,16 @@ impl Operator {
     /// Sets the folder for traces.
     pub fn set_traces_folder(&self, folder: PathBuf) {
         let _ = self.traces.set(folder); // The first one wins.
+    }
+
+    /// Sets the hooks into the network of peers.
+    pub fn set_peers(&self, hooks: PeerHooks) {
+        let _ = self.peers.set(hooks); // The first ones win.
+    }
+
+    /// The hooks into the network of peers, if there is one.
+    pub fn peers(&self) -> Option<&PeerHooks> {
+        self.peers.get()
     }
 
     /// Records that `service` listens on `address`.

@@ -298,7 +298,8 @@ fn command(
     let flags = match kind {
         ClientKind::Niwaki => format!(
             "--data-path data --genesis-file genesis.json --rpc-http-enabled --rpc-http-port {rpc_port} \
-             --rpc-http-api {APIS} --engine-rpc-port {engine_port} --engine-jwt-secret secret"
+             --rpc-http-api {APIS} --engine-rpc-port {engine_port} --engine-jwt-secret secret \
+             --p2p-enabled=false"
         ),
         ClientKind::Geth => format!(
             "--config geth.toml --datadir data --http --http.port {rpc_port} \

@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 /// What the actor receives.
-#[derive(Debug)]
 pub(super) enum Input {
     /// Something for the roster alone.
     Roster(Event),
@@ -34,7 +33,7 @@ pub(super) enum Input {
     /// A connection ended.
     Closed(ConnId, End),
     /// What does the roster know?
-    Report(oneshot::Sender<RosterReport>),
+    Report(Box<dyn FnOnce(RosterReport) + Send>),
     /// End all connections.
     Stop,
 }
@@ -137,12 +136,13 @@ impl Actor {
                 }
                 self.step(Event::Closed { conn, end });
             }
-            Input::Report(sender) => {
+            Input::Report(reply) => {
                 let now_ms = self.now_ms();
-                let _ = sender.send(RosterReport {
+                reply(RosterReport {
                     peers: self.roster.peers(now_ms).collect(),
                     bans: self.roster.bans(now_ms).collect(),
                     departures: self.roster.departures().copied().collect(),
+                    now_ms,
                 });
             }
             Input::Stop => (),

@@ -36,19 +36,24 @@ pub(super) struct Context {
 #[derive(Clone, Copy)]
 struct Route {
     address: SocketAddr,
+    /// This side of it.
+    local: Option<SocketAddr>,
     /// The node that was dialled; `None` if the other side connected.
     dialled: Option<NodeId>,
 }
 
 /// Dials a node, and runs the connection to its end.
 pub(super) async fn dial(context: Context, candidate: Candidate) {
-    let route = Route {
-        address: candidate.address,
-        dialled: Some(candidate.id),
-    };
     let stream = timeout(DIAL_TIMEOUT, TcpStream::connect(candidate.address)).await;
     let end = match stream {
-        Ok(Ok(stream)) => run(&context, stream, route).await,
+        Ok(Ok(stream)) => {
+            let route = Route {
+                address: candidate.address,
+                local: stream.local_addr().ok(),
+                dialled: Some(candidate.id),
+            };
+            run(&context, stream, route).await
+        }
         _ => End::Failed,
     };
     context.close(end).await;
@@ -58,6 +63,7 @@ pub(super) async fn dial(context: Context, candidate: Candidate) {
 pub(super) async fn answer(context: Context, stream: TcpStream, address: SocketAddr) {
     let route = Route {
         address,
+        local: stream.local_addr().ok(),
         dialled: None,
     };
     let end = run(&context, stream, route).await;
@@ -89,6 +95,7 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
         conn: context.conn,
         node,
         remote: route.address,
+        local: route.local,
         is_inbound: route.dialled.is_none(),
     };
     let on_event = |event| {

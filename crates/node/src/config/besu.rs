@@ -85,8 +85,10 @@ const NATIVE: &str = "there is no slower implementation to fall back to";
 const NONCE_INDEX: &str = "there is no index of transactions by sender and nonce";
 const OCCUPANCY: &str = "a block takes all that fits";
 const OVERRIDE: &str = "the genesis file counts as it is; change it there, or this node follows other rules than meant";
+const NET_RESTRICT: &str = "this version does not restrict peers to subnets yet";
 const PATHS: &str = "this version prints no paths, and starts";
-const PEERS: &str = "this version has no peers";
+const IPV6: &str = "--p2p-interface=:: listens for IPv6 and IPv4 on one port";
+const PEERS: &str = "this version has limits and times of its own for peers";
 const PERMISSIONS: &str = "this version restricts no node and no account";
 const PLUGINS: &str = "this version loads no plugins";
 const PROTOCOL: &str = "metrics are served to Prometheus only";
@@ -128,8 +130,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("Xcheckpoint-post-merge-enabled", Spaced, SYNC),
     row("Xdns-enabled", Spaced, PEERS),
     row("Xdns-update-enabled", Spaced, PEERS),
-    row("Xeth-capability-max", Value, PEERS),
-    row("Xeth-capability-min", Value, PEERS),
     row("Xeth-max-message-size", Value, PEERS),
     row("Xeth-max-transactions-message-size", Value, PEERS),
     row("Xeth65-tx-announced-buffering-period-milliseconds", Value, PEERS),
@@ -218,20 +218,15 @@ pub(super) const ROWS: &[BesuOption] = &[
     risk("api-gas-and-priority-fee-limiting-enabled", Flag, FEE_BOUNDS, &["false"]),
     row("api-gas-and-priority-fee-lower-bound-coefficient", Value, FEE_BOUNDS),
     row("api-gas-and-priority-fee-upper-bound-coefficient", Value, FEE_BOUNDS),
-    row("banned-node-id", List, PEERS),
-    row("banned-node-ids", List, PEERS),
     row("bonsai-historical-block-limit", Value, TRIE_LOGS),
     row("bonsai-limit-trie-logs-enabled", Flag, TRIE_LOGS),
     row("bonsai-parallel-state-root-computation-enabled", Spaced, ROOT),
     row("bonsai-trie-logs-pruning-window-size", Value, TRIE_LOGS),
-    row("bootnodes", List, PEERS),
     row("cache-last-block-headers", Value, CACHES),
     row("cache-last-block-headers-preload-enabled", Flag, CACHES),
     row("cache-last-blocks", Value, CACHES),
     row("checkpoint", Value, SYNC),
     row("discovery-dns-url", Value, PEERS),
-    row("discovery-enabled", Spaced, PEERS),
-    row("discovery-mode", Value, PEERS),
     row("era1-data-uri", Value, ERA1),
     row("era1-import-prepipeline-concurrency", Value, ERA1),
     row("era1-import-prepipeline-enabled", Spaced, ERA1),
@@ -254,26 +249,18 @@ pub(super) const ROWS: &[BesuOption] = &[
     risk("history-expiry-prune", Flag, PRUNING, &["false"]),
     risk("key-value-storage", Value, ENGINE, &["rocksdb"]),
     risk("kzg-trusted-setup", Value, KZG, &[]),
-    row("max-peers", Value, PEERS),
     row("metrics-categories", List, METRICS),
     row("metrics-category", List, METRICS),
     risk("metrics-protocol", Value, PROTOCOL, &["prometheus"]),
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
     row("nat-method", Value, PEERS),
-    row("net-restrict", List, PEERS),
-    row("node-private-key-file", Value, PEERS),
+    risk("net-restrict", List, NET_RESTRICT, &[""]),
     risk("override-genesis-config", List, OVERRIDE, &[]),
-    row("p2p-discovery-port", Value, PEERS),
-    row("p2p-discovery-port-ipv6", Value, PEERS),
-    row("p2p-enabled", Spaced, PEERS),
-    row("p2p-host", Value, PEERS),
-    row("p2p-host-ipv6", Value, PEERS),
-    row("p2p-interface", Value, PEERS),
-    row("p2p-interface-ipv6", Value, PEERS),
-    row("p2p-ipv6-outbound-enabled", Flag, PEERS),
-    row("p2p-peer-upper-bound", Value, PEERS),
-    row("p2p-port", Value, PEERS),
-    row("p2p-port-ipv6", Value, PEERS),
+    row("p2p-discovery-port-ipv6", Value, IPV6),
+    row("p2p-host-ipv6", Value, IPV6),
+    row("p2p-interface-ipv6", Value, IPV6),
+    row("p2p-ipv6-outbound-enabled", Flag, IPV6),
+    row("p2p-port-ipv6", Value, IPV6),
     row("p2p-tx-feecap", Value, PEERS),
     row("permissions-accounts-config-file", Value, PERMISSIONS),
     risk("permissions-accounts-config-file-enabled", Flag, PERMISSIONS, &["false"]),
@@ -288,14 +275,11 @@ pub(super) const ROWS: &[BesuOption] = &[
     risk("print-paths-and-exit", Value, PATHS, &["false"]),
     row("random-peer-priority-enabled", Flag, PEERS),
     row("receipt-compaction-enabled", Flag, FORMAT),
-    row("remote-connections-limit-enabled", Flag, PEERS),
-    row("remote-connections-max-percentage", Value, PEERS),
     risk("revert-reason-enabled", Flag, REVERTS, &["false"]),
     risk("security-module", Value, KEYS, &["localfile"]),
     row("snapsync-server-enabled", Spaced, PEERS),
     row("snapsync-synchronizer-pre-checkpoint-headers-only-enabled", Spaced, SYNC),
     row("snapsync-synchronizer-transaction-indexing-enabled", Spaced, SYNC),
-    row("static-nodes-file", Value, PEERS),
     row("sync-min-peers", Value, SYNC),
     row("sync-mode", Value, SYNC),
     row("tx-sender-nonce-index-enabled", Flag, NONCE_INDEX),
@@ -335,6 +319,6 @@ mod tests {
         assert!(risky("permissions-nodes-config-file-enabled", "TRUE"));
         assert!(!risky("permissions-nodes-config-file-enabled", "False"));
         assert!(risky("override-genesis-config", "londonBlock=0"));
-        assert!(!risky("max-peers", "25"));
+        assert!(!risky("sync-min-peers", "5"));
     }
 }

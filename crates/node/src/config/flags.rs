@@ -7,9 +7,11 @@ use std::ffi::{OsStr, OsString};
 
 /// Switches that also take their value after a space, as in Besu (and switches that Besu does not have).
 /// Every other switch takes a value only after `=`, so that a command can follow it.
-const SPACED: [&str; 7] = [
+const SPACED: [&str; 9] = [
     "auto-log-bloom-caching-enabled",
     "bonsai-parallel-tx-processing-enabled",
+    "discovery-enabled",
+    "p2p-enabled",
     "strict-tx-replay-protection-enabled",
     "tx-pool-enable-balance-check",
     "tx-pool-enable-save-restore",
@@ -18,14 +20,17 @@ const SPACED: [&str; 7] = [
 ];
 
 /// Lists that also take their values separated by spaces, as in `--rpc-http-api ETH NET`.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 11] = [
     "Xrpc-ipc-apis",
+    "banned-node-ids",
+    "bootnodes",
     "rpc-http-api",
     "rpc-http-api-methods-no-auth",
     "rpc-http-tls-cipher-suites",
     "rpc-http-tls-protocols",
     "rpc-ws-api",
     "rpc-ws-api-methods-no-auth",
+    "trusted-nodes",
     "tx-pool-priority-senders",
 ];
 

@@ -79,8 +79,8 @@ fn options_without_effect_are_removed_with_their_values_and_noted_once() {
     let arguments = [
         "--sync-mode",
         "FULL",
-        "--p2p-enabled=false",
-        "--bootnodes",
+        "--Xp2p-peer-task-timeout=7",
+        "--net-restrict",
         "a,b",
         "c",
         "--rpc-http-enabled",

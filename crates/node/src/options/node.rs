@@ -1,6 +1,7 @@
 //! The command line of the node itself: `niwaki` without a command.
 
 use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
+use super::peers::PeerFlags;
 use clap::{Args, ValueEnum};
 use niwaki_primitives::{Address, B256, Bytes, U256};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -289,7 +290,7 @@ fn type_limit(text: &str) -> Result<(usize, usize), String> {
 }
 
 /// An address to listen on, or a host name.
-fn host(text: &str) -> Result<IpAddr, String> {
+pub(super) fn host(text: &str) -> Result<IpAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
@@ -467,6 +468,8 @@ pub(crate) struct NodeOptions {
     pub(crate) pool: PoolFlags,
     #[command(flatten)]
     pub(crate) miner: MinerFlags,
+    #[command(flatten)]
+    pub(crate) peers: PeerFlags,
     #[command(flatten)]
     pub(crate) operation: OperationFlags,
 }

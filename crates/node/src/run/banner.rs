@@ -82,10 +82,9 @@ pub(super) fn write_ready(config: &NodeConfig, backend: &Backend) -> Result<()> 
             info!(%address, %key, balance = %Wei(balance), "Development account");
         }
         info!("The keys above are known to all: never use them on another chain");
-    } else {
+    } else if backend.operator().peers().is_none() {
         warn!(
-            "No peers: this version has no network of its own; blocks come from the consensus client \
-             or from files"
+            "No peers: --p2p-enabled is false; blocks come from the consensus client or from files"
         );
     }
     info!("Ready");

@@ -7,8 +7,11 @@
 //! Everything that starts after the chain is open reads [`NodeConfig`], not flags. Resolving reads no file and
 //! logs nothing: secrets, key stores and users are loaded when their server starts.
 
+mod peers;
 mod servers;
 
+pub(crate) use peers::key_file;
+pub(super) use peers::{PeersConfig, StaticNodesFile};
 pub(crate) use servers::OPERATOR_SOCKET;
 pub(super) use servers::{AuthenticationConfig, IpcConfig, ServerConfig, ServersConfig};
 
@@ -55,6 +58,8 @@ pub(super) struct NodeConfig {
     pub(super) pool_file: Option<PathBuf>,
     pub(super) api: ApiOptions,
     pub(super) metrics: MetricsConfig,
+    /// The network of peers; `None` if there is to be none.
+    pub(super) peers: Option<PeersConfig>,
     pub(super) servers: ServersConfig,
 }
 
@@ -88,6 +93,7 @@ impl NodeConfig {
             pool_file: (node.pool.tx_pool_enable_save_restore == Some(true)).then_some(pool_file),
             api: api_options(options, is_proof_of_stake, has_engine_api),
             metrics: metrics_config(options),
+            peers: PeersConfig::resolve(&node.peers, &data_path, is_dev),
             servers: ServersConfig::resolve(node, &data_path, has_engine_api),
             data_path,
         }

@@ -122,6 +122,8 @@ fn sample_chain(backend: &Backend) {
         block.ok().flatten().map_or(0, |block| block.id.number)
     };
     let target = backend.target();
+    let peers = backend.operator().peers();
+    let peer_limit = peers.map_or(0, |hooks| hooks.limit as u64);
     for (name, value) in [
         ("ethereum_blockchain_height", head.id.number),
         (
@@ -134,7 +136,7 @@ fn sample_chain(backend: &Backend) {
         ),
         ("ethereum_blockchain_safe_block", number_of(chain.safe())),
         ("ethereum_peer_count", backend.peer_count()),
-        ("ethereum_peer_limit", 0),
+        ("ethereum_peer_limit", peer_limit),
         ("besu_peers_pending_peer_requests_current", 0),
         (
             "besu_synchronizer_in_sync",

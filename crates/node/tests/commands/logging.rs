@@ -62,8 +62,8 @@ fn a_start_logs_program_data_path_chain_head_and_no_peers_once_each() {
             .count(),
         10
     );
-    let peers = "No peers: this version has no network of its own; blocks come from the consensus client \
-                 or from files";
+    let peers =
+        "No peers: --p2p-enabled is false; blocks come from the consensus client or from files";
     one(peers);
 }
 

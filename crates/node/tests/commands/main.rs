@@ -16,6 +16,7 @@ mod kill;
 mod logging;
 mod moving;
 mod operating;
+mod peers;
 mod rpc;
 mod running;
 mod shell;

@@ -78,6 +78,7 @@ impl TestDir {
     pub(crate) fn command(&self, words: &str, files: &[&Path]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_niwaki"));
         command
+            .env("NIWAKI_P2P_ENABLED", "false")
             .arg("--data-path")
             .arg(self.data_path())
             .arg("--genesis-file")

@@ -182,6 +182,7 @@ impl Setup {
                 command.arg(&self.genesis);
                 command.args(["--engine-rpc-port", &engine]);
                 command.args(["--engine-jwt-secret", "secret"]);
+                command.arg("--p2p-enabled=false");
                 command.args(["--metrics-enabled", "--metrics-port", &other]);
                 // The pool accepts the chain's transactions whatever their fees.
                 command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);

@@ -82,6 +82,7 @@ impl Side {
             conn: ConnId(node.into()),
             node: key(node).id(),
             remote: ([127, 0, 0, 1], 30303).into(),
+            local: None,
             is_inbound: false,
         };
         let ended = tokio::spawn(async move {

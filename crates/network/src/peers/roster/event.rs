@@ -6,6 +6,7 @@ use crate::peers::bans::BanTarget;
 use crate::peers::dial::{Candidate, Source};
 use crate::peers::score::Conduct;
 use crate::rlpx::DisconnectReason;
+use std::fmt;
 use std::net::SocketAddr;
 
 /// The number of a connection, unique while the node runs.
@@ -46,6 +47,17 @@ pub enum End {
     Ours(DisconnectReason),
     /// The peer's Status is of another network or chain.
     OtherChain,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed => f.write_str("the connection failed"),
+            Self::Theirs(reason) => write!(f, "the peer ended it: {reason}"),
+            Self::Ours(reason) => write!(f, "this node ended it: {reason}"),
+            Self::OtherChain => f.write_str("the peer is on another chain"),
+        }
+    }
 }
 
 /// What the roster hears.

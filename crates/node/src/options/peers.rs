@@ -1,0 +1,105 @@
+//! Flags of the network of peers. Names are Besu's.
+
+use clap::{Args, ValueEnum};
+use niwaki_network::{Node, NodeId};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Peers")]
+pub(crate) struct PeerFlags {
+    /// Connect to peers [default: true; false with --network=dev].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) p2p_enabled: Option<bool>,
+    /// Address at which other nodes reach this one [default: that of --p2p-interface, or 127.0.0.1].
+    #[arg(long, value_name = "HOST", value_parser = super::node::host)]
+    pub(crate) p2p_host: Option<IpAddr>,
+    /// Address to listen on for peers and discovery.
+    #[arg(long, value_name = "HOST", default_value = "0.0.0.0", value_parser = super::node::host)]
+    pub(crate) p2p_interface: IpAddr,
+    /// Port for peers, TCP, and for discovery, UDP.
+    #[arg(long, value_name = "PORT", default_value_t = 30303)]
+    pub(crate) p2p_port: u16,
+    /// Port for discovery [default: that of --p2p-port].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) p2p_discovery_port: Option<u16>,
+    /// File with the node's private key, 64 hex digits; made if it does not exist [default: key in the data
+    /// path].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) node_private_key_file: Option<PathBuf>,
+    /// Most peers; trusted nodes do not count.
+    #[arg(
+        long,
+        alias = "p2p-peer-upper-bound",
+        value_name = "N",
+        default_value_t = 50
+    )]
+    pub(crate) max_peers: usize,
+    /// Bound the share of peers that connected by themselves [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) remote_connections_limit_enabled: Option<bool>,
+    /// That share, in percent of --max-peers.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) remote_connections_max_percentage: u8,
+    /// Find peers [default: true]; without it only static, trusted and boot nodes are dialled.
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) discovery_enabled: Option<bool>,
+    /// Which discovery protocols are spoken.
+    #[arg(long, value_enum, value_name = "MODE", ignore_case = true, default_value_t = DiscoveryMode::Both)]
+    pub(crate) discovery_mode: DiscoveryMode,
+    /// Nodes to begin with, enode:// or enr: [default: those of the network]; an empty value for none.
+    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = boot_node)]
+    pub(crate) bootnodes: Option<Vec<BootNode>>,
+    /// JSON array of nodes that are dialled for ever [default: static-nodes.json in the data path, if it
+    /// exists].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) static_nodes_file: Option<PathBuf>,
+    /// Nodes that are peers beyond all limits, enode:// or enr:.
+    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = Node::from_str)]
+    pub(crate) trusted_nodes: Vec<Node>,
+    /// Ids of nodes that are never peers: 128 hex digits.
+    #[arg(
+        long,
+        alias = "banned-node-id",
+        value_name = "ID",
+        value_delimiter = ',',
+        value_parser = NodeId::from_str
+    )]
+    pub(crate) banned_node_ids: Vec<NodeId>,
+    /// Oldest version of eth to offer; there are 69 to 72.
+    #[arg(
+        long = "Xeth-capability-min",
+        value_name = "VERSION",
+        default_value_t = 69
+    )]
+    pub(crate) eth_capability_min: u64,
+    /// Newest version of eth to offer.
+    #[arg(
+        long = "Xeth-capability-max",
+        value_name = "VERSION",
+        default_value_t = 72
+    )]
+    pub(crate) eth_capability_max: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum DiscoveryMode {
+    V4,
+    V5,
+    Both,
+}
+
+/// A boot node, or none: `--bootnodes=` leaves all out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BootNode(pub(crate) Option<Node>);
+
+fn boot_node(text: &str) -> Result<BootNode, String> {
+    if text.trim().is_empty() {
+        return Ok(BootNode(None));
+    }
+    let node = text.trim().parse::<Node>();
+    node.map(|node| BootNode(Some(node)))
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,83 @@
+//! The network of peers, as the flags describe it.
+
+use crate::options::{DiscoveryMode, PeerFlags};
+use niwaki_network::wire::EthVersion;
+use niwaki_network::{Node, NodeId};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Static nodes of a data path, as Besu and geth name the file.
+const STATIC_NODES: &str = "static-nodes.json";
+
+/// What the network is started with.
+pub(crate) struct PeersConfig {
+    /// Where it listens for connections.
+    pub(crate) listen: SocketAddr,
+    pub(crate) discovery_port: u16,
+    /// The address that other nodes see, if the operator gives it.
+    pub(crate) host: Option<IpAddr>,
+    pub(crate) key_file: PathBuf,
+    /// The folder of saved peers and of the record.
+    pub(crate) folder: PathBuf,
+    pub(crate) versions: Vec<EthVersion>,
+    pub(crate) max_peers: usize,
+    pub(crate) inbound_percent: usize,
+    /// `None` without discovery.
+    pub(crate) discovery: Option<DiscoveryMode>,
+    /// The operator's boot nodes; `None` for the network's.
+    pub(crate) boot_nodes: Option<Vec<Node>>,
+    pub(crate) static_nodes: StaticNodesFile,
+    pub(crate) trusted_nodes: Vec<Node>,
+    pub(crate) banned: Vec<NodeId>,
+}
+
+/// The file of static nodes.
+pub(crate) struct StaticNodesFile {
+    pub(crate) path: PathBuf,
+    /// Whether the operator named it, so that it must exist.
+    pub(crate) is_named: bool,
+}
+
+impl PeersConfig {
+    /// The network; `None` if there is to be none.
+    pub(crate) fn resolve(flags: &PeerFlags, data_path: &Path, is_dev: bool) -> Option<Self> {
+        if !flags.p2p_enabled.unwrap_or(!is_dev) {
+            return None;
+        }
+        let named = flags.bootnodes.as_ref();
+        let boot_nodes = named.map(|all| all.iter().filter_map(|node| node.0.clone()).collect());
+        let versions = EthVersion::ALL.into_iter();
+        let offered = flags.eth_capability_min..=flags.eth_capability_max;
+        let is_bounded = flags.remote_connections_limit_enabled != Some(false);
+        Some(Self {
+            listen: SocketAddr::new(flags.p2p_interface, flags.p2p_port),
+            discovery_port: flags.p2p_discovery_port.unwrap_or(flags.p2p_port),
+            host: flags.p2p_host,
+            key_file: key_file(flags, data_path),
+            folder: data_path.join("network"),
+            versions: versions
+                .filter(|version| offered.contains(&version.number()))
+                .collect(),
+            max_peers: flags.max_peers,
+            inbound_percent: match is_bounded {
+                true => usize::from(flags.remote_connections_max_percentage),
+                false => 100,
+            },
+            discovery: (flags.discovery_enabled != Some(false)).then_some(flags.discovery_mode),
+            boot_nodes,
+            static_nodes: StaticNodesFile {
+                is_named: flags.static_nodes_file.is_some(),
+                path: (flags.static_nodes_file.clone())
+                    .unwrap_or_else(|| data_path.join(STATIC_NODES)),
+            },
+            trusted_nodes: flags.trusted_nodes.clone(),
+            banned: flags.banned_node_ids.clone(),
+        })
+    }
+}
+
+/// The file of the node's key.
+pub(crate) fn key_file(flags: &PeerFlags, data_path: &Path) -> PathBuf {
+    let named = flags.node_private_key_file.clone();
+    named.unwrap_or_else(|| data_path.join("key"))
+}

@@ -1,0 +1,205 @@
+//! The network of peers: started, joined to the chain and to the methods of the operator, stopped.
+//!
+//! ```text
+//! chain --(head change)--> LocalChain (watch) --> network (own runtime): Status, ranges, fork ids
+//! network --requests--> 2 threads: niwaki_sync::serve --> answers
+//! admin_*, net_* --> PeerHooks --> network
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `hooks` | what the methods about peers see and do |
+
+mod hooks;
+
+use super::config::{PeersConfig, StaticNodesFile};
+use eyre::{Result, WrapErr, ensure, eyre};
+use niwaki_chain::{Chain, HeadChange, StoredHeader};
+use niwaki_network::peers::{BanTarget, Candidate, Event};
+use niwaki_network::wire::BlockRange;
+use niwaki_network::{Inbound, LocalChain, Network, NetworkConfig, Node, NodeKey};
+use niwaki_rpc::{Backend, yield_to_blocks};
+use niwaki_rules::fork_filter;
+use niwaki_sync::{Sources, serve};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tracing::info;
+
+/// Threads that move bytes.
+const IO_THREADS: usize = 2;
+/// Threads that answer what peers ask.
+const SERVING_THREADS: usize = 2;
+/// A ban that the operator gave lasts as long as the node runs.
+const FOR_EVER_MS: u64 = u64::MAX / 2;
+
+/// The network of a running node.
+pub(super) struct Peers {
+    runtime: Runtime,
+    network: Arc<Network>,
+    serving: Vec<JoinHandle<()>>,
+}
+
+impl Peers {
+    /// Starts the network.
+    pub(super) fn start(
+        config: PeersConfig,
+        network_id: u64,
+        chain: &Arc<Chain>,
+        backend: &Backend,
+    ) -> Result<Self> {
+        ensure!(
+            !config.versions.is_empty(),
+            "no version of eth is left to offer: this node speaks 69 to 72; change \
+             --Xeth-capability-min and --Xeth-capability-max"
+        );
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(IO_THREADS)
+            .thread_name("network-io")
+            .enable_all()
+            .build()
+            .wrap_err("can't start the threads of the network")?;
+        let key = NodeKey::load_or_create(&config.key_file)?;
+        let local_chain = publish_chain(chain, network_id)?;
+        let (limit, listen) = (config.max_peers, config.listen);
+        let banned = config.banned.clone();
+        let own = hooks::Own::new(&config, key.id());
+        let network_config = network_config(config, key, &backend.identity().client_version)?;
+        let starting = runtime.block_on(Network::start(network_config, local_chain));
+        let (network, inbound) = starting.wrap_err_with(|| {
+            format!("can't listen on {listen} for peers; choose another --p2p-port")
+        })?;
+        for id in banned {
+            network.send(Event::Ban {
+                target: BanTarget::Node(id),
+                ms: FOR_EVER_MS,
+            });
+        }
+        let network = Arc::new(network);
+        let serving = start_serving(chain, inbound)?;
+        let own = own.listening(network.address());
+        if let Some(address) = network.address() {
+            backend.operator().add_service("p2p", address);
+        }
+        info!(enode = %own.enode(), max_peers = limit, "Listening for peers");
+        let hooks = hooks::peer_hooks(limit, own, &network);
+        backend.operator().set_peers(hooks);
+        Ok(Self {
+            runtime,
+            network,
+            serving,
+        })
+    }
+
+    /// Says goodbye to all peers and stops.
+    pub(super) fn stop(self) {
+        self.runtime.block_on(self.network.stop());
+        self.runtime.shutdown_background();
+        for thread in self.serving {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<NetworkConfig> {
+    std::fs::create_dir_all(&config.folder)
+        .wrap_err_with(|| format!("can't make the folder {}", config.folder.display()))?;
+    Ok(NetworkConfig {
+        key,
+        listen: Some(config.listen),
+        client: client.to_owned(),
+        versions: config.versions,
+        max_peers: config.max_peers,
+        inbound_percent: config.inbound_percent,
+        static_nodes: candidates(&static_nodes(&config.static_nodes)?),
+        trusted_nodes: candidates(&config.trusted_nodes),
+        boot_nodes: candidates(&config.boot_nodes.unwrap_or_default()),
+        saved: Some(config.folder.join("peers")),
+    })
+}
+
+fn candidates(nodes: &[Node]) -> Vec<Candidate> {
+    nodes.iter().filter_map(candidate).collect()
+}
+
+fn candidate(node: &Node) -> Option<Candidate> {
+    Some(Candidate {
+        id: node.id,
+        address: node.tcp_address()?,
+        udp_port: node.udp,
+    })
+}
+
+/// The nodes of a JSON array of texts.
+fn static_nodes(file: &StaticNodesFile) -> Result<Vec<Node>> {
+    let path = file.path.display();
+    let text = match std::fs::read_to_string(&file.path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !file.is_named => {
+            return Ok(Vec::new());
+        }
+        Err(error) => {
+            return Err(eyre!(error).wrap_err(format!("can't read the static nodes of {path}")));
+        }
+    };
+    let nodes: Vec<String> = serde_json::from_str(&text).wrap_err_with(|| {
+        format!("{path} must be a JSON array of nodes, such as [\"enode://...@10.0.0.1:30303\"]")
+    })?;
+    let parse = |node: &String| -> Result<Node> { Ok(node.parse::<Node>()?) };
+    let nodes: Result<Vec<Node>> = nodes.iter().map(parse).collect();
+    nodes.wrap_err_with(|| format!("can't use the static nodes of {path}"))
+}
+
+/// What this node says of its chain, as it changes with the head.
+fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<LocalChain>> {
+    let genesis = chain.genesis_hash();
+    let genesis_time = match chain.header(&genesis)? {
+        Some(genesis) => genesis.header.timestamp,
+        None => 0,
+    };
+    let earliest = chain.first_block()?;
+    let spec = chain.spec().clone();
+    let local_chain = move |head: &StoredHeader| LocalChain {
+        network_id,
+        genesis,
+        forks: fork_filter(
+            &spec,
+            genesis,
+            genesis_time,
+            head.id.number,
+            head.header.timestamp,
+        ),
+        range: BlockRange {
+            earliest,
+            latest: head.id.number,
+            latest_hash: head.id.hash,
+        },
+        is_merged: spec.is_proof_of_stake(&head.header),
+    };
+    let (sender, receiver) = watch::channel(local_chain(&chain.head()));
+    chain.on_head(Box::new(move |change: &HeadChange| {
+        sender.send_replace(local_chain(&change.head));
+    }));
+    Ok(receiver)
+}
+
+/// Starts the threads that answer what peers ask.
+fn start_serving(chain: &Arc<Chain>, inbound: Inbound) -> Result<Vec<JoinHandle<()>>> {
+    let requests = Arc::new(Mutex::new(inbound.requests));
+    let start = |_| {
+        let (chain, requests) = (Arc::clone(chain), Arc::clone(&requests));
+        let thread = thread::Builder::new().name("serve-peers".to_owned());
+        thread.spawn(move || {
+            yield_to_blocks();
+            let sources = Sources {
+                chain: &chain,
+                transaction: &|_, _| None,
+                cells: &|_, _| None,
+            };
+            serve(sources, &requests);
+        })
+    };
+    let threads: std::io::Result<Vec<_>> = (0..SERVING_THREADS).map(start).collect();
+    threads.wrap_err("can't start the threads that answer peers")
+}

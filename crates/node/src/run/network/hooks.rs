@@ -1,0 +1,170 @@
+//! What the methods about peers see of the network, and what they make it do.
+
+use super::super::config::PeersConfig;
+use super::candidate;
+use niwaki_network::peers::{BanTarget, Event, PeerView};
+use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
+use niwaki_rpc::{BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// This node, as it names itself.
+#[derive(Clone)]
+pub(super) struct Own {
+    id: NodeId,
+    host: IpAddr,
+    listen: Option<SocketAddr>,
+    discovery_port: u16,
+}
+
+impl Own {
+    pub(super) fn new(config: &PeersConfig, id: NodeId) -> Self {
+        let bound = config.listen.ip();
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let reached = if bound.is_unspecified() {
+            loopback
+        } else {
+            bound
+        };
+        Self {
+            id,
+            host: config.host.unwrap_or(reached),
+            listen: None,
+            discovery_port: config.discovery.map_or(0, |_| config.discovery_port),
+        }
+    }
+
+    /// With the address that it listens on.
+    pub(super) fn listening(self, listen: Option<SocketAddr>) -> Self {
+        Self { listen, ..self }
+    }
+
+    /// Its URL.
+    pub(super) fn enode(&self) -> String {
+        let port = self.listen.map_or(0, |listen| listen.port());
+        Node::at(self.id, self.host, port, self.discovery_port).to_string()
+    }
+
+    fn report(&self) -> OwnNode {
+        OwnNode {
+            id: self.id.to_string(),
+            enode: self.enode(),
+            enr: String::new(),
+            host: self.host.to_string(),
+            listen: self.listen,
+            discovery_port: self.discovery_port,
+        }
+    }
+}
+
+/// The hooks. They wait for the network on the calling thread.
+pub(super) fn peer_hooks(limit: usize, own: Own, network: &Arc<Network>) -> PeerHooks {
+    let counted = network.peers();
+    let [listed, banned, departed, commanded] = std::array::from_fn(|_| Arc::clone(network));
+    PeerHooks {
+        limit,
+        count: Box::new(move || counted.borrow().len()),
+        own: Box::new(move || own.report()),
+        peers: Box::new(move || peers(&listed)),
+        bans: Box::new(move || bans(&banned.report_blocking())),
+        departures: Box::new(move || departures(&departed.report_blocking())),
+        command: Box::new(move |command| run(&commanded, command)),
+    }
+}
+
+fn peers(network: &Network) -> Vec<PeerReport> {
+    let report = network.report_blocking();
+    let peers = network.peers();
+    let peers = peers.borrow();
+    let view_of = |peer: &Peer| {
+        let mut views = report.peers.iter();
+        views.find(|view| view.conn == peer.info.origin.conn)
+    };
+    let known = peers.iter().filter_map(|peer| Some((peer, view_of(peer)?)));
+    known.map(|(peer, view)| peer_report(peer, view)).collect()
+}
+
+fn peer_report(peer: &Peer, view: &PeerView) -> PeerReport {
+    let (info, range) = (&peer.info, peer.range());
+    let remote = info.origin.remote;
+    let node = Node::at(view.id, remote.ip(), remote.port(), remote.port());
+    let capabilities = info.capabilities.iter();
+    PeerReport {
+        id: view.id.to_string(),
+        enode: node.to_string(),
+        client: info.client.clone(),
+        capabilities: capabilities
+            .map(|one| format!("{}/{}", one.name, one.version))
+            .collect(),
+        local: info.origin.local,
+        remote,
+        is_inbound: view.is_inbound,
+        is_static: view.is_static,
+        is_trusted: view.is_trusted,
+        score: view.score,
+        eth_version: info.version.number(),
+        blocks: (range.earliest, range.latest),
+        head: range.latest_hash,
+    }
+}
+
+fn bans(report: &RosterReport) -> Vec<BanReport> {
+    let bans = report.bans.iter();
+    bans.map(|ban| BanReport {
+        target: match ban.target {
+            BanTarget::Node(id) => id.to_string(),
+            BanTarget::Host(host) => host.to_string(),
+        },
+        left_s: ban.until_ms.saturating_sub(report.now_ms) / 1_000,
+    })
+    .collect()
+}
+
+fn departures(report: &RosterReport) -> Vec<DepartureReport> {
+    let departures = report.departures.iter();
+    departures
+        .map(|departure| DepartureReport {
+            id: departure.id.to_string(),
+            remote: departure.address,
+            reason: departure.end.to_string(),
+            ago_s: report.now_ms.saturating_sub(departure.at_ms) / 1_000,
+            up_s: departure.up_ms / 1_000,
+        })
+        .collect()
+}
+
+/// Carries out a command. Returns whether it changes anything.
+fn run(network: &Network, command: PeerCommand<'_>) -> Result<bool, String> {
+    let node = |text: &str| text.parse::<Node>().map_err(|error| error.to_string());
+    let dialled = |text: &str| {
+        let node = node(text)?;
+        candidate(&node).ok_or_else(|| format!("{text:?} has no address to dial"))
+    };
+    let event = match command {
+        PeerCommand::Add(text) => Event::AddStatic(dialled(text)?),
+        PeerCommand::Remove(text) => Event::RemoveStatic(node(text)?.id),
+        PeerCommand::Trust(text) => Event::AddTrusted(dialled(text)?),
+        PeerCommand::Distrust(text) => Event::RemoveTrusted(node(text)?.id),
+        PeerCommand::Unban(text) => {
+            let target = ban_target(text)?;
+            let mut bans = network.report_blocking().bans.into_iter();
+            let is_banned = bans.any(|ban| ban.target == target);
+            network.send(Event::Lift(target));
+            return Ok(is_banned);
+        }
+    };
+    network.send(event);
+    Ok(true)
+}
+
+fn ban_target(text: &str) -> Result<BanTarget, String> {
+    if let Ok(host) = text.parse::<IpAddr>() {
+        return Ok(BanTarget::Host(host));
+    }
+    if let Ok(node) = text.parse::<Node>() {
+        return Ok(BanTarget::Node(node.id));
+    }
+    let id = text.parse::<NodeId>();
+    id.map(BanTarget::Node)
+        .map_err(|error| format!("{error}; an address or an enode:// is possible too"))
+}

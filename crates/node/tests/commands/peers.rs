@@ -1,0 +1,161 @@
+//! Nodes that are peers of each other, and the methods and flags about that.
+
+use crate::running::Node;
+use crate::support::TestDir;
+use serde_json::{Value, json};
+
+/// Peers on loopback, at ports of the system's choice, found by no discovery.
+const PEERS: &str =
+    "--p2p-enabled --p2p-interface=127.0.0.1 --p2p-port=0 --discovery-enabled=false";
+
+fn node() -> Node {
+    Node::with_chain_and(PEERS)
+}
+
+/// Waits until the node has so many peers, and returns them.
+fn peers(node: &Node, count: usize) -> Vec<Value> {
+    loop {
+        let peers = node.result("admin_peers", json!([]));
+        let peers = peers.as_array().unwrap();
+        if peers.len() == count {
+            return peers.clone();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn two_nodes_are_peers_until_one_removes_the_other() {
+    let (one, two) = (node(), node());
+    let enode = one.result("net_enode", json!([]));
+    assert_eq!(one.result("net_listening", json!([])), true);
+    assert_eq!(two.result("admin_addPeer", json!([enode])), true);
+    let of_two = peers(&two, 1).remove(0);
+    let of_one = peers(&one, 1).remove(0);
+    assert_eq!(two.result("net_peerCount", json!([])), "0x1");
+
+    let info = one.result("admin_nodeInfo", json!([]));
+    let (url, own) = (of_two["enode"].as_str().unwrap(), enode.as_str().unwrap());
+    // Without discovery the node's own URL ends with ?discport=0.
+    assert!(own.starts_with(url), "{own} {url}");
+    assert_eq!(of_two["id"], format!("0x{}", info["id"].as_str().unwrap()));
+    assert_eq!(of_two["network"]["static"], true);
+    assert_eq!(of_two["network"]["inbound"], false);
+    assert_eq!(of_one["network"]["inbound"], true);
+    assert_eq!(
+        of_one["network"]["remoteAddress"],
+        of_two["network"]["localAddress"]
+    );
+    assert_eq!(
+        of_one["caps"],
+        json!(["eth/72", "eth/71", "eth/70", "eth/69"])
+    );
+    assert_eq!(of_one["protocols"]["eth"]["latestBlock"], 54);
+    assert_eq!(of_one["protocols"]["eth"]["version"], 72);
+
+    assert_eq!(two.result("admin_removePeer", json!([enode])), true);
+    peers(&one, 0);
+    let left = two.result("admin_departedPeers", json!([]));
+    assert_eq!(left[0]["reason"], "this node ended it: REQUESTED");
+    let left = one.result("admin_departedPeers", json!([]));
+    assert_eq!(left[0]["reason"], "the peer ended it: REQUESTED");
+}
+
+#[test]
+fn a_static_node_of_the_file_is_dialled_and_versions_are_agreed_on() {
+    let one = node();
+    let enode = one.result("net_enode", json!([]));
+    let dir = TestDir::new();
+    let file = dir.file("static.json", json!([enode]).to_string().as_bytes());
+    let flags = format!(
+        "{PEERS} --Xeth-capability-max=70 --static-nodes-file={}",
+        file.display()
+    );
+    let two = Node::start(dir, &flags);
+    let of_two = peers(&two, 1).remove(0);
+    assert_eq!(of_two["protocols"]["eth"]["version"], 70);
+    assert_eq!(of_two["network"]["static"], true);
+    let caps = &peers(&one, 1)[0]["caps"];
+    assert_eq!(*caps, json!(["eth/70", "eth/69"]));
+}
+
+#[test]
+fn a_bad_node_is_refused_with_the_reason() {
+    let one = node();
+    let response = one.call("admin_addPeer", json!(["enode://12@1.2.3.4:30303"]));
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(message.contains("128 hex digits"), "{message}");
+    let response = one.call("admin_unban", json!(["nothing"]));
+    let message = response["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("nothing") && message.contains("enode://"),
+        "{message}"
+    );
+    assert_eq!(one.result("admin_unban", json!(["10.0.0.1"])), false);
+    assert_eq!(one.result("admin_bannedPeers", json!([])), json!([]));
+}
+
+#[test]
+fn the_id_of_a_banned_node_is_no_peer() {
+    let one = node();
+    let id = one.result("admin_nodeInfo", json!([]))["id"].clone();
+    let enode = one.result("net_enode", json!([]));
+    let flags = format!("{PEERS} --banned-node-ids={}", id.as_str().unwrap());
+    let two = Node::with_chain_and(&flags);
+    let bans = two.result("admin_bannedPeers", json!([]));
+    assert_eq!(bans[0]["target"], id);
+    assert_eq!(one.result("admin_addPeer", two_enode(&two)), true);
+    assert_eq!(two.result("net_peerCount", json!([])), "0x0");
+    assert_eq!(two.result("admin_unban", json!([id])), true);
+    assert_eq!(two.result("admin_addPeer", json!([enode])), true);
+    peers(&two, 1);
+}
+
+fn two_enode(node: &Node) -> Value {
+    json!([node.result("net_enode", json!([]))])
+}
+
+#[test]
+fn a_port_that_is_taken_and_files_that_hold_no_nodes_stop_the_start() {
+    let one = node();
+    let info = one.result("admin_nodeInfo", json!([]));
+    let port = info["ports"]["listener"].to_string();
+    let dir = TestDir::new();
+    let base = "--p2p-enabled --p2p-interface=127.0.0.1 --engine-rpc-port=0";
+    let refused = dir.run(&format!("{base} --p2p-port={port}"), &[]);
+    refused.failed(&["--p2p-port", &port]);
+    let file = dir.file("static.json", b"[\"enode://1\"]");
+    let flags = format!("{base} --p2p-port=0 --static-nodes-file={}", file.display());
+    dir.run(&flags, &[]).failed(&["static.json"]);
+    let flags = format!("{base} --p2p-port=0 --static-nodes-file=/nowhere/nodes.json");
+    dir.run(&flags, &[]).failed(&["/nowhere/nodes.json"]);
+    let flags = format!("{base} --p2p-port=0 --Xeth-capability-max=66");
+    dir.run(&flags, &[]).failed(&["69 to 72"]);
+}
+
+#[test]
+fn the_public_key_is_that_of_the_key_file_and_the_address_belongs_to_it() {
+    let dir = TestDir::new();
+    // The key with the secret 1: its public key is the generator of secp256k1.
+    let secret = format!("{:064x}", 1);
+    let key = dir.file("one", secret.as_bytes());
+    let flag = format!("--node-private-key-file={}", key.display());
+    let exported = dir
+        .run(&format!("public-key export {flag}"), &[])
+        .succeeded();
+    let generator = "0x79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798\
+                     483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8";
+    assert_eq!(exported.out.trim(), generator);
+    let to = dir.path("address");
+    let words = format!("public-key export-address {flag} --to={}", to.display());
+    dir.run(&words, &[]).succeeded();
+    let address = std::fs::read_to_string(to).unwrap();
+    assert_eq!(address, "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf");
+    // Without a file there is a new key, which stays.
+    let made = dir.run("public-key export", &[]).succeeded();
+    assert_eq!(dir.run("public-key export", &[]).succeeded().out, made.out);
+    let broken = dir.file("broken", b"12");
+    let flag = format!("--node-private-key-file={}", broken.display());
+    let refused = dir.run(&format!("public-key export {flag}"), &[]);
+    refused.failed(&["broken", "64 hex digits"]);
+}
