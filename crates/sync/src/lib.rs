@@ -1,9 +1,41 @@
 //! How the chain comes from peers and goes to them.
 //!
+//! ```text
+//! target --> picker --> session: headers down (header_window, skeleton), bodies up (body_queue), importer --> chain
+//!    ^                     |
+//!    +------- owner <------+  target stored, or a failure and its pause
+//! ```
+//!
 //! | file | what it is |
 //! |---|---|
+//! | `owner` | the thread of the sync |
+//! | `target` | the block to reach |
+//! | `picker` | which way there |
+//! | `session` | one attempt: headers down, bodies up |
+//! | `header_window` | headers of many peers, linked by hash |
+//! | `skeleton` | headers whose blocks are not executed yet |
+//! | `body_queue` | bodies of many peers, put into order |
+//! | `importer` | blocks into the chain |
+//! | `progress` | how far it is, for RPC, metrics and the log |
+//! | `source` | peers as this crate sees them |
 //! | `serve` | answers what peers ask of the chain |
 
+mod body_queue;
+mod header_window;
+mod importer;
+mod owner;
+mod picker;
+mod progress;
 mod serve;
+mod session;
+mod skeleton;
+mod source;
+mod target;
+#[cfg(test)]
+mod tests;
 
+pub use owner::{Sync, SyncConfig};
+pub use picker::Way;
+pub use progress::{SyncFailure, SyncMode, SyncState, SyncStatus};
 pub use serve::{Sources, answer, serve};
+pub use target::TargetSource;

@@ -1,0 +1,394 @@
+//! The thread that owns the sync: it looks where the target is, picks the way there, goes it, and after a failure pauses and takes
+//! another one.
+//!
+//! What ends the loops that syncs are known for: an attempt belongs to the blocks it gets, not to the head, so a head that moves
+//! while it runs only adds to it; what came stays; each failure has its pause; an attempt without progress for two minutes ends.
+
+use crate::header_window::SealedHeader;
+use crate::picker::{MAX_BACKWARD, Situation, Way, pick};
+use crate::progress::{Progress, SyncMode, SyncState, SyncStatus, Waiting};
+use crate::session::{Context, Failure, Interrupt};
+use crate::skeleton::Skeleton;
+use crate::source::{NetworkPeers, Peers};
+use crate::target::{Target, TargetSource};
+use niwaki_chain::{Consensus, SetHeadError, Verdict};
+use niwaki_network::Peer;
+use niwaki_network::router::RouterHandle;
+use niwaki_primitives::{B256, Fault};
+use niwaki_threads::lock;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+/// How often a new target is looked for.
+const IDLE: Duration = Duration::from_millis(100);
+/// The pause after a failure,
+const PAUSE_MS: u64 = 30_000;
+/// after no peer had the target, which is new to them too,
+const LOCATE_PAUSE_MS: u64 = 3_000;
+/// after the blocks that wait could not be imported yet,
+const IMPORT_PAUSE_MS: u64 = 1_000;
+/// and after a target of another chain.
+const OTHER_CHAIN_PAUSE_MS: u64 = 600_000;
+
+/// What a sync needs.
+#[derive(Clone, Debug)]
+pub struct SyncConfig {
+    /// The chain, as its consensus client drives it.
+    pub consensus: Arc<Consensus>,
+    /// Asks peers.
+    pub router: RouterHandle,
+    /// The peers, as they change.
+    pub peers: watch::Receiver<Arc<[Arc<Peer>]>>,
+    /// How a node without state syncs.
+    pub mode: SyncMode,
+    /// Whether a consensus client chooses the head: until it has, the sync says that it waits for it.
+    pub is_driven: bool,
+    /// The block to reach while no consensus client has chosen a head.
+    pub target: Option<B256>,
+}
+
+/// A running sync. Dropping it stops it after the block that is being imported.
+#[derive(Debug)]
+pub struct Sync {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    progress: Mutex<Progress>,
+    is_stopped: AtomicBool,
+}
+
+impl Sync {
+    /// Starts the thread that keeps the chain at its target. It goes on with what an earlier process has left.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage, or of the system that gives no thread.
+    pub fn start(config: SyncConfig) -> Result<Self, Fault> {
+        let peers = NetworkPeers::new(config.router, config.peers);
+        let settings = Settings {
+            consensus: config.consensus,
+            mode: config.mode,
+            is_driven: config.is_driven,
+            target: config.target,
+        };
+        Self::start_with(settings, Box::new(peers))
+    }
+
+    fn start_with(settings: Settings, peers: Box<dyn Peers>) -> Result<Self, Fault> {
+        let shared = Arc::new(Shared {
+            progress: Mutex::new(Progress::new(settings.mode)),
+            is_stopped: AtomicBool::new(false),
+        });
+        let stored = Skeleton::of_chain(Arc::clone(settings.consensus.chain()))?;
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("sync".to_owned())
+            .spawn(move || own_sync(&settings, &*peers, &own, stored));
+        let thread = thread
+            .map_err(|error| Fault::io("start", Path::new("the thread of the sync"), error))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> SyncStatus {
+        lock(&self.shared.progress).status().clone()
+    }
+
+    /// Stops it, after the block that is being imported.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("The thread of the sync has panicked");
+        }
+    }
+}
+
+impl Drop for Sync {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What of the configuration is not about peers.
+struct Settings {
+    consensus: Arc<Consensus>,
+    mode: SyncMode,
+    is_driven: bool,
+    target: Option<B256>,
+}
+
+fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Skeleton) {
+    let mut owner = Owner {
+        context: Context {
+            chain: settings.consensus.chain(),
+            consensus: &settings.consensus,
+            peers,
+            progress: &shared.progress,
+            is_stopped: &shared.is_stopped,
+            operator: settings.target,
+        },
+        is_driven: settings.is_driven,
+        stored,
+        in_memory: Skeleton::in_memory(),
+        located: None,
+        failed: None,
+        pause: None,
+    };
+    while !matches!(owner.step(), Err(Interrupt::Stopped)) {}
+}
+
+/// Nothing is asked for a target until then.
+struct Pause {
+    target: B256,
+    until_ms: u64,
+    seconds: u64,
+    is_other_chain: bool,
+    /// With more peers than these it ends.
+    peers: usize,
+}
+
+struct Owner<'s> {
+    context: Context<'s>,
+    is_driven: bool,
+    /// Headers of a full sync.
+    stored: Skeleton,
+    /// Headers of a backward sync.
+    in_memory: Skeleton,
+    /// The header of the target.
+    located: Option<SealedHeader>,
+    /// The way that failed last, since the last one that succeeded.
+    failed: Option<Way>,
+    pause: Option<Pause>,
+}
+
+impl Owner<'_> {
+    /// Goes a part of the way.
+    fn step(&mut self) -> Result<(), Interrupt> {
+        self.context.tick()?;
+        let head = self.context.chain.head().id.number;
+        self.context
+            .report(|progress, _| progress.update(|status| status.current_block = head));
+        let target = match self.context.target() {
+            Ok(target) => target,
+            Err(fault) => return self.keep_failure(&fault.into()),
+        };
+        let Some(target) = target else {
+            return self.idle();
+        };
+        if let Some(waiting) = self.paused(&target) {
+            return self.wait(&waiting);
+        }
+        let gone = match self.pick(&target, head) {
+            Ok(Ok(way)) => self.go(way, &target).map_err(|end| (Some(way), end)),
+            Ok(Err(waiting)) => return self.wait(&waiting),
+            Err(fault) => Err((None, fault.into())),
+        };
+        match gone {
+            Ok(()) => Ok(()),
+            Err((way, Interrupt::Failed(failure))) => {
+                self.note_failure(way, &target, &failure);
+                self.keep_failure(&failure)
+            }
+            Err((_, other)) => Err(other),
+        }
+    }
+
+    fn idle(&mut self) -> Result<(), Interrupt> {
+        self.pause = None;
+        let has_chosen = self.context.consensus.has_followed()
+            || self.context.consensus.missing_head().is_some();
+        match self.is_driven && !has_chosen {
+            true => self.wait(&Waiting::NoTarget),
+            false => {
+                self.context
+                    .report(|progress, now_ms| progress.enter(SyncState::Idle, now_ms));
+                self.context.peers.wait(IDLE);
+                Ok(())
+            }
+        }
+    }
+
+    fn wait(&self, waiting: &Waiting) -> Result<(), Interrupt> {
+        self.context
+            .report(|progress, now_ms| progress.wait_for(waiting, now_ms));
+        self.context.peers.wait(IDLE);
+        Ok(())
+    }
+
+    /// The pause that holds for this target.
+    fn paused(&mut self, target: &Target) -> Option<Waiting> {
+        let (now_ms, peers) = (self.context.now_ms(), self.context.peers.offers().len());
+        self.pause.take_if(|pause| {
+            let is_over = now_ms >= pause.until_ms || peers > pause.peers;
+            pause.target != target.hash || is_over
+        });
+        self.pause.as_ref().map(|pause| match pause.is_other_chain {
+            true => Waiting::OtherChain,
+            false => Waiting::AfterFailure {
+                seconds: pause.seconds,
+            },
+        })
+    }
+
+    fn pick(&mut self, target: &Target, head: u64) -> Result<Result<Way, Waiting>, Fault> {
+        let header = self.header(target)?;
+        let number = header.as_ref().map(|header| header.header.number);
+        self.located = header;
+        let offers = self.context.peers.offers();
+        let situation = Situation {
+            head,
+            is_stored: self.context.chain.number_of(&target.hash)?.is_some(),
+            target: number,
+            offers: &offers,
+            is_unfinished: !self.stored.is_empty(),
+            failed: self.failed,
+        };
+        let way = pick(&situation);
+        let highest = target.highest.or(number).or(target.number);
+        self.context.report(|progress, _| {
+            progress.update(|status| {
+                status.target = Some(target.hash);
+                status.way = way.as_ref().ok().copied();
+                status.highest_block = highest.unwrap_or(0);
+            });
+        });
+        Ok(way)
+    }
+
+    /// The header of the target, if it is here.
+    fn header(&self, target: &Target) -> Result<Option<SealedHeader>, Fault> {
+        if let Some(header) = self.located.as_ref().filter(|h| h.hash == target.hash) {
+            return Ok(Some(header.clone()));
+        }
+        let Some(number) = target.number else {
+            return Ok(None);
+        };
+        match self.in_memory.find(number, &target.hash)? {
+            Some(header) => Ok(Some(header)),
+            None => self.stored.find(number, &target.hash),
+        }
+    }
+
+    fn go(&mut self, way: Way, target: &Target) -> Result<(), Interrupt> {
+        match way {
+            Way::Import => return self.follow(target),
+            Way::Locate => {
+                self.context
+                    .report(|progress, now_ms| progress.enter(SyncState::Locate, now_ms));
+                self.located = Some(self.context.locate(target.hash)?);
+                return Ok(());
+            }
+            Way::Backward | Way::Full => {}
+        }
+        let Some(header) = self.located.clone() else {
+            return Ok(());
+        };
+        let head = self.context.chain.head().id.number;
+        let number = header.header.number;
+        info!(
+            "Syncing from block {head} to block {number} ({})",
+            header.hash
+        );
+        if way == Way::Backward {
+            self.context
+                .reach(&mut self.in_memory, &header, Some(MAX_BACKWARD))?;
+        } else {
+            self.context.reach(&mut self.stored, &header, None)?;
+        }
+        self.in_memory.clear()?;
+        self.stored.clear()?;
+        self.failed = None;
+        Ok(())
+    }
+
+    /// The target is stored: the head moves there, or to the blocks that wait upon it.
+    fn follow(&mut self, target: &Target) -> Result<(), Interrupt> {
+        match target.source {
+            TargetSource::Consensus => match self.context.consensus.retry_fork_choice() {
+                Ok(None | Some(Verdict::Valid(_))) => {}
+                Ok(Some(Verdict::Invalid(rejected))) => {
+                    let reason = rejected.reason;
+                    warn!("The head that the consensus client chose is invalid: {reason}");
+                    return Ok(());
+                }
+                Ok(Some(Verdict::Syncing | Verdict::Accepted)) => {
+                    self.pause_for(target, IMPORT_PAUSE_MS);
+                    return Ok(());
+                }
+                Err(error) => return Err(Failure::NotImported(error.to_string()).into()),
+            },
+            TargetSource::Operator => match self.context.consensus.set_head(&target.hash) {
+                Ok(()) => {}
+                Err(SetHeadError::Fault(fault)) => return Err(fault.into()),
+                Err(error) => return Err(Failure::NotImported(error.to_string()).into()),
+            },
+        }
+        let head = self.context.chain.head().id;
+        info!("Synced: the head is block {head}");
+        self.context.report(|progress, _| {
+            progress.update(|status| {
+                status.current_block = head.number;
+                status.reached += 1;
+            });
+        });
+        Ok(())
+    }
+
+    fn note_failure(&mut self, way: Option<Way>, target: &Target, failure: &Failure) {
+        warn!("Sync to {} has failed: {failure}", target.hash);
+        // A gap that is too long for memory is no failure of peers.
+        let is_too_long = matches!(failure, Failure::TooLong { .. });
+        if let Some(way @ (Way::Backward | Way::Full)) = way {
+            self.failed = Some(way);
+        }
+        match failure {
+            _ if is_too_long => {}
+            Failure::OtherChain { .. } => {
+                self.pause_for(target, OTHER_CHAIN_PAUSE_MS);
+                if let Some(pause) = &mut self.pause {
+                    (pause.is_other_chain, pause.peers) = (true, usize::MAX);
+                }
+            }
+            Failure::NoTarget { .. } => self.pause_for(target, LOCATE_PAUSE_MS),
+            _ => self.pause_for(target, PAUSE_MS),
+        }
+    }
+
+    fn pause_for(&mut self, target: &Target, pause_ms: u64) {
+        self.pause = Some(Pause {
+            target: target.hash,
+            until_ms: self.context.now_ms().saturating_add(pause_ms),
+            seconds: pause_ms / 1_000,
+            is_other_chain: false,
+            peers: self.context.peers.offers().len(),
+        });
+    }
+
+    /// Keeps a failure for reports.
+    fn keep_failure(&self, failure: &Failure) -> Result<(), Interrupt> {
+        let reason = failure.to_string();
+        self.context
+            .report(|progress, now_ms| progress.fail(reason, now_ms));
+        self.context.peers.wait(IDLE);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

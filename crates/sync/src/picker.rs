@@ -1,0 +1,133 @@
+//! Which way a node gets to its target: a pure function of where it is.
+//!
+//! | situation | way |
+//! |---|---|
+//! | the missing block is stored | import the blocks that wait upon it |
+//! | no peers | wait |
+//! | the number of the target is not known | ask for its header |
+//! | headers of a full sync are stored | full sync goes on |
+//! | at most 1,024 blocks are missing, as far as numbers say | backward sync |
+//! | else, or if backward sync has failed | full sync |
+
+use crate::progress::Waiting;
+use crate::source::Offer;
+
+/// Most headers that are held in memory: longer gaps are for full sync.
+pub(crate) const MAX_BACKWARD: u64 = 1_024;
+
+/// How a node gets to its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// Blocks that are here are imported.
+    Import,
+    /// The target's header is asked for.
+    Locate,
+    /// Headers in memory from the target down to a stored block, then bodies upwards.
+    Backward,
+    /// The same with stored headers, for any distance.
+    Full,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation<'s> {
+    /// The number of its head.
+    pub(crate) head: u64,
+    /// Whether the target is stored.
+    pub(crate) is_stored: bool,
+    /// The target's number, if its header is known.
+    pub(crate) target: Option<u64>,
+    /// What the peers have.
+    pub(crate) offers: &'s [Offer],
+    /// Whether headers of a full sync are stored.
+    pub(crate) is_unfinished: bool,
+    /// The way that has failed to reach this target last.
+    pub(crate) failed: Option<Way>,
+}
+
+/// The way, or what has to be waited for.
+pub(crate) fn pick(situation: &Situation<'_>) -> Result<Way, Waiting> {
+    if situation.is_stored {
+        return Ok(Way::Import);
+    }
+    if situation.offers.is_empty() {
+        return Err(Waiting::NoPeers);
+    }
+    let Some(target) = situation.target else {
+        return Ok(Way::Locate);
+    };
+    let is_near = target.saturating_sub(situation.head) <= MAX_BACKWARD;
+    Ok(match situation.failed {
+        Some(Way::Backward) => Way::Full,
+        Some(Way::Full) if is_near => Way::Backward,
+        _ if situation.is_unfinished || !is_near => Way::Full,
+        _ => Way::Backward,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PEERS: &[Offer] = &[Offer {
+        earliest: 0,
+        latest: 9,
+    }];
+
+    fn behind(head: u64, target: u64) -> Situation<'static> {
+        Situation {
+            head,
+            is_stored: false,
+            target: Some(target),
+            offers: PEERS,
+            is_unfinished: false,
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn a_gap_of_1024_is_for_backward_sync_and_one_of_1025_for_full_sync() {
+        assert_eq!(pick(&behind(10, 1_034)), Ok(Way::Backward));
+        assert_eq!(pick(&behind(10, 1_035)), Ok(Way::Full));
+        // A reorganisation to a lower block.
+        assert_eq!(pick(&behind(10, 3)), Ok(Way::Backward));
+    }
+
+    #[test]
+    fn an_unfinished_full_sync_goes_on_although_the_gap_is_small() {
+        let situation = Situation {
+            is_unfinished: true,
+            ..behind(10, 20)
+        };
+        assert_eq!(pick(&situation), Ok(Way::Full));
+    }
+
+    #[test]
+    fn the_other_way_is_taken_after_a_failure() {
+        let failed = |way| Situation {
+            failed: Some(way),
+            ..behind(10, 20)
+        };
+        assert_eq!(pick(&failed(Way::Backward)), Ok(Way::Full));
+        assert_eq!(pick(&failed(Way::Full)), Ok(Way::Backward));
+        let far = Situation {
+            failed: Some(Way::Full),
+            ..behind(10, 99_999)
+        };
+        assert_eq!(pick(&far), Ok(Way::Full));
+    }
+
+    proptest! {
+        #[test]
+        fn a_stored_target_is_never_asked_for_and_nothing_is_asked_without_peers(
+            head: u64, target: Option<u64>, has_peers: bool, is_stored: bool, is_unfinished: bool
+        ) {
+            let offers = if has_peers { PEERS } else { &[] };
+            let way = pick(&Situation { head, is_stored, target, offers, is_unfinished, failed: None });
+            prop_assert_eq!(way == Ok(Way::Import), is_stored);
+            prop_assert_eq!(way == Err(Waiting::NoPeers), !is_stored && !has_peers);
+            prop_assert_eq!(way == Ok(Way::Locate), !is_stored && has_peers && target.is_none());
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Headers from the target down, until the parent of the lowest one is a stored block.
+
+use super::{Context, Failure, Interrupt, POLL, STALL_MS, headers_of, reasons};
+use crate::header_window::{Approach, HeaderWindow, SealedHeader};
+use crate::progress::SyncState;
+use crate::skeleton::{Path, Skeleton};
+use crate::source::JobEvent;
+use niwaki_chain::BlockId;
+use niwaki_network::peers::Conduct;
+use niwaki_network::router::{Ask, AskKind, Outcome};
+
+/// Most headers of one job, about 2.5 MiB.
+const MAX_WINDOW: u64 = 4_096;
+/// Where another branch is at the same height, so many headers are asked for first, then twice as many.
+const FIRST_STEP: u64 = 64;
+/// After so many windows in which peers were on other branches, headers are asked for by hash only.
+const MAX_UNLINKED: u32 = 8;
+
+/// A download of headers.
+pub(super) struct Headers<'s, 'c> {
+    context: &'s Context<'c>,
+    skeleton: &'s mut Skeleton,
+    target: BlockId,
+    most: Option<u64>,
+    approach: Approach,
+    unlinked: u32,
+    steps: u32,
+    progress_ms: u64,
+}
+
+impl<'s, 'c> Headers<'s, 'c> {
+    pub(super) fn new(
+        context: &'s Context<'c>,
+        skeleton: &'s mut Skeleton,
+        target: BlockId,
+        most: Option<u64>,
+    ) -> Self {
+        Self {
+            context,
+            skeleton,
+            target,
+            most,
+            approach: Approach::Numbers,
+            unlinked: 0,
+            steps: 0,
+            progress_ms: context.now_ms(),
+        }
+    }
+
+    /// Returns the path from the target down to a child of a stored block.
+    pub(super) fn download(mut self) -> Result<Path, Interrupt> {
+        self.context
+            .report(|progress, now_ms| progress.enter(SyncState::Headers, now_ms));
+        loop {
+            self.context.expect_target(&self.target.hash)?;
+            let path = self
+                .skeleton
+                .path(self.target)?
+                .expect("it was added, and runs of the present target are not removed");
+            if self.context.chain.number_of(&path.parent)?.is_some() {
+                return Ok(path);
+            }
+            let Some(top) = path.low.checked_sub(1) else {
+                let hash = self.target.hash;
+                return Err(Failure::OtherChain { hash }.into());
+            };
+            let count = self.count(&path, top)?;
+            let window = HeaderWindow::new(top, path.parent, count, self.approach);
+            self.window(path.run, top, window)?;
+        }
+    }
+
+    /// How many headers to ask for below the path.
+    fn count(&mut self, path: &Path, top: u64) -> Result<u32, Interrupt> {
+        let head = self.context.chain.head().id.number;
+        let floor = self.skeleton.head_below(top.saturating_add(1));
+        let floor = floor.map_or(head, |floor| floor.max(head));
+        let is_fork = top <= floor || self.skeleton.is_covered(top, path.run);
+        let mut count = match is_fork {
+            false => top - floor,
+            true => {
+                self.steps = self.steps.saturating_add(1);
+                FIRST_STEP << (self.steps - 1).min(6)
+            }
+        };
+        if let Some(most) = self.most {
+            let left = most.saturating_sub(path.count());
+            if left == 0 {
+                return Err(Failure::TooLong { headers: most }.into());
+            }
+            count = count.min(left);
+        }
+        Ok(u32::try_from(count.min(MAX_WINDOW)).unwrap_or(u32::MAX))
+    }
+
+    /// Downloads the window below a run, as far as peers give it, or until it meets a stored block or another run.
+    fn window(&mut self, run: u32, top: u64, mut window: HeaderWindow) -> Result<(), Interrupt> {
+        let ask = Ask {
+            kind: AskKind::Headers,
+            items: window.items(),
+            need: self.context.need(top),
+        };
+        let mut job = self.context.peers.start(ask, window.request())?;
+        let given_up = loop {
+            self.context.tick()?;
+            self.check_stall()?;
+            match job.next(POLL) {
+                None => {}
+                Some(JobEvent::Done(given_up)) => break given_up,
+                Some(JobEvent::Answer { id, items, answer }) => {
+                    let outcome = match headers_of(answer) {
+                        Some(headers) => window.take(&items, headers),
+                        None => Outcome::Wrong(Conduct::BadMessage),
+                    };
+                    job.outcome(id, outcome);
+                    if self.keep(run, window.take_linked())? || window.is_complete() {
+                        self.choose_approach(&window);
+                        return Ok(());
+                    }
+                    let open = u64::from(window.items()).saturating_sub(window.linked() as u64);
+                    self.context
+                        .report(|progress, _| progress.update(|status| status.open_items = open));
+                }
+            }
+        };
+        let is_progress = window.linked() > 0;
+        match (is_progress, self.approach) {
+            (false, Approach::Hash) => Err(Failure::NoHeaders {
+                number: top,
+                reasons: reasons(&given_up),
+            }
+            .into()),
+            // The peers may be on other branches, where this number is another block.
+            (false, Approach::Numbers) => {
+                self.approach = Approach::Hash;
+                Ok(())
+            }
+            (true, _) => {
+                self.choose_approach(&window);
+                Ok(())
+            }
+        }
+    }
+
+    fn choose_approach(&mut self, window: &HeaderWindow) {
+        self.unlinked += u32::from(window.has_unlinked());
+        self.approach = match window.has_unlinked() || self.unlinked >= MAX_UNLINKED {
+            true => Approach::Hash,
+            false => Approach::Numbers,
+        };
+    }
+
+    /// Keeps linked headers. Returns whether the lowest one is a child of a stored block, or of one in another run; those below it
+    /// are dropped then.
+    fn keep(&mut self, run: u32, mut headers: Vec<SealedHeader>) -> Result<bool, Interrupt> {
+        let head = self.context.chain.head().id.number;
+        let mut end = None;
+        for (index, header) in headers.iter().enumerate() {
+            let Some(below) = header.header.number.checked_sub(1) else {
+                break;
+            };
+            let parent = &header.header.parent_hash;
+            let is_stored = below <= head && self.context.chain.number_of(parent)?.is_some();
+            let is_joined =
+                self.skeleton.is_covered(below, run) && self.skeleton.has(below, parent)?;
+            if is_stored || is_joined {
+                end = Some(index + 1);
+                break;
+            }
+        }
+        headers.truncate(end.unwrap_or(headers.len()));
+        let Some(lowest) = headers.last().map(|header| header.header.number) else {
+            return Ok(false);
+        };
+        let count = headers.len() as u64;
+        self.skeleton.extend(run, headers)?;
+        self.progress_ms = self.context.now_ms();
+        self.context.report(|progress, _| {
+            progress.update(|status| {
+                status.headers += count;
+                status.lowest_header = Some(lowest);
+            });
+        });
+        Ok(end.is_some())
+    }
+
+    fn check_stall(&self) -> Result<(), Interrupt> {
+        match self.context.now_ms().saturating_sub(self.progress_ms) >= STALL_MS {
+            true => Err(Failure::Stalled.into()),
+            false => Ok(()),
+        }
+    }
+}
