@@ -16,13 +16,14 @@ use niwaki_network::Peer;
 use niwaki_network::router::RouterHandle;
 use niwaki_primitives::{B256, Fault};
 use niwaki_threads::lock;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// How often a new target is looked for.
 const IDLE: Duration = Duration::from_millis(100);
@@ -142,6 +143,7 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
             progress: &shared.progress,
             is_stopped: &shared.is_stopped,
             operator: settings.target,
+            attempts: Cell::new(0),
         },
         is_driven: settings.is_driven,
         stored,
@@ -186,7 +188,7 @@ impl Owner<'_> {
             .report(|progress, _| progress.update(|status| status.current_block = head));
         let target = match self.context.target() {
             Ok(target) => target,
-            Err(fault) => return self.keep_failure(&fault.into()),
+            Err(fault) => return self.rest_after(fault),
         };
         let Some(target) = target else {
             return self.idle();
@@ -195,15 +197,16 @@ impl Owner<'_> {
             return self.wait(&waiting);
         }
         let gone = match self.pick(&target, head) {
-            Ok(Ok(way)) => self.go(way, &target).map_err(|end| (Some(way), end)),
+            Ok(Ok(way)) => self.go(way, &target).map_err(|end| (way, end)),
             Ok(Err(waiting)) => return self.wait(&waiting),
-            Err(fault) => Err((None, fault.into())),
+            Err(fault) => return self.rest_after(fault),
         };
         match gone {
             Ok(()) => Ok(()),
+            Err((_, Interrupt::Failed(Failure::Fault(fault)))) => self.rest_after(fault),
             Err((way, Interrupt::Failed(failure))) => {
                 self.note_failure(way, &target, &failure);
-                self.keep_failure(&failure)
+                Ok(())
             }
             Err((_, other)) => Err(other),
         }
@@ -350,15 +353,27 @@ impl Owner<'_> {
         Ok(())
     }
 
-    fn note_failure(&mut self, way: Option<Way>, target: &Target, failure: &Failure) {
-        warn!("Sync to {} has failed: {failure}", target.hash);
-        // A gap that is too long for memory is no failure of peers.
-        let is_too_long = matches!(failure, Failure::TooLong { .. });
-        if let Some(way @ (Way::Backward | Way::Full)) = way {
+    /// Keeps a failure for reports, and pauses.
+    fn note_failure(&mut self, way: Way, target: &Target, failure: &Failure) {
+        let reason = failure.to_string();
+        let is_new = {
+            let progress = lock(self.context.progress);
+            let last = progress.status().failures.back();
+            last.is_none_or(|last| last.reason != reason)
+        };
+        // The same failure again is in the line that comes each minute.
+        match is_new {
+            true => warn!("Sync has failed: {reason}"),
+            false => debug!("Sync has failed again: {reason}"),
+        }
+        self.context
+            .report(|progress, now_ms| progress.fail(reason, now_ms));
+        if matches!(way, Way::Backward | Way::Full) {
             self.failed = Some(way);
         }
         match failure {
-            _ if is_too_long => {}
+            // No failure of peers: the gap is for a full sync.
+            Failure::TooLong { .. } => {}
             Failure::OtherChain { .. } => {
                 self.pause_for(target, OTHER_CHAIN_PAUSE_MS);
                 if let Some(pause) = &mut self.pause {
@@ -370,6 +385,22 @@ impl Owner<'_> {
         }
     }
 
+    /// The machine failed: that is no matter of peers, and may pass.
+    fn rest_after(&self, fault: Fault) -> Result<(), Interrupt> {
+        error!(%fault, "Sync can't read or write the database");
+        let waiting = Waiting::AfterFailure {
+            seconds: PAUSE_MS / 1_000,
+        };
+        self.context
+            .report(|progress, now_ms| progress.fail(fault.to_string(), now_ms));
+        let until_ms = self.context.now_ms().saturating_add(PAUSE_MS);
+        while self.context.now_ms() < until_ms {
+            self.context.tick()?;
+            self.wait(&waiting)?;
+        }
+        Ok(())
+    }
+
     fn pause_for(&mut self, target: &Target, pause_ms: u64) {
         self.pause = Some(Pause {
             target: target.hash,
@@ -378,15 +409,6 @@ impl Owner<'_> {
             is_other_chain: false,
             peers: self.context.peers.offers().len(),
         });
-    }
-
-    /// Keeps a failure for reports.
-    fn keep_failure(&self, failure: &Failure) -> Result<(), Interrupt> {
-        let reason = failure.to_string();
-        self.context
-            .report(|progress, now_ms| progress.fail(reason, now_ms));
-        self.context.peers.wait(IDLE);
-        Ok(())
     }
 }
 

@@ -68,10 +68,11 @@ pub(crate) fn pick(situation: &Situation<'_>) -> Result<Way, Waiting> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use niwaki_network::peers::ConnId;
     use proptest::prelude::*;
 
     const PEERS: &[Offer] = &[Offer {
-        earliest: 0,
+        conn: ConnId(1),
         latest: 9,
     }];
 

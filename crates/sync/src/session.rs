@@ -24,6 +24,7 @@ use niwaki_network::router::{Ask, AskKind, GivenUp, JobError, Need, Outcome, Try
 use niwaki_network::wire::{Answer, BlockId as Start, Request};
 use niwaki_primitives::{B256, Fault, Header};
 use niwaki_threads::lock;
+use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,6 +36,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// An attempt that gets no header and imports no block for this time ends.
 const STALL_MS: u64 = 120_000;
 
+/// Peers announce their last block when it has moved by 32, so they may have so many more.
+const UNANNOUNCED: u64 = 64;
+
 /// What an attempt works with.
 pub(crate) struct Context<'s> {
     pub(crate) chain: &'s Arc<Chain>,
@@ -44,6 +48,8 @@ pub(crate) struct Context<'s> {
     pub(crate) is_stopped: &'s AtomicBool,
     /// The block that the operator named.
     pub(crate) operator: Option<B256>,
+    /// How many requests were made of one peer each.
+    pub(crate) attempts: Cell<usize>,
 }
 
 /// Why an attempt failed.
@@ -134,14 +140,36 @@ impl Context<'_> {
         }
     }
 
-    /// What a peer must have to be asked for a block. Ranges that peers announced may be some blocks behind what they have, so one
-    /// above all of them may be asked of those with the highest.
+    /// What a peer must have to be asked for a block. What peers announced may be some blocks behind what they have; and no claim of
+    /// one peer may exclude the others.
     fn need(&self, number: u64) -> Need {
-        let latest = self.peers.offers().iter().map(|offer| offer.latest).max();
         Need {
-            block: latest.map(|latest| number.min(latest)),
+            block: self
+                .latest()
+                .map(|latest| number.min(latest).saturating_sub(UNANNOUNCED)),
             ..Need::default()
         }
+    }
+
+    /// The same for a request that is made of one peer: each time of another one first, since those that are asked first may be
+    /// those that lack it.
+    fn need_of_one(&self, number: Option<u64>) -> Need {
+        let attempt = self.attempts.get();
+        self.attempts.set(attempt.wrapping_add(1));
+        let offers = self.peers.offers();
+        let prefer = attempt.checked_rem(offers.len());
+        let prefer = prefer.and_then(|index| offers.get(index));
+        Need {
+            prefer: prefer.map(|offer| offer.conn),
+            ..self.need(number.unwrap_or(u64::MAX))
+        }
+    }
+
+    /// The last block that half of the peers say they have.
+    fn latest(&self) -> Option<u64> {
+        let mut latest: Vec<u64> = self.peers.offers().iter().map(|o| o.latest).collect();
+        latest.sort_unstable();
+        latest.get(latest.len() / 2).copied()
     }
 
     /// Asks for the header with this hash.
@@ -149,7 +177,7 @@ impl Context<'_> {
         let ask = Ask {
             kind: AskKind::Headers,
             items: 1,
-            need: Need::default(),
+            need: self.need_of_one(None),
         };
         let request = move |_| Request::Headers {
             start: Start::Hash(hash),

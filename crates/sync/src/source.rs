@@ -2,6 +2,7 @@
 //! give it scripted peers and their own time.
 
 use niwaki_network::Peer;
+use niwaki_network::peers::ConnId;
 use niwaki_network::router::{
     self, Ask, Delivery, DeliveryId, GivenUp, JobError, Outcome, RouterHandle,
 };
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 /// The blocks that a peer says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    pub(crate) earliest: u64,
+    pub(crate) conn: ConnId,
     pub(crate) latest: u64,
 }
 
@@ -79,13 +80,11 @@ impl NetworkPeers {
 impl Peers for NetworkPeers {
     fn offers(&self) -> Vec<Offer> {
         let peers = self.peers.borrow();
-        let ranges = peers.iter().map(|peer| peer.range());
-        ranges
-            .map(|range| Offer {
-                earliest: range.earliest,
-                latest: range.latest,
-            })
-            .collect()
+        let offers = peers.iter().map(|peer| Offer {
+            conn: peer.info.origin.conn,
+            latest: peer.range().latest,
+        });
+        offers.collect()
     }
 
     fn start(&self, ask: Ask, request: MakeRequest) -> Result<Box<dyn Download>, JobError> {

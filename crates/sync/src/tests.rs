@@ -132,6 +132,13 @@ pub(crate) fn hash_of(block: &Block) -> B256 {
     block.header.hash_slow()
 }
 
+/// A genesis block that is not the one of the testdata.
+pub(crate) fn other_genesis() -> Block {
+    let mut block = Block::default();
+    block.header.extra_data = vec![7].into();
+    block
+}
+
 /// What a scripted peer does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
@@ -168,6 +175,8 @@ struct ScriptedPeer {
     script: Script,
     /// By number from 1 on.
     blocks: Vec<Block>,
+    /// The last block that it says it has.
+    latest: u64,
 }
 
 impl ScriptedPeer {
@@ -176,15 +185,18 @@ impl ScriptedPeer {
     }
 
     fn headers(&self, start: BlockId, limit: u64) -> Vec<Header> {
+        let genesis = other_genesis();
         let position = match start {
-            BlockId::Number(number) => (number as usize).checked_sub(1),
-            BlockId::Hash(hash) => self.position(&hash),
+            BlockId::Number(number) => Some(number as usize),
+            BlockId::Hash(hash) => self.position(&hash).map(|position| position + 1),
         };
-        let Some(top) = position.filter(|top| *top < self.blocks.len()) else {
+        let Some(top) = position.filter(|top| *top <= self.blocks.len()) else {
             return Vec::new();
         };
-        let down = self.blocks[..=top].iter().rev();
-        let down = down.map(|block| block.header.clone());
+        // The genesis block is that of another chain: ours is never asked for.
+        let up = std::iter::once(&genesis).chain(&self.blocks);
+        let up: Vec<_> = up.take(top + 1).collect();
+        let down = up.into_iter().rev().map(|block| block.header.clone());
         down.take(limit as usize).collect()
     }
 
@@ -301,16 +313,26 @@ impl World {
 
     /// A peer with these blocks, from 1 on, connects.
     pub(crate) fn connect(&self, script: Script, blocks: &[Block]) {
+        self.connect_with_latest(script, blocks, blocks.len() as u64);
+    }
+
+    /// The same, of a peer that says that its last block has this number.
+    pub(crate) fn connect_with_latest(&self, script: Script, blocks: &[Block], latest: u64) {
         let mut inner = self.inner();
         inner.last_conn += 1;
         let conn = ConnId(inner.last_conn);
         let info = Abilities {
             kinds: vec![AskKind::Headers, AskKind::Bodies],
             earliest: 0,
-            latest: blocks.len() as u64,
+            latest,
         };
         let blocks = blocks.to_vec();
-        inner.peers.insert(conn, ScriptedPeer { script, blocks });
+        let peer = ScriptedPeer {
+            script,
+            blocks,
+            latest,
+        };
+        inner.peers.insert(conn, peer);
         let now_ms = inner.now_ms;
         let actions = inner.router.join(conn, info, now_ms);
         inner.act(actions);
@@ -410,13 +432,11 @@ impl Inner {
 impl Peers for World {
     fn offers(&self) -> Vec<Offer> {
         let inner = self.inner();
-        let latest = inner.peers.values().map(|peer| peer.blocks.len() as u64);
-        latest
-            .map(|latest| Offer {
-                earliest: 0,
-                latest,
-            })
-            .collect()
+        let offers = inner.peers.iter().map(|(conn, peer)| Offer {
+            conn: *conn,
+            latest: peer.latest,
+        });
+        offers.collect()
     }
 
     fn start(&self, ask: Ask, request: MakeRequest) -> Result<Box<dyn Download>, JobError> {
@@ -485,3 +505,5 @@ impl Drop for ScriptedDownload {
         inner.jobs.remove(&self.id);
     }
 }
+
+mod network;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::tests::{
-    BLOCKS, FORK, LIARS, SIDE_BLOCKS, Script, World, empty_chain, hash_of, main_branch, side_branch,
+    BLOCKS, FORK, LIARS, SIDE_BLOCKS, Script, World, empty_chain, hash_of, main_branch,
+    other_genesis, side_branch,
 };
 use niwaki_chain::{Chain, ForkChoice, PayloadHints, RejectedBlock};
 use niwaki_network::wire::Request;
@@ -38,6 +39,7 @@ impl Node {
                 progress: &self.shared.progress,
                 is_stopped: &self.shared.is_stopped,
                 operator: self.operator,
+                attempts: Cell::new(0),
             },
             is_driven: true,
             stored: Skeleton::of_chain(Arc::clone(self.consensus.chain())).unwrap(),
@@ -181,6 +183,36 @@ fn peers_on_another_branch_do_not_lead_astray_and_are_not_cut() {
 }
 
 #[test]
+fn a_peer_that_claims_more_blocks_than_there_are_is_not_the_only_one_that_is_asked() {
+    for script in [Script::Silent, Script::Empty, Script::MadeUpHeaders] {
+        let world = World::new(15);
+        world.connect_with_latest(script, main_branch(), u64::MAX);
+        // What the others announced is a bit old.
+        for behind in [5, 20, 31] {
+            world.connect_with_latest(Script::Honest, main_branch(), BLOCKS - behind);
+        }
+        let node = Node::new(empty_chain(None), world);
+        node.choose(last(main_branch()));
+        let mut owner = node.owner();
+        node.run(&mut owner, |node| node.head() == BLOCKS);
+        assert!(node.world.now_ms() < 60_000, "{script:?}");
+    }
+}
+
+#[test]
+fn a_target_that_one_peer_of_20_has_is_located() {
+    let world = World::new(16);
+    for _ in 0..19 {
+        world.connect(Script::Honest, &main_branch()[..390]);
+    }
+    world.connect(Script::Honest, main_branch());
+    let node = Node::new(empty_chain(None), world);
+    node.choose(last(main_branch()));
+    let mut owner = node.owner();
+    node.run(&mut owner, |node| node.head() == BLOCKS);
+}
+
+#[test]
 fn a_reorganisation_asks_for_the_other_branch_only() {
     let node = behind(&[Script::Honest], 4);
     let mut owner = node.owner();
@@ -316,9 +348,9 @@ fn descendants_of_a_block_that_fails_are_invalid_for_the_consensus_client() {
 #[test]
 fn a_target_of_another_chain_is_given_up_with_a_reason() {
     let world = World::new(10);
-    // Genesis is another one: block 1 has another parent.
+    // Down to another genesis block.
     let mut blocks: Vec<Block> = main_branch()[..20].to_vec();
-    let mut parent = B256::repeat_byte(0xaa);
+    let mut parent = hash_of(&other_genesis());
     for block in &mut blocks {
         block.header.parent_hash = parent;
         parent = hash_of(block);
@@ -330,10 +362,19 @@ fn a_target_of_another_chain_is_given_up_with_a_reason() {
     node.run(&mut owner, |node| node.status().failures.len() == 1);
     let reason = node.status().failures[0].reason.clone();
     assert!(
-        reason.contains("0xaaaa") || reason.contains("did not come"),
+        reason.contains("does not descend from the genesis block"),
         "{reason}"
     );
-    assert_eq!(node.head(), 0);
+    assert_eq!((node.head(), node.world.liars()), (0, vec![]));
+    // It is not tried again for 10 minutes.
+    let since_ms = node.world.now_ms();
+    node.world.take_requests();
+    while node.world.now_ms() < since_ms + 590_000 {
+        let _ = owner.step();
+    }
+    assert_eq!(node.world.take_requests(), []);
+    let waiting_for = node.status().waiting_for.unwrap();
+    assert!(waiting_for.contains("another chain"), "{waiting_for}");
 }
 
 #[test]

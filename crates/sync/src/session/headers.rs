@@ -98,7 +98,10 @@ impl<'s, 'c> Headers<'s, 'c> {
         let ask = Ask {
             kind: AskKind::Headers,
             items: window.items(),
-            need: self.context.need(top),
+            need: match self.approach {
+                Approach::Numbers => self.context.need(top),
+                Approach::Hash => self.context.need_of_one(Some(top)),
+            },
         };
         let mut job = self.context.peers.start(ask, window.request())?;
         let given_up = loop {
