@@ -2,14 +2,37 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `breach` | how peers break the rules |
 //! | `known` | the transactions that a peer is known to have |
 //! | `fetcher` | announced transactions, until they are here |
+//! | `cells` | blob transactions that came without their blobs, until their cells are here |
 //! | `send` | which peers get a transaction in full, and which its hash |
+//! | `transaction` | transactions as peers send them |
+//! | `recent` | a map of the last transactions |
+//! | `pool` | what gossip and the pool say to each other |
+//! | `machine` | what gossip decides |
+//! | `task` | gossip as it runs |
 
+mod breach;
+mod cells;
 mod fetcher;
 mod known;
+mod machine;
+mod pool;
+mod recent;
 mod send;
+mod task;
+mod transaction;
 
-pub use fetcher::{FetchAction, Fetcher, GossipBreach, Received};
+pub use breach::GossipBreach;
+pub use fetcher::{FetchAction, Fetcher, Received};
 pub use known::KnownSet;
+pub use pool::{
+    Announceable, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction, Verdict,
+};
 pub use send::{Outgoing, Recipients, SendSecret};
+pub use task::GossipHandle;
+pub(crate) use task::{Links, start};
+
+/// The type of blob transactions (EIP-4844): announced only, and on eth/72 sent without their blobs.
+const BLOB_TYPE: u8 = 3;

@@ -31,8 +31,7 @@ pub mod wire;
 pub use key::{KeyFileError, NodeId, NodeKey};
 pub use node::{Host, Node, NodeError};
 pub use peer::{
-    AskError, GossipEvent, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError,
-    PeerInfo,
+    AskError, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError, PeerInfo,
 };
 pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,

@@ -7,11 +7,13 @@
 //! | file | what it is |
 //! |---|---|
 //! | `budget` | how much memory what comes in may take |
+//! | `meter` | how fast a peer may send |
 //! | `outbox` | messages that wait for the socket, in lanes, bounded in bytes |
 //! | `pending` | requests of ours that wait for an answer |
 //! | `session` | the two tasks |
 
 mod budget;
+mod meter;
 mod outbox;
 mod pending;
 mod session;
@@ -156,6 +158,11 @@ impl Peer {
         self.outbox.close(reason);
     }
 
+    /// Whether the connection has ended, or is about to.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.outbox.is_closing() || self.pending().is_closed()
+    }
+
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().expect("no panic while it is held")
     }
@@ -205,13 +212,24 @@ pub(crate) enum PeerEvent {
     Range,
 }
 
-/// What peers send unasked.
+/// What a peer sends unasked.
 #[derive(Debug)]
-pub enum GossipEvent {
-    /// Transactions in EIP-2718 form.
-    Transactions(ConnId, Vec<Bytes>),
-    /// Announced transactions.
-    Announced(ConnId, Announcement),
+pub(crate) struct GossipEvent {
+    /// Who. It may not be in the list of peers yet.
+    pub(crate) peer: Arc<Peer>,
+    /// What.
+    pub(crate) content: GossipContent,
+    /// What it takes of the memory of the network.
+    pub(crate) room: Room,
+}
+
+/// Transactions, or announcements of them.
+#[derive(Debug)]
+pub(crate) enum GossipContent {
+    /// In EIP-2718 form.
+    Transactions(Vec<Bytes>),
+    /// Hashes.
+    Announced(Announcement),
 }
 
 /// Where the tasks of peers send what comes in, and what they read of this node.
@@ -226,3 +244,6 @@ pub(crate) struct PeerChannels {
     /// The memory of all peers.
     pub(crate) budget: Budget,
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -13,8 +13,9 @@ mod actor;
 mod connection;
 mod range;
 
+use crate::gossip::{self, GossipHandle, PoolView, ReceivedBatch};
 use crate::key::NodeKey;
-use crate::peer::{GossipEvent, InboundRequest, LocalChain, Peer};
+use crate::peer::{InboundRequest, LocalChain, Peer};
 use crate::peers::{Ban, Candidate, Departure, Event, PeerView, Roster};
 use crate::peers::{RosterConfig, SavedPeers};
 use crate::rlpx::{Hello, Protocol};
@@ -82,6 +83,7 @@ pub struct Network {
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
     address: Option<SocketAddr>,
     router: RouterHandle,
+    gossip: GossipHandle,
 }
 
 /// What comes out of a network.
@@ -89,8 +91,8 @@ pub struct Network {
 pub struct Inbound {
     /// What peers ask, for the threads that answer.
     pub requests: mpsc::Receiver<InboundRequest>,
-    /// Transactions and announcements.
-    pub gossip: mpsc::Receiver<GossipEvent>,
+    /// Transactions of peers, for the pool.
+    pub transactions: mpsc::Receiver<ReceivedBatch>,
 }
 
 /// What the roster knows, for the operator.
@@ -107,13 +109,15 @@ pub struct RosterReport {
 }
 
 impl Network {
-    /// Starts the network on the calling runtime. `chain` is what this node says of its own chain, as it changes.
+    /// Starts the network on the calling runtime. `chain` is what this node says of its own chain, as it changes. Gossip begins with
+    /// [`GossipHandle::set_syncing`].
     ///
     /// # Errors
     /// If it can't listen.
     pub async fn start(
         config: NetworkConfig,
         chain: watch::Receiver<LocalChain>,
+        pool: PoolView,
     ) -> std::io::Result<(Self, Inbound)> {
         let listener = match config.listen {
             Some(address) => Some(TcpListener::bind(address).await?),
@@ -124,7 +128,7 @@ impl Network {
         let roster = roster(&config, address);
         let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
         let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let (gossip_sender, gossip) = mpsc::channel(MAX_GOSSIP);
+        let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
         let (peers_sender, peers) = watch::channel(Arc::from([]));
         tokio::spawn(range::announce(chain.clone(), peers.clone()));
         let links = actor::Links {
@@ -140,16 +144,28 @@ impl Network {
             let _ = inputs.send(actor::Input::Roster(event)).await;
         }
         let reports = inputs.clone();
-        let router = router::start(peers.clone(), move |event| {
+        let report = move |event| {
             let _ = reports.try_send(actor::Input::Roster(event));
+        };
+        let router = router::start(peers.clone(), report.clone());
+        let (gossip, transactions) = gossip::start(gossip::Links {
+            peers: peers.clone(),
+            events: gossip_events,
+            pool,
+            report: Box::new(report),
         });
         let network = Self {
             inputs,
             peers,
             address,
             router,
+            gossip,
         };
-        Ok((network, Inbound { requests, gossip }))
+        let inbound = Inbound {
+            requests,
+            transactions,
+        };
+        Ok((network, inbound))
     }
 
     /// Where it listens.
@@ -165,6 +181,11 @@ impl Network {
     /// The router: asks peers for what a job needs.
     pub fn router(&self) -> RouterHandle {
         self.router.clone()
+    }
+
+    /// Gossip of transactions.
+    pub fn gossip(&self) -> GossipHandle {
+        self.gossip.clone()
     }
 
     /// Gives the roster an event: a node that was found, a command of the operator, how a peer behaved. Events are dropped while

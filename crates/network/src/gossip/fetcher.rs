@@ -15,7 +15,7 @@
 //! What holds at any time: no hash is in two requests that have not timed out; a hash is dropped only when it is here, or when no
 //! announcer of it is left.
 
-use super::KnownSet;
+use super::{BLOB_TYPE, GossipBreach, KnownSet};
 use crate::peers::ConnId;
 use crate::wire::Announced;
 use niwaki_primitives::B256;
@@ -42,8 +42,6 @@ const MAX_ASKED_BYTES: usize = 128 * 1024;
 const SIZE_SLACK_BYTES: u32 = 8;
 /// Underpriced transactions are forgotten after once or twice this time.
 const AGE_MS: u64 = 150_000;
-/// The type of blob transactions, which are not sent unasked.
-const BLOB_TYPE: u8 = 3;
 
 /// What the fetcher orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,27 +71,6 @@ pub struct Received {
     pub tx_type: u8,
     /// Bytes of its encoding, counted as the peer's version of `eth` announces it.
     pub size: u32,
-}
-
-/// How a peer broke the rules of gossip: its session has to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GossipBreach {
-    /// A hash twice in one message.
-    #[error("transaction {0} twice in one message")]
-    Twice(B256),
-    /// An answer to no open request, or a transaction that was not asked for; so too if its content does not have the hash.
-    #[error("transaction {0} was not asked for")]
-    NotAsked(B256),
-    /// Type or size are not as announced.
-    #[error("transaction {hash} has type {tx_type} and {size} B, not as announced")]
-    NotAsAnnounced {
-        /// Its hash.
-        hash: B256,
-        /// Its type.
-        tx_type: u8,
-        /// Its bytes.
-        size: u32,
-    },
 }
 
 /// What a peer announced of a transaction.
@@ -165,6 +142,7 @@ pub struct Fetcher {
     underpriced: KnownSet,
     aged_ms: u64,
     mined: KnownSet,
+    is_held: bool,
 }
 
 impl Fetcher {
@@ -181,7 +159,40 @@ impl Fetcher {
             underpriced: KnownSet::new(key),
             aged_ms: 0,
             mined: KnownSet::new(key),
+            is_held: false,
         }
+    }
+
+    /// While it is held nothing is asked.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Whether a transaction is not to be fetched: mined, or refused for its price lately.
+    pub fn is_unwanted(&self, hash: &B256) -> bool {
+        self.underpriced.contains(hash) || self.mined.contains(hash)
+    }
+
+    /// The peers that announced a transaction that is not here, the first one first, and what each said of it.
+    pub fn announcements(&self, hash: &B256) -> Vec<(ConnId, Announced)> {
+        let wanted = self.wanted.get(hash);
+        let all = wanted.into_iter().flat_map(|wanted| &wanted.announcers);
+        let of = |conn: &ConnId| {
+            let meta = self.peers.get(conn)?.announced.get(hash)?;
+            let announced = Announced {
+                hash: *hash,
+                tx_type: meta.tx_type,
+                size: meta.size,
+            };
+            Some((*conn, announced))
+        };
+        all.filter_map(of).collect()
+    }
+
+    /// Whether a request still counts: if not, nothing in its answer is looked at.
+    pub fn is_open(&self, conn: ConnId, request: u64) -> bool {
+        let peer = self.peers.get(&conn);
+        peer.is_some_and(|peer| is_open(peer, request))
     }
 
     /// A peer announces transactions. `is_here` says whether the pool has one.
@@ -202,8 +213,7 @@ impl Fetcher {
             return Err(GossipBreach::Twice(twice.hash));
         }
         for tx in announced {
-            let is_known = self.underpriced.contains(&tx.hash) || self.mined.contains(&tx.hash);
-            if !is_known && !is_here(&tx.hash) && self.make_room(conn, &tx.hash) {
+            if !self.is_unwanted(&tx.hash) && !is_here(&tx.hash) && self.make_room(conn, &tx.hash) {
                 self.note(conn, tx, now_ms);
             }
         }
@@ -444,7 +454,7 @@ impl Fetcher {
 
     /// The free peers take queued hashes in turn, each the oldest that it announced.
     fn ask(&mut self, now_ms: u64, actions: &mut Vec<FetchAction>) {
-        if self.queued == 0 {
+        if self.queued == 0 || self.is_held {
             return;
         }
         let free = self.peers.iter().filter(|(_, peer)| peer.is_free(now_ms));

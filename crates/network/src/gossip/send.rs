@@ -3,14 +3,13 @@
 //! Which peers those are depends on a secret, the peer and the sender. So the transactions of one sender take the same way, in the
 //! order of their nonces, and no peer can choose to be on it.
 
+use super::BLOB_TYPE;
 use crate::key::NodeId;
 use niwaki_crypto::Keccak256;
 use niwaki_primitives::Address;
 
 /// Larger transactions are announced only.
 const MAX_SENT_BYTES: usize = 4096;
-/// The type of blob transactions, which are announced only.
-const BLOB_TYPE: u8 = 3;
 
 /// The secret of this node that decides who gets what in full. Random, new at every start.
 #[derive(Clone, Copy)]

@@ -119,6 +119,11 @@ impl Outbox {
         self.change(|lanes| *lanes.closing.get_or_insert(reason));
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        let lanes = self.lanes.lock().expect("no panic while it is held");
+        lanes.closing.is_some()
+    }
+
     fn pop(&self) -> Option<Next> {
         let mut lanes = self.lanes.lock().expect("no panic while it is held");
         if let Some(reason) = lanes.closing {

@@ -106,6 +106,10 @@ impl Pending {
         Ok(())
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// The connection ended.
     pub(super) fn fail_all(&mut self) {
         self.is_closed = true;

@@ -8,9 +8,12 @@
 //! that asks faster than it is answered is read no further, and TCP carries that back to it.
 
 use super::budget::{PeerBudget, Room};
+use super::meter::{Metered, Meters};
 use super::outbox::{Next, Outbox};
 use super::pending::{PeerAnswer, Pending};
-use super::{GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo};
+use super::{
+    GossipContent, GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo,
+};
 use crate::rlpx::hello as base;
 use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
 use crate::wire::{
@@ -243,13 +246,14 @@ async fn write<W: AsyncWrite + Unpin>(
 
 async fn read<R: AsyncRead + Unpin, F: Future>(
     reader: &mut MessageReader<R>,
-    peer: &Peer,
+    peer: &Arc<Peer>,
     eth: Eth,
     channels: &PeerChannels,
     on_event: &impl Fn(PeerEvent) -> F,
 ) -> PeerError {
     let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
     let budget = channels.budget.of_peer();
+    let (mut meters, start) = (Meters::default(), Instant::now());
     loop {
         let (message, room) = match next_message(reader, &budget, &peer.outbox).await {
             Ok(message) => message,
@@ -260,12 +264,28 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
             room,
             places: Arc::clone(&places),
         };
-        match handle(read, peer, eth, channels).await {
-            Ok(Some(event)) => drop(on_event(event).await),
-            Ok(None) => (),
+        let metered = match handle(read, peer, eth, channels).await {
+            Ok(Handled::Event(event)) => {
+                on_event(event).await;
+                Metered::Request
+            }
+            Ok(Handled::Metered(metered)) => metered,
+            Ok(Handled::Unmetered) => continue,
             Err(error) => return error,
+        };
+        let now_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let pause_ms = meters.count(metered, now_ms);
+        if pause_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
     }
+}
+
+/// What follows from a message.
+enum Handled {
+    Event(PeerEvent),
+    Metered(Metered),
+    Unmetered,
 }
 
 /// A message that was read.
@@ -311,12 +331,15 @@ async fn next_size<R: AsyncRead + Unpin>(
 
 async fn handle(
     read: Read,
-    peer: &Peer,
+    peer: &Arc<Peer>,
     eth: Eth,
     channels: &PeerChannels,
-) -> Result<Option<PeerEvent>, PeerError> {
+) -> Result<Handled, PeerError> {
     match read.message.id {
-        base::PING => peer.outbox.pong(),
+        base::PING => {
+            peer.outbox.pong();
+            return Ok(Handled::Metered(Metered::Ping));
+        }
         base::PONG => (),
         base::DISCONNECT => return Err(disconnected(&read.message)),
         id => {
@@ -328,34 +351,30 @@ async fn handle(
             return handled.map_err(|reason| breach(number, reason));
         }
     }
-    Ok(None)
+    Ok(Handled::Unmetered)
 }
 
 async fn handle_eth(
     number: u8,
     read: Read,
-    peer: &Peer,
+    peer: &Arc<Peer>,
     channels: &PeerChannels,
-) -> Result<Option<PeerEvent>, rlp::Error> {
+) -> Result<Handled, rlp::Error> {
     let data = read.message.data.as_slice();
     let (id, version) = (peer.info.origin.conn, peer.info.version);
     match number {
         number::BLOCK_RANGE_UPDATE => {
             let range = BlockRange::decode(data)?;
             *peer.range.lock().expect("no panic while it is held") = range;
-            return Ok(Some(PeerEvent::Range));
+            return Ok(Handled::Event(PeerEvent::Range));
         }
         number::TRANSACTIONS => {
-            let transactions = decode_transactions(data)?;
-            let _ = channels
-                .gossip
-                .try_send(GossipEvent::Transactions(id, transactions));
+            let content = GossipContent::Transactions(decode_transactions(data)?);
+            return Ok(hand_out(channels, peer, content, read.room));
         }
         number::NEW_POOLED_TRANSACTION_HASHES => {
-            let announcement = Announcement::decode(data, version)?;
-            let _ = channels
-                .gossip
-                .try_send(GossipEvent::Announced(id, announcement));
+            let content = GossipContent::Announced(Announcement::decode(data, version)?);
+            return Ok(hand_out(channels, peer, content, read.room));
         }
         number::NEW_BLOCK | number::NEW_BLOCK_HASHES => {
             if channels.chain.borrow().is_merged {
@@ -377,6 +396,7 @@ async fn handle_eth(
                     _room: read.room,
                 };
                 let _ = channels.requests.send(inbound).await;
+                return Ok(Handled::Metered(Metered::Request));
             } else if let Some(kind) = RequestKind::of_answer(number).filter(spoken) {
                 let (request_id, answer) = Answer::decode(kind, data, version)?;
                 let answer = PeerAnswer {
@@ -391,7 +411,26 @@ async fn handle_eth(
             }
         }
     }
-    Ok(None)
+    Ok(Handled::Unmetered)
+}
+
+/// Hands gossip out; it is dropped while the pool is behind, so that answers are read all the same.
+fn hand_out(
+    channels: &PeerChannels,
+    peer: &Arc<Peer>,
+    content: GossipContent,
+    room: Room,
+) -> Handled {
+    let hashes = match &content {
+        GossipContent::Transactions(transactions) => transactions.len(),
+        GossipContent::Announced(announcement) => announcement.transactions.len(),
+    };
+    let _ = channels.gossip.try_send(GossipEvent {
+        peer: Arc::clone(peer),
+        content,
+        room,
+    });
+    Handled::Metered(Metered::Hashes(hashes))
 }
 
 #[cfg(test)]

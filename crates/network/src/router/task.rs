@@ -259,11 +259,12 @@ impl Shared {
     fn update_peers(self: &Arc<Self>, list: &[Arc<Peer>]) {
         let mut state = self.state();
         let now_ms = self.now_ms();
-        let here: HashSet<ConnId> = list.iter().map(|peer| peer.info.origin.conn).collect();
+        let list = || list.iter().filter(|peer| !peer.is_closing());
+        let here: HashSet<ConnId> = list().map(|peer| peer.info.origin.conn).collect();
         let gone: Vec<ConnId> = state.peers.keys().copied().collect();
         let gone = gone.into_iter().filter(|conn| !here.contains(conn));
         let mut actions: Vec<AskAction> = gone.flat_map(|conn| state.leave(conn, now_ms)).collect();
-        for peer in list {
+        for peer in list() {
             let conn = peer.info.origin.conn;
             state.peers.insert(conn, Arc::clone(peer));
             actions.extend(state.router.join(conn, abilities(peer), now_ms));
@@ -307,3 +308,6 @@ fn abilities(peer: &Peer) -> Abilities {
         latest: range.latest,
     }
 }
+
+#[cfg(test)]
+mod tests;

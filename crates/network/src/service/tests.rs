@@ -1,5 +1,7 @@
 //! Networks on loopback.
 
+mod gossip;
+
 use super::*;
 use crate::peers::End;
 use crate::rlpx::DisconnectReason;
@@ -49,8 +51,12 @@ struct Node {
 
 impl Node {
     async fn start(config: NetworkConfig, network_id: u64) -> Self {
+        Self::start_with(config, network_id, PoolView::default()).await
+    }
+
+    async fn start_with(config: NetworkConfig, network_id: u64, pool: PoolView) -> Self {
         let (sender, chain) = watch::channel(chain(network_id));
-        let (network, inbound) = Network::start(config, chain).await.unwrap();
+        let (network, inbound) = Network::start(config, chain, pool).await.unwrap();
         Self {
             network,
             inbound,

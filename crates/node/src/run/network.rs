@@ -15,6 +15,7 @@ mod hooks;
 use super::config::{PeersConfig, StaticNodesFile};
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_chain::{Chain, HeadChange, StoredHeader};
+use niwaki_network::gossip::PoolView;
 use niwaki_network::peers::{BanTarget, Candidate, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{Inbound, LocalChain, Network, NetworkConfig, Node, NodeKey};
@@ -66,7 +67,11 @@ impl Peers {
         let banned = config.banned.clone();
         let own = hooks::Own::new(&config, key.id());
         let network_config = network_config(config, key, &backend.identity().client_version)?;
-        let starting = runtime.block_on(Network::start(network_config, local_chain));
+        let starting = runtime.block_on(Network::start(
+            network_config,
+            local_chain,
+            PoolView::default(),
+        ));
         let (network, inbound) = starting.wrap_err_with(|| {
             format!("can't listen on {listen} for peers; choose another --p2p-port")
         })?;

@@ -3,6 +3,7 @@
 use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
 use crate::{Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
+use niwaki_network::gossip::PoolView;
 use niwaki_network::peers::Candidate;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{LocalChain, Network, NetworkConfig, NodeKey};
@@ -67,7 +68,7 @@ impl Node {
             boot_nodes: Vec::new(),
             saved: None,
         };
-        let starting = Network::start(config, receiver);
+        let starting = Network::start(config, receiver, PoolView::default());
         let (network, inbound) = runtime.block_on(starting).unwrap();
         let own = Arc::clone(&chain);
         let requests = Mutex::new(inbound.requests);

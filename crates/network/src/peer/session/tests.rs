@@ -1,116 +1,10 @@
 //! Two nodes over a stream in memory, with time that stands still unless both wait.
 
 use super::*;
-use crate::key::NodeKey;
-use crate::peer::{AskError, Budget, LocalChain};
-use crate::peers::ConnId;
-use crate::rlpx::{Hello, Protocol, initiate, respond};
+use crate::peer::tests::{Side, chain, key, pair, sessions};
+use crate::peer::{AskError, LocalChain};
 use crate::wire::{BlockId, Items};
 use niwaki_primitives::{B256, Bytes, Header};
-use niwaki_rules::{Network, fork_filter};
-use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
-
-type Stream = Session<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
-
-fn key(number: u8) -> NodeKey {
-    NodeKey::new(B256::repeat_byte(number)).unwrap()
-}
-
-fn chain() -> LocalChain {
-    let network = Network::from_name("mainnet").unwrap().genesis();
-    let genesis = B256::repeat_byte(9);
-    LocalChain {
-        network_id: 1,
-        genesis,
-        forks: fork_filter(&network.spec, genesis, 0, 0, 0),
-        range: BlockRange {
-            earliest: 0,
-            latest: 7,
-            latest_hash: B256::repeat_byte(7),
-        },
-        is_merged: true,
-    }
-}
-
-/// Two greeted sides that speak these versions.
-async fn sessions(ours: &[EthVersion], theirs: &[EthVersion]) -> (Stream, Stream) {
-    let protocols = |versions: &[EthVersion]| -> Vec<Protocol> {
-        let protocol = |v: &EthVersion| Protocol::new("eth", v.number(), v.length());
-        versions.iter().map(protocol).collect()
-    };
-    let hello = |number, protocols: &[Protocol]| Hello {
-        version: base::VERSION,
-        client: "test".into(),
-        capabilities: protocols.iter().map(|p| p.capability.clone()).collect(),
-        port: 0,
-        id: key(number).id(),
-    };
-    let (a, b) = duplex(1 << 16);
-    let ((ar, aw), (br, bw)) = (split(a), split(b));
-    let (ka, kb) = (key(1), key(2));
-    let (a, b) = tokio::join!(initiate(ar, aw, &ka, kb.id()), respond(br, bw, &kb));
-    let (ours, theirs) = (protocols(ours), protocols(theirs));
-    let (ha, hb) = (hello(1, &ours), hello(2, &theirs));
-    let (a, b) = tokio::join!(a.unwrap().greet(&ha, &ours), b.unwrap().greet(&hb, &theirs));
-    (a.unwrap(), b.unwrap())
-}
-
-/// A running node's end of a connection.
-struct Side {
-    chain: watch::Sender<LocalChain>,
-    events: mpsc::Receiver<PeerEvent>,
-    requests: mpsc::Receiver<InboundRequest>,
-    gossip: mpsc::Receiver<GossipEvent>,
-    ended: JoinHandle<PeerError>,
-}
-
-impl Side {
-    fn start(session: Stream, node: u8, chain: LocalChain) -> Self {
-        let (chain, chain_receiver) = watch::channel(chain);
-        let (events_sender, events) = mpsc::channel(16);
-        let (requests_sender, requests) = mpsc::channel(256);
-        let (gossip_sender, gossip) = mpsc::channel(16);
-        let channels = PeerChannels {
-            chain: chain_receiver,
-            requests: requests_sender,
-            gossip: gossip_sender,
-            budget: Budget::default(),
-        };
-        let origin = Origin {
-            conn: ConnId(node.into()),
-            node: key(node).id(),
-            remote: ([127, 0, 0, 1], 30303).into(),
-            local: None,
-            is_inbound: false,
-        };
-        let ended = tokio::spawn(async move {
-            let events = &events_sender;
-            run(session, origin, &channels, |event| events.send(event)).await
-        });
-        Self {
-            chain,
-            events,
-            requests,
-            gossip,
-            ended,
-        }
-    }
-
-    async fn peer(&mut self) -> Arc<Peer> {
-        match self.events.recv().await {
-            Some(PeerEvent::Up(peer)) => peer,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-async fn pair() -> (Side, Side) {
-    let all = EthVersion::ALL;
-    let (a, b) = sessions(&all, &all).await;
-    (Side::start(a, 2, chain()), Side::start(b, 1, chain()))
-}
 
 #[tokio::test(start_paused = true)]
 async fn both_sides_learn_version_name_and_range() {
@@ -182,18 +76,12 @@ async fn a_request_is_answered_and_gossip_arrives() {
 
     let transaction = Bytes::from_static(&[2, 0xc0]);
     of_a.send_transactions(crate::wire::encode_transactions([&transaction]));
-    let Some(GossipEvent::Transactions(from, transactions)) = a.gossip.recv().await else {
-        panic!("other gossip");
-    };
-    assert_eq!(
-        (from, transactions),
-        (of_b.info.origin.conn, vec![transaction])
-    );
+    let gossip = a.gossip.recv().await.unwrap();
+    assert_eq!(gossip.peer.info.origin.conn, of_b.info.origin.conn);
+    assert!(matches!(gossip.content, GossipContent::Transactions(all) if all == [transaction]));
     of_a.announce(&Announcement::default());
-    assert!(matches!(
-        a.gossip.recv().await,
-        Some(GossipEvent::Announced(..))
-    ));
+    let gossip = a.gossip.recv().await.unwrap();
+    assert!(matches!(gossip.content, GossipContent::Announced(_)));
     let range = BlockRange {
         latest: 8,
         ..chain().range
@@ -335,4 +223,28 @@ async fn a_peer_that_does_not_read_is_cut() {
     let noise: Vec<u8> = hashes.collect();
     peer.send_transactions(noise);
     assert!(matches!(a.ended.await.unwrap(), PeerError::DoesNotRead));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_asks_200_times_at_once_is_read_at_50_a_second() {
+    let all = EthVersion::ALL;
+    let (a, mut b) = sessions(&all, &all).await;
+    let mut a = Side::start(a, 2, chain());
+    let status = chain().status(EthVersion::Eth72).encode();
+    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+    let _peer = a.peer().await;
+    let start = Instant::now();
+    let request = Request::Bodies(vec![B256::ZERO]);
+    for id in 0..200 {
+        let message = request.encode(id, EthVersion::Eth72);
+        let number = base::FIRST_SHARED + number::GET_BLOCK_BODIES;
+        b.writer.send(number, &message).await.unwrap();
+    }
+    for _ in 0..200 {
+        drop(a.requests.recv().await.unwrap());
+    }
+    // 50 at once; then one in 20 ms.
+    let elapsed_ms = start.elapsed().as_millis();
+    assert!((2_900..=3_100).contains(&elapsed_ms), "{elapsed_ms}");
+    assert!(!a.ended.is_finished());
 }
