@@ -10,7 +10,7 @@ fn completions_name_every_command_and_flag_for_each_shell() {
         .split_whitespace()
         .filter_map(|word| word.strip_prefix("--"))
         .map(|word| {
-            word.split(['=', '[', ',', '.', ')', ';', ':'])
+            word.split(['=', '[', ']', ',', '.', ')', ';', ':'])
                 .next()
                 .unwrap_or(word)
         })
