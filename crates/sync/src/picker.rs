@@ -28,6 +28,18 @@ pub enum Way {
     Full,
 }
 
+impl Way {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Import => "import",
+            Self::Locate => "locate",
+            Self::Backward => "backward",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// Where a node is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'s> {

@@ -158,6 +158,8 @@ pub(crate) enum Script {
     Empty,
     /// The first half of what was asked for.
     Half,
+    /// All headers and no body.
+    NoBodies,
     /// Answers after 14 s.
     Late,
     Silent,
@@ -255,7 +257,7 @@ fn change_bodies(script: Script, bodies: &mut Vec<BlockBody>) {
         Script::LeavesOutBodies if bodies.len() > 1 => {
             bodies.remove(1);
         }
-        Script::Empty => bodies.clear(),
+        Script::Empty | Script::NoBodies => bodies.clear(),
         Script::Half => bodies.truncate(bodies.len().div_ceil(2)),
         _ => {}
     }

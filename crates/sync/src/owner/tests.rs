@@ -1,5 +1,7 @@
 //! Whole syncs from scripted peers, in their own time.
 
+mod restart;
+
 use super::*;
 use crate::tests::{
     BLOCKS, FORK, LIARS, SIDE_BLOCKS, Script, World, empty_chain, hash_of, main_branch,
@@ -305,6 +307,47 @@ fn two_targets_in_turn_cost_their_headers_once() {
 }
 
 #[test]
+fn a_gap_that_is_too_long_for_memory_ends_after_so_many_headers_and_a_full_sync_follows() {
+    let node = behind(&[Script::Honest], 18);
+    let mut owner = node.owner();
+    let header = owner.context.locate(last(main_branch())).unwrap();
+    let target = niwaki_chain::BlockId {
+        number: BLOCKS,
+        hash: header.hash,
+    };
+    let mut skeleton = Skeleton::in_memory();
+    skeleton.add_target(header).unwrap();
+    let ended = owner
+        .context
+        .download_headers(&mut skeleton, target, Some(100));
+    let Err(Interrupt::Failed(failure @ Failure::TooLong { headers: 100 })) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(skeleton.path(target).unwrap().unwrap().count(), 100);
+    let current = owner.context.target().unwrap().unwrap();
+    owner.note_failure(Way::Backward, &current, &failure);
+    assert!(owner.paused(&current).is_none());
+    node.run(&mut owner, |node| node.status().state == SyncState::Idle);
+    assert_eq!((node.head(), node.status().imported), (BLOCKS, BLOCKS));
+}
+
+#[test]
+fn a_peer_that_gives_headers_and_no_bodies_is_waited_for_with_a_reason() {
+    let node = behind(&[Script::NoBodies], 19);
+    let mut owner = node.owner();
+    node.run(&mut owner, |node| node.status().waiting_for.is_some());
+    let status = node.status();
+    let reason = &status.failures.back().unwrap().reason;
+    assert!(reason.contains("bodies from block 1 on"), "{reason}");
+    assert!(status.waiting_for.unwrap().contains("30 s"));
+    // A new peer ends the pause at once.
+    let (now_ms, world) = (node.world.now_ms(), &node.world);
+    world.connect(Script::Honest, main_branch());
+    node.run(&mut owner, |node| node.head() == BLOCKS);
+    assert!(world.now_ms() < now_ms + 20_000);
+}
+
+#[test]
 fn descendants_of_a_block_that_fails_are_invalid_for_the_consensus_client() {
     // A block whose state root is wrong, and blocks upon it that only headers can tell.
     let mut blocks = main_branch()[..320].to_vec();
@@ -387,43 +430,6 @@ fn a_target_that_the_operator_names_is_reached_without_a_consensus_client() {
     node.run(&mut owner, |node| node.head() == 200);
     node.run(&mut owner, |node| node.status().waiting_for.is_some());
     assert_eq!(node.head(), 200);
-}
-
-#[test]
-fn a_full_sync_goes_on_after_a_restart_without_the_headers_that_it_has() {
-    let dir = tempfile::tempdir().unwrap();
-    let target = last(main_branch());
-    let header = crate::header_window::SealedHeader::new(main_branch()[399].header.clone());
-    {
-        let world = World::new(12);
-        world.connect(Script::Honest, main_branch());
-        let node = Node::new(empty_chain(Some(dir.path())), world);
-        node.choose(target);
-        let mut owner = node.owner();
-        let id = niwaki_chain::BlockId {
-            number: BLOCKS,
-            hash: target,
-        };
-        owner.stored.add_target(header).unwrap();
-        let Owner {
-            context, stored, ..
-        } = &mut owner;
-        context.download_headers(stored, id, None).unwrap();
-    }
-    let world = World::new(13);
-    world.connect(Script::Honest, main_branch());
-    let node = Node::new(empty_chain(Some(dir.path())), world);
-    node.choose(target);
-    let mut owner = node.owner();
-    assert!(!owner.stored.is_empty());
-    node.run(&mut owner, |node| node.head() == BLOCKS);
-    let requests = node.world.take_requests();
-    let headers = requests.iter().filter(|request| match request {
-        Request::Headers { limit, .. } => *limit > 1,
-        _ => false,
-    });
-    assert_eq!(headers.count(), 0, "{requests:?}");
-    assert_eq!(node.consensus.chain().header_runs().unwrap(), []);
 }
 
 #[test]
