@@ -144,10 +144,11 @@ impl Gossip {
         self.fetch(now_ms)
     }
 
-    /// While this node syncs it neither asks nor sends, and drops what comes.
-    pub(super) fn set_syncing(&mut self, is_syncing: bool) {
-        self.is_syncing = is_syncing;
+    /// While this node syncs it neither asks nor sends, and drops what comes. Returns whether it was syncing.
+    pub(super) fn set_syncing(&mut self, is_syncing: bool) -> bool {
+        let was_syncing = std::mem::replace(&mut self.is_syncing, is_syncing);
         self.hold();
+        was_syncing
     }
 
     /// While the pool has enough to do nothing is asked.
@@ -226,7 +227,8 @@ impl Gossip {
         for transaction in read {
             let hash = transaction.hash;
             let is_unwanted = self.fetcher.is_unwanted(&hash) || self.handed.contains(&hash);
-            if is_unwanted || (self.is_here)(&hash) {
+            // Of a type that is not known here a newer node may know more.
+            if is_unwanted || transaction.tx_type > LAST_TYPE || (self.is_here)(&hash) {
                 continue;
             }
             let first = self

@@ -65,12 +65,16 @@ impl GossipHandle {
         self.0.step(None, |gossip, _| gossip.mined(hashes));
     }
 
-    /// While this node syncs it neither asks for transactions nor sends any, and drops what comes. So it begins.
+    /// While this node syncs it neither asks for transactions nor sends any, and drops what comes. So it begins. When it ends, all peers
+    /// get the hashes of what the pool has.
     pub fn set_syncing(&self, is_syncing: bool) {
-        self.0.step(None, |gossip, _| {
-            gossip.set_syncing(is_syncing);
-            Vec::new()
-        });
+        let mut state = self.0.state();
+        let was_syncing = state.gossip.set_syncing(is_syncing);
+        let peers: Vec<ConnId> = state.peers.keys().copied().collect();
+        drop(state);
+        if was_syncing && !is_syncing {
+            self.0.announce_pending(peers);
+        }
     }
 }
 
@@ -382,11 +386,18 @@ impl Shared {
         }
         state.gossip.join(conn, info.origin.node, info.version);
         drop(state);
+        self.announce_pending(vec![conn]);
+    }
+
+    /// Announces what the pool has to these peers, on a thread of its own.
+    fn announce_pending(self: &Arc<Self>, peers: Vec<ConnId>) {
         let shared = Arc::clone(self);
         self.runtime.spawn_blocking(move || {
             let pending: Vec<Announceable> = (shared.pending)(MAX_ANNOUNCED);
             shared.step(None, |gossip, now_ms| {
-                gossip.announce_pending(conn, &pending, now_ms);
+                for conn in peers {
+                    gossip.announce_pending(conn, &pending, now_ms);
+                }
                 Vec::new()
             });
         });

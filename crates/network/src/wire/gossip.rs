@@ -23,7 +23,8 @@ pub struct Announced {
 pub struct Announcement {
     /// The transactions.
     pub transactions: Vec<Announced>,
-    /// Since eth/72: which columns of the blobs the peer has; `None` where there is no blob transaction.
+    /// Since eth/72: which columns of the blobs the peer has; `None` where there is no blob transaction. It is written as a mask of
+    /// zeros, and read as that or as an empty string.
     pub columns: Option<CellMask>,
 }
 
@@ -34,10 +35,10 @@ impl Announcement {
         let types: Bytes = all.clone().map(|tx| tx.tx_type).collect::<Vec<u8>>().into();
         let sizes: Vec<u32> = all.clone().map(|tx| tx.size).collect();
         let hashes: Vec<B256> = all.map(|tx| tx.hash).collect();
-        let columns = match self.columns {
-            _ if version < EthVersion::Eth72 => Vec::new(),
-            Some(columns) => encode(columns),
-            None => vec![0x80],
+        // geth 1.17.10 takes no message without a mask.
+        let columns = match version >= EthVersion::Eth72 {
+            true => encode(self.columns.unwrap_or_default()),
+            false => Vec::new(),
         };
         list(&[&encode(types), &encode(sizes), &encode(hashes), &columns])
     }
@@ -59,7 +60,7 @@ impl Announcement {
             let mut mask = fields;
             columns = match fields.bytes()? {
                 [] => None,
-                _ => Some(CellMask::read(&mut mask)?),
+                _ => Some(CellMask::read(&mut mask)?).filter(|mask| mask.count() > 0),
             };
         }
         fields.end()?;
@@ -110,7 +111,8 @@ mod tests {
             tx_type,
             size,
         });
-        let columns = prop::option::of(any::<[u8; 16]>().prop_map(CellMask));
+        let mask = any::<[u8; 16]>().prop_filter("no columns", |mask| *mask != [0; 16]);
+        let columns = prop::option::of(mask.prop_map(CellMask));
         (prop::collection::vec(tx, 0..20), columns).prop_map(|(transactions, columns)| {
             Announcement {
                 transactions,
@@ -137,6 +139,22 @@ mod tests {
                 let _ = Announcement::decode(&data, version);
             }
             let _ = decode_transactions(&data);
+        }
+    }
+
+    #[test]
+    fn without_blobs_the_mask_is_zeros_or_empty() {
+        let none = Announcement::default();
+        let encoded = none.encode(EthVersion::Eth72);
+        assert_eq!(
+            encoded,
+            [&[0xd4, 0x80, 0xc0, 0xc0, 0x90][..], &[0; 16]].concat()
+        );
+        for encoded in [encoded, vec![0xc4, 0x80, 0xc0, 0xc0, 0x80]] {
+            assert_eq!(
+                Announcement::decode(&encoded, EthVersion::Eth72),
+                Ok(none.clone())
+            );
         }
     }
 

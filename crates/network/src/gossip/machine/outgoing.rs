@@ -91,7 +91,7 @@ impl Gossip {
         let Some(peer) = self.peers.get_mut(&conn) else {
             return;
         };
-        if !peer.known.insert(&announceable.hash) {
+        if peer.known.contains(&announceable.hash) {
             return;
         }
         if peer.announcing.is_empty() {
@@ -111,7 +111,9 @@ impl Gossip {
             if count < ANNOUNCE_COUNT && (count == 0 || waited_ms < ANNOUNCE_MS) {
                 continue;
             }
-            let all = std::mem::take(&mut peer.announcing);
+            // Some it may have sent or got meanwhile.
+            let mut all = std::mem::take(&mut peer.announcing);
+            all.retain(|announceable| peer.known.insert(&announceable.hash));
             for announcement in announcements(all, peer.version) {
                 actions.push(Action::Announce {
                     conn: *conn,

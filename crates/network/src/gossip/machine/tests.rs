@@ -1,5 +1,7 @@
 //! Gossip, step by step.
 
+mod laws;
+
 use super::super::transaction::tests::blob_transaction;
 use super::*;
 use crate::gossip::pool::NewTransaction;
@@ -131,7 +133,8 @@ fn transactions_that_come_unasked_are_handed_over_once_in_batches_of_128() {
     let sizes: Vec<usize> = handed(&actions).iter().map(|batch| batch.1.len()).collect();
     assert_eq!(sizes, [128, 72]);
     assert_eq!(gossip.sent(conn(2), all.clone(), 0), []);
-    let two = vec![plain(IN_POOL), plain(202)];
+    let unknown_type = Bytes::from(vec![LAST_TYPE + 1, 0xc1, 1]);
+    let two = vec![plain(IN_POOL), unknown_type, plain(202)];
     let actions = gossip.sent(conn(2), two, 0);
     assert_eq!(handed(&actions), [(conn(2), vec![keccak256(plain(202))])]);
 }

@@ -232,6 +232,38 @@ async fn a_new_peer_gets_the_hashes_of_what_the_pool_has() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn peers_that_came_while_this_node_synced_get_the_hashes_when_it_has() {
+    let is_known = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_asked = Arc::clone(&is_known);
+    let pool = PoolView {
+        pending: Arc::new(move |_| {
+            let one = Announceable {
+                hash: B256::repeat_byte(5),
+                tx_type: 1,
+                size_with_blobs: 200,
+                size_without_blobs: 200,
+            };
+            let has_one = is_asked.load(std::sync::atomic::Ordering::Relaxed);
+            has_one.then_some(one).into_iter().collect()
+        }),
+        ..PoolView::default()
+    };
+    let mut network = Network::start(2, pool).await;
+    network.gossip.set_syncing(true);
+    is_known.store(true, std::sync::atomic::Ordering::Relaxed);
+    network.gossip.set_syncing(false);
+    for peer in 0..2 {
+        assert!(matches!(
+            network.gossip_to(peer).await,
+            GossipContent::Announced(_)
+        ));
+    }
+    network.gossip.set_syncing(false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(network.theirs[0].0.gossip.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_peer_sends_before_the_list_has_it_counts() {
     let mut network = Network::start(1, PoolView::default()).await;
     network.list.send_replace(Arc::from([]));

@@ -313,6 +313,94 @@ fn a_peer_that_leaves_hands_its_pieces_on() {
 }
 
 #[test]
+fn an_answer_counts_from_its_arrival_and_does_not_time_out_while_it_is_checked() {
+    let mut router = router(1);
+    let (id, actions) = router.ask(job(16), 0).unwrap();
+    let Sent { conn, request, .. } = sent(&actions)[0].clone();
+    let wanted = router.arrived(conn, request, 1_000).unwrap();
+    assert_eq!((wanted.job, wanted.items), (id, 0..16));
+    assert!(router.tick(30_999).is_empty());
+    router.answer(conn, request, all(), 30_999);
+    // 16 items in a second.
+    let (_, actions) = router.ask(job(128), 31_000).unwrap();
+    assert_eq!(sent(&actions)[0].items, 0..16);
+}
+
+#[test]
+fn an_answer_that_is_not_checked_within_30_seconds_is_no_fault_of_its_peer() {
+    let mut router = router(1);
+    let (_, actions) = router.ask(job(1), 0).unwrap();
+    let Sent { conn, request, .. } = sent(&actions)[0].clone();
+    router.arrived(conn, request, 1_000);
+    let actions = router.tick(31_000);
+    assert_eq!(conducts(&actions), []);
+    let end = TryEnd::Unchecked;
+    assert_eq!(done(&actions).unwrap()[0].tries, [Try { conn, end }]);
+    assert!(router.answer(conn, request, all(), 31_000).is_empty());
+}
+
+#[test]
+fn an_answer_without_anything_that_is_missing_is_not_wanted() {
+    let mut router = router(2);
+    let (_, actions) = router.ask(job(1), 0).unwrap();
+    let first = sent(&actions)[0].clone();
+    let second = sent(&router.tick(2_500))[0].clone();
+    router.answer(second.conn, second.request, all(), 2_700);
+    assert_eq!(router.arrived(first.conn, first.request, 2_800), None);
+    let (cancelled, actions) = router.ask(job(1), 3_000).unwrap();
+    let Sent { conn, request, .. } = sent(&actions)[0].clone();
+    router.cancel(cancelled);
+    assert_eq!(router.arrived(conn, request, 3_100), None);
+    assert!(router.peers.values().all(|peer| peer.open.is_empty()));
+}
+
+#[test]
+fn a_job_with_16_unchecked_answers_is_asked_no_further() {
+    let mut router = router(12);
+    let (_, actions) = router.ask(job(16_384), 0).unwrap();
+    let first = sent(&actions);
+    assert_eq!(first.len(), 24);
+    for one in &first[..16] {
+        assert!(router.arrived(one.conn, one.request, 100).is_some());
+    }
+    assert!(router.join(ConnId(50), info(), 200).is_empty());
+    let one = &first[0];
+    assert!(!sent(&router.answer(one.conn, one.request, all(), 300)).is_empty());
+}
+
+#[test]
+fn what_can_not_be_sent_goes_to_another_peer_without_blame() {
+    let mut router = router(2);
+    let (_, actions) = router.ask(job(1), 0).unwrap();
+    let Sent { conn, request, .. } = sent(&actions)[0].clone();
+    let actions = router.unsent(conn, request, 0);
+    assert_eq!((sent(&actions).len(), conducts(&actions)), (1, vec![]));
+    assert_ne!(sent(&actions)[0].conn, conn);
+}
+
+#[test]
+fn when_it_stops_all_jobs_end_with_what_is_missing() {
+    let mut router = router(1);
+    let (first, actions) = router.ask(job(40), 0).unwrap();
+    let Sent { conn, request, .. } = sent(&actions)[0].clone();
+    router.answer(conn, request, all(), 10);
+    let (second, _) = router.ask(job(1), 10).unwrap();
+    let ended: Vec<(JobId, u32)> = router
+        .stop()
+        .into_iter()
+        .filter_map(|action| match action {
+            AskAction::Done { job, given_up } => {
+                let left = given_up.iter().map(|up| up.items.end - up.items.start);
+                Some((job, left.sum()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended, [(first, 24), (second, 1)]);
+    assert_eq!(router.jobs(), 0);
+}
+
+#[test]
 fn jobs_and_their_items_are_bounded() {
     let mut router = router(0);
     assert_eq!(router.ask(job(0), 0).unwrap_err(), JobError::Items(0));

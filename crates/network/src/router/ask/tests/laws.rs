@@ -97,7 +97,9 @@ proptest! {
             })
             .collect();
         let mut begun: BTreeMap<JobId, (u64, AskKind)> = BTreeMap::new();
+        // When, by whom, to which request: what comes, and what the asker finds.
         let mut answers: Vec<(u64, ConnId, u64, Outcome)> = Vec::new();
+        let mut checks: Vec<(u64, ConnId, u64, Outcome)> = Vec::new();
         let mut actions = Vec::new();
         while !lacking.is_empty() || !begun.is_empty() {
             prop_assert!(now_ms < 1_200_000, "no end");
@@ -138,13 +140,22 @@ proptest! {
             }
             router.check();
             now_ms += 100;
-            let (due, later) = answers.into_iter().partition(|answer| answer.0 <= now_ms);
+            let is_due = |answer: &(u64, ConnId, u64, Outcome)| answer.0 <= now_ms;
+            let (due, later) = answers.into_iter().partition(is_due);
             answers = later;
             for (_, conn, request, outcome) in due {
-                if router.open_request(conn, request).is_some() {
-                    actions.extend(router.answer(conn, request, outcome, now_ms));
-                    router.check();
+                if router.arrived(conn, request, now_ms).is_some() {
+                    // The caller has 30 s.
+                    let check_ms = rng.random_range(0..2_000);
+                    checks.push((now_ms + check_ms, conn, request, outcome));
                 }
+                router.check();
+            }
+            let (due, later) = checks.into_iter().partition(is_due);
+            checks = later;
+            for (_, conn, request, outcome) in due {
+                actions.extend(router.answer(conn, request, outcome, now_ms));
+                router.check();
             }
             if rng.random_range(0..50) == 0 {
                 let conn = ConnId(rng.random_range(1..PEERS));
