@@ -115,7 +115,13 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
     let peers = match config.peers.take() {
-        Some(peers) => Some(Peers::start(peers, config.network_id, &chain, &backend)?),
+        Some(peers) => Some(Peers::start(
+            peers,
+            config.network_id,
+            &chain,
+            &backend,
+            &pool,
+        )?),
         None => None,
     };
     let producer = match config.dev_period_s {

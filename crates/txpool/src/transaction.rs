@@ -4,6 +4,7 @@ use crate::config::PoolConfig;
 use crate::error::PoolError;
 use crate::sidecar::{Sidecar, sidecar_bytes};
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844WithSidecar};
+use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use niwaki_primitives::{
     Address, B256, Decodable2718, Encodable2718, SignedAuthorization, Transaction, TxEnvelope,
     Typed2718, U256,
@@ -97,6 +98,17 @@ pub fn encode_network(tx: &TxEnvelope, sidecar: Option<&Sidecar>) -> Vec<u8> {
         }
         _ => tx.encoded_2718(),
     }
+}
+
+/// The encoding of a blob transaction for peers from eth/72 on: with commitments and cell proofs, without blobs. `None` if it is no blob
+/// transaction, or the sidecar has no cell proofs.
+///
+/// Spec: EIP-8070.
+pub fn encode_without_blobs(tx: &TxEnvelope, sidecar: &Sidecar) -> Option<Vec<u8>> {
+    let full = sidecar.as_eip7594().filter(|_| tx.is_eip4844())?;
+    let (commitments, cell_proofs) = (full.commitments.clone(), full.cell_proofs.clone());
+    let without = BlobTransactionSidecarEip7594::new(Vec::new(), commitments, cell_proofs);
+    Some(encode_network(tx, Some(&Sidecar::Eip7594(without))))
 }
 
 /// A transaction in the pool. Its blobs are stored separately: [`Pool::sidecar`](crate::Pool::sidecar).

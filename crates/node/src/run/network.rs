@@ -9,23 +9,26 @@
 //! | file | what it is |
 //! |---|---|
 //! | `hooks` | what the methods about peers see and do |
+//! | `pool` | the pool among peers |
 
 mod hooks;
+mod pool;
 
 use super::config::{PeersConfig, StaticNodesFile};
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_chain::{Chain, HeadChange, StoredHeader};
-use niwaki_network::gossip::PoolView;
 use niwaki_network::peers::{BanTarget, Candidate, Event};
 use niwaki_network::wire::BlockRange;
-use niwaki_network::{Inbound, LocalChain, Network, NetworkConfig, Node, NodeKey};
+use niwaki_network::{Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node, NodeKey};
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
 use niwaki_sync::{Sources, serve};
+use niwaki_txpool::Pool;
+use pool::PoolGossip;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::info;
 
 /// Threads that move bytes.
@@ -40,6 +43,7 @@ pub(super) struct Peers {
     runtime: Runtime,
     network: Arc<Network>,
     serving: Vec<JoinHandle<()>>,
+    gossip: PoolGossip,
 }
 
 impl Peers {
@@ -48,7 +52,8 @@ impl Peers {
         config: PeersConfig,
         network_id: u64,
         chain: &Arc<Chain>,
-        backend: &Backend,
+        backend: &Arc<Backend>,
+        pool: &Arc<Pool>,
     ) -> Result<Self> {
         ensure!(
             !config.versions.is_empty(),
@@ -70,7 +75,7 @@ impl Peers {
         let starting = runtime.block_on(Network::start(
             network_config,
             local_chain,
-            PoolView::default(),
+            pool::view(pool),
         ));
         let (network, inbound) = starting.wrap_err_with(|| {
             format!("can't listen on {listen} for peers; choose another --p2p-port")
@@ -82,7 +87,12 @@ impl Peers {
             });
         }
         let network = Arc::new(network);
-        let serving = start_serving(chain, inbound)?;
+        let Inbound {
+            requests,
+            transactions,
+        } = inbound;
+        let serving = start_serving(chain, pool, requests)?;
+        let gossip = PoolGossip::start(pool, backend, &network.gossip(), transactions)?;
         let own = own.listening(network.address());
         if let Some(address) = network.address() {
             backend.operator().add_service("p2p", address);
@@ -94,6 +104,7 @@ impl Peers {
             runtime,
             network,
             serving,
+            gossip,
         })
     }
 
@@ -101,6 +112,7 @@ impl Peers {
     pub(super) fn stop(self) {
         self.runtime.block_on(self.network.stop());
         self.runtime.shutdown_background();
+        self.gossip.stop();
         for thread in self.serving {
             let _ = thread.join();
         }
@@ -190,17 +202,22 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
 }
 
 /// Starts the threads that answer what peers ask.
-fn start_serving(chain: &Arc<Chain>, inbound: Inbound) -> Result<Vec<JoinHandle<()>>> {
-    let requests = Arc::new(Mutex::new(inbound.requests));
+fn start_serving(
+    chain: &Arc<Chain>,
+    pool: &Arc<Pool>,
+    requests: mpsc::Receiver<InboundRequest>,
+) -> Result<Vec<JoinHandle<()>>> {
+    let requests = Arc::new(Mutex::new(requests));
     let start = |_| {
-        let (chain, requests) = (Arc::clone(chain), Arc::clone(&requests));
+        let (chain, pool) = (Arc::clone(chain), Arc::clone(pool));
+        let requests = Arc::clone(&requests);
         let thread = thread::Builder::new().name("serve-peers".to_owned());
         thread.spawn(move || {
             yield_to_blocks();
             let sources = Sources {
                 chain: &chain,
-                transaction: &|_, _| None,
-                cells: &|_, _| None,
+                transaction: &|hash, version| pool::transaction(&pool, hash, version),
+                cells: &|hash, columns| pool::cells(&pool, hash, columns),
             };
             serve(sources, &requests);
         })

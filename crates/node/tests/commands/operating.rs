@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// A transfer of the first account of `--network=dev`, its nonce 0.
-fn transfer(node: &Node, nonce: u64) -> String {
+pub(crate) fn transfer(node: &Node, nonce: u64) -> String {
     use niwaki_primitives::{Address, Encodable2718, TxEip1559, TxKind, U256};
     use niwaki_testkit::Key;
     let chain_id = node.result("eth_chainId", json!([]));

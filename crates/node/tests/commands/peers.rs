@@ -1,5 +1,6 @@
 //! Nodes that are peers of each other, and the methods and flags about that.
 
+use crate::operating::transfer;
 use crate::running::Node;
 use crate::support::TestDir;
 use serde_json::{Value, json};
@@ -77,6 +78,27 @@ fn a_static_node_of_the_file_is_dialled_and_versions_are_agreed_on() {
     assert_eq!(of_two["network"]["static"], true);
     let caps = &peers(&one, 1)[0]["caps"];
     assert_eq!(*caps, json!(["eth/70", "eth/69"]));
+}
+
+#[test]
+fn a_transaction_of_a_user_reaches_the_pool_of_a_peer() {
+    let (one, two) = (Node::dev(PEERS), Node::dev(PEERS));
+    // It stays in the pools.
+    for node in [&one, &two] {
+        assert_eq!(node.result("miner_stop", json!([])), true);
+    }
+    let early = one.result("eth_sendRawTransaction", json!([transfer(&one, 0)]));
+    let enode = one.result("net_enode", json!([]));
+    assert_eq!(two.result("admin_addPeer", json!([enode])), true);
+    peers(&two, 1);
+    let late = one.result("eth_sendRawTransaction", json!([transfer(&one, 1)]));
+    for hash in [early, late] {
+        let by_hash = || two.result("eth_getTransactionByHash", json!([hash]));
+        while by_hash().is_null() {
+            std::thread::yield_now();
+        }
+        assert_eq!(by_hash()["hash"], hash);
+    }
 }
 
 #[test]

@@ -1,0 +1,278 @@
+//! The pool among peers: what they send goes into it, what is new in it goes out to them, and they are served from it.
+//!
+//! ```text
+//! network --ReceivedBatch--> thread peers-to-pool: Pool::add --> verdicts --> gossip
+//! Pool --events--> queue --> thread pool-to-peers: broadcast, mined, whether this node syncs --> gossip
+//! ```
+
+use eyre::{Result, WrapErr};
+use niwaki_network::gossip::{
+    Announceable, GossipHandle, NewTransaction, PoolView, ReceivedBatch, Verdict,
+};
+use niwaki_network::wire::{CellMask, EthVersion};
+use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
+use niwaki_rpc::{Backend, yield_to_blocks};
+use niwaki_txpool::{
+    DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar,
+    encode_network, encode_without_blobs, sidecar_proofs,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+
+/// Events that wait for the thread that tells peers; beyond, the oldest are dropped: new peers get to know what the pool has.
+const MAX_WAITING: usize = 16_384;
+/// Transactions that are sent at a time.
+const BATCH: usize = 512;
+/// How long the thread waits for an event before it looks whether this node syncs.
+const IDLE: Duration = Duration::from_millis(500);
+/// Larger transactions are announced, not sent.
+const MAX_SENT_BYTES: usize = 4096;
+const BLOB_TYPE: u8 = 3;
+/// A blob in RLP: its bytes with their head.
+const BLOB_RLP_BYTES: usize = (128 << 10) + 4;
+/// What the heads of lists with blobs are longer than those without.
+const BLOB_HEADS_BYTES: usize = 4;
+
+/// What gossip asks of the pool.
+pub(super) fn view(pool: &Arc<Pool>) -> PoolView {
+    let (first, second) = (Arc::clone(pool), Arc::clone(pool));
+    PoolView {
+        is_here: Arc::new(move |hash| first.contains(hash)),
+        pending: Arc::new(move |most| {
+            let content = second.content();
+            let pending = content.values().flat_map(|sender| &sender.pending);
+            let pending = pending.take(most);
+            pending.map(|tx| announceable(&second, tx).0).collect()
+        }),
+    }
+}
+
+/// A transaction in the form in which peers of this version get it.
+pub(super) fn transaction(pool: &Pool, hash: &B256, version: EthVersion) -> Option<Bytes> {
+    let tx = pool.get(hash)?;
+    if tx.tx.ty() != BLOB_TYPE {
+        return Some(tx.tx.encoded_2718().into());
+    }
+    let sidecar = pool.sidecar(hash)?;
+    let encoded = match version >= EthVersion::Eth72 {
+        true => encode_without_blobs(&tx.tx, &sidecar)?,
+        false => encode_network(&tx.tx, Some(&sidecar)),
+    };
+    Some(encoded.into())
+}
+
+/// The cells of a blob transaction in these columns, column by column, of every blob.
+pub(super) fn cells(pool: &Pool, hash: &B256, columns: CellMask) -> Option<Vec<Bytes>> {
+    let sidecar = pool.sidecar(hash).filter(|sidecar| sidecar.is_eip7594())?;
+    let of_blobs = sidecar.blobs().iter().map(niwaki_crypto::blob_cells);
+    let of_blobs: Vec<_> = of_blobs.collect::<Result<_, _>>().ok()?;
+    let columns = (0..niwaki_crypto::CELLS_PER_EXT_BLOB).filter(|column| columns.has(*column));
+    let cells = columns.flat_map(|column| of_blobs.iter().map(move |cells| cells.get(column)));
+    cells
+        .map(|cell| Some(Bytes::copy_from_slice(cell?.as_slice())))
+        .collect()
+}
+
+/// How a transaction is announced, and its encoding if that is what peers may get in full.
+fn announceable(pool: &Pool, tx: &PooledTransaction) -> (Announceable, Option<Bytes>) {
+    let tx_type = tx.tx.ty();
+    let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let mut announceable = Announceable {
+        hash: tx.hash,
+        tx_type,
+        size_with_blobs: size(tx.tx.encode_2718_len()),
+        size_without_blobs: size(tx.tx.encode_2718_len()),
+    };
+    if tx_type != BLOB_TYPE {
+        let is_sent = tx.tx.encode_2718_len() <= MAX_SENT_BYTES;
+        return (announceable, is_sent.then(|| tx.tx.encoded_2718().into()));
+    }
+    if let Some(sidecar) = pool.sidecar(&tx.hash)
+        && let Some(without) = encode_without_blobs(&tx.tx, &sidecar)
+    {
+        let blobs = sidecar.blobs().len().saturating_mul(BLOB_RLP_BYTES);
+        announceable.size_without_blobs = size(without.len());
+        announceable.size_with_blobs = size(without.len() + blobs + BLOB_HEADS_BYTES);
+    }
+    (announceable, None)
+}
+
+/// What became of a transaction of a peer. Only what can be told without the state cuts the peer.
+fn verdict(added: Result<(), PoolError>) -> Verdict {
+    match added {
+        Ok(()) => Verdict::Accepted,
+        Err(PoolError::AlreadyKnown) => Verdict::Known,
+        Err(
+            PoolError::GasPriceTooLow { .. }
+            | PoolError::BlobFeeTooLow { .. }
+            | PoolError::ReplacementUnderpriced
+            | PoolError::Underpriced,
+        ) => Verdict::Underpriced,
+        Err(
+            PoolError::Malformed { .. }
+            | PoolError::MissingSidecar
+            | PoolError::SidecarCounts { .. }
+            | PoolError::BlobHash { .. }
+            | PoolError::Kzg(_),
+        ) => Verdict::Invalid,
+        Err(_) => Verdict::Refused,
+    }
+}
+
+/// The pool verifies the proofs of what it would take, last of all. A peer that sends wrong ones is cut whatever else is wrong.
+fn has_valid_proofs(sidecar: &Sidecar) -> bool {
+    let verify = match sidecar.is_eip7594() {
+        true => niwaki_crypto::verify_cell_proofs,
+        false => niwaki_crypto::verify_blob_proofs,
+    };
+    let proofs = sidecar_proofs(sidecar);
+    verify(sidecar.blobs(), sidecar.commitments(), proofs).is_ok()
+}
+
+/// Adds what peers send, until the network stops.
+fn take(pool: &Pool, gossip: &GossipHandle, mut batches: mpsc::Receiver<ReceivedBatch>) {
+    while let Some(batch) = batches.blocking_recv() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_secs());
+        let verdicts = batch.transactions.iter().map(|received| {
+            let incoming = Incoming::decode(&received.bytes);
+            let sidecar = incoming.as_ref().ok().and_then(|one| one.sidecar.clone());
+            let added = incoming.and_then(|incoming| pool.add(incoming, Origin::Remote, now));
+            let verdict = verdict(added.map(drop));
+            let is_refused = matches!(verdict, Verdict::Underpriced | Verdict::Refused);
+            match sidecar.filter(|_| is_refused) {
+                Some(sidecar) if !has_valid_proofs(&sidecar) => (received.hash, Verdict::Invalid),
+                _ => (received.hash, verdict),
+            }
+        });
+        let verdicts: Vec<(B256, Verdict)> = verdicts.collect();
+        gossip.report(batch.peer, &verdicts);
+    }
+}
+
+/// What peers are to be told.
+enum News {
+    New(Arc<PooledTransaction>),
+    Mined(B256),
+}
+
+/// Events of the pool on their way to the thread that tells peers.
+#[derive(Default)]
+struct Waiting {
+    news: Mutex<(VecDeque<News>, bool)>,
+    came: Condvar,
+}
+
+impl Waiting {
+    fn push(&self, event: &PoolEvent) {
+        let news = match event {
+            PoolEvent::Added { tx, pending: true } | PoolEvent::Promoted { tx } => {
+                News::New(Arc::clone(tx))
+            }
+            PoolEvent::Dropped {
+                tx,
+                reason: DropReason::Included,
+                ..
+            } => News::Mined(tx.hash),
+            _ => return,
+        };
+        let mut waiting = self.news.lock().expect("no panic while it is held");
+        if waiting.0.len() >= MAX_WAITING {
+            waiting.0.pop_front();
+        }
+        waiting.0.push_back(news);
+        self.came.notify_one();
+    }
+
+    /// What has come, at most a batch; `None` once it is over.
+    fn take(&self) -> Option<Vec<News>> {
+        let waiting = self.news.lock().expect("no panic while it is held");
+        let waiting = self
+            .came
+            .wait_timeout_while(waiting, IDLE, |waiting| waiting.0.is_empty() && !waiting.1);
+        let mut waiting = waiting.expect("no panic while it is held").0;
+        let count = waiting.0.len().min(BATCH);
+        match waiting.1 {
+            true => None,
+            false => Some(waiting.0.drain(..count).collect()),
+        }
+    }
+
+    fn stop(&self) {
+        self.news.lock().expect("no panic while it is held").1 = true;
+        self.came.notify_one();
+    }
+}
+
+/// The threads between pool and network.
+pub(super) struct PoolGossip {
+    waiting: Arc<Waiting>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl PoolGossip {
+    pub(super) fn start(
+        pool: &Arc<Pool>,
+        backend: &Arc<Backend>,
+        gossip: &GossipHandle,
+        batches: mpsc::Receiver<ReceivedBatch>,
+    ) -> Result<Self> {
+        gossip.set_syncing(backend.target().is_some());
+        let waiting = Arc::new(Waiting::default());
+        let queue = Arc::clone(&waiting);
+        pool.listen(move |event| queue.push(event));
+        let (own_pool, own_gossip) = (Arc::clone(pool), gossip.clone());
+        let taking = Builder::new()
+            .name("peers-to-pool".to_owned())
+            .spawn(move || {
+                yield_to_blocks();
+                take(&own_pool, &own_gossip, batches);
+            });
+        let (pool, backend, gossip) = (Arc::clone(pool), Arc::clone(backend), gossip.clone());
+        let queue = Arc::clone(&waiting);
+        let telling = Builder::new()
+            .name("pool-to-peers".to_owned())
+            .spawn(move || {
+                yield_to_blocks();
+                while let Some(news) = queue.take() {
+                    gossip.set_syncing(backend.target().is_some());
+                    tell(&pool, &gossip, news);
+                }
+            });
+        let threads = taking.and_then(|taking| Ok(vec![taking, telling?]));
+        let threads = threads.wrap_err("can't start the threads between the pool and peers")?;
+        Ok(Self { waiting, threads })
+    }
+
+    /// Stops; the network has stopped before.
+    pub(super) fn stop(self) {
+        self.waiting.stop();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn tell(pool: &Pool, gossip: &GossipHandle, all: Vec<News>) {
+    let (mut new, mut mined) = (Vec::new(), Vec::new());
+    for news in all {
+        match news {
+            News::New(tx) => {
+                let (announceable, encoded) = announceable(pool, &tx);
+                new.push(NewTransaction {
+                    announceable,
+                    sender: tx.sender,
+                    encoded,
+                });
+            }
+            News::Mined(hash) => mined.push(hash),
+        }
+    }
+    if !new.is_empty() {
+        gossip.broadcast(&new);
+    }
+    gossip.mined(&mined);
+}
