@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `address` | public and private addresses, subnets |
 //! | `discovery` | how nodes are found |
+//! | `fuzz` | for fuzzers: each reader of foreign bytes, with valid inputs |
 //! | `gossip` | transactions: what each peer knows, is asked for and gets |
 //! | `key` | the key of a node, its identity |
 //! | `node` | a node as text: `enode://`, `enr:` |
@@ -17,6 +18,7 @@
 
 mod address;
 pub mod discovery;
+pub mod fuzz;
 pub mod gossip;
 mod key;
 mod node;

@@ -18,6 +18,7 @@ mod score;
 mod subnet;
 
 pub use bans::{Ban, BanTarget, Bans};
+pub(crate) use dial::REDIAL_MS;
 pub use dial::{Candidate, DialFigures, Source};
 pub use roster::{
     Action, ConnId, Departure, End, Event, Notice, Offers, PeerView, Refusal, Roster, RosterConfig,

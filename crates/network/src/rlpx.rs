@@ -8,11 +8,11 @@
 //! | `hello` | the base protocol; numbers of the protocols that both speak |
 //! | `session` | all of it over a stream |
 
-mod ecies;
-mod frame;
-mod handshake;
+pub(crate) mod ecies;
+pub(crate) mod frame;
+pub(crate) mod handshake;
 pub(crate) mod hello;
-mod session;
+pub(crate) mod session;
 
 pub use frame::FrameError;
 pub use handshake::HandshakeError;

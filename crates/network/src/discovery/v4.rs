@@ -34,7 +34,7 @@ mod proofs;
 mod sockets;
 mod table;
 mod task;
-mod wire;
+pub(crate) mod wire;
 
 use crate::key::NodeId;
 use crate::node::Node;

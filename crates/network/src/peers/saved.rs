@@ -91,7 +91,7 @@ impl SavedPeers {
     }
 
     /// Reads the text of a file. The error is the number of the line that can't be read.
-    fn parse(text: &str) -> Result<Self, usize> {
+    pub(crate) fn parse(text: &str) -> Result<Self, usize> {
         let mut lines = text.lines().zip(1..);
         if lines.next().is_none_or(|(line, _)| line != HEAD) {
             return Err(1);

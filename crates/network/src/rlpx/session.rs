@@ -20,6 +20,9 @@ pub const MAX_MESSAGE_BYTES: usize = 10 << 20;
 /// A frame may be so much larger than a message: what cannot be compressed grows.
 const MAX_FRAME_BYTES: usize = MAX_MESSAGE_BYTES + 1024;
 
+/// No byte of Snappy stands for more bytes: a copy of three makes 64 at most. What claims more is refused before it gets memory.
+const MAX_SNAPPY_RATIO: usize = 22;
+
 /// Most bytes of a handshake message.
 const MAX_HANDSHAKE_BYTES: usize = 2048;
 
@@ -179,7 +182,8 @@ async fn read_rest<R: AsyncRead + Unpin>(
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
-    fn new(peer: NodeId, keys: FrameKeys, reader: R, writer: W) -> Self {
+    /// A connection with these keys, before the Hellos.
+    pub(crate) fn new(peer: NodeId, keys: FrameKeys, reader: R, writer: W) -> Self {
         let (encoder, decoder) = keys.split();
         Self {
             peer,
@@ -225,7 +229,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
         };
         self.reader.is_compressed = true;
-        self.writer.compressor = Some(snap::raw::Encoder::new());
+        self.writer.compress();
         Ok(Session {
             hello,
             protocols: shared,
@@ -271,6 +275,15 @@ impl<R> std::fmt::Debug for MessageReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
+    /// A reader of a stream on which both Hellos have passed.
+    pub(crate) fn compressed(stream: R, frames: FrameDecoder) -> Self {
+        Self {
+            stream,
+            frames,
+            is_compressed: true,
+        }
+    }
+
     /// Waits for the next message.
     ///
     /// # Errors
@@ -313,7 +326,11 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         };
         let data = body.get(1..).unwrap_or_default();
         let bytes = match self.is_compressed {
-            true => snap::raw::decompress_len(data).map_err(|_| NOT_SNAPPY)?,
+            true => match decompressed_bytes(data) {
+                Some(bytes) => bytes,
+                None if id == hello::DISCONNECT => data.len(),
+                None => return Err(NOT_SNAPPY),
+            },
             false => data.len(),
         };
         if bytes > MAX_MESSAGE_BYTES {
@@ -360,12 +377,21 @@ impl Frame {
 
 const NOT_SNAPPY: SessionError = SessionError::Malformed("not compressed by Snappy");
 
-fn decompress(id: u8, data: &[u8]) -> Result<Vec<u8>, SessionError> {
-    match snap::raw::Decoder::new().decompress_vec(data) {
-        Ok(data) => Ok(data),
+/// The length that compressed data claims; `None` if it is no Snappy, or no such data can make so much.
+fn decompressed_bytes(data: &[u8]) -> Option<usize> {
+    let bytes = snap::raw::decompress_len(data).ok()?;
+    (bytes / MAX_SNAPPY_RATIO <= data.len()).then_some(bytes)
+}
+
+/// The content of a message.
+pub(crate) fn decompress(id: u8, data: &[u8]) -> Result<Vec<u8>, SessionError> {
+    let is_possible = decompressed_bytes(data).is_some();
+    let content = is_possible.then(|| snap::raw::Decoder::new().decompress_vec(data));
+    match content {
+        Some(Ok(content)) => Ok(content),
         // Some clients compress everything but this.
-        Err(_) if id == hello::DISCONNECT => Ok(data.to_vec()),
-        Err(_) => Err(NOT_SNAPPY),
+        _ if id == hello::DISCONNECT => Ok(data.to_vec()),
+        _ => Err(NOT_SNAPPY),
     }
 }
 
@@ -388,6 +414,11 @@ impl<W> std::fmt::Debug for MessageWriter<W> {
 const KEPT_BYTES: usize = 64 << 10;
 
 impl<W: AsyncWrite + Unpin> MessageWriter<W> {
+    /// From now on messages are compressed: both Hellos have passed.
+    pub(crate) fn compress(&mut self) {
+        self.compressor = Some(snap::raw::Encoder::new());
+    }
+
     /// Sends a message of at most [`MAX_MESSAGE_BYTES`]. Returns the bytes that went out.
     ///
     /// # Errors

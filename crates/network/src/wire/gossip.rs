@@ -190,5 +190,8 @@ mod tests {
         assert_eq!(encoded, [0xc7, 0xc2, 1, 2, 0x83, 2, 0xc1, 5]);
         assert_eq!(decode_transactions(&encoded), Ok(vec![legacy, typed]));
         assert!(decode_transactions(&[0xc1, 0x80]).is_err());
+        // A legacy transaction in a string, and a type above 0x7f.
+        assert!(decode_transactions(&[0xc4, 0x83, 0xc2, 1, 2]).is_err());
+        assert!(decode_transactions(&[0xc3, 0x82, 0x80, 1]).is_err());
     }
 }

@@ -132,14 +132,22 @@ pub(crate) fn read_transactions(mut fields: Fields<'_>, max: usize) -> Result<Ve
         let raw = fields.raw()?;
         let bytes = match is_list(raw) {
             true => raw,
-            false => RlpHeader::decode_bytes(&mut &*raw, false)?,
+            false => typed(RlpHeader::decode_bytes(&mut &*raw, false)?)?,
         };
-        if bytes.is_empty() {
-            return Err(Error::InputTooShort);
-        }
         all.push(Bytes::copy_from_slice(bytes));
     }
     Ok(all)
+}
+
+/// A string must hold a typed transaction. A legacy one in it would have two encodings.
+///
+/// Spec: EIP-2718, types are 0 to 0x7f.
+fn typed(bytes: &[u8]) -> Result<&[u8]> {
+    match bytes.first() {
+        None => Err(Error::InputTooShort),
+        Some(0..=0x7f) => Ok(bytes),
+        Some(_) => Err(Error::Custom("a string that is no typed transaction")),
+    }
 }
 
 fn read_access_lists(mut fields: Fields<'_>) -> Result<Vec<Option<Bytes>>> {

@@ -220,15 +220,9 @@ impl Message {
 
     /// The signed packet, and its hash, by which the answer names it.
     pub(crate) fn encode(&self, key: &NodeKey) -> (Vec<u8>, B256) {
-        let fields = self.encode_fields();
-        let mut packet = vec![0; HEAD];
-        packet.reserve(1 + fields.len());
-        packet.push(self.kind());
-        packet.extend(fields);
-        let signature = key.sign(&keccak256(&packet[HEAD..]));
-        packet[HASH..HEAD].copy_from_slice(&signature);
-        let hash = keccak256(&packet[HASH..]);
-        packet[..HASH].copy_from_slice(hash.as_slice());
+        let mut body = vec![self.kind()];
+        body.extend(self.encode_fields());
+        let (packet, hash) = seal(&body, key);
         debug_assert!(packet.len() <= MAX_PACKET_BYTES, "{self:?}");
         (packet, hash)
     }
@@ -276,6 +270,17 @@ impl Message {
             },
         })
     }
+}
+
+/// The signed packet of a type and its fields, and its hash.
+pub(crate) fn seal(body: &[u8], key: &NodeKey) -> (Vec<u8>, B256) {
+    let mut packet = vec![0; HEAD];
+    packet.extend_from_slice(body);
+    let signature = key.sign(&keccak256(body));
+    packet[HASH..HEAD].copy_from_slice(&signature);
+    let hash = keccak256(&packet[HASH..]);
+    packet[..HASH].copy_from_slice(hash.as_slice());
+    (packet, hash)
 }
 
 impl Neighbor {

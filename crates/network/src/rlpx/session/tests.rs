@@ -176,3 +176,20 @@ async fn a_handshake_that_fails_gets_no_answer() {
         assert!(answer.is_empty());
     }
 }
+
+/// Zeros are the best that Snappy can do: 21 times smaller. A length without the data that makes it gets no memory.
+#[test]
+fn a_snappy_length_that_its_data_cannot_make_is_refused() {
+    let zeros = vec![0; MAX_MESSAGE_BYTES];
+    let compressed = snap::raw::Encoder::new().compress_vec(&zeros).unwrap();
+    assert!(compressed.len() * MAX_SNAPPY_RATIO > MAX_MESSAGE_BYTES);
+    assert_eq!(decompress(16, &compressed).unwrap(), zeros);
+    // The length of 10 MiB, and one copy of 64 bytes.
+    let bomb = [0x80, 0x80, 0x80, 0x05, 0xfe, 0x01, 0x00];
+    assert_eq!(snap::raw::decompress_len(&bomb).unwrap(), MAX_MESSAGE_BYTES);
+    let refused = decompress(16, &bomb);
+    assert!(
+        matches!(refused, Err(SessionError::Malformed(_))),
+        "{refused:?}"
+    );
+}

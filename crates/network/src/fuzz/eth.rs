@@ -1,0 +1,242 @@
+//! The messages of `eth`, every version of each.
+
+use super::values::{body, bytes, encoded_transaction, hash, header, number, receipt, some};
+use super::{Form, Target};
+use crate::wire::fields::list;
+use crate::wire::{
+    Announced, Announcement, Answer, BlockId, BlockRange, CellMask, EthVersion, Request,
+    RequestKind, Status, cells_answer, decode_transactions, encode_item, encode_transactions,
+    limits::CELL_BYTES, put_receipt,
+};
+use niwaki_primitives::rlp::{Decodable, encode};
+use niwaki_primitives::{B256, Bytes};
+use niwaki_rules::ForkId;
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+const KINDS: [(RequestKind, &str); 6] = [
+    (RequestKind::Headers, "headers"),
+    (RequestKind::Bodies, "bodies"),
+    (RequestKind::Receipts, "receipts"),
+    (RequestKind::PooledTransactions, "pooled-transactions"),
+    (RequestKind::AccessLists, "access-lists"),
+    (RequestKind::Cells, "cells"),
+];
+
+pub(super) fn targets() -> Vec<Target> {
+    let mut all = vec![range(), transactions()];
+    for version in EthVersion::ALL {
+        all.extend([status(version), announcement(version)]);
+        let spoken = KINDS.iter().filter(|(kind, _)| kind.is_spoken(version));
+        for (kind, name) in spoken {
+            all.extend([request(*kind, name, version), answer(*kind, name, version)]);
+        }
+    }
+    all
+}
+
+fn block_range(rng: &mut SmallRng) -> BlockRange {
+    let earliest = number(rng) / 2;
+    BlockRange {
+        earliest,
+        latest: earliest + number(rng) / 2,
+        latest_hash: hash(rng),
+    }
+}
+
+fn range() -> Target {
+    Target::new(
+        "block-range",
+        Form::Rlp(0),
+        |rng| block_range(rng).encode(),
+        |data| BlockRange::decode(data).ok(),
+        BlockRange::encode,
+    )
+}
+
+fn status(version: EthVersion) -> Target {
+    let genesis = B256::repeat_byte(9);
+    let fork_id = ForkId::decode(&mut &[0xc6, 0x84, 1, 2, 3, 4, 5][..]);
+    let ours = Status {
+        version,
+        network_id: 1,
+        genesis,
+        fork_id: fork_id.expect("it is a fork id"),
+        range: BlockRange::default(),
+    };
+    let valid = move |rng: &mut SmallRng| {
+        let range = block_range(rng);
+        Status { range, ..ours }.encode()
+    };
+    Target::new(
+        format!("status/{}", version.number()),
+        Form::Rlp(0),
+        valid,
+        move |data| ours.check(data, |_| true).ok(),
+        Status::encode,
+    )
+}
+
+fn announcement(version: EthVersion) -> Target {
+    let valid = move |rng: &mut SmallRng| {
+        let announced = |rng: &mut SmallRng| Announced {
+            hash: hash(rng),
+            tx_type: rng.random_range(0..5),
+            size: rng.random::<u32>() >> rng.random_range(0..32),
+        };
+        let has_columns = version >= EthVersion::Eth72 && rng.random();
+        let announcement = Announcement {
+            transactions: some(rng, 20, announced),
+            columns: has_columns.then(|| CellMask(rng.random())),
+        };
+        announcement.encode(version)
+    };
+    Target::new(
+        format!("announcement/{}", version.number()),
+        Form::Rlp(0),
+        valid,
+        move |data| Announcement::decode(data, version).ok(),
+        move |announcement: &Announcement| announcement.encode(version),
+    )
+}
+
+fn transactions() -> Target {
+    Target::new(
+        "transactions",
+        Form::Rlp(0),
+        |rng| encode_transactions(&some(rng, 8, encoded_transaction)),
+        |data| decode_transactions(data).ok(),
+        |all: &Vec<Bytes>| encode_transactions(all),
+    )
+    .allowed(48, 16 << 10)
+}
+
+fn request(kind: RequestKind, name: &str, version: EthVersion) -> Target {
+    Target::new(
+        format!("request/{name}/{}", version.number()),
+        Form::Rlp(0),
+        move |rng| random_request(kind, rng).encode(number(rng), version),
+        move |data| Request::decode(kind, data, version).ok(),
+        move |(id, request): &(u64, Request)| request.encode(*id, version),
+    )
+}
+
+fn random_request(kind: RequestKind, rng: &mut SmallRng) -> Request {
+    let hashes = some(rng, 20, hash);
+    match kind {
+        RequestKind::Headers => Request::Headers {
+            start: match rng.random() {
+                true => BlockId::Hash(hash(rng)),
+                false => BlockId::Number(number(rng)),
+            },
+            limit: number(rng),
+            skip: number(rng),
+            reverse: rng.random(),
+        },
+        RequestKind::Bodies => Request::Bodies(hashes),
+        RequestKind::Receipts => Request::Receipts {
+            blocks: hashes,
+            first_receipt: number(rng),
+        },
+        RequestKind::PooledTransactions => Request::PooledTransactions(hashes),
+        RequestKind::AccessLists => Request::AccessLists(hashes),
+        RequestKind::Cells => Request::Cells {
+            transactions: hashes,
+            columns: CellMask(rng.random()),
+        },
+    }
+}
+
+fn answer(kind: RequestKind, name: &str, version: EthVersion) -> Target {
+    let target = Target::new(
+        format!("answer/{name}/{}", version.number()),
+        Form::Rlp(0),
+        move |rng| written(number(rng), &random_answer(kind, rng), version),
+        move |data| Answer::decode(kind, data, version).ok(),
+        move |(id, answer): &(u64, Answer)| written(*id, answer, version),
+    );
+    let (per_byte, constant) = allowance(kind);
+    target.allowed(per_byte, constant)
+}
+
+/// The smallest items of each kind set the figure: a receipt of 5 bytes takes 104.
+fn allowance(kind: RequestKind) -> (usize, usize) {
+    match kind {
+        RequestKind::Headers | RequestKind::AccessLists | RequestKind::PooledTransactions => {
+            (48, 16 << 10)
+        }
+        RequestKind::Cells => (8, 1 << 20),
+        RequestKind::Bodies | RequestKind::Receipts => (64, 1 << 20),
+    }
+}
+
+fn random_answer(kind: RequestKind, rng: &mut SmallRng) -> Answer {
+    match kind {
+        RequestKind::Headers => Answer::Headers(some(rng, 4, header)),
+        RequestKind::Bodies => Answer::Bodies(some(rng, 4, body)),
+        RequestKind::Receipts => Answer::Receipts {
+            blocks: some(rng, 4, |rng| some(rng, 4, receipt)),
+            is_last_incomplete: false,
+        },
+        RequestKind::PooledTransactions => {
+            Answer::PooledTransactions(some(rng, 6, encoded_transaction))
+        }
+        RequestKind::AccessLists => {
+            let access_list = |rng: &mut SmallRng| match rng.random() {
+                true => Some(list(&[&encode(bytes(rng, 60))]).into()),
+                false => None,
+            };
+            Answer::AccessLists(some(rng, 6, access_list))
+        }
+        RequestKind::Cells => {
+            let transactions = some(rng, 3, hash);
+            let cell = |rng: &mut SmallRng| Bytes::from(vec![rng.random(); CELL_BYTES]);
+            let cells = transactions.iter().map(|_| some(rng, 3, cell)).collect();
+            Answer::Cells {
+                transactions,
+                cells,
+                columns: CellMask(rng.random()),
+            }
+        }
+    }
+}
+
+/// The message of an answer, with the writers that serving uses.
+fn written(id: u64, answer: &Answer, version: EthVersion) -> Vec<u8> {
+    let items = match answer {
+        Answer::Headers(headers) => headers.iter().flat_map(encode).collect(),
+        Answer::Bodies(bodies) => bodies.iter().flat_map(encode).collect(),
+        Answer::Receipts {
+            blocks,
+            is_last_incomplete,
+        } => {
+            let block = |receipts: &Vec<_>| {
+                let mut all = Vec::new();
+                receipts
+                    .iter()
+                    .for_each(|receipt| put_receipt(receipt, &mut all));
+                list(&[&all])
+            };
+            let blocks: Vec<u8> = blocks.iter().flat_map(block).collect();
+            if version >= EthVersion::Eth70 {
+                let flag = encode(*is_last_incomplete);
+                return list(&[&encode(id), &flag, &list(&[&blocks])]);
+            }
+            blocks
+        }
+        Answer::PooledTransactions(all) => all.iter().flat_map(encode_item).collect(),
+        Answer::AccessLists(all) => {
+            let item = |item: &Option<Bytes>| match item {
+                Some(list) => list.to_vec(),
+                None => vec![0x80],
+            };
+            all.iter().flat_map(item).collect::<Vec<u8>>()
+        }
+        Answer::Cells {
+            transactions,
+            cells,
+            columns,
+        } => return cells_answer(id, transactions, cells, *columns),
+    };
+    list(&[&encode(id), &list(&[&items])])
+}
