@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change goes in: format, lints, house rules, tests, and a minute
-# of differential fuzzing. NIWAKI_CORPUS=DIR adds the full upstream fixtures (docs/testing.md);
+# of differential fuzzing and one of the readers of peers' messages. NIWAKI_CORPUS=DIR adds the full upstream fixtures (docs/testing.md);
 # NIWAKI_FUZZ_SECONDS=N sets the length of the fuzzing.
 set -euo pipefail
 
@@ -37,6 +37,7 @@ fi
 step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 10 --memory-budget 128M \
   --minutes 0 --transactions 20000 --slot-ms 100
 step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
+step "$bin/niwaki-devnet" fuzz-wire --seconds "${NIWAKI_FUZZ_SECONDS:-60}" --jobs 2
 ulimit -Sn "$(ulimit -Hn)"
 step "$bin/niwaki-devnet" sockets --niwaki "$bin/niwaki" --sockets 900
 step scripts/wallets.sh

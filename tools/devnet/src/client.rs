@@ -70,6 +70,30 @@ impl Client {
         self.call("eth_getBlockByNumber", json!([tag, false]))
     }
 
+    /// The node as peers name it.
+    pub(crate) fn enode(&self) -> Result<String> {
+        let info = self.call("admin_nodeInfo", json!([]))?;
+        let enode = info["enode"].as_str().map(str::to_owned);
+        enode.ok_or_else(|| eyre!("{}: admin_nodeInfo has no enode: {info}", self.name))
+    }
+
+    /// Has the node dial a peer for as long as it runs.
+    pub(crate) fn add_peer(&self, enode: &str) -> Result<()> {
+        self.call("admin_addPeer", json!([enode]))?;
+        Ok(())
+    }
+
+    /// Has the node leave a peer.
+    pub(crate) fn remove_peer(&self, enode: &str) -> Result<()> {
+        self.call("admin_removePeer", json!([enode]))?;
+        Ok(())
+    }
+
+    /// How many peers it has.
+    pub(crate) fn peer_count(&self) -> Result<u64> {
+        number(&self.call("net_peerCount", json!([]))?)
+    }
+
     /// Checks that the block at `tag` has the hash `expected`.
     pub(crate) fn check_hash(&self, tag: &str, expected: &Value) -> Result<()> {
         let hash = &self.block(tag)?["hash"];

@@ -3,12 +3,15 @@
 //! | file | what it is |
 //! |---|---|
 //! | `play` | a consensus client for two clients at once: builds on either, partitions, restarts, kills |
+//! | `peers` | networks of nodes: sync, following, gossip, go-ethereum's suites |
 //! | `load` | the same JSON-RPC requests to both clients, alternating: throughput and latency |
 //! | `soak` | one niwaki under load over a large state for hours, its memory sampled |
 //! | `fuzz` | malformed requests to niwaki, which must keep responding |
+//! | `fuzz_wire` | malformed bytes for every reader of the network, in this process |
 //! | `sockets` | more connections to niwaki than its limit |
 //! | `fixtures` | engine fixtures of execution-spec-tests |
 //! | `payloads` | the payloads of go-ethereum's test chain, also with tampered block access lists |
+//! | `build` | has a client build a block |
 //! | `send` | transactions of every type to a node that runs already |
 //! | `client` | Engine API and JSON-RPC calls to one client |
 //! | `process` | starts, stops, kills and restarts a client |
@@ -17,12 +20,15 @@
 //! | `report` | counts and latencies, printed and as JSON |
 
 mod accounts;
+mod build;
 mod client;
 mod fixtures;
 mod fuzz;
+mod fuzz_wire;
 mod genesis;
 mod load;
 mod payloads;
+mod peers;
 mod play;
 mod process;
 mod report;
@@ -37,6 +43,11 @@ use report::write_json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tikv_jemallocator::Jemalloc;
+
+/// It counts what each thread allocates, which `fuzz-wire` bounds.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Drives niwaki and geth from outside, through their ports.
 #[derive(Debug, Parser)]
@@ -44,6 +55,8 @@ use std::time::Duration;
 enum Command {
     /// Play the consensus client of both clients at once, on a new chain.
     Play(PlayOptions),
+    /// Start networks of nodes and check what they get from each other.
+    Peers(peers::PeersOptions),
     /// Send both clients the same JSON-RPC requests and compare throughput and latency.
     Load(load::LoadOptions),
     /// Run niwaki for a long time over a large state and sample its memory.
@@ -52,6 +65,8 @@ enum Command {
     Send(send::SendOptions),
     /// Send niwaki malformed requests and check that it keeps responding.
     Fuzz(fuzz::FuzzOptions),
+    /// Feed malformed bytes to every decoder of peers' messages, in this process.
+    FuzzWire(fuzz_wire::FuzzWireOptions),
     /// Open more connections to niwaki than its limit and check that it keeps responding.
     Sockets(sockets::SocketOptions),
     /// Run engine fixtures of execution-spec-tests against niwaki's Engine API port.
@@ -94,10 +109,12 @@ struct PlayOptions {
 fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Play(options) => play(&options),
+        Command::Peers(options) => peers::run(&options),
         Command::Load(options) => load::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Send(options) => send::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::FuzzWire(options) => fuzz_wire::run(&options),
         Command::Sockets(options) => sockets::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Payloads(options) => payloads::run(&options),

@@ -14,13 +14,13 @@ mod check;
 
 use crate::PlayOptions;
 use crate::accounts::{self, Account, BlobSidecars, SentTransaction};
+use crate::build::{self, BuildRequest, BuiltBlock, text};
 use crate::genesis::{GAS_LIMIT, GENESIS_TIME, SLOT_S, genesis, with_amsterdam};
 use crate::load::number;
 use crate::process::{ClientKind, Process, StartOptions};
 use crate::report::Report;
-use eyre::{Result, WrapErr, ensure, eyre};
-use niwaki_crypto::keccak256;
-use niwaki_primitives::{Address, B256, hex};
+use eyre::{Result, WrapErr, ensure};
+use niwaki_primitives::B256;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -30,15 +30,6 @@ use std::time::{Duration, Instant};
 
 /// Accounts that send transactions.
 const ACCOUNTS: u64 = 24;
-
-/// A block that was built, with the parameters of its `engine_newPayload`.
-#[derive(Clone, Debug)]
-struct BuiltBlock {
-    number: u64,
-    hash: String,
-    params: Value,
-    is_amsterdam: bool,
-}
 
 /// What goes wrong in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,10 +280,7 @@ impl Play {
     /// Sends the fork choice to a client and checks the status.
     fn send_fork_choice(&mut self, index: usize, expected: &str) -> Result<()> {
         let params = json!([self.fork_choice(), null]);
-        let method = match self.head().is_amsterdam {
-            true => "engine_forkchoiceUpdatedV4",
-            false => "engine_forkchoiceUpdatedV3",
-        };
+        let method = self.head().fork_choice_method();
         let (response, took) = self.clients[index].client.call_engine(method, params)?;
         let status = &response["payloadStatus"]["status"];
         ensure!(
@@ -308,10 +296,7 @@ impl Play {
     /// Sends a block to a client and checks the status.
     fn send_payload(&mut self, index: usize, built: &BuiltBlock, expected: &str) -> Result<()> {
         let params = built.params.clone();
-        let method = match built.is_amsterdam {
-            true => "engine_newPayloadV5",
-            false => "engine_newPayloadV4",
-        };
+        let method = built.new_payload_method();
         let (response, took) = self.clients[index].client.call_engine(method, params)?;
         ensure!(
             response["status"] == expected,
@@ -330,76 +315,29 @@ impl Play {
     /// Has a client build a block on top of `parent`, which is its head or becomes it.
     fn build(&mut self, index: usize, parent: &BuiltBlock, time: Duration) -> Result<BuiltBlock> {
         let client = &self.clients[index].client;
-        let timestamp = GENESIS_TIME + self.slot * SLOT_S;
-        let mark = |what: &str| keccak256(format!("{what} {} {index}", self.slot)).to_string();
-        let root = mark("beacon root");
-        let mut choice = self.fork_choice();
-        choice["headBlockHash"] = Value::from(parent.hash.clone());
-        let withdrawals: Vec<Value> = (0..2)
-            .map(|at| {
-                json!({
-                    "index": format!("{:#x}", self.slot * 2 + at),
-                    "validatorIndex": "0x1",
-                    "address": Address::repeat_byte(0xaa),
-                    "amount": "0x64",
-                })
-            })
-            .collect();
-        let is_amsterdam = self.slot >= self.amsterdam_slot;
-        let mut attributes = json!({
-            "timestamp": format!("{timestamp:#x}"),
-            "prevRandao": mark("randao"),
-            "suggestedFeeRecipient": Address::repeat_byte(0xfe),
-            "withdrawals": withdrawals,
-            "parentBeaconBlockRoot": root,
-        });
-        let mut methods = ["engine_forkchoiceUpdatedV3", "engine_getPayloadV5"];
-        if is_amsterdam {
-            attributes["slotNumber"] = json!(format!("{:#x}", self.slot));
-            attributes["targetGasLimit"] = json!(format!("{GAS_LIMIT:#x}"));
-            methods = ["engine_forkchoiceUpdatedV4", "engine_getPayloadV6"];
-        }
-        let params = json!([choice, attributes]);
+        let mut fork_choice = self.fork_choice();
+        fork_choice["headBlockHash"] = Value::from(parent.hash.clone());
         let pending = number(&client.call("txpool_status", json!([]))?["pending"])?;
-        let (response, _) = client.call_engine(methods[0], params)?;
-        ensure!(
-            response["payloadStatus"]["status"] == "VALID" && response["payloadId"].is_string(),
-            "{} does not start to build: {response}",
-            client.name
-        );
-        // geth needs a moment to fill its first block.
-        std::thread::sleep(time.max(Duration::from_millis(20)));
-        let (response, took) = client.call_engine(methods[1], json!([response["payloadId"]]))?;
-        let payload = &response["executionPayload"];
-        let commitments = response["blobsBundle"]["commitments"].as_array();
-        let hashes = commitments.into_iter().flatten().map(versioned_hash);
-        let hashes: Vec<String> = hashes.collect::<Result<_>>()?;
-        let proofs = response["blobsBundle"]["proofs"]
-            .as_array()
-            .map_or(0, Vec::len);
-        ensure!(
-            proofs == 128 * hashes.len(),
-            "{proofs} proofs of {} blobs",
-            hashes.len()
-        );
-        let name = client.name;
-        let count = payload["transactions"].as_array().map_or(0, Vec::len);
-        let built = BuiltBlock {
-            number: number(&payload["blockNumber"])?,
-            hash: text(&payload["blockHash"])?,
-            params: json!([payload, hashes, root, response["executionRequests"]]),
-            is_amsterdam,
+        let request = BuildRequest {
+            fork_choice,
+            slot: self.slot,
+            builder: index,
+            is_amsterdam: self.slot >= self.amsterdam_slot,
+            time,
         };
-        if is_amsterdam {
+        let (built, took) = build::build(client, &request)?;
+        let name = client.name;
+        if built.is_amsterdam {
             self.report.count(format!("{name}: blocks of Amsterdam"));
         }
         self.report.took(format!("{name}: getPayload"), took);
         self.report.count(format!("{name}: blocks built"));
+        let transactions = built.transactions() as u64;
         self.report
-            .add(format!("{name}: transactions in its blocks"), count as u64);
+            .add(format!("{name}: transactions in its blocks"), transactions);
         self.report
-            .add(format!("{name}: blobs in its blocks"), hashes.len() as u64);
-        if count == 0 && pending > 0 {
+            .add(format!("{name}: blobs in its blocks"), built.blobs() as u64);
+        if transactions == 0 && pending > 0 {
             self.report
                 .count(format!("{name}: empty blocks while its pool was not"));
         }
@@ -487,14 +425,4 @@ impl Play {
         );
         Ok(())
     }
-}
-
-fn text(value: &Value) -> Result<String> {
-    let text = value.as_str().map(str::to_owned);
-    text.ok_or_else(|| eyre!("{value} is not a string"))
-}
-
-fn versioned_hash(commitment: &Value) -> Result<String> {
-    let commitment = hex::decode(text(commitment)?)?;
-    Ok(accounts::versioned_hash(&commitment).to_string())
 }

@@ -1,8 +1,11 @@
 //! The clients' processes: start, stop (SIGTERM), kill (SIGKILL), restart.
 
+mod p2p;
+
 use crate::client::Client;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_rpc::JwtSecret;
+pub(crate) use p2p::P2pOptions;
 use std::fs::OpenOptions;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Which client a process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ClientKind {
     Niwaki,
     Geth,
@@ -19,6 +22,9 @@ pub(crate) enum ClientKind {
 
 /// API groups that niwaki serves: all that read state or run code.
 pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
+
+/// The same, and what manages peers.
+const APIS_WITH_PEERS: &str = "ADMIN,ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// How to start a client.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +38,8 @@ pub(crate) struct StartOptions<'a> {
     pub(crate) connections: usize,
     /// More flags for niwaki.
     pub(crate) flags: &'a [&'a str],
+    /// How it takes part in the network of peers, if at all.
+    pub(crate) p2p: Option<P2pOptions<'a>>,
 }
 
 impl<'a> StartOptions<'a> {
@@ -43,6 +51,7 @@ impl<'a> StartOptions<'a> {
             memory_budget: "512M",
             connections: 1024,
             flags: &[],
+            p2p: None,
         }
     }
 }
@@ -88,8 +97,13 @@ impl Process {
         secret[..4].copy_from_slice(&std::process::id().to_be_bytes());
         let secret = JwtSecret::new(secret);
         std::fs::write(folder.join("secret"), secret.to_hex())?;
+        let network = match options.p2p {
+            Some(p2p) => Some((p2p, free_port()?)),
+            None => None,
+        };
         if kind == ClientKind::Geth {
-            prepare_geth(&binary, &folder)?;
+            std::fs::write(folder.join("geth.toml"), p2p::geth_config(network))?;
+            init_geth(&binary, &folder)?;
         }
         if let Some(chain) = options.chain {
             import(kind, &binary, &folder, chain)?;
@@ -106,7 +120,8 @@ impl Process {
             ClientKind::Niwaki => [&limits, options.flags].concat(),
             ClientKind::Geth => Vec::new(),
         };
-        let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
+        let flags = flags.into_iter().map(str::to_owned);
+        let flags: Vec<String> = flags.chain(p2p::flags(kind, network)).collect();
         let child = spawn(
             command(kind, &binary, rpc_port, engine_port, &flags),
             &folder,
@@ -144,6 +159,12 @@ impl Process {
     /// The port of JSON-RPC over HTTP.
     pub(crate) fn rpc_port(&self) -> u16 {
         self.rpc_port
+    }
+
+    /// The address of the Engine API, and its secret in hex.
+    pub(crate) fn engine(&self) -> Result<(String, String)> {
+        let secret = std::fs::read_to_string(self.folder.join("secret"))?;
+        Ok((format!("http://127.0.0.1:{}", self.engine_port), secret))
     }
 
     /// The process id.
@@ -259,10 +280,7 @@ pub(crate) fn free_port() -> Result<u16> {
     Err(eyre!("no port is free"))
 }
 
-fn prepare_geth(binary: &Path, folder: &Path) -> Result<()> {
-    // Loopback only, though no peer is to connect.
-    let config = "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n";
-    std::fs::write(folder.join("geth.toml"), config)?;
+fn init_geth(binary: &Path, folder: &Path) -> Result<()> {
     let output = Command::new(binary)
         .args(["--datadir", "data", "init", "genesis.json"])
         .current_dir(folder)
@@ -295,15 +313,16 @@ fn command(
     engine_port: u16,
     more_flags: &[String],
 ) -> Command {
+    let has_peers = more_flags.iter().any(|flag| flag.starts_with("--p2p-port"));
+    let apis = if has_peers { APIS_WITH_PEERS } else { APIS };
     let flags = match kind {
         ClientKind::Niwaki => format!(
             "--data-path data --genesis-file genesis.json --rpc-http-enabled --rpc-http-port {rpc_port} \
-             --rpc-http-api {APIS} --engine-rpc-port {engine_port} --engine-jwt-secret secret \
-             --p2p-enabled=false"
+             --rpc-http-api {apis} --engine-rpc-port {engine_port} --engine-jwt-secret secret"
         ),
         ClientKind::Geth => format!(
             "--config geth.toml --datadir data --http --http.port {rpc_port} \
-             --http.api eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
+             --http.api admin,eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
              --syncmode full --ipcdisable --nat none"
         ),
     };

@@ -17,13 +17,17 @@ struct Peer {
 
 const MODULE: &str = "github.com/ethereum/go-ethereum";
 /// `geth` stays at 1.17.8: the next two releases need a module that the proxy does not have.
-const PEERS: [Peer; 2] = [
+const PEERS: [Peer; 3] = [
     Peer {
         program: "geth",
         version: "v1.17.8",
     },
     Peer {
         program: "evm",
+        version: "v1.17.10",
+    },
+    Peer {
+        program: "devp2p",
         version: "v1.17.10",
     },
 ];

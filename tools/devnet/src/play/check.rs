@@ -1,8 +1,9 @@
 //! The checks of `play`: both clients agree after every slot and no transaction is stuck; at the end
 //! every block and receipt is equal and niwaki's database has no problems.
 
-use super::{Event, Play, text};
+use super::{Event, Play};
 use crate::accounts::KINDS;
+use crate::build::text;
 use crate::load::number;
 use crate::report::Report;
 use eyre::{Result, WrapErr, ensure, eyre};

@@ -1,0 +1,110 @@
+//! `niwaki-devnet peers`: networks of nodes on loopback, with this tool as the consensus client of all.
+//!
+//! Each scenario starts nodes as processes, connects them, checks what it claims, prints figures and
+//! claims, and fails if a claim does not hold. All nodes end with it.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `sync` | one node has the chain, the other gets it from its peer |
+//! | `follow` | two nodes, each block given to one: the other fetches it; transactions reach both |
+//! | `backward` | gaps of many sizes, filled while peers come and go |
+//! | `ten` | nodes that find each other by discovery alone |
+//! | `kill` | the syncing node gets SIGKILL, again and again |
+//! | `gossip` | transactions at a rate, spread over several nodes |
+//! | `floods` | attackers beside a node that imports blocks |
+//! | `devp2p` | go-ethereum's own test suites for peers |
+//! | `chain` | chains to give to a source, built here or read |
+//! | `node` | a node of a scenario |
+//! | `findings` | figures and claims, printed and as JSON |
+
+mod backward;
+mod chain;
+mod devp2p;
+mod findings;
+mod floods;
+mod follow;
+mod gossip;
+mod kill;
+mod node;
+mod sync;
+mod ten;
+
+use crate::process::ClientKind;
+use clap::{Args, Subcommand};
+use eyre::{Result, eyre};
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub(crate) struct PeersOptions {
+    #[command(subcommand)]
+    scenario: Scenario,
+}
+
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    /// One node has a chain; another gets it from it, and ends with the same head and state root.
+    Sync(sync::SyncOptions),
+    /// Each block goes to one of two nodes; the other fetches it. Transactions of all types reach both pools.
+    Follow(follow::FollowOptions),
+    /// A node fetches the blocks up to a head that it is given, while its peers come and go.
+    Backward(backward::BackwardOptions),
+    /// Nodes that know one boot node find each other by discovery.
+    Ten(ten::TenOptions),
+    /// Kill a syncing node at random moments, check its database, and let it go on.
+    Kill(kill::KillOptions),
+    /// Send transactions at a rate to several nodes; all pools must become equal.
+    Gossip(gossip::GossipOptions),
+    /// Flood a node that imports blocks, and measure its memory and latency.
+    Floods(floods::FloodsOptions),
+    /// Run go-ethereum's test suites for eth and discovery against a node.
+    Devp2p(devp2p::Devp2pOptions),
+}
+
+/// The programs that a scenario starts.
+#[derive(Args, Clone, Debug)]
+struct Binaries {
+    /// Path of the niwaki binary.
+    #[arg(long, value_name = "FILE")]
+    niwaki: Option<PathBuf>,
+    /// Path of a geth 1.17 binary (`cargo xtask peers` builds it).
+    #[arg(long, value_name = "FILE")]
+    geth: Option<PathBuf>,
+}
+
+impl Binaries {
+    fn of(&self, kind: ClientKind) -> Result<&Path> {
+        let (path, flag) = match kind {
+            ClientKind::Niwaki => (&self.niwaki, "--niwaki"),
+            ClientKind::Geth => (&self.geth, "--geth"),
+        };
+        path.as_deref()
+            .ok_or_else(|| eyre!("{flag} FILE is needed"))
+    }
+
+    /// The program that builds chains: niwaki if there is one, because it is faster.
+    fn builder(&self) -> Result<(ClientKind, &Path)> {
+        let kind = match self.niwaki {
+            Some(_) => ClientKind::Niwaki,
+            None => ClientKind::Geth,
+        };
+        Ok((kind, self.of(kind)?))
+    }
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// If a claim of it does not hold.
+pub(crate) fn run(options: &PeersOptions) -> Result<()> {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
+    match &options.scenario {
+        Scenario::Sync(options) => sync::run(options),
+        Scenario::Follow(options) => follow::run(options),
+        Scenario::Backward(options) => backward::run(options),
+        Scenario::Ten(options) => ten::run(options),
+        Scenario::Kill(options) => kill::run(options),
+        Scenario::Gossip(options) => gossip::run(options),
+        Scenario::Floods(options) => floods::run(options),
+        Scenario::Devp2p(options) => devp2p::run(options),
+    }
+}

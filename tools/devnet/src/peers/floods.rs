@@ -1,0 +1,178 @@
+//! `peers floods`: a node imports blocks, first in peace, then while others flood it. Its memory and the latency of `newPayload` are
+//! compared.
+//!
+//! The attackers (`attack`) run in this process, on one thread: on a machine with few processors they take time from the node too,
+//! which the latency shows.
+
+mod attack;
+
+use super::Binaries;
+use super::chain::{Chain, ChainBlock};
+use super::findings::Findings;
+use super::node::{self, fork_choice};
+use crate::process::{ClientKind, P2pOptions, Process, StartOptions, memory, new_folder};
+use crate::report::percentile;
+use attack::{Attack, Flood};
+use clap::Args;
+use eyre::{Result, ensure};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(crate) struct FloodsOptions {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The floods, each on a new node.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "hashes,bombs,connects,udp,deaf,ids"
+    )]
+    floods: Vec<Flood>,
+    /// How long each flood lasts, and the time in peace before it, seconds.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    seconds: u64,
+    /// Blocks per second that the node imports.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    blocks_per_second: u64,
+    /// The node's --memory-budget, MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory_mib: u64,
+    /// Largest allowed resident memory, in percent of the budget and the 256 MiB of the network.
+    #[arg(long, value_name = "PERCENT", default_value_t = 125)]
+    memory_percent: u64,
+    /// Largest allowed P99 of newPayload, in percent of that in peace.
+    #[arg(long, value_name = "PERCENT", default_value_t = 110)]
+    p99_percent: u64,
+    /// Folder of the chain: read if it exists, else written [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    chain: Option<PathBuf>,
+    /// Folder for the nodes' data and logs, kept afterwards; must not exist [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Write the results as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Memory of the network beside the budget, MiB.
+const NETWORK_MIB: u64 = 256;
+
+/// What was measured in some time.
+struct Phase {
+    times: Vec<Duration>,
+    peak_bytes: u64,
+    cpu: Duration,
+}
+
+pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let folder = new_folder(options.folder.as_deref(), temporary.path())?;
+    let per_phase = usize::try_from(options.seconds * options.blocks_per_second)?;
+    let saved = options.chain.as_deref();
+    let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), 2 * per_phase)?;
+    ensure!(
+        chain.blocks.len() >= 2 * per_phase,
+        "the chain has {} blocks, {} are needed",
+        chain.blocks.len(),
+        2 * per_phase
+    );
+    let mut findings = Findings::default();
+    for flood in &options.floods {
+        let name = format!("{flood:?}").to_lowercase();
+        let budget = format!("{}M", options.memory_mib);
+        let start = StartOptions {
+            memory_budget: &budget,
+            p2p: Some(P2pOptions {
+                has_discovery: true,
+                max_peers: 50,
+                boot_nodes: &[],
+            }),
+            ..StartOptions::genesis(&chain.genesis)
+        };
+        let node = node::start(
+            ClientKind::Niwaki,
+            "node",
+            &options.binaries,
+            &folder.join(&name),
+            start,
+        )?;
+        let (before, after) = chain.blocks.split_at(per_phase);
+        let peace = import(options, &node, before)?;
+        let attack = Attack::start(*flood, &node.client.enode()?)?;
+        let under = import(options, &node, &after[..per_phase])?;
+        let did = attack.stop();
+        note(options, &mut findings, &name, (&peace, &under));
+        for (what, count) in did {
+            findings.count(format!("{name}: {what}"), count);
+        }
+        let is_clean = !node.log().contains("panicked");
+        findings.claim(
+            format!("{name}: every block is VALID, and nothing panicked"),
+            is_clean,
+        );
+    }
+    findings.finish("floods", options.json.as_deref())
+}
+
+/// Imports blocks at the pace, and measures.
+fn import(options: &FloodsOptions, node: &Process, blocks: &[ChainBlock]) -> Result<Phase> {
+    let pace = Duration::from_secs(1) / u32::try_from(options.blocks_per_second.max(1))?;
+    let cpu = node.cpu_time()?;
+    let (mut times, mut peak_bytes) = (Vec::new(), 0);
+    for block in blocks {
+        let began = Instant::now();
+        let (response, took) = node
+            .client
+            .call_engine(&block.method, block.params.clone())?;
+        ensure!(
+            response["status"] == "VALID",
+            "block {}: {response}",
+            block.number
+        );
+        ensure!(
+            fork_choice(&node.client, block)? == "VALID",
+            "head {}",
+            block.number
+        );
+        times.push(took);
+        peak_bytes = peak_bytes.max(memory(node.id(), "VmRSS:")?);
+        std::thread::sleep(pace.saturating_sub(began.elapsed()));
+    }
+    times.sort_unstable();
+    Ok(Phase {
+        times,
+        peak_bytes,
+        cpu: node.cpu_time()? - cpu,
+    })
+}
+
+fn note(options: &FloodsOptions, findings: &mut Findings, name: &str, phases: (&Phase, &Phase)) {
+    let (peace, under) = phases;
+    for (when, phase) in [("in peace", peace), ("under it", under)] {
+        let ms = |percent| percentile(&phase.times, percent).as_secs_f64() * 1e3;
+        findings.figure(format!("{name}: newPayload P50 {when}"), ms(50), "ms");
+        findings.figure(format!("{name}: newPayload P99 {when}"), ms(99), "ms");
+        findings.count(
+            format!("{name}: resident memory at most {when}, MiB"),
+            phase.peak_bytes >> 20,
+        );
+        findings.figure(format!("{name}: CPU {when}"), phase.cpu.as_secs_f64(), "s");
+    }
+    let limit = (options.memory_mib + NETWORK_MIB) * options.memory_percent / 100;
+    findings.claim(
+        format!("{name}: at most {limit} MiB"),
+        under.peak_bytes >> 20 <= limit,
+    );
+    let allowed =
+        percentile(&peace.times, 99) * u32::try_from(options.p99_percent).unwrap_or(u32::MAX) / 100;
+    let holds = percentile(&under.times, 99) <= allowed;
+    findings.claim(
+        format!(
+            "{name}: P99 of newPayload at most {} % of that in peace",
+            options.p99_percent
+        ),
+        holds,
+    );
+}

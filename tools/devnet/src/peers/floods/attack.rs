@@ -1,0 +1,297 @@
+//! Attackers: connections and packets that no good node makes, by the library's own sessions.
+
+use clap::ValueEnum;
+use eyre::{Result, ensure, eyre};
+use niwaki_network::fuzz::targets;
+use niwaki_network::rlpx::{Hello, Message, MessageReader, MessageWriter, Protocol, initiate};
+use niwaki_network::wire::{Announced, Announcement, EthVersion, Request, RequestKind};
+use niwaki_network::{Node, NodeId, NodeKey};
+use niwaki_primitives::B256;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+/// What floods the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Flood {
+    /// 50 peers announce 100,000 new hashes a second.
+    Hashes,
+    /// 50 peers send messages of 10 MiB that Snappy makes 500 KB of, and come back when they are cut.
+    Bombs,
+    /// 1,000 TCP connections a second, half of them closed at once, half held for 5 s.
+    Connects,
+    /// 50,000 packets a second: discovery v4, signed, and noise.
+    Udp,
+    /// 50 peers ask for all they can and never read.
+    Deaf,
+    /// 500 node ids from one address.
+    Ids,
+}
+
+/// Peers that flood together.
+const PEERS: usize = 50;
+/// Messages of the base protocol.
+const PING: u8 = 2;
+const PONG: u8 = 3;
+/// Numbers in `eth`.
+const TRANSACTIONS: u8 = 0x02;
+const ANNOUNCEMENT: u8 = 0x08;
+/// The version that attackers speak, and how many message numbers it has.
+const VERSION: EthVersion = EthVersion::Eth69;
+/// How long an attacker waits before it connects again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What the attackers did.
+#[derive(Debug, Default)]
+struct Counts {
+    sessions: AtomicU64,
+    refused: AtomicU64,
+    sent: AtomicU64,
+}
+
+/// A flood that runs.
+pub(super) struct Attack {
+    runtime: Runtime,
+    counts: Arc<Counts>,
+}
+
+/// The node that is flooded.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    id: NodeId,
+    address: SocketAddr,
+}
+
+impl Attack {
+    /// Starts a flood of the node.
+    pub(super) fn start(flood: Flood, enode: &str) -> Result<Self> {
+        let node: Node = enode.parse()?;
+        let address = node.tcp_address();
+        let address = address.ok_or_else(|| eyre!("{enode} takes no connections"))?;
+        let target = Target {
+            id: node.id,
+            address,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let counts = Arc::new(Counts::default());
+        let peers = match flood {
+            Flood::Connects | Flood::Udp => 1,
+            Flood::Ids => 500,
+            Flood::Hashes | Flood::Bombs | Flood::Deaf => PEERS,
+        };
+        for _ in 0..peers {
+            let counts = Arc::clone(&counts);
+            runtime.spawn(async move {
+                match flood {
+                    Flood::Connects => connects(target, &counts).await,
+                    Flood::Udp => packets(target, &counts).await,
+                    _ => peer(flood, target, &counts).await,
+                }
+            });
+        }
+        // A flood that reaches nothing measures nothing.
+        std::thread::sleep(Duration::from_secs(1));
+        let began = counts.sent.load(Ordering::Relaxed) + counts.sessions.load(Ordering::Relaxed);
+        ensure!(began > 0, "the flood {flood:?} does not begin");
+        Ok(Self { runtime, counts })
+    }
+
+    /// Ends it. Returns what the attackers did.
+    pub(super) fn stop(self) -> Vec<(&'static str, u64)> {
+        self.runtime.shutdown_background();
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        vec![
+            ("sessions of attackers", count(&self.counts.sessions)),
+            ("connections that became none", count(&self.counts.refused)),
+            ("messages or packets of attackers", count(&self.counts.sent)),
+        ]
+    }
+}
+
+/// One attacker with sessions, one after the other, each of a new id.
+async fn peer(flood: Flood, target: Target, counts: &Counts) {
+    loop {
+        match timeout(Duration::from_secs(10), join(target)).await {
+            Ok(Ok(session)) => {
+                counts.sessions.fetch_add(1, Ordering::Relaxed);
+                flood_session(flood, session, counts).await;
+            }
+            _ => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// A session on which both Status have passed.
+struct Session {
+    reader: MessageReader<OwnedReadHalf>,
+    writer: MessageWriter<OwnedWriteHalf>,
+    /// Where `eth` begins among the message numbers.
+    offset: u8,
+}
+
+/// Becomes a peer. The node's own Status is right for it, whatever its chain.
+async fn join(target: Target) -> Result<Session> {
+    let stream = TcpStream::connect(target.address).await?;
+    let (reader, writer) = stream.into_split();
+    let key = NodeKey::random();
+    let connection = initiate(reader, writer, &key, target.id).await?;
+    let protocols = [Protocol::new("eth", VERSION.number(), VERSION.length())];
+    let hello = Hello {
+        version: 5,
+        client: "flood".into(),
+        capabilities: protocols.iter().map(|p| p.capability.clone()).collect(),
+        port: 0,
+        id: key.id(),
+    };
+    let session = connection.greet(&hello, &protocols).await?;
+    let (mut reader, mut writer) = (session.reader, session.writer);
+    let offset = session.protocols.first().map_or(16, |eth| eth.offset);
+    let status = reader.next().await?;
+    ensure!(
+        status.id == offset,
+        "message {} comes before the status",
+        status.id
+    );
+    writer.send(offset, &status.data).await?;
+    Ok(Session {
+        reader,
+        writer,
+        offset,
+    })
+}
+
+/// Floods until the session ends.
+async fn flood_session(flood: Flood, session: Session, counts: &Counts) {
+    let Session {
+        reader,
+        mut writer,
+        offset,
+    } = session;
+    let mut rng = SmallRng::from_os_rng();
+    if flood == Flood::Deaf {
+        let _not_read = reader;
+        let request = Request::Headers {
+            start: niwaki_network::wire::BlockId::Number(1),
+            limit: 1024,
+            skip: 0,
+            reverse: false,
+        };
+        let number = offset + RequestKind::Headers.number();
+        while writer
+            .send(number, &request.encode(rng.random(), VERSION))
+            .await
+            .is_ok()
+        {
+            counts.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        return;
+    }
+    let (pings, mut pinged) = mpsc::channel(16);
+    let read = tokio::spawn(read(reader, pings));
+    let mut ticks = interval(Duration::from_millis(500));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let zeros = vec![0; if flood == Flood::Bombs { 10 << 20 } else { 0 }];
+    loop {
+        let (number, data) = tokio::select! {
+            ping = pinged.recv() => match ping {
+                Some(()) => (PONG, vec![0xc0]),
+                None => break,
+            },
+            _ = ticks.tick() => match flood {
+                Flood::Hashes => (offset + ANNOUNCEMENT, announcement(1_000, &mut rng)),
+                Flood::Bombs => (offset + TRANSACTIONS, zeros.clone()),
+                _ => (PING, vec![0xc0]),
+            },
+        };
+        if writer.send(number, &data).await.is_err() {
+            break;
+        }
+        counts.sent.fetch_add(1, Ordering::Relaxed);
+    }
+    read.abort();
+}
+
+/// Reads and forgets, and reports pings until the session ends.
+async fn read(mut reader: MessageReader<OwnedReadHalf>, pings: mpsc::Sender<()>) {
+    while let Ok(Message { id, .. }) = reader.next().await {
+        if id == PING && pings.send(()).await.is_err() {
+            break;
+        }
+    }
+}
+
+fn announcement(count: usize, rng: &mut SmallRng) -> Vec<u8> {
+    let announced = (0..count).map(|_| Announced {
+        hash: B256::new(rng.random()),
+        tx_type: 2,
+        size: 200,
+    });
+    let announcement = Announcement {
+        transactions: announced.collect(),
+        columns: None,
+    };
+    announcement.encode(VERSION)
+}
+
+async fn connects(target: Target, counts: &Counts) {
+    let mut ticks = interval(Duration::from_millis(10));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    loop {
+        ticks.tick().await;
+        for index in 0..10 {
+            counts.sent.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                if let Ok(Ok(stream)) =
+                    timeout(Duration::from_secs(5), TcpStream::connect(target.address)).await
+                {
+                    sleep(Duration::from_secs(if index % 2 == 0 { 5 } else { 0 })).await;
+                    drop(stream);
+                }
+            });
+        }
+    }
+}
+
+async fn packets(target: Target, counts: &Counts) {
+    let Ok(socket) = UdpSocket::bind("127.0.0.1:0").await else {
+        return;
+    };
+    let mut rng = SmallRng::seed_from_u64(1);
+    let signed = targets()
+        .into_iter()
+        .find(|target| target.name == "discovery-v4");
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..500 {
+        if let Some(signed) = &signed {
+            let body = signed.valid(&mut rng);
+            all.push(signed.seal(body, &mut rng));
+        }
+        let length = rng.random_range(1..1280);
+        all.push((0..length).map(|_| rng.random()).collect());
+    }
+    let mut ticks = interval(Duration::from_millis(2));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut next = all.iter().cycle();
+    loop {
+        ticks.tick().await;
+        for packet in next.by_ref().take(100) {
+            if socket.send_to(packet, target.address).await.is_ok() {
+                counts.sent.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

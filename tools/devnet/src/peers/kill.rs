@@ -1,0 +1,184 @@
+//! `peers kill`: the syncing node gets SIGKILL at random moments. After each, its database must be without problems, and it goes on
+//! from about where it was.
+
+use super::Binaries;
+use super::chain::Chain;
+use super::findings::Findings;
+use super::node::{
+    self, fork_choice, give, new_payload, same_block, wait_until, without_discovery,
+};
+use crate::process::{ClientKind, Process, new_folder};
+use clap::Args;
+use eyre::{Result, WrapErr, ensure, eyre};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(crate) struct KillOptions {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The node that has the chain; the one that is killed is niwaki.
+    #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
+    source: ClientKind,
+    /// Kills.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    runs: usize,
+    /// Blocks of the chain.
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    blocks: usize,
+    /// Longest time from a start to the kill, milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 4_000)]
+    within_ms: u64,
+    /// Folder of the chain: read if it exists, else written [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    chain: Option<PathBuf>,
+    /// Seed of the random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the results as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How long a sync may take that is not disturbed.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// What was counted.
+#[derive(Default)]
+struct Counts {
+    kills: usize,
+    /// Kills before the node had the head.
+    during_sync: u64,
+    syncs: u64,
+    /// Blocks that were gone after a kill: they are asked for again.
+    gone: Vec<u64>,
+    problems: u64,
+    wrong_heads: u64,
+}
+
+pub(crate) fn run(options: &KillOptions) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let folder = new_folder(None, temporary.path())?;
+    let saved = options.chain.as_deref();
+    let chain = Chain::read_or_build(&options.binaries, saved, &folder, options.blocks)?;
+    let start = |kind, name: &'static str, folder: PathBuf| {
+        let options_of = without_discovery(&chain.genesis);
+        node::start(kind, name, &options.binaries, &folder, options_of)
+    };
+    let source = start(options.source, "source", folder.join("source"))?;
+    give(&source.client, &chain.blocks)?;
+    let mut rng = SmallRng::seed_from_u64(options.seed);
+    let mut counts = Counts::default();
+    while counts.kills < options.runs {
+        let data = folder.join(format!("sink-{}", counts.syncs));
+        let mut sink = start(ClientKind::Niwaki, "sink", data.clone())?;
+        sync_and_kill(options, &chain, &source, &mut sink, (&mut rng, &mut counts))?;
+        drop(sink);
+        std::fs::remove_dir_all(data)?;
+    }
+    let mut findings = Findings::default();
+    let again: u64 = counts.gone.iter().sum();
+    findings.count("kills", counts.kills as u64);
+    findings.count("kills before the node had the head", counts.during_sync);
+    findings.count("syncs to the end", counts.syncs);
+    findings.count("blocks asked for again, in all", again);
+    findings.count(
+        "blocks asked for again, after one kill at most",
+        counts.gone.iter().max().copied().unwrap_or(0),
+    );
+    findings.claim(
+        "the database is without problems after each kill",
+        counts.problems == 0,
+    );
+    findings.claim("each sync ends at the head", counts.wrong_heads == 0);
+    findings.claim(
+        "some kills come before the node has the head",
+        counts.during_sync > 0,
+    );
+    findings.finish("kill", options.json.as_deref())
+}
+
+/// One sync from the genesis block to the head, with kills.
+fn sync_and_kill(
+    options: &KillOptions,
+    chain: &Chain,
+    source: &Process,
+    sink: &mut Process,
+    state: (&mut SmallRng, &mut Counts),
+) -> Result<()> {
+    let (rng, counts) = state;
+    let head = chain
+        .blocks
+        .last()
+        .ok_or_else(|| eyre!("the chain has no block"))?;
+    let began = Instant::now();
+    loop {
+        sink.client.add_peer(&source.client.enode()?)?;
+        let wait = Duration::from_millis(rng.random_range(20..=options.within_ms.max(21)));
+        let (is_at_head, last) = follow(sink, head, wait)?;
+        if counts.kills >= options.runs || is_at_head {
+            break;
+        }
+        sink.kill()?;
+        counts.kills += 1;
+        counts.during_sync += 1;
+        eprintln!("kill {} at block {last}", counts.kills);
+        counts.problems += u64::from(!check(sink)?);
+        sink.restart().wrap_err_with(|| sink.log())?;
+        wait_until("the node listens", Duration::from_secs(20), || {
+            Ok(sink.client.enode().is_ok())
+        })?;
+        counts
+            .gone
+            .push(last.saturating_sub(sink.client.block_number()?));
+        ensure!(
+            began.elapsed() < TIMEOUT,
+            "block {last} after {:?}",
+            began.elapsed()
+        );
+    }
+    sink.client.add_peer(&source.client.enode()?)?;
+    let (is_at_head, last) = follow(sink, head, TIMEOUT)?;
+    ensure!(is_at_head, "block {last} after {TIMEOUT:?}");
+    counts.syncs += 1;
+    counts.wrong_heads += u64::from(!same_block(&source.client, &sink.client, "latest")?);
+    // One more kill with nothing to do.
+    sink.kill()?;
+    counts.kills += 1;
+    counts.problems += u64::from(!check(sink)?);
+    Ok(())
+}
+
+/// Sends the head for some time. Returns whether the node has it, and its block number then.
+fn follow(sink: &Process, head: &super::chain::ChainBlock, time: Duration) -> Result<(bool, u64)> {
+    let began = Instant::now();
+    loop {
+        new_payload(&sink.client, head)?;
+        let is_at_head = fork_choice(&sink.client, head)? == "VALID";
+        let number = sink.client.block_number()?;
+        if is_at_head || began.elapsed() > time {
+            return Ok((is_at_head, number));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether `storage check` finds no problem.
+fn check(sink: &Process) -> Result<bool> {
+    let output = Command::new(sink.binary())
+        .arg("--data-path")
+        .arg(sink.data_path())
+        .arg("--genesis-file")
+        .arg(sink.genesis())
+        .args(["storage", "check"])
+        .output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let is_clean = output.status.success() && printed.contains("no problems found");
+    if !is_clean {
+        eprintln!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(is_clean)
+}

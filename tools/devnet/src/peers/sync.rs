@@ -1,0 +1,156 @@
+//! `peers sync`: one node has a chain, another one starts empty and gets it from its peer.
+//!
+//! ```text
+//! source: newPayload of every block, fork choice     sink: each slot newPayload and fork choice of the head, until VALID
+//!    ^------------------------- peers ----------------------^
+//! ```
+
+use super::Binaries;
+use super::chain::Chain;
+use super::findings::Findings;
+use super::node::{self, connect, fork_choice, give, new_payload, same_block, without_discovery};
+use crate::process::{ClientKind, Process, memory, new_folder};
+use clap::Args;
+use eyre::{Result, bail, eyre};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[derive(Args, Debug)]
+pub(crate) struct SyncOptions {
+    #[command(flatten)]
+    binaries: Binaries,
+    /// The node that has the chain.
+    #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
+    source: ClientKind,
+    /// The node that gets it.
+    #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
+    sink: ClientKind,
+    /// Blocks of the chain.
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    blocks: usize,
+    /// Folder of the chain: read if it exists (`genesis.json`, `newpayload.json`), else written [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    chain: Option<PathBuf>,
+    /// Time from one slot to the next, milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    slot_ms: u64,
+    /// Longest allowed time of the sync, seconds.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    timeout_s: u64,
+    /// Syncs, each with a new sink.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    runs: usize,
+    /// Folder for the nodes' data and logs, kept afterwards; must not exist [default: a temporary folder].
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Write the results as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Blocks that are compared at the end, beside the head.
+const COMPARED: u64 = 40;
+
+pub(crate) fn run(options: &SyncOptions) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let folder = new_folder(options.folder.as_deref(), temporary.path())?;
+    let saved = options.chain.as_deref();
+    let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), options.blocks)?;
+    let binaries = &options.binaries;
+    let start = |kind, name: &'static str, folder: PathBuf| {
+        node::start(
+            kind,
+            name,
+            binaries,
+            &folder,
+            without_discovery(&chain.genesis),
+        )
+    };
+    let source = start(options.source, "source", folder.join("source"))?;
+    let began = Instant::now();
+    give(&source.client, &chain.blocks)?;
+    let mut findings = Findings::default();
+    findings.count("blocks", chain.blocks.len() as u64);
+    findings.figure("the source's import", began.elapsed().as_secs_f64(), "s");
+    findings.text("source", node::version(&source.client)?);
+    let (mut times, mut rates) = (Vec::new(), Vec::new());
+    for run in 0..options.runs.max(1) {
+        let sink = start(options.sink, "sink", folder.join(format!("sink-{run}")))?;
+        if run == 0 {
+            findings.text("sink", node::version(&sink.client)?);
+        }
+        let connected = connect(&sink.client, &source.client)?;
+        let cpu = [source.cpu_time()?, sink.cpu_time()?];
+        let took = sync(options, &chain, &sink)?;
+        eprintln!("run {run}: {:.1} s", took.as_secs_f64());
+        rates.push(chain.blocks.len() as f64 / took.as_secs_f64());
+        times.push(took);
+        if run == 0 {
+            findings.figure("until they are peers", connected.as_secs_f64() * 1e3, "ms");
+            let [of_source, of_sink] = [&source, &sink].map(Process::cpu_time);
+            let cpu_s = |now: Duration, before: Duration| (now - before).as_secs_f64();
+            findings.figure("CPU of the source", cpu_s(of_source?, cpu[0]), "s");
+            findings.figure("CPU of the sink", cpu_s(of_sink?, cpu[1]), "s");
+            let peak = memory(sink.id(), "VmHWM:")? >> 20;
+            findings.count("peak memory of the sink, MiB", peak);
+        }
+        let same = is_same(&chain, &source, &sink)?;
+        findings.claim(
+            format!("run {run}: the same head, state root, {COMPARED} blocks and receipts"),
+            same,
+        );
+    }
+    rates.sort_by(f64::total_cmp);
+    findings.figure("blocks per second, median", rates[rates.len() / 2], "");
+    findings.times("sync", times);
+    findings.finish("sync", options.json.as_deref())
+}
+
+/// Sends the head each slot until the sink has it. Returns how long that takes.
+fn sync(options: &SyncOptions, chain: &Chain, sink: &Process) -> Result<Duration> {
+    let head = chain
+        .blocks
+        .last()
+        .ok_or_else(|| eyre!("the chain has no block"))?;
+    let began = Instant::now();
+    let timeout = Duration::from_secs(options.timeout_s);
+    loop {
+        let slot = Instant::now();
+        new_payload(&sink.client, head)?;
+        if fork_choice(&sink.client, head)? == "VALID" {
+            return Ok(began.elapsed());
+        }
+        if began.elapsed() > timeout {
+            let at = sink.client.block_number()?;
+            bail!(
+                "the sink is at block {at} of {} after {timeout:?}; its log ends:\n{}",
+                head.number,
+                last_lines(&sink.log())
+            );
+        }
+        // A sink that is at the head before its slot ends has finished then.
+        while slot.elapsed() < Duration::from_millis(options.slot_ms) {
+            if sink.client.block_number()? >= head.number {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The end of a log.
+pub(super) fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+fn is_same(chain: &Chain, source: &Process, sink: &Process) -> Result<bool> {
+    let (source, sink) = (&source.client, &sink.client);
+    let head = chain.blocks.last().map_or(0, |block| block.number);
+    let mut same = same_block(source, sink, "latest")? && sink.block_number()? == head;
+    for step in 0..COMPARED {
+        let number = 1 + step * head / COMPARED;
+        same &= same_block(source, sink, &format!("{number:#x}"))?;
+    }
+    Ok(same)
+}

@@ -1,0 +1,63 @@
+//! How a client takes part in a network of peers, on loopback only.
+
+use super::ClientKind;
+use std::fmt::Write;
+
+/// The part of the network in how a client is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct P2pOptions<'a> {
+    /// Whether it looks for nodes by itself.
+    pub(crate) has_discovery: bool,
+    pub(crate) max_peers: usize,
+    /// Nodes that discovery begins with.
+    pub(crate) boot_nodes: &'a [String],
+}
+
+impl Default for P2pOptions<'_> {
+    fn default() -> Self {
+        Self {
+            has_discovery: false,
+            max_peers: 25,
+            boot_nodes: &[],
+        }
+    }
+}
+
+/// The flags of a client that listens on `port`; without a port it takes no part.
+pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) -> Vec<String> {
+    let Some((options, port)) = network else {
+        return match kind {
+            ClientKind::Niwaki => vec!["--p2p-enabled=false".to_owned()],
+            ClientKind::Geth => Vec::new(),
+        };
+    };
+    let boot_nodes = options.boot_nodes.join(",");
+    let flags = match kind {
+        ClientKind::Niwaki => format!(
+            "--p2p-enabled=true --p2p-host=127.0.0.1 --p2p-interface=127.0.0.1 --p2p-port={port} \
+             --discovery-enabled={} --max-peers={} --bootnodes={boot_nodes}",
+            options.has_discovery, options.max_peers
+        ),
+        ClientKind::Geth => "--netrestrict 127.0.0.0/8".into(),
+    };
+    flags.split(' ').map(str::to_owned).collect()
+}
+
+/// geth's configuration file: flags can't keep it on loopback.
+pub(super) fn geth_config(network: Option<(P2pOptions<'_>, u16)>) -> String {
+    let Some((options, port)) = network else {
+        return "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n"
+            .into();
+    };
+    let (discovery, peers) = (options.has_discovery, options.max_peers);
+    let mut config = format!(
+        "[Node.P2P]\nListenAddr = \"127.0.0.1:{port}\"\nMaxPeers = {peers}\nNoDiscovery = {}\n\
+         DiscoveryV4 = {discovery}\nDiscoveryV5 = {discovery}\n",
+        !discovery
+    );
+    let nodes = options.boot_nodes;
+    for list in ["BootstrapNodes", "BootstrapNodesV5"] {
+        let _ = writeln!(config, "{list} = {nodes:?}");
+    }
+    config
+}
