@@ -24,6 +24,7 @@
 //! | `backend` | what the methods work on: chain, pool, options, states by block |
 //! | `operator` | hooks of the program around this crate: metrics, log levels, dev mode |
 //! | `peers` | the methods about peers, and the hooks into the network |
+//! | `sync` | how far the sync is, and the hook into it |
 //! | `blocks` | cache of decoded blocks with senders and receipts |
 //! | `eth`, `debug`, `log_index`, `miner`, `niwaki`, `node`, `txpool` | the methods by namespace; `node`: `net`, `web3`, `admin` |
 //! | `simulation` | executing unsigned messages: calls, overrides, simulated blocks |
@@ -68,6 +69,7 @@ mod server;
 mod session;
 mod simulation;
 mod subscriptions;
+mod sync;
 mod trace;
 mod txpool;
 mod worker_pools;
@@ -96,6 +98,7 @@ pub use server::{
 };
 pub use session::Session;
 pub use subscriptions::Events;
+pub use sync::{SyncFailureReport, SyncHook, SyncReport};
 pub use worker_pools::WorkerPools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

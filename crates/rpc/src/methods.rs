@@ -106,6 +106,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::log_index::METHODS,
         crate::miner::METHODS,
         crate::niwaki::METHODS,
+        crate::sync::METHODS,
         crate::trace::DEBUG_METHODS,
         crate::trace::TRACE_METHODS,
         crate::txpool::METHODS,

@@ -1,9 +1,10 @@
 //! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces, peers.
+//! own, listening addresses, the folder for traces, peers, the sync.
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
 use crate::peers::PeerHooks;
+use crate::sync::{SyncHook, SyncReport};
 use crate::{RpcError, RpcResult, lock};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,7 @@ pub struct Operator {
     makes_blocks: OnceLock<AtomicBool>,
     traces: OnceLock<PathBuf>,
     peers: OnceLock<PeerHooks>,
+    sync: OnceLock<SyncHook>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -67,6 +69,16 @@ impl Operator {
     /// The hooks into the network of peers, if there is one.
     pub fn peers(&self) -> Option<&PeerHooks> {
         self.peers.get()
+    }
+
+    /// Sets the hook into the sync.
+    pub fn set_sync(&self, hook: SyncHook) {
+        let _ = self.sync.set(hook); // The first one wins.
+    }
+
+    /// How far the sync is, if there is one.
+    pub(crate) fn sync_report(&self) -> Option<SyncReport> {
+        self.sync.get().map(|hook| hook())
     }
 
     /// Records that `service` listens on `address`.

@@ -37,6 +37,7 @@ pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
+/// What is known of the target: from the consensus client, and from the sync where there are peers.
 pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let target = match backend.sync_status() {
         SyncStatus::Current => {
@@ -47,10 +48,16 @@ pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> R
         SyncStatus::Unknown => 0,
     };
     let head = backend.chain().head().id.number;
+    let report = backend.operator().sync_report();
+    let report = report.filter(|report| report.target.is_some());
+    let (start, highest) = match report {
+        Some(report) => (report.start_block.min(head), report.highest_block),
+        None => (head, 0),
+    };
     let mut object = Object::new(out);
-    object.number("startingBlock", head);
+    object.number("startingBlock", start);
     object.number("currentBlock", head);
-    object.number("highestBlock", target.max(head));
+    object.number("highestBlock", target.max(highest).max(head));
     Ok(())
 }
 
