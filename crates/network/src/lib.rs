@@ -30,6 +30,7 @@ pub mod router;
 mod service;
 pub mod wire;
 
+pub use discovery::{BootNode, DiscoveryMode, DiscoverySettings};
 pub use key::{KeyFileError, NodeId, NodeKey};
 pub use node::{Host, Node, NodeError};
 pub use peer::{
@@ -38,4 +39,4 @@ pub use peer::{
 pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,
 };
-pub use service::{Inbound, Network, NetworkConfig, RosterReport};
+pub use service::{DiscoveryFigures, Inbound, Network, NetworkConfig, RosterReport};

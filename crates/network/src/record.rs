@@ -5,7 +5,7 @@
 //!  "eth" [[forkHash 4, forkNext]], "id" "v4", "ip" 4, "ip6" 16, "secp256k1" 33, "snap" [], "tcp", "tcp6", "udp", "udp6"]
 //! ```
 //!
-//! The only module that names the crate `enr`, of which `discv5` takes the same type. Records of others are at most 300 bytes and
+//! The module that wraps the crate `enr`, of which `discv5` takes the same type. Records of others are at most 300 bytes and
 //! verified when they are read; keys of other curves than secp256k1 are refused, because no node id comes of them.
 //!
 //! Spec: EIP-778, devp2p `enr.md`, `enr-entries/eth.md`.
@@ -97,7 +97,8 @@ impl Record {
         }
     }
 
-    fn from_enr(enr: Enr<CombinedKey>) -> Result<Self, RecordError> {
+    /// A record of the crate `enr`, which has checked it.
+    pub(crate) fn from_enr(enr: Enr<CombinedKey>) -> Result<Self, RecordError> {
         let key = enr.public_key();
         let CombinedPublicKey::Secp256k1(_) = key else {
             return Err(RecordError::Key);
@@ -113,9 +114,7 @@ impl Record {
     /// # Errors
     /// [`RecordError::Invalid`] if the signing library refuses.
     pub fn sign(key: &NodeKey, seq: u64, entries: &RecordEntries) -> Result<Self, RecordError> {
-        let mut secret: B256 = *key.secret();
-        let signer = CombinedKey::secp256k1_from_bytes(secret.as_mut_slice());
-        let signer = signer.map_err(|error| RecordError::Invalid(error.to_string()))?;
+        let signer = signer(key)?;
         let mut builder = Enr::builder();
         builder.seq(seq);
         if let Some(ip) = entries.ip {
@@ -141,6 +140,11 @@ impl Record {
         }
         let enr = builder.build(&signer);
         Self::from_enr(enr.map_err(|error| RecordError::Invalid(error.to_string()))?)
+    }
+
+    /// The record as the crate `discv5` takes it.
+    pub(crate) fn enr(&self) -> &Enr<CombinedKey> {
+        &self.enr
     }
 
     /// The encoded record.
@@ -207,6 +211,16 @@ impl Record {
             false => v4.or(v6),
         }
     }
+}
+
+/// The key as the crates `enr` and `discv5` take it.
+///
+/// # Errors
+/// [`RecordError::Invalid`] if they refuse it.
+pub(crate) fn signer(key: &NodeKey) -> Result<CombinedKey, RecordError> {
+    let mut secret: B256 = *key.secret();
+    let signer = CombinedKey::secp256k1_from_bytes(secret.as_mut_slice());
+    signer.map_err(|error| RecordError::Invalid(error.to_string()))
 }
 
 impl FromStr for Record {

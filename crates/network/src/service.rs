@@ -11,25 +11,30 @@
 
 mod actor;
 mod connection;
+mod finder;
 mod range;
+mod start;
 
-use crate::gossip::{self, GossipHandle, PoolView, ReceivedBatch};
+use crate::discovery::v4::{Dropped, V4Figures};
+use crate::discovery::v5::V5Figures;
+use crate::discovery::{BootNode, DiscoverySettings};
+use crate::gossip::{GossipHandle, PoolView, ReceivedBatch};
 use crate::key::NodeKey;
+use crate::node::Node;
 use crate::peer::{InboundRequest, LocalChain, Peer};
-use crate::peers::{Ban, Candidate, Departure, Event, PeerView, Roster};
-use crate::peers::{RosterConfig, SavedPeers};
+use crate::peers::{Ban, Departure, Event, PeerView, Source};
+use crate::record::Record;
 use crate::rlpx::{Hello, Protocol};
-use crate::router::{self, RouterHandle};
+use crate::router::RouterHandle;
 use crate::wire::EthVersion;
-use actor::Actor;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
-use std::net::SocketAddr;
+use finder::Counts;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::net::TcpListener;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 
 /// Inputs that may wait for the actor.
 const MAX_INPUTS: usize = 1024;
@@ -50,6 +55,8 @@ pub struct NetworkConfig {
     pub key: NodeKey,
     /// Where it listens for connections; `None` to only dial.
     pub listen: Option<SocketAddr>,
+    /// A second address, of the other family.
+    pub listen_also: Option<SocketAddr>,
     /// The name that peers see.
     pub client: String,
     /// The versions of `eth` that are offered.
@@ -58,14 +65,18 @@ pub struct NetworkConfig {
     pub max_peers: usize,
     /// At most so many percent of the slots are for nodes that connect by themselves.
     pub inbound_percent: usize,
-    /// Nodes that are dialled for ever.
-    pub static_nodes: Vec<Candidate>,
+    /// Nodes that are dialled for ever. A name is resolved before each dial.
+    pub static_nodes: Vec<Node>,
     /// Nodes beyond all limits.
-    pub trusted_nodes: Vec<Candidate>,
-    /// Nodes that are dialled when others are lacking.
-    pub boot_nodes: Vec<Candidate>,
-    /// The file of saved peers.
-    pub saved: Option<PathBuf>,
+    pub trusted_nodes: Vec<Node>,
+    /// Nodes to begin with. They are dialled when others are lacking, with or without discovery.
+    pub boot_nodes: Vec<BootNode>,
+    /// How nodes are found; `None`: they are not, and others don't find this one.
+    pub discovery: Option<DiscoverySettings>,
+    /// The addresses at which others reach this node, if the operator knows: at most one of each family counts.
+    pub advertised: Vec<IpAddr>,
+    /// The folder of the files that outlive a restart: `peers` and `record`. `None` to keep nothing.
+    pub folder: Option<PathBuf>,
 }
 
 /// What all connections share.
@@ -76,14 +87,20 @@ struct Shared {
     protocols: Vec<Protocol>,
 }
 
-/// A running network.
+/// A running network. Dropped, it ends at once.
 #[derive(Debug)]
 pub struct Network {
     inputs: mpsc::Sender<actor::Input>,
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
+    record: watch::Receiver<Record>,
     address: Option<SocketAddr>,
     router: RouterHandle,
     gossip: GossipHandle,
+    counts: Arc<Counts>,
+    v4: Option<V4Figures>,
+    v5: Option<V5Figures>,
+    /// The actor and the finder.
+    tasks: [AbortHandle; 2],
 }
 
 /// What comes out of a network.
@@ -108,69 +125,77 @@ pub struct RosterReport {
     pub now_ms: u64,
 }
 
+/// What discovery has counted since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryFigures {
+    /// Nodes in the table of v4; `None` if it does not run.
+    pub v4_table: Option<usize>,
+    /// Packets that v4 dropped, by reason.
+    pub v4_dropped: Vec<(Dropped, u64)>,
+    /// Nodes in the table of v5; `None` if it does not run.
+    pub v5_table: Option<usize>,
+    /// Those of them that are connected.
+    pub v5_live: Option<usize>,
+    /// Packets that v5 read and that are not v5.
+    pub v5_foreign: Option<u64>,
+    /// Found nodes that became candidates. A node counts each time that it is found.
+    pub found: u64,
+    /// Those that do not say which chain they are of.
+    pub unchecked: u64,
+    /// Those of other chains, which are not dialled.
+    pub other_chain: u64,
+}
+
 impl Network {
     /// Starts the network on the calling runtime. `chain` is what this node says of its own chain, as it changes. Gossip begins with
     /// [`GossipHandle::set_syncing`].
     ///
     /// # Errors
-    /// If it can't listen.
+    /// If it can't listen, or can't bind the sockets of discovery.
     pub async fn start(
         config: NetworkConfig,
         chain: watch::Receiver<LocalChain>,
         pool: PoolView,
     ) -> std::io::Result<(Self, Inbound)> {
-        let listener = match config.listen {
-            Some(address) => Some(TcpListener::bind(address).await?),
-            None => None,
-        };
-        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let shared = Arc::new(shared(&config, address));
-        let roster = roster(&config, address);
-        let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
-        let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
-        let (peers_sender, peers) = watch::channel(Arc::from([]));
-        tokio::spawn(range::announce(chain.clone(), peers.clone()));
-        let links = actor::Links {
-            inputs: inputs.clone(),
-            chain,
-            requests: requests_sender,
-            gossip: gossip_sender,
-            peers: peers_sender,
-        };
-        let actor = Actor::new(roster, shared, links, config.saved);
-        tokio::spawn(actor.run(input_receiver, listener));
-        for event in named(config.static_nodes, config.trusted_nodes, config.boot_nodes) {
-            let _ = inputs.send(actor::Input::Roster(event)).await;
-        }
-        let reports = inputs.clone();
-        let report = move |event| {
-            let _ = reports.try_send(actor::Input::Roster(event));
-        };
-        let router = router::start(peers.clone(), report.clone());
-        let (gossip, transactions) = gossip::start(gossip::Links {
-            peers: peers.clone(),
-            events: gossip_events,
-            pool,
-            report: Box::new(report),
-        });
-        let network = Self {
-            inputs,
-            peers,
-            address,
-            router,
-            gossip,
-        };
-        let inbound = Inbound {
-            requests,
-            transactions,
-        };
-        Ok((network, inbound))
+        start::start(config, chain, pool).await
     }
 
     /// Where it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The node's record, as it changes.
+    pub fn record(&self) -> watch::Receiver<Record> {
+        self.record.clone()
+    }
+
+    /// This node as others dial it, with the address that its record says now; as long as that says none, with the one on which it
+    /// listens.
+    pub fn enode(&self) -> Node {
+        let record = self.record.borrow();
+        let entries = record.entries();
+        record.node().unwrap_or_else(|| {
+            let ip = self.address.map(|address| address.ip());
+            let ip = ip.filter(|ip| !ip.is_unspecified());
+            let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            Node::at(record.id(), ip, entries.tcp, entries.udp)
+        })
+    }
+
+    /// What discovery has counted.
+    pub fn discovery(&self) -> DiscoveryFigures {
+        let (v4, v5) = (self.v4.as_ref(), self.v5.as_ref());
+        DiscoveryFigures {
+            v4_table: v4.map(V4Figures::table_len),
+            v4_dropped: v4.map(|v4| v4.dropped().to_vec()).unwrap_or_default(),
+            v5_table: v5.map(V5Figures::table_len),
+            v5_live: v5.map(V5Figures::live),
+            v5_foreign: v5.map(V5Figures::foreign),
+            found: self.counts.found.load(Ordering::Relaxed),
+            unchecked: self.counts.unchecked.load(Ordering::Relaxed),
+            other_chain: self.counts.other_chain.load(Ordering::Relaxed),
+        }
     }
 
     /// The peers, as they change: a new list when one comes, goes, or says that its range of blocks changed.
@@ -186,6 +211,20 @@ impl Network {
     /// Gossip of transactions.
     pub fn gossip(&self) -> GossipHandle {
         self.gossip.clone()
+    }
+
+    /// Dials a node for ever from now on. Like [`Self::send`], it is lost while too much waits.
+    pub fn add_static(&self, node: Node) {
+        self.name(Source::Static, node);
+    }
+
+    /// Trusts a node from now on: it is dialled for ever, and beyond all limits.
+    pub fn add_trusted(&self, node: Node) {
+        self.name(Source::Trusted, node);
+    }
+
+    fn name(&self, source: Source, node: Node) {
+        let _ = self.inputs.try_send(actor::Input::Named(source, node));
     }
 
     /// Gives the roster an event: a node that was found, a command of the operator, how a peer behaved. Events are dropped while
@@ -221,60 +260,10 @@ impl Network {
     }
 }
 
-fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
-    let protocol = |version: &EthVersion| Protocol::new("eth", version.number(), version.length());
-    let protocols: Vec<Protocol> = config.versions.iter().map(protocol).collect();
-    let capabilities = protocols.iter().map(|protocol| protocol.capability.clone());
-    Shared {
-        hello: Hello {
-            version: crate::rlpx::hello::VERSION,
-            client: config.client.clone(),
-            capabilities: capabilities.collect(),
-            port: address.map_or(0, |address| address.port()),
-            id: config.key.id(),
-        },
-        protocols,
-        key: config.key.clone(),
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
-}
-
-fn roster(config: &NetworkConfig, address: Option<SocketAddr>) -> Roster {
-    let epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    let roster_config = RosterConfig {
-        own: config.key.id(),
-        own_addresses: address.into_iter().collect(),
-        max_peers: config.max_peers,
-        inbound_percent: config.inbound_percent,
-        epoch_s: epoch.map_or(0, |epoch| epoch.as_secs()),
-    };
-    let saved = config.saved.as_ref().map(|path| SavedPeers::load(path));
-    let saved = saved.map(|saved| {
-        saved.unwrap_or_else(|error| {
-            tracing::warn!(%error, "Starting without saved peers");
-            SavedPeers::default()
-        })
-    });
-    Roster::new(
-        roster_config,
-        saved.unwrap_or_default(),
-        SmallRng::from_os_rng(),
-    )
-}
-
-fn named(
-    static_nodes: Vec<Candidate>,
-    trusted: Vec<Candidate>,
-    boot: Vec<Candidate>,
-) -> impl Iterator<Item = Event> {
-    let found = |candidate| Event::Found {
-        source: crate::peers::Source::Boot,
-        candidate,
-    };
-    let static_nodes = static_nodes.into_iter().map(Event::AddStatic);
-    let trusted = trusted.into_iter().map(Event::AddTrusted);
-    static_nodes
-        .chain(trusted)
-        .chain(boot.into_iter().map(found))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ async fn run(boot_nodes: &[Node], bind: &str) -> Running {
         key: key.clone(),
         record: records,
         boot_nodes: boot_nodes.to_vec(),
+        is_wanting: watch::channel(true).1,
     };
     let discovery = start(socket.into(), config);
     Running {
@@ -58,6 +59,7 @@ async fn find(running: &mut Running, count: usize) -> HashSet<NodeId> {
                 DiscoveryEvent::Observed { address, .. } => {
                     assert_eq!(Some(address), running.node.udp_address());
                 }
+                DiscoveryEvent::Decided(address) => panic!("v4 decides nothing: {address}"),
             }
         }
     };
@@ -72,7 +74,13 @@ async fn two_nodes_find_each_other() {
     let mut b = run(&[a.node.clone()], "127.0.0.1:0").await;
     assert_eq!(find(&mut a, 1).await, [b.node.id].into());
     assert_eq!(find(&mut b, 1).await, [a.node.id].into());
-    assert_eq!((a.discovery.table_len(), b.discovery.table_len()), (1, 1));
+    assert_eq!(
+        (
+            a.discovery.figures.table_len(),
+            b.discovery.figures.table_len()
+        ),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! The built-in chains.
 
+mod boot;
+
 use crate::genesis::{Genesis, from_parts};
 use alloy_primitives::{Address, B256, address, b256};
 

@@ -43,8 +43,9 @@ use niwaki_primitives::B256;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use machine::Dropped;
 pub use sockets::{Frame, Sockets};
-pub use task::{Discovery, DiscoveryConfig, start};
+pub use task::{Discovery, DiscoveryConfig, V4Figures, start};
 
 /// A node that answered: a candidate for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub enum DiscoveryEvent {
         /// This node's address, as it claims.
         address: SocketAddr,
     },
+    /// The address at which most other nodes see this one.
+    Decided(SocketAddr),
 }
 
 /// The time of a step: `ms` only ever rises and starts anywhere, `unix_s` is the clock that packets are stamped with.

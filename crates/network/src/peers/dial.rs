@@ -1,6 +1,6 @@
 //! The dial plan: which node to dial next, and when a node may be dialled again.
 //!
-//! Candidates come from seven sources and are tried in their order. Those that the operator named, and the boot nodes, stay in the
+//! Candidates come from eight sources and are tried in their order. Those that the operator named, and the boot nodes, stay in the
 //! plan for ever; those that were found wait in a queue of their source and leave it when they are dialled. No source has more than
 //! half of the dials in flight, so that none decides alone who this node's peers are.
 //!
@@ -75,11 +75,13 @@ pub enum Source {
     V4,
     /// The boot nodes.
     Boot,
+    /// Found nodes that don't say which chain they are of.
+    Unchecked,
 }
 
 impl Source {
     /// All, in the order in which they are dialled.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Static,
         Self::Trusted,
         Self::Saved,
@@ -87,6 +89,7 @@ impl Source {
         Self::V5,
         Self::V4,
         Self::Boot,
+        Self::Unchecked,
     ];
 
     /// Whether its nodes stay in the plan.
@@ -109,6 +112,7 @@ impl Source {
             Self::V5 => "discv5",
             Self::V4 => "discv4",
             Self::Boot => "boot",
+            Self::Unchecked => "unchecked",
         }
     }
 }
@@ -204,6 +208,13 @@ impl DialPlan {
         }
     }
 
+    /// The name of a node's host was resolved.
+    pub(crate) fn resolved(&mut self, source: Source, id: NodeId, address: SocketAddr) {
+        if let Some(candidate) = self.named.get_mut(&(source, id)) {
+            candidate.address = address;
+        }
+    }
+
     /// Takes a named node out. Returns whether it was there.
     pub(crate) fn unname(&mut self, source: Source, id: NodeId) -> bool {
         self.named.remove(&(source, id)).is_some()
@@ -232,6 +243,11 @@ impl DialPlan {
             true => MAX_NAMED.saturating_sub(self.named.len()),
             false => max.saturating_sub(waiting),
         }
+    }
+
+    /// Whether candidates of a source are wanted: half of its queue is empty.
+    pub(crate) fn is_wanting(&self, source: Source) -> bool {
+        self.room(source) >= MAX_QUEUED / 2
     }
 
     /// Queues a candidate that was found. Returns whether it was taken: it must be new, and there must be room.

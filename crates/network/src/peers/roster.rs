@@ -42,6 +42,8 @@ use throttle::Throttle;
 
 /// Most departures that are remembered.
 const MAX_DEPARTURES: usize = 100;
+/// Most addresses of this node that are remembered.
+const MAX_OWN_ADDRESSES: usize = 16;
 /// A peer that leaves sooner counts as a dial that failed.
 const LASTING_MS: u64 = 60_000;
 
@@ -191,6 +193,7 @@ impl Roster {
             Event::Incoming { conn, address } => {
                 actions.push(self.incoming(conn, address, now_ms));
             }
+            Event::Resolved { conn, address } => self.resolved(conn, address),
             Event::Greeted { conn, id, offers } => {
                 self.greeted(conn, id, offers, now_ms, &mut actions);
             }
@@ -227,9 +230,32 @@ impl Roster {
             Event::Lift(target) => {
                 self.bans.lift(target);
             }
+            Event::OwnAddress(address) => self.add_own_address(address),
             Event::Tick => self.tick(now_ms, &mut actions),
         }
         actions
+    }
+
+    fn resolved(&mut self, conn: ConnId, address: SocketAddr) {
+        let Some(session) = self.sessions.get_mut(&conn) else {
+            return;
+        };
+        session.address = address;
+        if let Some((source, candidate)) = &mut session.dialled {
+            candidate.address = address;
+            self.plan.resolved(*source, candidate.id, address);
+        }
+    }
+
+    fn add_own_address(&mut self, address: SocketAddr) {
+        let known = &mut self.config.own_addresses;
+        if known.contains(&address) {
+            return;
+        }
+        if known.len() >= MAX_OWN_ADDRESSES {
+            known.remove(0);
+        }
+        known.push(address);
     }
 
     fn name(&mut self, source: Source, candidate: Candidate, actions: &mut Vec<Action>) {
@@ -415,9 +441,14 @@ impl Roster {
         self.plan.room(source)
     }
 
-    /// Whether free slots wait for candidates: discovery should look for some.
-    pub fn wants_candidates(&self) -> bool {
-        self.free_to_dial() > 0
+    /// Whether free slots wait for candidates, and few of this source are there: discovery should look for some.
+    pub fn wants_candidates(&self, source: Source) -> bool {
+        self.free_to_dial() > 0 && self.plan.is_wanting(source)
+    }
+
+    /// Whether the operator named a node, or it is a boot node.
+    pub fn is_named(&self, id: &NodeId) -> bool {
+        self.is_operators(id) || self.plan.is_named(Source::Boot, id)
     }
 
     /// The peers.

@@ -2,23 +2,29 @@
 
 use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
 use crate::key::NodeId;
+use crate::node::{Host, Node};
 use crate::peer::{Budget, GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels};
-use crate::peers::{Action, ConnId, End, Event, Notice, Offers, Refusal, Roster, SavedPeers};
+use crate::peers::{
+    Action, Candidate, ConnId, End, Event, Notice, Offers, Refusal, Roster, SavedPeers, Source,
+};
 use crate::rlpx::DisconnectReason;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 /// What the actor receives.
 pub(super) enum Input {
     /// Something for the roster alone.
     Roster(Event),
+    /// A static, trusted or boot node, whose host may be a name.
+    Named(Source, Node),
     /// Both Hellos of a connection have come; the task waits for the verdict.
     Greeted {
         conn: ConnId,
@@ -46,6 +52,8 @@ pub(super) struct Links {
     pub(super) requests: mpsc::Sender<InboundRequest>,
     pub(super) gossip: mpsc::Sender<GossipEvent>,
     pub(super) peers: watch::Sender<Arc<[Arc<Peer>]>>,
+    /// Which sources of candidates should look for some.
+    pub(super) wanted: Vec<(Source, watch::Sender<bool>)>,
 }
 
 pub(super) struct Actor {
@@ -59,6 +67,8 @@ pub(super) struct Actor {
     /// Connections whose Hellos have come.
     verdicts: HashMap<ConnId, oneshot::Sender<Result<(), Refusal>>>,
     peers: HashMap<ConnId, Arc<Peer>>,
+    /// The hosts of named nodes that are DNS names. They are resolved before each dial.
+    names: HashMap<NodeId, String>,
     connections: JoinSet<()>,
     budget: Budget,
 }
@@ -79,6 +89,7 @@ impl Actor {
             incoming: HashMap::new(),
             verdicts: HashMap::new(),
             peers: HashMap::new(),
+            names: HashMap::new(),
             connections: JoinSet::new(),
             budget: Budget::default(),
         }
@@ -88,7 +99,7 @@ impl Actor {
     pub(super) async fn run(
         mut self,
         mut inputs: mpsc::Receiver<Input>,
-        listener: Option<TcpListener>,
+        listeners: Vec<TcpListener>,
     ) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -98,8 +109,8 @@ impl Actor {
                     None | Some(Input::Stop) => break,
                     Some(input) => self.take(input),
                 },
-                accepted = accept(listener.as_ref()) => self.accepted(accepted),
-                _ = ticks.tick() => self.step(Event::Tick),
+                accepted = accept(&listeners) => self.accepted(accepted),
+                _ = ticks.tick() => self.tick(),
                 Some(_) = self.connections.join_next() => (),
             }
         }
@@ -110,9 +121,45 @@ impl Actor {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
+    fn tick(&mut self) {
+        self.step(Event::Tick);
+        for (source, wanted) in &self.links.wanted {
+            let is_wanting = self.roster.wants_candidates(*source);
+            wanted.send_if_modified(|was| std::mem::replace(was, is_wanting) != is_wanting);
+        }
+    }
+
+    /// Gives the roster a named node. Its address is not known yet if its host is a name.
+    fn name(&mut self, source: Source, node: Node) {
+        let ip = match node.host {
+            Host::Ip(ip) => {
+                self.names.remove(&node.id);
+                ip
+            }
+            Host::Name(name) => {
+                self.names.insert(node.id, name);
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+            }
+        };
+        let candidate = Candidate {
+            id: node.id,
+            address: SocketAddr::new(ip, node.tcp),
+            udp_port: node.udp,
+        };
+        self.step(match source {
+            Source::Static => Event::AddStatic(candidate),
+            Source::Trusted => Event::AddTrusted(candidate),
+            source => Event::Found { source, candidate },
+        });
+        // Those that found no room, and those that were removed.
+        let roster = &self.roster;
+        self.names.retain(|id, _| roster.is_named(id));
+    }
+
     fn take(&mut self, input: Input) {
         match input {
             Input::Roster(event) => self.step(event),
+            Input::Named(source, node) => self.name(source, node),
             Input::Greeted {
                 conn,
                 id,
@@ -178,7 +225,9 @@ impl Actor {
                 conn, candidate, ..
             } => {
                 let context = self.context(conn);
-                self.connections.spawn(connection::dial(context, candidate));
+                let name = self.names.get(&candidate.id).cloned();
+                self.connections
+                    .spawn(connection::dial(context, candidate, name));
             }
             Action::Accept(conn) => {
                 if let Some(verdict) = self.verdicts.remove(&conn) {
@@ -248,11 +297,15 @@ impl Actor {
     }
 }
 
-/// The next connection; never, without a listener.
-async fn accept(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
-    match listener {
+/// The next connection; never, without a listener. There are two at most: one of each family.
+async fn accept(listeners: &[TcpListener]) -> std::io::Result<(TcpStream, SocketAddr)> {
+    let accept = async |index: usize| match listeners.get(index) {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,
+    };
+    tokio::select! {
+        accepted = accept(0) => accepted,
+        accepted = accept(1) => accepted,
     }
 }
 

@@ -4,7 +4,7 @@ use super::Shared;
 use super::actor::Input;
 use crate::key::NodeId;
 use crate::peer::{self, PeerChannels, PeerError};
-use crate::peers::{Candidate, ConnId, End, Offers, Refusal};
+use crate::peers::{Candidate, ConnId, End, Event, Offers, Refusal};
 use crate::rlpx::{self, Capability, Connection, DisconnectReason, Session, SessionError};
 use crate::wire::StatusError;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::debug;
 
-/// How long a TCP connection may take.
+/// How long a TCP connection may take, with the resolution of a name.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the handshake and the Hellos may take together.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,20 +42,44 @@ struct Route {
     dialled: Option<NodeId>,
 }
 
-/// Dials a node, and runs the connection to its end.
-pub(super) async fn dial(context: Context, candidate: Candidate) {
-    let stream = timeout(DIAL_TIMEOUT, TcpStream::connect(candidate.address)).await;
-    let end = match stream {
-        Ok(Ok(stream)) => {
-            let route = Route {
-                address: candidate.address,
-                local: stream.local_addr().ok(),
-                dialled: Some(candidate.id),
-            };
-            run(&context, stream, route).await
+/// Dials a node, and runs the connection to its end. A node with a name is at the addresses that its name has now.
+pub(super) async fn dial(context: Context, candidate: Candidate, name: Option<String>) {
+    let stream = timeout(DIAL_TIMEOUT, async {
+        let Some(name) = &name else {
+            return TcpStream::connect(candidate.address).await;
+        };
+        let host = (name.as_str(), candidate.address.port());
+        let addresses: Vec<_> = match tokio::net::lookup_host(host).await {
+            Ok(addresses) => addresses.collect(),
+            Err(error) => {
+                debug!(name, node = ?candidate.id, %error, "Can't resolve the name of a node");
+                return Err(error);
+            }
+        };
+        TcpStream::connect(&addresses[..]).await
+    });
+    let stream = match stream.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            debug!(node = ?candidate.id, address = %candidate.address, %error, "Can't connect");
+            return context.close(End::Failed).await;
         }
-        _ => End::Failed,
+        Err(_) => return context.close(End::Failed).await,
     };
+    let mut route = Route {
+        address: candidate.address,
+        local: stream.local_addr().ok(),
+        dialled: Some(candidate.id),
+    };
+    if name.is_some()
+        && let Ok(address) = stream.peer_addr()
+    {
+        let conn = context.conn;
+        let resolved = Event::Resolved { conn, address };
+        let _ = context.actor.send(Input::Roster(resolved)).await;
+        route.address = address;
+    }
+    let end = run(&context, stream, route).await;
     context.close(end).await;
 }
 

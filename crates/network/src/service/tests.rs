@@ -1,9 +1,10 @@
 //! Networks on loopback.
 
+mod discovery;
 mod gossip;
 
 use super::*;
-use crate::peers::End;
+use crate::peers::{End, SavedPeers};
 use crate::rlpx::DisconnectReason;
 use crate::wire::{Answer, BlockRange, Items, Request};
 use niwaki_primitives::B256;
@@ -36,10 +37,13 @@ fn config(number: u8) -> NetworkConfig {
         versions: EthVersion::ALL.to_vec(),
         max_peers: 4,
         inbound_percent: 50,
+        listen_also: None,
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
         boot_nodes: Vec::new(),
-        saved: None,
+        discovery: None,
+        advertised: Vec::new(),
+        folder: None,
     }
 }
 
@@ -64,12 +68,8 @@ impl Node {
         }
     }
 
-    fn candidate(&self, number: u8) -> Candidate {
-        Candidate {
-            id: config(number).key.id(),
-            address: self.network.address().unwrap(),
-            udp_port: 0,
-        }
+    fn enode(&self) -> crate::Node {
+        self.network.enode()
     }
 
     /// Waits until it has so many peers.
@@ -94,7 +94,7 @@ impl Node {
 async fn a_static_node_is_dialled_asked_and_sees_the_other_leave() {
     let mut one = Node::start(config(1), 1).await;
     let two = NetworkConfig {
-        static_nodes: vec![one.candidate(1)],
+        static_nodes: vec![one.enode()],
         ..config(2)
     };
     let two = Node::start(two, 1).await;
@@ -128,7 +128,7 @@ async fn a_static_node_is_dialled_asked_and_sees_the_other_leave() {
 async fn a_node_of_another_network_is_no_peer() {
     let one = Node::start(config(1), 1).await;
     let two = NetworkConfig {
-        static_nodes: vec![one.candidate(1)],
+        static_nodes: vec![one.enode()],
         ..config(2)
     };
     let two = Node::start(two, 5).await;
@@ -145,7 +145,7 @@ async fn the_third_node_finds_no_slot_and_is_told_so() {
     };
     let one = Node::start(one, 1).await;
     let dialling = |number| NetworkConfig {
-        static_nodes: vec![one.candidate(1)],
+        static_nodes: vec![one.enode()],
         ..config(number)
     };
     let two = Node::start(dialling(2), 1).await;
@@ -164,13 +164,13 @@ async fn a_removed_static_node_is_cut_and_a_dialled_peer_is_saved() {
     let path = folder.path().join("peers");
     let one = Node::start(config(1), 1).await;
     let two = NetworkConfig {
-        saved: Some(path.clone()),
+        folder: Some(folder.path().to_owned()),
         ..config(2)
     };
     let two = Node::start(two, 1).await;
-    two.network.send(Event::AddStatic(one.candidate(1)));
+    two.network.add_static(one.enode());
     two.peers(1).await;
-    two.network.send(Event::RemoveStatic(one.candidate(1).id));
+    two.network.send(Event::RemoveStatic(one.enode().id));
     two.peers(0).await;
     assert_eq!(
         two.departure().await,
@@ -178,5 +178,5 @@ async fn a_removed_static_node_is_cut_and_a_dialled_peer_is_saved() {
     );
     two.network.stop().await;
     let saved = SavedPeers::load(&path).unwrap();
-    assert_eq!(saved.best()[0].candidate.id, one.candidate(1).id);
+    assert_eq!(saved.best()[0].candidate.id, one.enode().id);
 }

@@ -91,15 +91,25 @@ pub(crate) enum DiscoveryMode {
     Both,
 }
 
+impl From<DiscoveryMode> for niwaki_network::DiscoveryMode {
+    fn from(mode: DiscoveryMode) -> Self {
+        match mode {
+            DiscoveryMode::V4 => Self::V4,
+            DiscoveryMode::V5 => Self::V5,
+            DiscoveryMode::Both => Self::Both,
+        }
+    }
+}
+
 /// A boot node, or none: `--bootnodes=` leaves all out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BootNode(pub(crate) Option<Node>);
+pub(crate) struct BootNode(pub(crate) Option<niwaki_network::BootNode>);
 
 fn boot_node(text: &str) -> Result<BootNode, String> {
     if text.trim().is_empty() {
         return Ok(BootNode(None));
     }
-    let node = text.trim().parse::<Node>();
+    let node = text.trim().parse::<niwaki_network::BootNode>();
     node.map(|node| BootNode(Some(node)))
         .map_err(|error| error.to_string())
 }

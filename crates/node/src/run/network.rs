@@ -17,14 +17,19 @@ mod pool;
 use super::config::{PeersConfig, StaticNodesFile};
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_chain::{Chain, HeadChange, StoredHeader};
-use niwaki_network::peers::{BanTarget, Candidate, Event};
+use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
-use niwaki_network::{Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node, NodeKey};
+use niwaki_network::{
+    BootNode, DiscoverySettings, Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node,
+    NodeKey,
+};
+use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
 use niwaki_sync::{Sources, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Runtime};
@@ -68,18 +73,20 @@ impl Peers {
             .wrap_err("can't start the threads of the network")?;
         let key = NodeKey::load_or_create(&config.key_file)?;
         let local_chain = publish_chain(chain, network_id)?;
-        let (limit, listen) = (config.max_peers, config.listen);
+        let limit = config.max_peers;
         let banned = config.banned.clone();
-        let own = hooks::Own::new(&config, key.id());
-        let network_config = network_config(config, key, &backend.identity().client_version)?;
+        let has_boot_nodes = config.boot_nodes.is_some();
+        let client = &backend.identity().client_version;
+        let mut network_config = network_config(config, key, client)?;
+        if !has_boot_nodes {
+            network_config.boot_nodes = boot_nodes_of(&chain.genesis_hash());
+        }
         let starting = runtime.block_on(Network::start(
             network_config,
             local_chain,
             pool::view(pool),
         ));
-        let (network, inbound) = starting.wrap_err_with(|| {
-            format!("can't listen on {listen} for peers; choose another --p2p-port")
-        })?;
+        let (network, inbound) = starting.wrap_err("choose another --p2p-port")?;
         for id in banned {
             network.send(Event::Ban {
                 target: BanTarget::Node(id),
@@ -93,12 +100,11 @@ impl Peers {
         } = inbound;
         let serving = start_serving(chain, pool, requests)?;
         let gossip = PoolGossip::start(pool, backend, &network.gossip(), transactions)?;
-        let own = own.listening(network.address());
         if let Some(address) = network.address() {
             backend.operator().add_service("p2p", address);
         }
-        info!(enode = %own.enode(), max_peers = limit, "Listening for peers");
-        let hooks = hooks::peer_hooks(limit, own, &network);
+        info!(enode = %network.enode(), max_peers = limit, "Listening for peers");
+        let hooks = hooks::peer_hooks(limit, &network);
         backend.operator().set_peers(hooks);
         Ok(Self {
             runtime,
@@ -122,30 +128,42 @@ impl Peers {
 fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<NetworkConfig> {
     std::fs::create_dir_all(&config.folder)
         .wrap_err_with(|| format!("can't make the folder {}", config.folder.display()))?;
+    let discovery = config.discovery.map(|mode| {
+        let address = SocketAddr::new(config.listen.ip(), config.discovery_port);
+        let (ipv4, ipv6) = match address {
+            SocketAddr::V4(address) => (Some(address), None),
+            SocketAddr::V6(address) => (None, Some(address)),
+        };
+        DiscoverySettings {
+            ipv4,
+            ipv6,
+            mode: mode.into(),
+            ..DiscoverySettings::default()
+        }
+    });
     Ok(NetworkConfig {
         key,
         listen: Some(config.listen),
+        listen_also: None,
         client: client.to_owned(),
         versions: config.versions,
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
-        static_nodes: candidates(&static_nodes(&config.static_nodes)?),
-        trusted_nodes: candidates(&config.trusted_nodes),
-        boot_nodes: candidates(&config.boot_nodes.unwrap_or_default()),
-        saved: Some(config.folder.join("peers")),
+        static_nodes: static_nodes(&config.static_nodes)?,
+        trusted_nodes: config.trusted_nodes,
+        boot_nodes: config.boot_nodes.unwrap_or_default(),
+        discovery,
+        advertised: config.host.into_iter().collect(),
+        folder: Some(config.folder),
     })
 }
 
-fn candidates(nodes: &[Node]) -> Vec<Candidate> {
-    nodes.iter().filter_map(candidate).collect()
-}
-
-fn candidate(node: &Node) -> Option<Candidate> {
-    Some(Candidate {
-        id: node.id,
-        address: node.tcp_address()?,
-        udp_port: node.udp,
-    })
+/// The boot nodes of the built-in chain with this genesis block; none for another chain.
+fn boot_nodes_of(genesis: &B256) -> Vec<BootNode> {
+    let mut all = niwaki_rules::Network::ALL.into_iter();
+    let network = all.find(|network| network.genesis_hash() == *genesis);
+    let texts = network.into_iter().flat_map(|network| network.boot_nodes());
+    texts.filter_map(|text| text.parse().ok()).collect()
 }
 
 /// The nodes of a JSON array of texts.

@@ -4,7 +4,6 @@ use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
 use crate::{Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
-use niwaki_network::peers::Candidate;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{LocalChain, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
@@ -42,20 +41,20 @@ struct Node {
     runtime: Runtime,
     consensus: Arc<Consensus>,
     network: Network,
-    id: Candidate,
+    id: niwaki_network::Node,
     serving: JoinHandle<()>,
     _local: watch::Sender<LocalChain>,
 }
 
 impl Node {
-    fn start(number: u8, chain: Arc<Chain>, static_nodes: Vec<Candidate>) -> Self {
+    fn start(number: u8, chain: Arc<Chain>, static_nodes: Vec<niwaki_network::Node>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
         let key = NodeKey::new(B256::repeat_byte(number)).unwrap();
-        let (id, (local, receiver)) = (key.id(), watch::channel(local_chain(&chain)));
+        let (local, receiver) = watch::channel(local_chain(&chain));
         let config = NetworkConfig {
             key,
             listen: Some(([127, 0, 0, 1], 0).into()),
@@ -66,7 +65,10 @@ impl Node {
             static_nodes,
             trusted_nodes: Vec::new(),
             boot_nodes: Vec::new(),
-            saved: None,
+            listen_also: None,
+            discovery: None,
+            advertised: Vec::new(),
+            folder: None,
         };
         let starting = Network::start(config, receiver, PoolView::default());
         let (network, inbound) = runtime.block_on(starting).unwrap();
@@ -80,11 +82,7 @@ impl Node {
             };
             serve(sources, &requests);
         });
-        let id = Candidate {
-            id,
-            address: network.address().unwrap(),
-            udp_port: 0,
-        };
+        let id = network.enode();
         Self {
             runtime,
             consensus: Arc::new(Consensus::new(chain)),
@@ -155,7 +153,7 @@ fn a_node_gets_400_blocks_over_tcp_follows_the_head_and_a_reorganisation() {
         .unwrap();
     }
     let source = Node::start(1, full, Vec::new());
-    let sink = Node::start(2, empty_chain(None), vec![source.id]);
+    let sink = Node::start(2, empty_chain(None), vec![source.id.clone()]);
     let (early, late) = main_branch().split_at(BLOCKS as usize - 10);
 
     // The consensus client is some blocks behind, then moves on.

@@ -60,7 +60,7 @@ pub(crate) enum Action {
 
 /// Why a packet was dropped, as metrics have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dropped {
+pub enum Dropped {
     /// It can't be read.
     Malformed,
     /// Its time is over.
@@ -73,6 +73,30 @@ pub(crate) enum Dropped {
     Unproved,
     /// Its sender has our key.
     Own,
+}
+
+impl Dropped {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::Malformed,
+        Self::Expired,
+        Self::Unsolicited,
+        Self::Metered,
+        Self::Unproved,
+        Self::Own,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Expired => "expired",
+            Self::Unsolicited => "unsolicited",
+            Self::Metered => "rate_limited",
+            Self::Unproved => "no_endpoint_proof",
+            Self::Own => "own_key",
+        }
+    }
 }
 
 /// Discovery of one node.

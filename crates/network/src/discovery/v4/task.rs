@@ -1,8 +1,9 @@
 //! Discovery v4 on UDP sockets: moves packets, resolves the names of boot nodes, hands found nodes out.
 //!
-//! Found nodes go into a channel of 64. While more than half of it is unread, no look-ups are made: candidates are pulled, not pushed.
+//! Found nodes go into a channel of 64. While more than half of it is unread, or none are wanted, no look-ups are made: candidates are
+//! pulled, not pushed.
 
-use super::machine::{Action, Machine};
+use super::machine::{Action, Dropped, Machine};
 use super::sockets::Sockets;
 use super::wire::MAX_PACKET_BYTES;
 use super::{Contact, DiscoveryEvent, Now};
@@ -13,7 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -38,6 +39,36 @@ pub struct DiscoveryConfig {
     pub record: watch::Receiver<Record>,
     /// Nodes to ask first. Those without a port for discovery are passed over.
     pub boot_nodes: Vec<Node>,
+    /// Whether nodes are looked for.
+    pub is_wanting: watch::Receiver<bool>,
+}
+
+/// What a task counts, for reports: no order with anything else is needed.
+#[derive(Debug, Default)]
+struct Figures {
+    table_len: AtomicUsize,
+    /// In the order of [`Dropped::ALL`].
+    dropped: [AtomicU64; Dropped::ALL.len()],
+}
+
+/// What discovery v4 has counted.
+#[derive(Clone, Debug)]
+pub struct V4Figures(Arc<Figures>);
+
+impl V4Figures {
+    /// How many nodes are in the table.
+    pub fn table_len(&self) -> usize {
+        self.0.table_len.load(Ordering::Relaxed)
+    }
+
+    /// How many packets were dropped, by reason.
+    pub fn dropped(&self) -> [(Dropped, u64); Dropped::ALL.len()] {
+        let counts = self.0.dropped.each_ref();
+        let mut counts = counts
+            .map(|count| count.load(Ordering::Relaxed))
+            .into_iter();
+        Dropped::ALL.map(|reason| (reason, counts.next().unwrap_or_default()))
+    }
 }
 
 /// Discovery that runs. It ends when this is dropped.
@@ -45,16 +76,9 @@ pub struct DiscoveryConfig {
 pub struct Discovery {
     /// What it found.
     pub events: mpsc::Receiver<DiscoveryEvent>,
-    table_len: Arc<AtomicUsize>,
+    /// What it counts.
+    pub figures: V4Figures,
     tasks: [JoinHandle<()>; 2],
-}
-
-impl Discovery {
-    /// How many nodes are in the table.
-    pub fn table_len(&self) -> usize {
-        // A figure for reports: no order with anything else is needed.
-        self.table_len.load(Ordering::Relaxed)
-    }
 }
 
 impl Drop for Discovery {
@@ -71,11 +95,12 @@ pub fn start(sockets: Sockets, config: DiscoveryConfig) -> Discovery {
     let has_ipv6 = sockets.ipv6.is_some();
     let (report, events) = mpsc::channel(MAX_WAITING_EVENTS);
     let (resolved, resolved_nodes) = mpsc::channel(MAX_WAITING_EVENTS);
-    let table_len = Arc::new(AtomicUsize::new(0));
+    let figures = Arc::new(Figures::default());
     let DiscoveryConfig {
         key,
         mut record,
         boot_nodes,
+        is_wanting,
     } = config;
     let contacts = boot_nodes.iter().filter_map(contact);
     let machine = Machine::new(
@@ -90,7 +115,8 @@ pub fn start(sockets: Sockets, config: DiscoveryConfig) -> Discovery {
         started: Instant::now(),
         report,
         record,
-        table_len: Arc::clone(&table_len),
+        is_wanting,
+        figures: Arc::clone(&figures),
     };
     let names = boot_nodes.into_iter().filter(|node| node.udp != 0);
     let names = names.filter(|node| matches!(node.host, Host::Name(_)));
@@ -100,7 +126,7 @@ pub fn start(sockets: Sockets, config: DiscoveryConfig) -> Discovery {
     ];
     Discovery {
         events,
-        table_len,
+        figures: V4Figures(figures),
         tasks,
     }
 }
@@ -150,7 +176,8 @@ struct Task {
     started: Instant,
     report: mpsc::Sender<DiscoveryEvent>,
     record: watch::Receiver<Record>,
-    table_len: Arc<AtomicUsize>,
+    is_wanting: watch::Receiver<bool>,
+    figures: Arc<Figures>,
 }
 
 impl Task {
@@ -166,7 +193,7 @@ impl Task {
     async fn run(mut self, mut resolved: mpsc::Receiver<Contact>) {
         // A packet that is longer than allowed is cut to one byte more than allowed, and refused.
         let mut buffer = [0; MAX_PACKET_BYTES + 1];
-        let (mut may_resolve, mut may_change) = (true, true);
+        let (mut may_resolve, mut may_change, mut may_want) = (true, true, true);
         while !self.report.is_closed() {
             let wake_ms = self.machine.next_wake_ms();
             let wake = self.started + Duration::from_millis(wake_ms);
@@ -174,8 +201,9 @@ impl Task {
                 received = self.sockets.receive(&mut buffer) => match received {
                     Ok((length, from)) => {
                         let data = buffer.get(..length).unwrap_or_default();
-                        // Why a packet was dropped matters to nothing here.
-                        let _ = self.machine.receive(from, data, self.now());
+                        if let Err(reason) = self.machine.receive(from, data, self.now()) {
+                            self.count(reason);
+                        }
                     }
                     Err(_) => tokio::time::sleep(SOCKET_ERROR_PAUSE).await,
                 },
@@ -191,6 +219,8 @@ impl Task {
                     }
                     Err(_) => may_change = false,
                 },
+                // What follows is done below.
+                changed = self.is_wanting.changed(), if may_want => may_want = changed.is_ok(),
             }
             self.act().await;
         }
@@ -203,19 +233,27 @@ impl Task {
                 Action::Report(event) => {
                     let is_found = matches!(event, DiscoveryEvent::Found(_));
                     // What others say of our address may not take the room of found nodes.
-                    if is_found || self.is_wanting() {
+                    if is_found || self.has_room() {
                         let _ = self.report.try_send(event);
                     }
                 }
             }
         }
-        let (is_wanting, now) = (self.is_wanting(), self.now());
+        let is_wanting = self.has_room() && *self.is_wanting.borrow_and_update();
+        let now = self.now();
         self.machine.set_wanting(is_wanting, now);
         let length = self.machine.table_len();
-        self.table_len.store(length, Ordering::Relaxed);
+        self.figures.table_len.store(length, Ordering::Relaxed);
     }
 
-    fn is_wanting(&self) -> bool {
+    fn count(&self, reason: Dropped) {
+        let mut counts = Dropped::ALL.into_iter().zip(&self.figures.dropped);
+        if let Some((_, count)) = counts.find(|(counted, _)| *counted == reason) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn has_room(&self) -> bool {
         self.report.capacity() > MAX_WAITING_EVENTS / 2
     }
 }

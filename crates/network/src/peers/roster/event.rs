@@ -70,6 +70,13 @@ pub enum Event {
         /// The other side.
         address: SocketAddr,
     },
+    /// The name of a dialled node's host was resolved, and the node connected.
+    Resolved {
+        /// The connection.
+        conn: ConnId,
+        /// The node's address.
+        address: SocketAddr,
+    },
     /// Both sides' Hellos have come.
     Greeted {
         /// The connection.
@@ -133,6 +140,8 @@ pub enum Event {
     },
     /// The operator lifts a ban.
     Lift(BanTarget),
+    /// Where this node can be reached, which it never dials.
+    OwnAddress(SocketAddr),
     /// A second has passed.
     Tick,
 }
@@ -140,7 +149,7 @@ pub enum Event {
 /// What the roster orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Dial a node. A name that the operator gave is resolved by the dialler.
+    /// Dial a node. A name that the operator gave is resolved by the dialler, which answers with `Resolved`.
     Dial {
         /// The number of the connection.
         conn: ConnId,

@@ -328,7 +328,7 @@ fn dialled_peers_are_at_most_two_of_a_network_and_as_many_as_there_are_slots() {
         bench.connect_dialled(&actions, Offers::default());
     }
     assert_eq!(bench.roster.peer_count(), 25);
-    assert!(!bench.roster.wants_candidates());
+    assert!(!bench.roster.wants_candidates(Source::Dns));
 }
 
 #[test]
@@ -516,4 +516,52 @@ fn the_operators_ban_ends_the_session_and_is_lifted() {
     bench.step(Event::Lift(target));
     assert!(bench.join(1).is_ok());
     assert_eq!(bench.roster.departures().count(), 1);
+}
+
+#[test]
+fn a_name_that_was_resolved_is_the_address_of_its_peer_and_of_the_next_dial() {
+    let mut bench = Bench::new(4);
+    let nowhere = Candidate {
+        address: ([0, 0, 0, 0], 30303).into(),
+        ..candidate(1)
+    };
+    bench.step(Event::AddStatic(nowhere));
+    let actions = bench.after(1);
+    let (conn, _) = dials(&actions)[0];
+    let address = address(1);
+    bench.step(Event::Resolved { conn, address });
+    bench.connect_dialled(&actions, Offers::default());
+    let peers: Vec<_> = bench.roster.peers(bench.now_ms).collect();
+    assert_eq!(peers[0].address, address);
+    let end = End::Failed;
+    bench.now_ms += 90_000;
+    let actions = bench.step(Event::Closed { conn, end });
+    assert_eq!(dials(&actions)[0].1, candidate(1));
+    let saved = bench.roster.saved_text(bench.now_ms);
+    assert!(
+        saved.contains(&format!("{} 30303", address.ip())),
+        "{saved}"
+    );
+}
+
+#[test]
+fn a_node_at_an_address_of_ours_is_not_dialled_once_that_is_known() {
+    let mut bench = Bench::new(50);
+    bench.step(Event::OwnAddress(address(7)));
+    bench.find(7..9);
+    assert_eq!(dials(&bench.after(1)).len(), 1);
+    (0..100).for_each(|number| {
+        bench.step(Event::OwnAddress(address(number)));
+    });
+    assert_eq!(bench.roster.config.own_addresses.len(), MAX_OWN_ADDRESSES);
+}
+
+#[test]
+fn candidates_are_wanted_while_half_of_the_queue_of_their_source_is_empty() {
+    let mut bench = Bench::new(50);
+    bench.find(0..128);
+    assert!(bench.roster.wants_candidates(Source::V4));
+    bench.find(128..129);
+    assert!(!bench.roster.wants_candidates(Source::V4));
+    assert!(bench.roster.wants_candidates(Source::V5));
 }

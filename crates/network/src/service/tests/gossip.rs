@@ -131,9 +131,7 @@ async fn check(nodes: [Pooled; 3]) {
 }
 
 fn dialling(number: u8, nodes: &[(&Pooled, u8)]) -> NetworkConfig {
-    let candidates = nodes
-        .iter()
-        .map(|(pooled, number)| pooled.node.candidate(*number));
+    let candidates = nodes.iter().map(|(pooled, _)| pooled.node.enode());
     NetworkConfig {
         static_nodes: candidates.collect(),
         ..config(number)

@@ -2,7 +2,7 @@
 
 use crate::options::{DiscoveryMode, PeerFlags};
 use niwaki_network::wire::EthVersion;
-use niwaki_network::{Node, NodeId};
+use niwaki_network::{BootNode, Node, NodeId};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) struct PeersConfig {
     /// `None` without discovery.
     pub(crate) discovery: Option<DiscoveryMode>,
     /// The operator's boot nodes; `None` for the network's.
-    pub(crate) boot_nodes: Option<Vec<Node>>,
+    pub(crate) boot_nodes: Option<Vec<BootNode>>,
     pub(crate) static_nodes: StaticNodesFile,
     pub(crate) trusted_nodes: Vec<Node>,
     pub(crate) banned: Vec<NodeId>,

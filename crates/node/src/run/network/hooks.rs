@@ -1,70 +1,33 @@
 //! What the methods about peers see of the network, and what they make it do.
 
-use super::super::config::PeersConfig;
-use super::candidate;
 use niwaki_network::peers::{BanTarget, Event, PeerView};
 use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
 use niwaki_rpc::{BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// This node, as it names itself.
-#[derive(Clone)]
-pub(super) struct Own {
-    id: NodeId,
-    host: IpAddr,
-    listen: Option<SocketAddr>,
-    discovery_port: u16,
-}
-
-impl Own {
-    pub(super) fn new(config: &PeersConfig, id: NodeId) -> Self {
-        let bound = config.listen.ip();
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let reached = if bound.is_unspecified() {
-            loopback
-        } else {
-            bound
-        };
-        Self {
-            id,
-            host: config.host.unwrap_or(reached),
-            listen: None,
-            discovery_port: config.discovery.map_or(0, |_| config.discovery_port),
-        }
-    }
-
-    /// With the address that it listens on.
-    pub(super) fn listening(self, listen: Option<SocketAddr>) -> Self {
-        Self { listen, ..self }
-    }
-
-    /// Its URL.
-    pub(super) fn enode(&self) -> String {
-        let port = self.listen.map_or(0, |listen| listen.port());
-        Node::at(self.id, self.host, port, self.discovery_port).to_string()
-    }
-
-    fn report(&self) -> OwnNode {
-        OwnNode {
-            id: self.id.to_string(),
-            enode: self.enode(),
-            enr: String::new(),
-            host: self.host.to_string(),
-            listen: self.listen,
-            discovery_port: self.discovery_port,
-        }
+fn own(network: &Network) -> OwnNode {
+    let enode = network.enode();
+    OwnNode {
+        id: enode.id.to_string(),
+        enode: enode.to_string(),
+        enr: network.record().borrow().to_string(),
+        host: enode.host.to_string(),
+        listen: network.address(),
+        discovery_port: enode.udp,
     }
 }
 
 /// The hooks. They wait for the network on the calling thread.
-pub(super) fn peer_hooks(limit: usize, own: Own, network: &Arc<Network>) -> PeerHooks {
+pub(super) fn peer_hooks(limit: usize, network: &Arc<Network>) -> PeerHooks {
     let counted = network.peers();
-    let [listed, banned, departed, commanded] = std::array::from_fn(|_| Arc::clone(network));
+    let [own_node, listed, banned, departed, commanded] =
+        std::array::from_fn(|_| Arc::clone(network));
     PeerHooks {
         limit,
         count: Box::new(move || counted.borrow().len()),
-        own: Box::new(move || own.report()),
+        own: Box::new(move || own(&own_node)),
         peers: Box::new(move || peers(&listed)),
         bans: Box::new(move || bans(&banned.report_blocking())),
         departures: Box::new(move || departures(&departed.report_blocking())),
@@ -138,12 +101,21 @@ fn run(network: &Network, command: PeerCommand<'_>) -> Result<bool, String> {
     let node = |text: &str| text.parse::<Node>().map_err(|error| error.to_string());
     let dialled = |text: &str| {
         let node = node(text)?;
-        candidate(&node).ok_or_else(|| format!("{text:?} has no address to dial"))
+        match node.tcp {
+            0 => Err(format!("{text:?} has no port to dial")),
+            _ => Ok(node),
+        }
     };
     let event = match command {
-        PeerCommand::Add(text) => Event::AddStatic(dialled(text)?),
+        PeerCommand::Add(text) => {
+            network.add_static(dialled(text)?);
+            return Ok(true);
+        }
         PeerCommand::Remove(text) => Event::RemoveStatic(node(text)?.id),
-        PeerCommand::Trust(text) => Event::AddTrusted(dialled(text)?),
+        PeerCommand::Trust(text) => {
+            network.add_trusted(dialled(text)?);
+            return Ok(true);
+        }
         PeerCommand::Distrust(text) => Event::RemoveTrusted(node(text)?.id),
         PeerCommand::Unban(text) => {
             let target = ban_target(text)?;

@@ -246,7 +246,8 @@ impl Machine {
         self.table.answered_query(&contact);
         let ip = contact.address.ip();
         contact.record = self.proofs.record(id, ip);
-        if self.proofs.is_proved(id, ip, now.ms) {
+        // Its record may be on its way, and says which chain it is of: it is reported with it.
+        if self.proofs.is_proved(id, ip, now.ms) && !self.records.has(&contact) {
             self.report_found(&contact);
         }
         let contacts: Vec<Contact> = named

@@ -40,7 +40,8 @@ impl RecordRequests {
             .map(|request| request.deadline_ms)
     }
 
-    fn has(&self, contact: &Contact) -> bool {
+    /// Whether a node's record is asked for, or will be.
+    pub(super) fn has(&self, contact: &Contact) -> bool {
         let mut all = self.sent.values().chain(&self.waiting);
         all.any(|request| request.contact.id == contact.id)
     }

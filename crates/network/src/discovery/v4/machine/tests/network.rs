@@ -64,6 +64,9 @@ impl Network {
                 Action::Report(DiscoveryEvent::Observed { address, .. }) => {
                     assert_eq!(address, from);
                 }
+                Action::Report(DiscoveryEvent::Decided(address)) => {
+                    panic!("v4 decides nothing: {address}")
+                }
             }
         }
     }

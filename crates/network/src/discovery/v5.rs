@@ -1,0 +1,302 @@
+//! Discovery v5, by the crate `discv5`: the second table, whose packets are encrypted and whose nodes are records.
+//!
+//! ```text
+//!   socket --> [ discv5 ] -- packets that are not v5 --> v4
+//!                 |  ^  \-- records --> checked for their chain by the caller
+//!     look-ups ---+  +-- this node's record, whenever it changes
+//! ```
+//!
+//! The consensus layer shares this network. Its nodes stay out of the table, and a record without `eth` is no candidate. Look-ups are
+//! made only while candidates are wanted.
+//!
+//! Two of the crate's limits are off, because both ban an address for what any host can send in its name: the number of packets of an
+//! address, and the number of node ids, which a packet carries unproved. What remains is a limit for all packets that were not asked
+//! for; answers pass. Nor does the crate take this node's address back out of the record: the record has one owner, which is not it.
+//!
+//! Spec: devp2p `discv5/discv5-wire.md`, `discv5-theory.md`.
+
+use super::v4::{DiscoveryEvent, FoundNode, Frame};
+use crate::key::NodeKey;
+use crate::record::{Record, signer};
+use discv5::{ConfigBuilder, Discv5, Enr, Event, ListenConfig, QueryError, RateLimiterBuilder};
+use enr::NodeId as Position;
+use std::io::{Error, Result};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// Most found nodes that wait to be read; more are dropped.
+const MAX_WAITING_EVENTS: usize = 64;
+
+/// Packets a second that nothing asked for, with those of v4; more are dropped.
+const PACKETS_PER_S: u64 = 2000;
+
+/// Each connected node of the table is pinged so often, which also keeps the way through a router open.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Most nodes of a bucket that came by themselves.
+const MAX_INCOMING_OF_BUCKET: usize = 8;
+
+/// Between two look-ups: it doubles each time that no new node was found.
+const MIN_PAUSE: Duration = Duration::from_secs(4);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// The same while no candidates are wanted: the table stays alive.
+const IDLE_PAUSE: Duration = Duration::from_secs(30 * 60);
+
+/// What discovery v5 needs to begin.
+#[derive(Debug)]
+pub struct V5Config {
+    /// The node's key.
+    pub key: NodeKey,
+    /// The node's record, and each later one.
+    pub record: watch::Receiver<Record>,
+    /// Nodes to ask first.
+    pub boot_nodes: Vec<Record>,
+    /// Whether nodes are looked for.
+    pub is_wanting: watch::Receiver<bool>,
+    /// Whether other nodes decide on this node's address: [`DiscoveryEvent::Decided`] says so then.
+    pub is_address_voted: bool,
+    /// Whether nodes of one subnet count as one owner's, as they do outside of a private network.
+    pub limits_subnets: bool,
+    /// Where packets go that are not v5.
+    pub frames: Option<mpsc::Sender<Frame>>,
+}
+
+/// Discovery v5 that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct V5 {
+    /// What it found.
+    pub events: mpsc::Receiver<DiscoveryEvent>,
+    /// What it counts.
+    pub figures: V5Figures,
+    task: JoinHandle<()>,
+}
+
+impl Drop for V5 {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What discovery v5 has counted.
+#[derive(Clone)]
+pub struct V5Figures {
+    discv5: Weak<Discv5>,
+    foreign: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for V5Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (nodes, live) = (self.table_len(), self.live());
+        let mut debug = f.debug_struct("V5Figures");
+        debug.field("nodes", &nodes).field("live", &live).finish()
+    }
+}
+
+impl V5Figures {
+    /// How many nodes are in the table.
+    pub fn table_len(&self) -> usize {
+        let discv5 = self.discv5.upgrade();
+        discv5.map_or(0, |discv5| discv5.table_entries_id().len())
+    }
+
+    /// How many of them are connected.
+    pub fn live(&self) -> usize {
+        let discv5 = self.discv5.upgrade();
+        discv5.map_or(0, |discv5| discv5.connected_peers())
+    }
+
+    /// How many packets were not v5.
+    pub fn foreign(&self) -> u64 {
+        // A figure for reports: no order with anything else is needed.
+        self.foreign.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts discovery v5 on sockets of which it reads all packets.
+///
+/// # Errors
+/// If the crate refuses its settings or the sockets.
+pub async fn start(
+    ipv4: Option<Arc<UdpSocket>>,
+    ipv6: Option<Arc<UdpSocket>>,
+    mut config: V5Config,
+) -> Result<V5> {
+    let mut settings = ConfigBuilder::new(ListenConfig::FromSockets { ipv4, ipv6 });
+    let rates = RateLimiterBuilder::new().total_n_every(PACKETS_PER_S, Duration::from_secs(1));
+    settings
+        .enable_packet_filter()
+        .filter_rate_limiter(Some(rates.build().map_err(Error::other)?))
+        .filter_max_nodes_per_ip(None)
+        .filter_max_bans_per_ip(None)
+        .incoming_bucket_limit(MAX_INCOMING_OF_BUCKET)
+        .auto_nat_listen_duration(None)
+        .ping_interval(PING_INTERVAL)
+        .table_filter(is_no_consensus_node);
+    if !config.is_address_voted {
+        settings.disable_enr_update();
+    }
+    if config.limits_subnets {
+        settings.ip_limit();
+    }
+    let record = config.record.borrow_and_update().enr().clone();
+    let signer = signer(&config.key).map_err(Error::other)?;
+    let mut discv5 = Discv5::new(record, signer, settings.build()).map_err(Error::other)?;
+    discv5
+        .start()
+        .await
+        .map_err(|error| Error::other(format!("{error:?}")))?;
+    for boot in &config.boot_nodes {
+        if let Err(reason) = discv5.add_enr(boot.enr().clone()) {
+            tracing::debug!(record = %boot, reason, "Discovery v5 can't begin with a node");
+        }
+    }
+    let events = discv5.event_stream().await;
+    let events = events.map_err(|error| Error::other(format!("{error:?}")))?;
+    let discv5 = Arc::new(discv5);
+    let figures = V5Figures {
+        discv5: Arc::downgrade(&discv5),
+        foreign: Arc::default(),
+    };
+    let (report, reports) = mpsc::channel(MAX_WAITING_EVENTS);
+    let task = Task {
+        foreign: Arc::clone(&figures.foreign),
+        discv5,
+        report,
+        config,
+        pause: MIN_PAUSE,
+        has_found_new: false,
+    };
+    Ok(V5 {
+        events: reports,
+        figures,
+        task: tokio::spawn(task.run(events)),
+    })
+}
+
+/// Which nodes may enter the table: a node of the consensus layer has `eth2` and no `eth`.
+fn is_no_consensus_node(enr: &Enr) -> bool {
+    enr.get_raw_rlp("eth").is_some() || enr.get_raw_rlp("eth2").is_none()
+}
+
+struct Task {
+    discv5: Arc<Discv5>,
+    report: mpsc::Sender<DiscoveryEvent>,
+    config: V5Config,
+    foreign: Arc<AtomicU64>,
+    pause: Duration,
+    has_found_new: bool,
+}
+
+type Found = std::result::Result<Vec<Enr>, QueryError>;
+
+impl Task {
+    async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let (mut may_change, mut may_want) = (true, true);
+        // One look-up at a time: its end comes out of this channel.
+        let (ended, mut ends) = mpsc::channel::<Found>(1);
+        let mut next_lookup = Some(Instant::now());
+        while !self.report.is_closed() {
+            let is_due = async {
+                match next_lookup {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.take(event),
+                    None => return,
+                },
+                () = is_due => {
+                    next_lookup = None;
+                    let (lookup, ended) = (self.look_up(), ended.clone());
+                    tokio::spawn(async move { ended.send(lookup.await).await });
+                }
+                Some(found) = ends.recv() => {
+                    found.unwrap_or_default().iter().for_each(|enr| self.found(enr));
+                    next_lookup = Some(Instant::now() + self.next_pause());
+                }
+                changed = self.config.is_wanting.changed(), if may_want => {
+                    may_want = changed.is_ok();
+                    // If one runs, its end sees to the next one.
+                    next_lookup = next_lookup.map(|at| at.min(Instant::now() + self.pause));
+                }
+                changed = self.config.record.changed(), if may_change => {
+                    may_change = changed.is_ok();
+                    self.set_record();
+                }
+            }
+        }
+    }
+
+    /// The crate sends the record that it holds, whatever it did to it meanwhile.
+    fn set_record(&mut self) {
+        let record = self.config.record.borrow_and_update().enr().clone();
+        *self.discv5.external_enr().write() = record;
+    }
+
+    fn look_up(&self) -> impl Future<Output = Found> + 'static + use<> {
+        self.discv5.find_node(Position::random())
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        self.pause = match std::mem::take(&mut self.has_found_new) {
+            true => MIN_PAUSE,
+            false => (self.pause * 2).min(MAX_PAUSE),
+        };
+        let has_room = self.report.capacity() > MAX_WAITING_EVENTS / 2;
+        match has_room && *self.config.is_wanting.borrow_and_update() {
+            true => self.pause,
+            false => IDLE_PAUSE,
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::UnrecognizedFrame(frame) => {
+                self.foreign.fetch_add(1, Ordering::Relaxed);
+                if let Some(frames) = &self.config.frames {
+                    // Above what v4 can read, packets are lost, as they would be in the socket.
+                    let _ = frames.try_send((frame.src_address, frame.packet));
+                }
+            }
+            Event::Discovered(enr) | Event::SessionEstablished(enr, _) => self.found(&enr),
+            Event::NodeInserted { .. } => self.has_found_new = true,
+            Event::SocketUpdated(address) => {
+                self.set_record();
+                let _ = self.report.try_send(DiscoveryEvent::Decided(address));
+            }
+            // A TalkRequest that is dropped is answered empty.
+            _ => {}
+        }
+    }
+
+    /// A record came. It is signed; whether the node answers, a dial shows.
+    fn found(&self, enr: &Enr) {
+        if enr.get_raw_rlp("eth").is_none() {
+            return;
+        }
+        let record = Record::from_enr(enr.clone()).ok();
+        let node = record.as_ref().and_then(Record::node);
+        let (Some(record), Some(node)) = (record, node) else {
+            return;
+        };
+        if node.tcp != 0 && record.id() != self.config.key.id() {
+            let record = Some(Arc::new(record));
+            let found = DiscoveryEvent::Found(FoundNode { node, record });
+            let _ = self.report.try_send(found);
+        }
+    }
+}
+
+/// Whether nodes that share a subnet with this address may be many owners': this node is in a private network.
+pub(crate) fn is_private_network(address: IpAddr) -> bool {
+    !address.is_unspecified() && !crate::address::is_public(address)
+}

@@ -1,0 +1,357 @@
+//! How the network begins: sockets, files, the node's record, and then the tasks, joined by channels.
+
+use super::actor::{self, Actor, Input};
+use super::finder::{self, Counts, Finder, FinderConfig};
+use super::range;
+use super::{Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_REQUESTS, Network, NetworkConfig, Shared};
+use crate::discovery::BootNode;
+use crate::discovery::reach::{Origin, Ports, Reach, local_ip};
+use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
+use crate::discovery::v5::{self, V5, V5Config};
+use crate::gossip::{self, PoolView};
+use crate::node::Node;
+use crate::peer::LocalChain;
+use crate::peers::{Roster, RosterConfig, SavedPeers, Source};
+use crate::record::{LocalRecord, Record, RecordEntries};
+use crate::rlpx::{Hello, Protocol};
+use crate::router;
+use crate::wire::EthVersion;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::IteratorRandom;
+use std::io::{Error, Result};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::{mpsc, watch};
+
+/// So many saved peers are asked for nodes at the start, if they were seen within this time.
+const MAX_SEEDS: usize = 30;
+const SEED_AGE_S: u64 = 5 * 24 * 60 * 60;
+
+/// Packets that v5 read and that wait for v4.
+const MAX_FRAMES: usize = 256;
+
+/// The sockets of a network.
+struct Bound {
+    listeners: Vec<TcpListener>,
+    udp: Sockets,
+}
+
+impl Bound {
+    async fn new(config: &NetworkConfig) -> Result<Self> {
+        let mut listeners = Vec::new();
+        for address in config.listen.iter().chain(&config.listen_also) {
+            let listener = TcpListener::bind(address).await;
+            listeners.push(listener.map_err(|error| cannot("listen on TCP", *address, &error))?);
+        }
+        let settings = config.discovery.as_ref();
+        let ipv4 = settings.and_then(|settings| settings.ipv4);
+        let ipv6 = settings.and_then(|settings| settings.ipv6);
+        let udp = Sockets {
+            ipv4: bind_udp(ipv4.map(SocketAddr::V4)).await?,
+            ipv6: bind_udp(ipv6.map(SocketAddr::V6)).await?,
+            frames: None,
+        };
+        Ok(Self { listeners, udp })
+    }
+
+    fn tcp(&self) -> impl Iterator<Item = SocketAddr> {
+        let addresses = self.listeners.iter();
+        addresses.filter_map(|listener| listener.local_addr().ok())
+    }
+
+    fn udp(&self) -> impl Iterator<Item = SocketAddr> {
+        let sockets = [&self.udp.ipv4, &self.udp.ipv6].into_iter().flatten();
+        sockets.filter_map(|socket| socket.local_addr().ok())
+    }
+
+    /// Where this node is reached, as far as it knows by itself.
+    fn reach(&self, advertised: &[IpAddr]) -> Reach {
+        let mut reach = Reach::default();
+        for is_ipv6 in [false, true] {
+            let of_family = |address: &SocketAddr| address.is_ipv6() == is_ipv6;
+            let (tcp, udp) = (self.tcp().find(of_family), self.udp().find(of_family));
+            let Some(bound) = udp.or(tcp) else {
+                continue;
+            };
+            let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
+            let (tcp, udp) = (port(tcp), port(udp));
+            reach.bind(is_ipv6, Ports { tcp, udp });
+            let local = match bound.ip().is_unspecified() {
+                true => local_ip(is_ipv6),
+                false => Some(bound.ip()),
+            };
+            if let Some(ip) = local {
+                reach.learn(Origin::Local, ip, Ports::default());
+            }
+        }
+        for ip in advertised {
+            reach.learn(Origin::Given, *ip, Ports::default());
+        }
+        reach
+    }
+}
+
+async fn bind_udp(address: Option<SocketAddr>) -> Result<Option<Arc<UdpSocket>>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let socket = UdpSocket::bind(address).await;
+    let socket = socket.map_err(|error| cannot("bind UDP", address, &error))?;
+    Ok(Some(Arc::new(socket)))
+}
+
+fn cannot(what: &str, address: SocketAddr, error: &Error) -> Error {
+    let help = "check that no other process has the port, and that this machine has the address";
+    Error::new(
+        error.kind(),
+        format!("can't {what} {address} for peers: {error}; {help}"),
+    )
+}
+
+pub(super) async fn start(
+    config: NetworkConfig,
+    mut chain: watch::Receiver<LocalChain>,
+    pool: PoolView,
+) -> Result<(Network, Inbound)> {
+    let bound = Bound::new(&config).await?;
+    let address = bound.tcp().next();
+    let reach = bound.reach(&config.advertised);
+    let entries = finder::entries(&reach, &chain.borrow_and_update());
+    let local = local_record(&config, &entries)?;
+    let (record_sender, record) = watch::channel(local.record().clone());
+    let saved = saved_peers(&config);
+    let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
+    let (v4_wanted, is_v4_wanting) = watch::channel(true);
+    let (v5_wanted, is_v5_wanting) = watch::channel(true);
+    let mut udp = bound.udp;
+    let v5 = start_v5(&config, &reach, &mut udp, &record, is_v5_wanting).await?;
+    let seeds = seeds(&saved);
+    let v4 = start_v4(&config, seeds, udp, &record, is_v4_wanting);
+
+    let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
+    let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
+    let (peers_sender, peers) = watch::channel(Arc::from([]));
+    tokio::spawn(range::announce(chain.clone(), peers.clone()));
+    let links = actor::Links {
+        inputs: inputs.clone(),
+        chain: chain.clone(),
+        requests: requests_sender,
+        gossip: gossip_sender,
+        peers: peers_sender,
+        wanted: vec![(Source::V4, v4_wanted), (Source::V5, v5_wanted)],
+    };
+    let shared = Arc::new(shared(&config, address));
+    let roster = roster(&config, saved);
+    let path = file(&config, "peers");
+    let actor = Actor::new(roster, shared, links, path);
+    let actor = tokio::spawn(actor.run(input_receiver, bound.listeners));
+
+    let v5_figures = v5.as_ref().map(|v5| v5.figures.clone());
+    let (counts, v4_figures) = (
+        Arc::<Counts>::default(),
+        v4.as_ref().map(|v4| v4.figures.clone()),
+    );
+    let finder = Finder::new(FinderConfig {
+        reach,
+        local,
+        record: record_sender,
+        chain,
+        inputs: inputs.clone(),
+        v4,
+        v5,
+        checks_forks: config
+            .discovery
+            .as_ref()
+            .is_none_or(|settings| settings.checks_forks),
+        counts: Arc::clone(&counts),
+    });
+    let finder = tokio::spawn(finder.run());
+    for (source, node) in named(config) {
+        let _ = inputs.send(Input::Named(source, node)).await;
+    }
+    let reports = inputs.clone();
+    let report = move |event| {
+        let _ = reports.try_send(Input::Roster(event));
+    };
+    let router = router::start(peers.clone(), report.clone());
+    let (gossip, transactions) = gossip::start(gossip::Links {
+        peers: peers.clone(),
+        events: gossip_events,
+        pool,
+        report: Box::new(report),
+    });
+    let network = Network {
+        inputs,
+        peers,
+        router,
+        gossip,
+        record,
+        address,
+        counts,
+        v4: v4_figures,
+        v5: v5_figures,
+        tasks: [actor.abort_handle(), finder.abort_handle()],
+    };
+    let inbound = Inbound {
+        requests,
+        transactions,
+    };
+    Ok((network, inbound))
+}
+
+/// Starts v5 if it is to run. It reads the sockets then, and what is not v5 goes to v4.
+async fn start_v5(
+    config: &NetworkConfig,
+    reach: &Reach,
+    udp: &mut Sockets,
+    record: &watch::Receiver<Record>,
+    is_wanting: watch::Receiver<bool>,
+) -> Result<Option<V5>> {
+    let Some(settings) = config
+        .discovery
+        .as_ref()
+        .filter(|settings| settings.mode.has_v5())
+    else {
+        return Ok(None);
+    };
+    let frames = settings.mode.has_v4().then(|| {
+        let (sender, frames) = mpsc::channel(MAX_FRAMES);
+        udp.frames = Some(frames);
+        sender
+    });
+    let records = config.boot_nodes.iter().filter_map(BootNode::record);
+    let given = config.advertised.iter().copied();
+    let bound = [
+        settings.ipv4.map(|at| IpAddr::V4(*at.ip())),
+        settings.ipv6.map(|at| IpAddr::V6(*at.ip())),
+    ];
+    let mut own = given.chain(bound.into_iter().flatten());
+    let v5 = V5Config {
+        key: config.key.clone(),
+        record: record.clone(),
+        boot_nodes: records.cloned().collect(),
+        is_wanting,
+        // With v4 its votes decide.
+        is_address_voted: !settings.mode.has_v4() && !reach.is_given(),
+        limits_subnets: !own.any(v5::is_private_network),
+        frames,
+    };
+    let v5 = v5::start(udp.ipv4.clone(), udp.ipv6.clone(), v5).await;
+    v5.map(Some)
+        .map_err(|error| Error::new(error.kind(), format!("can't start discovery v5: {error}")))
+}
+
+/// Starts v4 if it is to run.
+fn start_v4(
+    config: &NetworkConfig,
+    seeds: Vec<Node>,
+    udp: Sockets,
+    record: &watch::Receiver<Record>,
+    is_wanting: watch::Receiver<bool>,
+) -> Option<v4::Discovery> {
+    config
+        .discovery
+        .as_ref()
+        .filter(|settings| settings.mode.has_v4())?;
+    let v4 = DiscoveryConfig {
+        key: config.key.clone(),
+        record: record.clone(),
+        boot_nodes: boot_nodes(config).chain(seeds).collect(),
+        is_wanting,
+    };
+    Some(v4::start(udp, v4))
+}
+
+fn file(config: &NetworkConfig, name: &str) -> Option<PathBuf> {
+    config.folder.as_ref().map(|folder| folder.join(name))
+}
+
+fn unix_time() -> std::time::Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+/// The record of this node. If its file can't be used, the node runs without: its number rises nevertheless, with the time.
+fn local_record(config: &NetworkConfig, entries: &RecordEntries) -> Result<LocalRecord> {
+    let unix_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+    if let Some(path) = file(config, "record") {
+        let key = config.key.clone();
+        match LocalRecord::load_or_create(&path, key, entries, unix_ms) {
+            Ok(local) => return Ok(local),
+            Err(error) => tracing::warn!(%error, "Starting without the file of this node's record"),
+        }
+    }
+    let local = LocalRecord::in_memory(config.key.clone(), entries, unix_ms);
+    local.map_err(Error::other)
+}
+
+fn saved_peers(config: &NetworkConfig) -> SavedPeers {
+    let saved = file(config, "peers").map(|path| SavedPeers::load(&path));
+    let saved = saved.map(|saved| {
+        saved.unwrap_or_else(|error| {
+            tracing::warn!(%error, "Starting without saved peers");
+            SavedPeers::default()
+        })
+    });
+    saved.unwrap_or_default()
+}
+
+/// Random saved peers that were seen lately and take part in discovery.
+fn seeds(saved: &SavedPeers) -> Vec<Node> {
+    let oldest_s = unix_time().as_secs().saturating_sub(SEED_AGE_S);
+    let peers = saved.best().into_iter();
+    let fresh = peers.filter(|peer| peer.last_seen_s >= oldest_s && peer.candidate.udp_port != 0);
+    let nodes = fresh.map(|peer| {
+        let (id, address) = (peer.candidate.id, peer.candidate.address);
+        Node::at(id, address.ip(), address.port(), peer.candidate.udp_port)
+    });
+    nodes.choose_multiple(&mut SmallRng::from_os_rng(), MAX_SEEDS)
+}
+
+fn boot_nodes(config: &NetworkConfig) -> impl Iterator<Item = Node> {
+    config.boot_nodes.iter().filter_map(BootNode::node)
+}
+
+fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
+    let protocol = |version: &EthVersion| Protocol::new("eth", version.number(), version.length());
+    let protocols: Vec<Protocol> = config.versions.iter().map(protocol).collect();
+    let capabilities = protocols.iter().map(|protocol| protocol.capability.clone());
+    Shared {
+        hello: Hello {
+            version: crate::rlpx::hello::VERSION,
+            client: config.client.clone(),
+            capabilities: capabilities.collect(),
+            port: address.map_or(0, |address| address.port()),
+            id: config.key.id(),
+        },
+        protocols,
+        key: config.key.clone(),
+    }
+}
+
+fn roster(config: &NetworkConfig, saved: SavedPeers) -> Roster {
+    let roster_config = RosterConfig {
+        own: config.key.id(),
+        own_addresses: Vec::new(),
+        max_peers: config.max_peers,
+        inbound_percent: config.inbound_percent,
+        epoch_s: unix_time().as_secs(),
+    };
+    Roster::new(roster_config, saved, SmallRng::from_os_rng())
+}
+
+/// The nodes that the roster keeps, with where they come from. Boot nodes that take no connections are for discovery alone.
+fn named(config: NetworkConfig) -> impl Iterator<Item = (Source, Node)> {
+    let boot: Vec<Node> = boot_nodes(&config).collect();
+    let boot = boot.into_iter().filter(|node| node.tcp != 0);
+    let of = |source| move |node| (source, node);
+    let static_nodes = config.static_nodes.into_iter().map(of(Source::Static));
+    let trusted = config.trusted_nodes.into_iter().map(of(Source::Trusted));
+    static_nodes
+        .chain(trusted)
+        .chain(boot.map(of(Source::Boot)))
+}
