@@ -42,6 +42,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Most nodes of a bucket that came by themselves.
 const MAX_INCOMING_OF_BUCKET: usize = 8;
 
+/// With fewer connected nodes, look-ups go on without longer pauses: they cost a packet or two.
+const FEW_NODES: usize = 16;
+
 /// Between two look-ups: it doubles each time that no new node was found.
 const MIN_PAUSE: Duration = Duration::from_secs(4);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -247,7 +250,8 @@ impl Task {
     }
 
     fn next_pause(&mut self) -> Duration {
-        self.pause = match std::mem::take(&mut self.has_found_new) {
+        let has_few = self.discv5.connected_peers() < FEW_NODES;
+        self.pause = match std::mem::take(&mut self.has_found_new) || has_few {
             true => MIN_PAUSE,
             false => (self.pause * 2).min(MAX_PAUSE),
         };
