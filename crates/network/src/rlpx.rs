@@ -18,6 +18,6 @@ pub use frame::FrameError;
 pub use handshake::HandshakeError;
 pub use hello::{Capability, DisconnectReason, Hello, Protocol, SharedProtocol};
 pub use session::{
-    Connection, MAX_MESSAGE_BYTES, Message, MessageReader, MessageWriter, Session, SessionError,
-    initiate, respond,
+    Connection, MAX_EARLY_BYTES, MAX_MESSAGE_BYTES, Message, MessageReader, MessageWriter, Session,
+    SessionError, initiate, respond,
 };

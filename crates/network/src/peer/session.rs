@@ -185,7 +185,7 @@ where
             .send(eth.offset + number::STATUS, &ours.encode())
             .await?;
         loop {
-            let message = reader.next().await?;
+            let message = reader.next_early().await?;
             match message.id {
                 base::DISCONNECT => return Err(disconnected(&message)),
                 base::PING => {

@@ -17,6 +17,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Most bytes of a message, compressed or not.
 pub const MAX_MESSAGE_BYTES: usize = 10 << 20;
 
+/// Most bytes of a message before the other side is a peer, compressed or not: such ones are read without room being taken for them.
+pub const MAX_EARLY_BYTES: usize = 16 << 10;
+
 /// A frame may be so much larger than a message: what cannot be compressed grows.
 const MAX_FRAME_BYTES: usize = MAX_MESSAGE_BYTES + 1024;
 
@@ -39,7 +42,9 @@ pub enum SessionError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A message is larger than allowed.
-    #[error("a message of {bytes} bytes, at most {MAX_MESSAGE_BYTES} are read")]
+    #[error(
+        "a message of {bytes} bytes, at most {MAX_MESSAGE_BYTES} are read, {MAX_EARLY_BYTES} before the status"
+    )]
     TooLarge {
         /// Its size as it says.
         bytes: usize,
@@ -212,7 +217,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         protocols: &[Protocol],
     ) -> Result<Session<R, W>, SessionError> {
         self.writer.send(hello::HELLO, &ours.encode()).await?;
-        let first = self.reader.next().await?;
+        let first = self.reader.next_early().await?;
         let hello = match first.id {
             hello::HELLO => Hello::decode(&first.data)?,
             hello::DISCONNECT => {
@@ -291,6 +296,22 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     pub async fn next(&mut self) -> Result<Message, SessionError> {
         let size = self.next_size().await?;
         self.frame(size).await?.message()
+    }
+
+    /// Waits for the next message before the other side is a peer.
+    ///
+    /// # Errors
+    /// [`SessionError`]: [`SessionError::TooLarge`] above [`MAX_EARLY_BYTES`], before its frame is read or decompressed.
+    pub async fn next_early(&mut self) -> Result<Message, SessionError> {
+        let bytes = self.next_size().await?;
+        if bytes > MAX_EARLY_BYTES {
+            return Err(SessionError::TooLarge { bytes });
+        }
+        let frame = self.frame(bytes).await?;
+        match frame.message_bytes() {
+            0..=MAX_EARLY_BYTES => frame.message(),
+            bytes => Err(SessionError::TooLarge { bytes }),
+        }
     }
 
     /// Waits for the head of the next message: the bytes of its frame, for which the caller may want room before it calls [`frame`](Self::frame).

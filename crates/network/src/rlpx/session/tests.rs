@@ -110,6 +110,29 @@ async fn a_snappy_bomb_is_refused_before_it_is_unpacked() {
 }
 
 #[tokio::test]
+async fn before_the_status_a_message_has_16_kib_at_most_compressed_or_not() {
+    let (mut a, mut b) = sessions().await;
+    let most = vec![0; MAX_EARLY_BYTES];
+    a.writer.send(16, &most).await.unwrap();
+    assert!(b.reader.next_early().await.unwrap().data == most);
+    // Small as a frame.
+    let bytes = MAX_EARLY_BYTES + 1;
+    a.writer.send(16, &vec![0; bytes]).await.unwrap();
+    let got = b.reader.next_early().await;
+    assert!(matches!(got, Err(SessionError::TooLarge { bytes: got }) if got == bytes));
+
+    // A Hello that is no Hello.
+    let (mut a, b) = connections().await;
+    let ours = protocols(&[("eth", 69)]);
+    let large = vec![0; bytes];
+    let hello = hello(&key(2), &ours);
+    let (sent, got) = tokio::join!(a.writer.send(hello::HELLO, &large), b.greet(&hello, &ours));
+    sent.unwrap();
+    // The number comes before the data.
+    assert!(matches!(got, Err(SessionError::TooLarge { bytes: got }) if got == bytes + 1));
+}
+
+#[tokio::test]
 async fn a_disconnect_is_read_compressed_and_not() {
     for is_compressed in [true, false] {
         let (mut a, mut b) = sessions().await;
